@@ -1,0 +1,1 @@
+"""Scores to statistics, ranking and tables."""

@@ -1,0 +1,1 @@
+"""How answers are judged: functions on arrays and strings, importable without torch."""
