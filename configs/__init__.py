@@ -1,0 +1,1 @@
+"""The catalogue: Hydra configs, found as `pkg://medimg_eval.configs`."""

@@ -1,0 +1,10 @@
+"""The commands, one module each; `front` finds out which one is meant."""
+
+COMMANDS = {
+    "fit": "train a model on a task; its best checkpoint is then a model for test",
+    "test": "ask a model, store its answers, score them, print the table (the quickstart when no task is named)",
+    "score": "score stored predictions again, without loading a model",
+    "table": "print the paper table of any number of runs, and write it as Markdown, LaTeX, CSV and HTML",
+    "list": "show the tasks, models, metrics and suites there are",
+    "check": "read every case of a task and say what is wrong with it",
+}

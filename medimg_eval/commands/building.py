@@ -1,0 +1,150 @@
+"""From configs to the objects they describe; the only place that instantiates."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import lightning.pytorch as pl
+from hydra.core.hydra_config import HydraConfig
+from hydra.utils import get_class, instantiate
+from lightning.pytorch.loggers import Logger
+from lightning.pytorch.utilities import rank_zero_only
+from omegaconf import DictConfig, OmegaConf
+
+from medimg_eval.errors import UsageError
+from medimg_eval.evaluation.evaluate import Candidate, Settings
+from medimg_eval.evaluation.progress import progress
+from medimg_eval.models import Model
+from medimg_eval.tasks import Task
+
+
+def plain(config: DictConfig) -> dict[str, Any]:
+    """The resolved config as dicts and lists; a key that must be set and is not raises, naming it."""
+    return cast("dict[str, Any]", OmegaConf.to_container(config, resolve=True, throw_on_missing=True))
+
+
+def build(config: Any, **extra: Any) -> Any:
+    """Makes what a config's `_target_` names.
+
+    Raises:
+        UsageError: the target cannot be imported, or does not take an argument; the message names both.
+    """
+    try:
+        return instantiate(config, _convert_="all", **extra)
+    except Exception as error:
+        cause = error.__cause__
+        if isinstance(cause, TypeError):
+            raise UsageError(f"{config['_target_']}: {cause}") from error
+        raise
+
+
+def build_task(config: Mapping[str, Any]) -> Task:
+    """Makes a task.
+
+    Raises:
+        UsageError: what the config names is not a Task.
+    """
+    task = build(config)
+    if not isinstance(task, Task):
+        raise UsageError(f"task {config.get('name')!r}: {config.get('_target_')} is not a Task")
+    return task
+
+
+def build_tasks(config: Mapping[str, Any]) -> list[Task]:
+    """The named task, or else those of the suite."""
+    chosen = [config["task"]] if config.get("task") else list(config.get("tasks", {}).values())
+    if not chosen:
+        raise UsageError("no task is named; add task=NAME or suite=NAME (see python -m medimg_eval list)")
+    return [build_task(one) for one in chosen]
+
+
+def build_candidate(config: Mapping[str, Any]) -> Candidate:
+    """Finds a model's class; the model itself is made when it is first asked.
+
+    Raises:
+        UsageError: the class cannot be imported.
+    """
+    target = config["_target_"]
+    try:
+        wrapper = get_class(target)
+    except Exception as error:
+        raise UsageError(
+            f"model._target_={target} cannot be imported ({error.__cause__ or error}); install the package it is in, "
+            "or run from the folder it lies in"
+        ) from error
+    arguments = {key: value for key, value in config.items() if key != "name"}
+    return Candidate(
+        name=config.get("name") or wrapper.__name__,
+        wrapper=wrapper,
+        config=arguments,
+        load=lambda: cast("Model", build(arguments)),
+    )
+
+
+def build_settings(config: Mapping[str, Any]) -> Settings:
+    """Takes what `test` and `fit` share from the config, and seeds every generator."""
+    pl.seed_everything(config["seed"], workers=True, verbose=False)
+    return Settings(
+        runs=Path(config["runs"]),
+        run=None if config["run"] is None else Path(config["run"]),
+        trainer=_trainer(config["trainer"]),
+        config={key: value for key, value in config.items() if key != "runs"},
+        overrides=list(HydraConfig.get().overrides.task),
+        batch_size=config["batch_size"],
+        num_workers=config["num_workers"],
+        score_workers=config["score_workers"],
+        rank=int(getattr(rank_zero_only, "rank", 0) or 0),
+        seed=config["seed"],
+    )
+
+
+def build_loggers(config: Mapping[str, Any]) -> Callable[[Path], list[Logger]]:
+    """Makes a function from a run folder to the loggers that write into it."""
+    return lambda folder: [build(one, save_dir=str(folder)) for one in config.values()]
+
+
+def _trainer(config: Mapping[str, Any]) -> Callable[..., pl.Trainer]:
+    def make(**options: Any) -> pl.Trainer:
+        _quieten_lightning()
+        callbacks = [progress(), *options.pop("callbacks", [])]
+        arguments = {
+            "_target_": "lightning.pytorch.Trainer",
+            **config,
+            "precision": _precision(config["precision"]),
+        }
+        # Shards are dealt out by the data module: Lightning's own would repeat cases to make them even.
+        options |= {"use_distributed_sampler": False, "enable_progress_bar": sys.stderr.isatty()}
+        trainer: pl.Trainer = build(arguments, callbacks=callbacks, **options)
+        return trainer
+
+    return make
+
+
+def _precision(wanted: str | int) -> str | int:
+    if wanted != "auto":
+        return wanted
+    import torch
+
+    if not torch.cuda.is_available():
+        return "32-true"
+    return "bf16-mixed" if torch.cuda.is_bf16_supported() else "16-mixed"
+
+
+def _quieten_lightning() -> None:
+    """Leaves out Lightning's advertisements, and its advice on what is set here on purpose."""
+    for name in ("lightning.pytorch", "lightning.fabric"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    for advice in (
+        ".*does not have many workers.*",
+        ".*number of training batches.*",
+        ".*Checkpoint directory.*",
+        ".*Experiment logs directory.*",
+        ".*You have overridden `transfer_batch_to_device`.*",
+        ".*isinstance\\(treespec, LeafSpec\\)`.*",  # Lightning 2.6 on torch 2.15
+    ):
+        warnings.filterwarnings("ignore", message=advice)

@@ -1,0 +1,65 @@
+"""`check`: read every case of a task and say what is wrong with it, before a night is spent on it."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+
+import numpy as np
+from omegaconf import DictConfig
+from rich.console import Console
+from rich.progress import track
+
+from medimg_eval.case import Case
+from medimg_eval.commands.building import build_tasks, plain
+from medimg_eval.errors import UserError
+from medimg_eval.tasks import Task
+
+
+def run(config: DictConfig) -> None:
+    """Prints one line per doubt and a summary per part.
+
+    Raises:
+        UserError: something is wrong with the data.
+    """
+    wanted = plain(config)
+    (task,) = build_tasks(wanted)
+    console = Console() if Console().is_terminal else Console(width=160)
+    doubts = 0
+    for part in wanted["parts"]:
+        if part not in task.splits:
+            continue
+        cases = task.cases(part)
+        shapes: Counter[str] = Counter()
+        for case in track(cases, f"{part}", console=Console(stderr=True), disable=not sys.stderr.isatty()):
+            for doubt in look(task, case, shapes):
+                doubts += 1
+                console.print(f"{part}: case {case.id}: {doubt}", highlight=False, soft_wrap=True)
+        grids = ", ".join(f"{count} x {shape}" for shape, count in shapes.most_common(3))
+        patients = len({case.patient for case in cases if case.patient is not None})
+        console.print(f"{part}: {len(cases)} cases, {patients or 'no'} patient ids; {grids}", highlight=False)
+    if doubts:
+        raise UserError(f"task {task.name!r}: {doubts} doubts, listed above")
+
+
+def look(task: Task, case: Case, shapes: Counter[str]) -> list[str]:
+    """What is wrong with one case, in words; counts its grid in `shapes`."""
+    doubts = []
+    try:
+        images = task.read_images(case)
+        grid = images[0].geometry
+        shapes[f"{grid.shape} at {' x '.join(f'{step:g}' for step in grid.spacing)} mm"] += 1
+        doubts += ["the image is constant" for image in images if np.ptp(image.array) == 0]
+    except UserError as error:
+        return [str(error)]
+    try:
+        target = case.target.read()
+        apart = grid.difference(target.geometry)
+        if apart:
+            doubts.append(f"image and reference lie on different grids: {apart}")
+        task.accept(case, target)
+        if not target.labels.any():
+            doubts.append("the reference is empty")
+    except UserError as error:
+        doubts.append(str(error))
+    return doubts

@@ -1,0 +1,257 @@
+"""From the words on the command line to a command and its config, or to one clear sentence."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from importlib.metadata import entry_points
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from medimg_eval import __version__
+from medimg_eval.commands import COMMANDS
+from medimg_eval.errors import UsageError, UserError, nearest
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+log = logging.getLogger("medimg_eval")
+
+CONFIGS = "pkg://medimg_eval.configs"
+TAKES_VALUE = {
+    "--cfg",
+    "-c",
+    "--package",
+    "-p",
+    "--config-dir",
+    "-cd",
+    "--config-path",
+    "-cp",
+    "--config-name",
+    "-cn",
+}
+GROUPS = ("task", "model", "suite", "trainer", "logger")
+
+
+class Words(NamedTuple):
+    """A command line taken apart."""
+
+    command: str
+    flags: list[str]
+    overrides: list[str]
+
+
+def start(argv: Sequence[str]) -> int:
+    """Runs the command line.
+
+    Args:
+        argv: the words after the program's name.
+
+    Returns:
+        The exit code: 0 done, 1 a case or the command failed, 2 something asked for does not exist, 130 interrupted.
+    """
+    traced = os.environ.get("HYDRA_FULL_ERROR", "0") not in ("", "0") or "debug=true" in [a.lower() for a in argv]
+    words: Words | None = None
+    try:
+        if "-sc" in argv or "--shell-completion" in argv:
+            return _complete(argv)
+        words = take_apart(argv)
+        if not words.command or {"-h", "--help"} & set(words.flags):
+            sys.stdout.write(_help(words.command))
+            return 0
+        _run(words)
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted; the same command goes on from here\n")
+        return 130
+    except Exception as error:
+        known = explain(error, words)
+        if traced or known is None:
+            raise
+        sys.stderr.write(f"medimg_eval: {known}\n")
+        return known.exit_code
+    return 0
+
+
+def take_apart(argv: Sequence[str]) -> Words:
+    """Sorts words into the command, Hydra's flags, and overrides, which Hydra 1.3 wants in one run."""
+    flags: list[str] = []
+    others: list[str] = []
+    words = iter(argv)
+    for word in words:
+        if word.startswith("-"):
+            flags.append(word)
+            if word in TAKES_VALUE:
+                flags += [value for value in (next(words, None),) if value is not None]
+        else:
+            others.append(word)
+    if "--version" in flags:
+        sys.stdout.write(f"medimg_eval {__version__}\n")
+        raise SystemExit(0)
+    if not others:
+        if {"-h", "--help"} >= set(flags):
+            return Words("", flags, [])
+        raise UsageError(f"no command is named (available: {', '.join(COMMANDS)})")
+    command = others.pop(0)
+    if command not in COMMANDS:
+        raise UsageError(f"there is no command {command!r}{nearest(command, COMMANDS)}")
+    plain = next((word for word in others if "=" not in word and not word.startswith("~")), None)
+    if plain is not None:
+        raise UsageError(f"expected key=value after {command!r}, got {plain!r}")
+    return Words(command, flags, others)
+
+
+def explain(error: BaseException, words: Words | None) -> UserError | None:
+    """Turns an error that the user can mend into one sentence; returns None for any other."""
+    from hydra.errors import HydraException, MissingConfigException
+    from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
+
+    chain = list(_causes(error))
+    for link in chain:
+        if isinstance(link, UserError):
+            return link
+        if isinstance(link, MissingMandatoryValue):
+            return UsageError(f"{link.full_key} is not set; add {link.full_key}=VALUE to the command")
+    for link in chain:
+        if isinstance(link, MissingConfigException) and link.missing_cfg_file:
+            group, _, name = link.missing_cfg_file.rpartition("/")
+            kind = f"there is no {group or 'config'} {name!r}"
+            return UsageError(kind + nearest(name, [*(link.options or [])]))
+    if any(isinstance(link, HydraException | OmegaConfBaseException) for link in chain):
+        return _explain_config(chain, words)
+    return None
+
+
+def _explain_config(chain: Sequence[BaseException], words: Words | None) -> UsageError:
+    from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
+
+    first_lines = UsageError(" ".join(str(chain[0]).split("\n")[:2]).strip())
+    unknown = next((link for link in chain if isinstance(link, ConfigAttributeError | ConfigKeyError)), None)
+    if words is None or unknown is None:
+        return first_lines
+    key = next((link.full_key for link in chain if isinstance(link, OmegaConfBaseException) and link.full_key), "")
+    try:
+        hint = nearest(key, _keys(words, leaving_out=key)).partition(" (available")[0]
+    except Exception:  # noqa: BLE001 - a hint is not worth a second error
+        return first_lines
+    return UsageError(f"there is no key {key!r}{hint}; python -m medimg_eval {words.command} --help shows the keys")
+
+
+def _keys(words: Words, leaving_out: str) -> list[str]:
+    """Every key of the config that the rest of the command line makes."""
+    from hydra import compose, initialize_config_module
+    from hydra.core.global_hydra import GlobalHydra
+    from omegaconf import OmegaConf
+
+    GlobalHydra.instance().clear()
+    kept = [o for o in words.overrides if o.lstrip("+~").partition("=")[0] != leaving_out]
+    with initialize_config_module("medimg_eval.configs", version_base="1.3"):
+        config = compose(words.command, [*kept, *_search_path(words)])
+    found: list[str] = list(GROUPS)
+
+    def walk(node: Any, prefix: str) -> None:
+        for key, value in node.items() if isinstance(node, dict) else ():
+            found.append(f"{prefix}{key}")
+            walk(value, f"{prefix}{key}.")
+
+    walk(OmegaConf.to_container(config), "")
+    return found
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    link: BaseException | None = error
+    while link is not None:
+        yield link
+        link = link.__cause__ or link.__context__
+
+
+def _run(words: Words) -> None:
+    import hydra
+
+    # Hydra would print errors itself and exit with 1 for every one of them; here they are told apart.
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+    program = sys.argv[0]
+
+    def job(config: DictConfig) -> None:
+        from hydra.core.hydra_config import HydraConfig
+
+        # Lightning starts further ranks with these words: this job's own, also within a multirun.
+        own = HydraConfig.get().overrides
+        kept = [word for word in own.hydra if not word.startswith("hydra.mode=")]
+        flags = [word for word in words.flags if word not in ("-m", "--multirun")]
+        sys.argv = [program, words.command, *flags, *kept, *own.task]
+        set_up_log(debug=bool(config.debug))
+        importlib.import_module(f"medimg_eval.commands.{words.command}").run(config)
+
+    sys.argv = [program, *words.flags, *words.overrides, *_search_path(words)]
+    hydra.main(version_base="1.3", config_path=CONFIGS, config_name=words.command)(job)()
+
+
+def _search_path(words: Words) -> list[str]:
+    """Adds the config packages of installed third parties, and folders given with --config-dir to hints."""
+    if any(override.startswith("hydra.searchpath=") for override in words.overrides):
+        return []
+    found = sorted(f"pkg://{entry.value}" for entry in entry_points(group="medimg_eval.configs"))
+    return [f"hydra.searchpath=[{','.join(found)}]"] if found else []
+
+
+def set_up_log(*, debug: bool) -> None:
+    """Logs to standard error: rich on a terminal, plain lines elsewhere. Leaves the root logger alone."""
+    if log.handlers:
+        return
+    from rich.console import Console
+    from rich.logging import RichHandler
+
+    if sys.stderr.isatty():
+        handler: logging.Handler = RichHandler(console=Console(stderr=True), show_path=False, show_level=False)
+    else:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+    log.addHandler(handler)
+    log.setLevel(logging.DEBUG if debug else logging.INFO)
+    log.propagate = False
+
+
+def _help(command: str) -> str:
+    configs = files("medimg_eval.configs")
+    if not command:
+        rows = "\n".join(f"  {name:<7}{text}" for name, text in COMMANDS.items())
+        return (
+            "usage: python -m medimg_eval COMMAND [key=value ...] [--config-dir DIR] [-m]\n\n"
+            f"commands:\n{rows}\n\n"
+            "COMMAND --help shows its keys; --cfg job prints the resolved config; -m runs every combination of\n"
+            "comma-separated values; --config-dir adds your own folder of configs (task/*.yaml, model/*.yaml).\n"
+            'Shell completion: eval "$(medimg-eval -sc install=bash)"\n'
+        )
+    parts = [f"medimg_eval {command}: {COMMANDS[command]}\n"]
+    shown = [command, "base"] + (["work"] if command in ("fit", "test") else [])
+    for name in shown:
+        text = (configs / f"{name}.yaml").read_text(encoding="utf-8")
+        parts.append(f"--- {name}.yaml\n{text.partition('hydra:' + chr(10))[0].rstrip()}\n")
+    for group in GROUPS:
+        names = sorted(
+            entry.name.removesuffix(".yaml") for entry in (configs / group).iterdir() if entry.name.endswith(".yaml")
+        )
+        parts.append(f"{group}=  {', '.join(names)}\n")
+    return "\n".join(parts)
+
+
+def _complete(argv: Sequence[str]) -> int:
+    """Completes commands here and the rest by Hydra, which knows nothing of commands."""
+    import hydra
+
+    line = os.environ.get("COMP_LINE", "")
+    before = line[: int(os.environ.get("COMP_POINT", len(line)))].split(" ")
+    at = next((i for i, word in enumerate(before) if word in COMMANDS), None)
+    config_name = "test"
+    if line and (at is None or at == len(before) - 1):
+        sys.stdout.write(" ".join(name for name in COMMANDS if name.startswith(before[-1])) + "\n")
+        return 0
+    if at is not None:
+        config_name = before.pop(at)
+        os.environ["COMP_LINE"] = " ".join(before)
+    sys.argv = [sys.argv[0], *argv]
+    hydra.main(version_base="1.3", config_path=CONFIGS, config_name=config_name)(lambda _: None)()
+    return 0

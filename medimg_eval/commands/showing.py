@@ -1,0 +1,39 @@
+"""What commands print, and the failures they end with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from medimg_eval.errors import UserError
+from medimg_eval.evaluation.run import read_manifest
+from medimg_eval.results import Table, to_rich
+
+SHOWN = 10
+"""Failures printed by name; the others are in the run's summary.json."""
+
+
+def show(table: Table) -> None:
+    """Prints a table and its footnotes to standard output."""
+    console = Console() if Console().is_terminal else Console(width=160)
+    console.print(to_rich(table))
+    for note in table.footnotes:
+        console.print(Text(note, style="dim"))
+
+
+def fail_if_cases_failed(folders: Iterable[Path]) -> None:
+    """Raises UserError naming the failed cases, when there are any."""
+    lines: list[str] = []
+    for folder in folders:
+        if read_manifest(folder / "manifest.json")["failed_cases"]:
+            failures = json.loads((folder / "summary.json").read_text(encoding="utf-8"))["failures"]
+            lines.append(f"{len(failures)} cases failed in {folder}:")
+            lines += [f"  {failure['case']} ({failure['stage']}): {failure['message']}" for failure in failures[:SHOWN]]
+            if len(failures) > SHOWN:
+                lines.append(f"  ... and {len(failures) - SHOWN} more in {folder / 'summary.json'}")
+    if lines:
+        raise UserError("\n".join(lines))

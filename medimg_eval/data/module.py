@@ -1,0 +1,177 @@
+"""The data module: cases are read in worker processes, ahead of the model, each exactly once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import lightning.pytorch as pl
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, DistributedSampler, Sampler, default_collate
+
+from medimg_eval.case import Case, Failure, Image, Mask, Prompt
+from medimg_eval.errors import CaseError
+from medimg_eval.tasks.base import Task
+
+Samples = list[dict[str, Tensor]]
+
+
+class Sample(Protocol):
+    """Turns a case that was read into training samples."""
+
+    def __call__(self, image: Image, target: Mask, *, seed: int) -> Samples:
+        """Draws from `seed` alone, so that workers do not repeat each other."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A case as it leaves a worker: what is asked about it, or why it could not be read."""
+
+    case: Case
+    prompt: Prompt | Failure
+
+
+class EveryCaseOnce(Sampler[int]):
+    """Deals indices out over ranks: each to exactly one rank, none repeated to make shards even.
+
+    Args:
+        wanted: indices to visit.
+        rank: this process.
+        world: number of processes.
+    """
+
+    def __init__(self, wanted: Sequence[int], rank: int, world: int) -> None:
+        # A case belongs to the same rank however many were done before, so ranks need not agree on that.
+        self._own = [index for index in wanted if index % world == rank]
+
+    def __iter__(self) -> Iterator[int]:
+        """Yields this rank's indices in order."""
+        return iter(self._own)
+
+    def __len__(self) -> int:
+        """How many cases this rank visits."""
+        return len(self._own)
+
+
+class _Prompts(Dataset[Asked]):
+    def __init__(self, task: Task, cases: Sequence[Case], *, read_images: bool) -> None:
+        self._task, self._cases, self._read_images = task, cases, read_images
+
+    def __len__(self) -> int:
+        return len(self._cases)
+
+    def __getitem__(self, index: int) -> Asked:
+        case = self._cases[index]
+        try:
+            images = self._task.read_images(case) if self._read_images else ()
+            return Asked(case, self._task.prompt(case, images))
+        except CaseError as error:
+            return Asked(case, Failure(case.id, "read", str(error)))
+        except Exception as error:  # noqa: BLE001 - one unreadable case must not end the run
+            files = ", ".join(str(path) for path in case.files)
+            return Asked(case, Failure(case.id, "read", f"{files}: {type(error).__name__}: {error}"))
+
+
+class _Training(Dataset[Samples]):
+    """Cases kept in memory once read, turned into training samples anew at each visit."""
+
+    def __init__(self, cases: Sequence[Case], sample: Sample) -> None:
+        self._cases, self._sample = cases, sample
+        self._read: dict[int, tuple[Image, Mask]] = {}
+
+    def __len__(self) -> int:
+        return len(self._cases)
+
+    def __getitem__(self, index: int) -> Samples:
+        if index not in self._read:
+            case = self._cases[index]
+            self._read[index] = (case.images[0].read(), case.target.read())
+        image, target = self._read[index]
+        return self._sample(image, target, seed=int(torch.randint(2**31, ())))
+
+
+class CaseDataModule(pl.LightningDataModule):
+    """Batches of prompts for `test` and validation, of training samples for `fit`.
+
+    Args:
+        task: whose cases are read.
+        batch_size: cases asked about at once, or visited in one training step.
+        num_workers: processes that read ahead.
+        read_images: False for models that need no pixels.
+        cases: those `test` visits; by default the task's test cases.
+        skip: ids of cases that `test` leaves out, being done already.
+        sample: turns image and target into training samples; needed by `fit`.
+    """
+
+    # A rank may own no case that is left to do.
+    allow_zero_length_dataloader_with_multiple_devices = True
+
+    def __init__(
+        self,
+        task: Task,
+        *,
+        batch_size: int = 1,
+        num_workers: int = 0,
+        read_images: bool = True,
+        cases: Sequence[Case] | None = None,
+        skip: frozenset[str] = frozenset(),
+        sample: Sample | None = None,
+    ) -> None:
+        super().__init__()
+        self.task = task
+        self._batch_size, self._num_workers = batch_size, num_workers
+        self._read_images = read_images
+        self._cases = cases
+        self._skip = skip
+        self._sample = sample
+
+    def train_dataloader(self) -> DataLoader[Samples]:
+        """Shuffled training samples, each case on one rank."""
+        if self._sample is None:
+            raise ValueError("Expected `sample` to be given for fitting, got None")
+        dataset = _Training(self.task.cases("fit"), self._sample)
+        rank, world = self._place()
+        sampler: Sampler[int] | None = DistributedSampler(dataset, world, rank) if world > 1 else None
+        # Workers must live as long as the run, or what they keep in memory is read again every epoch.
+        return DataLoader(
+            dataset,
+            shuffle=sampler is None,
+            sampler=sampler,
+            collate_fn=_flatten,
+            persistent_workers=self._num_workers > 0,
+            batch_size=self._batch_size,
+            num_workers=self._num_workers,
+        )
+
+    def val_dataloader(self) -> DataLoader[Asked]:
+        """Validation cases, each once."""
+        return self._prompts(self.task.cases("validate"))
+
+    def test_dataloader(self) -> DataLoader[Asked]:
+        """Test cases that are left to do, each once."""
+        return self._prompts(self.task.cases("test") if self._cases is None else self._cases)
+
+    def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
+        """Moves training samples; prompts are left alone, for a wrapper moves what it needs."""
+        return batch if isinstance(batch, list) else super().transfer_batch_to_device(batch, device, dataloader_idx)
+
+    def _prompts(self, cases: Sequence[Case]) -> DataLoader[Asked]:
+        left = [index for index, case in enumerate(cases) if case.id not in self._skip]
+        rank, world = self._place()
+        return DataLoader(
+            _Prompts(self.task, cases, read_images=self._read_images),
+            sampler=EveryCaseOnce(left, rank, world),
+            collate_fn=list,
+            batch_size=self._batch_size,
+            num_workers=self._num_workers,
+        )
+
+    def _place(self) -> tuple[int, int]:
+        trainer = self.trainer
+        return (trainer.global_rank, trainer.world_size) if trainer else (0, 1)
+
+
+def _flatten(visits: list[Samples]) -> Any:
+    return default_collate([sample for samples in visits for sample in samples])

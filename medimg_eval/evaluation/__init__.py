@@ -1,0 +1,1 @@
+"""Runs a model on a task: the Lightning modules, the run folder, resume, scoring."""

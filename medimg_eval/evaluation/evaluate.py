@@ -1,0 +1,265 @@
+"""Runs a model on a task: predict what is missing, score what is missing, put the rows together."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as pl
+
+from medimg_eval.case import Case, Failure, Score
+from medimg_eval.data.module import CaseDataModule
+from medimg_eval.errors import UsageError, UserError
+from medimg_eval.evaluation.identity import data_fingerprint, digest, model_identity, provenance
+from medimg_eval.evaluation.module import EvaluationModule, parameter_count
+from medimg_eval.evaluation.run import SCHEMA, Run, now, read_manifest, unanswered, write_json
+from medimg_eval.evaluation.scoring import Scorer, scoring_workers
+from medimg_eval.models import Model
+from medimg_eval.results import build_table, load_runs
+from medimg_eval.tasks.base import Task
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Candidate:
+    """A model that is loaded only once it is needed, and then once.
+
+    Attributes:
+        name: what tables call it.
+        wrapper: its class.
+        config: the arguments it is made of, resolved.
+        load: makes it.
+    """
+
+    name: str
+    wrapper: type
+    config: Mapping[str, Any]
+    load: Callable[[], Model]
+
+    @cached_property
+    def model(self) -> Model:
+        """The loaded model."""
+        log.info("loading %s", self.name)
+        return self.load()
+
+    @cached_property
+    def identity(self) -> dict[str, Any]:
+        """Settings and the content of its files; see `identity.model_identity`."""
+        return model_identity(self.config, getattr(self.wrapper, "file_arguments", Model.file_arguments))
+
+
+@dataclass
+class Settings:
+    """How to go about it; nothing here changes a score.
+
+    Attributes:
+        runs: folder that run folders are kept in.
+        run: this run's own folder, instead of one below `runs`.
+        trainer: makes the Lightning trainer from the callbacks and options it is given.
+        config: the resolved config, recorded in the manifest.
+        overrides: the command line's part of it.
+        batch_size: cases asked about at once.
+        num_workers: processes that read ahead.
+        score_workers: processes that score; None chooses.
+        rank: of this process.
+        seed: recorded; seeding is done by the caller.
+    """
+
+    runs: Path
+    run: Path | None
+    trainer: Callable[..., pl.Trainer]
+    config: Mapping[str, Any]
+    overrides: Sequence[str] = field(default_factory=list)
+    batch_size: int = 1
+    num_workers: int = 0
+    score_workers: int | None = None
+    rank: int = 0
+    seed: int = 0
+
+
+def refuse_incapable(task: Task, candidate: Candidate) -> None:
+    """Raises UsageError when the model's class lacks the method the task asks with."""
+    if not callable(getattr(candidate.wrapper, task.capability, None)):
+        raise UsageError(
+            f"task {task.name!r} asks models to {task.capability}, which model {candidate.name!r} "
+            f"({candidate.wrapper.__name__}) cannot: it has no method {task.capability}()"
+        )
+
+
+def evaluate(task: Task, candidate: Candidate, settings: Settings) -> Path:
+    """Brings a run to its end: from nothing, or from wherever an earlier start stopped.
+
+    Returns:
+        The run folder; on rank 0 it then holds scores.parquet and summary.json.
+
+    Raises:
+        UserError: the task has no cases, the folder is in use or holds another run.
+    """
+    cases = task.cases("test")
+    fingerprint = data_fingerprint(cases)
+    settled = {"task": task_identity(task, settings.config), "model": candidate.identity, "data": fingerprint}
+    run_id = digest(settled)
+    folder = settings.run or settings.runs / task.name / f"{slug(candidate.name)}-{run_id}"
+    with Run(folder, run_id, settings.rank) as run:
+        earlier = bool(run.manifest)
+        run.note(**_opening(task, candidate, settings, run, cases, fingerprint))
+        _predict(task, candidate, settings, run, cases)
+        if settings.rank == 0:
+            _close(task, run, cases, candidate.name)
+            if earlier:
+                log.info("%s: went on from an earlier start", folder)
+    return folder
+
+
+def rescore(folder: Path, task: Task, workers: int | None = None) -> None:
+    """Scores the stored predictions of a run again, loading no model.
+
+    Args:
+        folder: the run.
+        task: as it is to be judged now; its cases must be those of the run.
+        workers: scoring processes; None chooses.
+
+    Raises:
+        UserError: the folder holds no `test` run, its data have changed, or it is in use.
+    """
+    manifest = read_manifest(folder / "manifest.json")
+    if manifest["command"] != "test":
+        raise UserError(f"{folder}: holds a {manifest['command']} run; only test runs have predictions to score")
+    cases = task.cases("test")
+    if data_fingerprint(cases) != manifest["data_fingerprint"]:
+        raise UserError(f"{folder}: the data of task {task.name!r} have changed since this run; run test again")
+    with Run(folder, manifest["run"]) as run:
+        predictions = run.predictions()
+        if len(predictions) < len(cases):
+            raise UserError(f"{folder}: {len(predictions)} of {len(cases)} cases were asked; resume it with test first")
+        run.note(signature=task.signature(), metrics=list(task.metrics), scoring=scoring_id(task))
+        _score(task, run, cases, scoring_workers(workers))
+        _close(task, run, cases, manifest["model"])
+
+
+def task_identity(task: Task, config: Mapping[str, Any]) -> dict[str, Any]:
+    """The task's settings that decide predictions. Where the data lie is left out: their content is hashed."""
+    stated = config.get("task") or config.get("tasks", {}).get(task.name, {})
+    decisive = {key: value for key, value in stated.items() if key not in task.scoring_fields}
+    if isinstance(decisive.get("layout"), dict):
+        decisive["layout"] = {key: value for key, value in decisive["layout"].items() if key != "root"}
+    return decisive
+
+
+def scoring_id(task: Task) -> str:
+    """Hash of the settings that decide scores, given predictions."""
+    return digest([list(task.metrics), task.signature()])
+
+
+def slug(name: str) -> str:
+    """A name as part of a folder's name."""
+    return re.sub(r"[^A-Za-z0-9._]+", "_", name).strip("_") or "model"
+
+
+def _opening(
+    task: Task, candidate: Candidate, settings: Settings, run: Run, cases: Sequence[Case], fingerprint: str
+) -> dict[str, Any]:
+    notes = task.card.get("notes", [])
+    return {
+        "schema": SCHEMA,
+        "run": run.run,
+        "command": "test",
+        "task": task.name,
+        "task_title": task.title or task.name,
+        "model": candidate.name,
+        "status": "running",
+        "cases": len(cases),
+        "predicted": len(cases) - len(unanswered(cases, run.predictions())),
+        "failed_cases": 0,
+        "data_fingerprint": fingerprint,
+        "metrics": list(task.metrics),
+        "signature": task.signature(),
+        "scoring": scoring_id(task),
+        "resampled": "patients" if any(case.patient is not None for case in cases) else "cases",
+        "notes": list(notes),
+        "seed": settings.seed,
+        "config": settings.config,
+        "overrides": list(settings.overrides),
+        "provenance": provenance(),
+        "started": run.manifest.get("started") or now(),
+        "resumed": [*run.manifest.get("resumed", []), now()] if run.manifest else [],
+        "ended": None,
+    }
+
+
+def _predict(task: Task, candidate: Candidate, settings: Settings, run: Run, cases: Sequence[Case]) -> None:
+    predictions = run.predictions()
+    left = unanswered(cases, predictions)
+    workers = scoring_workers(settings.score_workers)
+    scored = run.scores(scoring_id(task))
+    if not left:
+        if settings.rank == 0:
+            _score(task, run, [case for case in cases if not isinstance(scored.get(case.id), list)], workers)
+        return
+    model = candidate.model
+    run.note(model_info={"class": type(model).__qualname__, "parameters": parameter_count(model)} | candidate.identity)
+    done = frozenset(case.id for case in cases) - {case.id for case in left}
+    data = CaseDataModule(
+        task,
+        batch_size=settings.batch_size,
+        num_workers=min(settings.num_workers, len(left)),
+        read_images=getattr(model, "reads_images", True),
+        cases=cases,
+        skip=done,
+    )
+    with Scorer(task, run, scoring_id(task), workers) as scorer:
+        if settings.rank == 0:  # predictions that an earlier start left unscored
+            for case in cases:
+                prediction = predictions.get(case.id)
+                if isinstance(prediction, Path) and not isinstance(scored.get(case.id), list):
+                    scorer.submit(case, prediction)
+        trainer = settings.trainer(logger=False, enable_checkpointing=False)
+        try:
+            trainer.test(EvaluationModule(task, model, run, scorer), datamodule=data, verbose=False)
+        except SystemExit as stop:  # Lightning's answer to Ctrl-C
+            raise KeyboardInterrupt from stop
+
+
+def _score(task: Task, run: Run, cases: Sequence[Case], workers: int) -> None:
+    predictions = run.predictions()
+    with Scorer(task, run, scoring_id(task), min(workers, len(cases))) as scorer:
+        for case in cases:
+            prediction = predictions.get(case.id)
+            if isinstance(prediction, Path):
+                scorer.submit(case, prediction)
+
+
+def _close(task: Task, run: Run, cases: Sequence[Case], model: str) -> None:
+    """Writes the Score rows in the task's order of cases, and the summary."""
+    predictions, scores = run.predictions(), run.scores(scoring_id(task))
+    rows: list[Score] = []
+    failures: list[Failure] = []
+    for case in cases:
+        answer, result = predictions.get(case.id), scores.get(case.id)
+        if isinstance(answer, Path) and isinstance(result, list):
+            rows += task.rows(case, result, run=run.run, model=model)
+            continue
+        unknown = Failure(case.id, "answer", "no answer was recorded")
+        failures.append(next((entry for entry in (answer, result) if isinstance(entry, Failure)), unknown))
+        rows += task.rows(case, task.worst(case), run=run.run, model=model)
+    run.write_scores(rows)
+    run.note(
+        status="finished",
+        predicted=sum(isinstance(answer, Path) for answer in predictions.values()),
+        failed_cases=len(failures),
+        ended=now(),
+    )
+    frame = build_table(load_runs([run.folder])).frame()
+    write_json(
+        run.folder / "summary.json",
+        {
+            "metrics": frame.to_dict(orient="records"),
+            "failures": [{"case": f.case_id, "stage": f.stage, "message": f.message} for f in failures],
+        },
+    )

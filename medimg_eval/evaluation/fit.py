@@ -1,0 +1,177 @@
+"""Trains a wrapper on a task; the best checkpoint is then a model for `test`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as pl
+from lightning.pytorch.callbacks import (
+    EarlyStopping,
+    EMAWeightAveraging,
+    LearningRateMonitor,
+    ModelCheckpoint,
+)
+from lightning.pytorch.loggers import Logger
+
+from medimg_eval.data.module import CaseDataModule
+from medimg_eval.errors import UserError
+from medimg_eval.evaluation.evaluate import Candidate, Settings, slug, task_identity
+from medimg_eval.evaluation.fitting import FitModule, require_trainable
+from medimg_eval.evaluation.identity import data_fingerprint, digest, provenance
+from medimg_eval.evaluation.module import parameter_count
+from medimg_eval.evaluation.run import SCHEMA, Run, now
+from medimg_eval.metrics import parse
+from medimg_eval.tasks.base import Task
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a model is trained.
+
+    Attributes:
+        lr: AdamW's learning rate.
+        weight_decay: of AdamW.
+        warmup: fraction of the steps in which the rate rises, 0 to 1; a cosine takes it to zero after.
+        ema: decay of an exponential moving average of the weights, or None for none.
+        patience: validations without a better score before training stops, or None to go to the end.
+    """
+
+    lr: float = 1e-3
+    weight_decay: float = 1e-5
+    warmup: float = 0.0
+    ema: float | None = None
+    patience: int | None = None
+
+
+def fit(
+    task: Task,
+    candidate: Candidate,
+    recipe: Recipe,
+    settings: Settings,
+    loggers: Callable[[Path], Sequence[Logger]],
+) -> Path:
+    """Trains until the trainer's last epoch, from the last checkpoint when there is one.
+
+    Args:
+        task: needs cases to `fit` and to `validate`.
+        candidate: an `nn.Module` with `training_samples` and `training_loss`.
+        recipe: optimiser, schedule, averaging, stopping.
+        settings: as for `test`; `settings.config["trainer"]` holds the number of epochs.
+        loggers: makes the loggers, given the run folder.
+
+    Returns:
+        The run folder; its `checkpoints/best.ckpt` has the best validation score.
+
+    Raises:
+        UserError: the model cannot be fitted, the task has no such cases, or the folder is in use.
+    """
+    cases = {part: task.cases(part) for part in ("fit", "validate")}
+    _keep_apart(task, cases)
+    fingerprint = data_fingerprint([*cases["fit"], *cases["validate"]])
+    settled = {
+        "task": task_identity(task, settings.config),
+        "model": candidate.identity,
+        "data": fingerprint,
+        "fit": settings.config.get("fit"),
+        "batch_size": settings.batch_size,
+        "seed": settings.seed,
+        "max_epochs": settings.config["trainer"].get("max_epochs"),
+    }
+    run_id = digest(settled)
+    folder = settings.run or settings.runs / "fit" / task.name / f"{slug(candidate.name)}-{run_id}"
+    with Run(folder, run_id, settings.rank) as run:
+        if run.manifest.get("status") == "finished":
+            log.info("%s: was fitted before, with val/%s %.4f", folder, task.monitor, run.manifest["best_score"])
+            return folder
+        run.note(**_opening(task, candidate, settings, run, fingerprint, {k: len(v) for k, v in cases.items()}))
+        best = _train(task, candidate, recipe, settings, run, loggers(folder))
+        run.note(status="finished", ended=now(), best_score=best)
+    return folder
+
+
+def _train(
+    task: Task, candidate: Candidate, recipe: Recipe, settings: Settings, run: Run, loggers: Sequence[Logger]
+) -> float:
+    model: Any = candidate.model
+    require_trainable(model, candidate.name)
+    run.note(model_info={"class": type(model).__qualname__, "parameters": parameter_count(model)} | candidate.identity)
+    data = CaseDataModule(
+        task,
+        batch_size=settings.batch_size,
+        num_workers=settings.num_workers,
+        sample=partial(model.training_samples, labels=getattr(task, "labels", {})),
+    )
+    best, callbacks = _callbacks(task, recipe, run.folder)
+    trainer = settings.trainer(callbacks=callbacks, logger=list(loggers), enable_model_summary=False)
+    module = FitModule(task, model, lr=recipe.lr, weight_decay=recipe.weight_decay, warmup=recipe.warmup)
+    last = run.folder / "checkpoints" / "last.ckpt"
+    if last.is_file():
+        log.info("%s: goes on from its last checkpoint", run.folder)
+    try:
+        trainer.fit(module, datamodule=data, ckpt_path=str(last) if last.is_file() else None, weights_only=False)
+    except SystemExit as stop:  # Lightning's answer to Ctrl-C
+        raise KeyboardInterrupt from stop
+    if best.best_model_score is None:
+        raise UserError(f"{run.folder}: no epoch was validated; set trainer.max_epochs to at least 1")
+    return float(best.best_model_score)
+
+
+def _callbacks(task: Task, recipe: Recipe, folder: Path) -> tuple[ModelCheckpoint, list[pl.Callback]]:
+    higher = parse(task.monitor)[0].higher_is_better
+    watched: dict[str, Any] = {"monitor": f"val/{task.monitor}", "mode": "max" if higher else "min"}
+    best = ModelCheckpoint(
+        folder / "checkpoints", filename="best", save_last=True, enable_version_counter=False, **watched
+    )
+    callbacks: list[pl.Callback] = [best, LearningRateMonitor("epoch")]
+    if recipe.patience is not None:
+        callbacks.append(EarlyStopping(patience=recipe.patience, **watched))
+    if recipe.ema is not None:
+        callbacks.append(EMAWeightAveraging(decay=recipe.ema))
+    return best, callbacks
+
+
+def _keep_apart(task: Task, cases: Mapping[str, Sequence[Any]]) -> None:
+    """Refuses a patient, or a case, that is both fitted on and validated or tested on."""
+    seen = {case.id if case.patient is None else case.patient for case in cases["fit"]}
+    others = {"validate": cases["validate"]} | ({"test": task.cases("test")} if "test" in task.splits else {})
+    for part, held_out in others.items():
+        shared = sorted(seen & {case.id if case.patient is None else case.patient for case in held_out})
+        if shared:
+            raise UserError(
+                f"task {task.name!r}: {len(shared)} patients are in both fit and {part}, such as {shared[0]!r}; "
+                "a split must keep patients apart"
+            )
+
+
+def _opening(
+    task: Task,
+    candidate: Candidate,
+    settings: Settings,
+    run: Run,
+    fingerprint: str,
+    counts: Mapping[str, int],
+) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "run": run.run,
+        "command": "fit",
+        "task": task.name,
+        "model": candidate.name,
+        "status": "running",
+        "cases": dict(counts),
+        "data_fingerprint": fingerprint,
+        "seed": settings.seed,
+        "config": settings.config,
+        "overrides": list(settings.overrides),
+        "provenance": provenance(),
+        "started": run.manifest.get("started") or now(),
+        "resumed": [*run.manifest.get("resumed", []), now()] if run.manifest else [],
+        "ended": None,
+    }

@@ -1,0 +1,121 @@
+"""What makes a run the same run: hashes of settings and files, and a record of where it was made."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from medimg_eval.case import Case
+
+SAMPLED = 1 << 20
+"""Bytes hashed at each end of a file."""
+
+RECORDED = ("medimg-eval", "torch", "lightning", "monai", "nibabel", "numpy", "scipy", "scikit-learn")
+
+
+def digest(value: Any, length: int = 8) -> str:
+    """A short hash of anything JSON can hold, independent of key order."""
+    text = json.dumps(value, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:length]
+
+
+def file_digest(path: Path) -> str:
+    """Hash of a file's size and of its first and last MiB.
+
+    Whole volumes would take longer to hash than to evaluate. A gzip file ends in the checksum of its
+    content, so there the ends see every change; in an uncompressed file an edit of the middle that keeps
+    the size is not seen. A missing file has a digest of its own, so that supplying it changes the run.
+    """
+    try:
+        size = path.stat().st_size
+        with path.open("rb") as stream:
+            head = stream.read(SAMPLED)
+            stream.seek(max(size - SAMPLED, len(head)))
+            return hashlib.sha256(b"%d" % size + head + stream.read(SAMPLED)).hexdigest()
+    except OSError:
+        return "missing"
+
+
+def files_digest(paths: Iterable[Path]) -> str:
+    """Hash of several files by content, a folder counting as all the files below it."""
+    found: list[tuple[str, str]] = []
+    for path in paths:
+        if path.is_dir():
+            below = sorted(entry for entry in path.rglob("*") if entry.is_file())
+            found += [(entry.relative_to(path).as_posix(), file_digest(entry)) for entry in below]
+        else:
+            found.append(("", file_digest(path)))
+    return digest(found, 16)
+
+
+def data_fingerprint(cases: Iterable[Case]) -> str:
+    """Hash of case ids and of the content of their files; where the files lie does not matter."""
+    known: dict[Path, str] = {}
+    entries = []
+    for case in cases:
+        for path in case.files:
+            known.setdefault(path, file_digest(path))
+        entries.append((case.id, case.patient, dict(case.attributes), [known[path] for path in case.files]))
+    return digest(entries, 16)
+
+
+def model_identity(config: Mapping[str, Any], file_arguments: Iterable[str]) -> dict[str, Any]:
+    """A model's settings, with the content of its files in place of their paths."""
+    identity = {key: value for key, value in config.items() if key not in ("name", "description")}
+    for argument in file_arguments:
+        if isinstance(identity.get(argument), str):
+            path = Path(identity[argument]).expanduser()
+            # A fit run's folder also holds logs, which change without the weights changing.
+            best = path / "checkpoints" / "best.ckpt"
+            identity[argument] = files_digest([best if best.is_file() else path])
+    return identity
+
+
+def provenance() -> dict[str, Any]:
+    """Versions, git revision if any, and hardware."""
+    import torch
+
+    cuda = torch.cuda.is_available()
+    return {
+        "python": platform.python_version(),
+        "versions": {name: importlib.metadata.version(name) for name in RECORDED if _installed(name)},
+        "git": _git(),
+        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+        "hardware": {
+            "machine": platform.machine(),
+            "system": platform.system(),
+            "cpus": os.cpu_count(),
+            "gpus": [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())] if cuda else [],
+        },
+    }
+
+
+def _installed(name: str) -> bool:
+    try:
+        importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def _git() -> dict[str, Any] | None:
+    """Revision of the folder the program is run in, which is where the user's own wrapper lives."""
+
+    def ask(*words: str) -> str | None:
+        command = ["git", *words]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)  # noqa: S603
+        except (OSError, subprocess.SubprocessError):
+            return None
+        return done.stdout.strip()
+
+    revision = ask("rev-parse", "HEAD")
+    return None if revision is None else {"revision": revision, "changed_files": bool(ask("status", "--porcelain"))}

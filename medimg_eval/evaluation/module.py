@@ -1,0 +1,98 @@
+"""The Lightning module that asks a model and hands its answers on."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as pl
+from torch import nn
+
+from medimg_eval.case import Case, Failure, Prompt
+from medimg_eval.data.module import Asked
+from medimg_eval.errors import CaseError
+from medimg_eval.evaluation.run import Run
+from medimg_eval.evaluation.scoring import Scorer
+from medimg_eval.models import Model
+from medimg_eval.tasks.base import Task
+
+log = logging.getLogger(__name__)
+
+
+class EvaluationModule(pl.LightningModule):
+    """Asks for each batch, stores what is answered before the next one, and queues it for scoring.
+
+    Args:
+        task: what is asked.
+        model: who answers; when it is an `nn.Module`, Lightning moves it to the device.
+        run: where predictions go.
+        scorer: who judges them.
+    """
+
+    def __init__(self, task: Task, model: Model, run: Run, scorer: Scorer) -> None:
+        super().__init__()
+        self.task, self.run, self.scorer = task, run, scorer
+        self.model = model
+        self.seconds_in_model = 0.0
+
+    def test_step(self, batch: Sequence[Asked], batch_idx: int) -> None:
+        """Predictions are on disk when this returns."""
+        prompts = [(asked.case, asked.prompt) for asked in batch if isinstance(asked.prompt, Prompt)]
+        results: dict[str, Path | Failure] = {
+            asked.case.id: asked.prompt for asked in batch if isinstance(asked.prompt, Failure)
+        }
+        for (case, _), answer in zip(prompts, self._ask([prompt for _, prompt in prompts]), strict=True):
+            results[case.id] = answer if isinstance(answer, Failure) else self._keep(case, answer)
+        self.run.append_predictions(results.values(), results)
+        for result in results.values():
+            if isinstance(result, Failure):
+                log.warning("case %s failed (%s): %s", result.case_id, result.stage, result.message)
+        for asked in batch:
+            prediction = results[asked.case.id]
+            if isinstance(prediction, Path):
+                self.scorer.submit(asked.case, prediction)
+
+    def on_test_end(self) -> None:
+        """Every rank's scores are on disk before rank 0 puts them together."""
+        self.scorer.drain()
+        self.trainer.strategy.barrier()
+
+    def _ask(self, prompts: Sequence[Prompt]) -> Sequence[Any]:
+        """One answer or Failure per prompt; when a batch fails, its cases are asked one by one."""
+        if not prompts:
+            return []
+        start = time.perf_counter()
+        try:
+            answers = _as_many(self.task.ask(self.model, prompts), prompts)
+        except Exception as error:
+            if len(prompts) > 1:
+                return [answer for prompt in prompts for answer in self._ask([prompt])]
+            log.debug("case %s", prompts[0].case_id, exc_info=True)
+            message = str(error) if isinstance(error, CaseError) else f"{type(error).__name__}: {error}"
+            return [Failure(prompts[0].case_id, "answer", message)]
+        finally:
+            self.seconds_in_model += time.perf_counter() - start
+        return answers
+
+    def _keep(self, case: Case, answer: Any) -> Path | Failure:
+        try:
+            prediction = self.task.accept(case, answer)
+        except CaseError as error:
+            return Failure(case.id, "check", str(error))
+        path = self.run.prediction_path(case.id, self.task.prediction_suffix)
+        self.task.write(prediction, path)
+        return path
+
+
+def parameter_count(model: Model) -> int | None:
+    """Number of parameters, or None for a model that is not an `nn.Module`."""
+    return sum(parameter.numel() for parameter in model.parameters()) if isinstance(model, nn.Module) else None
+
+
+def _as_many(answers: Sequence[Any], prompts: Sequence[Prompt]) -> Sequence[Any]:
+    if len(answers) != len(prompts):
+        raise CaseError(f"the model gave {len(answers)} answers to {len(prompts)} prompts")
+    return answers

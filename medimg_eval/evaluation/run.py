@@ -1,0 +1,247 @@
+"""The run folder: append-only while it grows, whole whenever it is read.
+
+manifest.json         what was run, on what, where; its status
+config.yaml           the resolved config, overrides.yaml the command line's part of it
+predictions/          one file per case
+predictions-R.jsonl   one line per case asked by rank R: where its prediction lies, or how it failed
+scores-R.jsonl        one line per case scored by rank R
+scores.parquet        the Score rows, written when every case is accounted for
+summary.json          means with intervals, and the failures by name
+run.log
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from filelock import FileLock, Timeout
+
+from medimg_eval.case import Case, Failure, Score
+from medimg_eval.errors import UserError
+from medimg_eval.metrics import LabelScore
+
+SCHEMA = 1
+
+
+class Run:
+    """One (task, model, settings) on disk.
+
+    Use as a context manager: the folder is this process's alone until it leaves.
+
+    Args:
+        folder: where the run lies; made when it is not there.
+        run: id, the hash of everything that decides the predictions.
+        rank: of this process; only rank 0 writes the manifest and the final files.
+
+    Raises:
+        UserError: another process is at work on the folder, or it holds another run.
+    """
+
+    def __init__(self, folder: Path, run: str, rank: int = 0) -> None:
+        self.folder = folder
+        self.run = run
+        self.rank = rank
+        self._locks: list[FileLock] = []
+        self.manifest: dict[str, Any] = {}
+
+    def __enter__(self) -> Run:
+        """Takes the folder, mends what a kill left half-written, and reads the manifest."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._lock()
+        try:
+            self._check()
+        except BaseException:
+            self._unlock()
+            raise
+        for name in ("predictions", "scores"):
+            _drop_partial_line(self._shard(name))
+        if self.rank == 0:  # before any other rank writes
+            for partial in (self.folder / "predictions").glob(".*"):
+                partial.unlink()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Notes how the work ended and lets go of the folder."""
+        if kind is not None and self.manifest.get("status") == "running":
+            self.note(status="interrupted" if issubclass(kind, KeyboardInterrupt) else "failed", ended=now())
+        self._unlock()
+
+    def note(self, **fields: Any) -> None:
+        """Writes fields into the manifest; the file is replaced whole."""
+        if self.rank == 0:
+            self.manifest |= fields
+            write_json(self.folder / "manifest.json", self.manifest)
+
+    def prediction_path(self, case_id: str, suffix: str) -> Path:
+        """Where a case's prediction is stored; ids that are no file name are escaped."""
+        folder = self.folder / "predictions"
+        folder.mkdir(exist_ok=True)
+        return folder / f"{quote(case_id, safe=' ()+,=@')}{suffix}"
+
+    def append_predictions(self, records: Iterable[Path | Failure], case_ids: Iterable[str]) -> None:
+        """Adds one line per case; they are on disk when this returns."""
+        self._append(
+            "predictions",
+            (
+                {"case": case_id, "stage": record.stage, "failure": record.message}
+                if isinstance(record, Failure)
+                else {"case": case_id, "file": record.relative_to(self.folder).as_posix()}
+                for case_id, record in zip(case_ids, records, strict=True)
+            ),
+        )
+
+    def append_scores(self, scored: Mapping[str, Sequence[LabelScore] | Failure], scoring: str) -> None:
+        """Adds one line per case; `scoring` is the hash of the settings that judged it."""
+        self._append(
+            "scores",
+            (
+                {"case": case_id, "scoring": scoring, "stage": result.stage, "failure": result.message}
+                if isinstance(result, Failure)
+                else {"case": case_id, "scoring": scoring, "scores": [list(score) for score in result]}
+                for case_id, result in scored.items()
+            ),
+        )
+
+    def predictions(self) -> dict[str, Path | Failure]:
+        """What became of each case asked so far, by any rank. An answer beats an earlier failure."""
+        found: dict[str, Path | Failure] = {}
+        for line in self._lines("predictions"):
+            case_id = line["case"]
+            if "file" in line:
+                path = self.folder / line["file"]
+                if path.is_file():
+                    found[case_id] = path
+            elif not isinstance(found.get(case_id), Path):
+                found[case_id] = Failure(case_id, line["stage"], line["failure"])
+        return found
+
+    def scores(self, scoring: str) -> dict[str, list[LabelScore] | Failure]:
+        """What each case scored so far, under the given settings. A score beats an earlier failure."""
+        found: dict[str, list[LabelScore] | Failure] = {}
+        for line in self._lines("scores"):
+            if line["scoring"] != scoring:
+                continue
+            case_id = line["case"]
+            if "scores" in line:
+                found[case_id] = [LabelScore(*score) for score in line["scores"]]
+            elif not isinstance(found.get(case_id), list):
+                found[case_id] = Failure(case_id, line["stage"], line["failure"])
+        return found
+
+    def write_scores(self, rows: Sequence[Score]) -> None:
+        """Writes `scores.parquet`, whole or not at all."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        schema = pa.schema([(name, pa.float64() if name == "value" else pa.string()) for name in Score.__annotations__])
+        partial = self.folder / ".scores.parquet"
+        pq.write_table(pa.Table.from_pylist([row.row() for row in rows], schema=schema), partial)
+        partial.replace(self.folder / "scores.parquet")
+
+    def _shard(self, name: str) -> Path:
+        return self.folder / f"{name}-{self.rank}.jsonl"
+
+    def _append(self, name: str, records: Iterable[Mapping[str, Any]]) -> None:
+        text = "".join(json.dumps(record) + "\n" for record in records)
+        with self._shard(name).open("a", encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+
+    def _lines(self, name: str) -> Iterator[dict[str, Any]]:
+        for shard in sorted(self.folder.glob(f"{name}-*.jsonl")):
+            with shard.open(encoding="utf-8") as stream:
+                for line in stream:
+                    if line.endswith("\n"):  # another rank may be half-way through its last line
+                        yield json.loads(line)
+
+    def _lock(self) -> None:
+        """Takes this rank's lock; rank 0 also makes sure that no rank of an earlier start lives on."""
+        own = self.folder / f".rank-{self.rank}.lock"
+        lock = FileLock(own)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            raise UserError(self._taken(own)) from None
+        self._locks.append(lock)
+        write_json(own.with_suffix(".json"), {"pid": os.getpid(), "host": socket.gethostname(), "since": now()})
+        if self.rank == 0 and "LOCAL_RANK" not in os.environ:
+            for other in sorted(self.folder.glob(".rank-*.lock")):
+                if other != own:
+                    try:
+                        with FileLock(other).acquire(timeout=0):
+                            pass
+                    except Timeout:
+                        self._unlock()
+                        raise UserError(self._taken(other)) from None
+
+    def _taken(self, lock: Path) -> str:
+        try:
+            owner = json.loads(lock.with_suffix(".json").read_text())
+            who = f"process {owner['pid']} on {owner['host']}, since {owner['since']}"
+        except (OSError, ValueError, KeyError):
+            who = "another process"
+        return f"{self.folder}: {who} is at work on this run; wait for it, or name another folder with run=DIR"
+
+    def _unlock(self) -> None:
+        for lock in self._locks:
+            lock.release()
+        self._locks = []
+
+    def _check(self) -> None:
+        path = self.folder / "manifest.json"
+        if not path.is_file():
+            return
+        self.manifest = read_manifest(path)
+        if self.manifest["run"] != self.run:
+            raise UserError(
+                f"{self.folder}: holds run {self.manifest['run']} of model {self.manifest['model']!r}, this would be run "
+                f"{self.run}: data, model or settings have changed; leave run= out, or name another folder"
+            )
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """Reads a manifest; raises UserError when it cannot be this program's."""
+    try:
+        manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        schema = manifest["schema"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path}: cannot be read as the manifest of a run ({error!r})") from error
+    if schema != SCHEMA:
+        raise UserError(f"{path}: has schema {schema}, this version reads {SCHEMA}")
+    return manifest
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes JSON; the file is replaced whole."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial.write_text(json.dumps(value, indent=2, default=str) + "\n", encoding="utf-8")
+    partial.replace(path)
+
+
+def unanswered(cases: Sequence[Case], predictions: Mapping[str, Path | Failure]) -> list[Case]:
+    """The cases without a prediction; those that failed are tried again."""
+    return [case for case in cases if not isinstance(predictions.get(case.id), Path)]
+
+
+def now() -> str:
+    """The time in UTC, to the second, as ISO 8601."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _drop_partial_line(shard: Path) -> None:
+    """Cuts off a last line that a kill left without its end."""
+    if not shard.is_file():
+        return
+    content = shard.read_bytes()
+    whole = content.rfind(b"\n") + 1
+    if whole < len(content):
+        with shard.open("r+b") as stream:
+            stream.truncate(whole)

@@ -1,0 +1,168 @@
+"""What stands in one column and one cell of a table: metrics as they are printed, Score rows as a mean."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from medimg_eval import metrics
+from medimg_eval.results.intervals import mean_interval
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from medimg_eval.results.load import RunScores
+
+Mark = Literal["best", "second", ""]
+
+NO_RUN = "\N{EN DASH}"
+"""What stands in the cell of a model that was not run on the task."""
+NO_METRIC = ""
+"""Metric of the one column of a task that has no scores yet."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One metric of one task."""
+
+    task: str
+    group: str
+    """The task's title, which stands over all its columns."""
+    metric: str
+    title: str
+    """The metric's title with its unit, such as "HD95 (mm)"."""
+    higher_is_better: bool | None
+    """None where the metric is not registered, so that its direction is unknown."""
+    decimals: int
+
+    @property
+    def arrow(self) -> str:
+        """The direction of better values; empty where it is unknown."""
+        return {True: "↑", False: "↓", None: ""}[self.higher_is_better]
+
+    def text(self, value: float) -> str:
+        """Returns `value` at the precision of this column."""
+        # Rounding first and adding zero keeps a small negative number from being printed as "-0.000".
+        return f"{round(value, self.decimals) + 0.0:.{self.decimals}f}"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One model on one task by one metric."""
+
+    run: RunScores | None = None
+    """None where the model was not run on this task."""
+    mean: float = np.nan
+    low: float = np.nan
+    high: float = np.nan
+    n: int = 0
+    """Cases that the mean rests on."""
+    n_clusters: int = 0
+    """Patients (or cases, where the run says so) that the interval resamples."""
+    rows: int = 0
+    """Score rows of this metric; 0 where the run was never scored by it."""
+    failed: int = 0
+    """Failed cases of the run."""
+    not_judged: int = 0
+    """Failed cases without a value, because the metric has no worst value for them."""
+    undefined_cases: int = 0
+    """Other cases without a value."""
+    undefined_labels: int = 0
+    """Label values left out because they are undefined, except those of cases that were not judged."""
+    mark: Mark = ""
+
+    @property
+    def absent(self) -> bool:
+        """Whether the model was not run on this task."""
+        return self.run is None
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether the run stopped early or still runs; its values are then not averaged."""
+        return self.run is not None and not self.run.finished
+
+    def text(self, column: Column) -> str:
+        """Returns the mean as it is printed, or the reason why there is none."""
+        if self.run is None:
+            return NO_RUN
+        if not self.run.finished:
+            return f"unfinished {self.run.predicted}/{self.run.cases}"
+        return "undefined" if np.isnan(self.mean) else column.text(self.mean)
+
+    def interval_text(self, column: Column) -> str:
+        """Returns the bounds as they are printed; empty where there is no interval."""
+        return "" if np.isnan(self.low) else f"[{column.text(self.low)}, {column.text(self.high)}]"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One model, with one cell for each column of the table."""
+
+    name: str
+    cells: tuple[Cell, ...]
+
+
+def make_column(task: str, group: str, metric: str) -> Column:
+    """Returns the column of a metric as the registry describes it."""
+    if metric == NO_METRIC:
+        return Column(task, group, metric, "no scores yet", None, 3)
+    if metric.partition("@")[0] not in metrics.available():
+        # A metric of a plug-in that is not installed here: its numbers are still shown, but cannot be ranked.
+        return Column(task, group, metric, metric, None, 3)
+    known = metrics.get(metric)
+    title = metrics.title(metric)
+    return Column(
+        task,
+        group,
+        metric,
+        f"{title} ({known.unit})" if known.unit else title,
+        known.higher_is_better,
+        2 if known.unit else 3,
+    )
+
+
+def make_cell(run: RunScores, metric: str, *, resamples: int, level: float, seed: int) -> Cell:
+    """Returns the mean over cases of a run by one metric; nothing is averaged while the run is unfinished."""
+    if not run.finished:
+        return Cell(run=run, failed=run.failed_cases)
+    rows = run.scores.loc[run.scores["metric"] == metric]
+    if rows.empty:
+        return Cell(run=run, failed=failed_cases(run))
+    cases = case_values(rows)
+    clusters = cases["patient"] if run.resampled == "patients" else cases.index
+    interval = mean_interval(
+        cases["value"].to_numpy(),
+        clusters.to_numpy(dtype=str),
+        resamples=resamples,
+        level=level,
+        seed=seed,
+    )
+    empty = cases["value"].isna()
+    not_judged = cases.index[empty & cases["failed"]]
+    return Cell(
+        run=run,
+        **interval._asdict(),
+        rows=len(rows),
+        failed=failed_cases(run),
+        not_judged=len(not_judged),
+        undefined_cases=int((empty & ~cases["failed"]).sum()),
+        undefined_labels=int((rows["value"].isna() & ~rows["case"].isin(not_judged)).sum()),
+    )
+
+
+def case_values(rows: pd.DataFrame) -> pd.DataFrame:
+    """Returns one row per case for the Score rows of one metric: value, patient, failed.
+
+    The value is the mean over the case's labels that have one, and NaN where none has.
+    """
+    rows = rows.assign(failed=rows["status"] == "failed")
+    return rows.groupby("case", observed=True, sort=True).agg(
+        value=("value", "mean"), patient=("patient", "first"), failed=("failed", "any")
+    )
+
+
+def failed_cases(run: RunScores) -> int:
+    """Returns how many cases of a finished run failed, counted in its Score rows."""
+    return int(run.scores.loc[run.scores["status"] == "failed", "case"].nunique())

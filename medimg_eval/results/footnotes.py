@@ -1,0 +1,200 @@
+"""What a reader must know to trust a table: how it was computed, what it rests on, and what was left out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from medimg_eval.results.cells import NO_METRIC, NO_RUN, Cell, Column, Row
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from medimg_eval.results.load import RunScores
+
+
+class Settings(NamedTuple):
+    """How the intervals were computed."""
+
+    resamples: int
+    level: float
+    seed: int
+
+
+class _Entry(NamedTuple):
+    """One row within one task."""
+
+    name: str
+    run: RunScores
+    cells: tuple[tuple[Column, Cell], ...]
+
+
+class _Group(NamedTuple):
+    """One task with the rows that were run on it."""
+
+    title: str
+    entries: list[_Entry]
+
+    @property
+    def finished(self) -> list[_Entry]:
+        return [entry for entry in self.entries if entry.run.finished]
+
+
+def write_footnotes(
+    columns: Sequence[Column], rows: Sequence[Row], *, settings: Settings, hidden: Sequence[str]
+) -> list[str]:
+    """Returns the footnotes of a table as plain sentences, in reading order.
+
+    Args:
+        columns: The table's columns.
+        rows: The table's rows, already ranked.
+        settings: How the intervals were computed.
+        hidden: Titles of the tasks that have no score of any metric asked for.
+    """
+    groups = _groups(columns, rows)
+    notes = [*_method(groups, settings), *_legend(rows)]
+    for group in groups:
+        notes += [*_basis(group), *_warnings(group)]
+        for entry in group.entries:
+            notes += [f"{group.title}, {entry.name}: {fact}." for fact in _facts(entry)]
+        from_manifests = dict.fromkeys(note for entry in group.entries for note in entry.run.notes)
+        notes += [f"{group.title}: {note}" for note in from_manifests]
+    if any(_label_counts(entry.run) for group in groups for entry in group.finished):
+        notes.append("missed: a label in the reference only; hallucinated: in the prediction only; absent: in neither.")
+    notes += [
+        f"{column.title} is not a known metric: without a direction it is not ranked."
+        for column in {column.metric: column for column in columns}.values()
+        if column.higher_is_better is None and column.metric != NO_METRIC
+    ]
+    notes += [f"{title} is not shown: it has no scores of the metrics asked for." for title in hidden]
+    if left_out := sum(entry.run.older_left_out for group in groups for entry in group.entries):
+        notes.append(
+            f"{_count(left_out, 'older run')} of the same task and model left out; "
+            "name a run folder to show it beside the newest."
+        )
+    return notes
+
+
+def _groups(columns: Sequence[Column], rows: Sequence[Row]) -> list[_Group]:
+    groups = []
+    for task, title in {column.task: column.group for column in columns}.items():
+        entries = []
+        for row in rows:
+            cells = tuple(
+                (column, cell) for column, cell in zip(columns, row.cells, strict=True) if column.task == task
+            )
+            run = cells[0][1].run
+            if run is not None:
+                entries.append(_Entry(row.name, run, cells))
+        groups.append(_Group(title, entries))
+    return groups
+
+
+def _method(groups: Sequence[_Group], settings: Settings) -> Iterator[str]:
+    """Yields what the numbers are, once there are numbers."""
+    units: dict[str, dict[str, None]] = {}
+    for group in groups:
+        for entry in group.finished:
+            units.setdefault(entry.run.resampled, {})[group.title] = None
+    if not units:
+        return
+    if len(units) == 1:
+        what = next(iter(units))
+    else:
+        what = " and ".join(f"{unit} ({', '.join(titles)})" for unit, titles in sorted(units.items()))
+    yield (
+        f"Mean over cases [{100 * settings.level:g} % interval: percentile bootstrap, "
+        f"{settings.resamples:,} resamples of {what}, seed {settings.seed}]; "
+        "a case counts with the mean over its labels."
+    )
+
+
+def _legend(rows: Sequence[Row]) -> Iterator[str]:
+    if any(cell.mark for row in rows for cell in row.cells):
+        yield "Best of each column in bold, second underlined; means equal as printed share their mark."
+    if any(cell.absent for row in rows for cell in row.cells):
+        yield f"{NO_RUN}: the model was not run on this task."
+
+
+def _basis(group: _Group) -> Iterator[str]:
+    """Yields the number of cases and patients, and the settings that the scores depend on."""
+    sizes = sorted({entry.run.cases for entry in group.entries})
+    by_patient = [entry.run for entry in group.finished if entry.run.resampled == "patients"]
+    patients = sorted({run.scores["patient"].nunique() for run in by_patient})
+    basis = f"{group.title}: n = {' or '.join(map(str, sizes))} cases"
+    if patients:
+        basis += f" of {' or '.join(map(str, patients))} patients"
+    signatures = {entry.run.signature for entry in group.finished}
+    yield f"{basis}; {signatures.pop()}." if len(signatures) == 1 else f"{basis}."
+
+
+def _warnings(group: _Group) -> Iterator[str]:
+    """Yields why the rows of one task may not be comparable."""
+    if len(signatures := _names_by(group.finished, lambda run: run.signature)) > 1:
+        parts = "; ".join(f"{names} with {signature}" for signature, names in signatures.items())
+        yield f"Warning: {group.title} was scored in different ways: {parts}."
+    if len(fingerprints := _names_by(group.finished, lambda run: run.data_fingerprint)) > 1:
+        parts = "; ".join(f"{names} on {fingerprint}" for fingerprint, names in fingerprints.items())
+        yield f"Warning: the data of {group.title} differ, so its rows are not comparable: {parts}."
+    case_sets = {frozenset(entry.run.scores["case"]) for entry in group.finished}
+    if len(case_sets) > 1:
+        sizes = ", ".join(f"{entry.name} {entry.run.scores['case'].nunique()}" for entry in group.finished)
+        shared = len(frozenset.intersection(*case_sets))
+        yield (
+            f"Warning: {group.title} was scored on different cases, so its rows are not comparable: "
+            f"{sizes}; {shared} in common."
+        )
+
+
+def _names_by(entries: Sequence[_Entry], key: Callable[[RunScores], str]) -> dict[str, str]:
+    """Returns the row names that share each value of `key`, joined by commas."""
+    names: dict[str, str] = {}
+    for entry in entries:
+        value = key(entry.run)
+        names[value] = f"{names[value]}, {entry.name}" if value in names else entry.name
+    return names
+
+
+def _facts(entry: _Entry) -> Iterator[str]:
+    """Yields what is missing, failed or undefined in one run."""
+    run = entry.run
+    if not run.finished:
+        state = {"running": "still running", "failed": "stopped by an error"}.get(run.status, run.status)
+        yield f"{state}, {run.predicted} of {run.cases} cases predicted; not averaged (run {run.run})"
+        return
+    scored = run.scores["case"].nunique()
+    if scored != run.cases:
+        yield f"{scored} of {run.cases} cases have scores"
+    yield from _failures(entry)
+    if counts := _label_counts(run):
+        total = len(run.scores.drop_duplicates(["case", "label"]))
+        yield f"of {_count(total, 'label')}, {', '.join(f'{n} {status}' for status, n in counts.items())}"
+    for column, cell in entry.cells:
+        if cell.undefined_labels:
+            whole = f" ({_count(cell.undefined_cases, 'whole case')})" if cell.undefined_cases else ""
+            labels = _count(cell.undefined_labels, "label")
+            yield f"{column.title} undefined for {labels}{whole}, left out of the mean"
+        if not cell.rows and column.metric != NO_METRIC:
+            yield f"no {column.title} scores; score the run again to have them"
+    if lacking := [column.title for column, cell in entry.cells if cell.n and cell.n_clusters < 2]:
+        yield f"no interval for {', '.join(lacking)}: fewer than 2 {run.resampled}"
+
+
+def _failures(entry: _Entry) -> Iterator[str]:
+    failed = entry.cells[0][1].failed
+    if not failed:
+        return
+    fact = f"{failed} of {entry.run.cases} cases failed, counted at the metric's worst value"
+    if exceptions := [f"{cell.not_judged} by {column.title}" for column, cell in entry.cells if cell.not_judged]:
+        fact += f", except those not judged and left out of the mean: {', '.join(exceptions)}"
+    yield fact
+
+
+def _label_counts(run: RunScores) -> dict[str, int]:
+    """Returns how many labels were missed, hallucinated or absent; only those that occur."""
+    labels = run.scores.drop_duplicates(["case", "label"])["status"]
+    counts = {status: int((labels == status).sum()) for status in ("missed", "hallucinated", "absent")}
+    return {status: number for status, number in counts.items() if number}
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,0 +1,214 @@
+"""Run folders read back: the manifest as typed fields, the Score rows as a frame."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+import pandas as pd
+
+from medimg_eval.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+MANIFEST = "manifest.json"
+SCORES = "scores.parquet"
+SCHEMA = 1
+SCORE_COLUMNS = (
+    "run",
+    "task",
+    "model",
+    "case",
+    "patient",
+    "label",
+    "metric",
+    "value",
+    "status",
+    "attributes",
+)
+STATUSES = ("running", "finished", "failed", "interrupted")
+RESAMPLED = ("patients", "cases")
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, eq=False)
+class RunScores:
+    """One `test` run: what its manifest says, and its Score rows (none while it is unfinished)."""
+
+    folder: Path
+    run: str
+    task: str
+    task_title: str
+    model: str
+    status: str
+    """One of `STATUSES`; "failed" means that it stopped by an exception."""
+    cases: int
+    """Cases that the task has."""
+    predicted: int
+    failed_cases: int
+    data_fingerprint: str
+    signature: str
+    resampled: str
+    """What the interval resamples: one of `RESAMPLED`."""
+    notes: tuple[str, ...]
+    started: datetime
+    ended: datetime | None
+    scores: pd.DataFrame
+    older_left_out: int = 0
+    """Older runs of the same task and model that the search found and left out."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run has its scores; only then is anything averaged."""
+        return self.status == "finished"
+
+
+def load_runs(paths: Sequence[Path]) -> list[RunScores]:
+    """Reads the runs that `paths` name or contain.
+
+    A path that holds a manifest is a run folder and is always kept. Any other path is searched, and of the
+    runs found so only the newest of each (task, model) is kept: the newest by start time, finished or not,
+    since an older finished run under the same name would pass for the present one.
+
+    Args:
+        paths: Run folders, or folders that contain run folders at any depth.
+
+    Returns:
+        The named runs in the order given, then the runs found, sorted by task, model and folder.
+
+    Raises:
+        UserError: If there is no `test` run, or a manifest or score file cannot be used.
+    """
+    named: dict[Path, RunScores] = {}
+    found: dict[Path, RunScores] = {}
+    for path in paths:
+        if (path / MANIFEST).is_file():
+            folder = path.resolve()
+            named[folder] = _described_run(folder, _read_manifest(folder / MANIFEST))
+            continue
+        if not path.is_dir():
+            raise UserError(f"{path} is not a folder; give a run folder, or a folder that contains run folders")
+        for file in sorted(path.rglob(MANIFEST)):
+            manifest = _read_manifest(file)
+            # `fit` runs have no scores, and other programs write files of this name too.
+            if manifest.get("command") == "test" and (folder := file.parent.resolve()) not in found:
+                found[folder] = _described_run(folder, manifest)
+    runs = [*named.values(), *(run for run in _newest(found) if run.folder not in named)]
+    if not runs:
+        places = ", ".join(str(path) for path in paths) or "an empty list of folders"
+        raise UserError(f"No `test` run in {places}; run `python -m medimg_eval test` first, or name another folder")
+    # Scores are read last, so that a run which is left out costs nothing and cannot stop the table.
+    return [_with_scores(run) for run in runs]
+
+
+def _newest(found: Mapping[Path, RunScores]) -> list[RunScores]:
+    """Returns the newest run of each (task, model), each with the number of older ones left out."""
+    groups: dict[tuple[str, str], list[RunScores]] = {}
+    for run in found.values():
+        groups.setdefault((run.task, run.model), []).append(run)
+    newest = []
+    for _, group in sorted(groups.items()):
+        # The folder decides between runs started at the same instant, so that the choice is always the same.
+        latest = max(group, key=lambda run: (run.started, str(run.folder)))
+        newest.append(replace(latest, older_left_out=len(group) - 1))
+    return newest
+
+
+def _read_manifest(file: Path) -> dict[str, object]:
+    try:
+        manifest = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"{file} cannot be read as JSON ({error}); remove that run folder, or run its test again"
+        ) from error
+    if not isinstance(manifest, dict):
+        raise UserError(f"{file} is not a run manifest; remove that folder from the ones given")
+    return manifest
+
+
+def _described_run(folder: Path, manifest: Mapping[str, object]) -> RunScores:
+    """Returns the run that a manifest describes, its scores not read yet."""
+    file = folder / MANIFEST
+    if manifest.get("command") != "test":
+        raise UserError(f"{file} is of a {manifest.get('command')!r} run; only `test` runs have scores to show")
+    if manifest.get("schema") != SCHEMA:
+        raise UserError(
+            f"{file} has schema {manifest.get('schema')!r}, and this version reads {SCHEMA}; "
+            "remove that run folder, or run its test again"
+        )
+
+    def field(key: str, kind: type[_T]) -> _T:
+        value = manifest.get(key)
+        if not isinstance(value, kind):
+            raise UserError(f"{file} has {value!r} under {key!r} where a {kind.__name__} is needed; run the test again")
+        return value
+
+    status = _one_of(field("status", str), STATUSES, key="status", file=file)
+    resampled = _one_of(field("resampled", str), RESAMPLED, key="resampled", file=file)
+    ended = None if manifest.get("ended") is None else _time(field("ended", str), file)
+    return RunScores(
+        folder=folder,
+        run=field("run", str),
+        task=field("task", str),
+        task_title=field("task_title", str),
+        model=field("model", str),
+        status=status,
+        cases=field("cases", int),
+        predicted=field("predicted", int),
+        failed_cases=field("failed_cases", int),
+        data_fingerprint=field("data_fingerprint", str),
+        signature=field("signature", str),
+        resampled=resampled,
+        notes=tuple(str(note) for note in field("notes", list)),
+        started=_time(field("started", str), file),
+        ended=ended,
+        scores=pd.DataFrame(columns=list(SCORE_COLUMNS)),
+    )
+
+
+def _one_of(value: str, options: Sequence[str], *, key: str, file: Path) -> str:
+    if value not in options:
+        raise UserError(
+            f"{file} has {value!r} under {key!r}, which is none of {', '.join(options)}; run the test again"
+        )
+    return value
+
+
+def _time(text: str, file: Path) -> datetime:
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise UserError(f"{file} has {text!r} where an ISO time is needed; run the test again") from error
+    # Times with and without a zone cannot be compared; one without is taken as UTC.
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+def _with_scores(run: RunScores) -> RunScores:
+    """Reads the Score rows of a finished run and refuses what could not be averaged honestly."""
+    if not run.finished:
+        return run
+    file = run.folder / SCORES
+    mend = "score the run again with `python -m medimg_eval score`"
+    try:
+        scores = pd.read_parquet(file)
+    except (OSError, ValueError) as error:
+        raise UserError(f"{file} cannot be read ({error}) although the run is finished; {mend}") from error
+    if missing := [column for column in SCORE_COLUMNS if column not in scores.columns]:
+        raise UserError(f"{file} lacks the columns {', '.join(missing)}; {mend}")
+    if not pd.api.types.is_numeric_dtype(scores["value"]):
+        raise UserError(f"{file} has values that are not numbers; {mend}")
+    if np.isinf(scores["value"].to_numpy(dtype=np.float64)).any():
+        raise UserError(f"{file} has infinite values, which no mean can hold; {mend}")
+    if run.resampled == "patients" and scores["patient"].isna().any():
+        raise UserError(f"{file} has cases without a patient, and its intervals resample patients; {mend}")
+    repeated = scores.loc[scores.duplicated(["case", "label", "metric"])]
+    if len(repeated):
+        first = repeated.iloc[0]
+        raise UserError(f"{file} has two rows of {first['metric']} for case {first['case']!r}; {mend}")
+    return replace(run, scores=scores)

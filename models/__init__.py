@@ -1,0 +1,8 @@
+"""Who answers: one wrapper class per way of running a model.
+
+Importing this package imports no torch; each wrapper lives in its own module.
+"""
+
+from medimg_eval.models.base import Model, Segmenter
+
+__all__ = ["Model", "Segmenter"]

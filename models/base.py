@@ -1,0 +1,43 @@
+"""The base classes of wrappers: what the harness asks of a model, and nothing more."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar
+
+from medimg_eval.case import Array, Mask, Prompts
+
+
+class Model:
+    """Anything that can be asked.
+
+    Batching, reading ahead, moving an `nn.Module` to its device, resuming, sharding and scoring are the
+    harness's. A wrapper that is an `nn.Module` with a `training_loss` can also be `fit`.
+    """
+
+    reads_images: ClassVar[bool] = True
+    """False when answers do not depend on pixels, so that images are not read at all."""
+
+    file_arguments: ClassVar[tuple[str, ...]] = ("checkpoint",)
+    """Constructor arguments that name a file or folder: its content, not its path, identifies a run."""
+
+
+class Segmenter(Model, ABC):
+    """A model that gives every voxel a label."""
+
+    @abstractmethod
+    def segment(self, prompts: Prompts) -> Sequence[Array | Mask]:
+        """Segments a batch of images, which may differ in shape.
+
+        Args:
+            prompts: each with `image` (array (channel, *spatial), affine) and `labels` (integer -> name).
+
+        Returns:
+            One label map per prompt, in order: an integer array of the image's spatial shape holding 0
+            for background and the integers of `prompt.labels`. A `Mask` brings its own affine, which
+            is then checked against the case's.
+
+        Raises:
+            Exception: whatever it raises is recorded against the case; the others go on.
+        """

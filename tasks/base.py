@@ -1,0 +1,145 @@
+"""The contract of a task: which cases, what is asked of a model, how an answer is stored and judged."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+from medimg_eval.case import Case, Geometry, Image, Prompt, Prompts, Score
+from medimg_eval.errors import CaseError, UserError, nearest
+from medimg_eval.metrics import LabelScore
+
+
+class Layout(Protocol):
+    """How one family of datasets lies on disk."""
+
+    def cases(self, split: str) -> Sequence[Case]:
+        """The cases of one split, in a fixed order; an unknown split is a UserError listing the splits."""
+
+
+@dataclass(kw_only=True)
+class Task(ABC):
+    """A benchmark.
+
+    Attributes:
+        name: short id; the folder its runs are kept in.
+        layout: turns the dataset's folder into cases.
+        metrics: names from the metric registry, such as `dice` or `nsd@2`.
+        title: what tables call it; the name when empty.
+        splits: which split of the layout serves `fit`, `validate` and `test`.
+        expected: number of cases by split, compared with what is found.
+        monitor: the metric that validation during `fit` follows.
+        card: description, source, licence, access, split, for people.
+    """
+
+    name: str
+    layout: Layout
+    metrics: Sequence[str]
+    title: str = ""
+    splits: Mapping[str, str] = field(default_factory=lambda: {"fit": "fit", "validate": "validate", "test": "test"})
+    expected: Mapping[str, int] = field(default_factory=dict)
+    monitor: str = ""
+    card: Mapping[str, Any] = field(default_factory=dict)
+
+    capability: ClassVar[str]
+    """The method a model needs to be asked this."""
+
+    prediction_suffix: ClassVar[str]
+    """How the file of one stored prediction ends."""
+
+    scoring_fields: ClassVar[frozenset[str]] = frozenset({"metrics", "title", "expected", "monitor", "card"})
+    """What can change without asking the model again: kept out of the run id."""
+
+    def cases(self, part: str) -> list[Case]:
+        """The cases that serve one part of the work.
+
+        Args:
+            part: `fit`, `validate` or `test`.
+
+        Raises:
+            UserError: the task has no such part, a case id occurs twice, or the count is not the expected one.
+        """
+        if part not in self.splits:
+            raise UserError(f"task {self.name!r} has no cases to {part}{nearest(part, self.splits)}")
+        split = self.splits[part]
+        cases = list(self.layout.cases(split))
+        twice = [case for case, count in Counter(case.id for case in cases).items() if count > 1]
+        if twice:
+            raise UserError(f"task {self.name!r}: case id {twice[0]!r} occurs more than once in split {split!r}")
+        if not cases:
+            raise UserError(f"task {self.name!r}: split {split!r} holds no case; check the layout's root and patterns")
+        expected = self.expected.get(split, len(cases))
+        if len(cases) != expected:
+            raise UserError(
+                f"task {self.name!r}: expected {expected} cases in split {split!r}, found {len(cases)}; complete the "
+                f"data, or set task.expected.{split}={len(cases)} to go on with what is there"
+            )
+        return cases
+
+    def read_images(self, case: Case) -> tuple[Image, ...]:
+        """Reads what the model is shown; raises CaseError naming the file."""
+        return tuple(reference.read() for reference in case.images)
+
+    @abstractmethod
+    def prompt(self, case: Case, images: tuple[Image, ...]) -> Prompt:
+        """What is asked about one case."""
+
+    @abstractmethod
+    def ask(self, model: Any, prompts: Prompts) -> Sequence[Any]:
+        """Calls the model's capability; returns one raw answer per prompt."""
+
+    @abstractmethod
+    def accept(self, case: Case, answer: Any) -> Any:
+        """Turns a raw answer into a prediction; raises CaseError saying why it cannot be judged."""
+
+    @abstractmethod
+    def write(self, prediction: Any, path: Path) -> None:
+        """Stores a prediction; the file appears whole or not at all."""
+
+    @abstractmethod
+    def score(self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None) -> list[LabelScore]:
+        """Judges a prediction, given as it is or as the file it was stored in, by the task's metrics.
+
+        Raises:
+            CaseError: prediction or reference cannot be read, or lie on different grids.
+        """
+
+    @abstractmethod
+    def worst(self, case: Case) -> list[LabelScore]:
+        """What a case without an answer is worth."""
+
+    @abstractmethod
+    def signature(self) -> str:
+        """The choices behind the numbers, for the table's footnote."""
+
+    def rows(self, case: Case, scores: Sequence[LabelScore], *, run: str, model: str) -> list[Score]:
+        """Puts a case's scores into Score rows."""
+        attributes = json.dumps(dict(case.attributes), sort_keys=True)
+        patient = case.id if case.patient is None else case.patient
+        return [
+            Score(
+                run=run,
+                task=self.name,
+                model=model,
+                case=case.id,
+                patient=patient,
+                label=score.label,
+                metric=score.metric,
+                value=float(score.value),
+                status=score.status,
+                attributes=attributes,
+            )
+            for score in scores
+        ]
+
+
+def same_grid(geometry: Geometry, expected: Geometry, *, what: str, than: str) -> None:
+    """Raises CaseError when `geometry` is not the expected grid, naming both sides."""
+    difference = expected.difference(geometry)
+    if difference:
+        raise CaseError(f"{what}: {difference} of {than}; resample it onto that grid first")

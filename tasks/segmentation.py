@@ -1,0 +1,126 @@
+"""Segmentation: every voxel of an image is given one of the task's labels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from medimg_eval.case import Case, Image, Mask, Prompt, Prompts
+from medimg_eval.errors import CaseError, UsageError
+from medimg_eval.imaging import read_mask, write_mask
+from medimg_eval.metrics import LabelScore, parse, segmentation_scores, worst_scores
+from medimg_eval.tasks.base import Task, same_grid
+
+
+@dataclass(kw_only=True)
+class SegmentationTask(Task):
+    """Label maps, judged per case and per label.
+
+    Attributes:
+        labels: integer in the mask -> name; 0 is background and is not judged.
+        surface: `surfel` (area-weighted, the default) or `voxel` (voxel centres); see docs/metrics.md.
+        penalty: what a distance is worth when one side is empty: `diagonal`, a number in mm, or `drop`.
+    """
+
+    labels: Mapping[int, str]
+    surface: Literal["surfel", "voxel"] = "surfel"
+    penalty: Literal["diagonal", "drop"] | float = "diagonal"
+    metrics: Sequence[str] = ("dice", "iou", "hd95", "assd", "nsd@1")
+    monitor: str = "dice"
+
+    capability: ClassVar[str] = "segment"
+    prediction_suffix: ClassVar[str] = ".nii.gz"
+    scoring_fields: ClassVar[frozenset[str]] = Task.scoring_fields | {"surface", "penalty"}
+
+    def __post_init__(self) -> None:
+        """Refuses labels and metrics that cannot be meant, before anything is loaded."""
+        self.labels = {int(label): str(name) for label, name in self.labels.items()}
+        if not self.labels or min(self.labels) < 1:
+            raise UsageError(f"task {self.name!r}: expected labels of 1 and above, got {sorted(self.labels)}")
+        for metric in (*self.metrics, self.monitor):
+            if parse(metric)[0].kind != "mask":
+                raise UsageError(f"task {self.name!r}: metric {metric!r} does not judge masks")
+
+    def prompt(self, case: Case, images: tuple[Image, ...]) -> Prompt:
+        """Asks for the task's labels."""
+        return Prompt(case.id, images, self.labels)
+
+    def ask(self, model: Any, prompts: Prompts) -> Sequence[Any]:
+        """Returns one label map per prompt: an integer array on the image's grid, or a Mask with its own."""
+        answers: Sequence[Any] = model.segment(prompts)
+        return answers
+
+    def accept(self, case: Case, answer: Any) -> Mask:
+        """Checks grid, dtype and labels."""
+        expected = case.target.geometry()
+        if isinstance(answer, Mask):
+            mask = answer
+        else:
+            array = np.asarray(answer)
+            if array.shape != expected.shape:
+                raise CaseError(f"case {case.id!r}: the model's mask has shape {array.shape}, not {expected.shape}")
+            mask = Mask(array, expected.affine)
+        same_grid(mask.geometry, expected, what=f"case {case.id!r}: prediction", than=_reference(case))
+        if mask.labels.dtype.kind not in "iub":
+            raise CaseError(f"case {case.id!r}: the model's mask holds {mask.labels.dtype}, not integers")
+        unknown = sorted(set(np.unique(mask.labels).tolist()) - {0, *self.labels})
+        if unknown:
+            known = ", ".join(f"{label} {name}" for label, name in self.labels.items())
+            raise CaseError(
+                f"case {case.id!r}: prediction holds unknown labels {unknown}; the task knows 0 background, {known}"
+            )
+        return mask
+
+    def write(self, prediction: Mask, path: Path) -> None:
+        """Stores the mask as NIfTI with the case's geometry."""
+        write_mask(path, prediction)
+
+    def score(self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None) -> list[LabelScore]:
+        """Judges every label of one case."""
+        mask = read_mask(prediction) if isinstance(prediction, Path) else self.accept(case, prediction)
+        reference = case.target.read()
+        same_grid(mask.geometry, reference.geometry, what=f"case {case.id!r}: prediction", than=_reference(case))
+        return segmentation_scores(
+            reference.labels,
+            mask.labels,
+            reference.geometry.spacing,
+            labels=self.labels,
+            metrics=self.metrics if metrics is None else metrics,
+            surface=self.surface,
+            penalty=self.penalty,
+        )
+
+    def worst(self, case: Case) -> list[LabelScore]:
+        """Each metric's worst value; NaN when the reference itself cannot be read, for then nobody is judged."""
+        try:
+            reference = case.target.read()
+        except CaseError:
+            return worst_scores(self.labels, self.metrics, shape=None, spacing=None, penalty=self.penalty)
+        grid = reference.geometry
+        # A label the case does not have could not have been missed: it is not counted, as for an answer.
+        present = set(np.unique(reference.labels).tolist())
+        here = {label: name for label, name in self.labels.items() if label in present}
+        away = {label: name for label, name in self.labels.items() if label not in present}
+        scores: list[LabelScore] = []
+        if here:
+            scores += worst_scores(here, self.metrics, shape=grid.shape, spacing=grid.spacing, penalty=self.penalty)
+        if away:
+            absent = worst_scores(away, self.metrics, shape=None, spacing=None, penalty=self.penalty)
+            scores += [score._replace(status="absent") for score in absent]
+        return scores
+
+    def signature(self) -> str:
+        """Surface convention, percentile rule and empty-mask policy."""
+        penalty = f"{self.penalty:g} mm" if isinstance(self.penalty, int | float) else self.penalty
+        return (
+            f"surface={self.surface}, hd95=max of the two directed percentiles, "
+            f"one side empty=worst value (distances: {penalty}), both empty=not counted"
+        )
+
+
+def _reference(case: Case) -> str:
+    return f"the reference ({', '.join(str(path) for path in case.target.files)})"
