@@ -22,6 +22,9 @@ class Model:
     file_arguments: ClassVar[tuple[str, ...]] = ("checkpoint",)
     """Constructor arguments that name a file or folder: its content, not its path, identifies a run."""
 
+    def check_ready(self) -> None:
+        """Raises UserError when answers would mean nothing, as without weights. Called by `test`, not by `fit`."""
+
 
 class Segmenter(Model, ABC):
     """A model that gives every voxel a label."""

@@ -69,6 +69,7 @@ class MonaiSegmenter(nn.Module, Segmenter):
         self.network = network if network is not None else _read_bundle(Path(str(bundle)).expanduser())
         if checkpoint is not None:
             load_weights(self.network, Path(checkpoint).expanduser())
+        self._has_weights = checkpoint is not None or bundle is not None
         self.classes = classes
         self.roi_size = tuple(roi_size)
         self.overlap = overlap
@@ -85,6 +86,11 @@ class MonaiSegmenter(nn.Module, Segmenter):
             ]
         )
         self.loss = DiceCELoss(to_onehot_y=True, softmax=True)
+
+    def check_ready(self) -> None:
+        """Refuses a network whose weights are random."""
+        if not self._has_weights:
+            raise UserError("this network has no weights; set model.checkpoint=PATH, or train it first with `fit`")
 
     def segment(self, prompts: Prompts) -> Sequence[Array]:
         """Returns the most probable label of each voxel, on the image's own grid."""

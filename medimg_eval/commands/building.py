@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import pkgutil
 import sys
 import warnings
 from collections.abc import Callable, Mapping
@@ -11,7 +12,7 @@ from typing import Any, cast
 
 import lightning.pytorch as pl
 from hydra.core.hydra_config import HydraConfig
-from hydra.utils import get_class, instantiate
+from hydra.utils import instantiate
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities import rank_zero_only
 from omegaconf import DictConfig, OmegaConf
@@ -71,10 +72,10 @@ def build_candidate(config: Mapping[str, Any]) -> Candidate:
     """
     target = config["_target_"]
     try:
-        wrapper = get_class(target)
-    except Exception as error:
+        wrapper = pkgutil.resolve_name(target)
+    except (ImportError, AttributeError, ValueError) as error:
         raise UsageError(
-            f"model._target_={target} cannot be imported ({error.__cause__ or error}); install the package it is in, "
+            f"model._target_={target} cannot be imported ({error}); install the package it is in, "
             "or run from the folder it lies in"
         ) from error
     arguments = {key: value for key, value in config.items() if key != "name"}

@@ -6,6 +6,7 @@ import importlib
 import logging
 import os
 import sys
+import traceback
 from collections.abc import Iterator, Sequence
 from importlib.metadata import entry_points
 from importlib.resources import files
@@ -62,17 +63,12 @@ def start(argv: Sequence[str]) -> int:
         if not words.command or {"-h", "--help"} & set(words.flags):
             sys.stdout.write(_help(words.command))
             return 0
-        _run(words)
+        return max((_tell(error, words, traced=traced) for error in _run(words)), default=0)
     except KeyboardInterrupt:
         sys.stderr.write("interrupted; the same command goes on from here\n")
         return 130
-    except Exception as error:
-        known = explain(error, words)
-        if traced or known is None:
-            raise
-        sys.stderr.write(f"medimg_eval: {known}\n")
-        return known.exit_code
-    return 0
+    except Exception as error:  # noqa: BLE001 - the last place where an error can become a sentence
+        return _tell(error, words, traced=traced)
 
 
 def take_apart(argv: Sequence[str]) -> Words:
@@ -101,6 +97,16 @@ def take_apart(argv: Sequence[str]) -> Words:
     if plain is not None:
         raise UsageError(f"expected key=value after {command!r}, got {plain!r}")
     return Words(command, flags, others)
+
+
+def _tell(error: Exception, words: Words | None, *, traced: bool) -> int:
+    """Prints what went wrong, and returns the exit code; an error nobody foresaw keeps its traceback."""
+    known = explain(error, words)
+    if traced or known is None:
+        traceback.print_exception(error)
+    if known is not None:
+        sys.stderr.write(f"medimg_eval: {known}\n")
+    return known.exit_code if known is not None else 1
 
 
 def explain(error: BaseException, words: Words | None) -> UserError | None:
@@ -167,12 +173,14 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         link = link.__cause__ or link.__context__
 
 
-def _run(words: Words) -> None:
+def _run(words: Words) -> list[Exception]:
+    """Runs the command once, or once for each combination of a multirun; returns what went wrong."""
     import hydra
 
     # Hydra would print errors itself and exit with 1 for every one of them; here they are told apart.
     os.environ["HYDRA_FULL_ERROR"] = "1"
     program = sys.argv[0]
+    errors: list[Exception] = []
 
     def job(config: DictConfig) -> None:
         from hydra.core.hydra_config import HydraConfig
@@ -183,10 +191,17 @@ def _run(words: Words) -> None:
         flags = [word for word in words.flags if word not in ("-m", "--multirun")]
         sys.argv = [program, words.command, *flags, *kept, *own.task]
         set_up_log(debug=bool(config.debug))
-        importlib.import_module(f"medimg_eval.commands.{words.command}").run(config)
+        try:
+            importlib.import_module(f"medimg_eval.commands.{words.command}").run(config)
+        except Exception as error:
+            # Another launcher runs this in another process, from which only Hydra brings errors back.
+            if not HydraConfig.get().launcher["_target_"].endswith("BasicLauncher"):
+                raise
+            errors.append(error)
 
     sys.argv = [program, *words.flags, *words.overrides, *_search_path(words)]
     hydra.main(version_base="1.3", config_path=CONFIGS, config_name=words.command)(job)()
+    return errors
 
 
 def _search_path(words: Words) -> list[str]:

@@ -10,8 +10,8 @@ from omegaconf import DictConfig
 from medimg_eval.commands.building import build_task, plain
 from medimg_eval.commands.showing import fail_if_cases_failed, show
 from medimg_eval.evaluation.evaluate import rescore
-from medimg_eval.evaluation.run import read_manifest
 from medimg_eval.results import build_table, load_runs
+from medimg_eval.results.load import read_manifest
 
 
 def run(config: DictConfig) -> None:

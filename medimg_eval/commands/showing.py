@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.text import Text
 
 from medimg_eval.errors import UserError
-from medimg_eval.evaluation.run import read_manifest
 from medimg_eval.results import Table, to_rich
+from medimg_eval.results.load import read_manifest
 
 SHOWN = 10
 """Failures printed by name; the others are in the run's summary.json."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -54,7 +54,7 @@ class MniTissueBlocks:
 
     def cases(self, split: str) -> list[Case]:
         """The cases of `fit` (whole slabs below and above the validated level), `validate` or `test` (blocks)."""
-        makers = {
+        makers: dict[str, Callable[[], list[Case]]] = {
             "fit": _slabs,
             "validate": lambda: _blocks("left", FITTED, (VALIDATED,), self.minimum_tissue),
             "test": lambda: _blocks("right", TESTED, range(len(LEVELS)), self.minimum_tissue),

@@ -17,10 +17,11 @@ from medimg_eval.data.module import CaseDataModule
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.evaluation.identity import data_fingerprint, digest, model_identity, provenance
 from medimg_eval.evaluation.module import EvaluationModule, parameter_count
-from medimg_eval.evaluation.run import SCHEMA, Run, now, read_manifest, unanswered, write_json
+from medimg_eval.evaluation.run import Run, now, unanswered, write_json
 from medimg_eval.evaluation.scoring import Scorer, scoring_workers
 from medimg_eval.models import Model
 from medimg_eval.results import build_table, load_runs
+from medimg_eval.results.load import SCHEMA, read_manifest
 from medimg_eval.tasks.base import Task
 
 log = logging.getLogger(__name__)
@@ -129,8 +130,8 @@ def rescore(folder: Path, task: Task, workers: int | None = None) -> None:
         UserError: the folder holds no `test` run, its data have changed, or it is in use.
     """
     manifest = read_manifest(folder / "manifest.json")
-    if manifest["command"] != "test":
-        raise UserError(f"{folder}: holds a {manifest['command']} run; only test runs have predictions to score")
+    if manifest.get("command") != "test":
+        raise UserError(f"{folder}: holds a {manifest.get('command')} run; only test runs have predictions to score")
     cases = task.cases("test")
     if data_fingerprint(cases) != manifest["data_fingerprint"]:
         raise UserError(f"{folder}: the data of task {task.name!r} have changed since this run; run test again")
@@ -173,6 +174,7 @@ def _opening(
         "task": task.name,
         "task_title": task.title or task.name,
         "model": candidate.name,
+        "settings": digest(candidate.config),
         "status": "running",
         "cases": len(cases),
         "predicted": len(cases) - len(unanswered(cases, run.predictions())),
@@ -203,6 +205,7 @@ def _predict(task: Task, candidate: Candidate, settings: Settings, run: Run, cas
             _score(task, run, [case for case in cases if not isinstance(scored.get(case.id), list)], workers)
         return
     model = candidate.model
+    model.check_ready()
     run.note(model_info={"class": type(model).__qualname__, "parameters": parameter_count(model)} | candidate.identity)
     done = frozenset(case.id for case in cases) - {case.id for case in left}
     data = CaseDataModule(

@@ -24,8 +24,9 @@ from medimg_eval.evaluation.evaluate import Candidate, Settings, slug, task_iden
 from medimg_eval.evaluation.fitting import FitModule, require_trainable
 from medimg_eval.evaluation.identity import data_fingerprint, digest, provenance
 from medimg_eval.evaluation.module import parameter_count
-from medimg_eval.evaluation.run import SCHEMA, Run, now
+from medimg_eval.evaluation.run import Run, now
 from medimg_eval.metrics import parse
+from medimg_eval.results.load import SCHEMA
 from medimg_eval.tasks.base import Task
 
 log = logging.getLogger(__name__)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -26,8 +27,7 @@ from filelock import FileLock, Timeout
 from medimg_eval.case import Case, Failure, Score
 from medimg_eval.errors import UserError
 from medimg_eval.metrics import LabelScore
-
-SCHEMA = 1
+from medimg_eval.results.load import SCHEMA, read_manifest
 
 
 class Run:
@@ -50,9 +50,11 @@ class Run:
         self.rank = rank
         self._locks: list[FileLock] = []
         self.manifest: dict[str, Any] = {}
+        self._made = False
 
     def __enter__(self) -> Run:
         """Takes the folder, mends what a kill left half-written, and reads the manifest."""
+        self._made = self.rank == 0 and not self.folder.exists()
         self.folder.mkdir(parents=True, exist_ok=True)
         self._lock()
         try:
@@ -72,6 +74,12 @@ class Run:
         if kind is not None and self.manifest.get("status") == "running":
             self.note(status="interrupted" if issubclass(kind, KeyboardInterrupt) else "failed", ended=now())
         self._unlock()
+        if kind is not None and issubclass(kind, UserError) and self._made and not self._worked():
+            # Refused before any work was done: an empty run would only clutter tables.
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _worked(self) -> bool:
+        return any((self.folder / name).exists() for name in ("predictions-0.jsonl", "checkpoints"))
 
     def note(self, **fields: Any) -> None:
         """Writes fields into the manifest; the file is replaced whole."""
@@ -200,23 +208,13 @@ class Run:
         if not path.is_file():
             return
         self.manifest = read_manifest(path)
+        if self.manifest.get("schema") != SCHEMA:
+            raise UserError(f"{path}: is no manifest of this version; name another folder with run=DIR")
         if self.manifest["run"] != self.run:
             raise UserError(
-                f"{self.folder}: holds run {self.manifest['run']} of model {self.manifest['model']!r}, this would be run "
+                f"{self.folder}: holds run {self.manifest['run']} of {self.manifest['model']!r}, and this would be run "
                 f"{self.run}: data, model or settings have changed; leave run= out, or name another folder"
             )
-
-
-def read_manifest(path: Path) -> dict[str, Any]:
-    """Reads a manifest; raises UserError when it cannot be this program's."""
-    try:
-        manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        schema = manifest["schema"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path}: cannot be read as the manifest of a run ({error!r})") from error
-    if schema != SCHEMA:
-        raise UserError(f"{path}: has schema {schema}, this version reads {SCHEMA}")
-    return manifest
 
 
 def write_json(path: Path, value: Any) -> None:

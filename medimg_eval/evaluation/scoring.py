@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
+import threading
 from collections.abc import Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -125,6 +126,15 @@ _task: Task | None = None
 def _start_worker(task: Task) -> None:
     global _task  # noqa: PLW0603 - a worker judges for one task all its life
     _task = task
+    threading.Thread(target=_die_with_parent, daemon=True).start()
+
+
+def _die_with_parent() -> None:
+    # A pool's workers outlive a parent that is killed: they wait for work that never comes.
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _score_in_worker(case: Case, prediction: Path) -> Scored:

@@ -68,7 +68,7 @@ def write_footnotes(
     notes += [f"{title} is not shown: it has no scores of the metrics asked for." for title in hidden]
     if left_out := sum(entry.run.older_left_out for group in groups for entry in group.entries):
         notes.append(
-            f"{_count(left_out, 'older run')} of the same task and model left out; "
+            f"{_count(left_out, 'older run')} of the same task, model and settings left out; "
             "name a run folder to show it beside the newest."
         )
     return notes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -46,6 +46,8 @@ class RunScores:
     task: str
     task_title: str
     model: str
+    settings: str
+    """Hash of the model's settings: runs of one model name that differ in it are different models."""
     status: str
     """One of `STATUSES`; "failed" means that it stopped by an exception."""
     cases: int
@@ -61,7 +63,7 @@ class RunScores:
     ended: datetime | None
     scores: pd.DataFrame
     older_left_out: int = 0
-    """Older runs of the same task and model that the search found and left out."""
+    """Older runs of the same task, model and settings that the search found and left out."""
 
     @property
     def finished(self) -> bool:
@@ -73,8 +75,8 @@ def load_runs(paths: Sequence[Path]) -> list[RunScores]:
     """Reads the runs that `paths` name or contain.
 
     A path that holds a manifest is a run folder and is always kept. Any other path is searched, and of the
-    runs found so only the newest of each (task, model) is kept: the newest by start time, finished or not,
-    since an older finished run under the same name would pass for the present one.
+    runs found so only the newest of each (task, model, settings) is kept: the newest by start time, finished
+    or not, since an older finished run under the same name would pass for the present one.
 
     Args:
         paths: Run folders, or folders that contain run folders at any depth.
@@ -90,12 +92,12 @@ def load_runs(paths: Sequence[Path]) -> list[RunScores]:
     for path in paths:
         if (path / MANIFEST).is_file():
             folder = path.resolve()
-            named[folder] = _described_run(folder, _read_manifest(folder / MANIFEST))
+            named[folder] = _described_run(folder, read_manifest(folder / MANIFEST))
             continue
         if not path.is_dir():
             raise UserError(f"{path} is not a folder; give a run folder, or a folder that contains run folders")
         for file in sorted(path.rglob(MANIFEST)):
-            manifest = _read_manifest(file)
+            manifest = read_manifest(file)
             # `fit` runs have no scores, and other programs write files of this name too.
             if manifest.get("command") == "test" and (folder := file.parent.resolve()) not in found:
                 found[folder] = _described_run(folder, manifest)
@@ -108,10 +110,10 @@ def load_runs(paths: Sequence[Path]) -> list[RunScores]:
 
 
 def _newest(found: Mapping[Path, RunScores]) -> list[RunScores]:
-    """Returns the newest run of each (task, model), each with the number of older ones left out."""
-    groups: dict[tuple[str, str], list[RunScores]] = {}
+    """Returns the newest run of each (task, model, settings), each with the number of older ones left out."""
+    groups: dict[tuple[str, str, str], list[RunScores]] = {}
     for run in found.values():
-        groups.setdefault((run.task, run.model), []).append(run)
+        groups.setdefault((run.task, run.model, run.settings), []).append(run)
     newest = []
     for _, group in sorted(groups.items()):
         # The folder decides between runs started at the same instant, so that the choice is always the same.
@@ -120,7 +122,8 @@ def _newest(found: Mapping[Path, RunScores]) -> list[RunScores]:
     return newest
 
 
-def _read_manifest(file: Path) -> dict[str, object]:
+def read_manifest(file: Path) -> dict[str, Any]:
+    """Reads a manifest as it is; raises UserError when it is not a JSON object."""
     try:
         manifest = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -158,6 +161,7 @@ def _described_run(folder: Path, manifest: Mapping[str, object]) -> RunScores:
         task=field("task", str),
         task_title=field("task_title", str),
         model=field("model", str),
+        settings=field("settings", str),
         status=status,
         cases=field("cases", int),
         predicted=field("predicted", int),

@@ -36,6 +36,7 @@ def write_run(tmp_path: Path) -> WriteRun:
             "task": "organs",
             "task_title": "Organs",
             "model": name.title(),
+            "settings": "5e77",
             "status": "finished",
             "cases": cases,
             "predicted": cases,

@@ -37,6 +37,12 @@ def test_search_keeps_the_newest_of_each_task_and_model(write_run, tmp_path):
     ]
 
 
+def test_runs_of_one_name_with_other_settings_are_other_models(write_run, tmp_path):
+    write_run("flips", model="UNet", settings="a", started="2026-01-01T00:00:00+00:00")
+    write_run("plain", model="UNet", settings="b")
+    assert [(run.run, run.older_left_out) for run in load_runs([tmp_path])] == [("flips", 0), ("plain", 0)]
+
+
 def test_newest_wins_even_if_unfinished(write_run, tmp_path):
     write_run("done", model="UNet")
     write_run("now", model="UNet", started="2026-12-01T00:00:00+00:00", status="running", predicted=0)

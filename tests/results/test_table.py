@@ -273,7 +273,7 @@ def test_notes_and_older_runs(write_run):
         folder = write_run(name, model=name, notes=["one template brain; phantoms otherwise"])
     table = table_of(folder.parent)
     assert note(table, "template") == "Organs: one template brain; phantoms otherwise"
-    assert note(table, "older").startswith("2 older runs of the same task and model left out")
+    assert note(table, "older").startswith("2 older runs of the same task, model and settings left out")
 
 
 def test_frame_is_tidy_and_unrounded(write_run, three_cases):

@@ -1,0 +1,31 @@
+"""Wrappers that the tests put in a user's place: they name their calls, wait, or fail where they are told to."""
+
+import time
+from pathlib import Path
+
+import numpy as np
+
+from medimg_eval.models import Model, Segmenter
+
+
+class Thresholds(Segmenter):
+    """Labels by fixed grey levels; writes every case it is asked about into a file."""
+
+    file_arguments = ()
+
+    def __init__(self, log=None, seconds=0.0, fails_on=(), levels=(50, 150)):
+        self.log, self.seconds, self.fails_on, self.levels = log, seconds, tuple(fails_on), tuple(levels)
+
+    def segment(self, prompts):
+        for prompt in prompts:
+            if self.log:
+                with Path(self.log).open("a") as stream:
+                    stream.write(prompt.case_id + "\n")
+            if prompt.case_id in self.fails_on:
+                raise RuntimeError(f"no answer to {prompt.case_id}")
+        time.sleep(self.seconds * len(prompts))
+        return [np.digitize(prompt.image.array[0], self.levels) for prompt in prompts]
+
+
+class Mute(Model):
+    """A model without any capability."""

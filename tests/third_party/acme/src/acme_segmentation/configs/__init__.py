@@ -1,0 +1,1 @@
+"""Configs of a package that is not ours."""
