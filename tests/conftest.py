@@ -22,12 +22,12 @@ LABELS = {1: "core", 2: "rim"}
 HELPERS = Path(__file__).parent / "helpers"
 
 
-def ellipsoid(seed: int) -> np.ndarray:
+def ellipsoid(seed: int, shape: tuple[int, ...] = SHAPE) -> np.ndarray:
     """A core (1) inside a rim (2), somewhere about the middle."""
     rng = np.random.default_rng(seed)
-    centre = np.array(SHAPE) / 2 + rng.uniform(-1, 1, 3)
-    grid = np.indices(SHAPE).reshape(3, -1).T
-    radius = np.linalg.norm((grid - centre) / (np.array(SHAPE) / 2.4), axis=1).reshape(SHAPE)
+    centre = np.array(shape) / 2 + rng.uniform(-1, 1, 3)
+    grid = np.indices(shape).reshape(3, -1).T
+    radius = np.linalg.norm((grid - centre) / (np.array(shape) / 2.4), axis=1).reshape(shape)
     return np.select([radius < 0.5, radius < 0.9], [1, 2], 0).astype(np.uint8)
 
 

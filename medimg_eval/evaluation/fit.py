@@ -127,10 +127,12 @@ def _train(
 def _callbacks(task: Task, recipe: Recipe, folder: Path) -> tuple[ModelCheckpoint, list[pl.Callback]]:
     higher = parse(task.monitor)[0].higher_is_better
     watched: dict[str, Any] = {"monitor": f"val/{task.monitor}", "mode": "max" if higher else "min"}
-    best = ModelCheckpoint(
-        folder / "checkpoints", filename="best", save_last=True, enable_version_counter=False, **watched
+    best, last = (
+        ModelCheckpoint(folder / "checkpoints", filename=name, enable_version_counter=False, **options)
+        # `save_last` would only follow the best one; training goes on from the end of any epoch.
+        for name, options in (("best", watched), ("last", {"every_n_epochs": 1, "save_on_train_epoch_end": True}))
     )
-    callbacks: list[pl.Callback] = [best, LearningRateMonitor("epoch")]
+    callbacks: list[pl.Callback] = [best, last, LearningRateMonitor("epoch")]
     if recipe.patience is not None:
         callbacks.append(EarlyStopping(patience=recipe.patience, **watched))
     if recipe.ema is not None:

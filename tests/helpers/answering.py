@@ -1,11 +1,14 @@
-"""Wrappers that the tests put in a user's place: they name their calls, wait, or fail where they are told to."""
+"""What the tests put in a user's place; apart from them, so that other processes can import it."""
 
+import os
 import time
 from pathlib import Path
 
 import numpy as np
 
+from medimg_eval.evaluation.run import Run
 from medimg_eval.models import Model, Segmenter
+from medimg_eval.tasks import SegmentationTask
 
 
 class Thresholds(Segmenter):
@@ -29,3 +32,19 @@ class Thresholds(Segmenter):
 
 class Mute(Model):
     """A model without any capability."""
+
+
+class Deadly(SegmentationTask):
+    """Its case01 takes the process that scores it with it."""
+
+    def score(self, case, prediction, metrics=None):
+        if case.id == "case01":
+            os._exit(9)
+        return super().score(case, prediction, metrics)
+
+
+def hold(folder, rank, ready, done):
+    """Keeps a run folder until it is told to let go."""
+    with Run(folder, "abc", rank=rank):
+        ready.set()
+        done.wait(30)

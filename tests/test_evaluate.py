@@ -1,0 +1,223 @@
+"""From a task and a model to a finished run: what is asked, what is asked again, what is not."""
+
+import json
+import math
+from functools import partial
+
+import lightning.pytorch as pl
+import pandas as pd
+import pytest
+from answering import Mute, Thresholds
+
+from medimg_eval.errors import UsageError, UserError
+from medimg_eval.evaluation.evaluate import Candidate, Settings, evaluate, refuse_incapable, rescore
+from medimg_eval.results import load_runs
+from tests.conftest import ellipsoids
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:The 'test_dataloader' does not have many workers"),
+    pytest.mark.filterwarnings("ignore:You have overridden `transfer_batch_to_device`"),
+    pytest.mark.filterwarnings("ignore:.*isinstance.treespec, LeafSpec"),
+]
+
+
+def candidate(wrapper=Thresholds, name="Thresholds", **config):
+    return Candidate(name, wrapper, config, load=lambda: wrapper(**config))
+
+
+@pytest.fixture
+def settings(tmp_path):
+    trainer = partial(
+        pl.Trainer, accelerator="cpu", devices=1, enable_progress_bar=False, use_distributed_sampler=False
+    )
+    return Settings(
+        runs=tmp_path / "runs", run=None, trainer=trainer, config={"task": {"layout": {"root": "x"}}}, score_workers=0
+    )
+
+
+def asked(log):
+    return log.read_text().split() if log.exists() else []
+
+
+def scores(folder):
+    return pd.read_parquet(folder / "scores.parquet")
+
+
+def summary(folder):
+    return json.loads((folder / "summary.json").read_text())
+
+
+def test_a_run_holds_everything_its_numbers_rest_on(write_dataset, settings):
+    folder = evaluate(ellipsoids(write_dataset(4)), candidate(levels=[50, 150]), settings)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["status"] == "finished"
+    assert (manifest["cases"], manifest["predicted"], manifest["failed_cases"]) == (4, 4, 0)
+    assert manifest["resampled"] == "patients"
+    assert {"torch", "lightning", "numpy"} <= manifest["provenance"]["versions"].keys()
+    assert manifest["started"] <= manifest["ended"]
+    assert sorted(path.name for path in (folder / "predictions").iterdir()) == [f"case0{i}.nii.gz" for i in range(4)]
+    frame = scores(folder)
+    assert list(frame["case"].unique()) == [f"case0{index}" for index in range(4)]
+    assert (frame[frame["metric"] == "dice"]["value"] == 1).all()
+    assert [row["metric"] for row in summary(folder)["metrics"]] == ["dice", "hd95", "nsd@1"]
+    (run,) = load_runs([folder])
+    assert run.finished
+
+
+def test_the_same_command_again_asks_nothing(write_dataset, settings, tmp_path):
+    root, log = write_dataset(3), tmp_path / "log"
+    for _ in range(2):
+        evaluate(ellipsoids(root), candidate(log=str(log)), settings)
+    assert asked(log) == ["case00", "case01", "case02"]
+
+
+def test_a_failed_case_counts_at_its_worst_and_is_asked_again_next_time(write_dataset, settings, tmp_path):
+    root, log = write_dataset(3), tmp_path / "log"
+    model = candidate(log=str(log), fails_on=["case01"])
+    folder = evaluate(ellipsoids(root), model, settings)
+    frame = scores(folder)
+    failed = frame[frame["case"] == "case01"]
+    assert set(failed["status"]) == {"failed"}
+    assert (failed[failed["metric"] == "dice"]["value"] == 0).all()
+    assert summary(folder)["failures"] == [
+        {"case": "case01", "stage": "answer", "message": "RuntimeError: no answer to case01"}
+    ]
+    model.load = lambda: Thresholds(log=str(log))  # mended, under the same settings
+    del model.__dict__["model"]
+    assert evaluate(ellipsoids(root), model, settings) == folder
+    assert asked(log) == ["case00", "case01", "case02", "case01"]
+    assert (scores(folder)["status"] == "present").all()
+    assert summary(folder)["failures"] == []
+
+
+def test_in_a_batch_that_fails_only_the_culprit_fails(write_dataset, settings):
+    settings.batch_size = 3
+    folder = evaluate(ellipsoids(write_dataset(5)), candidate(fails_on=["case01"]), settings)
+    assert [failure["case"] for failure in summary(folder)["failures"]] == ["case01"]
+
+
+def test_every_kind_of_failure_is_named_and_the_rest_is_scored(write_dataset, settings):
+    root = write_dataset(5)
+    (root / "images" / "case00.nii.gz").write_bytes(b"")
+    (root / "labels" / "case01.nii.gz").write_bytes(b"")
+    folder = evaluate(ellipsoids(root), candidate(fails_on=["case02"]), settings)
+    failures = {failure["case"]: failure for failure in summary(folder)["failures"]}
+    assert {case: failure["stage"] for case, failure in failures.items()} == {
+        "case00": "read",
+        "case01": "check",
+        "case02": "answer",
+    }
+    assert "images/case00.nii.gz" in failures["case00"]["message"]
+    assert "labels/case01.nii.gz" in failures["case01"]["message"]
+    frame = scores(folder)
+    assert frame[frame["case"] == "case00"]["value"].notna().all()
+    assert frame[frame["case"] == "case01"]["value"].isna().all()  # no truth, no judgement
+    assert (frame[frame["case"].isin(["case03", "case04"])]["status"] == "present").all()
+
+
+def test_a_model_that_answers_too_few_fails_its_cases(write_dataset, settings):
+    class Short(Thresholds):
+        def segment(self, prompts):
+            return []
+
+    folder = evaluate(ellipsoids(write_dataset(2)), candidate(Short), settings)
+    assert {f["message"] for f in summary(folder)["failures"]} == {"the model gave 0 answers to 1 prompts"}
+
+
+def test_predictions_an_earlier_start_left_unscored_are_scored_without_the_model(write_dataset, settings, tmp_path):
+    root, log = write_dataset(3), tmp_path / "log"
+    folder = evaluate(ellipsoids(root), candidate(log=str(log)), settings)
+    before = scores(folder)
+    shard = folder / "scores-0.jsonl"
+    shard.write_text(shard.read_text().splitlines(keepends=True)[0])
+    (folder / "scores.parquet").unlink()
+    evaluate(ellipsoids(root), candidate(log=str(log)), settings)
+    assert len(asked(log)) == 3
+    pd.testing.assert_frame_equal(scores(folder), before)
+
+
+@pytest.mark.parametrize(
+    ("change", "same"),
+    [
+        (lambda root, model: None, True),
+        (lambda root, model: root.rename(root.with_name("moved")), True),
+        (lambda root, model: (root / "images/case00.nii.gz").write_bytes(b"other"), False),
+        (lambda root, model: (root / "labels/case00.nii.gz").unlink(), False),
+        (lambda root, model: model.config.update(seconds=0.001), False),
+    ],
+)
+def test_a_run_goes_on_when_nothing_that_matters_has_changed(write_dataset, settings, change, same):
+    root = write_dataset(2)
+    first = evaluate(ellipsoids(root), candidate(seconds=0.0), settings)
+    again = candidate(seconds=0.0)
+    change(root, again)
+    moved = root if root.exists() else root.with_name("moved")
+    settings.config = {"task": {"layout": {"root": str(moved)}}}
+    assert (evaluate(ellipsoids(moved), again, settings) == first) is same
+
+
+def test_the_content_of_a_models_files_identifies_it_not_their_path(tmp_path):
+    class WithWeights(Thresholds):
+        file_arguments = ("log",)
+
+    (tmp_path / "a").write_text("weights")
+    (tmp_path / "b").write_text("weights")
+    (tmp_path / "c").write_text("other weights")
+    a, b, c = (candidate(WithWeights, log=str(tmp_path / name)).identity for name in "abc")
+    assert a == b
+    assert a != c
+
+
+def test_rescoring_takes_other_metrics_and_loads_no_model(write_dataset, settings):
+    root = write_dataset(3)
+    folder = evaluate(ellipsoids(root), candidate(levels=[80, 150]), settings)
+    rescore(folder, ellipsoids(root, metrics=["iou", "assd"], surface="voxel"), workers=0)
+    frame = scores(folder)
+    assert set(frame["metric"]) == {"iou", "assd"}
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert "surface=voxel" in manifest["signature"]
+    assert manifest["status"] == "finished"
+
+
+def test_rescoring_refuses_data_that_have_changed_and_runs_that_are_not_done(write_dataset, settings):
+    root = write_dataset(3)
+    folder = evaluate(ellipsoids(root), candidate(), settings)
+    with pytest.raises(UserError, match="the data of task 'ellipsoids' have changed"):
+        rescore(folder, ellipsoids(write_dataset(4)))
+    write_dataset(3)
+    shard = folder / "predictions-0.jsonl"
+    shard.write_text(shard.read_text().splitlines(keepends=True)[0])
+    with pytest.raises(UserError, match="1 of 3 cases were asked; resume it with test"):
+        rescore(folder, ellipsoids(root))
+
+
+def test_a_model_without_the_capability_is_refused_before_it_is_loaded(write_dataset):
+    with pytest.raises(
+        UsageError, match=r"task 'ellipsoids' asks models to segment, which model 'Mute' \(Mute\) cannot"
+    ):
+        refuse_incapable(ellipsoids(write_dataset(1)), candidate(Mute, "Mute"))
+
+
+def test_a_model_that_is_not_ready_leaves_no_run(write_dataset, settings):
+    class Unready(Thresholds):
+        def check_ready(self):
+            raise UserError("no weights")
+
+    with pytest.raises(UserError, match="no weights"):
+        evaluate(ellipsoids(write_dataset(1)), candidate(Unready), settings)
+    assert not list(settings.runs.rglob("manifest.json"))
+
+
+def test_without_patient_ids_cases_are_what_is_resampled(write_dataset, settings):
+    root = write_dataset(2)
+    (root / "cases.csv").write_text("case\ncase00\ncase01\n")
+    folder = evaluate(ellipsoids(root), candidate(), settings)
+    assert json.loads((folder / "manifest.json").read_text())["resampled"] == "cases"
+    assert list(scores(folder)["patient"].unique()) == ["case00", "case01"]
+
+
+def test_a_missed_label_is_worth_the_diagonal_and_an_absent_one_nothing(write_dataset, settings):
+    folder = evaluate(ellipsoids(write_dataset(1)), candidate(levels=[50, 9999]), settings)
+    frame = scores(folder).set_index(["label", "metric"])
+    assert frame.loc[("rim", "hd95"), "value"] == pytest.approx(math.hypot(16, 14, 20))
+    assert frame.loc[("rim", "dice"), "status"] == "missed"

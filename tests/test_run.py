@@ -1,0 +1,184 @@
+"""The run folder: what a kill can do to it, and who may write in it."""
+
+import json
+import multiprocessing
+import os
+
+import pyarrow.parquet as pq
+import pytest
+from answering import hold
+
+from medimg_eval.case import Failure, Score
+from medimg_eval.errors import UserError
+from medimg_eval.evaluation.run import Run
+from medimg_eval.metrics import LabelScore
+
+SCORES = [LabelScore("core", "dice", 0.5, "present"), LabelScore("rim", "hd95", float("nan"), "absent")]
+
+
+def keep(run, *cases):
+    paths = [run.prediction_path(case, ".txt") for case in cases]
+    for path in paths:
+        path.write_text("x")
+    run.append_predictions(paths, cases)
+
+
+def opened(folder, run="abc", **fields):
+    run = Run(folder, run)
+    run.__enter__()
+    run.note(schema=1, run=run.run, model="m", **fields)
+    return run
+
+
+def closed(run):
+    run.__exit__(None, None, None)
+
+
+def test_what_was_appended_is_read_back(tmp_path):
+    with Run(tmp_path / "run", "abc") as run:
+        keep(run, "a", "b/ü?")
+        run.append_predictions([Failure("c", "answer", "why\nnot")], ["c"])
+        run.append_scores({"a": SCORES, "c": Failure("c", "score", "no")}, "s1")
+        predictions, scores = run.predictions(), run.scores("s1")
+    assert predictions["a"].name == "a.txt"
+    assert predictions["b/ü?"].parent == tmp_path / "run" / "predictions"
+    assert predictions["c"] == Failure("c", "answer", "why\nnot")
+    assert str(scores["a"]) == str(SCORES)  # NaN is not equal to itself
+    assert scores["c"].stage == "score"
+
+
+def test_scores_of_other_settings_are_not_read(tmp_path):
+    with Run(tmp_path, "abc") as run:
+        run.append_scores({"a": SCORES}, "old")
+        assert run.scores("new") == {}
+
+
+def test_an_answer_beats_a_failure_whichever_came_first(tmp_path):
+    with Run(tmp_path, "abc") as run:
+        failure = Failure("a", "answer", "first time")
+        run.append_predictions([failure], ["a"])
+        keep(run, "a")
+        run.append_predictions([failure], ["a"])
+        assert run.predictions()["a"].name == "a.txt"
+
+
+def test_a_prediction_whose_file_is_gone_is_no_prediction(tmp_path):
+    with Run(tmp_path, "abc") as run:
+        keep(run, "a")
+        run.prediction_path("a", ".txt").unlink()
+        assert run.predictions() == {}
+
+
+@pytest.mark.parametrize("cut", range(1, 60, 7))
+def test_a_line_cut_off_by_a_kill_is_dropped_and_the_next_one_is_whole(tmp_path, cut):
+    with Run(tmp_path, "abc") as run:
+        keep(run, "a", "b")
+    shard = tmp_path / "predictions-0.jsonl"
+    whole = shard.read_bytes()
+    shard.write_bytes(whole[:-cut])
+    with Run(tmp_path, "abc") as run:
+        assert set(run.predictions()) <= {"a", "b"}
+        keep(run, "c")
+        assert "c" in run.predictions()
+    for line in shard.read_text().splitlines():
+        json.loads(line)
+
+
+def test_the_half_written_line_of_another_rank_is_passed_over(tmp_path):
+    with Run(tmp_path, "abc") as run:
+        keep(run, "a")
+        (tmp_path / "predictions-1.jsonl").write_text('{"case": "b", "fi')
+        assert set(run.predictions()) == {"a"}
+
+
+def test_half_written_predictions_are_swept_away(tmp_path):
+    with Run(tmp_path, "abc") as run:
+        keep(run, "a")
+        (tmp_path / "predictions" / ".123.b.nii.gz").write_text("half")
+    with Run(tmp_path, "abc"):
+        assert [entry.name for entry in (tmp_path / "predictions").iterdir()] == ["a.txt"]
+
+
+def test_a_second_process_is_refused_and_told_who_is_at_work(tmp_path):
+    context = multiprocessing.get_context("spawn")
+    ready, done = context.Event(), context.Event()
+    holder = context.Process(target=hold, args=(tmp_path, 0, ready, done))
+    holder.start()
+    try:
+        assert ready.wait(60)
+        with pytest.raises(UserError, match=rf"process {holder.pid} on .* is at work on this run; wait for it"):
+            Run(tmp_path, "abc").__enter__()
+    finally:
+        done.set()
+        holder.join()
+    with Run(tmp_path, "abc"):
+        pass
+
+
+def test_a_rank_that_outlived_its_run_keeps_the_next_one_out(tmp_path):
+    context = multiprocessing.get_context("spawn")
+    ready, done = context.Event(), context.Event()
+    holder = context.Process(target=hold, args=(tmp_path, 1, ready, done))
+    holder.start()
+    try:
+        assert ready.wait(60)
+        with pytest.raises(UserError, match=f"process {holder.pid}"):
+            Run(tmp_path, "abc").__enter__()
+    finally:
+        done.set()
+        holder.join()
+
+
+def test_a_lock_left_by_a_killed_process_is_no_lock(tmp_path):
+    context = multiprocessing.get_context("spawn")
+    ready, done = context.Event(), context.Event()
+    holder = context.Process(target=hold, args=(tmp_path, 0, ready, done))
+    holder.start()
+    assert ready.wait(60)
+    os.kill(holder.pid, 9)
+    holder.join()
+    with Run(tmp_path, "abc"):
+        pass
+
+
+def test_a_folder_of_another_run_is_refused(tmp_path):
+    closed(opened(tmp_path))
+    with pytest.raises(UserError, match="holds run abc of 'm', and this would be run xyz"):
+        Run(tmp_path, "xyz").__enter__()
+    with Run(tmp_path, "abc"):  # and the refusal has let go of the folder
+        pass
+
+
+def test_a_folder_of_something_else_is_refused(tmp_path):
+    (tmp_path / "manifest.json").write_text('{"name": "a web page"}')
+    with pytest.raises(UserError, match="is no manifest of this version"):
+        Run(tmp_path, "abc").__enter__()
+
+
+@pytest.mark.parametrize(("error", "status"), [(ValueError, "failed"), (KeyboardInterrupt, "interrupted")])
+def test_the_manifest_says_how_the_work_ended(tmp_path, error, status):
+    with pytest.raises(error), Run(tmp_path, "abc") as run:
+        run.note(schema=1, run="abc", model="m", status="running")
+        raise error
+    assert json.loads((tmp_path / "manifest.json").read_text())["status"] == status
+
+
+def test_a_run_refused_before_any_work_leaves_no_folder(tmp_path):
+    with pytest.raises(UserError), Run(tmp_path / "new", "abc") as run:
+        run.note(status="running")
+        raise UserError("no weights")
+    assert not (tmp_path / "new").exists()
+    with pytest.raises(UserError), Run(tmp_path / "worked", "abc") as run:
+        keep(run, "a")
+        raise UserError("disk full")
+    assert (tmp_path / "worked" / "predictions-0.jsonl").exists()
+
+
+def test_score_rows_are_written_with_their_types(tmp_path):
+    row = Score("r", "t", "m", "c", "p", "core", "dice", float("nan"), "absent", "{}")
+    with Run(tmp_path, "abc") as run:
+        run.write_scores([row])
+    table = pq.read_table(tmp_path / "scores.parquet")
+    assert table.column_names == list(row.row())
+    assert str(table.schema.field("value").type) == "double"
+    assert {str(field.type) for field in table.schema if field.name != "value"} == {"string"}

@@ -1,0 +1,129 @@
+"""The segmentation task: what it accepts, what it refuses, what a failure is worth."""
+
+import math
+
+import numpy as np
+import pytest
+
+from medimg_eval.case import Mask
+from medimg_eval.errors import CaseError, UsageError, UserError
+from tests.conftest import AFFINE, SHAPE, ellipsoid, ellipsoids
+
+
+@pytest.fixture
+def task(write_dataset):
+    return ellipsoids(write_dataset(3))
+
+
+def test_cases_are_those_of_the_split_with_patients_and_attributes(task):
+    cases = task.cases("test")
+    assert [(case.id, case.patient, case.attributes) for case in cases] == [
+        ("case00", "test-p0", {"site": "south"}),
+        ("case01", "test-p0", {"site": "north"}),
+        ("case02", "test-p1", {"site": "south"}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"expected": {"test": 4}}, r"expected 4 cases in split 'test', found 3.*task\.expected\.test=3"),
+        ({"splits": {"test": "tset"}}, r"no case of split 'tset'; did you mean 'test'\?"),
+        ({"splits": {"fit": "test"}}, r"has no cases to test"),
+    ],
+)
+def test_cases_that_are_not_as_stated_are_an_error(write_dataset, change, words):
+    with pytest.raises(UserError, match=words):
+        ellipsoids(write_dataset(3), **change).cases("test")
+
+
+def test_a_case_listed_twice_is_an_error(write_dataset):
+    root = write_dataset(2)
+    with (root / "cases.csv").open("a") as table:
+        table.write("case01,test-p9,test,north\n")
+    with pytest.raises(UserError, match="case id 'case01' occurs more than once"):
+        ellipsoids(root).cases("test")
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"labels": {0: "background"}}, "expected labels of 1 and above"),
+        ({"metrics": ["dise"]}, "did you mean 'dice'"),
+        ({"metrics": ["nsd"]}, "nsd"),
+    ],
+)
+def test_settings_that_cannot_be_meant_are_refused_when_the_task_is_made(write_dataset, settings, words):
+    from medimg_eval.tasks import SegmentationTask
+
+    plain = {"name": "x", "layout": None, "labels": {1: "core"}}
+    with pytest.raises(UsageError, match=words):
+        SegmentationTask(**(plain | settings))
+
+
+def test_a_perfect_answer_scores_perfectly(task):
+    case = task.cases("test")[0]
+    values = {(s.label, s.metric): s.value for s in task.score(case, ellipsoid(0))}
+    assert values == {(n, m): v for n in ("core", "rim") for m, v in (("dice", 1), ("hd95", 0), ("nsd@1", 1))}
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (np.zeros((3, 3, 3), int), r"has shape \(3, 3, 3\), not \(16, 14, 10\)"),
+        (np.full(SHAPE, 7), r"unknown labels \[7\]; the task knows 0 background, 1 core, 2 rim"),
+        (np.full(SHAPE, 1.0), "holds float64, not integers"),
+        (Mask(np.ones(SHAPE, int), np.eye(4)), "another affine: .* mm apart of the reference .*case00"),
+    ],
+)
+def test_answers_that_cannot_be_judged_say_why(task, answer, words):
+    with pytest.raises(CaseError, match=words):
+        task.accept(task.cases("test")[0], answer)
+
+
+def test_a_failed_case_is_worth_the_worst_of_each_metric(task):
+    diagonal = math.sqrt(16**2 + 14**2 + 20**2)  # 16 x 14 x 10 voxels of 1 x 1 x 2 mm
+    worst = {(s.label, s.metric): (s.value, s.status) for s in task.worst(task.cases("test")[0])}
+    for name in ("core", "rim"):
+        assert worst[name, "dice"] == (0, "failed")
+        assert worst[name, "hd95"] == (pytest.approx(diagonal), "failed")
+        assert worst[name, "nsd@1"] == (0, "failed")
+
+
+def test_a_failed_case_is_not_blamed_for_labels_it_does_not_have(task):
+    from medimg_eval.imaging import write_mask
+
+    case = task.cases("test")[0]
+    write_mask(case.target.path, Mask(np.minimum(ellipsoid(0), 1), AFFINE))
+    statuses = {(s.label, s.metric): s.status for s in task.worst(case)}
+    assert {statuses["core", m] for m in task.metrics} == {"failed"}
+    assert {statuses["rim", m] for m in task.metrics} == {"absent"}
+    assert all(math.isnan(s.value) for s in task.worst(case) if s.label == "rim")
+
+
+def test_nobody_is_judged_by_a_reference_that_cannot_be_read(task):
+    case = task.cases("test")[0]
+    case.target.path.write_bytes(b"")
+    assert all(math.isnan(s.value) and s.status == "failed" for s in task.worst(case))
+
+
+def test_rows_carry_patient_and_attributes(task):
+    case = task.cases("test")[1]
+    row = task.rows(case, task.score(case, ellipsoid(1)), run="r", model="m")[0].row()
+    assert row == {
+        "run": "r",
+        "task": "ellipsoids",
+        "model": "m",
+        "case": "case01",
+        "patient": "test-p0",
+        "label": "core",
+        "metric": "dice",
+        "value": 1.0,
+        "status": "present",
+        "attributes": '{"site": "north"}',
+    }
+
+
+def test_the_signature_names_surface_and_penalty(write_dataset):
+    assert "surface=surfel" in ellipsoids(write_dataset(1)).signature()
+    assert "distances: 374 mm" in ellipsoids(write_dataset(1), penalty=374.0).signature()
