@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from medimg_eval.commands.building import build_candidate, build_loggers, build_settings, build_tasks, plain
 from medimg_eval.evaluation.evaluate import refuse_incapable
@@ -22,6 +22,5 @@ def run(config: DictConfig) -> None:
     settings = build_settings(wanted)
     folder = fit(task, candidate, Recipe(**wanted["fit"]), settings, build_loggers(wanted["logger"]))
     if settings.rank == 0:
-        OmegaConf.save(config, folder / "config.yaml", resolve=True)
         choice = next((word for word in settings.overrides if word.startswith("model=")), "model=unet_small")
         log.info("to test it: python -m medimg_eval test task=%s %s model.checkpoint=%s", task.name, choice, folder)

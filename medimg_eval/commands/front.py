@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import logging
 import os
 import sys
@@ -10,6 +11,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from importlib.metadata import entry_points
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from medimg_eval import __version__
@@ -125,6 +127,8 @@ def explain(error: BaseException, words: Words | None) -> UserError | None:
             group, _, name = link.missing_cfg_file.rpartition("/")
             kind = f"there is no {group or 'config'} {name!r}"
             return UsageError(kind + nearest(name, [*(link.options or [])]))
+    if str(error).startswith("Config group override must be"):
+        return UsageError("expected the name of an option, got null; take a group out with ~GROUP")
     if any(isinstance(link, HydraException | OmegaConfBaseException) for link in chain):
         return _explain_config(chain, words)
     return None
@@ -152,9 +156,12 @@ def _keys(words: Words, leaving_out: str) -> list[str]:
     from omegaconf import OmegaConf
 
     GlobalHydra.instance().clear()
+    own = ("--config-dir", "-cd")
+    folders = [value for flag, value in itertools.pairwise(words.flags) if flag in own]
+    folders += [flag.partition("=")[2] for flag in words.flags if flag.partition("=")[0] in own and "=" in flag]
     kept = [o for o in words.overrides if o.lstrip("+~").partition("=")[0] != leaving_out]
     with initialize_config_module("medimg_eval.configs", version_base="1.3"):
-        config = compose(words.command, [*kept, *_search_path(words)])
+        config = compose(words.command, [*kept, *_search_path(words, folders)])
     found: list[str] = list(GROUPS)
 
     def walk(node: Any, prefix: str) -> None:
@@ -204,18 +211,17 @@ def _run(words: Words) -> list[Exception]:
     return errors
 
 
-def _search_path(words: Words) -> list[str]:
-    """Adds the config packages of installed third parties, and folders given with --config-dir to hints."""
+def _search_path(words: Words, folders: Sequence[str] = ()) -> list[str]:
+    """The override that adds the config packages of installed third parties, and folders."""
     if any(override.startswith("hydra.searchpath=") for override in words.overrides):
         return []
     found = sorted(f"pkg://{entry.value}" for entry in entry_points(group="medimg_eval.configs"))
+    found += [f"file://{Path(folder).absolute()}" for folder in folders]
     return [f"hydra.searchpath=[{','.join(found)}]"] if found else []
 
 
 def set_up_log(*, debug: bool) -> None:
     """Logs to standard error: rich on a terminal, plain lines elsewhere. Leaves the root logger alone."""
-    if log.handlers:
-        return
     from rich.console import Console
     from rich.logging import RichHandler
 
@@ -224,7 +230,7 @@ def set_up_log(*, debug: bool) -> None:
     else:
         handler = logging.StreamHandler()
         handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
-    log.addHandler(handler)
+    log.handlers[:] = [handler]  # one, however many jobs a multirun has
     log.setLevel(logging.DEBUG if debug else logging.INFO)
     log.propagate = False
 

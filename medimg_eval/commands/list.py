@@ -24,16 +24,16 @@ def run(config: DictConfig) -> None:
         raise UsageError(f"there is no list of {config.what!r}{nearest(config.what, (*KINDS, 'all'))}")
     kinds = KINDS if config.what == "all" else (config.what,)
     found = {kind: _entries(kind) for kind in kinds}
-    if config.task is not None:
-        tasks = _entries("tasks")
-        if config.task not in tasks:
-            raise UsageError(f"there is no task {config.task!r}{nearest(config.task, tasks)}")
-        found = {"task": {config.task: _yaml("task")[config.task]}}
+    if config.card is not None:
+        tasks = _yaml("task")
+        if config.card not in tasks:
+            raise UsageError(f"there is no task {config.card!r}{nearest(config.card, tasks)}")
+        found = {"card": tasks[config.card].get("card", {})}
     console = Console() if Console().is_terminal else Console(width=160)
     if config.json:
         console.print_json(json.dumps(found))
-    elif config.task is not None:
-        for key, value in found["task"][config.task].get("card", {}).items():
+    elif config.card is not None:
+        for key, value in found["card"].items():
             console.print(f"[bold]{key}[/]: {value if isinstance(value, str) else ' '.join(value)}", highlight=False)
     else:
         for kind, entries in found.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from medimg_eval.commands.building import build_candidate, build_settings, build_tasks, plain
 from medimg_eval.commands.showing import fail_if_cases_failed, show
@@ -25,11 +25,7 @@ def run(config: DictConfig) -> None:
     settings = build_settings(wanted)
     if settings.run is not None and len(tasks) > 1:
         raise UsageError(f"run={settings.run} names one folder, but there are {len(tasks)} tasks; use runs=DIR")
-    folders = []
-    for task in tasks:
-        folders.append(evaluate(task, candidate, settings))
-        if settings.rank == 0:
-            OmegaConf.save(config, folders[-1] / "config.yaml", resolve=True)
+    folders = [evaluate(task, candidate, settings) for task in tasks]
     if settings.rank == 0:
         show(build_table(load_runs(folders)))
         fail_if_cases_failed(folders)

@@ -110,6 +110,7 @@ def evaluate(task: Task, candidate: Candidate, settings: Settings) -> Path:
     with Run(folder, run_id, settings.rank) as run:
         earlier = bool(run.manifest)
         run.note(**_opening(task, candidate, settings, run, cases, fingerprint))
+        run.write_config(settings.config)
         _predict(task, candidate, settings, run, cases)
         if settings.rank == 0:
             _close(task, run, cases, candidate.name)

@@ -92,6 +92,7 @@ def fit(
             log.info("%s: was fitted before, with val/%s %.4f", folder, task.monitor, run.manifest["best_score"])
             return folder
         run.note(**_opening(task, candidate, settings, run, fingerprint, {k: len(v) for k, v in cases.items()}))
+        run.write_config(settings.config)
         best = _train(task, candidate, recipe, settings, run, loggers(folder))
         run.note(status="finished", ended=now(), best_score=best)
     return folder

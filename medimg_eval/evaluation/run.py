@@ -13,6 +13,7 @@ run.log
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 import socket
@@ -23,6 +24,7 @@ from typing import Any
 from urllib.parse import quote
 
 from filelock import FileLock, Timeout
+from omegaconf import OmegaConf
 
 from medimg_eval.case import Case, Failure, Score
 from medimg_eval.errors import UserError
@@ -51,6 +53,7 @@ class Run:
         self._locks: list[FileLock] = []
         self.manifest: dict[str, Any] = {}
         self._made = False
+        self._log: logging.Handler | None = None
 
     def __enter__(self) -> Run:
         """Takes the folder, mends what a kill left half-written, and reads the manifest."""
@@ -65,6 +68,9 @@ class Run:
         for name in ("predictions", "scores"):
             _drop_partial_line(self._shard(name))
         if self.rank == 0:  # before any other rank writes
+            self._log = logging.FileHandler(self.folder / "run.log", encoding="utf-8")
+            self._log.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+            logging.getLogger("medimg_eval").addHandler(self._log)
             for partial in (self.folder / "predictions").glob(".*"):
                 partial.unlink()
         return self
@@ -73,6 +79,9 @@ class Run:
         """Notes how the work ended and lets go of the folder."""
         if kind is not None and self.manifest.get("status") == "running":
             self.note(status="interrupted" if issubclass(kind, KeyboardInterrupt) else "failed", ended=now())
+        if self._log is not None:
+            logging.getLogger("medimg_eval").removeHandler(self._log)
+            self._log.close()
         self._unlock()
         if kind is not None and issubclass(kind, UserError) and self._made and not self._worked():
             # Refused before any work was done: an empty run would only clutter tables.
@@ -80,6 +89,11 @@ class Run:
 
     def _worked(self) -> bool:
         return any((self.folder / name).exists() for name in ("predictions-0.jsonl", "checkpoints"))
+
+    def write_config(self, config: Mapping[str, Any]) -> None:
+        """Writes `config.yaml`."""
+        if self.rank == 0:
+            OmegaConf.save(OmegaConf.create(dict(config)), self.folder / "config.yaml")
 
     def note(self, **fields: Any) -> None:
         """Writes fields into the manifest; the file is replaced whole."""

@@ -1,0 +1,172 @@
+"""The command line: words taken apart, errors in one line with the nearest name, exit codes, completion."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from medimg_eval.commands import COMMANDS
+from medimg_eval.commands.front import Words, start, take_apart
+from medimg_eval.errors import UsageError, nearest
+from tests.conftest import environment
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("test task=a model=b", Words("test", [], ["task=a", "model=b"])),
+        ("-m test task=a,b", Words("test", ["-m"], ["task=a,b"])),
+        ("test --config-dir conf task=a", Words("test", ["--config-dir", "conf"], ["task=a"])),
+        ("test task=a --cfg job ~model.flips", Words("test", ["--cfg", "job"], ["task=a", "~model.flips"])),
+        ("--help", Words("", ["--help"], [])),
+        ("", Words("", [], [])),
+    ],
+)
+def test_flags_and_overrides_may_come_in_any_order(line, words):
+    assert take_apart(line.split()) == words
+
+
+def test_the_nearest_name_is_offered_only_when_one_is_near():
+    assert nearest("tset", ["test", "fit"]) == "; did you mean 'test'? (available: fit, test)"
+    assert nearest("xyz", ["test", "fit"]) == " (available: fit, test)"
+    assert nearest("x", []) == " (available: none)"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("tset", "there is no command 'tset'; did you mean 'test'?"),
+        ("task=brain_tissue", "there is no command 'task=brain_tissue'"),
+        ("test brain_tissue", "expected key=value after 'test', got 'brain_tissue'"),
+        ("test task=brain_tisue", "there is no task 'brain_tisue'; did you mean 'brain_tissue'?"),
+        ("test model=unet", "there is no model 'unet'; did you mean 'unet_small'?"),
+        ("test modl=unet_small", "there is no key 'modl'; did you mean 'model'?"),
+        ("test batch_sise=2", "there is no key 'batch_sise'; did you mean 'batch_size'?"),
+        ("test model=unet_small model.chekpoint=x", "no key 'model.chekpoint'; did you mean 'model.checkpoint'?"),
+        ("test task=brain_tissue task.metrics=[dise]", "Unknown metric 'dise'; did you mean 'dice'?"),
+        ("test model=precomputed", "model.root is not set; add model.root=VALUE"),
+        (
+            "test model._target_=nowhere.Bar",
+            "model._target_=nowhere.Bar cannot be imported (No module named 'nowhere')",
+        ),
+        ("test model=unet_small +model.colour=1", "unexpected keyword argument 'colour'"),
+        ("test model=[", "no viable alternative"),
+        ("score", "run is not set"),
+        ("list what=taks", "there is no list of 'taks'; did you mean 'tasks'?"),
+        ("list card=brain", "there is no task 'brain'; did you mean 'brain_tissue'?"),
+        ("test suite=quikstart", "there is no suite 'quikstart'; did you mean 'quickstart'?"),
+        ("test --config-dir no_such_folder", "no_such_folder' not found"),
+        ("test ~suite", "no task is named; add task=NAME"),
+        ("test suite=null", "take a group out with ~GROUP"),
+    ],
+)
+def test_what_does_not_exist_is_one_line_with_the_nearest_name_and_exit_code_2(
+    line, said, capfd, monkeypatch, tmp_path
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["medimg_eval"])
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
+    assert start(line.split()) == 2
+    out, err = capfd.readouterr()
+    told = [row for row in err.splitlines() if "loading" not in row]
+    assert len(told) == 1, err
+    assert told[0].startswith("medimg_eval: ")
+    assert said in told[0]
+    assert "Traceback" not in out + err
+    assert not list(tmp_path.rglob("manifest.json"))
+
+
+@pytest.mark.parametrize("how", ["environment", "key"])
+def test_the_trace_is_shown_on_demand(how, capfd, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["medimg_eval"])
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "1" if how == "environment" else "0")
+    assert start(["test", "task=brain_tisue", *(["debug=true"] if how == "key" else [])]) == 2
+    err = capfd.readouterr().err
+    assert "Traceback" in err
+    assert "did you mean 'brain_tissue'" in err
+
+
+def test_a_key_of_the_users_own_config_folder_is_known(capfd, monkeypatch, tmp_path):
+    (tmp_path / "conf" / "model").mkdir(parents=True)
+    (tmp_path / "conf" / "model" / "mine.yaml").write_text("_target_: a.B\nstrength: 3\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["medimg_eval"])
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
+    assert start(["test", "--config-dir", "conf", "model=mine", "model.strenght=4"]) == 2
+    assert "did you mean 'model.strength'" in capfd.readouterr().err
+
+
+def test_help_names_every_command_and_every_key_of_one(capsys):
+    assert start(["--help"]) == 0
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in COMMANDS)
+    for command in COMMANDS:
+        assert start([command, "--help"]) == 0
+        assert COMMANDS[command] in capsys.readouterr().out
+
+
+def test_usage_errors_are_errors_people_can_mend():
+    assert UsageError("x").exit_code == 2
+
+
+def shell(*words, **variables):
+    return subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "medimg_eval", *words],
+        capture_output=True,
+        text=True,
+        env=environment() | variables,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("words", [["--help"], ["test", "--help"], ["list"], ["list", "json=true"], ["--version"]])
+def test_help_and_list_answer_without_torch(words, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    start_time = time.process_time()
+    done = shell(*words)
+    assert done.returncode == 0, done.stderr
+    assert time.process_time() - start_time < 2
+    imported = {row.rpartition("|")[2].strip().partition(".")[0] for row in done.stderr.splitlines()}
+    assert not imported & {"torch", "monai", "lightning", "nilearn", "sklearn"}
+    assert not list(tmp_path.iterdir())
+
+
+def test_list_can_be_read_by_programs(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    found = json.loads(shell("list", "json=true").stdout)
+    assert {"brain_tissue"} <= set(found["tasks"])
+    assert {"precomputed", "unet_small", "gaussian_mixture"} <= set(found["models"])
+    assert {"dice", "iou", "hd", "hd95", "assd"} <= set(found["metrics"])
+    assert all(text for entries in found.values() for text in entries.values())
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("medimg-eval ", "test"),
+        ("medimg-eval te", "test"),
+        ("medimg-eval test mod", "model="),
+        ("medimg-eval test model=", "model=unet_small"),
+        ("medimg-eval test model=unet_small model.chec", "model.checkpoint="),
+        ("medimg-eval table fr", "from="),
+    ],
+)
+def test_the_shell_completes_commands_groups_options_and_keys(line, offered):
+    done = shell("-sc", "query=bash", COMP_LINE=line, COMP_POINT=str(len(line)))
+    assert done.returncode == 0, done.stderr
+    assert offered in done.stdout.split()
+
+
+def test_completion_can_be_installed():
+    done = subprocess.run(
+        [os.path.join(os.path.dirname(sys.executable), "medimg-eval"), "-sc", "install=bash"],  # noqa: PTH118, PTH120
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "complete -o nospace" in done.stdout
+    assert "medimg-eval" in done.stdout

@@ -1,0 +1,318 @@
+"""The program as its users run it: in another process, from an empty folder."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import nibabel as nib
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.conftest import AFFINE, HELPERS, LABELS, environment
+
+pytestmark = pytest.mark.slow
+
+THRESHOLDS = "model._target_=answering.Thresholds"
+
+
+def one_run(folder):
+    (manifest,) = (path for path in Path(folder).rglob("manifest.json"))
+    return manifest.parent
+
+
+def scores(folder):
+    return pd.read_parquet(one_run(folder) / "scores.parquet")
+
+
+def counted(folder):
+    return json.loads((one_run(folder) / "manifest.json").read_text())["failed_cases"]
+
+
+def test_without_an_argument_the_quickstart_runs_and_runs_again_from_its_store(program, tmp_path):
+    first = program("test")
+    assert first.returncode == 0, first.stderr
+    assert "GaussianMixture" in first.stdout
+    assert re.search(r"Dice ↑.*HD95 \(mm\) ↓.*NSD@1 ↑", first.stdout)
+    assert "n = 23 cases" in first.stdout
+    assert "one template brain" in first.stdout.lower()
+    folder = one_run(tmp_path / "runs")
+    names = {path.name for path in folder.iterdir()}
+    assert {"manifest.json", "config.yaml", "scores.parquet", "summary.json", "predictions", "run.log"} <= names
+    again = program("test")
+    assert again.stdout == first.stdout
+    assert "loading" not in again.stderr
+
+
+def precomputed_folder(root, folder):
+    """The right answers in a folder, each of the ways a folder can be wrong in it."""
+    folder.mkdir()
+    for path in sorted((root / "labels").iterdir()):
+        (folder / path.name).write_bytes(path.read_bytes())
+    labels = np.asanyarray(nib.load(folder / "case00.nii.gz").dataobj)
+    moved = AFFINE.copy()
+    moved[:3, 3] += 4
+    nib.save(nib.Nifti1Image(labels, moved), folder / "case01.nii.gz")
+    nib.save(nib.Nifti1Image(labels[:-1], AFFINE), folder / "case02.nii.gz")
+    (folder / "case03.nii.gz").unlink()
+    (folder / "case04.nii.gz").write_bytes((folder / "case04.nii.gz").read_bytes()[:60])
+    nib.save(nib.Nifti1Image(labels + np.uint8(5), AFFINE), folder / "case05.nii.gz")
+
+
+def test_a_folder_of_predictions_is_scored_and_each_fault_is_named(program, write_dataset, config_dir, tmp_path):
+    root = write_dataset(8)
+    conf = str(config_dir(root))
+    words = ["test", "--config-dir", conf, "task=ellipsoids", "model=precomputed", f"model.root={tmp_path / 'given'}"]
+    precomputed_folder(root, tmp_path / "given")
+    done = program(*words)
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    told = done.stderr[done.stderr.index("medimg_eval: 5 cases failed") :]
+    for case, fault in {
+        "case01": r"another affine: grids are up to .* mm apart of the reference .*labels/case01\.nii\.gz",
+        "case02": r"shape \(15, 14, 10\) instead of \(16, 14, 10\)",
+        "case03": r"given/case03\.nii\.gz: no prediction for case 'case03'",
+        "case04": r"given/case04\.nii\.gz: .*(cannot be read|cut short)",
+        "case05": r"unknown labels \[5, 6, 7\]; the task knows 0 background, 1 core, 2 rim",
+    }.items():
+        assert re.search(rf"{case} \(.*{fault}", told), (case, told)
+    assert "5 of 8 cases failed" in done.stdout
+    frame = scores(tmp_path / "runs")
+    assert len(frame) == 8 * 2 * 3
+    dice = frame[frame["metric"] == "dice"].groupby("case")["value"].mean()
+    assert dice.to_dict() == {f"case0{i}": (0.0 if 1 <= i <= 5 else 1.0) for i in range(8)}
+    # Mended, the same command is another run, for the predictions are others; the table shows the newest.
+    for path in (root / "labels").iterdir():
+        (tmp_path / "given" / path.name).write_bytes(path.read_bytes())
+    mended = program(*words)
+    assert mended.returncode == 0, mended.stderr
+    table = program("table", f"out={tmp_path / 'paper'}")
+    assert "1.000 [1.000, 1.000]" in table.stdout
+    assert "1 older run" in table.stdout
+    assert sorted(path.suffix for path in (tmp_path / "paper").iterdir()) == [".csv", ".html", ".md", ".tex"]
+
+
+def start(tmp_path, *words, cwd):
+    return subprocess.Popen(
+        [sys.executable, "-m", "medimg_eval", *words],
+        cwd=cwd,
+        env=environment(HELPERS),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def wait_for_lines(pattern, wanted, process, timeout=120):
+    end = time.monotonic() + timeout
+    while time.monotonic() < end and process.poll() is None:
+        lines = [line for path in Path().glob(pattern) for line in path.read_text().splitlines()]
+        if len(lines) >= wanted:
+            return len(lines)
+        time.sleep(0.02)
+    raise AssertionError(f"{pattern}: never reached {wanted} lines; exit code {process.poll()}")
+
+
+@pytest.mark.parametrize("batch_size", [1, 2])
+def test_a_killed_run_loses_a_batch_at_most_and_ends_as_if_nothing_had_happened(
+    program, write_dataset, config_dir, tmp_path, monkeypatch, batch_size
+):
+    conf = str(config_dir(write_dataset(9)))
+    log = tmp_path / "log"
+
+    def words(log):
+        task = ["test", "--config-dir", conf, "task=ellipsoids", f"batch_size={batch_size}"]
+        return [*task, THRESHOLDS, "+model.seconds=0.25", f"+model.log={log}", "+model.levels=[80,150]"]
+
+    for place in ("whole", "killed"):
+        (tmp_path / place).mkdir()
+    monkeypatch.chdir(tmp_path / "killed")
+    process = start(tmp_path, *words(log), cwd=tmp_path / "killed")
+    wait_for_lines("runs/*/*/predictions-0.jsonl", 4, process)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    assert json.loads((one_run("runs") / "manifest.json").read_text())["status"] == "running"
+    unfinished = program("table", cwd=tmp_path / "killed")
+    assert re.search(r"unfinished \d/9", unfinished.stdout)
+    before = len(log.read_text().split())
+
+    resumed = program(*words(log), cwd=tmp_path / "killed")
+    assert resumed.returncode == 0, resumed.stderr
+    calls = log.read_text().split()
+    assert len(calls) <= 9 + batch_size
+    assert len(calls) > before
+
+    # The log is an argument of the model, hence of the run's id: the same one, from the start.
+    log.unlink()
+    whole = program(*words(log), cwd=tmp_path / "whole")
+    assert whole.returncode == 0, whole.stderr
+    files = [one_run(tmp_path / place / "runs") / "scores.parquet" for place in ("whole", "killed")]
+    assert files[0].read_bytes() == files[1].read_bytes()
+    assert len(pd.read_parquet(files[0])) == 9 * 2 * 3
+    assert resumed.stdout == whole.stdout
+
+
+def test_no_process_is_left_behind_by_a_kill(write_dataset, config_dir, tmp_path, monkeypatch):
+    conf = str(config_dir(write_dataset(9)))
+    monkeypatch.chdir(tmp_path)
+    mark = f"MEDIMG_EVAL_TEST={tmp_path}"
+    monkeypatch.setenv(*mark.split("="))
+    words = ["test", "--config-dir", conf, "task=ellipsoids", THRESHOLDS, "+model.seconds=0.4"]
+    process = start(tmp_path, *words, cwd=tmp_path)
+    wait_for_lines("runs/*/*/scores-0.jsonl", 1, process)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    for _ in range(150):
+        alive = [path for path in Path("/proc").glob("[0-9]*/environ") if mark in readable(path)]
+        if not alive:
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"still alive: {alive}")
+
+
+def readable(path):
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def test_ctrl_c_ends_with_130_and_the_run_goes_on_later(program, write_dataset, config_dir, tmp_path, monkeypatch):
+    conf = str(config_dir(write_dataset(6)))
+    monkeypatch.chdir(tmp_path)
+    words = ["test", "--config-dir", conf, "task=ellipsoids", THRESHOLDS, "+model.seconds=0.4", "num_workers=0"]
+    process = start(tmp_path, *words, cwd=tmp_path)
+    wait_for_lines("runs/*/*/predictions-0.jsonl", 2, process)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "the same command goes on from here" in err
+    assert json.loads((one_run("runs") / "manifest.json").read_text())["status"] == "interrupted"
+    done = program(*words)
+    assert done.returncode == 0, done.stderr
+    assert "went on from an earlier start" in done.stderr
+
+
+def test_a_second_process_on_a_run_is_refused(program, write_dataset, config_dir, tmp_path, monkeypatch):
+    conf = str(config_dir(write_dataset(6)))
+    monkeypatch.chdir(tmp_path)
+    words = ["test", "--config-dir", conf, "task=ellipsoids", THRESHOLDS, "+model.seconds=3"]
+    first = start(tmp_path, *words, cwd=tmp_path)
+    try:
+        wait_for_lines("runs/*/*/predictions-0.jsonl", 1, first)
+        second = program(*words)
+    finally:
+        first.kill()
+        first.communicate()
+    assert second.returncode == 1
+    assert re.search(rf"process {first.pid} on .* is at work on this run; wait for it", second.stderr)
+
+
+def test_two_ranks_score_every_case_once_and_give_the_numbers_of_one(program, write_dataset, config_dir, tmp_path):
+    conf = str(config_dir(write_dataset(7)))  # odd: a padding sampler would repeat one
+    log = tmp_path / "log"
+    words = ["test", "--config-dir", conf, "task=ellipsoids", THRESHOLDS, "+model.levels=[80,150]", f"+model.log={log}"]
+    ranks = ["trainer=ddp", "trainer.devices=2", "trainer.accelerator=cpu"]
+    one = program(*words, "runs=one")
+    assert one.returncode == 0, one.stderr
+    log.unlink()
+    two = program(*words, *ranks, "runs=two")
+    assert two.returncode == 0, two.stderr
+    assert sorted(log.read_text().split()) == [f"case0{index}" for index in range(7)]
+    folder = one_run(tmp_path / "two")
+    shares = [len((folder / f"predictions-{rank}.jsonl").read_text().splitlines()) for rank in (0, 1)]
+    assert shares == [4, 3]
+    files = [one_run(tmp_path / place) / "scores.parquet" for place in ("one", "two")]
+    assert files[0].read_bytes() == files[1].read_bytes()
+    assert one.stdout == two.stdout
+
+
+def test_a_multirun_runs_every_combination_and_ends_with_the_worst_exit_code(
+    program, write_dataset, config_dir, tmp_path
+):
+    conf = str(config_dir(write_dataset(3)))
+    words = ["-m", "test", "--config-dir", conf, "task=ellipsoids", THRESHOLDS, "+model.fails_on=[],[case01]"]
+    done = program(*words)
+    assert done.returncode == 1, done.stderr
+    manifests = [json.loads(path.read_text()) for path in (tmp_path / "runs").glob("*/*/manifest.json")]
+    assert sorted((manifest["status"], manifest["failed_cases"]) for manifest in manifests) == [
+        ("finished", 0),
+        ("finished", 1),
+    ]
+    assert "1 cases failed" in done.stderr
+
+
+def test_a_fitted_network_is_a_model_for_test_and_for_score(program, write_dataset, config_dir, tmp_path):
+    conf = str(config_dir(write_dataset(3, fit=2, validate=2)))
+    task = ["--config-dir", conf, "task=ellipsoids", "model=unet_small"]
+    network = ["model.network.channels=[4,8]", "model.network.strides=[2]", "model.roi_size=[8,8,8]"]
+    fitted = program("fit", *task, *network, "run=fitted", "trainer.max_epochs=2", "trainer.check_val_every_n_epoch=1")
+    assert fitted.returncode == 0, fitted.stderr
+    assert "python -m medimg_eval test task=ellipsoids model=unet_small model.checkpoint=fitted" in fitted.stderr
+    folder = tmp_path / "fitted"
+    for name in ("checkpoints/best.ckpt", "checkpoints/last.ckpt", "logs/csv/metrics.csv", "config.yaml"):
+        assert (folder / name).is_file()
+    assert list((folder / "logs" / "tensorboard").iterdir())
+    tested = program("test", *task, *network, "model.checkpoint=fitted")
+    assert tested.returncode == 0, tested.stderr
+    manifest = json.loads((one_run(tmp_path / "runs") / "manifest.json").read_text())
+    assert manifest["model_info"]["parameters"] > 0
+    rescored = program("score", f"run={one_run(tmp_path / 'runs')}", "metrics=[iou]", "surface=voxel")
+    assert rescored.returncode == 0, rescored.stderr
+    assert "IoU ↑" in rescored.stdout
+    assert "loading" not in rescored.stderr
+
+
+def test_check_names_what_is_wrong_with_the_data(program, write_dataset, config_dir, tmp_path):
+    root = write_dataset(4)
+    conf = str(config_dir(root))
+    words = ["check", "--config-dir", conf, "task=ellipsoids", "parts=[test]"]
+    assert program(*words).returncode == 0
+    (root / "images" / "case00.nii.gz").write_bytes(b"")
+    labels = np.asanyarray(nib.load(root / "labels" / "case01.nii.gz").dataobj)
+    nib.save(nib.Nifti1Image(labels + np.uint8(4), AFFINE), root / "labels" / "case01.nii.gz")
+    nib.save(nib.Nifti1Image(labels, np.eye(4)), root / "labels" / "case02.nii.gz")
+    done = program(*words)
+    assert done.returncode == 1
+    assert "case case00" in done.stdout
+    assert "case00.nii.gz: cannot be read as NIfTI" in done.stdout
+    assert "unknown labels [4, 5, 6]" in done.stdout
+    assert "image and reference lie on different grids" in done.stdout
+    assert "case case03" not in done.stdout
+
+
+@pytest.fixture(scope="module")
+def acme(tmp_path_factory):
+    """A third party's package, installed as pip installs it, without touching ours."""
+    place = tmp_path_factory.mktemp("site")
+    source = tmp_path_factory.mktemp("source")
+    subprocess.run(["cp", "-r", str(Path(__file__).parents[1] / "third_party" / "acme"), str(source)], check=True)
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "--no-index"]
+    subprocess.run([*pip, "--target", str(place), str(source / "acme")], check=True)
+    return place
+
+
+def test_a_third_partys_model_task_and_metric_work_without_touching_our_files(program, write_dataset, tmp_path, acme):
+    root = write_dataset(3)
+    listed = program("list", "json=true", paths=(acme,))
+    found = json.loads(listed.stdout)
+    assert found["tasks"]["acme_blobs"] == "Blobs of a package that is not ours."
+    assert found["models"]["bright"] == "everything above a level"
+    assert "size_ratio" in found["metrics"]
+    done = program("test", "task=acme_blobs", f"task.layout.root={root}", "model=bright", paths=(acme,))
+    assert done.returncode == 0, done.stderr
+    assert "Size ratio ↑" in done.stdout
+    frame = scores(tmp_path / "runs").set_index(["case", "label", "metric"])
+    labels = np.asanyarray(nib.load(root / "labels" / "case00.nii.gz").dataobj)
+    core, both = (labels == 1).sum(), (labels > 0).sum()
+    assert frame.loc[("case00", LABELS[1], "dice"), "value"] == pytest.approx(2 * core / (core + both))
+    assert frame.loc[("case00", LABELS[1], "size_ratio"), "value"] == pytest.approx(core / both)
+    assert frame.loc[("case00", LABELS[2], "size_ratio"), "status"] == "missed"
+    mistyped = program("test", "task=acme_blob", paths=(acme,))
+    assert mistyped.returncode == 2
+    assert "did you mean 'acme_blobs'?" in mistyped.stderr
