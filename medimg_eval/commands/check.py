@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 
 import numpy as np
 from omegaconf import DictConfig
 from rich.console import Console
-from rich.progress import track
 
 from medimg_eval.case import Case
 from medimg_eval.commands.building import build_tasks, plain
 from medimg_eval.errors import UserError
+from medimg_eval.evaluation.progress import tracked
 from medimg_eval.tasks import Task
 
 
@@ -31,7 +30,7 @@ def run(config: DictConfig) -> None:
             continue
         cases = task.cases(part)
         shapes: Counter[str] = Counter()
-        for case in track(cases, f"{part}", console=Console(stderr=True), disable=not sys.stderr.isatty()):
+        for case in tracked(cases, f"reading {part}"):
             for doubt in look(task, case, shapes):
                 doubts += 1
                 console.print(f"{part}: case {case.id}: {doubt}", highlight=False, soft_wrap=True)

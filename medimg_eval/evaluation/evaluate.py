@@ -15,8 +15,9 @@ import lightning.pytorch as pl
 from medimg_eval.case import Case, Failure, Score
 from medimg_eval.data.module import CaseDataModule
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.evaluation.identity import data_fingerprint, digest, model_identity, provenance
+from medimg_eval.evaluation.identity import data_fingerprint, digest, model_identity, provenance, trainer_identity
 from medimg_eval.evaluation.module import EvaluationModule, parameter_count
+from medimg_eval.evaluation.progress import tracked
 from medimg_eval.evaluation.run import Run, now, unanswered, write_json
 from medimg_eval.evaluation.scoring import Scorer, scoring_workers
 from medimg_eval.models import Model
@@ -57,7 +58,7 @@ class Candidate:
 
 @dataclass
 class Settings:
-    """How to go about it; nothing here changes a score.
+    """How to go about it.
 
     Attributes:
         runs: folder that run folders are kept in.
@@ -69,7 +70,7 @@ class Settings:
         num_workers: processes that read ahead.
         score_workers: processes that score; None chooses.
         rank: of this process.
-        seed: recorded; seeding is done by the caller.
+        seed: part of a run's identity; seeding is done by the caller.
     """
 
     runs: Path
@@ -104,7 +105,13 @@ def evaluate(task: Task, candidate: Candidate, settings: Settings) -> Path:
     """
     cases = task.cases("test")
     fingerprint = data_fingerprint(cases)
-    settled = {"task": task_identity(task, settings.config), "model": candidate.identity, "data": fingerprint}
+    settled = {
+        "task": task_identity(task, settings.config),
+        "model": candidate.identity,
+        "trainer": trainer_identity(settings.config),
+        "seed": settings.seed,
+        "data": fingerprint,
+    }
     run_id = digest(settled)
     folder = settings.run or settings.runs / task.name / f"{slug(candidate.name)}-{run_id}"
     with Run(folder, run_id, settings.rank) as run:
@@ -233,7 +240,7 @@ def _predict(task: Task, candidate: Candidate, settings: Settings, run: Run, cas
 def _score(task: Task, run: Run, cases: Sequence[Case], workers: int) -> None:
     predictions = run.predictions()
     with Scorer(task, run, scoring_id(task), min(workers, len(cases))) as scorer:
-        for case in cases:
+        for case in tracked(cases, "scoring"):
             prediction = predictions.get(case.id)
             if isinstance(prediction, Path):
                 scorer.submit(case, prediction)

@@ -22,7 +22,7 @@ from medimg_eval.data.module import CaseDataModule
 from medimg_eval.errors import UserError
 from medimg_eval.evaluation.evaluate import Candidate, Settings, slug, task_identity
 from medimg_eval.evaluation.fitting import FitModule, require_trainable
-from medimg_eval.evaluation.identity import data_fingerprint, digest, provenance
+from medimg_eval.evaluation.identity import data_fingerprint, digest, provenance, trainer_identity
 from medimg_eval.evaluation.module import parameter_count
 from medimg_eval.evaluation.run import Run, now
 from medimg_eval.metrics import parse
@@ -83,7 +83,7 @@ def fit(
         "fit": settings.config.get("fit"),
         "batch_size": settings.batch_size,
         "seed": settings.seed,
-        "max_epochs": settings.config["trainer"].get("max_epochs"),
+        "trainer": trainer_identity(settings.config),
     }
     run_id = digest(settled)
     folder = settings.run or settings.runs / "fit" / task.name / f"{slug(candidate.name)}-{run_id}"

@@ -9,14 +9,18 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from medimg_eval.case import Case
+from medimg_eval.evaluation.progress import tracked
 
 SAMPLED = 1 << 20
 """Bytes hashed at each end of a file."""
+
+PLACES = frozenset({"accelerator", "devices", "num_nodes", "strategy", "log_every_n_steps"})
+"""Trainer settings that say where and how verbosely, not what."""
 
 RECORDED = ("medimg-eval", "torch", "lightning", "monai", "nibabel", "numpy", "scipy", "scikit-learn")
 
@@ -56,11 +60,11 @@ def files_digest(paths: Iterable[Path]) -> str:
     return digest(found, 16)
 
 
-def data_fingerprint(cases: Iterable[Case]) -> str:
+def data_fingerprint(cases: Sequence[Case]) -> str:
     """Hash of case ids and of the content of their files; where the files lie does not matter."""
     known: dict[Path, str] = {}
     entries = []
-    for case in cases:
+    for case in tracked(cases, "hashing the data of"):
         for path in case.files:
             known.setdefault(path, file_digest(path))
         entries.append((case.id, case.patient, dict(case.attributes), [known[path] for path in case.files]))
@@ -77,6 +81,11 @@ def model_identity(config: Mapping[str, Any], file_arguments: Iterable[str]) -> 
             best = path / "checkpoints" / "best.ckpt"
             identity[argument] = files_digest([best if best.is_file() else path])
     return identity
+
+
+def trainer_identity(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The trainer's settings that decide results, such as precision, epochs and clipping."""
+    return {key: value for key, value in (config.get("trainer") or {}).items() if key not in PLACES}
 
 
 def provenance() -> dict[str, Any]:

@@ -92,12 +92,13 @@ th:first-child, tbody th {{ text-align: left; font-weight: normal; }}
 def to_rich(table: Table) -> rich.table.Table:
     """Returns the table for a terminal; its footnotes are the caller's to print."""
     layout = lay_out(table)
-    grid = rich.table.Table()
+    # A Text is shown as it is, where a str would be searched for markup such as "[bold]".
+    alone = None if layout.several_tasks else "".join(name for name, _ in layout.groups)
+    grid = rich.table.Table(title=None if alone is None else Text(alone, "bold"), title_justify="left")
     grid.add_column("Model")
     for heading in layout.headings:
         title = f"{heading.title} {heading.arrow}".rstrip()
-        # A Text is shown as it is, where a str would be searched for markup such as "[bold]".
-        grid.add_column(Text(f"{heading.group}\n{title}"), justify="center")
+        grid.add_column(Text(f"{heading.group}\n{title}" if layout.several_tasks else title), justify="center")
     for line in layout.lines:
         cells = [Text(" ").join(Text(span.text, _RICH_STYLES[span.style]) for span in cell) for cell in line.cells]
         grid.add_row(Text(line.name), *cells)

@@ -1,0 +1,52 @@
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+RUN := $(BIN)/python -m medimg_eval
+DEMO ?= runs/demo
+
+.PHONY: help demo test lint types contracts pytest notebooks picture clean
+
+help:
+	@echo "make demo   install into $(VENV), fit a small U-Net, test it beside a Gaussian mixture, print the table"
+	@echo "make test   install with the development tools, then lint, types, import contracts, tests, notebooks"
+	@echo "make clean  remove what was built (not the runs)"
+
+$(VENV)/.base: pyproject.toml setup.py
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml setup.py
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
+	@touch $@ $(VENV)/.base
+
+demo: $(VENV)/.base
+	$(RUN) fit task=brain_tissue model=unet_small run=$(DEMO)/unet
+	$(RUN) test task=brain_tissue model=unet_small model.checkpoint=$(DEMO)/unet runs=$(DEMO)
+	$(RUN) test task=brain_tissue model=gaussian_mixture runs=$(DEMO)
+	$(RUN) table from=$(DEMO) out=$(DEMO)/table
+
+test: lint types contracts pytest notebooks
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev
+	$(BIN)/mypy
+
+contracts: $(VENV)/.dev
+	$(BIN)/lint-imports
+
+pytest: $(VENV)/.dev
+	$(BIN)/pytest -n 2 --durations 10
+
+notebooks: $(VENV)/.dev
+	cd notebooks && ../$(BIN)/jupyter execute --timeout=300 *.ipynb
+
+picture: $(VENV)/.base
+	$(BIN)/python docs/picture.py $(DEMO) docs/table.svg
+
+clean:
+	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

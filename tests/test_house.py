@@ -1,0 +1,96 @@
+"""The house rules that no linter checks."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from hydra import compose, initialize_config_module
+from omegaconf import OmegaConf
+
+import medimg_eval
+from medimg_eval.commands.building import build
+from medimg_eval.metrics import available
+from tests.conftest import environment
+
+ROOT = Path(medimg_eval.__file__).parents[1]
+ROOMS = ("medimg_eval", "tasks", "models", "metrics")
+CONFIGS = Path(medimg_eval.__file__).parent / "configs"
+
+
+def modules():
+    return [path for room in ROOMS for path in (ROOT / room).rglob("*.py") if not path.is_symlink()]
+
+
+def names(group):
+    return sorted(path.stem for path in (CONFIGS / group).glob("*.yaml"))
+
+
+def composed(command, *overrides):
+    with initialize_config_module("medimg_eval.configs", version_base="1.3"):
+        return OmegaConf.to_container(compose(command, [*overrides]), resolve=True)
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_stay_short_enough_to_read(path):
+    assert len(path.read_text().splitlines()) <= 400
+
+
+@pytest.mark.parametrize(
+    "module", ["medimg_eval.metrics", "medimg_eval.tasks", "medimg_eval.imaging", "medimg_eval.models"]
+)
+def test_what_scoring_processes_import_needs_no_torch(module):
+    code = (
+        f"import sys, {module}; sys.exit(bool({{'torch', 'lightning', 'monai', 'hydra', 'pandas'}} & set(sys.modules)))"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment())
+
+
+@pytest.mark.parametrize("name", names("task"))
+def test_every_task_is_made_from_its_config_and_has_a_card(name):
+    config = composed("test", f"task={name}")["task"]
+    task = build(config)
+    assert task.name == name
+    assert {"description", "source", "licence", "access", "split"} <= task.card.keys()
+
+
+@pytest.mark.parametrize("name", names("suite"))
+def test_every_suite_names_tasks(name):
+    assert all(build(task).name == key for key, task in composed("test", f"suite={name}")["tasks"].items())
+
+
+@pytest.mark.parametrize("name", names("model"))
+def test_every_model_config_says_what_it_is_and_fits_its_class(name, tmp_path):
+    text = (CONFIGS / "model" / f"{name}.yaml").read_text()
+    assert re.match(r"# description: \S", text)
+    config = {key: value for key, value in yaml.safe_load(text).items() if key != "name"}
+    if config.get("bundle") == "???":
+        config["bundle"] = str(tmp_path)
+        with pytest.raises(Exception, match="is no MONAI bundle"):
+            build(OmegaConf.create(config))
+        return
+    if config.get("root") == "???":
+        config["root"] = str(tmp_path)
+    build(OmegaConf.create(config))
+
+
+@pytest.mark.parametrize("name", names("trainer"))
+def test_every_trainer_config_composes(name):
+    assert "accelerator" in composed("test", f"trainer={name}")["trainer"]
+
+
+def test_every_metric_is_in_the_docs():
+    text = (ROOT / "docs" / "metrics.md").read_text()
+    assert all(f"`{name}" in text for name in available())
+
+
+def test_the_readmes_words_are_short_and_its_commands_are_commands():
+    text = (ROOT / "README.md").read_text()
+    assert len(text.splitlines()) <= 150
+    used = set(re.findall(r"python -m medimg_eval (\w+)", text))
+    from medimg_eval.commands import COMMANDS
+
+    assert used <= set(COMMANDS)
+    assert {"fit", "test", "table"} <= used
