@@ -40,10 +40,10 @@ contracts: $(VENV)/.dev
 	$(BIN)/lint-imports
 
 pytest: $(VENV)/.dev
-	$(BIN)/pytest -n 2 --durations 10
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --durations 10  # two processes of two threads each would fight over two cores
 
 notebooks: $(VENV)/.dev
-	cd notebooks && ../$(BIN)/jupyter execute --timeout=300 *.ipynb
+	cd notebooks && $(abspath $(BIN))/jupyter execute --timeout=300 *.ipynb
 
 picture: $(VENV)/.base
 	$(BIN)/python docs/picture.py $(DEMO) docs/table.svg

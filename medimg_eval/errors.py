@@ -18,6 +18,10 @@ class UsageError(UserError):
     exit_code = 2
 
 
+class SplitError(UserError):
+    """The data hold no cases for a part of the work, which not every command needs."""
+
+
 class CaseError(UserError):
     """One case cannot be read, answered or judged; the other cases go on."""
 

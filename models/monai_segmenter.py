@@ -35,6 +35,8 @@ class MonaiSegmenter(nn.Module, Segmenter):
         roi_size: window in voxels.
         overlap: of neighbouring windows, 0 to 1.
         sw_batch_size: windows computed at once.
+        stitch_on_cpu: keep image and stitched windows in main memory; slower, for volumes times classes that no
+            GPU holds.
         flips: spatial axes flipped at test time; softmax is averaged over all combinations.
         preprocess: MONAI dictionary transforms on `image` (and, to resample or crop for training, `label`,
             with `allow_missing_keys=true`). What they do to the grid is undone on the prediction.
@@ -58,6 +60,7 @@ class MonaiSegmenter(nn.Module, Segmenter):
         roi_size: Sequence[int] = (96, 96, 96),
         overlap: float = 0.5,
         sw_batch_size: int = 4,
+        stitch_on_cpu: bool = False,
         flips: Sequence[int] = (),
         preprocess: Sequence[Transform] = (),
         augment: Sequence[Transform] = (),
@@ -74,6 +77,7 @@ class MonaiSegmenter(nn.Module, Segmenter):
         self.roi_size = tuple(roi_size)
         self.overlap = overlap
         self.sw_batch_size = sw_batch_size
+        self.stitch_on_cpu = stitch_on_cpu
         self.flips = tuple(flips)
         self.preprocess = Compose(list(preprocess))
         keys = ["image", "label"]
@@ -101,13 +105,10 @@ class MonaiSegmenter(nn.Module, Segmenter):
     ) -> list[dict[str, Tensor]]:
         """Random patches of one case: `image` (channel, *roi_size) float32, `label` (1, *roi_size) class index."""
         self.sample.set_random_state(seed)
-        classes = self._classes(labels)
-        index = np.zeros(max(classes) + 1, dtype=np.uint8)
-        index[classes] = np.arange(len(classes))
-        data = {
-            "image": _tensor(image.array, image.affine),
-            "label": _tensor(index[target.labels][None], image.affine),
-        }
+        index = np.zeros(target.labels.shape, dtype=np.int32)
+        for channel, label in enumerate(self._classes(labels)):
+            index[target.labels == label] = channel  # any other label is background, as it is in scoring
+        data = {"image": _tensor(image.array, image.affine), "label": _tensor(index[None], image.affine)}
         patches: list[dict[str, Any]] = self.sample(data)
         return [{key: patch[key].as_tensor().float() for key in ("image", "label")} for patch in patches]
 
@@ -121,7 +122,8 @@ class MonaiSegmenter(nn.Module, Segmenter):
         data = self.preprocess({"image": _tensor(image.array, image.affine)})
         prepared = data["image"]
         device = next(self.network.parameters()).device
-        pixels = prepared.as_tensor()[None].to(device)
+        stitched_on = torch.device("cpu") if self.stitch_on_cpu else device
+        pixels = prepared.as_tensor()[None].to(stitched_on)
         spatial = [axis + 2 for axis in self.flips]
         subsets = [s for size in range(len(spatial) + 1) for s in itertools.combinations(spatial, size)]
         probabilities = torch.zeros(())
@@ -134,6 +136,8 @@ class MonaiSegmenter(nn.Module, Segmenter):
                 lambda window: _logits(self.network(window)),
                 overlap=self.overlap,
                 mode="gaussian",
+                sw_device=device,
+                device=stitched_on,
             )
             probabilities = probabilities + torch.flip(logits.float().softmax(1), axes).cpu() / len(subsets)
         restored = probabilities[0]
@@ -143,8 +147,9 @@ class MonaiSegmenter(nn.Module, Segmenter):
             restored = self.preprocess.inverse({"image": placed})["image"].as_tensor()
         classes = np.asarray(self._classes(prompt.labels))
         if restored.shape[0] != len(classes):
-            raise ValueError(
-                f"Expected {len(classes)} output channels, one for each of {classes.tolist()}, got {restored.shape[0]}"
+            raise UserError(
+                f"the network has {restored.shape[0]} output channels, the task needs {len(classes)}, one for each of "
+                f"{classes.tolist()}; set model.network.out_channels, or model.classes to the label of each channel"
             )
         labels: Array = classes[restored.argmax(0).numpy()]
         return labels

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from medimg_eval.case import Case, Geometry, Image, Prompt, Prompts, Score
-from medimg_eval.errors import CaseError, UserError, nearest
+from medimg_eval.errors import CaseError, SplitError, UserError, nearest
 from medimg_eval.metrics import LabelScore
 
 
@@ -35,6 +35,7 @@ class Task(ABC):
         expected: number of cases by split, compared with what is found.
         monitor: the metric that validation during `fit` follows.
         card: description, source, licence, access, split, for people.
+        config: what it was made of, recorded with a run and hashed into its id; set by whoever makes it.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Task(ABC):
     expected: Mapping[str, int] = field(default_factory=dict)
     monitor: str = ""
     card: Mapping[str, Any] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)
 
     capability: ClassVar[str]
     """The method a model needs to be asked this."""
@@ -62,17 +64,18 @@ class Task(ABC):
             part: `fit`, `validate` or `test`.
 
         Raises:
-            UserError: the task has no such part, a case id occurs twice, or the count is not the expected one.
+            SplitError: the task has no such part, or it holds no case.
+            UserError: a case id occurs twice, or the count is not the expected one.
         """
         if part not in self.splits:
-            raise UserError(f"task {self.name!r} has no cases to {part}{nearest(part, self.splits)}")
+            raise SplitError(f"task {self.name!r} has no cases to {part}{nearest(part, self.splits)}")
         split = self.splits[part]
         cases = list(self.layout.cases(split))
         twice = [case for case, count in Counter(case.id for case in cases).items() if count > 1]
         if twice:
             raise UserError(f"task {self.name!r}: case id {twice[0]!r} occurs more than once in split {split!r}")
         if not cases:
-            raise UserError(f"task {self.name!r}: split {split!r} holds no case; check the layout's root and patterns")
+            raise SplitError(f"task {self.name!r}: split {split!r} holds no case; check the layout's root and patterns")
         expected = self.expected.get(split, len(cases))
         if len(cases) != expected:
             raise UserError(

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 
 from medimg_eval.case import Case, Image, Mask, Prompt, Prompts
-from medimg_eval.errors import CaseError, UsageError
+from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.imaging import read_mask, write_mask
 from medimg_eval.metrics import LabelScore, parse, segmentation_scores, worst_scores
+from medimg_eval.metrics.segmentation import Penalty, Surface
 from medimg_eval.tasks.base import Task, same_grid
 
 
@@ -27,8 +28,8 @@ class SegmentationTask(Task):
     """
 
     labels: Mapping[int, str]
-    surface: Literal["surfel", "voxel"] = "surfel"
-    penalty: Literal["diagonal", "drop"] | float = "diagonal"
+    surface: Surface = "surfel"
+    penalty: Penalty = "diagonal"
     metrics: Sequence[str] = ("dice", "iou", "hd95", "assd", "nsd@1")
     monitor: str = "dice"
 
@@ -41,9 +42,17 @@ class SegmentationTask(Task):
         self.labels = {int(label): str(name) for label, name in self.labels.items()}
         if not self.labels or min(self.labels) < 1:
             raise UsageError(f"task {self.name!r}: expected labels of 1 and above, got {sorted(self.labels)}")
-        for metric in (*self.metrics, self.monitor):
-            if parse(metric)[0].kind != "mask":
-                raise UsageError(f"task {self.name!r}: metric {metric!r} does not judge masks")
+        self.metrics = [self.metrics] if isinstance(self.metrics, str) else list(self.metrics)
+        if self.surface not in get_args(Surface):
+            raise UsageError(
+                f"task {self.name!r}: there is no surface {self.surface!r}{nearest(self.surface, get_args(Surface))}"
+            )
+        if parse(self.monitor)[0].kind != "mask":
+            raise UsageError(f"task {self.name!r}: metric {self.monitor!r} does not judge masks")
+        try:  # what scoring would refuse, before anything is asked
+            worst_scores(self.labels, self.metrics, shape=(1, 1, 1), spacing=(1.0, 1.0, 1.0), penalty=self.penalty)
+        except ValueError as error:
+            raise UsageError(f"task {self.name!r}: {error}") from error
 
     def prompt(self, case: Case, images: tuple[Image, ...]) -> Prompt:
         """Asks for the task's labels."""
@@ -61,9 +70,11 @@ class SegmentationTask(Task):
             mask = answer
         else:
             array = np.asarray(answer)
-            if array.shape != expected.shape:
-                raise CaseError(f"case {case.id!r}: the model's mask has shape {array.shape}, not {expected.shape}")
-            mask = Mask(array, expected.affine)
+            shown = case.images[0].geometry()
+            if array.shape != shown.shape:
+                raise CaseError(f"case {case.id!r}: the model's mask has shape {array.shape}, not {shown.shape}")
+            # An array lies on the image's grid, which need not be the reference's.
+            mask = Mask(array, shown.affine)
         same_grid(mask.geometry, expected, what=f"case {case.id!r}: prediction", than=_reference(case))
         if mask.labels.dtype.kind not in "iub":
             raise CaseError(f"case {case.id!r}: the model's mask holds {mask.labels.dtype}, not integers")
@@ -97,21 +108,10 @@ class SegmentationTask(Task):
     def worst(self, case: Case) -> list[LabelScore]:
         """Each metric's worst value; NaN when the reference itself cannot be read, for then nobody is judged."""
         try:
-            reference = case.target.read()
+            grid = case.target.read().geometry
         except CaseError:
             return worst_scores(self.labels, self.metrics, shape=None, spacing=None, penalty=self.penalty)
-        grid = reference.geometry
-        # A label the case does not have could not have been missed: it is not counted, as for an answer.
-        present = set(np.unique(reference.labels).tolist())
-        here = {label: name for label, name in self.labels.items() if label in present}
-        away = {label: name for label, name in self.labels.items() if label not in present}
-        scores: list[LabelScore] = []
-        if here:
-            scores += worst_scores(here, self.metrics, shape=grid.shape, spacing=grid.spacing, penalty=self.penalty)
-        if away:
-            absent = worst_scores(away, self.metrics, shape=None, spacing=None, penalty=self.penalty)
-            scores += [score._replace(status="absent") for score in absent]
-        return scores
+        return worst_scores(self.labels, self.metrics, shape=grid.shape, spacing=grid.spacing, penalty=self.penalty)
 
     def signature(self) -> str:
         """Surface convention, percentile rule and empty-mask policy."""

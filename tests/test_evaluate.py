@@ -11,6 +11,7 @@ from answering import Mute, Thresholds
 
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.evaluation.evaluate import Candidate, Settings, evaluate, refuse_incapable, rescore
+from medimg_eval.evaluation.identity import file_digest
 from medimg_eval.results import load_runs
 from tests.conftest import ellipsoids
 
@@ -30,9 +31,7 @@ def settings(tmp_path):
     trainer = partial(
         pl.Trainer, accelerator="cpu", devices=1, enable_progress_bar=False, use_distributed_sampler=False
     )
-    return Settings(
-        runs=tmp_path / "runs", run=None, trainer=trainer, config={"task": {"layout": {"root": "x"}}}, score_workers=0
-    )
+    return Settings(runs=tmp_path / "runs", run=None, trainer=trainer, config={}, score_workers=0)
 
 
 def asked(log):
@@ -152,8 +151,84 @@ def test_a_run_goes_on_when_nothing_that_matters_has_changed(write_dataset, sett
     again = candidate(seconds=0.0)
     change(root, again)
     moved = root if root.exists() else root.with_name("moved")
-    settings.config = {"task": {"layout": {"root": str(moved)}}}
     assert (evaluate(ellipsoids(moved), again, settings) == first) is same
+
+
+@pytest.mark.parametrize(
+    ("change", "same"),
+    [
+        ({"metrics": ["iou"]}, True),
+        ({"layout": {"root": "elsewhere"}}, True),
+        ({"labels": {1: "core"}}, False),
+        ({"layout": {"root": "x", "modality": "CT"}}, False),
+    ],
+)
+def test_a_tasks_settings_identify_a_run_unless_they_only_judge(write_dataset, settings, change, same):
+    task = ellipsoids(write_dataset(1))
+    task.config = {"name": "ellipsoids", "labels": {1: "core", 2: "rim"}, "layout": {"root": "x"}}
+    first = evaluate(task, candidate(), settings)
+    task.config = task.config | change
+    assert (evaluate(task, candidate(), settings) == first) is same
+
+
+@pytest.mark.parametrize(("key", "value"), [("config", {"trainer": {"precision": "bf16-mixed"}}), ("seed", 1)])
+def test_precision_and_seed_identify_a_run(write_dataset, settings, key, value):
+    task = ellipsoids(write_dataset(1))
+    first = evaluate(task, candidate(), settings)
+    setattr(settings, key, value)
+    assert evaluate(task, candidate(), settings) != first
+
+
+def test_a_changed_voxel_in_the_middle_of_an_uncompressed_file_is_seen(tmp_path):
+    content = bytearray(4 << 20)
+    (tmp_path / "a.nii").write_bytes(content)
+    before = file_digest(tmp_path / "a.nii")
+    content[2 << 20] = 1
+    (tmp_path / "a.nii").write_bytes(content)
+    assert file_digest(tmp_path / "a.nii") != before
+
+
+def test_what_a_run_was_made_with_stays_recorded_when_nothing_more_is_asked(write_dataset, settings):
+    root = write_dataset(2)
+    folder = evaluate(ellipsoids(root), candidate(), settings)
+    before = json.loads((folder / "manifest.json").read_text())
+    settings.batch_size, settings.overrides = 2, ["batch_size=2"]
+    evaluate(ellipsoids(root), candidate(), settings)
+    after = json.loads((folder / "manifest.json").read_text())
+    for key in ("provenance", "config", "overrides", "started", "resumed"):
+        assert after[key] == before[key]
+
+
+def test_a_rescoring_that_is_cut_off_leaves_no_finished_run_of_other_numbers(write_dataset, settings, monkeypatch):
+    root = write_dataset(2)
+    folder = evaluate(ellipsoids(root), candidate(), settings)
+    before = json.loads((folder / "manifest.json").read_text())
+    monkeypatch.setattr("medimg_eval.evaluation.evaluate._score", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        rescore(folder, ellipsoids(root, surface="voxel"))
+    after = json.loads((folder / "manifest.json").read_text())
+    assert after["status"] == "failed"
+    assert after["signature"] == before["signature"]
+
+
+def test_an_answer_that_is_no_array_fails_its_case_alone(write_dataset, settings):
+    class Odd(Thresholds):
+        def segment(self, prompts):
+            answers = super().segment(prompts)
+            return [
+                object() if prompt.case_id == "case01" else answer
+                for prompt, answer in zip(prompts, answers, strict=True)
+            ]
+
+    folder = evaluate(ellipsoids(write_dataset(3)), candidate(Odd), settings)
+    assert [(f["case"], f["stage"]) for f in summary(folder)["failures"]] == [("case01", "check")]
+
+
+def test_the_summary_is_json_even_where_an_interval_is_undefined(write_dataset, settings):
+    folder = evaluate(ellipsoids(write_dataset(1)), candidate(), settings)
+    text = (folder / "summary.json").read_text()
+    assert "NaN" not in text
+    assert json.loads(text)["metrics"][0]["low"] is None
 
 
 def test_the_content_of_a_models_files_identifies_it_not_their_path(tmp_path):

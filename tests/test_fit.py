@@ -4,17 +4,20 @@ import json
 from functools import partial
 
 import lightning.pytorch as pl
+import numpy as np
 import pytest
 import torch
 from answering import Thresholds
 from lightning.pytorch.loggers import CSVLogger
 from monai.networks.nets import UNet
 
+from medimg_eval.case import Mask
 from medimg_eval.errors import UserError
 from medimg_eval.evaluation.evaluate import Candidate, Settings
 from medimg_eval.evaluation.fit import Recipe, fit
+from medimg_eval.imaging import write_mask
 from medimg_eval.models.monai_segmenter import MonaiSegmenter
-from tests.conftest import ellipsoids
+from tests.conftest import SHAPE, ellipsoids
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The '.*_dataloader' does not have many workers"),
@@ -140,6 +143,38 @@ def test_a_patient_in_two_parts_is_refused(train, task):
     table.write_text(table.read_text().replace("test-p0", "fit-p0"))
     with pytest.raises(UserError, match=r"1 patients are in both fit and test, such as 'fit-p0'"):
         train()
+
+
+def test_validating_on_what_is_tested_is_refused(train, task):
+    task.splits = {"fit": "fit", "validate": "validate", "test": "validate"}
+    with pytest.raises(UserError, match="in both validate and test"):
+        train()
+
+
+def test_a_dataset_without_test_cases_can_be_trained_on(train, task):
+    task.splits = {"fit": "fit", "validate": "validate"}
+    assert (train() / "checkpoints" / "best.ckpt").is_file()
+
+
+@pytest.mark.parametrize("change", [{"monitor": "hd95"}, {"surface": "voxel"}])
+def test_what_chooses_the_best_checkpoint_makes_another_run(train, task, change):
+    train()
+    for key, value in change.items():
+        setattr(task, key, value)
+    with pytest.raises(UserError, match="data, model or settings have changed"):
+        train()
+
+
+@pytest.mark.parametrize("fault", ["file", "grid"])
+def test_a_training_case_that_cannot_be_used_ends_the_fit_with_its_name(train, task, fault):
+    case = task.cases("fit")[0]
+    if fault == "file":
+        case.images[0].path.write_bytes(b"")
+    else:
+        write_mask(case.target.path, Mask(np.ones(SHAPE, np.uint8), np.eye(4)))
+    with pytest.raises(UserError, match=r"case 'case01' cannot be trained on: .*case01") as error:
+        train()
+    assert "Traceback" not in str(error.value)
 
 
 def test_a_validation_case_that_cannot_be_read_ends_the_fit_with_its_name(train, task):

@@ -108,6 +108,20 @@ def test_an_affine_without_spacing_is_refused(tmp_path):
         MaskFile(path).geometry()
 
 
+def test_infinite_labels_are_refused(tmp_path):
+    with pytest.raises(CaseError, match=r"inf\.nii: holds NaN or infinite labels"):
+        read_mask(save(tmp_path / "inf.nii", np.full((2, 2, 2), np.inf, np.float32)))
+
+
+def test_a_header_of_no_known_type_is_named(tmp_path):
+    path = save(tmp_path / "odd.nii", np.zeros((2, 2, 2), np.uint8))
+    raw = bytearray(path.read_bytes())
+    raw[70:72] = (9999).to_bytes(2, "little")
+    path.write_bytes(bytes(raw))
+    with pytest.raises(CaseError, match=r"odd\.nii"):
+        read_mask(path)
+
+
 def test_nan_voxels_are_refused(tmp_path):
     path = save(tmp_path / "nan.nii", np.full((2, 2, 2), np.nan, np.float32))
     with pytest.raises(CaseError, match=r"nan\.nii: holds NaN"):

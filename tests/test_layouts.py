@@ -30,7 +30,8 @@ def test_patterns_may_hold_the_split(write_dataset):
     ("change", "words"),
     [
         ({"root": "/no/such"}, "/no/such: no such folder; set task.layout.root"),
-        ({"image": "images/x.nii"}, r"expected \{case\} in the pattern 'images/x.nii'"),
+        ({"image": "images/x.nii"}, r"expected \{case\}, and at most .* pattern 'images/x.nii'"),
+        ({"mask": "labels/{case}-{mod}.nii"}, r"expected \{case\}, and at most \{split\}"),
         ({"table": "none.csv"}, "none.csv: cannot be read as a CSV table"),
     ],
 )
@@ -45,6 +46,29 @@ def test_a_table_without_a_case_column_says_which_it_has(write_dataset):
     root = write_dataset(1)
     (root / "cases.csv").write_text("cases,split\na,test\n")
     with pytest.raises(UserError, match=r"expected a column 'case'; did you mean 'cases'\?"):
+        ellipsoids(root).cases("test")
+
+
+def test_a_case_may_name_its_folder_and_its_file(write_dataset):
+    root = write_dataset(2)
+    for path in list((root / "labels").iterdir()):
+        case = path.name.removesuffix(".nii.gz")
+        (root / case).mkdir()
+        path.rename(root / case / f"{case}-seg.nii.gz")
+    (root / "odd").mkdir()
+    (root / "odd" / "other-seg.nii.gz").touch()
+    layout = Volumes(root=str(root), image="images/{case}.nii.gz", mask="{case}/{case}-seg.nii.gz")
+    assert [case.id for case in layout.cases("test")] == ["case00", "case01"]
+
+
+@pytest.mark.parametrize("row", ["case09,p,test,north,extra", "case09,p"])
+def test_a_row_with_fields_too_many_or_too_few_is_named(write_dataset, row):
+    root = write_dataset(1)
+    with (root / "cases.csv").open("a") as table:
+        table.write(row + "\n")
+    with pytest.raises(
+        UserError, match=r"cases\.csv: the row of case 'case09' has not as many fields as the header's 4"
+    ):
         ellipsoids(root).cases("test")
 
 

@@ -152,7 +152,7 @@ def test_channels_stand_for_the_classes_that_are_named():
 
 def test_a_network_with_another_number_of_channels_is_told_apart():
     model = MonaiSegmenter(network=Voxelwise(), roi_size=SHAPE)
-    with pytest.raises(ValueError, match=r"Expected 2 output channels, one for each of \[0, 1\], got 3"):
+    with pytest.raises(UserError, match=r"has 3 output channels, the task needs 2, .* set model.network.out_channels"):
         model.segment([prompt(np.zeros(SHAPE), labels={1: "core"})])
 
 
@@ -241,6 +241,15 @@ def test_training_samples_are_patches_of_image_and_class_drawn_from_the_seed():
     assert not all(torch.equal(a["image"], b["image"]) for a, b in zip(first, other, strict=True))
     for sample in first:  # image and label were cut out together
         assert torch.equal(sample["label"] > 0, sample["image"] > 50)
+
+
+def test_labels_the_task_does_not_name_are_background_in_training_too():
+    labels = np.choose(ellipsoid(0), [-1, 1, 7])
+    model = MonaiSegmenter(network=tiny_unet(), roi_size=SHAPE, patches_per_case=1)
+    (sample,) = model.training_samples(
+        Image(image_of(ellipsoid(0))[None], AFFINE), Mask(labels, AFFINE), LABELS, seed=0
+    )
+    assert torch.equal(sample["label"][0], torch.from_numpy((ellipsoid(0) == 1).astype(np.float32)))
 
 
 def test_the_loss_falls_when_the_network_is_right():

@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import os
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -32,6 +33,20 @@ def opened(folder, run="abc", **fields):
 
 def closed(run):
     run.__exit__(None, None, None)
+
+
+@pytest.mark.parametrize("case", [".hidden", "../up", "a" * 300, "案" * 60, "CON con"])
+def test_any_id_has_a_file_of_its_own_that_is_not_swept_away(tmp_path, case):
+    with Run(tmp_path, "abc") as run:
+        keep(run, case, case[:-1])
+    with Run(tmp_path, "abc") as run:
+        assert set(run.predictions()) == {case, case[:-1]}
+        assert all(path.parent == tmp_path / "predictions" for path in run.predictions().values())
+
+
+def test_a_place_that_cannot_be_written_is_named():
+    with pytest.raises(UserError, match=r"/dev/null/x: cannot be written to"):
+        Run(Path("/dev/null/x"), "abc").__enter__()
 
 
 def test_what_was_appended_is_read_back(tmp_path):

@@ -7,6 +7,7 @@ import pytest
 
 from medimg_eval.case import Mask
 from medimg_eval.errors import CaseError, UsageError, UserError
+from medimg_eval.imaging import write_mask
 from tests.conftest import AFFINE, SHAPE, ellipsoid, ellipsoids
 
 
@@ -51,6 +52,10 @@ def test_a_case_listed_twice_is_an_error(write_dataset):
         ({"labels": {0: "background"}}, "expected labels of 1 and above"),
         ({"metrics": ["dise"]}, "did you mean 'dice'"),
         ({"metrics": ["nsd"]}, "nsd"),
+        ({"metrics": ["dice", "dice"]}, "name each metric once"),
+        ({"surface": "voxle"}, "no surface 'voxle'; did you mean 'voxel'"),
+        ({"penalty": "diag"}, "Expected `penalty`"),
+        ({"labels": {1: "core", 2: "core"}}, "different names"),
     ],
 )
 def test_settings_that_cannot_be_meant_are_refused_when_the_task_is_made(write_dataset, settings, words):
@@ -90,15 +95,19 @@ def test_a_failed_case_is_worth_the_worst_of_each_metric(task):
         assert worst[name, "nsd@1"] == (0, "failed")
 
 
-def test_a_failed_case_is_not_blamed_for_labels_it_does_not_have(task):
-    from medimg_eval.imaging import write_mask
-
+def test_failing_on_a_case_without_any_label_is_no_better_than_inventing_one(task):
     case = task.cases("test")[0]
-    write_mask(case.target.path, Mask(np.minimum(ellipsoid(0), 1), AFFINE))
-    statuses = {(s.label, s.metric): s.status for s in task.worst(case)}
-    assert {statuses["core", m] for m in task.metrics} == {"failed"}
-    assert {statuses["rim", m] for m in task.metrics} == {"absent"}
-    assert all(math.isnan(s.value) for s in task.worst(case) if s.label == "rim")
+    write_mask(case.target.path, Mask(np.zeros(SHAPE, np.uint8), AFFINE))
+    assert {(s.status, s.value) for s in task.worst(case) if s.metric == "dice"} == {("failed", 0)}
+
+
+def test_an_array_lies_on_the_images_grid_which_must_be_the_references(task):
+    case = task.cases("test")[0]
+    moved = AFFINE @ np.diag([-1.0, 1, 1, 1])
+    moved[:3, 3] += AFFINE[:3, 0] * (SHAPE[0] - 1)
+    write_mask(case.target.path, Mask(ellipsoid(0)[::-1], moved))  # the same truth, stored from the other side
+    with pytest.raises(CaseError, match="prediction: another affine"):
+        task.accept(case, ellipsoid(0))
 
 
 def test_nobody_is_judged_by_a_reference_that_cannot_be_read(task):

@@ -15,18 +15,12 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.utils import instantiate
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities import rank_zero_only
-from omegaconf import DictConfig, OmegaConf
 
 from medimg_eval.errors import UsageError
 from medimg_eval.evaluation.evaluate import Candidate, Settings
 from medimg_eval.evaluation.progress import progress
 from medimg_eval.models import Model
 from medimg_eval.tasks import Task
-
-
-def plain(config: DictConfig) -> dict[str, Any]:
-    """The resolved config as dicts and lists; a key that must be set and is not raises, naming it."""
-    return cast("dict[str, Any]", OmegaConf.to_container(config, resolve=True, throw_on_missing=True))
 
 
 def build(config: Any, **extra: Any) -> Any:
@@ -53,6 +47,7 @@ def build_task(config: Mapping[str, Any]) -> Task:
     task = build(config)
     if not isinstance(task, Task):
         raise UsageError(f"task {config.get('name')!r}: {config.get('_target_')} is not a Task")
+    task.config = config
     return task
 
 
@@ -61,7 +56,12 @@ def build_tasks(config: Mapping[str, Any]) -> list[Task]:
     chosen = [config["task"]] if config.get("task") else list(config.get("tasks", {}).values())
     if not chosen:
         raise UsageError("no task is named; add task=NAME or suite=NAME (see python -m medimg_eval list)")
-    return [build_task(one) for one in chosen]
+    tasks = [build_task(one) for one in chosen]
+    names = [task.name for task in tasks]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise UsageError(f"the suite holds two tasks called {twice!r}; give one of them another name")
+    return tasks
 
 
 def build_candidate(config: Mapping[str, Any]) -> Candidate:
@@ -88,13 +88,22 @@ def build_candidate(config: Mapping[str, Any]) -> Candidate:
 
 
 def build_settings(config: Mapping[str, Any]) -> Settings:
-    """Takes what `test` and `fit` share from the config, and seeds every generator."""
+    """Takes what `test` and `fit` share from the config, and seeds every generator.
+
+    Raises:
+        UsageError: a number is none, or too small.
+    """
+    for key, least in {"seed": 0, "batch_size": 1, "num_workers": 0, "score_workers": 0}.items():
+        value = config[key]
+        if not (isinstance(value, int) and value >= least) and not (value is None and key == "score_workers"):
+            raise UsageError(f"expected {key} to be a whole number of at least {least}, got {value!r}")
+    trainer = {**config["trainer"], "precision": _precision(config["trainer"]["precision"])}
     pl.seed_everything(config["seed"], workers=True, verbose=False)
     return Settings(
         runs=Path(config["runs"]),
         run=None if config["run"] is None else Path(config["run"]),
-        trainer=_trainer(config["trainer"]),
-        config={key: value for key, value in config.items() if key != "runs"},
+        trainer=_trainer(trainer),
+        config={key: value for key, value in config.items() if key != "runs"} | {"trainer": trainer},
         overrides=list(HydraConfig.get().overrides.task),
         batch_size=config["batch_size"],
         num_workers=config["num_workers"],
@@ -127,6 +136,11 @@ def _trainer(config: Mapping[str, Any]) -> Callable[..., pl.Trainer]:
 
 
 def _precision(wanted: str | int) -> str | int:
+    """What "auto" stands for here: part of a run's identity, for it decides answers."""
+    if isinstance(wanted, str) and wanted.endswith("-true") and wanted not in ("32-true", "64-true"):
+        raise UsageError(
+            f"trainer.precision={wanted} would halve the images too; use {wanted.removesuffix('true')}mixed"
+        )
     if wanted != "auto":
         return wanted
     import torch

@@ -9,8 +9,9 @@ from omegaconf import DictConfig
 from rich.console import Console
 
 from medimg_eval.case import Case
-from medimg_eval.commands.building import build_tasks, plain
-from medimg_eval.errors import UserError
+from medimg_eval.commands.building import build_tasks
+from medimg_eval.commands.common import plain
+from medimg_eval.errors import SplitError, UserError
 from medimg_eval.evaluation.progress import tracked
 from medimg_eval.tasks import Task
 
@@ -26,9 +27,16 @@ def run(config: DictConfig) -> None:
     console = Console() if Console().is_terminal else Console(width=160)
     doubts = 0
     for part in wanted["parts"]:
-        if part not in task.splits:
+        try:
+            cases = task.cases(part)
+        except SplitError as error:  # many datasets hold no cases to fit on
+            console.print(f"{part}: none; {error}", highlight=False, soft_wrap=True)
+            doubts += part == "test"
             continue
-        cases = task.cases(part)
+        except UserError as error:
+            console.print(f"{part}: {error}", highlight=False, soft_wrap=True)
+            doubts += 1
+            continue
         shapes: Counter[str] = Counter()
         for case in tracked(cases, f"reading {part}"):
             for doubt in look(task, case, shapes):

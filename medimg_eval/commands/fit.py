@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
 
+from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from medimg_eval.commands.building import build_candidate, build_loggers, build_settings, build_tasks, plain
+from medimg_eval.commands.building import build_candidate, build_loggers, build_settings, build_tasks
+from medimg_eval.commands.common import plain
 from medimg_eval.evaluation.evaluate import refuse_incapable
 from medimg_eval.evaluation.fit import Recipe, fit
 
@@ -16,11 +22,23 @@ log = logging.getLogger(__name__)
 def run(config: DictConfig) -> None:
     """Trains on the task's `fit` cases and says how to test the result."""
     wanted = plain(config)
+    trainer = wanted["trainer"]
+    every, epochs = trainer.get("check_val_every_n_epoch"), trainer.get("max_epochs")
+    if every and epochs and every > epochs:
+        trainer["check_val_every_n_epoch"] = epochs  # or a short run would end without having been validated
     (task,) = build_tasks(wanted)
     candidate = build_candidate(wanted["model"])
     refuse_incapable(task, candidate)
     settings = build_settings(wanted)
     folder = fit(task, candidate, Recipe(**wanted["fit"]), settings, build_loggers(wanted["logger"]))
     if settings.rank == 0:
-        choice = next((word for word in settings.overrides if word.startswith("model=")), "model=unet_small")
-        log.info("to test it: python -m medimg_eval test task=%s %s model.checkpoint=%s", task.name, choice, folder)
+        log.info("to test it: python -m medimg_eval %s", " ".join(_to_test(settings.overrides, folder)))
+
+
+def _to_test(overrides: Sequence[str], folder: Path) -> list[str]:
+    """The words that test what these words fitted."""
+    flags = itertools.takewhile(lambda word: "=" not in word, sys.argv[2:])
+    about = [word for word in overrides if word.lstrip("+~").startswith(("task", "model"))]
+    choices = HydraConfig.get().runtime.choices
+    named = [f"{group}={choices[group]}" for group in ("task", "model")]
+    return ["test", *flags, *named, *(word for word in about if word not in named), f"model.checkpoint={folder}"]

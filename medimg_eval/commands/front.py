@@ -8,7 +8,7 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import entry_points
 from importlib.resources import files
 from pathlib import Path
@@ -36,6 +36,7 @@ TAKES_VALUE = {
     "--config-name",
     "-cn",
 }
+RANK_VARIABLES = ("LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 GROUPS = ("task", "model", "suite", "trainer", "logger")
 
 
@@ -159,7 +160,7 @@ def _keys(words: Words, leaving_out: str) -> list[str]:
     own = ("--config-dir", "-cd")
     folders = [value for flag, value in itertools.pairwise(words.flags) if flag in own]
     folders += [flag.partition("=")[2] for flag in words.flags if flag.partition("=")[0] in own and "=" in flag]
-    kept = [o for o in words.overrides if o.lstrip("+~").partition("=")[0] != leaving_out]
+    kept = [o for o in words.overrides if o.lstrip("+~").partition("=")[0] not in (leaving_out, "hydra.searchpath")]
     with initialize_config_module("medimg_eval.configs", version_base="1.3"):
         config = compose(words.command, [*kept, *_search_path(words, folders)])
     found: list[str] = list(GROUPS)
@@ -198,6 +199,7 @@ def _run(words: Words) -> list[Exception]:
         flags = [word for word in words.flags if word not in ("-m", "--multirun")]
         sys.argv = [program, words.command, *flags, *kept, *own.task]
         set_up_log(debug=bool(config.debug))
+        ranks = {name: os.environ.get(name) for name in RANK_VARIABLES}
         try:
             importlib.import_module(f"medimg_eval.commands.{words.command}").run(config)
         except Exception as error:
@@ -205,19 +207,37 @@ def _run(words: Words) -> list[Exception]:
             if not HydraConfig.get().launcher["_target_"].endswith("BasicLauncher"):
                 raise
             errors.append(error)
+        finally:
+            _forget_ranks(ranks)
 
-    sys.argv = [program, *words.flags, *words.overrides, *_search_path(words)]
+    overrides = [word for word in words.overrides if not word.startswith("hydra.searchpath=")]
+    sys.argv = [program, *words.flags, *overrides, *_search_path(words)]
     hydra.main(version_base="1.3", config_path=CONFIGS, config_name=words.command)(job)()
     return errors
 
 
 def _search_path(words: Words, folders: Sequence[str] = ()) -> list[str]:
     """The override that adds the config packages of installed third parties, and folders."""
-    if any(override.startswith("hydra.searchpath=") for override in words.overrides):
-        return []
-    found = sorted(f"pkg://{entry.value}" for entry in entry_points(group="medimg_eval.configs"))
+    given = next((word for word in words.overrides if word.startswith("hydra.searchpath=")), None)
+    found = [] if given is None else given.partition("=")[2].strip("[]").split(",")
+    found += sorted(f"pkg://{entry.value}" for entry in entry_points(group="medimg_eval.configs"))
     found += [f"file://{Path(folder).absolute()}" for folder in folders]
     return [f"hydra.searchpath=[{','.join(found)}]"] if found else []
+
+
+def _forget_ranks(before: Mapping[str, str | None]) -> None:
+    """Takes back what Lightning leaves behind in rank 0, or the next job of a multirun would start no ranks."""
+    if all(os.environ.get(name) == value for name, value in before.items()):
+        return
+    for name, value in before.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+    from torch import distributed
+
+    if distributed.is_available() and distributed.is_initialized():
+        distributed.destroy_process_group()
 
 
 def set_up_log(*, debug: bool) -> None:

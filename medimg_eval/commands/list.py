@@ -12,7 +12,8 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from rich.table import Table
 
-from medimg_eval.errors import UsageError, nearest
+from medimg_eval.commands.common import as_list
+from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.metrics import available
 
 KINDS = ("tasks", "models", "metrics", "suites")
@@ -34,7 +35,7 @@ def run(config: DictConfig) -> None:
         console.print_json(json.dumps(found))
     elif config.card is not None:
         for key, value in found["card"].items():
-            console.print(f"[bold]{key}[/]: {value if isinstance(value, str) else ' '.join(value)}", highlight=False)
+            console.print(f"[bold]{key}[/]: {' '.join(map(str, as_list(value)))}", highlight=False)
     else:
         for kind, entries in found.items():
             table = Table("name", "what it is", title=kind, title_justify="left", title_style="bold", box=None)
@@ -68,7 +69,10 @@ def _yaml(group: str) -> dict[str, dict[str, Any]]:
         for entry in sorted(folder.iterdir(), key=lambda e: e.name) if folder.is_dir() else ():
             if entry.name.endswith(".yaml"):
                 text = entry.read_text(encoding="utf-8")
-                loaded = OmegaConf.to_container(OmegaConf.create(text))
+                try:
+                    loaded = OmegaConf.to_container(OmegaConf.create(text))
+                except Exception as error:
+                    raise UserError(f"{entry}: cannot be read as YAML ({error})") from error
                 comment = next((line for line in text.splitlines() if line.startswith("# description:")), "")
                 config = {"description": comment.removeprefix("# description:").strip()}
                 config |= {str(key): value for key, value in loaded.items()} if isinstance(loaded, dict) else {}

@@ -7,8 +7,8 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from medimg_eval.commands.building import build_task, plain
-from medimg_eval.commands.showing import fail_if_cases_failed, show
+from medimg_eval.commands.building import build_task
+from medimg_eval.commands.common import as_list, fail_if_cases_failed, plain, show
 from medimg_eval.evaluation.evaluate import rescore
 from medimg_eval.results import build_table, load_runs
 from medimg_eval.results.load import read_manifest
@@ -17,20 +17,14 @@ from medimg_eval.results.load import read_manifest
 def run(config: DictConfig) -> None:
     """Scores one run or several, with other metrics or conventions when they are given."""
     wanted = plain(config)
-    named = wanted["run"] if isinstance(wanted["run"], list) else [wanted["run"]]
-    folders = [Path(folder) for folder in named]
+    folders = [Path(folder) for folder in as_list(wanted["run"])]
     changed = {key: wanted[key] for key in ("metrics", "surface", "penalty") if wanted[key] is not None}
     for folder in folders:
-        manifest = read_manifest(folder / "manifest.json")
-        rescore(folder, build_task(_task(manifest) | changed), wanted["score_workers"])
+        stated: dict[str, Any] = read_manifest(folder / "manifest.json").get("task_config", {})
+        # JSON turned the labels' integers into text.
+        labels = {int(label): name for label, name in stated.get("labels", {}).items()}
+        if wanted["root"] is not None:
+            stated["layout"]["root"] = wanted["root"]
+        rescore(folder, build_task(stated | {"labels": labels} | changed), wanted["score_workers"])
     show(build_table(load_runs(folders)))
     fail_if_cases_failed(folders)
-
-
-def _task(manifest: dict[str, Any]) -> dict[str, Any]:
-    config = manifest["config"]
-    task: dict[str, Any] = config.get("task") or config["tasks"][manifest["task"]]
-    # JSON turned the labels' integers into text.
-    if "labels" in task:
-        task["labels"] = {int(label): name for label, name in task["labels"].items()}
-    return task

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from omegaconf import DictConfig
 
-from medimg_eval.commands.building import build_candidate, build_settings, build_tasks, plain
-from medimg_eval.commands.showing import fail_if_cases_failed, show
+from medimg_eval.commands.building import build_candidate, build_settings, build_tasks
+from medimg_eval.commands.common import fail_if_cases_failed, plain, show
 from medimg_eval.errors import UsageError
 from medimg_eval.evaluation.evaluate import evaluate, refuse_incapable
 from medimg_eval.results import build_table, load_runs

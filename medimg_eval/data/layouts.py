@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 import re
+import string
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from medimg_eval.case import Case
-from medimg_eval.errors import UserError, nearest
+from medimg_eval.errors import SplitError, UserError, nearest
 from medimg_eval.imaging import ImageFile, MaskFile
 
 
@@ -44,8 +45,9 @@ class Volumes:
         if not root.is_dir():
             raise UserError(f"{root}: no such folder; set task.layout.root to where the dataset lies")
         for pattern in (self.image, self.mask):
-            if "{case}" not in pattern:
-                raise UserError(f"expected {{case}} in the pattern {pattern!r} of task.layout")
+            held = {name for _, name, _, _ in string.Formatter().parse(pattern) if name is not None}
+            if "case" not in held or held - {"case", "split"}:
+                raise UserError(f"expected {{case}}, and at most {{split}}, in task.layout's pattern {pattern!r}")
         if self.table is None:
             return [self._case(root, split, case, None, {}) for case in self._found(root, split)]
         return [
@@ -61,20 +63,27 @@ class Volumes:
     def _found(self, root: Path, split: str) -> list[str]:
         pattern = self.mask.format(case="*", split=split)
         name = re.escape(self.mask).replace(r"\{split\}", re.escape(split)).replace(r"\{case\}", "(.+)", 1)
+        name = name.replace(r"\{case\}", r"\1")  # a case's folder often repeats its name
         matches = (re.fullmatch(name, path.relative_to(root).as_posix()) for path in root.glob(pattern))
         return sorted(match.group(1) for match in matches if match)
 
     def _rows(self, table: Path, split: str) -> Iterator[dict[str, str]]:
         try:
             with table.open(newline="", encoding="utf-8-sig") as stream:
-                rows = list(csv.DictReader(stream))
-        except (OSError, UnicodeDecodeError) as error:
+                reader = csv.DictReader(stream)
+                rows = list(reader)
+        except (OSError, UnicodeDecodeError, csv.Error) as error:
             raise UserError(f"{table}: cannot be read as a CSV table ({error})") from error
+        columns = list(reader.fieldnames or [])
+        ragged = next((row for row in rows if None in row or None in row.values()), None)
+        if ragged is not None:
+            case = ragged.get("case")
+            raise UserError(f"{table}: the row of case {case!r} has not as many fields as the header's {len(columns)}")
         if rows and "case" not in rows[0]:
             raise UserError(f"{table}: expected a column 'case'{nearest('case', rows[0])}")
         if rows and "split" in rows[0]:
             splits = {row["split"] for row in rows}
             if split not in splits:
-                raise UserError(f"{table}: no case of split {split!r}{nearest(split, splits)}")
+                raise SplitError(f"{table}: no case of split {split!r}{nearest(split, splits)}")
             rows = [row for row in rows if row["split"] == split]
         return ({key: value for key, value in row.items() if key != "split"} for row in rows)

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, Dataset, DistributedSampler, Sampler, d
 
 from medimg_eval.case import Case, Failure, Image, Mask, Prompt
 from medimg_eval.errors import CaseError
-from medimg_eval.tasks.base import Task
+from medimg_eval.tasks.base import Task, same_grid
 
 Samples = list[dict[str, Tensor]]
 
@@ -74,7 +74,7 @@ class _Prompts(Dataset[Asked]):
             return Asked(case, Failure(case.id, "read", f"{files}: {type(error).__name__}: {error}"))
 
 
-class _Training(Dataset[Samples]):
+class _Training(Dataset[Samples | Failure]):
     """Cases kept in memory once read, turned into training samples anew at each visit."""
 
     def __init__(self, cases: Sequence[Case], sample: Sample) -> None:
@@ -84,10 +84,15 @@ class _Training(Dataset[Samples]):
     def __len__(self) -> int:
         return len(self._cases)
 
-    def __getitem__(self, index: int) -> Samples:
+    def __getitem__(self, index: int) -> Samples | Failure:
         if index not in self._read:
             case = self._cases[index]
-            self._read[index] = (case.images[0].read(), case.target.read())
+            try:
+                image, target = case.images[0].read(), case.target.read()
+                same_grid(target.geometry, image.geometry, what=f"case {case.id!r}: reference", than="the image")
+            except CaseError as error:  # raised in a worker, it would reach people wrapped in a traceback
+                return Failure(case.id, "read", str(error))
+            self._read[index] = (image, target)
         image, target = self._read[index]
         return self._sample(image, target, seed=int(torch.randint(2**31, ())))
 
@@ -127,7 +132,7 @@ class CaseDataModule(pl.LightningDataModule):
         self._skip = skip
         self._sample = sample
 
-    def train_dataloader(self) -> DataLoader[Samples]:
+    def train_dataloader(self) -> DataLoader[Samples | Failure]:
         """Shuffled training samples, each case on one rank."""
         if self._sample is None:
             raise ValueError("Expected `sample` to be given for fitting, got None")
@@ -155,7 +160,11 @@ class CaseDataModule(pl.LightningDataModule):
 
     def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
         """Moves training samples; prompts are left alone, for a wrapper moves what it needs."""
-        return batch if isinstance(batch, list) else super().transfer_batch_to_device(batch, device, dataloader_idx)
+        return (
+            batch
+            if isinstance(batch, list | Failure)
+            else super().transfer_batch_to_device(batch, device, dataloader_idx)
+        )
 
     def _prompts(self, cases: Sequence[Case]) -> DataLoader[Asked]:
         left = [index for index, case in enumerate(cases) if case.id not in self._skip]
@@ -173,5 +182,8 @@ class CaseDataModule(pl.LightningDataModule):
         return (trainer.global_rank, trainer.world_size) if trainer else (0, 1)
 
 
-def _flatten(visits: list[Samples]) -> Any:
-    return default_collate([sample for samples in visits for sample in samples])
+def _flatten(visits: list[Samples | Failure]) -> Any:
+    failure = next((visit for visit in visits if isinstance(visit, Failure)), None)
+    if failure is not None:
+        return failure
+    return default_collate([sample for samples in visits if isinstance(samples, list) for sample in samples])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -106,7 +107,7 @@ def evaluate(task: Task, candidate: Candidate, settings: Settings) -> Path:
     cases = task.cases("test")
     fingerprint = data_fingerprint(cases)
     settled = {
-        "task": task_identity(task, settings.config),
+        "task": task_identity(task),
         "model": candidate.identity,
         "trainer": trainer_identity(settings.config),
         "seed": settings.seed,
@@ -115,14 +116,12 @@ def evaluate(task: Task, candidate: Candidate, settings: Settings) -> Path:
     run_id = digest(settled)
     folder = settings.run or settings.runs / task.name / f"{slug(candidate.name)}-{run_id}"
     with Run(folder, run_id, settings.rank) as run:
-        earlier = bool(run.manifest)
-        run.note(**_opening(task, candidate, settings, run, cases, fingerprint))
-        run.write_config(settings.config)
+        left = unanswered(cases, run.predictions())
+        begin(run, "test", task, candidate, settings, fingerprint, work_left=bool(left))
+        run.note(**_asked(task, candidate, cases, len(left)))
         _predict(task, candidate, settings, run, cases)
         if settings.rank == 0:
             _close(task, run, cases, candidate.name)
-            if earlier:
-                log.info("%s: went on from an earlier start", folder)
     return folder
 
 
@@ -147,15 +146,14 @@ def rescore(folder: Path, task: Task, workers: int | None = None) -> None:
         predictions = run.predictions()
         if len(predictions) < len(cases):
             raise UserError(f"{folder}: {len(predictions)} of {len(cases)} cases were asked; resume it with test first")
-        run.note(signature=task.signature(), metrics=list(task.metrics), scoring=scoring_id(task))
+        run.note(status="running", ended=None)
         _score(task, run, cases, scoring_workers(workers))
         _close(task, run, cases, manifest["model"])
 
 
-def task_identity(task: Task, config: Mapping[str, Any]) -> dict[str, Any]:
+def task_identity(task: Task) -> dict[str, Any]:
     """The task's settings that decide predictions. Where the data lie is left out: their content is hashed."""
-    stated = config.get("task") or config.get("tasks", {}).get(task.name, {})
-    decisive = {key: value for key, value in stated.items() if key not in task.scoring_fields}
+    decisive = {key: value for key, value in task.config.items() if key not in task.scoring_fields}
     if isinstance(decisive.get("layout"), dict):
         decisive["layout"] = {key: value for key, value in decisive["layout"].items() if key != "root"}
     return decisive
@@ -171,35 +169,58 @@ def slug(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._]+", "_", name).strip("_") or "model"
 
 
-def _opening(
-    task: Task, candidate: Candidate, settings: Settings, run: Run, cases: Sequence[Case], fingerprint: str
-) -> dict[str, Any]:
-    notes = task.card.get("notes", [])
+def begin(
+    run: Run, command: str, task: Task, candidate: Candidate, settings: Settings, fingerprint: str, *, work_left: bool
+) -> None:
+    """Notes in the manifest of any run what it is, or that work on it goes on; what was recorded stays."""
+    circumstances = {"when": now(), "overrides": list(settings.overrides), "provenance": provenance()}
+    if run.manifest:
+        if work_left:
+            run.note(resumed=[*run.manifest["resumed"], circumstances])
+            log.info("%s: goes on from an earlier start", run.folder)
+        run.note(status="running", ended=None)
+        return
+    run.note(
+        schema=SCHEMA,
+        run=run.run,
+        command=command,
+        task=task.name,
+        model=candidate.name,
+        status="running",
+        data_fingerprint=fingerprint,
+        seed=settings.seed,
+        config=settings.config,
+        overrides=circumstances["overrides"],
+        provenance=circumstances["provenance"],
+        started=circumstances["when"],
+        resumed=[],
+        ended=None,
+    )
+    run.write_config(settings.config)
+
+
+def _asked(task: Task, candidate: Candidate, cases: Sequence[Case], left: int) -> dict[str, Any]:
+    """What the manifest of a `test` run says beyond that."""
     return {
-        "schema": SCHEMA,
-        "run": run.run,
-        "command": "test",
-        "task": task.name,
-        "task_title": task.title or task.name,
         "model": candidate.name,
         "settings": digest(candidate.config),
-        "status": "running",
         "cases": len(cases),
-        "predicted": len(cases) - len(unanswered(cases, run.predictions())),
+        "predicted": len(cases) - left,
         "failed_cases": 0,
-        "data_fingerprint": fingerprint,
+        "resampled": "patients" if any(case.patient is not None for case in cases) else "cases",
+        **_judged(task),
+    }
+
+
+def _judged(task: Task) -> dict[str, Any]:
+    """How a run's answers are judged, which can change while they stay."""
+    return {
+        "task_title": task.title or task.name,
+        "task_config": dict(task.config),
         "metrics": list(task.metrics),
         "signature": task.signature(),
         "scoring": scoring_id(task),
-        "resampled": "patients" if any(case.patient is not None for case in cases) else "cases",
-        "notes": list(notes),
-        "seed": settings.seed,
-        "config": settings.config,
-        "overrides": list(settings.overrides),
-        "provenance": provenance(),
-        "started": run.manifest.get("started") or now(),
-        "resumed": [*run.manifest.get("resumed", []), now()] if run.manifest else [],
-        "ended": None,
+        "notes": list(task.card.get("notes", [])),
     }
 
 
@@ -261,6 +282,7 @@ def _close(task: Task, run: Run, cases: Sequence[Case], model: str) -> None:
         rows += task.rows(case, task.worst(case), run=run.run, model=model)
     run.write_scores(rows)
     run.note(
+        **_judged(task),
         status="finished",
         predicted=sum(isinstance(answer, Path) for answer in predictions.values()),
         failed_cases=len(failures),
@@ -270,7 +292,7 @@ def _close(task: Task, run: Run, cases: Sequence[Case], model: str) -> None:
     write_json(
         run.folder / "summary.json",
         {
-            "metrics": frame.to_dict(orient="records"),
+            "metrics": json.loads(frame.to_json(orient="records")),  # NaN, which JSON lacks, becomes null
             "failures": [{"case": f.case_id, "stage": f.stage, "message": f.message} for f in failures],
         },
     )

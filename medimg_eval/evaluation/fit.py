@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,15 +20,15 @@ from lightning.pytorch.callbacks import (
 )
 from lightning.pytorch.loggers import Logger
 
+from medimg_eval.case import Case
 from medimg_eval.data.module import CaseDataModule
-from medimg_eval.errors import UserError
-from medimg_eval.evaluation.evaluate import Candidate, Settings, slug, task_identity
+from medimg_eval.errors import SplitError, UserError
+from medimg_eval.evaluation.evaluate import Candidate, Settings, begin, slug, task_identity
 from medimg_eval.evaluation.fitting import FitModule, require_trainable
-from medimg_eval.evaluation.identity import data_fingerprint, digest, provenance, trainer_identity
+from medimg_eval.evaluation.identity import data_fingerprint, digest
 from medimg_eval.evaluation.module import parameter_count
 from medimg_eval.evaluation.run import Run, now
 from medimg_eval.metrics import parse
-from medimg_eval.results.load import SCHEMA
 from medimg_eval.tasks.base import Task
 
 log = logging.getLogger(__name__)
@@ -77,13 +79,15 @@ def fit(
     _keep_apart(task, cases)
     fingerprint = data_fingerprint([*cases["fit"], *cases["validate"]])
     settled = {
-        "task": task_identity(task, settings.config),
+        "task": task_identity(task),
+        "monitor": [task.monitor, task.signature()],
         "model": candidate.identity,
         "data": fingerprint,
         "fit": settings.config.get("fit"),
         "batch_size": settings.batch_size,
         "seed": settings.seed,
-        "trainer": trainer_identity(settings.config),
+        # The number of processes multiplies the batch, so places count here.
+        "trainer": settings.config.get("trainer"),
     }
     run_id = digest(settled)
     folder = settings.run or settings.runs / "fit" / task.name / f"{slug(candidate.name)}-{run_id}"
@@ -91,8 +95,8 @@ def fit(
         if run.manifest.get("status") == "finished":
             log.info("%s: was fitted before, with val/%s %.4f", folder, task.monitor, run.manifest["best_score"])
             return folder
-        run.note(**_opening(task, candidate, settings, run, fingerprint, {k: len(v) for k, v in cases.items()}))
-        run.write_config(settings.config)
+        begin(run, "fit", task, candidate, settings, fingerprint, work_left=True)
+        run.note(cases={part: len(found) for part, found in cases.items()})
         best = _train(task, candidate, recipe, settings, run, loggers(folder))
         run.note(status="finished", ended=now(), best_score=best)
     return folder
@@ -114,8 +118,6 @@ def _train(
     trainer = settings.trainer(callbacks=callbacks, logger=list(loggers), enable_model_summary=False)
     module = FitModule(task, model, lr=recipe.lr, weight_decay=recipe.weight_decay, warmup=recipe.warmup)
     last = run.folder / "checkpoints" / "last.ckpt"
-    if last.is_file():
-        log.info("%s: goes on from its last checkpoint", run.folder)
     try:
         trainer.fit(module, datamodule=data, ckpt_path=str(last) if last.is_file() else None, weights_only=False)
     except SystemExit as stop:  # Lightning's answer to Ctrl-C
@@ -141,41 +143,15 @@ def _callbacks(task: Task, recipe: Recipe, folder: Path) -> tuple[ModelCheckpoin
     return best, callbacks
 
 
-def _keep_apart(task: Task, cases: Mapping[str, Sequence[Any]]) -> None:
-    """Refuses a patient, or a case, that is both fitted on and validated or tested on."""
-    seen = {case.id if case.patient is None else case.patient for case in cases["fit"]}
-    others = {"validate": cases["validate"]} | ({"test": task.cases("test")} if "test" in task.splits else {})
-    for part, held_out in others.items():
-        shared = sorted(seen & {case.id if case.patient is None else case.patient for case in held_out})
-        if shared:
+def _keep_apart(task: Task, cases: dict[str, list[Case]]) -> None:
+    """Refuses a patient, or a case, that is in two of the parts to fit, to validate and to test on."""
+    parts = dict(cases)
+    with contextlib.suppress(SplitError):  # a dataset to train on need not hold test cases
+        parts["test"] = task.cases("test")
+    patients = {name: {case.patient or case.id for case in found} for name, found in parts.items()}
+    for one, other in itertools.combinations(patients, 2):
+        if shared := sorted(patients[one] & patients[other]):
             raise UserError(
-                f"task {task.name!r}: {len(shared)} patients are in both fit and {part}, such as {shared[0]!r}; "
+                f"task {task.name!r}: {len(shared)} patients are in both {one} and {other}, such as {shared[0]!r}; "
                 "a split must keep patients apart"
             )
-
-
-def _opening(
-    task: Task,
-    candidate: Candidate,
-    settings: Settings,
-    run: Run,
-    fingerprint: str,
-    counts: Mapping[str, int],
-) -> dict[str, Any]:
-    return {
-        "schema": SCHEMA,
-        "run": run.run,
-        "command": "fit",
-        "task": task.name,
-        "model": candidate.name,
-        "status": "running",
-        "cases": dict(counts),
-        "data_fingerprint": fingerprint,
-        "seed": settings.seed,
-        "config": settings.config,
-        "overrides": list(settings.overrides),
-        "provenance": provenance(),
-        "started": run.manifest.get("started") or now(),
-        "resumed": [*run.manifest.get("resumed", []), now()] if run.manifest else [],
-        "ended": None,
-    }

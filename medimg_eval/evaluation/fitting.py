@@ -47,6 +47,8 @@ class FitModule(pl.LightningModule):
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         """Returns the model's loss."""
+        if isinstance(batch, Failure):
+            raise UserError(f"case {batch.case_id!r} cannot be trained on: {batch.message}")
         loss: Tensor = self.model.training_loss(batch)
         self.log("train/loss", loss, on_step=False, on_epoch=True, prog_bar=True)
         return loss
@@ -63,11 +65,11 @@ class FitModule(pl.LightningModule):
                 self._scores.append(sum(known) / len(known))
 
     def on_validation_epoch_end(self) -> None:
-        """Logs the mean over cases of all ranks."""
+        """Logs the mean over cases of all ranks; NaN, which is never the best, when none could be judged."""
         total = torch.tensor([sum(self._scores), len(self._scores)], dtype=torch.float32, device=self.device)
         self._scores = []
         total = self.trainer.strategy.reduce(total, reduce_op="sum")
-        self.log(f"val/{self.task.monitor}", total[0] / total[1].clamp(min=1), prog_bar=True)
+        self.log(f"val/{self.task.monitor}", total[0] / total[1], prog_bar=True)
 
     def configure_optimizers(self) -> Any:
         """The schedule is stepped per batch and ends at zero with the last one."""

@@ -82,6 +82,10 @@ class EvaluationModule(pl.LightningModule):
             prediction = self.task.accept(case, answer)
         except CaseError as error:
             return Failure(case.id, "check", str(error))
+        except Exception as error:
+            log.debug("case %s", case.id, exc_info=True)
+            message = f"case {case.id!r}: the answer is no prediction ({type(error).__name__}: {error})"
+            return Failure(case.id, "check", message)
         path = self.run.prediction_path(case.id, self.task.prediction_suffix)
         self.task.write(prediction, path)
         return path

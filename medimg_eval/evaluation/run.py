@@ -12,6 +12,7 @@ run.log
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import os
@@ -30,6 +31,9 @@ from medimg_eval.case import Case, Failure, Score
 from medimg_eval.errors import UserError
 from medimg_eval.metrics import LabelScore
 from medimg_eval.results.load import SCHEMA, read_manifest
+
+LONGEST_NAME = 150
+"""Characters of a case's id that its file keeps; file systems allow 255 bytes."""
 
 
 class Run:
@@ -58,8 +62,13 @@ class Run:
     def __enter__(self) -> Run:
         """Takes the folder, mends what a kill left half-written, and reads the manifest."""
         self._made = self.rank == 0 and not self.folder.exists()
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self._lock()
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._lock()
+        except OSError as error:
+            raise UserError(
+                f"{self.folder}: cannot be written to ({error}); name another place with runs=DIR"
+            ) from error
         try:
             self._check()
         except BaseException:
@@ -71,7 +80,7 @@ class Run:
             self._log = logging.FileHandler(self.folder / "run.log", encoding="utf-8")
             self._log.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
             logging.getLogger("medimg_eval").addHandler(self._log)
-            for partial in (self.folder / "predictions").glob(".*"):
+            for partial in (self.folder / "predictions").glob(".[0-9]*"):
                 partial.unlink()
         return self
 
@@ -88,7 +97,7 @@ class Run:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def _worked(self) -> bool:
-        return any((self.folder / name).exists() for name in ("predictions-0.jsonl", "checkpoints"))
+        return any(next(self.folder.glob(name), None) for name in ("predictions-*.jsonl", "checkpoints"))
 
     def write_config(self, config: Mapping[str, Any]) -> None:
         """Writes `config.yaml`."""
@@ -102,10 +111,15 @@ class Run:
             write_json(self.folder / "manifest.json", self.manifest)
 
     def prediction_path(self, case_id: str, suffix: str) -> Path:
-        """Where a case's prediction is stored; ids that are no file name are escaped."""
+        """Where a case's prediction is stored; ids that are no file name are escaped, long ones shortened."""
         folder = self.folder / "predictions"
         folder.mkdir(exist_ok=True)
-        return folder / f"{quote(case_id, safe=' ()+,=@')}{suffix}"
+        name = quote(case_id, safe=" ()+,=@")
+        if name.startswith("."):
+            name = f"%2E{name[1:]}"
+        if len(name) > LONGEST_NAME:
+            name = f"{name[:LONGEST_NAME]}~{hashlib.sha256(case_id.encode()).hexdigest()[:16]}"
+        return folder / f"{name}{suffix}"
 
     def append_predictions(self, records: Iterable[Path | Failure], case_ids: Iterable[str]) -> None:
         """Adds one line per case; they are on disk when this returns."""
@@ -234,7 +248,7 @@ class Run:
 def write_json(path: Path, value: Any) -> None:
     """Writes JSON; the file is replaced whole."""
     partial = path.with_name(f".{path.name}.{os.getpid()}")
-    partial.write_text(json.dumps(value, indent=2, default=str) + "\n", encoding="utf-8")
+    partial.write_text(json.dumps(value, indent=2, default=str, allow_nan=False) + "\n", encoding="utf-8")
     partial.replace(path)
 
 

@@ -12,7 +12,7 @@ import nibabel as nib
 import numpy as np
 from nibabel.filebasedimages import ImageFileError
 from nibabel.openers import Opener
-from nibabel.spatialimages import SpatialImage
+from nibabel.spatialimages import HeaderDataError, SpatialImage
 
 from medimg_eval.case import Array, Geometry, Image, Mask
 from medimg_eval.errors import CaseError
@@ -97,6 +97,8 @@ def read_mask(path: Path) -> Mask:
     if array.ndim != 3:
         raise CaseError(f"{path}: expected a 3-D label map, got shape {array.shape}")
     if array.dtype.kind == "f":
+        if not np.isfinite(array).all():
+            raise CaseError(f"{path}: holds NaN or infinite labels; store a label map of whole numbers")
         whole = np.rint(array)
         if not np.array_equal(whole, array):
             raise CaseError(
@@ -135,7 +137,7 @@ def _open(path: Path) -> Any:
         raise CaseError(f"{path}: no such file")
     try:
         image = nib.load(path)
-    except (ImageFileError, OSError, EOFError, zlib.error, ValueError) as error:
+    except (ImageFileError, HeaderDataError, OSError, EOFError, zlib.error, ValueError) as error:
         raise CaseError(f"{path}: cannot be read as NIfTI ({error}); write or copy the file again") from error
     if not isinstance(image, SpatialImage):
         raise CaseError(f"{path}: holds no volume ({type(image).__name__})")
@@ -152,7 +154,7 @@ def _read_array(path: Path, region: Region | None) -> tuple[Array, Array]:
             array = np.asanyarray(image.dataobj)
         else:
             array = np.asanyarray(image.dataobj[tuple(slice(*ends) for ends in region)])
-    except (OSError, EOFError, zlib.error, ValueError) as error:
+    except (HeaderDataError, OSError, EOFError, zlib.error, ValueError) as error:
         raise CaseError(f"{path}: is cut short or damaged ({error}); write or copy it again") from error
     return array, _shifted(image.affine, region)
 

@@ -143,6 +143,9 @@ def _warnings(group: _Group) -> Iterator[str]:
             f"Warning: {group.title} was scored on different cases, so its rows are not comparable: "
             f"{sizes}; {shared} in common."
         )
+    if len(labels := _names_by(group.finished, lambda run: ", ".join(sorted(set(run.scores["label"]))))) > 1:
+        parts = "; ".join(f"{names} on {found}" for found, names in labels.items())
+        yield f"Warning: {group.title} was scored on different labels, so its rows are not comparable: {parts}."
 
 
 def _names_by(entries: Sequence[_Entry], key: Callable[[RunScores], str]) -> dict[str, str]:

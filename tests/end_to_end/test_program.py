@@ -195,7 +195,7 @@ def test_ctrl_c_ends_with_130_and_the_run_goes_on_later(program, write_dataset, 
     assert json.loads((one_run("runs") / "manifest.json").read_text())["status"] == "interrupted"
     done = program(*words)
     assert done.returncode == 0, done.stderr
-    assert "went on from an earlier start" in done.stderr
+    assert "goes on from an earlier start" in done.stderr
 
 
 def test_a_second_process_on_a_run_is_refused(program, write_dataset, config_dir, tmp_path, monkeypatch):
@@ -247,18 +247,66 @@ def test_a_multirun_runs_every_combination_and_ends_with_the_worst_exit_code(
     assert "1 cases failed" in done.stderr
 
 
+def test_every_job_of_a_multirun_has_its_ranks(program, write_dataset, config_dir, tmp_path):
+    conf = str(config_dir(write_dataset(3)))
+    ranks = ["trainer=ddp", "trainer.devices=2", "trainer.accelerator=cpu"]
+    done = program("-m", "test", "--config-dir", conf, "task=ellipsoids", THRESHOLDS, "+model.seconds=0,0.01", *ranks)
+    assert done.returncode == 0, done.stderr
+    shares = [len(path.read_text().splitlines()) for path in sorted(tmp_path.glob("runs/*/*/predictions-?.jsonl"))]
+    assert shares == [2, 1, 2, 1]
+
+
+def test_a_suite_runs_its_tasks_with_their_own_settings(program, write_dataset, config_dir, tmp_path):
+    conf = config_dir(write_dataset(2))
+    one = (conf / "task" / "ellipsoids.yaml").read_text()
+    other = one.replace("name: ellipsoids", "name: cores").replace("labels: {1: core, 2: rim}", "labels: {1: core}")
+    (conf / "task" / "cores.yaml").write_text(other.replace("Ellipsoids", "Cores"))
+    (conf / "suite").mkdir()
+    head = "# @package _global_\ndefaults:\n"
+    pairs = {"both": ("ellipsoids", "cores"), "twice": ("ellipsoids", "ellipsoids")}
+    for name, tasks in pairs.items():
+        lines = [f"  - /task@tasks.{key}: {task}\n" for key, task in zip("ab", tasks, strict=True)]
+        (conf / "suite" / f"{name}.yaml").write_text(head + "".join(lines))
+    words = ["test", "--config-dir", str(conf), THRESHOLDS, "+model.levels=[50,9999]"]
+    done = program(*words, "suite=both")
+    assert done.returncode == 0, done.stderr
+    folders = {path.parent.name: path for path in (tmp_path / "runs").glob("*/*")}
+    assert folders.keys() == {"ellipsoids", "cores"}
+    assert done.stderr.count("loading") == 1  # one model for the whole suite
+    labels = {name: set(pd.read_parquet(path / "scores.parquet")["label"]) for name, path in folders.items()}
+    assert labels == {"ellipsoids": {"core", "rim"}, "cores": {"core"}}
+    rescored = program("score", f"run={folders['cores']}", "metrics=iou")
+    assert rescored.returncode == 0, rescored.stderr
+    refused = program(*words, "suite=twice")
+    assert refused.returncode == 2
+    assert "two tasks called 'ellipsoids'" in refused.stderr
+
+
+def test_scores_can_be_made_again_after_the_data_have_moved(program, write_dataset, config_dir, tmp_path):
+    root = write_dataset(2)
+    conf = str(config_dir(root))
+    assert program("test", "--config-dir", conf, "task=ellipsoids", THRESHOLDS).returncode == 0
+    root.rename(tmp_path / "moved")
+    words = ["score", f"run={one_run(tmp_path / 'runs')}"]
+    lost = program(*words)
+    assert lost.returncode == 1
+    assert "no such folder" in lost.stderr
+    assert program(*words, f"root={tmp_path / 'moved'}").returncode == 0
+
+
 def test_a_fitted_network_is_a_model_for_test_and_for_score(program, write_dataset, config_dir, tmp_path):
     conf = str(config_dir(write_dataset(3, fit=2, validate=2)))
     task = ["--config-dir", conf, "task=ellipsoids", "model=unet_small"]
     network = ["model.network.channels=[4,8]", "model.network.strides=[2]", "model.roi_size=[8,8,8]"]
     fitted = program("fit", *task, *network, "run=fitted", "trainer.max_epochs=2", "trainer.check_val_every_n_epoch=1")
     assert fitted.returncode == 0, fitted.stderr
-    assert "python -m medimg_eval test task=ellipsoids model=unet_small model.checkpoint=fitted" in fitted.stderr
+    assert "to test it: python -m medimg_eval test --config-dir" in fitted.stderr
     folder = tmp_path / "fitted"
-    for name in ("checkpoints/best.ckpt", "checkpoints/last.ckpt", "logs/csv/metrics.csv", "config.yaml"):
+    for name in ("checkpoints/best.ckpt", "checkpoints/last.ckpt", "logs/csv/version_0/metrics.csv", "config.yaml"):
         assert (folder / name).is_file()
     assert list((folder / "logs" / "tensorboard").iterdir())
-    tested = program("test", *task, *network, "model.checkpoint=fitted")
+    told = fitted.stderr.partition("to test it: python -m medimg_eval ")[2].splitlines()[0]
+    tested = program(*told.split())
     assert tested.returncode == 0, tested.stderr
     manifest = json.loads((one_run(tmp_path / "runs") / "manifest.json").read_text())
     assert manifest["model_info"]["parameters"] > 0

@@ -1,24 +1,39 @@
-"""What commands print, and the failures they end with."""
+"""What commands read from their configs, print, and the failures they end with."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
+from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from rich.text import Text
 
 from medimg_eval.errors import UserError
-from medimg_eval.results import Table, to_rich
-from medimg_eval.results.load import read_manifest
+
+if TYPE_CHECKING:
+    from medimg_eval.results import Table
 
 SHOWN = 10
 """Failures printed by name; the others are in the run's summary.json."""
 
 
+def plain(config: DictConfig) -> dict[str, Any]:
+    """The resolved config as dicts and lists; a key that must be set and is not raises, naming it."""
+    return cast("dict[str, Any]", OmegaConf.to_container(config, resolve=True, throw_on_missing=True))
+
+
+def as_list(value: Any) -> list[Any]:
+    """What a key holds that may be given one value or a list of them."""
+    return value if isinstance(value, list) else [value]
+
+
 def show(table: Table) -> None:
     """Prints a table and its footnotes to standard output."""
+    from medimg_eval.results import to_rich
+
     console = Console() if Console().is_terminal else Console(width=160)
     console.print(to_rich(table))
     for note in table.footnotes:
@@ -27,6 +42,8 @@ def show(table: Table) -> None:
 
 def fail_if_cases_failed(folders: Iterable[Path]) -> None:
     """Raises UserError naming the failed cases, when there are any."""
+    from medimg_eval.results.load import read_manifest
+
     lines: list[str] = []
     for folder in folders:
         if read_manifest(folder / "manifest.json")["failed_cases"]:
