@@ -97,8 +97,8 @@ class Task(ABC):
         """Calls the model's capability; returns one raw answer per prompt."""
 
     @abstractmethod
-    def accept(self, case: Case, answer: Any) -> Any:
-        """Turns a raw answer into a prediction; raises CaseError saying why it cannot be judged."""
+    def accept(self, case: Case, answer: Any, *, what: str = "prediction") -> Any:
+        """Turns a raw answer into a prediction; raises CaseError saying why `what` cannot be judged."""
 
     @abstractmethod
     def write(self, prediction: Any, path: Path) -> None:

@@ -63,7 +63,7 @@ class SegmentationTask(Task):
         answers: Sequence[Any] = model.segment(prompts)
         return answers
 
-    def accept(self, case: Case, answer: Any) -> Mask:
+    def accept(self, case: Case, answer: Any, *, what: str = "prediction") -> Mask:
         """Checks grid, dtype and labels."""
         expected = case.target.geometry()
         if isinstance(answer, Mask):
@@ -75,14 +75,14 @@ class SegmentationTask(Task):
                 raise CaseError(f"case {case.id!r}: the model's mask has shape {array.shape}, not {shown.shape}")
             # An array lies on the image's grid, which need not be the reference's.
             mask = Mask(array, shown.affine)
-        same_grid(mask.geometry, expected, what=f"case {case.id!r}: prediction", than=_reference(case))
+        same_grid(mask.geometry, expected, what=f"case {case.id!r}: {what}", than=_reference(case))
         if mask.labels.dtype.kind not in "iub":
             raise CaseError(f"case {case.id!r}: the model's mask holds {mask.labels.dtype}, not integers")
         unknown = sorted(set(np.unique(mask.labels).tolist()) - {0, *self.labels})
         if unknown:
             known = ", ".join(f"{label} {name}" for label, name in self.labels.items())
             raise CaseError(
-                f"case {case.id!r}: prediction holds unknown labels {unknown}; the task knows 0 background, {known}"
+                f"case {case.id!r}: {what} holds unknown labels {unknown}; the task knows 0 background, {known}"
             )
         return mask
 

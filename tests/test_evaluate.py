@@ -11,7 +11,7 @@ from answering import Mute, Thresholds
 
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.evaluation.evaluate import Candidate, Settings, evaluate, refuse_incapable, rescore
-from medimg_eval.evaluation.identity import file_digest
+from medimg_eval.evaluation.identity import file_digest, files_digest
 from medimg_eval.results import load_runs
 from tests.conftest import ellipsoids
 
@@ -241,6 +241,57 @@ def test_the_content_of_a_models_files_identifies_it_not_their_path(tmp_path):
     a, b, c = (candidate(WithWeights, log=str(tmp_path / name)).identity for name in "abc")
     assert a == b
     assert a != c
+
+
+def test_a_changed_wrapper_is_another_model(tmp_path, monkeypatch):
+    import importlib
+    import sys
+
+    monkeypatch.syspath_prepend(tmp_path)
+    source = "class Mine:\n    def segment(self, prompts):\n        return {}\n"
+    identities = []
+    for answer in ("1", "2", "1"):
+        (tmp_path / "mine.py").write_text(source.format(answer))
+        sys.modules.pop("mine", None)
+        importlib.invalidate_caches()
+        identities.append(Candidate("Mine", importlib.import_module("mine").Mine, {}, load=object).identity)
+    assert identities[0] == identities[2] != identities[1]
+
+
+def test_a_class_of_no_base_of_ours_will_do(write_dataset, settings):
+    class Duck:
+        def segment(self, prompts):
+            return Thresholds().segment(prompts)
+
+    folder = evaluate(ellipsoids(write_dataset(1)), candidate(Duck), settings)
+    assert (scores(folder)["status"] == "present").all()
+
+
+def test_a_retry_that_cannot_start_takes_nothing_away(write_dataset, settings):
+    root = write_dataset(3)
+    model = candidate(fails_on=["case01"])
+    folder = evaluate(ellipsoids(root), model, settings)
+    before = (folder / "manifest.json").read_text()
+
+    def broken():
+        raise ImportError("no such library")
+
+    model.load = broken
+    del model.__dict__["model"]
+    with pytest.raises(ImportError):
+        evaluate(ellipsoids(root), model, settings)
+    assert (folder / "manifest.json").read_text() == before
+
+
+def test_files_behind_linked_folders_count(tmp_path):
+    (tmp_path / "far").mkdir()
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root" / "case").symlink_to(tmp_path / "far")
+    digests = []
+    for text in ("one", "two"):
+        (tmp_path / "far" / "seg.nii").write_text(text)
+        digests.append(files_digest([tmp_path / "root"]))
+    assert digests[0] != digests[1]
 
 
 def test_rescoring_takes_other_metrics_and_loads_no_model(write_dataset, settings):

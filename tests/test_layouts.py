@@ -18,6 +18,13 @@ def test_without_a_table_every_file_of_the_pattern_is_a_case(write_dataset):
     assert [(case.id, case.patient) for case in layout.cases("test")] == [(f"case0{i}", None) for i in range(3)]
 
 
+def test_hidden_companions_of_files_are_no_cases(write_dataset):
+    root = write_dataset(2)
+    (root / "labels" / "._case00.nii.gz").write_bytes(b"Mac OS X")
+    layout = Volumes(root=str(root), image="images/{case}.nii.gz", mask="labels/{case}.nii.gz")
+    assert [case.id for case in layout.cases("test")] == ["case00", "case01"]
+
+
 def test_patterns_may_hold_the_split(write_dataset):
     root = write_dataset(2)
     (root / "labels").rename(root / "labels_test")

@@ -18,6 +18,7 @@ SCORES = [LabelScore("core", "dice", 0.5, "present"), LabelScore("rim", "hd95", 
 
 
 def keep(run, *cases):
+    run.note(schema=1, run=run.run, model="m")
     paths = [run.prediction_path(case, ".txt") for case in cases]
     for path in paths:
         path.write_text("x")
@@ -168,6 +169,16 @@ def test_a_folder_of_something_else_is_refused(tmp_path):
     (tmp_path / "manifest.json").write_text('{"name": "a web page"}')
     with pytest.raises(UserError, match="is no manifest of this version"):
         Run(tmp_path, "abc").__enter__()
+
+
+def test_a_folder_of_the_users_own_is_left_alone(tmp_path):
+    (tmp_path / "predictions").mkdir()
+    files = [tmp_path / "config.yaml", tmp_path / "predictions" / ".2024notes", tmp_path / "predictions" / "a.nii.gz"]
+    for path in files:
+        path.write_text("mine")
+    with pytest.raises(UserError, match="holds no run but other files, such as 'config.yaml'; name a new folder"):
+        Run(tmp_path, "abc").__enter__()
+    assert all(path.read_text() == "mine" for path in files)
 
 
 @pytest.mark.parametrize(("error", "status"), [(ValueError, "failed"), (KeyboardInterrupt, "interrupted")])

@@ -1,6 +1,7 @@
 """Scoring beside the model: a case that fails, or kills its worker, fails alone."""
 
 import os
+from concurrent.futures import wait
 
 import pytest
 from answering import Deadly
@@ -68,6 +69,27 @@ def test_an_error_nobody_foresaw_is_the_cases_failure(write_dataset, monkeypatch
     monkeypatch.setattr(SegmentationTask, "score", lambda *_: 1 / 0)
     failure = score_case(task, task.cases("test")[0], tmp_path / "x")
     assert failure == Failure("case00", "score", "case 'case00': ZeroDivisionError: division by zero")
+
+
+def test_an_infinite_value_fails_its_case(write_dataset, monkeypatch, tmp_path):
+    from medimg_eval.metrics import LabelScore
+
+    task = ellipsoids(write_dataset(1))
+    endless = LabelScore("core", "mine", float("inf"), "present")
+    monkeypatch.setattr(SegmentationTask, "score", lambda *_: [endless])
+    failure = score_case(task, task.cases("test")[0], tmp_path / "x")
+    assert failure == Failure("case00", "score", "case 'case00': mine of core is inf")
+
+
+def test_scores_that_came_in_while_a_worker_died_are_kept(write_dataset, tmp_path):
+    plain = ellipsoids(write_dataset(5))
+    task = Deadly(name="deadly", layout=plain.layout, labels=LABELS, metrics=["dice"])
+    with Run(tmp_path / "run", "abc") as run:
+        with Scorer(task, run, "s", 2) as scorer:
+            for case, path in predicted(task, run):
+                scorer._queue(case, path)
+            wait(list(scorer._pending))  # all done, good and broken, before the first is looked at
+        assert sorted(run.scores("s")) == [f"case0{index}" for index in range(5)]
 
 
 def test_the_number_of_workers_is_as_asked_or_leaves_a_core_for_the_model(monkeypatch):

@@ -73,7 +73,7 @@ def build_candidate(config: Mapping[str, Any]) -> Candidate:
     target = config["_target_"]
     try:
         wrapper = pkgutil.resolve_name(target)
-    except (ImportError, AttributeError, ValueError) as error:
+    except Exception as error:  # a user's module can fail in any way while it is imported
         raise UsageError(
             f"model._target_={target} cannot be imported ({error}); install the package it is in, "
             "or run from the folder it lies in"
@@ -97,7 +97,7 @@ def build_settings(config: Mapping[str, Any]) -> Settings:
         value = config[key]
         if not (isinstance(value, int) and value >= least) and not (value is None and key == "score_workers"):
             raise UsageError(f"expected {key} to be a whole number of at least {least}, got {value!r}")
-    trainer = {**config["trainer"], "precision": _precision(config["trainer"]["precision"])}
+    trainer = {**config["trainer"], "precision": _precision(config["trainer"])}
     pl.seed_everything(config["seed"], workers=True, verbose=False)
     return Settings(
         runs=Path(config["runs"]),
@@ -135,8 +135,9 @@ def _trainer(config: Mapping[str, Any]) -> Callable[..., pl.Trainer]:
     return make
 
 
-def _precision(wanted: str | int) -> str | int:
+def _precision(trainer: Mapping[str, Any]) -> str | int:
     """What "auto" stands for here: part of a run's identity, for it decides answers."""
+    wanted: str | int = trainer["precision"]
     if isinstance(wanted, str) and wanted.endswith("-true") and wanted not in ("32-true", "64-true"):
         raise UsageError(
             f"trainer.precision={wanted} would halve the images too; use {wanted.removesuffix('true')}mixed"
@@ -145,7 +146,7 @@ def _precision(wanted: str | int) -> str | int:
         return wanted
     import torch
 
-    if not torch.cuda.is_available():
+    if trainer["accelerator"] == "cpu" or not torch.cuda.is_available():
         return "32-true"
     return "bf16-mixed" if torch.cuda.is_bf16_supported() else "16-mixed"
 

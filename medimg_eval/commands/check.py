@@ -64,7 +64,7 @@ def look(task: Task, case: Case, shapes: Counter[str]) -> list[str]:
         apart = grid.difference(target.geometry)
         if apart:
             doubts.append(f"image and reference lie on different grids: {apart}")
-        task.accept(case, target)
+        task.accept(case, target, what="reference")
         if not target.labels.any():
             doubts.append("the reference is empty")
     except UserError as error:

@@ -147,7 +147,8 @@ def _explain_config(chain: Sequence[BaseException], words: Words | None) -> Usag
         hint = nearest(key, _keys(words, leaving_out=key)).partition(" (available")[0]
     except Exception:  # noqa: BLE001 - a hint is not worth a second error
         return first_lines
-    return UsageError(f"there is no key {key!r}{hint}; python -m medimg_eval {words.command} --help shows the keys")
+    shown = f"python -m medimg_eval {words.command} --help shows the keys, +{key}=VALUE adds one"
+    return UsageError(f"there is no key {key!r}{hint}; {shown}")
 
 
 def _keys(words: Words, leaving_out: str) -> list[str]:

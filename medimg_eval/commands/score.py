@@ -9,6 +9,7 @@ from omegaconf import DictConfig
 
 from medimg_eval.commands.building import build_task
 from medimg_eval.commands.common import as_list, fail_if_cases_failed, plain, show
+from medimg_eval.errors import UserError
 from medimg_eval.evaluation.evaluate import rescore
 from medimg_eval.results import build_table, load_runs
 from medimg_eval.results.load import read_manifest
@@ -20,7 +21,10 @@ def run(config: DictConfig) -> None:
     folders = [Path(folder) for folder in as_list(wanted["run"])]
     changed = {key: wanted[key] for key in ("metrics", "surface", "penalty") if wanted[key] is not None}
     for folder in folders:
-        stated: dict[str, Any] = read_manifest(folder / "manifest.json").get("task_config", {})
+        manifest = read_manifest(folder / "manifest.json")
+        if manifest.get("command") != "test":
+            raise UserError(f"{folder}: holds a {manifest.get('command')} run; only test runs can be scored again")
+        stated: dict[str, Any] = manifest["task_config"]
         # JSON turned the labels' integers into text.
         labels = {int(label): name for label, name in stated.get("labels", {}).items()}
         if wanted["root"] is not None:

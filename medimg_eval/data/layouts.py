@@ -65,7 +65,8 @@ class Volumes:
         name = re.escape(self.mask).replace(r"\{split\}", re.escape(split)).replace(r"\{case\}", "(.+)", 1)
         name = name.replace(r"\{case\}", r"\1")  # a case's folder often repeats its name
         matches = (re.fullmatch(name, path.relative_to(root).as_posix()) for path in root.glob(pattern))
-        return sorted(match.group(1) for match in matches if match)
+        # Archives made on a Mac hold a hidden `._` companion of every file.
+        return sorted(match.group(1) for match in matches if match and not Path(match.group()).name.startswith("."))
 
     def _rows(self, table: Path, split: str) -> Iterator[dict[str, str]]:
         try:

@@ -16,7 +16,14 @@ import lightning.pytorch as pl
 from medimg_eval.case import Case, Failure, Score
 from medimg_eval.data.module import CaseDataModule
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.evaluation.identity import data_fingerprint, digest, model_identity, provenance, trainer_identity
+from medimg_eval.evaluation.identity import (
+    code_identity,
+    data_fingerprint,
+    digest,
+    model_identity,
+    provenance,
+    trainer_identity,
+)
 from medimg_eval.evaluation.module import EvaluationModule, parameter_count
 from medimg_eval.evaluation.progress import tracked
 from medimg_eval.evaluation.run import Run, now, unanswered, write_json
@@ -53,8 +60,9 @@ class Candidate:
 
     @cached_property
     def identity(self) -> dict[str, Any]:
-        """Settings and the content of its files; see `identity.model_identity`."""
-        return model_identity(self.config, getattr(self.wrapper, "file_arguments", Model.file_arguments))
+        """Settings, the content of its files, and the code of a wrapper that is not ours."""
+        files = getattr(self.wrapper, "file_arguments", Model.file_arguments)
+        return model_identity(self.config, files) | {"code": code_identity(self.wrapper)}
 
 
 @dataclass
@@ -117,8 +125,12 @@ def evaluate(task: Task, candidate: Candidate, settings: Settings) -> Path:
     folder = settings.run or settings.runs / task.name / f"{slug(candidate.name)}-{run_id}"
     with Run(folder, run_id, settings.rank) as run:
         left = unanswered(cases, run.predictions())
+        if left:  # a model that cannot be loaded must not change what the run says of itself
+            getattr(candidate.model, "check_ready", lambda: None)()
+        else:
+            log.info("%s: every case was answered before; the model is not asked", folder)
         begin(run, "test", task, candidate, settings, fingerprint, work_left=bool(left))
-        run.note(**_asked(task, candidate, cases, len(left)))
+        run.note(**_asked(task, candidate, cases, run))
         _predict(task, candidate, settings, run, cases)
         if settings.rank == 0:
             _close(task, run, cases, candidate.name)
@@ -134,11 +146,9 @@ def rescore(folder: Path, task: Task, workers: int | None = None) -> None:
         workers: scoring processes; None chooses.
 
     Raises:
-        UserError: the folder holds no `test` run, its data have changed, or it is in use.
+        UserError: the run's data have changed, it is not done, or it is in use.
     """
     manifest = read_manifest(folder / "manifest.json")
-    if manifest.get("command") != "test":
-        raise UserError(f"{folder}: holds a {manifest.get('command')} run; only test runs have predictions to score")
     cases = task.cases("test")
     if data_fingerprint(cases) != manifest["data_fingerprint"]:
         raise UserError(f"{folder}: the data of task {task.name!r} have changed since this run; run test again")
@@ -199,14 +209,14 @@ def begin(
     run.write_config(settings.config)
 
 
-def _asked(task: Task, candidate: Candidate, cases: Sequence[Case], left: int) -> dict[str, Any]:
+def _asked(task: Task, candidate: Candidate, cases: Sequence[Case], run: Run) -> dict[str, Any]:
     """What the manifest of a `test` run says beyond that."""
     return {
         "model": candidate.name,
         "settings": digest(candidate.config),
         "cases": len(cases),
-        "predicted": len(cases) - left,
-        "failed_cases": 0,
+        "predicted": len(cases) - len(unanswered(cases, run.predictions())),
+        "failed_cases": run.manifest.get("failed_cases", 0),
         "resampled": "patients" if any(case.patient is not None for case in cases) else "cases",
         **_judged(task),
     }
@@ -234,7 +244,6 @@ def _predict(task: Task, candidate: Candidate, settings: Settings, run: Run, cas
             _score(task, run, [case for case in cases if not isinstance(scored.get(case.id), list)], workers)
         return
     model = candidate.model
-    model.check_ready()
     run.note(model_info={"class": type(model).__qualname__, "parameters": parameter_count(model)} | candidate.identity)
     done = frozenset(case.id for case in cases) - {case.id for case in left}
     data = CaseDataModule(

@@ -22,7 +22,7 @@ from lightning.pytorch.loggers import Logger
 
 from medimg_eval.case import Case
 from medimg_eval.data.module import CaseDataModule
-from medimg_eval.errors import SplitError, UserError
+from medimg_eval.errors import UserError
 from medimg_eval.evaluation.evaluate import Candidate, Settings, begin, slug, task_identity
 from medimg_eval.evaluation.fitting import FitModule, require_trainable
 from medimg_eval.evaluation.identity import data_fingerprint, digest
@@ -122,8 +122,8 @@ def _train(
         trainer.fit(module, datamodule=data, ckpt_path=str(last) if last.is_file() else None, weights_only=False)
     except SystemExit as stop:  # Lightning's answer to Ctrl-C
         raise KeyboardInterrupt from stop
-    if best.best_model_score is None:
-        raise UserError(f"{run.folder}: no epoch was validated; set trainer.max_epochs to at least 1")
+    if best.best_model_score is None or not best.best_model_score.isfinite():
+        raise UserError(f"{run.folder}: no validation could be judged by {task.monitor}; look at the cases to validate")
     return float(best.best_model_score)
 
 
@@ -137,7 +137,7 @@ def _callbacks(task: Task, recipe: Recipe, folder: Path) -> tuple[ModelCheckpoin
     )
     callbacks: list[pl.Callback] = [best, last, LearningRateMonitor("epoch")]
     if recipe.patience is not None:
-        callbacks.append(EarlyStopping(patience=recipe.patience, **watched))
+        callbacks.append(EarlyStopping(patience=recipe.patience, check_finite=False, **watched))
     if recipe.ema is not None:
         callbacks.append(EMAWeightAveraging(decay=recipe.ema))
     return best, callbacks
@@ -146,9 +146,12 @@ def _callbacks(task: Task, recipe: Recipe, folder: Path) -> tuple[ModelCheckpoin
 def _keep_apart(task: Task, cases: dict[str, list[Case]]) -> None:
     """Refuses a patient, or a case, that is in two of the parts to fit, to validate and to test on."""
     parts = dict(cases)
-    with contextlib.suppress(SplitError):  # a dataset to train on need not hold test cases
+    with contextlib.suppress(UserError):  # a dataset to train on need not hold test cases, or all of them
         parts["test"] = task.cases("test")
-    patients = {name: {case.patient or case.id for case in found} for name, found in parts.items()}
+    # Without patient ids, cases of one name are one case only if they are read from the same files.
+    patients = {
+        name: {case.patient or f"{case.id} ({case.files[0]})" for case in found} for name, found in parts.items()
+    }
     for one, other in itertools.combinations(patients, 2):
         if shared := sorted(patients[one] & patients[other]):
             raise UserError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
+import inspect
 import json
 import os
 import platform
@@ -55,7 +56,8 @@ def files_digest(paths: Iterable[Path]) -> str:
     found: list[tuple[str, str]] = []
     for path in paths:
         if path.is_dir():
-            below = sorted(entry for entry in path.rglob("*") if entry.is_file())
+            walked = os.walk(path, followlinks=True)  # folders of links to cases are common
+            below = sorted(Path(folder, name) for folder, _, names in walked for name in names)
             found += [(entry.relative_to(path).as_posix(), file_digest(entry)) for entry in below]
         else:
             found.append(("", file_digest(path)))
@@ -68,7 +70,8 @@ def data_fingerprint(cases: Sequence[Case]) -> str:
     entries = []
     for case in tracked(cases, "hashing the data of"):
         for path in case.files:
-            known.setdefault(path, file_digest(path))
+            if path not in known:
+                known[path] = files_digest([path]) if path.is_dir() else file_digest(path)
         entries.append((case.id, case.patient, dict(case.attributes), [known[path] for path in case.files]))
     return digest(entries, 16)
 
@@ -83,6 +86,15 @@ def model_identity(config: Mapping[str, Any], file_arguments: Iterable[str]) -> 
             best = path / "checkpoints" / "best.ckpt"
             identity[argument] = files_digest([best if best.is_file() else path])
     return identity
+
+
+def code_identity(wrapper: type) -> str | None:
+    """Hash of the file a user's wrapper is written in; of our own the version is recorded."""
+    module = wrapper.__module__
+    if module.partition(".")[0] == __name__.partition(".")[0]:
+        return None
+    source = inspect.getsourcefile(wrapper)
+    return None if source is None else file_digest(Path(source))
 
 
 def trainer_identity(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -107,8 +107,8 @@ class Run:
     def note(self, **fields: Any) -> None:
         """Writes fields into the manifest; the file is replaced whole."""
         if self.rank == 0:
+            write_json(self.folder / "manifest.json", self.manifest | fields)
             self.manifest |= fields
-            write_json(self.folder / "manifest.json", self.manifest)
 
     def prediction_path(self, case_id: str, suffix: str) -> Path:
         """Where a case's prediction is stored; ids that are no file name are escaped, long ones shortened."""
@@ -234,6 +234,12 @@ class Run:
     def _check(self) -> None:
         path = self.folder / "manifest.json"
         if not path.is_file():
+            ours = (".rank-", "run.log", ".manifest.json", "predictions-", "scores-")
+            strange = [entry.name for entry in self.folder.iterdir() if not entry.name.startswith(ours)]
+            if strange and self.rank == 0:
+                raise UserError(
+                    f"{self.folder}: holds no run but other files, such as {sorted(strange)[0]!r}; name a new folder"
+                )
             return
         self.manifest = read_manifest(path)
         if self.manifest.get("schema") != SCHEMA:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import multiprocessing
 import os
 import threading
@@ -26,12 +27,16 @@ Scored = Sequence[LabelScore] | Failure
 def score_case(task: Task, case: Case, prediction: Path) -> Scored:
     """Judges one stored prediction; whatever goes wrong is this case's failure alone."""
     try:
-        return task.score(case, prediction)
+        scores = task.score(case, prediction)
     except CaseError as error:
         return Failure(case.id, "score", str(error))
     except Exception as error:
         log.debug("case %s", case.id, exc_info=True)
         return Failure(case.id, "score", f"case {case.id!r}: {type(error).__name__}: {error}")
+    endless = next((score for score in scores if math.isinf(score.value)), None)
+    if endless is not None:  # it would make every mean it enters infinite
+        return Failure(case.id, "score", f"case {case.id!r}: {endless.metric} of {endless.label} is {endless.value}")
+    return scores
 
 
 class Scorer:
@@ -89,6 +94,8 @@ class Scorer:
         scored: dict[str, Scored] = {}
         broken = False
         for future in done:
+            if future not in self._pending:  # scored while the others were recovered
+                continue
             if isinstance(future.exception(), BrokenProcessPool):
                 broken = True
                 continue

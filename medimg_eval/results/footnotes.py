@@ -161,7 +161,7 @@ def _facts(entry: _Entry) -> Iterator[str]:
     """Yields what is missing, failed or undefined in one run."""
     run = entry.run
     if not run.finished:
-        state = {"running": "still running", "failed": "stopped by an error"}.get(run.status, run.status)
+        state = {"running": "not finished", "failed": "stopped by an error"}.get(run.status, run.status)
         yield f"{state}, {run.predicted} of {run.cases} cases predicted; not averaged (run {run.run})"
         return
     scored = run.scores["case"].nunique()

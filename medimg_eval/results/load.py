@@ -124,6 +124,8 @@ def _newest(found: Mapping[Path, RunScores]) -> list[RunScores]:
 
 def read_manifest(file: Path) -> dict[str, Any]:
     """Reads a manifest as it is; raises UserError when it is not a JSON object."""
+    if not file.is_file():
+        raise UserError(f"{file.parent} holds no run (there is no {file.name} in it)")
     try:
         manifest = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -164,7 +166,7 @@ def _described_run(folder: Path, manifest: Mapping[str, object]) -> RunScores:
         settings=field("settings", str),
         status=status,
         cases=field("cases", int),
-        predicted=field("predicted", int),
+        predicted=field("predicted", int) if status == "finished" else _answered(folder),
         failed_cases=field("failed_cases", int),
         data_fingerprint=field("data_fingerprint", str),
         signature=field("signature", str),
@@ -174,6 +176,13 @@ def _described_run(folder: Path, manifest: Mapping[str, object]) -> RunScores:
         ended=ended,
         scores=pd.DataFrame(columns=list(SCORE_COLUMNS)),
     )
+
+
+def _answered(folder: Path) -> int:
+    """Returns how many cases an unfinished run has stored an answer to; its manifest says how many it began with."""
+    lines = (line for shard in folder.glob("predictions-*.jsonl") for line in shard.read_text("utf-8").splitlines(True))
+    records = (json.loads(line) for line in lines if line.endswith("\n"))
+    return len({record["case"] for record in records if "file" in record})
 
 
 def _one_of(value: str, options: Sequence[str], *, key: str, file: Path) -> str:

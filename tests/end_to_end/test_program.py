@@ -47,6 +47,7 @@ def test_without_an_argument_the_quickstart_runs_and_runs_again_from_its_store(p
     again = program("test")
     assert again.stdout == first.stdout
     assert "loading" not in again.stderr
+    assert "every case was answered before" in again.stderr
 
 
 def precomputed_folder(root, folder):
@@ -313,6 +314,9 @@ def test_a_fitted_network_is_a_model_for_test_and_for_score(program, write_datas
     rescored = program("score", f"run={one_run(tmp_path / 'runs')}", "metrics=[iou]", "surface=voxel")
     assert rescored.returncode == 0, rescored.stderr
     assert "IoU ↑" in rescored.stdout
+    refused = program("score", "run=fitted")
+    assert refused.returncode == 1
+    assert "holds a fit run; only test runs can be scored again" in refused.stderr
     assert "loading" not in rescored.stderr
 
 
@@ -329,7 +333,7 @@ def test_check_names_what_is_wrong_with_the_data(program, write_dataset, config_
     assert done.returncode == 1
     assert "case case00" in done.stdout
     assert "case00.nii.gz: cannot be read as NIfTI" in done.stdout
-    assert "unknown labels [4, 5, 6]" in done.stdout
+    assert "reference holds unknown labels [4, 5, 6]" in done.stdout
     assert "image and reference lie on different grids" in done.stdout
     assert "case case03" not in done.stdout
 

@@ -49,7 +49,11 @@ def write_run(tmp_path: Path) -> WriteRun:
             "ended": "2026-11-21T10:05:00+00:00",
         } | manifest
         (folder / "manifest.json").write_text(json.dumps(facts), encoding="utf-8")
-        if facts["status"] == "finished":
+        if facts["status"] != "finished":
+            lines = [json.dumps({"case": f"c{index}", "file": "x"}) + "\n" for index in range(facts["predicted"])]
+            failed = json.dumps({"case": "odd", "stage": "answer", "failure": "no"}) + "\n"
+            (folder / "predictions-0.jsonl").write_text("".join([*lines, failed, '{"case": "torn']))
+        else:
             frame = pd.DataFrame(rows, columns=["case", "patient", "label", "metric", "value", "status"])
             frame["value"] = frame["value"].astype("float64")
             frame.assign(run=name, task=facts["task"], model=facts["model"], attributes="{}").to_parquet(

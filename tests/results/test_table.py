@@ -112,7 +112,7 @@ def test_one_model_alone_is_not_the_best(write_run):
 
 @pytest.mark.parametrize(
     ("status", "words"),
-    [("running", "still running"), ("interrupted", "interrupted"), ("failed", "stopped by an error")],
+    [("running", "not finished"), ("interrupted", "interrupted"), ("failed", "stopped by an error")],
 )
 def test_unfinished_runs_are_shown_and_never_averaged(write_run, status, words):
     done = write_run("done", dice_rows(0.5, 0.6))
