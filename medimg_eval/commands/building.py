@@ -122,11 +122,7 @@ def _trainer(config: Mapping[str, Any]) -> Callable[..., pl.Trainer]:
     def make(**options: Any) -> pl.Trainer:
         _quieten_lightning()
         callbacks = [progress(), *options.pop("callbacks", [])]
-        arguments = {
-            "_target_": "lightning.pytorch.Trainer",
-            **config,
-            "precision": _precision(config["precision"]),
-        }
+        arguments = {"_target_": "lightning.pytorch.Trainer", **config}
         # Shards are dealt out by the data module: Lightning's own would repeat cases to make them even.
         options |= {"use_distributed_sampler": False, "enable_progress_bar": sys.stderr.isatty()}
         trainer: pl.Trainer = build(arguments, callbacks=callbacks, **options)

@@ -93,7 +93,10 @@ def code_identity(wrapper: type) -> str | None:
     module = wrapper.__module__
     if module.partition(".")[0] == __name__.partition(".")[0]:
         return None
-    source = inspect.getsourcefile(wrapper)
+    try:
+        source = inspect.getsourcefile(wrapper)
+    except TypeError:  # a class without Python source
+        source = None
     return None if source is None else file_digest(Path(source))
 
 
