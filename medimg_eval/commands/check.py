@@ -6,11 +6,10 @@ from collections import Counter
 
 import numpy as np
 from omegaconf import DictConfig
-from rich.console import Console
 
 from medimg_eval.case import Case
 from medimg_eval.commands.building import build_tasks
-from medimg_eval.commands.common import plain
+from medimg_eval.commands.common import plain, printer
 from medimg_eval.errors import SplitError, UserError
 from medimg_eval.evaluation.progress import tracked
 from medimg_eval.tasks import Task
@@ -24,7 +23,7 @@ def run(config: DictConfig) -> None:
     """
     wanted = plain(config)
     (task,) = build_tasks(wanted)
-    console = Console() if Console().is_terminal else Console(width=160)
+    console = printer()
     doubts = 0
     for part in wanted["parts"]:
         try:

@@ -30,11 +30,17 @@ def as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
+def printer() -> Console:
+    """Standard output, wide enough for a table where it is no terminal."""
+    console = Console()
+    return console if console.is_terminal else Console(width=160)
+
+
 def show(table: Table) -> None:
     """Prints a table and its footnotes to standard output."""
     from medimg_eval.results import to_rich
 
-    console = Console() if Console().is_terminal else Console(width=160)
+    console = printer()
     console.print(to_rich(table))
     for note in table.footnotes:
         console.print(Text(note, style="dim"))

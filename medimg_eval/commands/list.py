@@ -9,10 +9,9 @@ from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
-from rich.console import Console
 from rich.table import Table
 
-from medimg_eval.commands.common import as_list
+from medimg_eval.commands.common import as_list, printer
 from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.metrics import available
 
@@ -30,7 +29,7 @@ def run(config: DictConfig) -> None:
         if config.card not in tasks:
             raise UsageError(f"there is no task {config.card!r}{nearest(config.card, tasks)}")
         found = {"card": tasks[config.card].get("card", {})}
-    console = Console() if Console().is_terminal else Console(width=160)
+    console = printer()
     if config.json:
         console.print_json(json.dumps(found))
     elif config.card is not None:

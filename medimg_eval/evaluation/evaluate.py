@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -94,6 +94,12 @@ class Settings:
     seed: int = 0
 
 
+def model_info(candidate: Candidate) -> dict[str, Any]:
+    """What a manifest says of a loaded model."""
+    model = candidate.model
+    return {"class": type(model).__qualname__, "parameters": parameter_count(model)} | candidate.identity
+
+
 def refuse_incapable(task: Task, candidate: Candidate) -> None:
     """Raises UsageError when the model's class lacks the method the task asks with."""
     if not callable(getattr(candidate.wrapper, task.capability, None)):
@@ -130,8 +136,8 @@ def evaluate(task: Task, candidate: Candidate, settings: Settings) -> Path:
         else:
             log.info("%s: every case was answered before; the model is not asked", folder)
         begin(run, "test", task, candidate, settings, fingerprint, work_left=bool(left))
-        run.note(**_asked(task, candidate, cases, run))
-        _predict(task, candidate, settings, run, cases)
+        run.note(**_asked(task, candidate, cases, run, left))
+        _predict(task, candidate, settings, run, cases, left)
         if settings.rank == 0:
             _close(task, run, cases, candidate.name)
     return folder
@@ -209,13 +215,13 @@ def begin(
     run.write_config(settings.config)
 
 
-def _asked(task: Task, candidate: Candidate, cases: Sequence[Case], run: Run) -> dict[str, Any]:
+def _asked(task: Task, candidate: Candidate, cases: Sequence[Case], run: Run, left: Sequence[Case]) -> dict[str, Any]:
     """What the manifest of a `test` run says beyond that."""
     return {
         "model": candidate.name,
         "settings": digest(candidate.config),
         "cases": len(cases),
-        "predicted": len(cases) - len(unanswered(cases, run.predictions())),
+        "predicted": len(cases) - len(left),
         "failed_cases": run.manifest.get("failed_cases", 0),
         "resampled": "patients" if any(case.patient is not None for case in cases) else "cases",
         **_judged(task),
@@ -234,32 +240,28 @@ def _judged(task: Task) -> dict[str, Any]:
     }
 
 
-def _predict(task: Task, candidate: Candidate, settings: Settings, run: Run, cases: Sequence[Case]) -> None:
-    predictions = run.predictions()
-    left = unanswered(cases, predictions)
-    workers = scoring_workers(settings.score_workers)
+def _predict(
+    task: Task, candidate: Candidate, settings: Settings, run: Run, cases: Sequence[Case], left: Sequence[Case]
+) -> None:
+    """Asks the model about the cases that are left, and scores those that an earlier start left unscored."""
     scored = run.scores(scoring_id(task))
+    unscored = [case for case in cases if not isinstance(scored.get(case.id), list)] if settings.rank == 0 else []
+    workers = scoring_workers(settings.score_workers)
     if not left:
-        if settings.rank == 0:
-            _score(task, run, [case for case in cases if not isinstance(scored.get(case.id), list)], workers)
+        _score(task, run, unscored, workers)
         return
     model = candidate.model
-    run.note(model_info={"class": type(model).__qualname__, "parameters": parameter_count(model)} | candidate.identity)
-    done = frozenset(case.id for case in cases) - {case.id for case in left}
+    run.note(model_info=model_info(candidate))
     data = CaseDataModule(
         task,
         batch_size=settings.batch_size,
         num_workers=min(settings.num_workers, len(left)),
         read_images=getattr(model, "reads_images", True),
         cases=cases,
-        skip=done,
+        skip=frozenset(case.id for case in cases) - {case.id for case in left},
     )
     with Scorer(task, run, scoring_id(task), workers) as scorer:
-        if settings.rank == 0:  # predictions that an earlier start left unscored
-            for case in cases:
-                prediction = predictions.get(case.id)
-                if isinstance(prediction, Path) and not isinstance(scored.get(case.id), list):
-                    scorer.submit(case, prediction)
+        _submit(scorer, run, unscored)
         trainer = settings.trainer(logger=False, enable_checkpointing=False)
         try:
             trainer.test(EvaluationModule(task, model, run, scorer), datamodule=data, verbose=False)
@@ -268,12 +270,17 @@ def _predict(task: Task, candidate: Candidate, settings: Settings, run: Run, cas
 
 
 def _score(task: Task, run: Run, cases: Sequence[Case], workers: int) -> None:
-    predictions = run.predictions()
     with Scorer(task, run, scoring_id(task), min(workers, len(cases))) as scorer:
-        for case in tracked(cases, "scoring"):
-            prediction = predictions.get(case.id)
-            if isinstance(prediction, Path):
-                scorer.submit(case, prediction)
+        _submit(scorer, run, tracked(cases, "scoring"))
+
+
+def _submit(scorer: Scorer, run: Run, cases: Iterable[Case]) -> None:
+    """Queues those of the cases that have a prediction."""
+    predictions = run.predictions()
+    for case in cases:
+        prediction = predictions.get(case.id)
+        if isinstance(prediction, Path):
+            scorer.submit(case, prediction)
 
 
 def _close(task: Task, run: Run, cases: Sequence[Case], model: str) -> None:

@@ -23,10 +23,9 @@ from lightning.pytorch.loggers import Logger
 from medimg_eval.case import Case
 from medimg_eval.data.module import CaseDataModule
 from medimg_eval.errors import UserError
-from medimg_eval.evaluation.evaluate import Candidate, Settings, begin, slug, task_identity
+from medimg_eval.evaluation.evaluate import Candidate, Settings, begin, model_info, slug, task_identity
 from medimg_eval.evaluation.fitting import FitModule, require_trainable
 from medimg_eval.evaluation.identity import data_fingerprint, digest
-from medimg_eval.evaluation.module import parameter_count
 from medimg_eval.evaluation.run import Run, now
 from medimg_eval.metrics import parse
 from medimg_eval.tasks.base import Task
@@ -107,7 +106,7 @@ def _train(
 ) -> float:
     model: Any = candidate.model
     require_trainable(model, candidate.name)
-    run.note(model_info={"class": type(model).__qualname__, "parameters": parameter_count(model)} | candidate.identity)
+    run.note(model_info=model_info(candidate))
     data = CaseDataModule(
         task,
         batch_size=settings.batch_size,

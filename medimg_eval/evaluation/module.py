@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -36,7 +35,6 @@ class EvaluationModule(pl.LightningModule):
         super().__init__()
         self.task, self.run, self.scorer = task, run, scorer
         self.model = model
-        self.seconds_in_model = 0.0
 
     def test_step(self, batch: Sequence[Asked], batch_idx: int) -> None:
         """Predictions are on disk when this returns."""
@@ -64,18 +62,14 @@ class EvaluationModule(pl.LightningModule):
         """One answer or Failure per prompt; when a batch fails, its cases are asked one by one."""
         if not prompts:
             return []
-        start = time.perf_counter()
         try:
-            answers = _as_many(self.task.ask(self.model, prompts), prompts)
+            return _as_many(self.task.ask(self.model, prompts), prompts)
         except Exception as error:
             if len(prompts) > 1:
                 return [answer for prompt in prompts for answer in self._ask([prompt])]
             log.debug("case %s", prompts[0].case_id, exc_info=True)
             message = str(error) if isinstance(error, CaseError) else f"{type(error).__name__}: {error}"
             return [Failure(prompts[0].case_id, "answer", message)]
-        finally:
-            self.seconds_in_model += time.perf_counter() - start
-        return answers
 
     def _keep(self, case: Case, answer: Any) -> Path | Failure:
         try:

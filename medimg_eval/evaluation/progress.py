@@ -45,10 +45,17 @@ class LogProgress(pl.Callback):
     def __init__(self) -> None:
         self._last = time.monotonic()
 
-    def on_test_batch_end(self, trainer: pl.Trainer, *args: Any) -> None:
+    def on_test_batch_end(
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
         """Counts batches of this rank."""
-        batch = args[3]
-        self._say("predicted", batch + 1, int(trainer.num_test_batches[args[4] if len(args) > 4 else 0]))
+        self._say("predicted", batch_idx + 1, int(trainer.num_test_batches[dataloader_idx]))
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Counts epochs, with what was logged."""

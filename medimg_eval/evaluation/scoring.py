@@ -81,14 +81,17 @@ class Scorer:
 
     def _queue(self, case: Case, prediction: Path) -> None:
         if self._pool is None:
-            # Spawned, for a forked process must not touch a GPU its parent uses; they import no torch.
-            context = multiprocessing.get_context("spawn")
-            self._pool = ProcessPoolExecutor(self._workers, context, initializer=_start_worker, initargs=(self._task,))
+            self._pool = self._start_pool(self._workers)
         try:
             self._pending[self._pool.submit(_score_in_worker, case, prediction)] = (case, prediction)
         except BrokenProcessPool:
             self._recover()
             self._queue(case, prediction)
+
+    def _start_pool(self, workers: int) -> ProcessPoolExecutor:
+        # Spawned, for a forked process must not touch a GPU its parent uses; they import no torch.
+        context = multiprocessing.get_context("spawn")
+        return ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=(self._task,))
 
     def _note(self, done: Sequence[Future[Scored]]) -> None:
         scored: dict[str, Scored] = {}
@@ -113,8 +116,7 @@ class Scorer:
         self._pending.clear()
         self._pool = None
         for case, prediction in waiting:
-            context = multiprocessing.get_context("spawn")
-            with ProcessPoolExecutor(1, context, initializer=_start_worker, initargs=(self._task,)) as pool:
+            with self._start_pool(1) as pool:
                 try:
                     result: Scored = pool.submit(_score_in_worker, case, prediction).result()
                 except BrokenProcessPool:
