@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -42,7 +42,8 @@ class Geometry:
         if self.shape != other.shape:
             return f"shape {other.shape} instead of {self.shape}"
         ends = np.array(np.meshgrid(*[(0, n - 1) for n in self.shape])).reshape(len(self.shape), -1)
-        corners = np.vstack([ends, np.ones_like(ends[:1])])
+        flat = np.zeros((3 - len(self.shape), ends.shape[1]))  # a picture lies in one plane
+        corners = np.vstack([ends, flat, np.ones_like(ends[:1])])
         moved = np.linalg.norm(((self.affine - other.affine) @ corners)[:3], axis=0)
         # A one-voxel axis has no second corner, so the steps are compared as well.
         steps = np.linalg.norm((self.affine - other.affine)[:3, :3], axis=0)
@@ -57,14 +58,26 @@ class Image:
     """Pixels with geometry.
 
     Attributes:
-        array: (channel, *spatial), in the dtype it was stored with.
-        affine: float64, (4, 4), voxel index to RAS+ millimetres.
+        array: (channel, *spatial), in the dtype it was stored with. Volumes are (channel, i, j, k), the
+            axes the affine's columns belong to (of a DICOM series: column, row, slice); pictures are
+            (channel, row, column); clips are (channel, frame, row, column).
+        affine: float64, (4, 4), voxel index to RAS+ millimetres. Of a picture or clip without a place in
+            the patient: a diagonal of the steps along its spatial axes.
         modality: DICOM code such as `MR` or `CT`, empty when unknown.
+        units: `mm`, or `pixel` where the file states no physical size.
+        notes: what the reader mended or doubts, in words; nothing that identifies a patient.
+        attributes: what the file says of the acquisition (scanner, kernel, view, ...); nothing that
+            identifies a patient.
+        valid: bool, (*spatial), False where the scanner padded; None where it did not.
     """
 
     array: Array
     affine: Array
     modality: str = ""
+    units: Literal["mm", "pixel"] = "mm"
+    notes: tuple[str, ...] = ()
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    valid: Array | None = None
 
     @property
     def geometry(self) -> Geometry:
@@ -79,15 +92,98 @@ class Mask:
     Attributes:
         labels: integer array, (*spatial).
         affine: float64, (4, 4), voxel index to RAS+ millimetres.
+        names: what the file calls each label, where it does.
+        notes: what the reader mended or doubts, in words.
     """
 
     labels: Array
     affine: Array
+    names: Mapping[int, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     @property
     def geometry(self) -> Geometry:
         """The grid the labels lie on."""
         return Geometry(tuple(self.labels.shape), self.affine)
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Which of several classes are present.
+
+    Attributes:
+        values: class -> 1 present, 0 absent, or a probability between; NaN where nothing is said, or where
+            the policy for uncertain statements leaves it out.
+    """
+
+    values: Mapping[str, float]
+
+
+@dataclass(frozen=True, eq=False)
+class Boxes:
+    """Axis-aligned boxes.
+
+    Attributes:
+        corners: float64, (box, 2 * axes): first corner then opposite corner, along the image's spatial
+            axes in their order (of a picture: row, column, row, column), in voxel indices, where an index
+            names a voxel's centre; the opposite corner is the last voxel inside.
+        names: one class name per box.
+        scores: float64, (box,), confidence 0 to 1; None for a reference.
+    """
+
+    corners: Array
+    names: tuple[str, ...]
+    scores: Array | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """Landmarks.
+
+    Attributes:
+        positions: float64, (point, axes), voxel indices along the image's spatial axes in their order.
+        names: one name per point.
+        values: a measurement that belongs to each point, such as a diameter in mm; None without.
+    """
+
+    positions: Array
+    names: tuple[str, ...]
+    values: Array | None = None
+
+
+@dataclass(frozen=True)
+class Text:
+    """A report, an answer, or another text."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Survival:
+    """Time until an event, or until it was last known not to have happened.
+
+    Attributes:
+        time: in `unit`.
+        event: False where the observation is censored.
+        unit: such as `months`.
+    """
+
+    time: float
+    event: bool
+    unit: str = "months"
+
+
+@dataclass(frozen=True, eq=False)
+class FrameLabels:
+    """What is said of each frame of a video.
+
+    Attributes:
+        frames: int64, (frame,), index of each labelled frame, ascending.
+        columns: name -> object or number array, (frame,): a phase, an instrument, a point's coordinate.
+    """
+
+    frames: Array
+    columns: Mapping[str, Array]
 
 
 T_co = TypeVar("T_co", covariant=True)
@@ -114,14 +210,14 @@ class Case:
     Attributes:
         id: unique within its task.
         images: what a model is shown, read lazily.
-        target: what is right, read lazily.
+        target: what is right, read lazily: a Mask, Findings, Boxes, Points, Text, Survival or FrameLabels.
         patient: who it belongs to; intervals resample patients. None where the data do not say.
         attributes: site, sex, age group, ... for subgroup tables.
     """
 
     id: str
     images: tuple[Reference[Image], ...]
-    target: Reference[Mask]
+    target: Reference[Any]
     patient: str | None = None
     attributes: Mapping[str, str] = field(default_factory=dict)
 

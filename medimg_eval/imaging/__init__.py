@@ -1,5 +1,13 @@
-"""Files to images and back. Knows files only: no task, no model, no torch."""
+"""Files to images and back. Knows files only: no task, no model, no torch.
 
-from medimg_eval.imaging.nifti import ImageFile, MaskFile, Region, read_mask, write_mask
+>>> from medimg_eval.imaging import read
+>>> image = read("study/series_3")  # or a .nii.gz, .png, .mp4, .svs, ...  # doctest: +SKIP
+>>> image.array.shape, image.affine, image.notes  # doctest: +SKIP
+"""
 
-__all__ = ["ImageFile", "MaskFile", "Region", "read_mask", "write_mask"]
+from medimg_eval.imaging.files import ImageFile, MaskFile
+from medimg_eval.imaging.front import read, read_grid, read_mask
+from medimg_eval.imaging.identify import identify
+from medimg_eval.imaging.volumes import Region, write_mask
+
+__all__ = ["ImageFile", "MaskFile", "Region", "identify", "read", "read_grid", "read_mask", "write_mask"]

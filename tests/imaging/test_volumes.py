@@ -71,7 +71,7 @@ def test_whole_numbers_stored_as_float_are_labels_and_others_are_not(tmp_path):
 
 def test_a_trailing_axis_of_one_is_dropped_from_a_mask(tmp_path):
     assert read_mask(save(tmp_path / "a.nii", np.ones((2, 3, 4, 1), np.uint8))).labels.shape == (2, 3, 4)
-    with pytest.raises(CaseError, match="expected a 3-D label map"):
+    with pytest.raises(CaseError, match="expected a 2-D or 3-D label map of one channel"):
         read_mask(save(tmp_path / "b.nii", np.ones((2, 3, 4, 2), np.uint8)))
 
 

@@ -1,0 +1,159 @@
+"""One way in for every format: `read`, `read_mask` and `read_grid`."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import re
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import numpy as np
+
+from medimg_eval.case import Array, Geometry, Image, Mask
+from medimg_eval.errors import CaseError, UsageError, UserError, nearest
+from medimg_eval.imaging.identify import FAMILIES, identify
+
+Source = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+"""A file, a folder, or the files that make up one image."""
+
+
+def read(source: Source, *, nan: Literal["raise"] | float = "raise", **options: Any) -> Image:
+    """Reads an image of any known format.
+
+    Args:
+        source: a file, a folder holding one DICOM series or the frames of one clip, or a list of files.
+        nan: what NaN and infinite voxels become; `raise` refuses them.
+        options: the family's own, such as `series` (DICOM), `frames` (video) or `um_per_px` (slides); see
+            the `read` of `medimg_eval.imaging.dicom`, `volumes`, `pictures`, `video`, `slides`, `arrays`.
+
+    Returns:
+        The image, in its stored dtype where that loses nothing. `notes` says what was mended or doubted.
+
+    Raises:
+        CaseError: the file is missing, damaged or ambiguous; the message names it and the mend.
+        UsageError: the format has no such option.
+    """
+    paths = _paths(source)
+    with _guarded(paths) as notes:
+        image = cast("Image", _method(paths, "read", options)(paths, **options))
+        array = image.array
+        if array.dtype.kind in "fc" and not np.isfinite(array).all():
+            if nan == "raise":
+                raise CaseError(
+                    f"{paths[0]}: holds NaN or infinite voxels; replace them before evaluating, or read with nan=VALUE"
+                )
+            bad = ~np.isfinite(array)
+            notes.append(f"{int(bad.sum())} NaN or infinite voxels were set to {nan:g}")
+            image = replace(image, array=np.where(bad, array.dtype.type(nan), array))
+    return replace(image, notes=(*image.notes, *notes))
+
+
+def read_grid(source: Source, **options: Any) -> Geometry:
+    """Reads the grid of an image alone, from headers; raises what `read` raises."""
+    paths = _paths(source)
+    with _guarded(paths):
+        return cast("Geometry", _method(paths, "grid", options)(paths, **options))
+
+
+def read_mask(source: Source, **options: Any) -> Mask:
+    """Reads a label map of whole numbers.
+
+    Labels stored as floating point are accepted when every voxel is a whole number (many tools write
+    float32 masks); anything else is refused rather than rounded.
+
+    Args:
+        source: a volume of three dimensions (a trailing axis of length one is dropped), a picture of one
+            channel, a DICOM-SEG, or an RTSTRUCT.
+        options: the family's own, such as `grid` (RTSTRUCT).
+
+    Returns:
+        Labels as the smallest integer dtype their values need, and the affine.
+
+    Raises:
+        CaseError: the file is missing, damaged, or not a label map.
+        UsageError: the format has no such option.
+    """
+    paths = _paths(source)
+    with _guarded(paths) as notes:
+        module = importlib.import_module(FAMILIES[identify(paths[0])])
+        if hasattr(module, "read_mask"):
+            mask = cast("Mask", _method(paths, "read_mask", options)(paths, **options))
+        else:
+            image = cast("Image", _method(paths, "read", options)(paths, **options))
+            mask = Mask(label_map(image.array, paths[0]), image.affine, notes=image.notes)
+    return replace(mask, notes=(*mask.notes, *notes))
+
+
+def label_map(array: Array, path: Path) -> Array:
+    """Turns channels of numbers into labels, (*spatial), of the smallest integer dtype.
+
+    Raises:
+        CaseError: several channels, values that are not whole, NaN or infinity; the message names `path`.
+    """
+    if array.shape[0] != 1 or array.ndim not in (3, 4):
+        raise CaseError(f"{path}: expected a 2-D or 3-D label map of one channel, got {array.shape} (channel first)")
+    labels: Array = array[0]
+    if labels.dtype.kind not in "iubf":
+        raise CaseError(f"{path}: expected whole-number labels, got {labels.dtype}")
+    if labels.dtype.kind == "f":
+        if not np.isfinite(labels).all():
+            raise CaseError(f"{path}: holds NaN or infinite labels; store a label map of whole numbers")
+        whole = np.rint(labels)
+        if not np.array_equal(whole, labels):
+            raise CaseError(
+                f"{path}: expected whole-number labels, got values such as "
+                f"{labels[whole != labels].flat[0]:g}; store a label map, not probabilities"
+            )
+        labels = whole
+    low, high = (int(labels.min()), int(labels.max())) if labels.size else (0, 0)
+    smallest = np.result_type(np.min_scalar_type(low), np.min_scalar_type(high))
+    return labels.astype(smallest, copy=False)
+
+
+def _paths(source: Source) -> list[Path]:
+    given = [source] if isinstance(source, str | os.PathLike) else list(source)
+    if not given:
+        raise CaseError("expected at least one file to read, got an empty list")
+    return [Path(path).expanduser() for path in given]
+
+
+def _method(paths: Sequence[Path], name: str, options: dict[str, Any]) -> Callable[..., Any]:
+    family = identify(paths[0])
+    method: Callable[..., Any] = getattr(importlib.import_module(FAMILIES[family]), name)
+    known = [key for key, one in inspect.signature(method).parameters.items() if one.kind is one.KEYWORD_ONLY]
+    unknown = next((option for option in options if option not in known), None)
+    if unknown is not None:
+        raise UsageError(f"{paths[0]}: reading a {family} takes no option {unknown!r}{nearest(unknown, known)}")
+    return method
+
+
+@contextmanager
+def _guarded(paths: Sequence[Path]) -> Iterator[list[str]]:
+    """Collects what libraries warn of, and turns what they raise into a CaseError naming the file."""
+    notes: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            yield notes
+        except UserError:
+            raise
+        except Exception as error:
+            raise CaseError(
+                f"{paths[0]}: cannot be read ({type(error).__name__}: {without_values(str(error))}); "
+                "write or copy it again, or convert it to a common format"
+            ) from error
+    for warning in caught:
+        text = without_values(str(warning.message).strip().splitlines()[0])
+        if text not in notes:
+            notes.append(text)
+
+
+def without_values(text: str) -> str:
+    """Takes quoted values out of a library's message: they may be a patient's name."""
+    return re.sub(r"'[^']*'|\"[^\"]*\"", "'...'", text)

@@ -1,0 +1,145 @@
+"""Which family of formats a file or folder belongs to, by its content; names decide only where content cannot."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from pathlib import Path
+
+from medimg_eval.errors import CaseError
+
+FAMILIES = {
+    "dicom": "medimg_eval.imaging.dicom",
+    "volume": "medimg_eval.imaging.volumes",
+    "picture": "medimg_eval.imaging.pictures",
+    "video": "medimg_eval.imaging.video",
+    "slide": "medimg_eval.imaging.slides",
+    "array": "medimg_eval.imaging.arrays",
+}
+"""The module that reads each family: it has `read(paths, **options)` and `grid(paths, **options)`."""
+
+HEAD = 512
+"""Bytes looked at."""
+
+SLIDE_SUFFIXES = (".svs", ".ndpi", ".mrxs", ".scn", ".bif", ".vms", ".vmu", ".svslide")
+"""Slides that content alone would take for a plain TIFF or JPEG."""
+
+SLIDE_CLASS = b"1.2.840.10008.5.1.4.1.1.77.1.6"
+"""SOP class of whole-slide microscopy."""
+
+
+def identify(path: Path) -> str:
+    """Says which family a file or folder is of.
+
+    Args:
+        path: a file, or a folder whose files are of one kind (a DICOM series, the frames of a clip).
+
+    Returns:
+        A key of `FAMILIES`.
+
+    Raises:
+        CaseError: there is no such file, it is empty, or of no known format.
+    """
+    if path.is_dir():
+        return _folder(path)
+    try:
+        with path.open("rb") as stream:
+            head = stream.read(HEAD)
+    except OSError as error:
+        raise CaseError(
+            f"{path}: no such file" if not path.exists() else f"{path}: cannot be opened ({error})"
+        ) from error
+    if not head:
+        raise CaseError(f"{path}: is empty; write or copy it again")
+    family = _by_name(path) or _by_content(path, head)
+    if family is None:
+        raise CaseError(
+            f"{path}: is of no known image format; expected DICOM, NIfTI, MetaImage, NRRD, Analyze, b2nd, PNG, JPEG, "
+            "TIFF, BMP, video, slide, npy, npz or HDF5"
+        )
+    return family
+
+
+def _by_name(path: Path) -> str | None:
+    return "slide" if path.suffix.lower() in SLIDE_SUFFIXES else None
+
+
+def _by_content(path: Path, head: bytes) -> str | None:
+    if head[:2] == b"\x1f\x8b":
+        return _compressed(path)
+    if _is_dicom(head):
+        return "slide" if _is_dicom_slide(path) else "dicom"
+    if _is_volume(path, head):
+        return "volume"
+    if head[:4] in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"):
+        return _tiff(path)
+    # An .mp4 names itself after four bytes, an .avi twice; a zip file may be anything but for its name.
+    known = {
+        "picture": head.startswith((b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"BM", b"GIF8")),
+        "video": head[4:8] == b"ftyp"
+        or head.startswith(b"\x1aE\xdf\xa3")
+        or (head[:4] == b"RIFF" and head[8:11] == b"AVI"),
+        "array": head.startswith((b"\x93NUMPY", b"\x89HDF\r\n\x1a\n"))
+        or (head[:4] == b"PK\3\4" and path.suffix == ".npz"),
+    }
+    return next((family for family, fits in known.items() if fits), None)
+
+
+def _tiff(path: Path) -> str:
+    from medimg_eval.imaging.slides import is_slide
+
+    return "slide" if is_slide(path) else "picture"
+
+
+def _compressed(path: Path) -> str:
+    # A damaged .nii.gz is still meant as a volume: its reader says what is wrong with it.
+    try:
+        with gzip.open(path) as stream:
+            head = stream.read(HEAD)
+    except (OSError, EOFError, zlib.error):
+        return "volume"
+    return "volume" if head[:2] == b"\x1f\x8b" else _by_content(path.with_suffix(""), head) or "volume"
+
+
+def _is_dicom(head: bytes) -> bool:
+    if head[128:132] == b"DICM":
+        return True
+    # Without a preamble a file starts with its first element: group 2 or 8, a low element, a short value.
+    group, element = int.from_bytes(head[:2], "little"), int.from_bytes(head[2:4], "little")
+    explicit = head[4:6].isalpha() and head[4:6].isupper()
+    length = int.from_bytes(head[6:8] if explicit else head[4:8], "little")
+    return group in (2, 8) and element <= 0x70 and length <= 256 and len(head) > 8
+
+
+def _is_dicom_slide(path: Path) -> bool:
+    with path.open("rb") as stream:
+        return SLIDE_CLASS in stream.read(4096)
+
+
+def _is_volume(path: Path, head: bytes) -> bool:
+    header_size = {int.from_bytes(head[:4], order) for order in ("little", "big")}
+    return (
+        bool(header_size & {348, 540})
+        or head.startswith(b"NRRD0")
+        or head[2:9] == b"b2frame"
+        or (path.suffix.lower() in (".mha", ".mhd") and b"=" in head)
+        or path.name.lower().endswith((".nii", ".img", ".hdr"))
+    )
+
+
+def _folder(path: Path) -> str:
+    families = {}
+    for entry in sorted(entry for entry in path.rglob("*") if entry.is_file() and not entry.name.startswith(".")):
+        try:
+            families[identify(entry)] = entry
+        except CaseError:
+            continue  # notes and tables lie beside images
+        break
+    if not families:
+        raise CaseError(f"{path}: holds no image; expected the files of one DICOM series, or the frames of one clip")
+    family = next(iter(families))
+    if family == "picture":
+        return "video"
+    if family in ("dicom", "slide"):
+        return family
+    raise CaseError(f"{path}: is a folder; name the file, such as {families[family]}")
