@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
+Units = Literal["mm", "pixel"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,10 +24,12 @@ class Geometry:
     Attributes:
         shape: voxels along each spatial axis.
         affine: float64, (4, 4), voxel index to RAS+ millimetres.
+        units: `mm`, or `pixel` where the file states no physical size.
     """
 
     shape: tuple[int, ...]
     affine: Array
+    units: Units = "mm"
 
     @property
     def spacing(self) -> tuple[float, ...]:
@@ -37,10 +40,13 @@ class Geometry:
         """Says in words how `other` lies elsewhere, or returns None when both are the same grid.
 
         Grids are the same when no corner of the volume moves by more than 1 % of the smallest voxel
-        edge: affines stored as float32 pass, a flipped axis or a half-voxel shift does not.
+        edge: affines stored as float32 pass, a flipped axis or a half-voxel shift does not. Where one of
+        them states no physical size, as a PNG does, only shapes can be compared.
         """
         if self.shape != other.shape:
             return f"shape {other.shape} instead of {self.shape}"
+        if "pixel" in (self.units, other.units):
+            return None
         ends = np.array(np.meshgrid(*[(0, n - 1) for n in self.shape])).reshape(len(self.shape), -1)
         flat = np.zeros((3 - len(self.shape), ends.shape[1]))  # a picture lies in one plane
         corners = np.vstack([ends, flat, np.ones_like(ends[:1])])
@@ -74,7 +80,7 @@ class Image:
     array: Array
     affine: Array
     modality: str = ""
-    units: Literal["mm", "pixel"] = "mm"
+    units: Units = "mm"
     notes: tuple[str, ...] = ()
     attributes: Mapping[str, str] = field(default_factory=dict)
     valid: Array | None = None
@@ -82,7 +88,7 @@ class Image:
     @property
     def geometry(self) -> Geometry:
         """The grid the pixels lie on."""
-        return Geometry(tuple(self.array.shape[1:]), self.affine)
+        return Geometry(tuple(self.array.shape[1:]), self.affine, self.units)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,17 +100,19 @@ class Mask:
         affine: float64, (4, 4), voxel index to RAS+ millimetres.
         names: what the file calls each label, where it does.
         notes: what the reader mended or doubts, in words.
+        units: `mm`, or `pixel` where the file states no physical size.
     """
 
     labels: Array
     affine: Array
     names: Mapping[int, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    units: Units = "mm"
 
     @property
     def geometry(self) -> Geometry:
         """The grid the labels lie on."""
-        return Geometry(tuple(self.labels.shape), self.affine)
+        return Geometry(tuple(self.labels.shape), self.affine, self.units)
 
 
 @dataclass(frozen=True)

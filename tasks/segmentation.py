@@ -9,7 +9,7 @@ from typing import Any, ClassVar, get_args
 
 import numpy as np
 
-from medimg_eval.case import Case, Image, Mask, Prompt, Prompts
+from medimg_eval.case import Case, Image, Mask, Prompt, Prompts, Units
 from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.imaging import read_mask, write_mask
 from medimg_eval.metrics import LabelScore, parse, segmentation_scores, worst_scores
@@ -25,17 +25,19 @@ class SegmentationTask(Task):
         labels: integer in the mask -> name; 0 is background and is not judged.
         surface: `surfel` (area-weighted, the default) or `voxel` (voxel centres); see docs/metrics.md.
         penalty: what a distance is worth when one side is empty: `diagonal`, a number in mm, or `drop`.
+        units: of distances: `mm`, or `pixel` for pictures that state no physical size.
     """
 
     labels: Mapping[int, str]
     surface: Surface = "surfel"
     penalty: Penalty = "diagonal"
+    units: Units = "mm"
     metrics: Sequence[str] = ("dice", "iou", "hd95", "assd", "nsd@1")
     monitor: str = "dice"
 
     capability: ClassVar[str] = "segment"
     prediction_suffix: ClassVar[str] = ".nii.gz"
-    scoring_fields: ClassVar[frozenset[str]] = Task.scoring_fields | {"surface", "penalty"}
+    scoring_fields: ClassVar[frozenset[str]] = Task.scoring_fields | {"surface", "penalty", "units"}
 
     def __post_init__(self) -> None:
         """Refuses labels and metrics that cannot be meant, before anything is loaded."""
@@ -43,10 +45,9 @@ class SegmentationTask(Task):
         if not self.labels or min(self.labels) < 1:
             raise UsageError(f"task {self.name!r}: expected labels of 1 and above, got {sorted(self.labels)}")
         self.metrics = [self.metrics] if isinstance(self.metrics, str) else list(self.metrics)
-        if self.surface not in get_args(Surface):
-            raise UsageError(
-                f"task {self.name!r}: there is no surface {self.surface!r}{nearest(self.surface, get_args(Surface))}"
-            )
+        for what, value, options in (("surface", self.surface, Surface), ("units", self.units, Units)):
+            if value not in get_args(options):
+                raise UsageError(f"task {self.name!r}: there is no {what} {value!r}{nearest(value, get_args(options))}")
         if parse(self.monitor)[0].kind != "mask":
             raise UsageError(f"task {self.name!r}: metric {self.monitor!r} does not judge masks")
         try:  # what scoring would refuse, before anything is asked
@@ -74,7 +75,7 @@ class SegmentationTask(Task):
             if array.shape != shown.shape:
                 raise CaseError(f"case {case.id!r}: the model's mask has shape {array.shape}, not {shown.shape}")
             # An array lies on the image's grid, which need not be the reference's.
-            mask = Mask(array, shown.affine)
+            mask = Mask(array, shown.affine, units=shown.units)
         same_grid(mask.geometry, expected, what=f"case {case.id!r}: {what}", than=_reference(case))
         if mask.labels.dtype.kind not in "iub":
             raise CaseError(f"case {case.id!r}: the model's mask holds {mask.labels.dtype}, not integers")
@@ -98,7 +99,7 @@ class SegmentationTask(Task):
         return segmentation_scores(
             reference.labels,
             mask.labels,
-            reference.geometry.spacing,
+            self._spacing(case, reference),
             labels=self.labels,
             metrics=self.metrics if metrics is None else metrics,
             surface=self.surface,
@@ -108,17 +109,32 @@ class SegmentationTask(Task):
     def worst(self, case: Case) -> list[LabelScore]:
         """Each metric's worst value; NaN when the reference itself cannot be read, for then nobody is judged."""
         try:
-            grid = case.target.read().geometry
+            reference = case.target.read()
+            shape, spacing = reference.labels.shape, self._spacing(case, reference)
         except CaseError:
             return worst_scores(self.labels, self.metrics, shape=None, spacing=None, penalty=self.penalty)
-        return worst_scores(self.labels, self.metrics, shape=grid.shape, spacing=grid.spacing, penalty=self.penalty)
+        return worst_scores(self.labels, self.metrics, shape=shape, spacing=spacing, penalty=self.penalty)
+
+    def _spacing(self, case: Case, reference: Mask) -> tuple[float, ...]:
+        """Of the reference, or of the image where the reference is a plain picture; 1 where pixels are counted."""
+        if self.units == "pixel":
+            return (1.0,) * reference.labels.ndim
+        grid = reference.geometry if reference.units == "mm" else case.images[0].geometry()
+        measured = [name for name in self.metrics if (found := parse(name)[0]).unit or found.parameter]
+        if grid.units == "pixel" and measured:
+            raise CaseError(
+                f"case {case.id!r}: {', '.join(str(path) for path in case.images[0].files)} states no physical size; "
+                "set task.units=pixel to judge distances in pixels"
+            )
+        return grid.spacing
 
     def signature(self) -> str:
         """Surface convention, percentile rule and empty-mask policy."""
-        penalty = f"{self.penalty:g} mm" if isinstance(self.penalty, int | float) else self.penalty
+        penalty = f"{self.penalty:g} {self.units}" if isinstance(self.penalty, int | float) else self.penalty
         return (
             f"surface={self.surface}, hd95=max of the two directed percentiles, "
             f"one side empty=worst value (distances: {penalty}), both empty=not counted"
+            + (", distances in pixels" if self.units == "pixel" else "")
         )
 
 

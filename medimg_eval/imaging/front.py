@@ -86,7 +86,7 @@ def read_mask(source: Source, **options: Any) -> Mask:
             mask = cast("Mask", _method(paths, "read_mask", options)(paths, **options))
         else:
             image = cast("Image", _method(paths, "read", options)(paths, **options))
-            mask = Mask(label_map(image.array, paths[0]), image.affine, notes=image.notes)
+            mask = Mask(label_map(image.array, paths[0]), image.affine, notes=image.notes, units=image.units)
     return replace(mask, notes=(*mask.notes, *notes))
 
 

@@ -104,8 +104,8 @@ class Row:
     cells: tuple[Cell, ...]
 
 
-def make_column(task: str, group: str, metric: str) -> Column:
-    """Returns the column of a metric as the registry describes it."""
+def make_column(task: str, group: str, metric: str, units: str = "mm") -> Column:
+    """Returns the column of a metric as the registry describes it, its distances in `units`."""
     if metric == NO_METRIC:
         return Column(task, group, metric, "no scores yet", None, 3)
     if metric.partition("@")[0] not in metrics.available():
@@ -113,11 +113,12 @@ def make_column(task: str, group: str, metric: str) -> Column:
         return Column(task, group, metric, metric, None, 3)
     known = metrics.get(metric)
     title = metrics.title(metric)
+    unit = "px" if known.unit == "mm" and units == "pixel" else known.unit
     return Column(
         task,
         group,
         metric,
-        f"{title} ({known.unit})" if known.unit else title,
+        f"{title} ({unit})" if unit else title,
         known.higher_is_better,
         2 if known.unit else 3,
     )

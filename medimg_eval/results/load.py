@@ -58,6 +58,8 @@ class RunScores:
     signature: str
     resampled: str
     """What the interval resamples: one of `RESAMPLED`."""
+    units: str
+    """Of distances: "mm" or "pixel"."""
     notes: tuple[str, ...]
     started: datetime
     ended: datetime | None
@@ -171,11 +173,17 @@ def _described_run(folder: Path, manifest: Mapping[str, object]) -> RunScores:
         data_fingerprint=field("data_fingerprint", str),
         signature=field("signature", str),
         resampled=resampled,
+        units=_units(manifest.get("task_config")),
         notes=tuple(str(note) for note in field("notes", list)),
         started=_time(field("started", str), file),
         ended=ended,
         scores=pd.DataFrame(columns=list(SCORE_COLUMNS)),
     )
+
+
+def _units(task_config: object) -> str:
+    """Returns what the distances of a run are in; older manifests do not say, and meant mm."""
+    return str(task_config.get("units", "mm")) if isinstance(task_config, dict) else "mm"
 
 
 def _answered(folder: Path) -> int:

@@ -115,7 +115,8 @@ def _columns(runs: Sequence[RunScores], metrics: Sequence[str] | None) -> tuple[
         if scored[task] and not chosen:
             hidden.append(title)
         else:
-            columns += [make_column(task, title, metric) for metric in chosen or [NO_METRIC]]
+            units = next(run.units for run in runs if run.task == task)
+            columns += [make_column(task, title, metric, units) for metric in chosen or [NO_METRIC]]
     return columns, hidden
 
 

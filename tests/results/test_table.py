@@ -291,3 +291,9 @@ def test_frame_is_tidy_and_unrounded(write_run, three_cases):
 def test_no_runs():
     with pytest.raises(UserError, match="No run"):
         build_table([])
+
+
+def test_distances_in_pixels_are_headed_so(write_run):
+    rows = [("c1", "p1", "a", "hd95", 3.0, "present"), ("c1", "p1", "a", "dice", 0.5, "present")]
+    table = build_table(load_runs([write_run("a", rows, task_config={"units": "pixel"})]))
+    assert [column.title for column in table.columns] == ["HD95 (px)", "Dice"]
