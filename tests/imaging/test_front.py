@@ -1,0 +1,176 @@
+"""One way in for every format: what a file is taken for, and what happens when it cannot be read."""
+
+import gzip
+import os
+import warnings
+import zipfile
+
+import nibabel as nib
+import numpy as np
+import pytest
+from PIL import Image as Pillow
+
+from medimg_eval.case import Image
+from medimg_eval.errors import CaseError, UsageError
+from medimg_eval.imaging import ImageFile, MaskFile, identify, read, read_grid, read_mask
+from medimg_eval.imaging import volumes as volumes_module
+
+
+def write(path, content):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+def nifti(path, array=None):
+    nib.save(
+        nib.Nifti1Image(np.arange(24, dtype=np.int16).reshape(2, 3, 4) if array is None else array, np.eye(4)), path
+    )
+    return path
+
+
+def picture(path):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Pillow.fromarray(np.arange(12, dtype=np.uint8).reshape(3, 4)).save(path)
+    return path
+
+
+DICOM_HEAD = b"\0" * 128 + b"DICM" + b"\x02\0\0\0UL\x04\0\0\0\0\0"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "family"),
+    [
+        ("a", DICOM_HEAD, "dicom"),
+        ("a.png", DICOM_HEAD, "dicom"),  # whatever it is called
+        ("a", b"\x08\0\x05\0CS\x0a\0ISO_IR 100", "dicom"),  # no preamble
+        ("a.dat", b"NRRD0004\n", "volume"),
+        ("a.mhd", b"ObjectType = Image\n", "volume"),
+        ("a.b2nd", b"\x9e\xa8b2frame\0", "volume"),
+        ("a", (348).to_bytes(4, "little") + bytes(400), "volume"),
+        ("a", (348).to_bytes(4, "big") + bytes(400), "volume"),
+        ("a", (540).to_bytes(4, "little") + bytes(600), "volume"),
+        ("a.nii.gz", gzip.compress((348).to_bytes(4, "little") + bytes(400)), "volume"),
+        ("a.nii.gz", b"\x1f\x8b damaged", "volume"),
+        ("a", b"\x89PNG\r\n\x1a\n", "picture"),
+        ("a", b"\xff\xd8\xff\xe0", "picture"),
+        ("a", b"BM....", "picture"),
+        ("a", b"\0\0\0\x20ftypisom", "video"),
+        ("a", b"RIFF....AVI LIST", "video"),
+        ("a", b"\x1aE\xdf\xa3", "video"),
+        ("a", b"\x93NUMPY\x01\0", "array"),
+        ("a", b"\x89HDF\r\n\x1a\n", "array"),
+        ("a.npz", b"PK\x03\x04", "array"),
+        ("a.mrxs", b"\xff\xd8\xff\xe0", "slide"),
+    ],
+)
+def test_a_file_is_what_its_content_says(tmp_path, name, content, family):
+    assert identify(write(tmp_path / name, content)) == family
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", r"note\.txt: is empty"),
+        (b"some words", r"note\.txt: is of no known image format; expected DICOM, NIfTI"),
+        (b"PK\x03\x04", r"note\.txt: is of no known image format"),
+    ],
+)
+def test_what_is_no_image_is_named(tmp_path, content, words):
+    with pytest.raises(CaseError, match=words):
+        read(write(tmp_path / "note.txt", content))
+
+
+def test_a_missing_file_is_named(tmp_path):
+    for method in (read, read_mask, read_grid):
+        with pytest.raises(CaseError, match=r"gone\.nii\.gz: no such file"):
+            method(tmp_path / "gone.nii.gz")
+
+
+def test_a_file_that_may_not_be_opened_is_named(tmp_path, monkeypatch):
+    path = write(tmp_path / "a", b"x")
+
+    def refuse(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(type(path), "open", refuse)
+    with pytest.raises(CaseError, match="cannot be opened"):
+        identify(path)
+
+
+def test_a_folder_is_what_its_images_are(tmp_path):
+    write(tmp_path / "ct" / "deep" / "0001", DICOM_HEAD)
+    write(tmp_path / "ct" / "README", b"a note")
+    picture(tmp_path / "clip" / "0.png")
+    write(tmp_path / "none" / "notes.txt", b"words")
+    nifti(write(tmp_path / "mixed" / "a.nii", b"").parent / "a.nii")
+    assert (identify(tmp_path / "ct"), identify(tmp_path / "clip")) == ("dicom", "video")
+    with pytest.raises(CaseError, match=r"none: holds no image"):
+        identify(tmp_path / "none")
+    with pytest.raises(CaseError, match=r"mixed: is a folder; name the file, such as .*a\.nii"):
+        identify(tmp_path / "mixed")
+
+
+def test_an_option_of_another_format_is_refused(tmp_path):
+    path = nifti(tmp_path / "a.nii")
+    with pytest.raises(UsageError, match=r"a\.nii: reading a volume takes no option 'regoin'; did you mean 'region'\?"):
+        read(path, regoin=((0, 1),) * 3)
+
+
+def test_no_file_at_all_is_an_error():
+    with pytest.raises(CaseError, match="at least one file"):
+        read([])
+
+
+def test_nan_voxels_are_refused_or_replaced_and_counted(tmp_path):
+    array = np.ones((2, 3, 4), np.float32)
+    array[0, 0, 0], array[1, 1, 1] = np.nan, np.inf
+    path = nifti(tmp_path / "a.nii", array)
+    with pytest.raises(CaseError, match=r"a\.nii: holds NaN or infinite voxels"):
+        read(path)
+    image = read(path, nan=-1.0)
+    assert image.array[0, 0, 0, 0] == image.array[0, 1, 1, 1] == -1
+    assert image.array.dtype == np.float32
+    assert "2 NaN or infinite voxels were set to -1" in image.notes
+
+
+def test_what_a_library_warns_of_becomes_a_note_without_values(tmp_path, monkeypatch):
+    def reader(paths, *, region=None):
+        for _ in range(2):
+            warnings.warn("Invalid value for VR PN: 'Doe^Jane'", stacklevel=1)
+        return Image(np.zeros((1, 2, 2)), np.eye(4))
+
+    monkeypatch.setattr(volumes_module, "read", reader)
+    assert read(nifti(tmp_path / "a.nii")).notes == ("Invalid value for VR PN: '...'",)
+
+
+def test_what_a_library_raises_becomes_one_sentence_without_values(tmp_path, monkeypatch):
+    def reader(paths, *, region=None):
+        raise KeyError("Doe^Jane")
+
+    monkeypatch.setattr(volumes_module, "read", reader)
+    with pytest.raises(CaseError, match=r"a\.nii: cannot be read \(KeyError: '\.\.\.'\)"):
+        read(nifti(tmp_path / "a.nii"))
+
+
+def test_references_read_when_asked_and_know_their_files(tmp_path):
+    path = nifti(tmp_path / "a.nii")
+    image = ImageFile(path, modality="CT", region=((0, 1), (0, 3), (1, 3)))
+    assert (image.files, image.read().array.shape, image.read().modality) == ((path,), (1, 1, 3, 2), "CT")
+    assert image.geometry().difference(image.read().geometry) is None
+    mask = MaskFile((path,))
+    assert (mask.files, mask.read().labels.max()) == ((path,), 23)
+    assert mask.geometry().difference(mask.read().geometry) is None
+
+
+def test_a_zip_that_is_no_bundle_is_no_image(tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("a.txt", "words")
+    with pytest.raises(CaseError, match="no known image format"):
+        identify(tmp_path / "a.zip")
+
+
+def test_paths_may_be_strings_and_begin_at_home(tmp_path, monkeypatch):
+    nifti(tmp_path / "a.nii")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert read("~/a.nii").array.shape == read(os.fspath(tmp_path / "a.nii")).array.shape
