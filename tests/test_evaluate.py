@@ -2,9 +2,12 @@
 
 import json
 import math
+from dataclasses import replace
 from functools import partial
 
 import lightning.pytorch as pl
+import nibabel as nib
+import numpy as np
 import pandas as pd
 import pytest
 from answering import Mute, Thresholds
@@ -13,7 +16,7 @@ from medimg_eval.errors import UsageError, UserError
 from medimg_eval.evaluation.evaluate import Candidate, Settings, evaluate, refuse_incapable, rescore
 from medimg_eval.evaluation.identity import file_digest, files_digest
 from medimg_eval.results import load_runs
-from tests.conftest import ellipsoids
+from tests.conftest import AFFINE, ellipsoids
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The 'test_dataloader' does not have many workers"),
@@ -347,3 +350,20 @@ def test_a_missed_label_is_worth_the_diagonal_and_an_absent_one_nothing(write_da
     frame = scores(folder).set_index(["label", "metric"])
     assert frame.loc[("rim", "hd95"), "value"] == pytest.approx(math.hypot(16, 14, 20))
     assert frame.loc[("rim", "dice"), "status"] == "missed"
+
+
+def test_repairs_and_doubts_of_the_readers_are_listed_and_counted(write_dataset, settings):
+    root = write_dataset(3)
+    path = root / "images" / "case01.nii.gz"
+    pixels = nib.load(path).get_fdata(dtype=np.float32)
+    pixels[0, 0, 0] = np.nan
+    nib.save(nib.Nifti1Image(pixels, AFFINE), path)
+    task = ellipsoids(root)
+    found = [
+        replace(case, images=(replace(case.images[0], options={"nan": 0.0}),)) for case in task.layout.cases("test")
+    ]
+    task.layout = type("Fixed", (), {"cases": lambda self, split: found})()
+    folder = evaluate(task, candidate(), settings)
+    assert summary(folder)["read_with"] == {"case01": ["1 NaN or infinite voxels were set to 0"]}
+    (note,) = json.loads((folder / "manifest.json").read_text())["notes"]
+    assert note == "1 of 3 cases were read with a repair or doubt: see summary.json"

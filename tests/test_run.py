@@ -22,7 +22,7 @@ def keep(run, *cases):
     paths = [run.prediction_path(case, ".txt") for case in cases]
     for path in paths:
         path.write_text("x")
-    run.append_predictions(paths, cases)
+    run.append_predictions(dict(zip(cases, paths, strict=True)))
 
 
 def opened(folder, run="abc", **fields):
@@ -53,7 +53,7 @@ def test_a_place_that_cannot_be_written_is_named():
 def test_what_was_appended_is_read_back(tmp_path):
     with Run(tmp_path / "run", "abc") as run:
         keep(run, "a", "b/ü?")
-        run.append_predictions([Failure("c", "answer", "why\nnot")], ["c"])
+        run.append_predictions({"c": Failure("c", "answer", "why\nnot")})
         run.append_scores({"a": SCORES, "c": Failure("c", "score", "no")}, "s1")
         predictions, scores = run.predictions(), run.scores("s1")
     assert predictions["a"].name == "a.txt"
@@ -61,6 +61,13 @@ def test_what_was_appended_is_read_back(tmp_path):
     assert predictions["c"] == Failure("c", "answer", "why\nnot")
     assert str(scores["a"]) == str(SCORES)  # NaN is not equal to itself
     assert scores["c"].stage == "score"
+
+
+def test_what_the_readers_mended_is_kept_with_the_case(tmp_path):
+    with Run(tmp_path, "abc") as run:
+        path = run.prediction_path("a", ".txt")
+        run.append_predictions({"a": path, "b": path}, {"a": ["one slice twice"], "b": []})
+        assert run.read_with() == {"a": ["one slice twice"]}
 
 
 def test_scores_of_other_settings_are_not_read(tmp_path):
@@ -72,9 +79,9 @@ def test_scores_of_other_settings_are_not_read(tmp_path):
 def test_an_answer_beats_a_failure_whichever_came_first(tmp_path):
     with Run(tmp_path, "abc") as run:
         failure = Failure("a", "answer", "first time")
-        run.append_predictions([failure], ["a"])
+        run.append_predictions({"a": failure})
         keep(run, "a")
-        run.append_predictions([failure], ["a"])
+        run.append_predictions({"a": failure})
         assert run.predictions()["a"].name == "a.txt"
 
 

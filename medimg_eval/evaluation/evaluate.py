@@ -297,8 +297,14 @@ def _close(task: Task, run: Run, cases: Sequence[Case], model: str) -> None:
         failures.append(next((entry for entry in (answer, result) if isinstance(entry, Failure)), unknown))
         rows += task.rows(case, task.worst(case), run=run.run, model=model)
     run.write_scores(rows)
+    read_with = run.read_with()
+    judged = _judged(task)
+    if read_with:
+        judged["notes"] += [
+            f"{len(read_with)} of {len(cases)} cases were read with a repair or doubt: see summary.json"
+        ]
     run.note(
-        **_judged(task),
+        **judged,
         status="finished",
         predicted=sum(isinstance(answer, Path) for answer in predictions.values()),
         failed_cases=len(failures),
@@ -310,5 +316,6 @@ def _close(task: Task, run: Run, cases: Sequence[Case], model: str) -> None:
         {
             "metrics": json.loads(frame.to_json(orient="records")),  # NaN, which JSON lacks, becomes null
             "failures": [{"case": f.case_id, "stage": f.stage, "message": f.message} for f in failures],
+            "read_with": read_with,
         },
     )

@@ -23,7 +23,10 @@ SAMPLED = 1 << 20
 PLACES = frozenset({"accelerator", "devices", "num_nodes", "strategy", "log_every_n_steps"})
 """Trainer settings that say where and how verbosely a model is tested, not what comes out."""
 
-RECORDED = ("medimg-eval", "torch", "lightning", "monai", "nibabel", "numpy", "scipy", "scikit-learn")
+RECORDED = (
+    *("medimg-eval", "torch", "lightning", "monai", "numpy", "scipy", "scikit-learn"),
+    *("nibabel", "pydicom", "SimpleITK", "imagecodecs", "pillow", "tifffile", "av", "openslide-bin", "highdicom"),
+)
 
 
 def digest(value: Any, length: int = 8) -> str:
@@ -57,7 +60,10 @@ def files_digest(paths: Iterable[Path]) -> str:
     for path in paths:
         if path.is_dir():
             walked = os.walk(path, followlinks=True)  # folders of links to cases are common
-            below = sorted(Path(folder, name) for folder, _, names in walked for name in names)
+            # Hidden files are indices and companions, made by whoever looked at the folder last.
+            below = sorted(
+                Path(folder, name) for folder, _, names in walked for name in names if not name.startswith(".")
+            )
             found += [(entry.relative_to(path).as_posix(), file_digest(entry)) for entry in below]
         else:
             found.append(("", file_digest(path)))

@@ -44,7 +44,8 @@ class EvaluationModule(pl.LightningModule):
         }
         for (case, _), answer in zip(prompts, self._ask([prompt for _, prompt in prompts]), strict=True):
             results[case.id] = answer if isinstance(answer, Failure) else self._keep(case, answer)
-        self.run.append_predictions(results.values(), results)
+        notes = {case.id: [note for image in prompt.images for note in image.notes] for case, prompt in prompts}
+        self.run.append_predictions(results, notes)
         for result in results.values():
             if isinstance(result, Failure):
                 log.warning("case %s failed (%s): %s", result.case_id, result.stage, result.message)

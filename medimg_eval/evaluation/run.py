@@ -121,15 +121,23 @@ class Run:
             name = f"{name[:LONGEST_NAME]}~{hashlib.sha256(case_id.encode()).hexdigest()[:16]}"
         return folder / f"{name}{suffix}"
 
-    def append_predictions(self, records: Iterable[Path | Failure], case_ids: Iterable[str]) -> None:
-        """Adds one line per case; they are on disk when this returns."""
+    def append_predictions(
+        self, records: Mapping[str, Path | Failure], read_with: Mapping[str, Sequence[str]] | None = None
+    ) -> None:
+        """Adds one line per case; they are on disk when this returns.
+
+        Args:
+            records: by case, the file of its prediction, or how it failed.
+            read_with: by case, what its readers mended or doubted.
+        """
         self._append(
             "predictions",
             (
                 {"case": case_id, "stage": record.stage, "failure": record.message}
                 if isinstance(record, Failure)
                 else {"case": case_id, "file": record.relative_to(self.folder).as_posix()}
-                for case_id, record in zip(case_ids, records, strict=True)
+                | ({"read_with": list(notes)} if (notes := (read_with or {}).get(case_id)) else {})
+                for case_id, record in records.items()
             ),
         )
 
@@ -157,6 +165,10 @@ class Run:
             elif not isinstance(found.get(case_id), Path):
                 found[case_id] = Failure(case_id, line["stage"], line["failure"])
         return found
+
+    def read_with(self) -> dict[str, list[str]]:
+        """By case, what its readers mended or doubted; only cases of which they did."""
+        return {line["case"]: line["read_with"] for line in self._lines("predictions") if "read_with" in line}
 
     def scores(self, scoring: str) -> dict[str, list[LabelScore] | Failure]:
         """What each case scored so far, under the given settings. A score beats an earlier failure."""

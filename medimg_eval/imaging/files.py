@@ -40,7 +40,8 @@ class ImageFile:
 
     def geometry(self) -> Geometry:
         """Reads the grid alone."""
-        return read_grid(self.files, **self._options())
+        options = {key: value for key, value in self._options().items() if key != "nan"}  # no matter of headers
+        return read_grid(self.files, **options)
 
     def _options(self) -> dict[str, Any]:
         return dict(self.options) | ({} if self.region is None else {"region": self.region})
