@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
+from rich.measure import Measurement
 from rich.text import Text
 
 from medimg_eval.errors import UserError
@@ -37,11 +38,14 @@ def printer() -> Console:
 
 
 def show(table: Table) -> None:
-    """Prints a table and its footnotes to standard output."""
+    """Prints a table and its footnotes to standard output; task by task where side by side is too wide."""
     from medimg_eval.results import to_rich
 
     console = printer()
-    console.print(to_rich(table))
+    whole = to_rich(table)
+    fits = Measurement.get(console, console.options.update(max_width=10_000), whole).maximum <= console.width
+    for grid in [whole] if fits else [to_rich(part) for part in table.by_task()]:
+        console.print(grid)
     for note in table.footnotes:
         console.print(Text(note, style="dim"))
 

@@ -41,6 +41,16 @@ class Table:
     rows: tuple[Row, ...]
     footnotes: list[str]
 
+    def by_task(self) -> list[Table]:
+        """Returns one table per task, without footnotes, of the models that were run on it."""
+        tables = []
+        for task in dict.fromkeys(column.task for column in self.columns):
+            places = [place for place, column in enumerate(self.columns) if column.task == task]
+            rows = [replace(row, cells=tuple(row.cells[place] for place in places)) for row in self.rows]
+            kept = tuple(row for row in rows if not all(cell.absent for cell in row.cells))
+            tables.append(Table(tuple(self.columns[place] for place in places), kept, []))
+        return tables
+
     def frame(self) -> pd.DataFrame:
         """Returns one row per model, task and metric, with unrounded numbers.
 

@@ -297,3 +297,11 @@ def test_distances_in_pixels_are_headed_so(write_run):
     rows = [("c1", "p1", "a", "hd95", 3.0, "present"), ("c1", "p1", "a", "dice", 0.5, "present")]
     table = build_table(load_runs([write_run("a", rows, task_config={"units": "pixel"})]))
     assert [column.title for column in table.columns] == ["HD95 (px)", "Dice"]
+
+
+def test_a_table_comes_apart_into_one_per_task(write_run):
+    runs = [write_run("a"), write_run("b", task="lungs", task_title="Lungs"), write_run("c", model="A", task="lungs")]
+    organs, lungs = build_table(load_runs(runs)).by_task()
+    assert [row.name for row in organs.rows] == ["A"]
+    assert sorted(row.name for row in lungs.rows) == ["A", "B"]
+    assert {column.task for column in lungs.columns} == {"lungs"}
