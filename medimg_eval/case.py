@@ -66,7 +66,8 @@ class Image:
     Attributes:
         array: (channel, *spatial), in the dtype it was stored with. Volumes are (channel, i, j, k), the
             axes the affine's columns belong to (of a DICOM series: column, row, slice); pictures are
-            (channel, row, column); clips are (channel, frame, row, column).
+            (channel, row, column); clips are (channel, frame, row, column). Samples of k-space travel as
+            (coil, *spatial), complex, and features of tiles as (1, tile, feature).
         affine: float64, (4, 4), voxel index to RAS+ millimetres. Of a picture or clip without a place in
             the patient: a diagonal of the steps along its spatial axes.
         modality: DICOM code such as `MR` or `CT`, empty when unknown.

@@ -7,7 +7,21 @@
 
 from medimg_eval.imaging.files import ImageFile, MaskFile
 from medimg_eval.imaging.front import read, read_grid, read_mask
+from medimg_eval.imaging.geometry import orientation, reorient, resample
 from medimg_eval.imaging.identify import identify
-from medimg_eval.imaging.volumes import Region, write_mask
+from medimg_eval.imaging.volumes import Region, write_image, write_mask
 
-__all__ = ["ImageFile", "MaskFile", "Region", "identify", "read", "read_grid", "read_mask", "write_mask"]
+__all__ = [
+    "ImageFile",
+    "MaskFile",
+    "Region",
+    "identify",
+    "orientation",
+    "read",
+    "read_grid",
+    "read_mask",
+    "reorient",
+    "resample",
+    "write_image",
+    "write_mask",
+]

@@ -18,13 +18,13 @@ class ImageFile:
 
     Attributes:
         path: a file, a folder, or the files that make up one image.
-        region: the box, (start, stop) along each axis; volumes only.
+        region: the box, (start, stop) along each axis, of a volume; of a slide, rows and columns of level 0.
         modality: DICOM code, where the file says none.
         options: passed to `read`.
     """
 
     path: Path | tuple[Path, ...]
-    region: Region | None = None
+    region: Region | tuple[tuple[int, int], tuple[int, int]] | None = None
     modality: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
 

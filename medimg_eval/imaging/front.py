@@ -43,7 +43,7 @@ def read(source: Source, *, nan: Literal["raise"] | float = "raise", **options: 
     with _guarded(paths) as notes:
         image = cast("Image", _method(paths, "read", options)(paths, **options))
         array = image.array
-        if array.dtype.kind in "fc" and not np.isfinite(array).all():
+        if not _all_finite(array):
             if nan == "raise":
                 raise CaseError(
                     f"{paths[0]}: holds NaN or infinite voxels; replace them before evaluating, or read with nan=VALUE"
@@ -114,6 +114,15 @@ def label_map(array: Array, path: Path) -> Array:
     low, high = (int(labels.min()), int(labels.max())) if labels.size else (0, 0)
     smallest = np.result_type(np.min_scalar_type(low), np.min_scalar_type(high))
     return labels.astype(smallest, copy=False)
+
+
+def _all_finite(array: Array) -> bool:
+    """Whether no value is NaN or infinite, found without a copy of the array's size."""
+    if array.dtype.kind == "c":
+        return _all_finite(array.real) and _all_finite(array.imag)
+    if array.dtype.kind != "f" or not array.size:
+        return True
+    return bool(np.isfinite(array.min()) and np.isfinite(array.max()))  # NaN comes through both
 
 
 def _paths(source: Source) -> list[Path]:

@@ -77,7 +77,8 @@ def _by_content(path: Path, head: bytes) -> str | None:
     known = {
         "picture": head.startswith((b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"BM", b"GIF8")),
         "video": head[4:8] == b"ftyp"
-        or head.startswith(b"\x1aE\xdf\xa3")
+        or head.startswith((b"\x1aE\xdf\xa3", b"\0\0\1\xba", b"\x30\x26\xb2\x75", b"FLV\1"))
+        or head[0:1] == head[188:189] == b"G"  # a transport stream marks every 188 bytes
         or (head[:4] == b"RIFF" and head[8:11] == b"AVI"),
         "array": head.startswith((b"\x93NUMPY", b"\x89HDF\r\n\x1a\n"))
         or (head[:4] == b"PK\3\4" and path.suffix == ".npz"),
@@ -91,14 +92,15 @@ def _tiff(path: Path) -> str:
     return "slide" if is_slide(path) else "picture"
 
 
-def _compressed(path: Path) -> str:
+def _compressed(path: Path) -> str | None:
     # A damaged .nii.gz is still meant as a volume: its reader says what is wrong with it.
     try:
         with gzip.open(path) as stream:
             head = stream.read(HEAD)
     except (OSError, EOFError, zlib.error):
         return "volume"
-    return "volume" if head[:2] == b"\x1f\x8b" else _by_content(path.with_suffix(""), head) or "volume"
+    plain = path.with_suffix("") if path.suffix.lower() == ".gz" else path
+    return "volume" if _is_volume(plain, head) else None
 
 
 def _is_dicom(head: bytes) -> bool:
@@ -123,7 +125,7 @@ def _is_volume(path: Path, head: bytes) -> bool:
         or head.startswith(b"NRRD0")
         or head[2:9] == b"b2frame"
         or (path.suffix.lower() in (".mha", ".mhd") and b"=" in head)
-        or path.name.lower().endswith((".nii", ".img", ".hdr"))
+        or path.name.lower().endswith((".nii", ".img", ".hdr", ".mgh", ".mgz", ".mnc", ".par", ".head"))
     )
 
 

@@ -50,7 +50,7 @@ DICOM_HEAD = b"\0" * 128 + b"DICM" + b"\x02\0\0\0UL\x04\0\0\0\0\0"
         ("a", (348).to_bytes(4, "little") + bytes(400), "volume"),
         ("a", (348).to_bytes(4, "big") + bytes(400), "volume"),
         ("a", (540).to_bytes(4, "little") + bytes(600), "volume"),
-        ("a.nii.gz", gzip.compress((348).to_bytes(4, "little") + bytes(400)), "volume"),
+        ("a.nii.gz", gzip.compress((348).to_bytes(4, "little") + bytes(400), mtime=0), "volume"),
         ("a.nii.gz", b"\x1f\x8b damaged", "volume"),
         ("a", b"\x89PNG\r\n\x1a\n", "picture"),
         ("a", b"\xff\xd8\xff\xe0", "picture"),
@@ -58,6 +58,8 @@ DICOM_HEAD = b"\0" * 128 + b"DICM" + b"\x02\0\0\0UL\x04\0\0\0\0\0"
         ("a", b"\0\0\0\x20ftypisom", "video"),
         ("a", b"RIFF....AVI LIST", "video"),
         ("a", b"\x1aE\xdf\xa3", "video"),
+        ("a.ts", (b"G" + bytes(187)) * 2, "video"),
+        ("a.mgz", gzip.compress(b"\0\0\0\1", mtime=0), "volume"),
         ("a", b"\x93NUMPY\x01\0", "array"),
         ("a", b"\x89HDF\r\n\x1a\n", "array"),
         ("a.npz", b"PK\x03\x04", "array"),
@@ -74,6 +76,7 @@ def test_a_file_is_what_its_content_says(tmp_path, name, content, family):
         (b"", r"note\.txt: is empty"),
         (b"some words", r"note\.txt: is of no known image format; expected DICOM, NIfTI"),
         (b"PK\x03\x04", r"note\.txt: is of no known image format"),
+        (gzip.compress(DICOM_HEAD, mtime=0), r"note\.txt: is of no known image format"),
     ],
 )
 def test_what_is_no_image_is_named(tmp_path, content, words):

@@ -1,16 +1,18 @@
-"""NIfTI in and out, and each way a file can be wrong."""
+"""Volumes in and out: masks, regions, pairs, Analyze, MGH, b2nd."""
 
 import gzip
 
 import nibabel as nib
 import numpy as np
 import pytest
+import SimpleITK
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medimg_eval.case import Mask
+from medimg_eval.case import Image, Mask
 from medimg_eval.errors import CaseError
-from medimg_eval.imaging import ImageFile, MaskFile, read_mask, write_mask
+from medimg_eval.imaging import ImageFile, MaskFile, read, read_grid, read_mask, volumes, write_mask
+from medimg_eval.imaging.volumes import VLMETA, write_image
 
 AFFINE = np.array([[0, -0.5, 0, 10], [0.5, 0, 0, -3], [0, 0, 2.5, 7], [0, 0, 0, 1.0]])
 
@@ -126,3 +128,122 @@ def test_nan_voxels_are_refused(tmp_path):
     path = save(tmp_path / "nan.nii", np.full((2, 2, 2), np.nan, np.float32))
     with pytest.raises(CaseError, match=r"nan\.nii: holds NaN"):
         ImageFile(path).read()
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.data())
+def test_a_region_equals_that_part_of_the_whole(tmp_path_factory, data):
+    shape = data.draw(st.tuples(*[st.integers(1, 7)] * 3))
+    channels = data.draw(st.sampled_from([(), (3,)]))
+    path = tmp_path_factory.mktemp("region") / data.draw(st.sampled_from(["a.nii", "a.nii.gz", "a.nrrd", "a.mha"]))
+    array = np.random.default_rng(0).integers(0, 99, (*shape, *channels)).astype(np.int16)
+    if path.suffix in (".nii", ".gz"):
+        stored = nib.Nifti1Image(array, AFFINE)
+        slope = data.draw(st.sampled_from([1, 2.5]))
+        stored.header.set_slope_inter(slope, 0)  # nibabel stores the values divided by it
+        nib.save(stored, path)
+    else:
+        SimpleITK.WriteImage(SimpleITK.GetImageFromArray(array.T, isVector=False), path)
+    region = []
+    for n in shape:
+        start = data.draw(st.integers(0, n - 1))
+        region.append((start, data.draw(st.integers(start + 1, n))))
+    whole, part = read(path), read(path, region=tuple(region))
+    cut = tuple(slice(*ends) for ends in region)
+    np.testing.assert_array_equal(part.array, whole.array[(slice(None), *cut)])
+    np.testing.assert_allclose(part.affine[:, 3], whole.affine @ [*(start for start, _ in region), 1], atol=1e-6)
+    assert read_grid(path, region=tuple(region)).difference(part.geometry) is None
+
+
+def test_a_pair_is_named_by_either_file_or_both(tmp_path):
+    array = np.arange(8, dtype=np.int16).reshape(2, 2, 2)
+    nib.save(nib.Nifti1Pair(array, AFFINE), tmp_path / "a.hdr")
+    header, voxels = tmp_path / "a.hdr", tmp_path / "a.img"
+    for source in (header, voxels, [header, voxels], [voxels, header]):
+        np.testing.assert_array_equal(read(source).array[0], array)
+    with pytest.raises(CaseError, match="expected one volume, got 2 files"):
+        read([header, header])
+    voxels.rename(tmp_path / "b.img")
+    with pytest.raises(CaseError, match=r"a\.hdr: its voxels lie in another file, which is missing"):
+        read(header)
+    with pytest.raises(CaseError, match=r"b\.img: its header is missing; expected b\.hdr"):
+        read(tmp_path / "b.img")
+
+
+def test_analyze_says_that_its_orientation_is_a_guess(tmp_path):
+    array = np.arange(24, dtype=np.int16).reshape(2, 3, 4)
+    nib.save(nib.AnalyzeImage(array, np.diag([-2.0, 2, 3, 1])), tmp_path / "a.img")
+    image = read(tmp_path / "a.img")
+    np.testing.assert_array_equal(image.array[0], array)
+    np.testing.assert_allclose(image.affine, nib.load(tmp_path / "a.img").affine)
+    assert "Analyze stores no orientation" in image.notes[0]
+    part = read(tmp_path / "a.img", region=((0, 1), (1, 3), (0, 4)))
+    np.testing.assert_array_equal(part.array[0], array[0:1, 1:3])
+
+
+def test_mgh_is_read(tmp_path):
+    array = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    path = tmp_path / "a.mgz"
+    nib.save(nib.MGHImage(array, AFFINE.astype(np.float32)), path)
+    image = volumes.read([path])
+    np.testing.assert_array_equal(image.array[0], array)
+    np.testing.assert_allclose(image.affine, AFFINE, atol=1e-5)
+    assert volumes.grid([path]).difference(image.geometry) is None
+
+
+@pytest.mark.parametrize("kind", ["u1", "i2", "u4", "i8", "f4", "f8"])
+@pytest.mark.parametrize("shape", [(3, 4, 5), (2, 3, 4, 5), (1, 6, 7)])
+def test_images_come_back_as_they_were_written(tmp_path, kind, shape):
+    shape = shape if len(shape) == 4 else (1, *shape)
+    array = np.random.default_rng(0).integers(0, 99, shape).astype(kind)
+    write_image(tmp_path / "a.nii.gz", Image(array, AFFINE))
+    back = read(tmp_path / "a.nii.gz")
+    assert back.array.dtype == array.dtype
+    np.testing.assert_array_equal(back.array, array)
+    np.testing.assert_allclose(back.affine, AFFINE)
+    assert [one.name for one in tmp_path.iterdir()] == ["a.nii.gz"]
+
+
+def test_pictures_are_written_flat_and_with_channels(tmp_path):
+    picture = np.arange(6, dtype=np.uint8).reshape(1, 2, 3)
+    write_image(tmp_path / "a.nii.gz", Image(picture, np.eye(4)))
+    np.testing.assert_array_equal(read(tmp_path / "a.nii.gz").array, picture)
+    write_image(tmp_path / "c.nii.gz", Image(np.repeat(picture, 3, axis=0), np.eye(4)))
+    np.testing.assert_array_equal(read(tmp_path / "c.nii.gz").array, np.repeat(picture, 3, axis=0)[..., None])
+
+
+@pytest.mark.parametrize("kind", ["?", "f2"])
+def test_a_dtype_nifti_has_not_is_refused(tmp_path, kind):
+    with pytest.raises(CaseError, match=r"a\.nii\.gz: NIfTI cannot store"):
+        write_image(tmp_path / "a.nii.gz", Image(np.zeros((1, 2, 2, 2), kind), np.eye(4)))
+
+
+def b2nd(path, array, affine=None):
+    import blosc2
+
+    stored = blosc2.asarray(array, urlpath=str(path), mode="w")
+    if affine is not None:
+        stored.schunk.vlmeta[VLMETA] = affine.ravel().tolist()
+    return path
+
+
+def test_b2nd_has_its_place_where_it_says_one(tmp_path):
+    array = np.arange(48, dtype=np.float32).reshape(2, 2, 3, 4)
+    image = read(b2nd(tmp_path / "a.b2nd", array))
+    np.testing.assert_array_equal(image.array, array)
+    assert image.units == "pixel"
+    assert "neither voxel size nor orientation" in image.notes[0]
+    placed = read(b2nd(tmp_path / "b.b2nd", array[0], AFFINE), region=((0, 2), (1, 3), (2, 4)))
+    np.testing.assert_array_equal(placed.array, array[:1, :, 1:3, 2:4])
+    np.testing.assert_allclose(placed.affine[:, 3], AFFINE @ [0, 1, 2, 1])
+    assert (placed.units, placed.notes) == ("mm", ())
+    assert read_grid(tmp_path / "a.b2nd").shape == (2, 3, 4)
+
+
+def test_a_b2nd_that_cannot_be_is_named(tmp_path):
+    path = b2nd(tmp_path / "a.b2nd", np.random.default_rng(0).normal(size=(2, 20, 20, 20)))
+    with pytest.raises(CaseError, match=r"b\.b2nd: expected an array of"):
+        read(b2nd(tmp_path / "b.b2nd", np.zeros(5)))
+    path.write_bytes(path.read_bytes()[:-3000])
+    with pytest.raises(CaseError, match=r"a\.b2nd: is cut short"):
+        read(path)

@@ -1,0 +1,348 @@
+"""Arrays in files: .npy, .npz and HDF5, one image or a bundle of many."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import pickle
+import shutil
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+
+from medimg_eval.case import Array, Geometry, Image, Mask
+from medimg_eval.errors import CaseError, UsageError, nearest
+from medimg_eval.imaging.front import label_map
+
+ORDER = {"c": 0, "t": 1, "f": 1}
+"""Axis letters that come first, whatever the others are: channel, then time or frame."""
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a file says of an array without its values.
+
+    Attributes:
+        shape: as stored.
+        dtype: as stored.
+        offset: where in the file the values lie, when they lie there as they are in memory; None otherwise.
+        fortran: whether the first axis varies fastest.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    offset: int | None = None
+    fortran: bool = False
+
+
+class Bundle:
+    """The arrays of one file: .npz, HDF5 (keys are paths such as `a/b`), or .npy (whose one key is `array`).
+
+    Attributes:
+        path: the file.
+        headers: key -> shape and dtype, read without the values.
+    """
+
+    def __init__(self, path: str | Path, *, cache: str | Path | None = None, allow_pickle: bool = False) -> None:
+        """Reads the headers.
+
+        Args:
+            path: the file.
+            cache: a folder that compressed members of an .npz are unpacked into, once, to be memory-mapped
+                from then on. Several processes may share it. Without it they are unpacked at each read.
+            allow_pickle: read arrays of Python objects. Pickles can run code: only for files you trust.
+
+        Raises:
+            CaseError: missing, cut short, damaged, or of another kind.
+        """
+        self.path = Path(path)
+        self._cache = None if cache is None else Path(cache).expanduser()
+        self._allow_pickle = allow_pickle
+        with _damage(self.path):
+            with self.path.open("rb") as stream:
+                head = stream.read(8)
+            self._kind = "npz" if head[:2] == b"PK" else "npy" if head.startswith(b"\x93NUMPY") else "hdf5"
+            readers = {"npz": _npz_headers, "npy": _npy_headers, "hdf5": _hdf5_headers}
+            self.headers: Mapping[str, Header] = readers[self._kind](self.path)
+
+    def array(self, key: str) -> Array:
+        """Reads an array, whole or memory-mapped (writable in memory, never to the file).
+
+        Raises:
+            CaseError: no such key, Python objects without `allow_pickle`, or damaged.
+        """
+        return self._read(key, None)
+
+    def item(self, key: str, index: int) -> Array:
+        """Reads `array(key)[index]`, of HDF5 and memory-mapped arrays without reading the rest.
+
+        Raises:
+            CaseError: what `array` raises, or an index out of range.
+        """
+        shape = self.header(key).shape
+        if not shape or not 0 <= index < shape[0]:
+            count = shape[0] if shape else "no"
+            raise CaseError(f"{self.path}: {key} holds {count} items, counted from 0, so there is no item {index}")
+        return self._read(key, index)
+
+    def header(self, key: str) -> Header:
+        """The header of one array; raises a CaseError that lists the keys when there is no such one."""
+        if key not in self.headers:
+            raise CaseError(f"{self.path}: holds no array {key!r}{nearest(key, self.headers)}")
+        return self.headers[key]
+
+    def only_key(self) -> str:
+        """The key of the one array in the file; raises a CaseError that lists the keys when there are several."""
+        if len(self.headers) != 1:
+            names = ", ".join(f"{key} {header.shape}" for key, header in self.headers.items())
+            raise CaseError(f"{self.path}: holds {len(self.headers)} arrays; say which with key= ({names or 'none'})")
+        return next(iter(self.headers))
+
+    def _read(self, key: str, index: int | None) -> Array:
+        header = self.header(key)
+        if header.dtype.hasobject and not self._allow_pickle and self._kind != "hdf5":
+            raise CaseError(
+                f"{self.path}: {key} holds Python objects, which are pickles and can run code; "
+                "set allow_pickle=True if you trust where the file comes from"
+            )
+        with _damage(self.path):
+            if self._kind == "hdf5":
+                import h5py
+
+                with h5py.File(self.path, "r") as file:
+                    return np.asarray(file[key][() if index is None else index])
+            whole = self._mapped(key, header)
+        return whole if index is None else np.asarray(whole[index])
+
+    def _mapped(self, key: str, header: Header) -> Array:
+        if header.offset is not None:
+            return _memory(self.path, header)
+        if self._cache is not None and not header.dtype.hasobject:
+            unpacked = self._unpacked(key, header)
+            return _memory(unpacked, _npy_headers(unpacked)["array"])
+        if self._kind == "npy":
+            loaded: Array = np.load(self.path, allow_pickle=self._allow_pickle)
+            return loaded
+        with zipfile.ZipFile(self.path) as file, file.open(f"{key}.npy") as member:
+            array: Array = np.lib.format.read_array(member, allow_pickle=self._allow_pickle)
+            return array
+
+    def _unpacked(self, key: str, header: Header) -> Path:
+        """Unpacks a compressed member once; it appears in the cache whole or not at all."""
+        from filelock import FileLock
+
+        about = self.path.stat()
+        state = hashlib.sha256(f"{self.path.resolve()} {about.st_size} {about.st_mtime_ns}".encode()).hexdigest()[:16]
+        target = Path(self._cache or ".") / f"{self.path.stem}-{state}" / f"{quote(key, safe='')}.npy"
+        if target.exists():
+            return target
+        partial = target.with_suffix(".partial")
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with FileLock(target.with_suffix(".lock")):
+                if target.exists():  # another process was faster
+                    return target
+                try:
+                    with (
+                        zipfile.ZipFile(self.path) as file,
+                        file.open(f"{key}.npy") as member,
+                        partial.open("wb") as out,
+                    ):
+                        shutil.copyfileobj(member, out, 1 << 20)
+                    partial.replace(target)
+                finally:
+                    partial.unlink(missing_ok=True)
+        except OSError as error:
+            raise CaseError(f"{target}: cannot be written ({error}); give a cache with enough room") from error
+        return target
+
+
+def read(
+    paths: Sequence[Path],
+    *,
+    key: str | None = None,
+    index: int | None = None,
+    axes: str | None = None,
+    cache: str | Path | None = None,
+    allow_pickle: bool = False,
+) -> Image:
+    """Reads an image, (channel, *spatial), in its stored dtype; steps of 1 and `units` of `pixel`.
+
+    Args:
+        paths: the one file.
+        key: which array; may be left out when there is one.
+        index: which item along the first axis, of an array that holds many images.
+        axes: one letter for each axis of the image as stored: `c` channel, `t` or `f` frame, `d`/`z` slice,
+            `h`/`y` row, `w`/`x` column, or `i`, `j`, `k`. Pictures are returned as (c, y, x), volumes as
+            (c, x, y, z). Without it, a last axis of 3 is taken as colours and one of 1 is dropped, other
+            axes stay as they are stored.
+        cache: see `Bundle`.
+        allow_pickle: see `Bundle`.
+
+    Raises:
+        CaseError: what `Bundle` raises; no numbers; axes that may mean two things.
+    """
+    path, bundle, name = _bundle(paths, key, cache, allow_pickle)
+    array = bundle.array(name) if index is None else bundle.item(name, index)
+    if array.dtype.kind not in "biufc" or array.size == 0:
+        raise CaseError(f"{path}: expected numbers in {name}, got {array.dtype} of shape {array.shape}")
+    order = _order(path, name, array.shape, axes)
+    array = np.transpose(array, [axis for axis in order if axis is not None])
+    array = array if None not in order else array[None]
+    array = array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+    return Image(array, np.eye(4), units="pixel")
+
+
+def grid(
+    paths: Sequence[Path],
+    *,
+    key: str | None = None,
+    index: int | None = None,
+    axes: str | None = None,
+    cache: str | Path | None = None,
+    allow_pickle: bool = False,
+) -> Geometry:
+    """Reads the shape alone, from the header; takes what `read` takes."""
+    path, bundle, name = _bundle(paths, key, cache, allow_pickle)
+    shape = bundle.header(name).shape
+    shape = shape if index is None else shape[1:]
+    return Geometry(tuple(shape[axis] for axis in _order(path, name, shape, axes)[1:] if axis is not None), np.eye(4))
+
+
+def read_mask(
+    paths: Sequence[Path],
+    *,
+    key: str | None = None,
+    index: int | None = None,
+    axes: str | None = None,
+    cache: str | Path | None = None,
+    allow_pickle: bool = False,
+) -> Mask:
+    """Reads a label map, (*spatial); arguments and errors are those of `read`, and one channel is expected."""
+    image = read(paths, key=key, index=index, axes=axes, cache=cache, allow_pickle=allow_pickle)
+    return Mask(label_map(image.array, paths[0]), image.affine)
+
+
+def _bundle(
+    paths: Sequence[Path], key: str | None, cache: str | Path | None, allow_pickle: bool
+) -> tuple[Path, Bundle, str]:
+    if len(paths) != 1:
+        raise CaseError(f"{paths[0]}: expected one file of arrays, got {len(paths)}")
+    bundle = Bundle(paths[0], cache=cache, allow_pickle=allow_pickle)
+    return paths[0], bundle, bundle.only_key() if key is None else key
+
+
+def _order(path: Path, name: str, shape: tuple[int, ...], axes: str | None) -> list[int | None]:
+    """Says which stored axis each axis of the image is; None for a channel axis to be added."""
+    where = f"{path}: {name} has shape {shape}"
+    if axes is not None:
+        return _by_letters(where, shape, axes)
+    if len(shape) < 2 or len(shape) > 4:
+        raise CaseError(f"{where}; expected an image of 2 to 4 axes; pick an item with index=, or name axes=")
+    if len(shape) > 2 and shape[-1] in (1, 3):
+        return [len(shape) - 1, *range(len(shape) - 1)]
+    if len(shape) == 4 or (len(shape) == 3 and (shape[0] in (1, 3) or shape[-1] in (2, 4))):
+        raise CaseError(f"{where}, which may mean several things; name its axes, such as axes='chw' or axes='zyx'")
+    return [None, *range(len(shape))]
+
+
+def _by_letters(where: str, shape: tuple[int, ...], axes: str) -> list[int | None]:
+    volume = len(set(axes.lower()) - {"c", "t", "f"}) == 3
+    spatial = ("xwi", "yhj", "zdk") if volume else ("zdk", "yhi", "xwj")
+    rank = {letter: 2 + place for place, letters in enumerate(spatial) for letter in letters} | ORDER
+    ranks = [rank.get(letter, -1) for letter in axes.lower()]
+    if len(axes) != len(shape) or -1 in ranks or len(set(ranks)) < len(ranks):
+        raise UsageError(f"{where}; expected axes of {len(shape)} different letters of ctfdhwzyxijk, got {axes!r}")
+    order = sorted(range(len(ranks)), key=ranks.__getitem__)
+    return [*order] if 0 in ranks else [None, *order]
+
+
+def _memory(path: Path, header: Header) -> Array:
+    # Copy on write: what a caller changes stays in memory, and torch takes the array without a complaint.
+    if math.prod(header.shape) == 0:
+        return np.empty(header.shape, header.dtype)
+    return np.memmap(path, header.dtype, "c", header.offset or 0, header.shape, "F" if header.fortran else "C")
+
+
+@contextmanager
+def _damage(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise CaseError(f"{path}: no such file") from error
+    except (
+        OSError,
+        EOFError,
+        ValueError,
+        KeyError,
+        RuntimeError,
+        zipfile.BadZipFile,
+        zlib.error,
+        pickle.PickleError,
+    ) as error:
+        raise CaseError(f"{path}: is cut short or damaged ({error}); write or copy it again") from error
+
+
+def _header(stream: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    version = np.lib.format.read_magic(stream)
+    readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    if version not in readers:
+        raise ValueError(f"npy version {version}")
+    shape, fortran, dtype = readers[version](stream)
+    return tuple(shape), bool(fortran), dtype
+
+
+def _npy_headers(path: Path) -> dict[str, Header]:
+    with path.open("rb") as stream:
+        shape, fortran, dtype = _header(stream)
+        return {"array": _checked(Header(shape, dtype, stream.tell(), fortran), path.stat().st_size)}
+
+
+def _checked(header: Header, end: int) -> Header:
+    if header.dtype.hasobject:
+        return Header(header.shape, header.dtype, None, header.fortran)
+    size = math.prod(header.shape) * header.dtype.itemsize
+    if header.offset is not None and header.offset + size != end:
+        raise ValueError(f"{end - header.offset} bytes of values instead of {size}")
+    return header
+
+
+def _npz_headers(path: Path) -> dict[str, Header]:
+    headers = {}
+    with zipfile.ZipFile(path) as file:
+        for member in file.infolist():
+            if not member.filename.endswith(".npy"):
+                continue
+            with file.open(member) as stream:
+                shape, fortran, dtype = _header(stream)
+                header = _checked(Header(shape, dtype, stream.tell(), fortran), member.file_size)
+            offset = None
+            if member.compress_type == zipfile.ZIP_STORED and header.offset is not None:
+                # The name and extra fields may be longer here than in the directory at the end of the file.
+                with path.open("rb") as raw:
+                    raw.seek(member.header_offset + 26)
+                    lengths = int.from_bytes(raw.read(2), "little") + int.from_bytes(raw.read(2), "little")
+                offset = member.header_offset + 30 + lengths + header.offset
+            headers[member.filename.removesuffix(".npy")] = Header(shape, dtype, offset, fortran)
+    return headers
+
+
+def _hdf5_headers(path: Path) -> dict[str, Header]:
+    import h5py
+
+    headers = {}
+
+    def note(name: str, item: Any) -> None:
+        if isinstance(item, h5py.Dataset):
+            headers[name] = Header(tuple(item.shape or ()), item.dtype)
+
+    with h5py.File(path, "r") as file:
+        file.visititems(note)
+    return headers

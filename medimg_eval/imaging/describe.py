@@ -1,0 +1,259 @@
+"""What a file or folder is, in plain words, and every doubt about it: what `check path=...` prints."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from medimg_eval.case import Array, Image, Mask
+from medimg_eval.errors import CaseError
+from medimg_eval.imaging.front import read, read_mask
+from medimg_eval.imaging.geometry import orientation
+from medimg_eval.imaging.identify import identify
+
+if TYPE_CHECKING:
+    from medimg_eval.imaging.dicom.grouping import Group
+
+FEW = 40
+"""Distinct whole numbers up to which an image may be a label map."""
+
+
+@dataclass(frozen=True)
+class Description:
+    """One image, or files that are none.
+
+    Attributes:
+        path: the file, or the folder of a series.
+        kind: what it is, such as `CT series of 30 files`.
+        facts: name -> text: shape, spacing, orientation, values, labels.
+        doubts: what is odd about it, one sentence each; nothing that identifies a patient.
+        readable: False when its reader refused it; the last doubt says why.
+    """
+
+    path: Path
+    kind: str
+    facts: dict[str, str] = field(default_factory=dict)
+    doubts: tuple[str, ...] = ()
+    readable: bool = True
+
+
+def describe(path: Path) -> Iterator[Description]:
+    """Describes a file, or every image below a folder; DICOM files are put together into series first.
+
+    Raises:
+        CaseError: there is no such file or folder, or the folder is empty.
+    """
+    if not path.is_dir():
+        yield from _described([path], named=True)
+        return
+    files = [
+        Path(folder, name)
+        for folder, folders, names in os.walk(path)
+        if not folders.sort()  # in place: the walk then follows this order
+        for name in sorted(names)
+        if not name.startswith(".")
+    ]
+    if not files:
+        raise CaseError(f"{path}: holds no files")
+    yield from _described(files, named=False)
+
+
+def _described(files: Sequence[Path], *, named: bool) -> Iterator[Description]:
+    dicom: list[Path] = []
+    others: list[Path] = []
+    for file in files:
+        try:
+            family = identify(file)
+        except CaseError as error:
+            if named:
+                raise
+            if file.stat().st_size == 0:
+                yield Description(file, "empty file", doubts=(str(error),), readable=False)
+            else:
+                others.append(file)
+            continue
+        if family == "dicom":
+            dicom.append(file)
+        else:
+            yield _single(file, family)
+    if dicom:
+        yield from _dicom(dicom)
+    if others:
+        suffixes = Counter(file.suffix.lower() or "no suffix" for file in others)
+        counts = ", ".join(f"{count} x {suffix}" for suffix, count in suffixes.most_common(5))
+        yield Description(Path(os.path.commonpath(others)), f"{len(others)} other files ({counts})")
+
+
+def _single(file: Path, family: str) -> Description:
+    try:
+        kind, facts, doubts = _FACTS[family](file)
+    except CaseError as error:
+        return Description(file, family, doubts=(str(error),), readable=False)
+    return Description(file, kind, facts, (*doubts, *_identifying([file])))
+
+
+def _identifying(files: Sequence[Path]) -> list[str]:
+    """What may name a patient: in the first file's header, for a series shares it, and in all file names."""
+    from medimg_eval.imaging.dicom import phi
+
+    found = phi.scan(files[0])
+    known = {key: [value] for key, value in phi.identities(files[0]).items()} if identify(files[0]) == "dicom" else {}
+    found += phi.scan_names(files, known=known)
+    sentences = []
+    for kind, words in _FILLED.items():
+        tags = dict.fromkeys(doubt.tag for doubt in found if doubt.kind == kind and "is filled" in doubt.what)
+        sentences += [f"{words}: {', '.join(tags)}"] if tags else []
+    rest = Counter(doubt.what for doubt in found if doubt.kind not in _FILLED or "is filled" not in doubt.what)
+    return sentences + [what if count == 1 else f"{what} ({count} files)" for what, count in rest.items()]
+
+
+_FILLED = {
+    "identity": "attributes that identify are filled",
+    "date": "dates are filled, and the file does not say that they were changed",
+    "text": "free text is filled, which may hold a name",
+}
+
+
+def _dicom(files: Sequence[Path]) -> Iterator[Description]:
+    from medimg_eval.imaging.dicom.grouping import groups_of
+    from medimg_eval.imaging.dicom.headers import Header, read_header
+
+    headers: list[Header] = []
+    for file in files:
+        try:
+            header = read_header(file)
+        except CaseError as error:
+            yield Description(file, "DICOM", doubts=(str(error),), readable=False)
+            continue
+        if header is not None:
+            headers.append(header)
+    grouped = groups_of(headers)
+    for group in grouped:
+        yield _group(group)
+    inside = {header.path for group in grouped for header in group.headers}
+    for header in headers:
+        if header.path not in inside:
+            doubts = tuple(_identifying([header.path]))
+            yield Description(header.path, f"DICOM without pixels ({header.modality or 'no modality'})", {}, doubts)
+
+
+def _group(group: Group) -> Description:
+    head = group.headers[0]
+    paths = [header.path for header in group.headers]
+    identifying = _identifying(paths)
+    path = paths[0] if len(paths) == 1 else Path(os.path.commonpath(paths))
+    many = f"series of {len(paths)} files" if len(paths) > 1 else group.kind
+    kind = f"DICOM {head.modality or 'without modality'} {many}" + (", localizer" if group.aside else "")
+    try:
+        if group.kind == "labels":
+            facts, doubts = _mask_facts(read_mask(paths))
+        else:
+            image = read(paths)
+            facts, doubts = _image_facts(image)
+    except CaseError as error:
+        return Description(path, kind, doubts=(*identifying, str(error)), readable=False)
+    return Description(path, kind, facts, (*doubts, *identifying))
+
+
+def _volume(file: Path) -> tuple[str, dict[str, str], list[str]]:
+    return ("volume", *_image_facts(read(file)))
+
+
+def _picture(file: Path) -> tuple[str, dict[str, str], list[str]]:
+    return ("picture", *_image_facts(read(file)))
+
+
+def _slide(file: Path) -> tuple[str, dict[str, str], list[str]]:
+    from medimg_eval.imaging.slide_reader import Slide
+
+    with Slide(file) as slide:
+        step = slide.um_per_px
+        facts = {
+            "shape": f"{slide.size[0]} x {slide.size[1]} (row x column)",
+            "spacing": "unknown" if step is None else f"{step[0]:g} x {step[1]:g} um",
+            "levels": ", ".join(f"1/{level.downsample:g}" for level in slide.levels),
+            "vendor": slide.vendor,
+        }
+        return "slide", facts, list(slide.doubts)
+
+
+def _video(file: Path) -> tuple[str, dict[str, str], list[str]]:
+    from medimg_eval.imaging.video import Video
+
+    with Video(file) as video:
+        steps = np.diff(video.times)
+        uneven = len(steps) > 1 and float(np.ptp(steps)) > 0.1 * float(np.median(steps))
+        doubts = ["frames do not follow each other evenly: name them by time"] if uneven else []
+        facts = {
+            "shape": f"{len(video)} frames of {video.shape[0]} x {video.shape[1]}",
+            "rate": f"{video.fps:g} frames a second",
+        }
+        return "video", facts, [*doubts, *video.notes]
+
+
+def _array(file: Path) -> tuple[str, dict[str, str], list[str]]:
+    from medimg_eval.imaging.arrays import Bundle
+
+    headers = Bundle(file).headers
+    return "arrays", {key: f"{' x '.join(map(str, one.shape))} {one.dtype}" for key, one in headers.items()}, []
+
+
+_FACTS = {"volume": _volume, "picture": _picture, "slide": _slide, "video": _video, "array": _array}
+
+
+def _image_facts(image: Image) -> tuple[dict[str, str], list[str]]:
+    array = image.array
+    channels = f", {array.shape[0]} channels" if array.shape[0] > 1 else ""
+    facts = {"shape": " x ".join(map(str, array.shape[1:])) + channels}
+    facts |= _place(image)
+    low, high = (array.min(), array.max()) if array.size else (0, 0)
+    facts["values"] = f"{array.dtype}, {low:g} to {high:g}" if array.dtype.kind != "c" else str(array.dtype)
+    doubts = list(image.notes)
+    if array.size and low == high:
+        doubts.append("every voxel has the same value")
+    labels = _labels(array)
+    if labels:
+        facts["labels"] = labels
+        if array.dtype.kind == "f":
+            doubts.append(f"few whole numbers stored as {array.dtype}: if these are labels, store integers")
+    return facts, doubts
+
+
+def _mask_facts(mask: Mask) -> tuple[dict[str, str], list[str]]:
+    facts = {"shape": " x ".join(map(str, mask.labels.shape))} | _place(mask)
+    facts["labels"] = ", ".join(f"{label} {name}" for label, name in mask.names.items()) or _labels(mask.labels[None])
+    return facts, list(mask.notes) + ([] if mask.labels.any() else ["the segmentation is empty"])
+
+
+def _place(thing: Image | Mask) -> dict[str, str]:
+    grid = thing.geometry
+    if grid.units == "pixel":
+        return {"spacing": "unknown: the file states no physical size"}
+    facts = {"spacing": " x ".join(f"{step:.4g}" for step in grid.spacing) + " mm"}
+    if len(grid.shape) == 3:
+        cosines = grid.affine[:3, :3] / np.linalg.norm(grid.affine[:3, :3], axis=0)
+        off = float(np.degrees(np.arccos(np.clip(np.abs(cosines).max(axis=0).min(), 0, 1))))
+        facts["orientation"] = orientation(grid.affine) + (f", {off:.1f} degrees oblique" if off > 0.1 else "")
+    return facts
+
+
+def _labels(array: Array) -> str:
+    """The labels and their share of the voxels, where the values look like labels; empty elsewhere."""
+    if array.shape[0] != 1 or array.size == 0 or array.dtype.kind not in "iubf":
+        return ""
+    low, high = float(array.min()), float(array.max())
+    if low < 0 or high > 1000:
+        return ""
+    if array.dtype.kind == "f" and not np.array_equal(np.rint(array), array):
+        return ""
+    counts = np.bincount(array.astype(np.intp).ravel(order="K"))
+    found = np.flatnonzero(counts)
+    if len(found) > FEW:
+        return ""
+    return ", ".join(f"{label} ({100 * counts[label] / array.size:.2g} %)" for label in found)

@@ -1,0 +1,324 @@
+"""Which files belong together: a folder of DICOM files to stacks of slices and single objects, and which is meant."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from medimg_eval.errors import CaseError
+from medimg_eval.imaging.dicom.headers import Header, read_header
+
+Kind = Literal["slices", "frames", "picture", "dose", "labels"]
+
+SEGMENTATIONS = ("1.2.840.10008.5.1.4.1.1.66.4", "1.2.840.10008.5.1.4.1.1.66.7")
+"""SOP classes: binary and fractional, label map."""
+
+STRUCTURES = "1.2.840.10008.5.1.4.1.1.481.3"
+DOSE = "1.2.840.10008.5.1.4.1.1.481.2"
+
+_STORAGE = "1.2.840.10008.5.1.4.1.1."
+_FRAMED = tuple(
+    _STORAGE + end
+    for end in "2.1 2.2 4.1 4.3 4.4 6.2 13.1.1 13.1.2 13.1.3 14.1 14.2 30 77.1.5.4 128.1 130".split()  # noqa: SIM905
+)
+"""Classes whose geometry lies in functional groups, even of one frame."""
+
+_IMAGES = tuple(_STORAGE + end for end in ("2", "2.1", "4", "4.1", "128", "130"))
+"""Classes that are nothing without pixels: CT, MR, PET."""
+
+_VOLUMETRIC = ("CT", "MR", "PT")
+_CAPTURE = _STORAGE + "7"
+
+SAME_PLACE = 1e-3
+"""Millimetres within which two slices lie at one position."""
+
+_SAME = 1e-4
+"""What cosines, and spacings relative to their size, may differ by within a stack."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Files that make up one image.
+
+    Attributes:
+        label: names the group: the series UID, with `/1`, `/2`, ... where several groups share it.
+        kind: stacked slices, or one file that holds frames, a picture, a dose or a segmentation.
+        headers: in no particular order.
+        aside: localizers, which are never meant when there is anything else.
+        value: what sets a stack apart from others at the same positions, such as `echo time 30`.
+    """
+
+    label: str
+    kind: Kind
+    headers: tuple[Header, ...]
+    aside: bool = False
+    value: str = ""
+
+    def line(self) -> str:
+        """What it is, for a list to choose from; no text that may name a patient."""
+        head = self.headers[0]
+        what = f"{len(self.headers)} slices" if self.kind == "slices" else f"{self.kind} ({head.frames} frames)"
+        words = [head.modality or "unknown modality", f"{what} of {head.rows} x {head.columns}"]
+        words += [_orientation_word(head)] if head.orientation else []
+        words += [f"{head.pixel_spacing[0]:g} x {head.pixel_spacing[1]:g} mm"] if head.pixel_spacing else []
+        words += [word for word in ("localizer" if self.aside else "", self.value) if word]
+        return ", ".join(words) + f": series={self.label or '(empty UID)'}"
+
+
+def gather(paths: Sequence[Path]) -> list[Header]:
+    """Reads the headers of all DICOM files among files and folders.
+
+    Files that are not DICOM are passed over inside folders: notes and tables lie beside images.
+
+    Raises:
+        CaseError: a file that was named is not DICOM, a DICOM file is damaged, or nothing is found.
+    """
+    found: list[Header] = []
+    empty: list[Path] = []
+    for path, named in _files(paths):
+        header = read_header(path)
+        if header is not None:
+            _require_pixels(header)
+            found.append(header)
+        elif named:
+            raise CaseError(f"{path}: is not DICOM; leave it out of the list")
+        elif path.stat().st_size == 0:
+            empty.append(path)
+    if not found:
+        raise CaseError(f"{paths[0]}: holds no DICOM files")
+    # An empty file named like the slices is a slice whose copy failed; others are marks that tools leave.
+    suffixes = {header.path.suffix.lower() for header in found}
+    for path in empty:
+        if path.suffix.lower() in suffixes:
+            raise CaseError(f"{path}: is empty, beside DICOM files named like it; copy it again, or delete it")
+    return found
+
+
+def _files(paths: Sequence[Path]) -> Iterator[tuple[Path, bool]]:
+    """Every file under the paths and whether it was named itself; hidden files are passed over."""
+    for path in paths:
+        if path.is_dir():
+            for folder, folders, names in os.walk(path):
+                folders[:] = sorted(name for name in folders if not name.startswith("."))
+                yield from ((Path(folder, name), False) for name in sorted(names) if not name.startswith("."))
+        elif path.is_file():
+            yield path, True
+        else:
+            raise CaseError(f"{path}: no such file")
+
+
+def _require_pixels(header: Header) -> None:
+    """Refuses an image that lost its pixels: left out, a series would end too early in silence."""
+    if not header.has_pixels and (header.rows > 0 or header.sop_class in _IMAGES):
+        raise CaseError(f"{header.path}: is the header of an image without its pixels; write or copy it again")
+
+
+def groups_of(headers: Sequence[Header]) -> list[Group]:
+    """Sorts headers into groups that make up one image each.
+
+    Slices are one stack when they agree in series, orientation, size and pixel spacing. Where positions repeat,
+    they are split by the acquisition, time, echo, b-value or image type that sets complete stacks apart.
+
+    Args:
+        headers: of any files; those without pixels are passed over.
+
+    Returns:
+        Groups in the order of their series numbers, labelled.
+    """
+    singles: list[tuple[Kind, list[Header], str]] = []
+    stacks: list[list[Header]] = []
+    for header in headers:
+        if not header.has_pixels:
+            continue
+        kind = _kind(header)
+        if kind != "slices":
+            singles.append((kind, [header], ""))
+            continue
+        stack = next((stack for stack in stacks if _belongs(header, stack[0])), None)
+        if stack is None:
+            stacks.append([header])
+        else:
+            stack.append(header)
+    parts: list[tuple[Kind, list[Header], str]] = list(singles)
+    for stack in stacks:
+        parts += [("slices", part, value) for value, part in _split(stack)]
+    parts.sort(key=lambda part: (_series_number(part[1][0]), part[1][0].series_uid, -len(part[1]), part[2]))
+    return _labelled(parts)
+
+
+def choose(groups: Sequence[Group], series: str | None, path: Path) -> tuple[Group, list[str]]:
+    """Picks the group to read.
+
+    Args:
+        groups: all there are.
+        series: a series UID, the label of a group, or its number in the list counted from 1; None for the one
+            that is clearly meant, beside which there are only localizers, single pictures and strays.
+        path: what is being read, for messages.
+
+    Returns:
+        The group, and notes on what was left out.
+
+    Raises:
+        CaseError: there is no such group, or several could be meant; the message lists them.
+    """
+    if series is not None:
+        wanted = [group for group in groups if series in (group.label, group.headers[0].series_uid)]
+        if not wanted and series.isdecimal() and 0 < int(series) <= len(groups):
+            wanted = [groups[int(series) - 1]]
+        if not wanted:
+            raise CaseError(f"{path}: holds no series {series}; it holds {_listing(groups)}")
+        groups = wanted
+    if len(groups) == 1:
+        return groups[0], []
+    inside = [group for group in groups if not group.aside]
+    meant = [group for group in inside if group.kind == "frames" or len(group.headers) > 1] or inside
+    if len(meant) != 1:
+        raise CaseError(f"{path}: holds several images, say which with series=UID: {_listing(groups)}")
+    rest = [group for group in groups if group is not meant[0]]
+    left = sum(len(group.headers) for group in rest)
+    why = sorted({_why_left(group, meant[0]) for group in rest})
+    return meant[0], [f"{left} of the images in the folder were left out: {', '.join(why)}"]
+
+
+def _why_left(group: Group, meant: Group) -> str:
+    head, other = group.headers[0], meant.headers[0]
+    if group.aside:
+        return "localizers"
+    if group.kind != "slices":
+        return {"picture": "pictures without a place in the patient"}.get(group.kind, group.kind)
+    if _series(head) != _series(other):
+        return "images of other series"
+    if head.position is None or head.orientation is None:
+        return "images without a position"
+    if not _close(head.orientation, other.orientation):
+        return "images of other orientations"
+    return "images of other sizes or spacings"
+
+
+def _listing(groups: Sequence[Group]) -> str:
+    shown = [f"{number}) {group.line()}" for number, group in enumerate(groups[:12], 1)]
+    return "; ".join(shown) + (f"; and {len(groups) - 12} more" if len(groups) > 12 else "")
+
+
+def _kind(header: Header) -> Kind:
+    if header.sop_class in SEGMENTATIONS:
+        return "labels"
+    if header.sop_class == DOSE or header.modality == "RTDOSE":
+        return "dose"
+    if header.sop_class in _FRAMED:
+        return "frames"
+    placed = header.position is not None and header.orientation is not None
+    volumetric = header.modality in _VOLUMETRIC and not header.sop_class.startswith(_CAPTURE)
+    if header.frames > 1:
+        return "frames" if volumetric or placed or header.modality == "NM" else "picture"
+    return "slices" if placed or volumetric else "picture"
+
+
+def _series(header: Header) -> tuple[str, ...]:
+    return (
+        (header.series_uid,)
+        if header.series_uid
+        else (header.study_uid, header.series_number, header.series_description)
+    )
+
+
+def _series_number(header: Header) -> tuple[int, str]:
+    number = header.series_number
+    return (int(number), "") if number.isdecimal() else (1 << 31, number)
+
+
+def _belongs(header: Header, other: Header) -> bool:
+    return (
+        _series(header) == _series(other)
+        and (header.rows, header.columns, header.samples) == (other.rows, other.columns, other.samples)
+        and header.modality == other.modality
+        and ("LOCALIZER" in header.image_type) == ("LOCALIZER" in other.image_type)
+        and (header.position is None) == (other.position is None)
+        and _close(header.orientation, other.orientation)
+        and _close(header.pixel_spacing, other.pixel_spacing)
+    )
+
+
+def _close(some: tuple[float, ...] | None, others: tuple[float, ...] | None) -> bool:
+    if some is None or others is None:
+        return some is others
+    return some == others or all(
+        abs(one - other) <= _SAME * max(1.0, abs(other)) for one, other in zip(some, others, strict=True)
+    )
+
+
+def _labelled(parts: Sequence[tuple[Kind, list[Header], str]]) -> list[Group]:
+    uids = [headers[0].series_uid for _, headers, _ in parts]
+    groups = []
+    for index, (kind, headers, value) in enumerate(parts):
+        uid = uids[index]
+        label = uid if uids.count(uid) == 1 else f"{uid}/{uids[: index + 1].count(uid)}"
+        groups.append(Group(label, kind, tuple(headers), "LOCALIZER" in headers[0].image_type, value))
+    return groups
+
+
+def _orientation_word(header: Header) -> str:
+    normal = np.abs(normal_of(header))
+    return ("sagittal", "coronal", "axial")[int(normal.argmax())] if normal.max() > 0.9 else "oblique"
+
+
+def normal_of(header: Header) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """The direction slices are stacked in, LPS: float64, (3,)."""
+    cosines = np.array(header.orientation or (1, 0, 0, 0, 1, 0), dtype=np.float64)
+    return np.cross(cosines[:3], cosines[3:])
+
+
+_SEPARATORS: dict[str, Callable[[Header], object]] = {
+    "acquisition": lambda header: header.acquisition_number,
+    "temporal position": lambda header: header.temporal_position,
+    "trigger time": lambda header: header.trigger_time,
+    "b-value": lambda header: header.b_value,
+    "echo time": lambda header: header.echo_time,
+    "image type": lambda header: "\\".join(header.image_type),
+    "inversion time": lambda header: header.inversion_time,
+    "frame time": lambda header: header.frame_time,
+    "acquisition time": lambda header: header.acquisition_time,
+}
+"""What may set stacks at the same positions apart, likeliest first."""
+
+
+def _split(stack: list[Header]) -> list[tuple[str, list[Header]]]:
+    """Splits slices that repeat positions into complete stacks, where one or two attributes do so."""
+    if len(stack) == 1 or any(header.position is None for header in stack) or not _repeats(stack):
+        return [("", stack)]
+    varying = [name for name, value in _SEPARATORS.items() if len({value(header) for header in stack}) > 1]
+    for names in (*itertools.combinations(varying, 1), *itertools.combinations(varying, 2)):
+        parts: dict[tuple[object, ...], list[Header]] = {}
+        for header in stack:
+            parts.setdefault(tuple(_SEPARATORS[name](header) for name in names), []).append(header)
+        if _are_complete(list(parts.values())):
+            return [
+                (" ".join(f"{name} {value}" for name, value in zip(names, values, strict=True)), part)
+                for values, part in parts.items()
+            ]
+    return [("", stack)]
+
+
+def _places(headers: Sequence[Header]) -> list[float]:
+    normal = normal_of(headers[0]).tolist()
+    return sorted(
+        sum(one * other for one, other in zip(header.position or (0, 0, 0), normal, strict=True)) for header in headers
+    )
+
+
+def _repeats(headers: Sequence[Header]) -> bool:
+    return any(after - before <= SAME_PLACE for before, after in itertools.pairwise(_places(headers)))
+
+
+def _are_complete(parts: Sequence[Sequence[Header]]) -> bool:
+    """Whether all parts cover the same positions, each once."""
+    if any(len(part) != len(parts[0]) or _repeats(part) for part in parts):
+        return False
+    first = np.array(_places(parts[0]))
+    return all(np.abs(np.array(_places(part)) - first).max() <= SAME_PLACE for part in parts[1:])

@@ -1,0 +1,368 @@
+"""What a tree of DICOM files holds, looked at once and remembered.
+
+The index lies beside the data, on the user's own disk: it holds patient ids, which splits need and which are
+never shown or logged.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from medimg_eval.errors import CaseError, UsageError, nearest
+from medimg_eval.imaging.dicom import index_store as store
+from medimg_eval.imaging.dicom.headers import Header, read_header
+from medimg_eval.imaging.dicom.index_store import Group, Stamp
+
+BATCH = 4096
+"""Headers held at a time."""
+
+BLOCK, THREADS = 64, 8
+"""Files handed to a thread at a time, and threads."""
+
+SAME = 1e-4
+"""What cosines and spacings of one group may differ by."""
+
+DIRECTORY = "1.2.840.10008.1.3.10"
+"""SOP class of a DICOMDIR, which is a table of contents and no image."""
+
+STORAGE = "1.2.840.10008.5.1.4.1.1."
+IMAGES = (
+    "1",
+    "1.1",
+    "1.1.1",
+    "1.2",
+    "1.3",
+    "2",
+    "2.1",
+    "2.2",
+    "3.1",
+    "4",
+    "4.1",
+    "4.3",
+    "4.4",
+    "6.1",
+    "7",
+    "20",
+    "128",
+)
+"""SOP classes that never come without pixels."""
+
+VOLUMETRIC = ("CT", "MR", "PT")
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Series:
+    """The files of one image: slices of one geometry in a series, or one file that is an image by itself.
+
+    Attributes:
+        patient: PatientID; left out of what is printed.
+        study: StudyInstanceUID.
+        series: SeriesInstanceUID; may be empty.
+        group: numbers the images of a series, from 1.
+        number: SeriesNumber.
+        description: SeriesDescription; left out of what is printed, since people write names there.
+        modality: DICOM code.
+        sop_class: UID of what kind of object it is.
+        localizer: whether ImageType says so.
+        rows: of the first file.
+        columns: of the first file.
+        frames: in one file.
+        spacing: mm between rows and between columns; None where not stated.
+        orientation: six cosines, LPS; None where not stated.
+        body_part: BodyPartExamined.
+        view: ViewPosition.
+        laterality: ImageLaterality, else Laterality.
+        paths: the files, in the order of their names.
+    """
+
+    patient: str = field(repr=False)
+    study: str
+    series: str
+    group: int
+    number: str
+    description: str = field(repr=False)
+    modality: str
+    sop_class: str
+    localizer: bool
+    rows: int
+    columns: int
+    frames: int
+    spacing: tuple[float, ...] | None
+    orientation: tuple[float, ...] | None
+    body_part: str
+    view: str
+    laterality: str
+    paths: tuple[Path, ...]
+
+
+@dataclass(frozen=True)
+class Index:
+    """The images under a folder.
+
+    Attributes:
+        root: the folder.
+        entries: one for each image, by patient, study, series and group.
+        problems: file -> why it could not be read; it is tried again every time.
+        opened: how many files were looked at this time: those that are new or have changed.
+    """
+
+    root: Path
+    entries: tuple[Series, ...]
+    problems: Mapping[Path, str]
+    opened: int
+
+    def series(self, **filters: Any) -> list[Series]:
+        """Returns the images that match every filter.
+
+        Args:
+            filters: a field of `Series` -> the value wanted, or a list, tuple or set of them; texts are
+                compared without regard to case.
+
+        Raises:
+            UsageError: `Series` has no such field.
+        """
+        known = [one.name for one in fields(Series) if one.name != "paths"]
+        for name in filters:
+            if name not in known:
+                raise UsageError(f"the index of {self.root} has no field {name!r}{nearest(name, known)}")
+        return [
+            entry
+            for entry in self.entries
+            if all(_matches(getattr(entry, name), wanted) for name, wanted in filters.items())
+        ]
+
+
+def index_tree(root: Path, *, cache: Path | None = None) -> Index:
+    """Looks at every file under a folder once, whatever its name, and remembers what it is.
+
+    Later calls open only files whose size or time of change differ. The index is kept in the folder itself,
+    or, where that cannot be written, in the user's cache (`MEDIMG_EVAL_CACHE`, else `~/.cache/medimg_eval`).
+
+    Args:
+        root: the folder; hidden files and folders are passed over.
+        cache: a folder to keep the index in instead.
+
+    Raises:
+        CaseError: there is no such folder, or no DICOM file in it.
+    """
+    root = Path(root)
+    if not root.is_dir():
+        raise CaseError(f"{root}: no such folder")
+    places = store.places(root, cache)
+    groups, others = store.load(places)
+    present = dict(_scan(root))
+    new, dropped = _forget(groups, others, present)
+    problems: dict[Path, str] = {}
+    table = _Table(groups)
+    todo = sorted(new)
+    for start in range(0, len(todo), BATCH):
+        _add(root, todo[start : start + BATCH], present, table, others, problems)
+    if not table.groups:
+        found = f"{len(present)} files" + (f" ({len(problems)} of them damaged)" if problems else "")
+        raise CaseError(f"{root}: holds no DICOM file among {found}; name the folder they are in")
+    if len(todo) > len(problems) or dropped:
+        store.save(places, table.groups, others)
+    if problems:
+        logger.warning("%s: %d DICOM files could not be read", root, len(problems))
+    return Index(root, tuple(_entries(root, table.groups)), problems, len(todo))
+
+
+def _matches(value: Any, wanted: Any) -> bool:
+    if isinstance(wanted, list | set | frozenset) or (isinstance(wanted, tuple) and not isinstance(value, tuple)):
+        return any(_matches(value, one) for one in wanted)
+    if isinstance(value, str) and isinstance(wanted, str):
+        return value.casefold() == wanted.casefold()
+    return bool(value == wanted)
+
+
+# --- files ------------------------------------------------------------------------------------------------------
+
+
+def _scan(root: Path) -> Iterator[tuple[str, Stamp]]:
+    """Every file under the root by its relative name, links followed, no folder entered twice."""
+    state = root.stat()
+    waiting, seen = [(str(root), "")], {(state.st_dev, state.st_ino)}
+    while waiting:
+        folder, prefix = waiting.pop()
+        try:
+            entries = list(os.scandir(folder))
+        except OSError as error:
+            raise CaseError(f"{folder}: cannot be opened ({error.strerror}); mend its permissions") from error
+        for entry in entries:
+            if entry.name.startswith("."):
+                continue
+            with suppress(OSError):  # a link to nowhere, or a file that just vanished
+                state = entry.stat()
+                key = (state.st_dev, state.st_ino)
+                if entry.is_file():
+                    yield prefix + entry.name, (state.st_size, state.st_mtime_ns)
+                elif entry.is_dir() and key not in seen:
+                    seen.add(key)
+                    waiting.append((entry.path, f"{prefix}{entry.name}/"))
+
+
+def _forget(groups: list[Group], others: dict[str, Stamp], present: Mapping[str, Stamp]) -> tuple[set[str], bool]:
+    """Takes out what changed or vanished; returns the names to look at, and whether anything was taken out."""
+    new, dropped = set(present), False
+    for files in (others, *(group.files for group in groups)):
+        for name in [name for name, stamp in files.items() if present.get(name) != stamp]:
+            del files[name]
+            dropped = True
+        new -= files.keys()
+    groups[:] = [group for group in groups if group.files]
+    return new, dropped
+
+
+def _add(
+    root: Path,
+    names: Sequence[str],
+    present: Mapping[str, Stamp],
+    table: _Table,
+    others: dict[str, Stamp],
+    problems: dict[Path, str],
+) -> None:
+    """Reads the headers of some files and puts each where it belongs."""
+    # Threads pay where files come over a network; handing over blocks keeps them from costing where they do not.
+    blocks = [[root / name for name in names[start : start + BLOCK]] for start in range(0, len(names), BLOCK)]
+    with ThreadPoolExecutor(THREADS) as pool:
+        headers = [header for block in pool.map(_try_headers, blocks) for header in block]
+    for name, header in zip(names, headers, strict=True):
+        if isinstance(header, str):
+            problems[root / name] = header
+        elif header is None or header.sop_class == DIRECTORY:
+            others[name] = present[name]
+        else:
+            table.add(header, name, present[name])
+
+
+def _try_headers(paths: Sequence[Path]) -> list[Header | str | None]:
+    return [_try_header(path) for path in paths]
+
+
+def _try_header(path: Path) -> Header | str | None:
+    """The header, None for what is not DICOM, or what is wrong with the file."""
+    try:
+        size = path.stat().st_size
+        header = read_header(path) if size else None
+    except (CaseError, OSError) as error:
+        return str(error)
+    wrong = None if header is None else _wrong(header, size)
+    return header if wrong is None else f"{path}: {wrong}; write or copy it again"
+
+
+def _wrong(header: Header, size: int) -> str | None:
+    """Says what is missing of a file whose header is whole."""
+    if header.pixel_offset is not None and header.pixel_offset + (header.pixel_length or 0) > size:
+        return "is cut short within its pixels"
+    kind = header.sop_class.removeprefix(STORAGE)
+    pictured = header.rows > 0 or kind in IMAGES or kind.startswith(("7.", "12.", "13.1.", "77.1."))
+    if not header.has_pixels and (pictured or not (header.sop_class or header.modality)):
+        return "is the header of an image without its pixels"
+    return None
+
+
+# --- grouping ---------------------------------------------------------------------------------------------------
+
+
+class _Table:
+    """The groups, found by what their files must agree in."""
+
+    def __init__(self, groups: list[Group]) -> None:
+        self.groups = groups
+        self.known: dict[tuple[Any, ...], list[Group]] = {}
+        self.people: dict[tuple[str, ...], str] = {}
+        for group in groups:
+            if group.kind == "stack":
+                self.known.setdefault(_identity(group.facts), []).append(group)
+
+    def add(self, header: Header, name: str, stamp: Stamp) -> None:
+        """Puts a file into the group it belongs to, or into a new one."""
+        placed = header.position is not None and header.orientation is not None
+        stacked = header.has_pixels and header.frames == 1 and (placed or header.modality in VOLUMETRIC)
+        facts = _facts(header) | {"patient": self._patient(header, name)}
+        alike = self.known.setdefault(_identity(facts), []) if stacked else []
+        group = next((group for group in alike if _parallel(group.facts, facts)), None)
+        if group is not None:
+            group.files[name] = stamp
+            return
+        group = Group("stack" if stacked else "single", facts | _details(header.path), {name: stamp})
+        self.groups.append(group)
+        alike.append(group)
+
+    def _patient(self, header: Header, name: str) -> str:
+        """PatientID, which the scan of headers leaves out; the files of a series in one folder are of one patient."""
+        place = (header.study_uid, header.series_uid, name.rpartition("/")[0])
+        if not (header.study_uid and header.series_uid):
+            return _details(header.path)["patient"]
+        if place not in self.people:
+            self.people[place] = _details(header.path)["patient"]
+        return self.people[place]
+
+
+def _facts(header: Header) -> dict[str, Any]:
+    return {
+        "study": header.study_uid,
+        "series": header.series_uid,
+        "number": header.series_number,
+        "description": header.series_description,
+        "modality": header.modality,
+        "sop_class": header.sop_class,
+        "localizer": "LOCALIZER" in header.image_type,
+        "rows": header.rows,
+        "columns": header.columns,
+        "frames": header.frames,
+        "spacing": header.pixel_spacing,
+        "orientation": header.orientation,
+    }
+
+
+def _details(path: Path) -> dict[str, str]:
+    import pydicom
+
+    keywords = ("PatientID", "BodyPartExamined", "ViewPosition", "ImageLaterality", "Laterality")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        dataset = pydicom.dcmread(path, force=True, stop_before_pixels=True, specific_tags=list(keywords))
+        patient, part, view, image_side, side = (str(dataset.get(word) or "").strip() for word in keywords)
+    return {"patient": patient, "body_part": part, "view": view, "laterality": image_side or side}
+
+
+def _identity(facts: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What the slices of one group agree in to the letter."""
+    named = (facts["series"],) if facts["series"] else ("", facts["number"], facts["description"])
+    same = ("patient", "study", "modality", "sop_class", "localizer", "rows", "columns")
+    return (*named, *(facts[name] for name in same))
+
+
+def _parallel(some: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
+    return all(_close(some[name], others[name]) for name in ("spacing", "orientation"))
+
+
+def _close(one: Sequence[float] | None, other: Sequence[float] | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return bool(np.allclose(one, other, rtol=SAME, atol=SAME))
+
+
+def _entries(root: Path, groups: Iterable[Group]) -> Iterator[Series]:
+    def order(group: Group) -> tuple[Any, ...]:
+        facts = group.facts
+        return (*(facts[name] for name in ("patient", "study", "series", "number")), min(group.files))
+
+    counted: dict[tuple[str, ...], int] = {}
+    for group in sorted(groups, key=order):
+        key = tuple(group.facts[name] for name in ("patient", "study", "series"))
+        counted[key] = counted.get(key, 0) + 1
+        yield Series(**group.facts, group=counted[key], paths=tuple(root / name for name in sorted(group.files)))

@@ -1,0 +1,321 @@
+"""MetaImage (.mha, .mhd) and NRRD (.nrrd, .nhdr).
+
+SimpleITK says what the headers mean. The voxels are read here wherever they are plain or deflated, for ITK hands
+out whatever was in memory when compressed voxels are damaged; and the text headers are read here as well, for what
+it passes over in silence: voxel sizes that are not stated, negative or not a number, lengths in metres, a space
+that is not a patient's. Voxels as text, in bzip2 or in one file per slice are left to SimpleITK.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from medimg_eval.case import Array, Geometry, Image
+from medimg_eval.errors import CaseError
+from medimg_eval.imaging.affines import check_affine, clip_box, shifted
+from medimg_eval.imaging.payload import Box, Codec, Layout, check_room, read_voxels
+
+NRRD = b"NRRD0"
+
+HEADER = 1 << 22
+"""Bytes in which a text header is looked for: those of segmentations list every segment."""
+
+LENGTHS = {
+    "mm": 1.0,
+    "millimeter": 1.0,
+    "cm": 10.0,
+    "m": 1000.0,
+    "meter": 1000.0,
+    "um": 1e-3,
+    "µm": 1e-3,
+    "micron": 1e-3,
+}
+
+SIGNS = {"right": 1.0, "left": -1.0, "anterior": 1.0, "posterior": -1.0, "superior": 1.0, "inferior": -1.0}
+"""Which way along RAS+ an anatomical name points."""
+
+SPATIAL = ("domain", "space", "time")
+"""Kinds of NRRD axes along which voxels lie."""
+
+LPS = "left-posterior-superior"
+
+
+@dataclass(frozen=True, eq=False)
+class Header:
+    """What a header says.
+
+    Attributes:
+        reader: SimpleITK's, which has read the header.
+        nrrd: whether it is a NRRD.
+        fields: the header's own words.
+        length: bytes of it.
+        shape: the spatial axes.
+        affine: float64, (4, 4), voxel index to RAS+ mm.
+        units: `pixel` where no voxel size is stated.
+        notes: what was converted or guessed.
+    """
+
+    reader: Any
+    nrrd: bool
+    fields: Mapping[str, str]
+    length: int
+    shape: tuple[int, ...]
+    affine: Array
+    units: Literal["mm", "pixel"]
+    notes: tuple[str, ...]
+
+
+def read(path: Path, box: Box | None) -> Image:
+    """Reads a volume; see `medimg_eval.imaging.volumes.read`."""
+    header = _parse(path)
+    box = clip_box(path, header.shape, box)
+    layout = _layout(path, header)
+    notes: list[str] = []
+    if layout is None:
+        array = _by_itk(path, header.reader, header.fields, box)
+    else:
+        found, notes = read_voxels(layout, None if box is None else (*box, (0, 1))[:3], None)
+        found = found[..., 0] if layout.shape[4] == 1 else np.moveaxis(found[0], 3, 0)
+        array = found[..., 0] if len(header.shape) == 2 else found
+    return Image(array, shifted(header.affine, box), units=header.units, notes=(*header.notes, *notes))
+
+
+def grid(path: Path, box: Box | None) -> Geometry:
+    """Returns the grid, from the header alone."""
+    header = _parse(path)
+    layout = _layout(path, header)
+    if layout is not None:
+        check_room(layout)
+    box = clip_box(path, header.shape, box)
+    shape = header.shape if box is None else tuple(stop - start for start, stop in box)
+    return Geometry(shape, shifted(header.affine, box))
+
+
+def _parse(path: Path) -> Header:
+    import SimpleITK
+
+    with path.open("rb") as stream:
+        start = stream.read(HEADER)
+    nrrd = start.startswith(NRRD)
+    fields, length = _nrrd_fields(start) if nrrd else _meta_fields(start)
+    (_check_nrrd if nrrd else _check_meta)(path, fields)
+    name = fields.get("datafile" if nrrd else "ElementDataFile", "LOCAL")
+    if name.split()[0].upper() not in ("LOCAL", "LIST") and "%" not in name and not (path.parent / name).is_file():
+        raise CaseError(f"{path}: its voxels lie in {name}, which is missing; copy it there")
+    reader = SimpleITK.ImageFileReader()
+    reader.SetImageIO("NrrdImageIO" if nrrd else "MetaImageIO")
+    reader.SetFileName(str(path))
+    try:
+        reader.ReadImageInformation()
+    except RuntimeError as error:
+        raise CaseError(f"{path}: cannot be read ({_reason(error)}); convert it, or mend its header") from error
+    return Header(reader, nrrd, fields, length, *_geometry(path, reader, fields, nrrd=nrrd))
+
+
+def _by_itk(path: Path, reader: Any, fields: Mapping[str, str], box: Box | None) -> Array:
+    import SimpleITK
+
+    if _is_true(fields.get("CompressedData", "False")) or fields.get("encoding", "").lower() in ("gzip", "gz"):
+        raise CaseError(f"{path}: its voxels are compressed, and in several files or an unusual order; convert it")
+    if box is not None:
+        rest = reader.GetSize()[len(box) :]
+        reader.SetExtractIndex([*(start for start, _ in box), *(0 for _ in rest)])
+        reader.SetExtractSize([*(stop - start for start, stop in box), *rest])
+    try:
+        image = reader.Execute()
+    except RuntimeError as error:
+        raise CaseError(f"{path}: is cut short or damaged ({_reason(error)}); write or copy it again") from error
+    # SimpleITK's axes run backwards: (channel volume, slice, row, column, component).
+    array: Array = SimpleITK.GetArrayFromImage(image).T
+    if image.GetNumberOfComponentsPerPixel() > 1:
+        return array
+    return np.moveaxis(array, 3, 0) if array.ndim == 4 else array[None]
+
+
+def _layout(path: Path, header: Header) -> Layout | None:
+    """Returns how the voxels lie; None where that is left to SimpleITK."""
+    reader, fields = header.reader, header.fields
+    size, components = reader.GetSize(), reader.GetNumberOfComponents()
+    dtype = _dtype(reader)
+    found = _nrrd_place(fields, size, components) if header.nrrd else _meta_place(fields)
+    if found is None or dtype is None:
+        return None
+    name, codec, offset, order, last = found
+    data = path.parent / name if name else path
+    grown = (*size, 1, 1)[:4]
+    shape = (1, *grown[:3], components) if last else (components, *grown)
+    start = 0 if name else header.length
+    layout = Layout(data, codec, start if codec else 0, offset, dtype.newbyteorder(order), shape)
+    if offset < 0:  # the voxels end the file
+        offset = data.stat().st_size - layout.size
+    elif not codec:
+        offset += start
+    return Layout(data, codec, layout.start, offset, layout.dtype, shape)
+
+
+Place = tuple[str, Codec, int, Literal["<", ">"], bool]
+"""File (empty for the same), compression, bytes before the voxels (-1 for the last), byte order, channels last."""
+
+
+def _meta_place(fields: Mapping[str, str]) -> Place | None:
+    name = fields["ElementDataFile"]
+    if not _is_true(fields.get("BinaryData", "True")) or name.split()[0] == "LIST" or "%" in name:
+        return None  # numbers as text, or one file per slice
+    big = fields.get("BinaryDataByteOrderMSB", fields.get("ElementByteOrderMSB", "False"))
+    codec: Codec = "zlib" if _is_true(fields.get("CompressedData", "False")) else ""
+    local = name.upper() == "LOCAL"
+    offset = 0 if local or codec else int(fields.get("HeaderSize", "0"))
+    return "" if local else name, codec, offset, ">" if _is_true(big) else "<", False
+
+
+def _nrrd_place(fields: Mapping[str, str], size: tuple[int, ...], components: int) -> Place | None:
+    encoding, name = fields.get("encoding", "").lower(), fields.get("datafile", "")
+    codecs: dict[str, Codec] = {"raw": "", "gzip": "gzip", "gz": "gzip"}
+    if encoding not in codecs or name.startswith("LIST") or "%" in name or int(fields.get("lineskip", "0")):
+        return None
+    sizes = [int(word) for word in fields["sizes"].split()]
+    axis = _component_axis(fields) if components > 1 else None
+    last = axis == len(size)
+    if components > 1 and (axis is None or not (last or axis == 0) or sizes.pop(axis) != components):
+        return None  # components in the middle, or of a kind that ITK takes apart
+    if tuple(sizes) != tuple(size):
+        return None
+    order: Literal["<", ">"] = ">" if fields.get("endian", "little").lower() == "big" else "<"
+    return name, codecs[encoding], int(fields.get("byteskip", "0")), order, last
+
+
+def _component_axis(fields: Mapping[str, str]) -> int | None:
+    """Returns which axis of a NRRD holds the numbers of one voxel, if exactly one does."""
+    found = [axis for axis, kind in enumerate(fields.get("kinds", "").split()) if kind not in SPATIAL]
+    return found[0] if len(found) == 1 else None
+
+
+def _is_true(word: str) -> bool:
+    return word[:1].lower() in ("t", "1", "y")
+
+
+def _dtype(reader: Any) -> np.dtype[Any] | None:
+    import SimpleITK
+
+    text = SimpleITK.GetPixelIDValueAsString(reader.GetPixelIDValue()).lower()
+    found = re.search(r"^(?:vector of )?(\d+)-bit (signed integer|unsigned integer|float)$", text)
+    return None if found is None else np.dtype({"s": "i", "u": "u", "f": "f"}[found[2][0]] + str(int(found[1]) // 8))
+
+
+def _reason(error: RuntimeError) -> str:
+    """Returns what ITK says, without the place in its source."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return re.sub(r"^.*ITK ERROR: \w+\(0x[0-9a-f]+\): ", "", lines[-1]) if lines else "no reason given"
+
+
+def _meta_fields(start: bytes) -> tuple[dict[str, str], int]:
+    """Returns a MetaImage header's fields, and where the header ends."""
+    fields: dict[str, str] = {}
+    at = 0
+    for line in start.split(b"\n"):
+        at += len(line) + 1
+        key, found, value = line.decode("latin-1").partition("=")
+        if found:
+            fields[key.strip()] = value.strip()
+        if key.strip() == "ElementDataFile":
+            break
+    return fields, at
+
+
+def _nrrd_fields(start: bytes) -> tuple[dict[str, str], int]:
+    """Returns a NRRD header's fields, and where the header ends."""
+    fields: dict[str, str] = {}
+    at = 0
+    for line in start.split(b"\n"):
+        at += len(line) + 1
+        text = line.decode("utf-8", "replace").strip()
+        if not text:
+            break
+        key, found, value = text.partition(":")
+        if found and not text.startswith("#") and not value.startswith("="):
+            fields[key.strip().lower().replace(" ", "")] = value.strip()
+    return fields, at
+
+
+def _numbers(path: Path, text: str, field: str) -> list[float]:
+    try:
+        return [float(word) for word in text.replace(",", " ").split()]
+    except ValueError as error:
+        raise CaseError(f"{path}: expected numbers in the field {field!r} of its header; mend it") from error
+
+
+def _check_steps(path: Path, steps: list[float], field: str) -> None:
+    if not all(np.isfinite(step) and step > 0 for step in steps):
+        raise CaseError(
+            f"{path}: has no usable affine: {field} is {', '.join(f'{step:g}' for step in steps)}; "
+            "expected numbers above 0, mend its header"
+        )
+
+
+def _check_meta(path: Path, fields: Mapping[str, str]) -> None:
+    missing = [key for key in ("DimSize", "ElementType", "ElementDataFile") if not fields.get(key)]
+    if missing:
+        raise CaseError(f"{path}: is no MetaImage: the field {missing[0]} is missing; write or copy it again")
+    for field in ("ElementSpacing", "ElementSize"):
+        if field in fields:
+            _check_steps(path, _numbers(path, fields[field], field), field)
+
+
+def _check_nrrd(path: Path, fields: Mapping[str, str]) -> None:
+    """Refuses spacings that NRRD's reader takes for 1."""
+    # An axis of channels has no spacing: NaN stands in its place.
+    spacings = _numbers(path, fields.get("spacings", ""), "spacings")
+    kinds = fields.get("kinds", "").split() or ["domain"] * len(spacings)
+    lists = sum(kind not in SPATIAL for kind in kinds)
+    stated = [step for step in spacings if not math.isnan(step)]
+    if len(spacings) - len(stated) > lists or any(step <= 0 or math.isinf(step) for step in stated):
+        _check_steps(path, spacings, "spacings")
+
+
+def _geometry(
+    path: Path, reader: Any, fields: Mapping[str, str], *, nrrd: bool
+) -> tuple[tuple[int, ...], Array, Literal["mm", "pixel"], tuple[str, ...]]:
+    """Returns the spatial shape, the affine in RAS+ mm, the units, and what is doubted."""
+    size, axes = reader.GetSize(), reader.GetDimension()
+    if not 2 <= axes <= 4 or (axes == 4 and reader.GetNumberOfComponents() > 1):
+        raise CaseError(f"{path}: has {axes} axes; expected two or three, and at most one of channels or components")
+    space = min(axes, 3)
+    direction = np.reshape(reader.GetDirection(), (axes, axes))
+    affine = np.eye(4)
+    affine[:space, :space] = direction[:space, :space] * np.asarray(reader.GetSpacing()[:space])
+    affine[:space, 3] = reader.GetOrigin()[:space]
+    notes: list[str] = []
+    letters = _nrrd_space(path, reader, fields, affine, notes) if nrrd else LPS
+    affine = np.diag([*(SIGNS[word] for word in letters.split("-")[:3]), 1.0]) @ affine
+    stated = {"spacings", "spacedirections"} if nrrd else {"ElementSpacing", "ElementSize"}
+    units: Literal["mm", "pixel"] = "mm" if stated & fields.keys() else "pixel"
+    if units == "pixel":
+        notes.append("the file states no voxel size: distances are in voxels")
+    check_affine(path, affine)
+    return tuple(size[:space]), affine, units, tuple(notes)
+
+
+def _nrrd_space(path: Path, reader: Any, fields: Mapping[str, str], affine: Array, notes: list[str]) -> str:
+    """Returns which way ITK left a NRRD's axes pointing; converts lengths to mm in place."""
+    letters = reader.GetMetaData("NRRD_space") if reader.HasMetaDataKey("NRRD_space") else ""
+    words = letters.split("-")
+    if len(words) < 3 or not all(word in SIGNS for word in words[:3]):
+        said = f"the space {letters!r} is no patient's" if letters else "the file states no space"
+        notes.append(f"{said}: its axes were taken to run left, posterior, superior, which is a guess")
+        letters = LPS
+    units = re.findall(r'"([^"]*)"', fields.get("spaceunits", "") or fields.get("units", ""))
+    known = {LENGTHS[unit] for unit in units if unit in LENGTHS}
+    if len(known) > 1:
+        raise CaseError(f"{path}: states lengths in different units along its axes; mend its header")
+    factor = known.pop() if known else 1.0
+    if factor != 1:
+        affine[:3] *= factor
+        notes.append(f"lengths are stated in units of {factor:g} mm and were converted to mm")
+    return letters

@@ -1,0 +1,183 @@
+"""MetaImage and NRRD: where voxels lie, what headers leave out, and what ITK would pass over in silence."""
+
+import gzip
+import zlib
+
+import numpy as np
+import pytest
+import SimpleITK
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from medimg_eval.errors import CaseError
+from medimg_eval.imaging import read, read_grid
+
+HAND = """ObjectType = Image
+NDims = 3
+BinaryData = True
+BinaryDataByteOrderMSB = False
+"""
+PLACED = "ElementSpacing = 1 2 3\nOffset = 10 20 30\n"
+REST = "DimSize = 2 3 4\nElementType = MET_SHORT\nElementDataFile = LOCAL\n"
+VOXELS = np.arange(24, dtype=np.int16)
+NRRD = "NRRD0004\ntype: short\ndimension: 3\nsizes: 2 3 4\nendian: little\nencoding: raw\n"
+DIRECTIONS = "space directions: (1,0,0) (0,2,0) (0,0,3)\nspace origin: (10,20,30)\n"
+
+
+def write(path, header, content=None):
+    path.write_bytes(header.encode() + (VOXELS.tobytes() if content is None else content))
+    return path
+
+
+def test_metaimage_and_nrrd_worked_by_hand(tmp_path):
+    expected = np.array([[-1.0, 0, 0, -10], [0, -2, 0, -20], [0, 0, 3, 30], [0, 0, 0, 1]])
+    image = read(write(tmp_path / "a.mha", HAND + PLACED + REST))
+    np.testing.assert_array_equal(image.array[0], VOXELS.reshape(2, 3, 4, order="F"))
+    np.testing.assert_allclose(image.affine, expected)
+    assert (image.array.dtype, image.units, image.notes) == (np.int16, "mm", ())
+    image = read(write(tmp_path / "a.nrrd", NRRD + "space: left-posterior-superior\n" + DIRECTIONS + "\n"))
+    np.testing.assert_array_equal(image.array[0], VOXELS.reshape(2, 3, 4, order="F"))
+    np.testing.assert_allclose(image.affine, expected)
+    assert (image.array.dtype, image.units, image.notes) == (np.int16, "mm", ())
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.data())
+def test_what_itk_writes_lies_where_itk_says(tmp_path_factory, data):
+    name = data.draw(st.sampled_from(["a.mha", "a.mhd", "a.nrrd", "a.nhdr"]))
+    shape = data.draw(st.lists(st.integers(1, 5), min_size=2, max_size=4).map(tuple))
+    kind = data.draw(st.sampled_from(["u1", "i2", "u2", "i4", "f4", "f8"]))
+    array = np.random.default_rng(0).integers(0, 99, shape).astype(kind)
+    vector = data.draw(st.booleans()) and len(shape) == 4 and shape[-1] > 1
+    stored = SimpleITK.GetImageFromArray(array.T if not vector else np.moveaxis(array, 3, 0).T, isVector=vector)
+    axes = stored.GetDimension()
+    stored.SetSpacing([0.5, 1.5, 2.5, 1.0][:axes])
+    stored.SetOrigin([-5.0, 7.0, 9.0, 0.0][:axes])
+    if axes == 3:
+        stored.SetDirection([0, 0, 1, 1, 0, 0, 0, 1, 0])
+    path = tmp_path_factory.mktemp("itk") / name
+    SimpleITK.WriteImage(stored, path, useCompression=data.draw(st.booleans()))
+    image = read(path)
+    assert image.array.dtype == kind
+    spatial = array.shape[:3]
+    expected = array[None] if array.ndim < 4 else np.moveaxis(array, 3, 0)
+    np.testing.assert_array_equal(image.array, expected)
+    ends = [n - 1 for n in spatial]
+    there = stored.TransformIndexToPhysicalPoint([*ends, *[0] * (axes - len(ends))])
+    place = image.affine @ [*ends, *[0] * (3 - len(ends)), 1]
+    np.testing.assert_allclose(
+        place[: len(ends)], (np.array(there)[:3] * [-1, -1, 1][: min(axes, 3)])[: len(ends)], atol=1e-5
+    )
+    assert read_grid(path).difference(image.geometry) is None
+
+
+@pytest.mark.parametrize(("space", "signs"), [
+    ("left-posterior-superior", (-1, -1, 1)), ("LPS", (-1, -1, 1)), ("RAS", (1, 1, 1)), ("LAS", (-1, 1, 1)),
+])  # fmt: skip
+def test_nrrd_spaces_point_where_they_say(tmp_path, space, signs):
+    image = read(write(tmp_path / "a.nrrd", NRRD + f"space: {space}\n" + DIRECTIONS + "\n"))
+    np.testing.assert_allclose(image.affine[:3, 3], np.multiply(signs, [10, 20, 30]))
+    np.testing.assert_allclose(np.diag(image.affine)[:3], np.multiply(signs, [1, 2, 3]))
+
+
+def test_a_nrrd_space_with_time_points_where_it_says(tmp_path):
+    header = NRRD.replace("dimension: 3", "dimension: 4").replace("2 3 4", "2 3 2 2")
+    header += "space: right-anterior-superior-time\nspace directions: (1,0,0,0) (0,2,0,0) (0,0,3,0) (0,0,0,1)\n"
+    image = read(write(tmp_path / "a.nrrd", header + "space origin: (10,20,30,0)\n\n"))
+    assert image.array.shape == (2, 2, 3, 2)
+    np.testing.assert_allclose(image.affine[:3, 3], [10, 20, 30])  # ITK leaves these axes as they are
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("encoding", ["raw", "gzip"])
+def test_nrrd_components_come_first_wherever_they_lie(tmp_path, first, encoding):
+    words = ["list", "domain", "domain", "domain"] if first else ["domain", "domain", "domain", "list"]
+    places = ["none", "(1,0,0)", "(0,2,0)", "(0,0,3)"] if first else ["(1,0,0)", "(0,2,0)", "(0,0,3)", "none"]
+    header = NRRD.replace("dimension: 3", "dimension: 4").replace("2 3 4", "2 2 3 2").replace("raw", encoding)
+    header += "space: LPS\nspace origin: (0,0,0)\nspace directions: " + " ".join(places) + "\n"
+    header += "kinds: " + " ".join(words) + "\n"
+    content = gzip.compress(VOXELS.tobytes()) if encoding == "gzip" else None
+    stored = VOXELS.reshape(2, 2, 3, 2, order="F")
+    image = read(write(tmp_path / "a.nrrd", header + "\n", content))
+    np.testing.assert_array_equal(image.array, stored if first else np.moveaxis(stored, 3, 0))
+    assert image.geometry.spacing == (1, 2, 3)
+
+
+def test_big_endian_offsets_and_text_are_followed(tmp_path):
+    expected = VOXELS.reshape(2, 3, 4, order="F")
+    big = VOXELS.astype(">i2").tobytes()
+    header = (HAND + PLACED + REST).replace("MSB = False", "MSB = True")
+    np.testing.assert_array_equal(read(write(tmp_path / "a.mha", header, big)).array[0], expected)
+    for skip in (7, -1):
+        (tmp_path / "a.raw").write_bytes(b"1234567" + big)
+        detached = header.replace("LOCAL", "a.raw").replace("DimSize", f"HeaderSize = {skip}\nDimSize")
+        np.testing.assert_array_equal(read(write(tmp_path / "a.mhd", detached, b"")).array[0], expected)
+        detached = NRRD.replace("little", "big") + f"byte skip: {skip}\ndata file: a.raw\nspacings: 1 1 1\n\n"
+        np.testing.assert_array_equal(read(write(tmp_path / "a.nhdr", detached, b"")).array[0], expected)
+    text = " ".join(str(value) for value in VOXELS).encode()
+    header = NRRD.replace("raw", "ascii") + "spacings: 1 1 1\n\n"
+    image = read(write(tmp_path / "t.nrrd", header, text), region=((0, 2), (1, 3), (1, 2)))
+    np.testing.assert_array_equal(image.array[0], expected[:, 1:3, 1:2])
+
+
+@pytest.mark.parametrize(("name", "header", "units", "note"), [
+    ("a.mha", HAND + REST, "pixel", "the file states no voxel size"),
+    ("a.nrrd", NRRD + "\n", "pixel", "the file states no voxel size"),
+    ("a.nrrd", NRRD + "spacings: 1 2 3\n\n", "mm", "the file states no space"),
+    ("a.nrrd", NRRD + "space: scanner-xyz\n" + DIRECTIONS + "\n", "mm", "no patient's"),
+    ("a.nrrd", NRRD + "space: LPS\nspace units: \"m\" \"m\" \"m\"\n" + DIRECTIONS + "\n", "mm", "1000 mm"),
+])  # fmt: skip
+def test_what_a_header_leaves_out_is_said(tmp_path, name, header, units, note):
+    image = read(write(tmp_path / name, header))
+    assert image.units == units
+    assert any(note in one for one in image.notes)
+    if "1000" in note:
+        np.testing.assert_allclose(image.geometry.spacing, (1000, 2000, 3000))
+
+
+@pytest.mark.parametrize(("name", "header", "content", "said"), [
+    ("a.mha", HAND + "ElementSpacing = 0 1 1\n" + REST, None, "no usable affine: ElementSpacing is 0, 1, 1"),
+    ("a.mha", HAND + "ElementSpacing = -2 1 1\n" + REST, None, "no usable affine: ElementSpacing is -2, 1, 1"),
+    ("a.mha", HAND + "ElementSpacing = nan 1 1\n" + REST, None, "no usable affine"),
+    ("a.mha", HAND + "ElementSpacing = x 1 1\n" + REST, None, "expected numbers in the field 'ElementSpacing'"),
+    ("a.mha", HAND + PLACED + "TransformMatrix = 1 0 0 0 1 0 0 0 0\n" + REST, None, "no usable affine"),
+    ("a.mha", HAND + PLACED + REST, VOXELS.tobytes()[:20], "cut short"),
+    ("a.mha", HAND + "CompressedData = True\n" + PLACED + REST, b"x" * 40, "damaged"),
+    ("a.mha", HAND + PLACED + REST.replace("2 3 4", "20000 30000 400"), None, "asks for 480000000000 bytes"),
+    ("a.mhd", HAND + PLACED + REST.replace("LOCAL", "a.raw"), None, "its voxels lie in a.raw, which is missing"),
+    ("a.mha", HAND + PLACED, None, "the field DimSize is missing"),
+    ("a.nrrd", NRRD + "spacings: -1 2 3\n\n", None, "no usable affine: spacings is -1, 2, 3"),
+    ("a.nrrd", NRRD + "spacings: nan 2 3\n\n", None, "no usable affine"),
+    ("a.nrrd", NRRD + "spacings: 0 2 3\n\n", None, "no usable affine"),
+    ("a.nrrd", NRRD + "spacings: 1 2 3\n\n", VOXELS.tobytes()[:20], "cut short"),
+    ("a.nrrd", NRRD.replace("raw", "gzip") + "\n", b"x" * 60, "damaged"),
+    ("a.nrrd", NRRD.replace("2 3 4", "9999 9999 9999") + "\n", None, "cut short, or its header is wrong"),
+    ("a.nhdr", NRRD + "data file: gone.raw\n\n", b"", "its voxels lie in gone.raw, which is missing"),
+    ("a.mhd", HAND + "CompressedData = True\n" + PLACED + REST.replace("LOCAL", "LIST\ns.raw"), b"", "convert it"),
+    ("a.nrrd", NRRD.replace("raw", "bzip2") + "\n", None, "bzip2 encoding not available"),
+    ("a.nrrd", NRRD.replace("raw", "ascii") + "\n", b"1 2 3 4", "cut short"),
+    ("a.nrrd", NRRD + "space: LPS\nspace units: \"m\" \"mm\" \"m\"\n" + DIRECTIONS + "\n", None, "different units"),
+])  # fmt: skip
+def test_metaimages_and_nrrds_that_cannot_be_are_named(tmp_path, capfd, name, header, content, said):
+    with pytest.raises(CaseError, match=rf"{name.replace('.', '[.]')}: .*{said}"):
+        read(write(tmp_path / name, header, content))
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.sampled_from(["a.mha", "a.nrrd"]), st.integers(0, 10**9), st.integers(1, 255), st.booleans())
+def test_a_damaged_byte_among_compressed_voxels_is_noticed(tmp_path_factory, name, place, flip, cut):
+    noise = np.random.default_rng(0).integers(0, 9, 24).astype(np.int16).tobytes()
+    if name == "a.mha":
+        header, packed = HAND + "CompressedData = True\n" + PLACED + REST, bytearray(zlib.compress(noise))
+    else:
+        header, packed = NRRD.replace("raw", "gzip") + "spacings: 1 1 1\n\n", bytearray(gzip.compress(noise))
+    folder = tmp_path_factory.mktemp("damage")
+    whole = read(write(folder / f"whole{name[1:]}", header, bytes(packed)))
+    assert whole.array.tobytes(order="F") == noise
+    start = 2 if name == "a.mha" else 10  # the wrapper's own header may differ and mean the same
+    if cut:
+        packed = packed[: start + place % (len(packed) - start)]
+    else:
+        packed[start + place % (len(packed) - start)] ^= flip
+    with pytest.raises(CaseError, match=name.replace(".", "[.]")):
+        read(write(folder / name, header, bytes(packed)))
