@@ -19,7 +19,11 @@ class Layout(Protocol):
     """How one family of datasets lies on disk."""
 
     def cases(self, split: str) -> Sequence[Case]:
-        """The cases of one split, in a fixed order; an unknown split is a UserError listing the splits."""
+        """The cases of one split, in a fixed order; an unknown split is a UserError listing the splits.
+
+        A layout whose split stands in files may also have a `split_source()` that returns the SHA-256 of each,
+        which is then recorded with a run.
+        """
 
 
 @dataclass(kw_only=True)

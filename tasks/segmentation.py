@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, get_args
 
@@ -54,6 +54,17 @@ class SegmentationTask(Task):
             worst_scores(self.labels, self.metrics, shape=(1, 1, 1), spacing=(1.0, 1.0, 1.0), penalty=self.penalty)
         except ValueError as error:
             raise UsageError(f"task {self.name!r}: {error}") from error
+
+    def read_images(self, case: Case) -> tuple[Image, ...]:
+        """Reads the images; several of one grid, such as MR sequences, become the channels of one."""
+        images = super().read_images(case)
+        if len(images) == 1:
+            return images
+        for reference, image in zip(case.images[1:], images[1:], strict=True):
+            files = ", ".join(str(path) for path in reference.files)
+            same_grid(image.geometry, images[0].geometry, what=f"case {case.id!r}: {files}", than="the first image")
+        notes = tuple(dict.fromkeys(note for image in images for note in image.notes))
+        return (replace(images[0], array=np.concatenate([image.array for image in images]), notes=notes),)
 
     def prompt(self, case: Case, images: tuple[Image, ...]) -> Prompt:
         """Asks for the task's labels."""

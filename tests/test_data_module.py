@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medimg_eval.case import Failure, Prompt
+from medimg_eval.data.cache import VolumeCache
 from medimg_eval.data.module import CaseDataModule, EveryCaseOnce
 from tests.conftest import ellipsoids
 
@@ -73,3 +74,32 @@ def test_training_visits_every_case_and_draws_anew_each_epoch(write_dataset, num
 def test_training_needs_a_way_to_make_samples(write_dataset):
     with pytest.raises(ValueError, match="Expected `sample`"):
         CaseDataModule(ellipsoids(write_dataset(1, fit=1))).train_dataloader()
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_the_cache_gives_what_reading_gives_and_reads_once(write_dataset, tmp_path, num_workers):
+    def sample(image, target, *, seed):
+        return [{"image": torch.from_numpy(image.array.astype("f4")), "target": torch.from_numpy(target.labels)}]
+
+    root = write_dataset(1, fit=3)
+    cache = VolumeCache(tmp_path / "cache")
+    made = []
+    for kept in (None, cache):
+        torch.manual_seed(0)
+        data = CaseDataModule(ellipsoids(root), sample=sample, cache=kept, num_workers=num_workers)
+        made.append(list(data.train_dataloader()))
+    for one, other in zip(*made, strict=True):
+        assert all(torch.equal(one[key], other[key]) for key in ("image", "target"))
+    size = cache.size
+    for path in (root / "images").iterdir():
+        path.touch()  # another time, the same content
+    list(CaseDataModule(ellipsoids(root), sample=sample, cache=cache).train_dataloader())
+    assert cache.size == size > 0
+
+
+def test_a_case_that_cannot_be_read_fails_with_a_cache_as_without(write_dataset, tmp_path):
+    root = write_dataset(1, fit=1)
+    (root / "images" / "case01.nii.gz").write_bytes(b"\x1f\x8b broken")
+    data = CaseDataModule(ellipsoids(root), sample=lambda *_, **__: [], cache=VolumeCache(tmp_path / "cache"))
+    (failure,) = data.train_dataloader()
+    assert "case01.nii.gz" in failure.message

@@ -7,7 +7,7 @@ import pytest
 
 from medimg_eval.data.layouts import Volumes
 from medimg_eval.data.mni152 import COLUMNS, MniTissueBlocks, _file
-from medimg_eval.errors import UserError
+from medimg_eval.errors import SplitError, UserError
 from medimg_eval.imaging import ImageFile
 from tests.conftest import ellipsoids
 
@@ -30,7 +30,8 @@ def test_patterns_may_hold_the_split(write_dataset):
     (root / "labels").rename(root / "labels_test")
     layout = Volumes(root=str(root), image="images/{case}.nii.gz", mask="labels_{split}/{case}.nii.gz")
     assert [case.target.path.name for case in layout.cases("test")] == ["case00.nii.gz", "case01.nii.gz"]
-    assert layout.cases("fit") == []
+    with pytest.raises(SplitError, match=r"no case of split 'fit' \(available: test\)"):
+        layout.cases("fit")
 
 
 @pytest.mark.parametrize(
@@ -39,7 +40,7 @@ def test_patterns_may_hold_the_split(write_dataset):
         ({"root": "/no/such"}, "/no/such: no such folder; set task.layout.root"),
         ({"image": "images/x.nii"}, r"expected \{case\}, and at most .* pattern 'images/x.nii'"),
         ({"mask": "labels/{case}-{mod}.nii"}, r"expected \{case\}, and at most \{split\}"),
-        ({"table": "none.csv"}, "none.csv: cannot be read as a CSV table"),
+        ({"table": "none.csv"}, "none.csv: no such table"),
     ],
 )
 def test_a_layout_that_does_not_fit_says_so(write_dataset, change, words):
@@ -52,7 +53,7 @@ def test_a_layout_that_does_not_fit_says_so(write_dataset, change, words):
 def test_a_table_without_a_case_column_says_which_it_has(write_dataset):
     root = write_dataset(1)
     (root / "cases.csv").write_text("cases,split\na,test\n")
-    with pytest.raises(UserError, match=r"expected a column 'case'; did you mean 'cases'\?"):
+    with pytest.raises(UserError, match=r"cases\.csv, line 2: there is no column 'case'; did you mean 'cases'\?"):
         ellipsoids(root).cases("test")
 
 
@@ -73,9 +74,7 @@ def test_a_row_with_fields_too_many_or_too_few_is_named(write_dataset, row):
     root = write_dataset(1)
     with (root / "cases.csv").open("a") as table:
         table.write(row + "\n")
-    with pytest.raises(
-        UserError, match=r"cases\.csv: the row of case 'case09' has not as many fields as the header's 4"
-    ):
+    with pytest.raises(UserError, match=r"cases\.csv, line 3: has not as many fields \(\d\) as the header's 4"):
         ellipsoids(root).cases("test")
 
 

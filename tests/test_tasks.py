@@ -1,6 +1,7 @@
 """The segmentation task: what it accepts, what it refuses, what a failure is worth."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -136,3 +137,15 @@ def test_rows_carry_patient_and_attributes(task):
 def test_the_signature_names_surface_and_penalty(write_dataset):
     assert "surface=surfel" in ellipsoids(write_dataset(1)).signature()
     assert "distances: 374 mm" in ellipsoids(write_dataset(1), penalty=374.0).signature()
+
+
+def test_several_images_of_one_grid_become_channels_and_of_two_grids_an_error(task):
+    case = task.cases("test")[0]
+    other = task.cases("test")[1]
+    both = replace(case, images=(*case.images, *other.images))
+    (image,) = task.read_images(both)
+    assert image.array.shape == (2, *SHAPE)
+    np.testing.assert_array_equal(image.array[1], other.images[0].read().array[0])
+    cut = replace(other.images[0], region=((0, 16), (0, 14), (0, 9)))
+    with pytest.raises(CaseError, match=r"case 'case00': .*case01\.nii\.gz: shape \(16, 14, 9\) instead of"):
+        task.read_images(replace(case, images=(*case.images, cut)))

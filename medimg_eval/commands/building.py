@@ -16,6 +16,7 @@ from hydra.utils import instantiate
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities import rank_zero_only
 
+from medimg_eval.data.cache import VolumeCache
 from medimg_eval.errors import UsageError
 from medimg_eval.evaluation.evaluate import Candidate, Settings
 from medimg_eval.evaluation.progress import progress
@@ -110,6 +111,7 @@ def build_settings(config: Mapping[str, Any]) -> Settings:
         score_workers=config["score_workers"],
         rank=int(getattr(rank_zero_only, "rank", 0) or 0),
         seed=config["seed"],
+        cache=VolumeCache(Path(config["cache"]).expanduser(), config["cache_gib"]) if config.get("cache") else None,
     )
 
 

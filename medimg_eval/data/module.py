@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import lightning.pytorch as pl
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, Sampler, default_collate
 
 from medimg_eval.case import Case, Failure, Image, Mask, Prompt
+from medimg_eval.data.cache import Made, VolumeCache, content_key
 from medimg_eval.errors import CaseError
 from medimg_eval.tasks.base import Task, same_grid
 
@@ -75,26 +77,45 @@ class _Prompts(Dataset[Asked]):
 
 
 class _Training(Dataset[Samples | Failure]):
-    """Cases kept in memory once read, turned into training samples anew at each visit."""
+    """Cases kept once read, in memory or in the cache, turned into training samples anew at each visit."""
 
-    def __init__(self, cases: Sequence[Case], sample: Sample) -> None:
-        self._cases, self._sample = cases, sample
-        self._read: dict[int, tuple[Image, Mask]] = {}
+    def __init__(self, task: Task, cases: Sequence[Case], sample: Sample, cache: VolumeCache | None) -> None:
+        self._task, self._cases, self._sample, self._cache = task, cases, sample, cache
+        self._kept: dict[int, tuple[Image, Mask]] = {}
 
     def __len__(self) -> int:
         return len(self._cases)
 
     def __getitem__(self, index: int) -> Samples | Failure:
-        if index not in self._read:
-            case = self._cases[index]
-            try:
-                image, target = case.images[0].read(), case.target.read()
-                same_grid(target.geometry, image.geometry, what=f"case {case.id!r}: reference", than="the image")
-            except CaseError as error:  # raised in a worker, it would reach people wrapped in a traceback
-                return Failure(case.id, "read", str(error))
-            self._read[index] = (image, target)
-        image, target = self._read[index]
+        case = self._cases[index]
+        try:
+            image, target = self._cached(case) if self._cache is not None else self._remembered(index)
+        except CaseError as error:  # raised in a worker, it would reach people wrapped in a traceback
+            return Failure(case.id, "read", str(error))
         return self._sample(image, target, seed=int(torch.randint(2**31, ())))
+
+    def _remembered(self, index: int) -> tuple[Image, Mask]:
+        if index not in self._kept:
+            self._kept[index] = self._read(self._cases[index])
+        return self._kept[index]
+
+    def _read(self, case: Case) -> tuple[Image, Mask]:
+        image, target = self._task.read_images(case)[0], case.target.read()
+        same_grid(target.geometry, image.geometry, what=f"case {case.id!r}: reference", than="the image")
+        return image, target
+
+    def _cached(self, case: Case) -> tuple[Image, Mask]:
+        def make() -> Made:
+            image, target = self._read(case)
+            places = {"image": image.affine.tolist(), "target": target.affine.tolist()}
+            return {"image": image.array, "target": target.labels}, places
+
+        assert self._cache is not None  # noqa: S101 - told apart by the caller
+        # How a case refers to its files says what is done to them: regions, channels, label names.
+        entry = self._cache.fetch(content_key(case.files, repr((case.images, case.target))), make)
+        affines = {name: np.array(affine) for name, affine in entry.meta.items()}
+        image = Image(np.asarray(entry.arrays["image"]), affines["image"])
+        return image, Mask(np.asarray(entry.arrays["target"]), affines["target"])
 
 
 class CaseDataModule(pl.LightningDataModule):
@@ -108,6 +129,7 @@ class CaseDataModule(pl.LightningDataModule):
         cases: those `test` visits; by default the task's test cases.
         skip: ids of cases that `test` leaves out, being done already.
         sample: turns image and target into training samples; needed by `fit`.
+        cache: keeps the cases that `fit` reads; without it each worker keeps them in its memory.
     """
 
     # A rank may own no case that is left to do.
@@ -123,6 +145,7 @@ class CaseDataModule(pl.LightningDataModule):
         cases: Sequence[Case] | None = None,
         skip: frozenset[str] = frozenset(),
         sample: Sample | None = None,
+        cache: VolumeCache | None = None,
     ) -> None:
         super().__init__()
         self.task = task
@@ -131,12 +154,13 @@ class CaseDataModule(pl.LightningDataModule):
         self._cases = cases
         self._skip = skip
         self._sample = sample
+        self._cache = cache
 
     def train_dataloader(self) -> DataLoader[Samples | Failure]:
         """Shuffled training samples, each case on one rank."""
         if self._sample is None:
             raise ValueError("Expected `sample` to be given for fitting, got None")
-        dataset = _Training(self.task.cases("fit"), self._sample)
+        dataset = _Training(self.task, self.task.cases("fit"), self._sample, self._cache)
         rank, world = self._place()
         sampler: Sampler[int] | None = DistributedSampler(dataset, world, rank) if world > 1 else None
         # Workers must live as long as the run, or what they keep in memory is read again every epoch.

@@ -14,6 +14,7 @@ from typing import Any
 import lightning.pytorch as pl
 
 from medimg_eval.case import Case, Failure, Score
+from medimg_eval.data.cache import VolumeCache
 from medimg_eval.data.module import CaseDataModule
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.evaluation.identity import (
@@ -80,6 +81,7 @@ class Settings:
         score_workers: processes that score; None chooses.
         rank: of this process.
         seed: part of a run's identity; seeding is done by the caller.
+        cache: keeps the cases that `fit` reads.
     """
 
     runs: Path
@@ -92,6 +94,7 @@ class Settings:
     score_workers: int | None = None
     rank: int = 0
     seed: int = 0
+    cache: VolumeCache | None = None
 
 
 def model_info(candidate: Candidate) -> dict[str, Any]:
@@ -221,6 +224,7 @@ def _asked(task: Task, candidate: Candidate, cases: Sequence[Case], run: Run, le
         "model": candidate.name,
         "settings": digest(candidate.config),
         "cases": len(cases),
+        "split_source": getattr(task.layout, "split_source", dict)(),
         "predicted": len(cases) - len(left),
         "failed_cases": run.manifest.get("failed_cases", 0),
         "resampled": "patients" if any(case.patient is not None for case in cases) else "cases",

@@ -112,6 +112,7 @@ def _train(
         batch_size=settings.batch_size,
         num_workers=settings.num_workers,
         sample=partial(model.training_samples, labels=getattr(task, "labels", {})),
+        cache=settings.cache,
     )
     best, callbacks = _callbacks(task, recipe, run.folder)
     trainer = settings.trainer(callbacks=callbacks, logger=list(loggers), enable_model_summary=False)

@@ -1,0 +1,318 @@
+"""A bounded store of prepared volumes on disk: chunked, compressed, mapped into memory, shared by processes.
+
+An entry is a folder of `NAME.b2nd` files and an `entry.json`. It is written beside the store and renamed into it,
+so that it is there whole or not at all; whoever dies while writing leaves a folder nobody looks into, which the
+next writer takes away. Reading a patch unpacks the chunks it touches and no others.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import re
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from filelock import FileLock, Timeout
+
+from medimg_eval.case import Array
+from medimg_eval.errors import CaseError, UserError
+
+VERSION = 1
+"""Part of every key: raised when readers change what they return, so that older entries are no longer found."""
+
+CHUNK, BLOCK = 128, 32
+"""Voxels along each spatial edge of what is stored, and of what is unpacked, as one piece."""
+
+ENTRY = "entry.json"
+
+PIECE = 1 << 22
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _digest(path: str, size: int, changed: int, inode: int) -> str:
+    del size, changed, inode  # a file that changed is hashed again
+    with Path(path).open("rb") as stream:
+        return hashlib.file_digest(stream, "blake2b").hexdigest()
+
+
+def content_key(files: Iterable[Path], transform: Any) -> str:
+    """Returns the key of what a transform makes of some files.
+
+    Where files lie and what they are called does not matter; what they hold, their order, and the transform do.
+    A file is hashed once per process, and again when its size, time or inode changes.
+
+    Args:
+        files: what is read; of a folder, every file below it.
+        transform: says what is done to it: anything JSON can hold, such as a mapping of settings.
+
+    Raises:
+        CaseError: a file is missing.
+    """
+    digests = []
+    for path in files:
+        below = sorted(one for one in path.rglob("*") if one.is_file()) if path.is_dir() else [path]
+        for one in below:
+            try:
+                stat = one.stat()
+                digests.append(_digest(str(one.resolve()), stat.st_size, stat.st_mtime_ns, stat.st_ino))
+            except OSError as error:
+                raise CaseError(f"{one}: cannot be opened ({error})") from error
+    text = json.dumps([VERSION, digests, transform], sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=20).hexdigest()
+
+
+class StoredArray:
+    """An array on disk that unpacks what is asked for: `array[:, 10:106, 20:116, 30:126]`.
+
+    Attributes:
+        shape: (channel, *spatial), or whatever was stored.
+        dtype: as it was stored.
+    """
+
+    def __init__(self, path: Path) -> None:
+        import blosc2
+
+        self.path = path
+        self._stored: Any = blosc2.open(str(path), mode="r", mmap_mode="r", dparams={"nthreads": 1})
+        self.shape: tuple[int, ...] = tuple(self._stored.shape)
+        self.dtype: np.dtype[Any] = self._stored.dtype
+
+    def __getitem__(self, where: Any) -> Array:
+        """Returns a new array of the voxels asked for; ints and slices along each axis.
+
+        Raises:
+            CaseError: the file was damaged after it was opened.
+        """
+        try:
+            return np.asarray(self._stored[where])
+        except RuntimeError as error:
+            raise CaseError(f"{self.path}: is damaged ({error}); delete the file, it is made again") from error
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return np.asarray(self[...], dtype=dtype)
+
+    def __reduce__(self) -> tuple[type[StoredArray], tuple[Path]]:
+        return StoredArray, (self.path,)  # another process maps the file itself
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """What a key stands for.
+
+    Attributes:
+        arrays: name -> array on disk.
+        meta: what was stored along with them.
+    """
+
+    arrays: Mapping[str, StoredArray]
+    meta: Mapping[str, Any]
+
+
+Made = tuple[Mapping[str, Array], Mapping[str, Any]]
+"""Arrays by name, and what is to be remembered of them: anything JSON can hold."""
+
+
+@dataclass
+class VolumeCache:
+    """A folder of entries that grows up to a limit, then forgets what was not used for longest.
+
+    Any number of processes may use one folder at once, on one machine or several that share it (its file system
+    must know locks). An entry that is forgotten while another process reads it stays readable there: on Linux a
+    mapped file lives until it is unmapped.
+
+    Args:
+        root: the folder; made when it is not there.
+        limit_gib: how large all entries together may grow, in GiB.
+    """
+
+    root: Path | str
+    limit_gib: float = 50.0
+    _checked: set[str] = field(default_factory=set, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.limit_gib > 0:
+            raise UserError(f"the cache needs a limit_gib above 0, got {self.limit_gib}")
+        self.root = Path(self.root)
+        self._entries.mkdir(parents=True, exist_ok=True)
+        self._writing.mkdir(exist_ok=True)
+
+    def get(self, key: str) -> Entry | None:
+        """Returns an entry, or None where there is none; a damaged one is taken away.
+
+        The first time a process opens an entry its files are compared with their checksums.
+        """
+        folder = self._folder(key)
+        try:
+            record = json.loads((folder / ENTRY).read_text())
+            expected = {folder / f"{name}.b2nd": found for name, found in record["files"].items()}
+            # Before blosc2 sees a damaged file: it trusts what it finds.
+            sound = key in self._checked or all(_checksum(path) == found for path, found in expected.items())
+            arrays = {path.stem: StoredArray(path) for path in expected} if sound else {}
+            os.utime(folder / ENTRY)  # used just now
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError):
+            sound = False
+        if not sound:
+            self._drop(folder)
+            return None
+        self._checked.add(key)
+        return Entry(arrays, record["meta"])
+
+    def put(self, key: str, arrays: Mapping[str, Array], meta: Mapping[str, Any] | None = None) -> Entry:
+        """Stores arrays under a key, and forgets the least recently used entries beyond the limit.
+
+        When another process stored the same key first, its entry is kept: both hold the same.
+
+        Raises:
+            UserError: a name that is no plain word, or one entry larger than the limit.
+        """
+        odd = next((name for name in arrays if not re.fullmatch(r"\w+", name)), None)
+        if odd is not None or not arrays:
+            raise UserError(f"the cache names arrays by plain words such as 'image', got {odd!r}")
+        with self._lock():
+            self._clear_dead()
+            place = self._writing / f"{os.getpid()}-{uuid.uuid4().hex}"
+            alive = FileLock(place.with_suffix(".lock"))
+            alive.acquire()
+        try:
+            size = _write(place, arrays, dict(meta or {}))
+            if size > self._limit:
+                raise UserError(
+                    f"one entry takes {size / 2**30:.2f} GiB, the cache holds {self.limit_gib:g} GiB: raise limit_gib"
+                )
+            self._publish(place, key)
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
+            place.with_suffix(".lock").unlink(missing_ok=True)
+            alive.release()
+        self._checked.discard(key)
+        entry = self.get(key)
+        if entry is None:
+            raise CaseError(f"{self._folder(key)}: was damaged or taken away while it was written; is the disk full?")
+        return entry
+
+    def fetch(self, key: str, make: Callable[[], Made]) -> Entry:
+        """Returns an entry; where there is none, or a damaged one, makes and stores it."""
+        entry = self.get(key)
+        return self.put(key, *make()) if entry is None else entry
+
+    @property
+    def size(self) -> int:
+        """Bytes all entries take together."""
+        return sum(size for _, size, _ in self._listed())
+
+    @property
+    def _entries(self) -> Path:
+        return Path(self.root) / "entries"
+
+    @property
+    def _writing(self) -> Path:
+        return Path(self.root) / "writing"
+
+    @property
+    def _limit(self) -> int:
+        return int(self.limit_gib * 2**30)
+
+    def _lock(self) -> FileLock:
+        return FileLock(Path(self.root) / "lock")
+
+    def _folder(self, key: str) -> Path:
+        if not re.fullmatch(r"[\w-]{3,}", key):
+            raise UserError(f"expected a key of letters and digits, got {key!r}")
+        return self._entries / key[:2] / key
+
+    def _publish(self, place: Path, key: str) -> None:
+        folder = self._folder(key)
+        with self._lock():
+            folder.parent.mkdir(exist_ok=True)
+            if not folder.exists():
+                place.rename(folder)
+            self._evict(keep=folder)
+
+    def _evict(self, keep: Path) -> None:
+        """Takes entries away, the one used longest ago first, until the rest fits; the lock is held."""
+        listed = sorted(self._listed())
+        total = sum(size for _, size, _ in listed)
+        for _, size, folder in listed:
+            if total <= self._limit:
+                return
+            if folder != keep:
+                self._drop(folder)
+                total -= size
+
+    def _listed(self) -> Sequence[tuple[int, int, Path]]:
+        """Returns when each entry was last used, its size in bytes, and its folder."""
+        found = []
+        for folder in self._entries.glob("*/*"):
+            try:
+                used = (folder / ENTRY).stat().st_mtime_ns
+                found.append((used, sum(one.stat().st_size for one in folder.iterdir()), folder))
+            except FileNotFoundError:
+                continue  # taken away this moment
+        return found
+
+    def _drop(self, folder: Path) -> None:
+        """Takes an entry away in one step, so that nobody finds half of it."""
+        gone = self._writing / f"gone-{uuid.uuid4().hex}"
+        try:
+            folder.rename(gone)
+        except FileNotFoundError:
+            return
+        shutil.rmtree(gone, ignore_errors=True)
+
+    def _clear_dead(self) -> None:
+        """Takes away what killed writers left: their lock can be had; the store's lock is held."""
+        for lock in self._writing.glob("*.lock"):
+            try:
+                with FileLock(lock, timeout=0):
+                    shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
+                    lock.unlink(missing_ok=True)
+            except Timeout:
+                continue
+        for gone in self._writing.glob("gone-*"):
+            if time.time() - gone.stat().st_ctime > 60:
+                shutil.rmtree(gone, ignore_errors=True)
+
+
+def _write(place: Path, arrays: Mapping[str, Array], meta: dict[str, Any]) -> int:
+    """Writes an entry's files and returns their size in bytes."""
+    import blosc2
+
+    place.mkdir()
+    files = {}
+    for name, array in arrays.items():
+        path = place / f"{name}.b2nd"
+        given = np.asarray(array)
+        spatial = given.ndim - 3 if given.ndim > 3 else 0
+        edges = [(1, 1) if axis < spatial else (CHUNK, BLOCK) for axis in range(given.ndim)]
+        chunks = tuple(max(1, min(edge, n)) for (edge, _), n in zip(edges, given.shape, strict=True))
+        blosc2.asarray(
+            np.ascontiguousarray(given.astype(given.dtype.newbyteorder("="), copy=False)),
+            urlpath=str(path),
+            mode="w",
+            chunks=chunks,
+            blocks=tuple(min(edge, n) for (_, edge), n in zip(edges, chunks, strict=True)),
+            cparams={"codec": blosc2.Codec.LZ4, "clevel": 5, "nthreads": 1},
+        )
+        files[name] = _checksum(path)
+    (place / ENTRY).write_text(json.dumps({"files": files, "meta": meta}))
+    return sum(one.stat().st_size for one in place.iterdir())
+
+
+def _checksum(path: Path) -> list[int]:
+    """Returns a file's size and CRC-32."""
+    from isal import isal_zlib
+
+    crc = 0
+    with path.open("rb") as stream:
+        while piece := stream.read(PIECE):
+            crc = isal_zlib.crc32(piece, crc)
+    return [path.stat().st_size, crc]

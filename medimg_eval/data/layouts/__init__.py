@@ -1,0 +1,38 @@
+"""How datasets lie on disk: a root folder becomes Cases."""
+
+from medimg_eval.data.layouts.base import FolderLayout
+from medimg_eval.data.layouts.bids import Bids
+from medimg_eval.data.layouts.bundle import ArrayFiles, Arrays, FairSeg
+from medimg_eval.data.layouts.detection import Coco, Yolo
+from medimg_eval.data.layouts.dicom import DicomTree, ReferencedMask
+from medimg_eval.data.layouts.frames import Frames
+from medimg_eval.data.layouts.kspace import KSpaceScans
+from medimg_eval.data.layouts.nnunet import MsdDatalist, NnUNet
+from medimg_eval.data.layouts.pictures import FolderPerClass, PairedFolders
+from medimg_eval.data.layouts.reports import Llava, R2Gen
+from medimg_eval.data.layouts.slides import Slides
+from medimg_eval.data.layouts.table import Table
+from medimg_eval.data.layouts.volumes import Volumes
+
+__all__ = [
+    "ArrayFiles",
+    "Arrays",
+    "Bids",
+    "Coco",
+    "DicomTree",
+    "FairSeg",
+    "FolderLayout",
+    "FolderPerClass",
+    "Frames",
+    "KSpaceScans",
+    "Llava",
+    "MsdDatalist",
+    "NnUNet",
+    "PairedFolders",
+    "R2Gen",
+    "ReferencedMask",
+    "Slides",
+    "Table",
+    "Volumes",
+    "Yolo",
+]

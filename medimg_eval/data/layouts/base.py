@@ -1,0 +1,146 @@
+"""What all layouts share: the root, the split, the patients that must not lie in two of them, the target."""
+
+from __future__ import annotations
+
+import gc
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from medimg_eval.case import Case
+from medimg_eval.data.records import Entry, Target
+from medimg_eval.data.splits import Splits, assign, digests, refuse_overlap
+from medimg_eval.errors import SplitError, UserError, nearest
+from medimg_eval.imaging import ImageFile
+
+
+@dataclass(kw_only=True)
+class FolderLayout(ABC):
+    r"""A dataset below one folder.
+
+    Args:
+        root: the dataset's folder.
+        target: how the truth is written down.
+        splits: the authors' file of splits, where the layout's own files do not say.
+        patient: the column that names the patient, or a pattern such as `{slide_id:.12}` or `{Path~patient\d+}`; a
+            mistake when it is empty in some record.
+        allow_overlap: why patients may lie in more than one split; without it that is refused.
+        modality: DICOM code of the images, where their files say none.
+        options: passed to the reader of the images.
+    """
+
+    root: str
+    target: Target | None = None
+    splits: Splits | None = None
+    patient: str = ""
+    allow_overlap: str = ""
+    modality: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @abstractmethod
+    def entries(self, root: Path) -> list[Entry]:
+        """The cases of all splits the layout knows of, in a fixed order.
+
+        Raises:
+            UserError: a file is missing or not understood; the message names it and the line.
+        """
+
+    def completed(self, entry: Entry) -> Entry:
+        """Adds to a case what is costly to find out, once it is known to be wanted."""
+        return entry
+
+    def split_files(self, root: Path) -> tuple[Path, ...]:
+        """The files that say which case belongs to which split, when `splits` does not."""
+        return ()
+
+    def truth(self, root: Path, entries: Sequence[Entry]) -> Target:
+        """How the truth is written down, the layout's own way of it where there is no `target`."""
+        if self.target is None:
+            raise UserError("task.layout.target says how the truth is written down, and is not set")
+        return self.target
+
+    def cases(self, split: str) -> list[Case]:
+        """The cases of one split.
+
+        Where nothing says which case belongs to which split, all of them serve any.
+
+        Raises:
+            SplitError: there is no such split.
+            UserError: the root or a file is missing, a line is not understood, or a patient lies in two splits.
+        """
+        with _uncollected():
+            return self._cases(self.folder(), split)
+
+    def _cases(self, root: Path, split: str) -> list[Case]:
+        entries = self.entries(root)
+        if self.splits is not None:
+            entries = assign(entries, self.splits, root)
+        target = self.truth(root, entries)
+        names = {entry.split for entry in entries if entry.split is not None}
+        if names:
+            if split not in names:
+                raise SplitError(f"{self._named(root)}: no case of split {split!r}{nearest(split, names)}")
+            if not self.allow_overlap:
+                refuse_overlap(entries, root)
+            entries = [entry for entry in entries if entry.split == split]
+        entries = [self.completed(entry) for entry in entries]
+        return [
+            Case(entry.id, entry.images, target.reference(entry), entry.patient, entry.attributes) for entry in entries
+        ]
+
+    def split_source(self) -> dict[str, str]:
+        """SHA-256 of each file that decides which case belongs to which split, by its path."""
+        root = self.folder()
+        return digests(self.split_files(root) if self.splits is None else self.splits.files(root))
+
+    def folder(self) -> Path:
+        """The root; raises UserError when there is no such folder."""
+        root = Path(self.root).expanduser()
+        if not root.is_dir():
+            raise UserError(f"{root}: no such folder; set task.layout.root to where the dataset lies")
+        return root
+
+    def image_file(self, path: Path | tuple[Path, ...], **options: Any) -> ImageFile:
+        """An image with the layout's modality and options."""
+        return ImageFile(path, modality=self.modality, options={**self.options, **options})
+
+    def patient_of(self, entry: Entry) -> str | None:
+        """The patient that `patient` names.
+
+        Raises:
+            UserError: the record leaves it empty, or does not fit.
+        """
+        if not self.patient:
+            return entry.patient
+        text = entry.fill(self.patient)
+        if not text:
+            raise entry.row.error(f"patient {self.patient!r} is empty")
+        return text
+
+    def _named(self, root: Path) -> str:
+        files = self.split_files(root) if self.splits is None else self.splits.files(root)
+        return str(files[0]) if len(files) == 1 else str(root)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Holds the garbage collector off: among the objects of a large table it finds nothing, at half the time."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+def texts(row_values: Mapping[str, Any], *, without: Sequence[str] = ()) -> dict[str, str]:
+    """The plain values of a record as attributes."""
+    return {
+        name: "" if value is None else str(value)
+        for name, value in row_values.items()
+        if name not in without and (value is None or isinstance(value, str | int | float | bool))
+    }

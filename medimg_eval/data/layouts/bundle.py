@@ -1,0 +1,216 @@
+"""Arrays: all samples in one file, or one file a sample."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from medimg_eval.case import Array, Mask, Reference
+from medimg_eval.data.layouts.base import FolderLayout
+from medimg_eval.data.layouts.volumes import find
+from medimg_eval.data.records import Entry, Row, Target
+from medimg_eval.data.targets import ClassColumns, ClassName
+from medimg_eval.data.targets.masks import RecodedMask
+from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.imaging import MaskFile
+from medimg_eval.imaging.arrays import Bundle
+
+
+@dataclass(kw_only=True)
+class Arrays(FolderLayout):
+    """One file with an array of images and one of labels per split, as MedMNIST and MedSegBench store them.
+
+    Args:
+        file: the .npz or HDF5 below the root.
+        images: key of the images, holding `{split}`.
+        labels: key of the labels, such as `{split}_labels`, or `{split}_label` of MedSegBench.
+        classes: the classes in the order of their numbers; a label is one number, or one 0 or 1 for each class. Masks
+            when empty.
+        axes: of one image, where the reader cannot tell: see `medimg_eval.imaging.arrays.read`.
+        cache: a folder that compressed arrays are unpacked into, once; without it each image costs the whole array.
+        others: see `FolderLayout`.
+    """
+
+    file: str
+    images: str = "{split}_images"
+    labels: str = "{split}_labels"
+    classes: Sequence[str] = ()
+    axes: str = ""
+    cache: str = ""
+
+    def entries(self, root: Path) -> list[Entry]:
+        """The samples of each split the file holds, in its order."""
+        if "{split}" not in self.images or "{split}" not in self.labels:
+            raise UsageError(f"expected {{split}} in the keys {self.images!r} and {self.labels!r}")
+        path = root / self.file
+        bundle = Bundle(path)
+        key = re.compile("(.+)".join(re.escape(part) for part in self.images.split("{split}")))
+        splits = [match[1] for name in bundle.headers if (match := key.fullmatch(name))]
+        if not splits:
+            raise UserError(f"{path}: holds no array {self.images!r}{nearest(self.images, bundle.headers)}")
+        return [entry for split in splits for entry in self._split(root, bundle, split)]
+
+    def split_files(self, root: Path) -> tuple[Path, ...]:
+        """The file."""
+        return (root / self.file,)
+
+    def truth(self, root: Path, entries: Sequence[Entry]) -> Target:
+        """Findings of the classes, or masks."""
+        if self.target is not None:
+            return self.target
+        if not self.classes:
+            return _ArrayMask()
+        if "label" in entries[0].row.values:
+            return ClassName("label", {str(number): name for number, name in enumerate(self.classes)})
+        return ClassColumns(list(self.classes), words={"1": "present", "0": "absent"})
+
+    def _split(self, root: Path, bundle: Bundle, split: str) -> list[Entry]:
+        images, labels = (pattern.replace("{split}", split) for pattern in (self.images, self.labels))
+        count, labelled = bundle.header(images).shape[0], bundle.header(labels).shape[0]
+        if count != labelled:
+            raise UserError(f"{bundle.path}: {images} holds {count} images, {labels} {labelled} labels")
+        said = self._said(bundle, labels) if self.classes else None
+        options: dict[str, Any] = {name: value for name, value in (("axes", self.axes), ("cache", self.cache)) if value}
+        made = []
+        for index in range(count):
+            place = {"split": split, "index": index, "labels": labels, "cache": self.cache}
+            row = Row(bundle.path, f"{labels}[{index}]", place if said is None else place | said[index])
+            image = self.image_file(bundle.path, key=images, index=index, **options)
+            entry = Entry(f"{split}-{index:06d}", root, (row,), (image,), split)
+            made.append(replace(entry, patient=self.patient_of(entry)))
+        return made
+
+    def _said(self, bundle: Bundle, key: str) -> list[dict[str, Any]]:
+        labels = bundle.array(key)
+        labels = labels.reshape(len(labels), -1)
+        if labels.shape[1] == 1:
+            return [{"label": str(value)} for value in labels[:, 0].tolist()]
+        if labels.shape[1] != len(self.classes):
+            raise UserError(
+                f"{bundle.path}: {key} holds {labels.shape[1]} labels a sample for {len(self.classes)} classes"
+            )
+        return [dict(zip(self.classes, map(str, values), strict=True)) for values in labels.tolist()]
+
+
+class _ArrayMask:
+    """One item of the array of masks."""
+
+    def reference(self, entry: Entry) -> Reference[Mask]:
+        said = entry.row.values
+        cache = {"cache": said["cache"]} if said["cache"] else {}
+        return MaskFile(entry.row.path, {"key": said["labels"], "index": said["index"], **cache})
+
+
+@dataclass(kw_only=True)
+class ArrayFiles(FolderLayout):
+    """One .npz or HDF5 file a sample, with its image, its mask and what is known of the patient.
+
+    Args:
+        file: pattern of the files below the root, holding `{case}`.
+        image: key of the image, or the spellings it has, of which a file holds one.
+        mask: the same of the mask.
+        values: what a pixel of the mask holds -> label.
+        about: keys that become attributes.
+        axes: of the image, where the reader cannot tell.
+        allow_pickle: whether arrays of Python objects are read; pickles can run code.
+        others: see `FolderLayout`; the patient is the case unless `patient` says otherwise.
+    """
+
+    file: str
+    image: str | Sequence[str]
+    mask: str | Sequence[str] = ()
+    values: Mapping[int, int] = field(default_factory=dict)
+    about: Sequence[str] = ()
+    axes: str = ""
+    allow_pickle: bool = False
+
+    def entries(self, root: Path) -> list[Entry]:
+        """The files that fit the pattern, sorted."""
+        made = []
+        for path, fields in find(root, self.file):
+            entry = Entry(
+                fields["case"], root, (Row(path, "", fields),), split=fields.get("split"), patient=fields["case"]
+            )
+            made.append(replace(entry, patient=self.patient_of(entry)))
+        return made
+
+    def completed(self, entry: Entry) -> Entry:
+        """Looks into the file for its spellings and for what it says of the patient."""
+        bundle = Bundle(entry.row.path, allow_pickle=self.allow_pickle)
+        options = {"axes": self.axes} if self.axes else {}
+        image = self.image_file(bundle.path, key=_held(bundle, self.image), **options)
+        found = {"mask": _held(bundle, self.mask)} if self.mask else {}
+        row = Row(bundle.path, "", {**entry.row.values, **found})
+        return replace(entry, rows=(row,), images=(image,), attributes=self.attributes_of(bundle))
+
+    def attributes_of(self, bundle: Bundle) -> dict[str, str]:
+        """What a file says of its patient."""
+        return {key: _scalar(bundle.array(key)) for key in self.about if key in bundle.headers}
+
+    def truth(self, root: Path, entries: Sequence[Entry]) -> Target:
+        """The mask."""
+        return _KeyedMask(self.values) if self.target is None and self.mask else super().truth(root, entries)
+
+
+@dataclass
+class _KeyedMask:
+    """The mask in the sample's own file."""
+
+    values: Mapping[int, int]
+
+    def reference(self, entry: Entry) -> Reference[Mask]:
+        mask = MaskFile(entry.row.path, {"key": entry.row.text("mask")})
+        values = {int(value): int(label) for value, label in self.values.items()}
+        return RecodedMask(mask, values) if values else mask
+
+
+@dataclass(kw_only=True)
+class FairSeg(ArrayFiles):
+    """FairSeg: one .npz a patient, with an SLO fundus image, a mask of rim (1) and cup (2), and demographics.
+
+    The data come in two spellings. The README's has `slo_fundus`, `disc_cup_mask`, races 0, 1, 2; the code's has
+    `fundus_slo`, `disc_cup`, races 2, 3, 7 for the same, and ages in days, which become years. -1 is not known.
+
+    Args:
+        file: pattern of the files.
+        allow_pickle: True for files whose demographics are stored as Python objects.
+        others: see `FolderLayout`.
+    """
+
+    file: str = "data/{case}.npz"
+    image: str | Sequence[str] = ("slo_fundus", "fundus_slo")
+    mask: str | Sequence[str] = ("disc_cup_mask", "disc_cup")
+    values: Mapping[int, int] = field(default_factory=lambda: {-1: 1, -2: 2})
+    about: Sequence[str] = ("age", "gender", "race", "ethnicity", "language", "maritalstatus")
+
+    def attributes_of(self, bundle: Bundle) -> dict[str, str]:
+        """Demographics; empty where not known."""
+        said = super().attributes_of(bundle)
+        if "fundus_slo" in bundle.headers:
+            codes = {"2": "0", "3": "1", "7": "2", "-1": "-1"}
+            if said.get("race", "-1") not in codes:
+                raise UserError(f"{bundle.path}: race is {said['race']!r}, expected 2, 3 or 7 beside 'fundus_slo'")
+            said["race"] = codes[said.get("race", "-1")]
+            if float(said.get("age", -1)) >= 0:
+                said["age"] = f"{float(said['age']) / 365.25:.1f}"
+        return {key: "" if value in ("-1", "-1.0") else value for key, value in said.items()}
+
+
+def _held(bundle: Bundle, keys: str | Sequence[str]) -> str:
+    spellings = [keys] if isinstance(keys, str) else list(keys)
+    found = next((key for key in spellings if key in bundle.headers), None)
+    if found is None:
+        raise UserError(
+            f"{bundle.path}: holds no array {' or '.join(map(repr, spellings))}{nearest(spellings[0], bundle.headers)}"
+        )
+    return found
+
+
+def _scalar(array: Array) -> str:
+    value = np.asarray(array).reshape(-1)
+    return str(value[0]) if value.size == 1 else str(array.tolist())

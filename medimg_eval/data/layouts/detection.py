@@ -1,0 +1,300 @@
+"""COCO and YOLO: boxes and outlines of objects in pictures."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from medimg_eval.case import Boxes, Geometry, Image, Mask, Reference
+from medimg_eval.data.layouts.base import FolderLayout
+from medimg_eval.data.layouts.pictures import ENDINGS
+from medimg_eval.data.records import Entry, Row, Target, given
+from medimg_eval.data.runs import coco_counts, decode_runs
+from medimg_eval.data.tables import read_json, read_lines
+from medimg_eval.data.targets.places import corners_from_edges
+from medimg_eval.errors import CaseError, UserError, nearest
+
+
+@dataclass(kw_only=True)
+class Coco(FolderLayout):
+    """COCO's JSON: images, annotations and categories.
+
+    Args:
+        annotations: the file below the root, or split -> such a file.
+        images: pattern of the images below the root, such as `images/{file_name}`; it may hold `{split}`.
+        truth_kind: `boxes`, or `masks`: a label map of the categories' ids, of outlines and runs; where two objects
+            overlap the later one wins.
+        others: see `FolderLayout`.
+    """
+
+    annotations: str | Mapping[str, str]
+    images: str = "images/{file_name}"
+    truth_kind: Literal["boxes", "masks"] = "boxes"
+
+    def entries(self, root: Path) -> list[Entry]:
+        """The images in the order of the file; their records are the image and then its annotations."""
+        named: Mapping[Any, str] = {None: self.annotations} if isinstance(self.annotations, str) else self.annotations
+        return [entry for split, name in named.items() for entry in self._read(root, root / name, split)]
+
+    def split_files(self, root: Path) -> tuple[Path, ...]:
+        """The files, when there is one for each split."""
+        return () if isinstance(self.annotations, str) else tuple(root / name for name in self.annotations.values())
+
+    def truth(self, root: Path, entries: Sequence[Entry]) -> Target:
+        """Boxes or masks."""
+        if self.target is not None:
+            return self.target
+        return CocoBoxes() if self.truth_kind == "boxes" else CocoMasks()
+
+    def _read(self, root: Path, path: Path, split: str | None) -> list[Entry]:
+        content = read_json(path)
+        parts = {}
+        for part in ("images", "annotations", "categories"):
+            items = content.get(part) if isinstance(content, dict) else None
+            if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+                raise UserError(f"{path}: expected a list of objects {part!r}")
+            parts[part] = [Row(path, f"item {place} of {part!r}", item) for place, item in enumerate(items, start=1)]
+        names = {row.value("id"): row.text("name") for row in parts["categories"]}
+        images = {row.value("id"): row for row in parts["images"]}
+        objects: dict[Any, list[Row]] = defaultdict(list)
+        for row in parts["annotations"]:
+            if row.value("image_id") not in images:
+                raise row.error(f"names image {row.value('image_id')!r}, which 'images' does not hold")
+            if row.value("category_id") not in names:
+                raise row.error(f"names category {row.value('category_id')!r}{nearest('', map(str, names))}")
+            own = Row(path, row.place, {**row.values, "category": names[row.value("category_id")]})
+            objects[row.value("image_id")].append(own)
+        return [self._entry(root, row, split, objects[key]) for key, row in images.items()]
+
+    def _entry(self, root: Path, row: Row, split: str | None, objects: Sequence[Row]) -> Entry:
+        entry = Entry(row.text("file_name"), root, (row, *objects), split=split)
+        entry = replace(entry, images=(self.image_file(entry.path(self.images)),))
+        return replace(entry, patient=self.patient_of(entry))
+
+
+@dataclass
+class CocoBoxes:
+    """The boxes of one image's annotations."""
+
+    def reference(self, entry: Entry) -> Reference[Boxes]:
+        """The boxes; raises UserError naming the annotation that has none."""
+        edges = []
+        for row in entry.rows[1:]:
+            box = row.value("bbox")
+            if not isinstance(box, list) or len(box) != 4 or not all(isinstance(one, int | float) for one in box):
+                raise row.error(f"'bbox' is {box!r:.60}, expected x, y, width and height")
+            if box[2] <= 0 or box[3] <= 0:
+                raise row.error(f"'bbox' {box} has no area")
+            edges.append([box[0], box[1], box[0] + box[2], box[1] + box[3]])
+        names = tuple(row.text("category") for row in entry.rows[1:])
+        return given(Boxes(corners_from_edges(np.array(edges)), names), entry)
+
+
+@dataclass
+class CocoMasks:
+    """The outlines and runs of one image's annotations, drawn as the ids of their categories."""
+
+    def reference(self, entry: Entry) -> Reference[Mask]:
+        """The annotations, drawn when read."""
+        for row in entry.rows[1:]:
+            if int(row.value("category_id")) < 1:
+                raise row.error("its category has the id 0, which is background in a label map")
+        return DrawnMask(entry.rows, entry.images[0])
+
+
+@dataclass(frozen=True)
+class DrawnMask:
+    """A label map drawn from COCO annotations; the first record is the image's."""
+
+    rows: tuple[Row, ...]
+    image: Reference[Image]
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The file of annotations."""
+        return (self.rows[0].path,)
+
+    def read(self) -> Mask:
+        """Draws it; raises CaseError naming the annotation that is not understood."""
+        grid = self.geometry()
+        labels = np.zeros(grid.shape, np.int64)
+        for row in self.rows[1:]:
+            labels[_inside(row, (grid.shape[0], grid.shape[1]))] = int(row.value("category_id"))
+        names = {int(row.value("category_id")): row.text("category") for row in self.rows[1:]}
+        return Mask(labels.astype(np.min_scalar_type(int(labels.max(initial=0)))), grid.affine, names)
+
+    def geometry(self) -> Geometry:
+        """The grid of the image; raises CaseError when it is not of the stated size."""
+        grid = self.image.geometry()
+        row = self.rows[0]
+        stated = (row.values.get("height", grid.shape[0]), row.values.get("width", grid.shape[1]))
+        if stated != grid.shape:
+            raise CaseError(
+                f"{self.image.files[0]}: has {grid.shape} rows and columns, {row.path}, {row.place}, states {stated}"
+            )
+        return grid
+
+
+def _inside(row: Row, shape: tuple[int, int]) -> Any:
+    from medimg_eval.imaging.dicom.structures import fill
+
+    drawn = row.value("segmentation")
+    try:
+        if isinstance(drawn, list):
+            # Several outlines are parts of one object. They count from the edge of the first pixel, x before y.
+            outlines = [np.asarray(one, dtype=np.float64).reshape(-1, 2)[:, ::-1] - 0.5 for one in drawn]
+            parts = [fill([outline], shape) for outline in outlines]
+            return np.any(parts, axis=0) if parts else np.zeros(shape, bool)
+        counts = drawn["counts"]
+        numbers = coco_counts(counts) if isinstance(counts, str) else [int(one) for one in counts]
+        size = tuple(drawn["size"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise CaseError(f"{row.path}, {row.place}: 'segmentation' is not understood ({error})") from error
+    if size != shape or sum(numbers) != shape[0] * shape[1] or min(numbers, default=0) < 0:
+        raise CaseError(
+            f"{row.path}, {row.place}: runs of {sum(numbers)} pixels, of a mask of {size}, do not fill {shape}"
+        )
+    ends = np.cumsum(numbers)
+    # Runs begin with background, and go down the columns.
+    return decode_runs(ends[:-1:2].tolist(), numbers[1::2], shape, by_columns=True)
+
+
+@dataclass(kw_only=True)
+class Yolo(FolderLayout):
+    """Ultralytics' layout: `data.yaml`, folders of images, and a text file of boxes beside each, below `labels`.
+
+    A picture without a text file holds no object, as Ultralytics reads it.
+
+    Args:
+        data: the YAML below the root: `names`, and for `train`, `val` and `test` a folder of images.
+        others: see `FolderLayout`.
+    """
+
+    data: str = "data.yaml"
+
+    def entries(self, root: Path) -> list[Entry]:
+        """The pictures of each split, sorted by name."""
+        content, _ = self._data(root)
+        made = []
+        for split in ("train", "val", "test"):
+            if content.get(split):
+                folder = self._folder(root, content, split)
+                paths = [path for path in sorted(folder.rglob("*")) if path.suffix.lower() in ENDINGS]
+                made += [self._entry(root, folder, path, split) for path in paths if not path.name.startswith(".")]
+        if not made:
+            raise UserError(
+                f"{root / self.data}: names no folder of images that holds any; expected train, val or test"
+            )
+        return made
+
+    def split_files(self, root: Path) -> tuple[Path, ...]:
+        """The YAML."""
+        return (root / self.data,)
+
+    def truth(self, root: Path, entries: Sequence[Entry]) -> Target:
+        """The boxes in the text files."""
+        return YoloBoxes(self._data(root)[1]) if self.target is None else self.target
+
+    def _data(self, root: Path) -> tuple[Mapping[str, Any], list[str]]:
+        import yaml
+
+        path = root / self.data
+        if not path.is_file():
+            raise UserError(f"{path}: no such file")
+        try:
+            content = yaml.safe_load(path.read_text(encoding="utf-8-sig"))
+        except yaml.YAMLError as error:
+            mark = getattr(error, "problem_mark", None)
+            raise UserError(f"{path}, line {mark.line + 1 if mark else 1}: is no YAML") from error
+        names = content.get("names") if isinstance(content, dict) else None
+        if isinstance(names, dict):
+            names = [names.get(number) for number in range(len(names))]
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise UserError(f"{path}: expected 'names', a list of classes or an object of them by number from 0")
+        return content, names
+
+    def _folder(self, root: Path, content: Mapping[str, Any], split: str) -> Path:
+        written = str(content[split])
+        # Roboflow writes ../train/images for a folder that lies beside the YAML.
+        tried = [(root / self.data).parent / one for one in (written, written.removeprefix("../"))]
+        tried += [root / str(content["path"]) / written] if content.get("path") else []
+        found = next((folder for folder in tried if folder.is_dir()), None)
+        if found is None:
+            raise UserError(f"{root / self.data}: {split!r} names {written!r}, but there is no folder {tried[0]}")
+        if not _labels(found).is_dir():
+            raise UserError(f"{_labels(found)}: no such folder; the boxes of {found} are expected there")
+        return found
+
+    def _entry(self, root: Path, folder: Path, path: Path, split: str) -> Entry:
+        inner = path.relative_to(folder)
+        row = Row(_labels(folder) / inner.with_suffix(".txt"), "", {"file": path.name})
+        entry = Entry(inner.with_suffix("").as_posix(), root, (row,), (self.image_file(path),), split)
+        return replace(entry, patient=self.patient_of(entry))
+
+
+def _labels(images: Path) -> Path:
+    """The folder of text files: the last `images` of the path becomes `labels`."""
+    parts = list(images.parts)
+    if "images" not in parts:
+        return images
+    last = len(parts) - 1 - parts[::-1].index("images")
+    return Path(*parts[:last], "labels", *parts[last + 1 :])
+
+
+@dataclass
+class YoloBoxes:
+    """The boxes of one picture in its text file."""
+
+    names: Sequence[str]
+
+    def reference(self, entry: Entry) -> Reference[Boxes]:
+        """The boxes; raises UserError naming the line that is not understood."""
+        path = entry.row.path
+        found = [self._box(row) for row in read_lines(path)] if path.is_file() else []
+        numbers = np.array([box for _, box in found]).reshape(-1, 4)
+        return RelativeBoxes(numbers, tuple(name for name, _ in found), path, entry.images[0])
+
+    def _box(self, row: Row) -> tuple[str, list[float]]:
+        fields = row.text("line").split()
+        if len(fields) != 5:
+            raise row.error(f"expected a class and four numbers, found {len(fields)} fields")
+        try:
+            number, box = int(fields[0]), [float(one) for one in fields[1:]]
+        except ValueError:
+            raise row.error(f"expected a class and four numbers, found {row.text('line')!r:.60}") from None
+        if not 0 <= number < len(self.names):
+            raise row.error(f"there is no class {number}; data.yaml names {len(self.names)} from 0")
+        if not all(0 <= one <= 1 for one in box) or min(box[2:]) <= 0:
+            raise row.error(f"expected parts of the picture between 0 and 1, found {box}")
+        return self.names[number], box
+
+
+@dataclass(frozen=True, eq=False)
+class RelativeBoxes:
+    """Boxes as parts of the picture: centre x, centre y, width, height."""
+
+    numbers: Any
+    names: tuple[str, ...]
+    path: Path
+    image: Reference[Image]
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The text file, or the picture where there is none."""
+        return (self.path,) if self.path.is_file() else self.image.files
+
+    def read(self) -> Boxes:
+        """Returns corners in pixels of the picture."""
+        rows, columns = self.geometry().shape
+        centre_x, centre_y, width, height = self.numbers.T * np.array([[columns], [rows], [columns], [rows]])
+        edges = [centre_x - width / 2, centre_y - height / 2, centre_x + width / 2, centre_y + height / 2]
+        return Boxes(corners_from_edges(np.stack(edges, axis=1)), self.names)
+
+    def geometry(self) -> Geometry:
+        """The grid of the picture."""
+        return self.image.geometry()

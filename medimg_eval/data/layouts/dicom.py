@@ -1,0 +1,165 @@
+"""Trees of DICOM files."""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from medimg_eval.case import Geometry, Image, Mask, Reference
+from medimg_eval.data.layouts.base import FolderLayout
+from medimg_eval.data.records import Entry, Row
+from medimg_eval.errors import UserError
+from medimg_eval.imaging import read_mask
+from medimg_eval.imaging.dicom.index import Series, index_tree
+
+TRUTHS = ("SEG", "RTSTRUCT")
+"""Modalities of what is drawn on an image."""
+
+NO_IMAGES = frozenset({*TRUTHS, "RTDOSE", "RTPLAN", "SR", "PR", "KO", "REG", "DOC"})
+"""Modalities that are no case of their own."""
+
+
+@dataclass(kw_only=True)
+class DicomTree(FolderLayout):
+    """A folder of DICOM files, whatever they are called; a case is an image: a series, or a file that is one by itself.
+
+    The index that is made of the tree is kept, so that later runs open new files only. Patients are named by a digest
+    of their id, unless `patient` says otherwise.
+
+    Args:
+        filters: field of `medimg_eval.imaging.dicom.index.Series` -> the value, or values, of the images that are
+            meant, such as `{modality: CT, localizer: false}`.
+        id: pattern of the case id: `{series}`, `{study}`, `{stem}` or `{name}` of the first file, `{folder}` below the
+            root; where several images share an id, `-1`, `-2`, ... follow.
+        unlabelled: what becomes of images without an object for a `ReferencedMask`: `raise`, or `skip`.
+        cache: a folder to keep the index in, instead of the tree itself.
+        others: see `FolderLayout`; truth that stands in a table comes through the target `FromTable`, whose `key_is`
+            may be `{series}`, `{study}`, `{patient}`, `{stem}`, ...
+    """
+
+    filters: Mapping[str, Any] = field(default_factory=dict)
+    id: str = "{series}"
+    unlabelled: Literal["raise", "skip"] = "raise"
+    cache: str = ""
+
+    def entries(self, root: Path) -> list[Entry]:
+        """The images by patient, study, series and group."""
+        index = index_tree(root, cache=Path(self.cache).expanduser() if self.cache else None)
+        if index.problems:
+            path, problem = next(iter(index.problems.items()))
+            raise UserError(
+                f"{root}: {len(index.problems)} DICOM files cannot be read, the first being {path}: {problem}"
+            )
+        found = [one for one in index.series(**self.filters) if one.modality not in NO_IMAGES]
+        entries = self._numbered([self._entry(root, one) for one in found])
+        return (
+            self._drawn(entries, index.series(modality=TRUTHS)) if isinstance(self.target, ReferencedMask) else entries
+        )
+
+    def split_files(self, root: Path) -> tuple[Path, ...]:
+        """None: a tree has no splits of its own."""
+        return ()
+
+    def _entry(self, root: Path, one: Series) -> Entry:
+        first = one.paths[0]
+        folder = first.parent.relative_to(root).as_posix()
+        known = {name: getattr(one, name) for name in ("series", "study", "patient", "modality", "description")}
+        shown = {name: getattr(one, name) for name in ("modality", "body_part", "view", "laterality")}
+        row = Row(first, "", {**known, **shown, "name": first.name, "stem": first.stem, "folder": folder})
+        image = self.image_file(one.paths if len(one.paths) > 1 else first)
+        name = row.fill(self.id) or folder
+        digest = hashlib.sha256(one.patient.encode()).hexdigest()[:12] if one.patient else None
+        said = {key: value for key, value in shown.items() if value}
+        entry = Entry(name, root, (row,), (image,), patient=digest, attributes=said)
+        return replace(entry, patient=self.patient_of(entry))
+
+    def _numbered(self, entries: Sequence[Entry]) -> list[Entry]:
+        shared = {name for name, count in Counter(entry.id for entry in entries).items() if count > 1}
+        counted: Counter[str] = Counter()
+        made = []
+        for entry in entries:
+            counted[entry.id] += 1
+            made.append(replace(entry, id=f"{entry.id}-{counted[entry.id]}") if entry.id in shared else entry)
+        return made
+
+    def _drawn(self, entries: Sequence[Entry], objects: Sequence[Series]) -> list[Entry]:
+        by_series: dict[str, list[Path]] = defaultdict(list)
+        for one in objects:
+            for path in one.paths:
+                for series in referenced_series(path):
+                    by_series[series].append(path)
+        made = []
+        for entry in entries:
+            paths = by_series.get(str(entry.row.value("series")), [])
+            if len(paths) > 1:
+                raise UserError(
+                    f"{paths[0]}: is drawn on the same series as {paths[1]}; keep one of them, or name one by a pattern"
+                )
+            if paths:
+                row = Row(entry.row.path, "", {**entry.row.values, "drawn": str(paths[0])})
+                made.append(replace(entry, rows=(row,)))
+            elif self.unlabelled == "raise":
+                raise UserError(
+                    f"{entry.row.path}: no SEG or RTSTRUCT below {entry.root} refers to its series; narrow "
+                    "task.layout.filters, or set task.layout.unlabelled=skip"
+                )
+        return made
+
+
+def referenced_series(path: Path) -> set[str]:
+    """The UIDs of the series that a DICOM-SEG or RTSTRUCT was drawn on."""
+    import pydicom
+
+    tags = ["ReferencedSeriesSequence", "ReferencedFrameOfReferenceSequence"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        dataset = pydicom.dcmread(path, stop_before_pixels=True, specific_tags=tags)
+        found = list(dataset.get("ReferencedSeriesSequence") or ())
+        for frame in dataset.get("ReferencedFrameOfReferenceSequence") or ():
+            for study in frame.get("RTReferencedStudySequence") or ():
+                found += study.get("RTReferencedSeriesSequence") or ()
+        return {str(one.get("SeriesInstanceUID", "")) for one in found} - {""}
+
+
+@dataclass
+class ReferencedMask:
+    """The DICOM-SEG or RTSTRUCT that refers to a series, drawn on its grid; for a `DicomTree`.
+
+    Args:
+        labels: label -> name of the segment or structure, as the task's `labels`; others are left out. Without it the
+            file's own numbers.
+    """
+
+    labels: Mapping[int, str] = field(default_factory=dict)
+
+    def reference(self, entry: Entry) -> Reference[Mask]:
+        """The object."""
+        numbers = {str(name): int(label) for label, name in self.labels.items()}
+        return DrawnOnSeries(Path(entry.row.text("drawn")), entry.images[0], numbers)
+
+
+@dataclass(frozen=True)
+class DrawnOnSeries:
+    """A DICOM-SEG or RTSTRUCT, and the image it was drawn on."""
+
+    path: Path
+    image: Reference[Image]
+    labels: Mapping[str, int]
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The object."""
+        return (self.path,)
+
+    def read(self) -> Mask:
+        """Draws it; raises what `medimg_eval.imaging.read_mask` raises."""
+        return read_mask(self.path, grid=self.geometry(), labels=dict(self.labels) or None)
+
+    def geometry(self) -> Geometry:
+        """The grid of the image."""
+        return self.image.geometry()

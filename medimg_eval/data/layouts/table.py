@@ -1,0 +1,175 @@
+"""Tables of images: one row or several per case, with paths, split, patient and truth in columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from medimg_eval.case import Geometry, Image, Reference
+from medimg_eval.data.layouts.base import FolderLayout, texts
+from medimg_eval.data.records import FIELD, Entry, Row
+from medimg_eval.data.tables import Cell, Encoded, read_table
+from medimg_eval.errors import UsageError, UserError
+
+
+@dataclass(kw_only=True)
+class Table(FolderLayout):
+    """A table beside, or around, the images it speaks of.
+
+    Args:
+        table: CSV, TSV, JSON, JSON lines or Parquet below the root, which may hold `*`; or split -> such a table.
+        image: the column of the path below the root, or a pattern of columns such as `images/{Image Index}`; one for
+            each image of a case, or several rows with the same `id`. A column of lists gives several images, one of
+            files inside a Parquet table gives those.
+        id: the column of the case id, or a pattern; the path of the image when empty. Rows with the same id are
+            records of one case.
+        split: the column of the split.
+        attributes: the columns that become attributes.
+        where: column -> the value, or values, of the rows that are meant.
+        separator: between the fields of a text table; by its ending when empty.
+        encoded: whether the column of the image holds the file itself, in base64.
+        header: names of the columns, for a text table that has no header line.
+        others: see `FolderLayout`.
+    """
+
+    table: str | Mapping[str, str]
+    image: str | Sequence[str] = ()
+    id: str = ""
+    split: str = ""
+    attributes: Sequence[str] = ()
+    where: Mapping[str, Any] = field(default_factory=dict)
+    separator: str = ""
+    header: Sequence[str] = ()
+    encoded: bool = False
+
+    def entries(self, root: Path) -> list[Entry]:
+        """The cases in the order of their first rows."""
+        if not self.image and not self.id:
+            raise UsageError("task.layout names neither `image` nor `id`, so rows cannot be told apart")
+        groups: dict[tuple[str | None, str], list[Entry]] = {}
+        for row, split in self.rows(root):
+            entry = self._entry(root, row, split)
+            groups.setdefault((None if self._one_table() else split, entry.id), []).append(entry)
+        return [self._joined(group) for group in groups.values()]
+
+    def rows(self, root: Path) -> list[tuple[Row, str | None]]:
+        """The rows that are meant, each with its split."""
+        wanted = {column: _listed(value) for column, value in self.where.items()}
+        found: list[tuple[Row, str | None]] = []
+        for split, tables in self._tables(root).items():
+            for path in tables:
+                rows = read_table(path, separator=self.separator, header=self.header)
+                meant = [row for row in rows if all(row.text(key) in values for key, values in wanted.items())]
+                found += [(row, row.text(self.split) if self.split else split) for row in meant]
+        return found
+
+    def split_files(self, root: Path) -> tuple[Path, ...]:
+        """The tables, when they say."""
+        if self._one_table() and not self.split:
+            return ()
+        return tuple(path for paths in self._tables(root).values() for path in paths)
+
+    def _one_table(self) -> bool:
+        return isinstance(self.table, str)
+
+    def _tables(self, root: Path) -> dict[str | None, list[Path]]:
+        named: Mapping[Any, str] = {None: self.table} if isinstance(self.table, str) else self.table
+        found = {}
+        for split, name in named.items():
+            found[split] = sorted(root.glob(name)) if "*" in name else [root / name]
+            if not found[split]:
+                raise UserError(f"{root / name}: there is no such table")
+        return found
+
+    def _entry(self, root: Path, row: Row, split: str | None) -> Entry:
+        patterns = [self.image] if isinstance(self.image, str) else list(self.image)
+        references = tuple(one for pattern in patterns if pattern for one in self.images(root, row, pattern))
+        name = row.fill(self.id) if self.id else _name(references[0], root)
+        if not name:
+            raise row.error(f"the case id {self.id!r} is empty")
+        entry = Entry(name, root, (row,), references, split or None)
+        kept = {column: row.value(column) for column in self.attributes}
+        return replace(entry, patient=self.patient_of(entry), attributes=texts(kept))
+
+    def images(self, root: Path, row: Row, pattern: str) -> list[Reference[Image]]:
+        """The images that a column or a pattern names in one row.
+
+        Raises:
+            UserError: it names none.
+        """
+        columns = [match[1] for match in FIELD.finditer(pattern)] or [pattern]
+        value = row.value(columns[0]) if len(columns) == 1 else None
+        if isinstance(value, Cell):
+            return [EmbeddedImage(value, self.modality, dict(self.options))]
+        if self.encoded:
+            cell = Encoded(row.path, pattern, row.place, row.text(pattern))
+            return [EmbeddedImage(cell, self.modality, dict(self.options))]
+        several = value if isinstance(value, list) else [None]
+        paths = []
+        for one in several:
+            parts = row if one is None else Row(row.path, row.place, {columns[0]: one})
+            if any(not parts.text(column) for column in columns):
+                raise row.error(f"column {next(c for c in columns if not parts.text(c))!r} is empty, expected an image")
+            paths.append(root / parts.fill(pattern))
+        if not paths:
+            raise row.error(f"column {columns[0]!r} is an empty list, expected images")
+        return [self.image_file(path) for path in paths]
+
+    def _joined(self, group: Sequence[Entry]) -> Entry:
+        first = group[0]
+        if len(group) == 1:
+            return first
+        rows = tuple(row for entry in group for row in entry.rows)
+        for entry in group[1:]:
+            for what, said, before in (
+                ("split", entry.split, first.split),
+                ("patient", entry.patient, first.patient),
+            ):
+                if said != before:
+                    raise entry.row.error(
+                        f"puts case {first.id!r} to {what} {said!r}, which {first.row.place} puts to {before!r}"
+                    )
+        images = {_key(image): image for entry in group for image in entry.images}
+        return replace(first, rows=rows, images=tuple(images.values()))
+
+
+@dataclass(frozen=True)
+class EmbeddedImage:
+    """A picture inside a table."""
+
+    cell: Cell | Encoded
+    modality: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The table."""
+        return (self.cell.path,)
+
+    def read(self) -> Image:
+        """Decodes it; raises CaseError naming table and row."""
+        from medimg_eval.imaging.pictures import decode
+
+        data, name = self.cell.read()
+        image = decode(data, f"{self.cell.path}, {self.cell.place} ({name or self.cell.column})", **self.options)
+        return image if image.modality else replace(image, modality=self.modality)
+
+    def geometry(self) -> Geometry:
+        """The grid, for which it is decoded."""
+        return self.read().geometry
+
+
+def _listed(value: Any) -> set[str]:
+    return {str(one) for one in value} if isinstance(value, list | tuple) else {str(value)}
+
+
+def _key(image: Reference[Image]) -> Any:
+    return image.cell if isinstance(image, EmbeddedImage) else image.files
+
+
+def _name(image: Reference[Image], root: Path) -> str:
+    if isinstance(image, EmbeddedImage):
+        return f"{image.cell.path.stem}-{image.cell.place.rpartition(' ')[2]}"
+    return image.files[0].as_posix().removeprefix(f"{root.as_posix()}/")

@@ -1,0 +1,211 @@
+"""What a layout knows of a case before it is one: rows that know where they stand, and entries made of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+from medimg_eval.case import Geometry, Image, Reference
+from medimg_eval.errors import CaseError, UserError, nearest
+
+T = TypeVar("T")
+
+FIELD = re.compile(r"\{([^{}~]+?)(?::\.(\d+)|~((?:[^{}]|\{\d+(?:,\d*)?\})+))?\}")
+r"""A field of a pattern: `{name}`, its first 12 characters `{name:.12}`, or what a regular expression finds in it (its
+first group if there is one) `{name~patient\d+}`."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One record of a table, and where it stands.
+
+    Attributes:
+        path: the table.
+        place: such as `line 4`, `row 7` or `train[3]`; empty for a record that no table holds.
+        values: column -> value; text in a CSV table, any JSON value elsewhere.
+    """
+
+    path: Path
+    place: str
+    values: Mapping[str, Any]
+
+    def error(self, message: str) -> UserError:
+        """An error whose message starts with the file and the place."""
+        return UserError(f"{self.path}, {self.place}: {message}" if self.place else f"{self.path}: {message}")
+
+    def value(self, column: str) -> Any:
+        """The value of a column, named or, as `#1` for the first, by position.
+
+        Raises:
+            UserError: there is no such column.
+        """
+        if column in self.values:
+            return self.values[column]
+        if re.fullmatch(r"#[1-9]\d*", column) and int(column[1:]) <= len(self.values):
+            return list(self.values.values())[int(column[1:]) - 1]
+        raise self.error(f"there is no column {column!r}{nearest(column, self.values)}")
+
+    def text(self, column: str) -> str:
+        """The value of a column as text without blanks about it; empty where the table says nothing."""
+        value = self.values[column] if column in self.values else self.value(column)
+        return value.strip() if isinstance(value, str) else "" if value is None else str(value)
+
+    def number(self, column: str) -> float:
+        """The value of a column as a number.
+
+        Raises:
+            UserError: it is none.
+        """
+        try:
+            return float(self.value(column))
+        except (TypeError, ValueError):
+            raise self.error(f"column {column!r} holds {self.value(column)!r}, expected a number") from None
+
+    def fill(self, pattern: str) -> str:
+        """Puts values into the fields of a pattern; a pattern without fields is itself the name of a column.
+
+        Raises:
+            UserError: there is no such column, or an expression finds nothing in it.
+        """
+        return self.filled(pattern, self.text)
+
+    def filled(self, pattern: str, text: Callable[[str], str]) -> str:
+        """Like `fill`, with values from elsewhere."""
+        if "{" not in pattern:
+            return text(pattern)
+
+        def one(field: re.Match[str]) -> str:
+            value = text(field[1])
+            if not field[3]:
+                return value[: int(field[2])] if field[2] else value
+            found = re.search(field[3], value)
+            if found is None:
+                raise self.error(f"{value!r} does not fit {field[0]!r}")
+            return found[1] if found.re.groups else found[0]
+
+        return FIELD.sub(one, pattern)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A case in the making.
+
+    Attributes:
+        id: unique within its split.
+        root: the dataset's folder.
+        rows: the records that speak of it, at least one.
+        images: what a model will be shown.
+        split: where the layout's own files put it; None where they do not say.
+        patient: who it belongs to, where that is known.
+        attributes: for subgroup tables.
+    """
+
+    id: str
+    root: Path
+    rows: tuple[Row, ...]
+    images: tuple[Reference[Image], ...] = ()
+    split: str | None = None
+    patient: str | None = None
+    attributes: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def row(self) -> Row:
+        """The first record."""
+        return self.rows[0]
+
+    def agreed(self, read: Callable[[Row], T]) -> T:
+        """What all records say.
+
+        Raises:
+            UserError: one says otherwise than the first; the message names both lines.
+        """
+        value = read(self.row)
+        for row in self.rows[1:]:
+            other = read(row)
+            if repr(other) != repr(value):  # NaN equals nothing
+                raise row.error(f"says {other!r:.60} of case {self.id!r}, of which {self.row.place} says {value!r:.60}")
+        return value
+
+    def fill(self, pattern: str) -> str:
+        """Fills a pattern from the first record, and from `case`, `split`, `patient`, `name` and `stem` of the image.
+
+        Raises:
+            UserError: a field is none of these.
+        """
+        return self.row.filled(pattern, self._text)
+
+    def path(self, pattern: str) -> Path:
+        """The file that a filled pattern names, below the root.
+
+        Raises:
+            UserError: a field is unknown, or empty in this record.
+        """
+        filled = self.fill(pattern)
+        if not filled:
+            raise self.row.error(f"{pattern!r} is empty, expected a file name")
+        return self.root / filled
+
+    def _text(self, name: str) -> str:
+        own = {"case": self.id, "split": self.split or "", "patient": self.patient or ""}
+        if name in self.row.values:
+            return self.row.text(name)
+        if name in ("name", "stem") and self.images:
+            path = self.images[0].files[0]
+            return path.name if name == "name" else stem(path)
+        return own[name] if name in own else self.row.text(name)
+
+
+def stem(path: Path) -> str:
+    """The name of a file without its endings, `.nii.gz` being one."""
+    name = path.name[:-3] if path.name.endswith(".gz") else path.name
+    return name[: -len(Path(name).suffix)] if Path(name).suffix else name
+
+
+class Target(Protocol):
+    """What is right about a case, and where that is said; one adapter for each way of saying it."""
+
+    def reference(self, entry: Entry) -> Reference[Any]:
+        """Where the truth of one case will be read from.
+
+        Raises:
+            UserError: a record cannot be understood; the message names file and line.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class Given(Generic[T]):
+    """A truth that was read with the table it stands in.
+
+    Attributes:
+        value: the truth.
+        files: the table.
+        image: the image it is about, which has the grid.
+    """
+
+    value: T
+    files: tuple[Path, ...]
+    image: Reference[Image] | None = None
+
+    def read(self) -> T:
+        """Returns the value."""
+        return self.value
+
+    def geometry(self) -> Geometry:
+        """The grid of the image."""
+        return grid_of(self.image, self.files)
+
+
+def given(value: T, entry: Entry) -> Given[T]:
+    """The reference to a value that was read from an entry's records."""
+    tables = tuple(dict.fromkeys(row.path for row in entry.rows))
+    return Given(value, tables, entry.images[0] if entry.images else None)
+
+
+def grid_of(image: Reference[Image] | None, files: Sequence[Path]) -> Geometry:
+    """The grid of an image that a truth is about."""
+    if image is None:
+        raise CaseError(f"{files[0]}: belongs to no image, so it has no grid")
+    return image.geometry()

@@ -1,0 +1,211 @@
+"""Which case belongs to which split, from the authors' own files; patients that lie in two are refused."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+from medimg_eval.data.records import Entry, Row
+from medimg_eval.data.tables import read_json, read_lines, read_table
+from medimg_eval.errors import UserError, nearest
+
+SHOWN = 5
+"""Offenders that a message names before it counts the rest."""
+
+
+class Splits(Protocol):
+    """The authors' file, or files, that say which case belongs to which split.
+
+    Attributes:
+        key: what its ids name: `{case}`, `{stem}` or `{name}` of the image, `{patient}`, or a column.
+    """
+
+    key: str
+
+    def files(self, root: Path) -> tuple[Path, ...]:
+        """The files, whose SHA-256 a run's manifest holds."""
+
+    def read(self, root: Path) -> dict[str, list[Row]]:
+        """Split -> one record per id, with the id in `id`; raises UserError naming file and line."""
+
+
+@dataclass
+class SplitLists:
+    """One text file per split, one id a line.
+
+    Args:
+        lists: split -> file below the root.
+        key: what the ids name.
+    """
+
+    lists: Mapping[str, str]
+    key: str = "{case}"
+
+    def files(self, root: Path) -> tuple[Path, ...]:
+        """The lists."""
+        return tuple(root / name for name in self.lists.values())
+
+    def read(self, root: Path) -> dict[str, list[Row]]:
+        """The ids of each split."""
+        return {
+            split: [Row(row.path, row.place, {"id": row.text("line")}) for row in read_lines(root / name)]
+            for split, name in self.lists.items()
+        }
+
+
+@dataclass
+class SplitTable:
+    """A table with an id and a split in each row.
+
+    Args:
+        table: below the root.
+        id: the column of ids.
+        split: the column of splits.
+        separator: between the fields of a text table.
+        key: what the ids name.
+    """
+
+    table: str
+    id: str
+    split: str = "split"
+    separator: str = ""
+    key: str = "{case}"
+
+    def files(self, root: Path) -> tuple[Path, ...]:
+        """The table."""
+        return (root / self.table,)
+
+    def read(self, root: Path) -> dict[str, list[Row]]:
+        """The ids of each split."""
+        found: dict[str, list[Row]] = defaultdict(list)
+        for row in read_table(root / self.table, separator=self.separator):
+            if row.text(self.split):
+                found[row.text(self.split)].append(Row(row.path, row.place, {"id": row.text(self.id)}))
+        return dict(found)
+
+
+@dataclass
+class SplitColumns:
+    """A table with a column of ids for each split, as CLAM writes them; empty cells fill shorter columns up.
+
+    Args:
+        table: below the root.
+        columns: the splits.
+        key: what the ids name.
+    """
+
+    table: str
+    columns: Sequence[str] = ("train", "val", "test")
+    key: str = "{case}"
+
+    def files(self, root: Path) -> tuple[Path, ...]:
+        """The table."""
+        return (root / self.table,)
+
+    def read(self, root: Path) -> dict[str, list[Row]]:
+        """The ids of each split."""
+        rows = read_table(root / self.table)
+        return {
+            split: [Row(row.path, row.place, {"id": row.text(split)}) for row in rows if row.text(split)]
+            for split in self.columns
+        }
+
+
+@dataclass
+class SplitJson:
+    """A JSON object of one list of ids per split, or a list of such objects, one per fold, as nnU-Net writes them.
+
+    Args:
+        file: below the root.
+        fold: which of the objects, from 0; None for a file of one object.
+        key: what the ids name.
+    """
+
+    file: str
+    fold: int | None = None
+    key: str = "{case}"
+
+    def files(self, root: Path) -> tuple[Path, ...]:
+        """The file."""
+        return (root / self.file,)
+
+    def read(self, root: Path) -> dict[str, list[Row]]:
+        """The ids of each split."""
+        path = root / self.file
+        content = read_json(path)
+        if self.fold is not None:
+            if not isinstance(content, list) or not 0 <= self.fold < len(content):
+                folds = len(content) if isinstance(content, list) else 0
+                raise UserError(f"{path}: holds {folds} folds, so there is no fold {self.fold} (the first is 0)")
+            content = content[self.fold]
+        if not isinstance(content, dict) or not all(isinstance(ids, list) for ids in content.values()):
+            raise UserError(f"{path}: expected one list of ids per split; for a list of folds, name one with fold=0")
+        return {
+            split: [Row(path, f"item {place} of {split!r}", {"id": str(one)}) for place, one in enumerate(ids, start=1)]
+            for split, ids in content.items()
+        }
+
+
+def assign(entries: Sequence[Entry], splits: Splits, root: Path) -> list[Entry]:
+    """Gives entries the split that the authors' file gives them; those it does not list are left out.
+
+    Returns:
+        Entries in the order of the file; one that it puts into two splits comes twice.
+
+    Raises:
+        UserError: an id is listed twice in a split, or names no entry.
+    """
+    known: dict[str, list[Entry]] = defaultdict(list)
+    for entry in entries:
+        known[entry.fill(splits.key)].append(entry)
+    chosen = []
+    for split, rows in splits.read(root).items():
+        lost = [row for row in rows if row.text("id") not in known]
+        if lost:
+            names = _some([row.text("id") for row in lost])
+            raise lost[0].error(
+                f"split {split!r} lists {names}, of which {root} holds no file"
+                + (nearest(lost[0].text("id"), known) if len(known) <= SHOWN else "")
+            )
+        seen: set[str] = set()
+        for row in rows:
+            if row.text("id") in seen:
+                raise row.error(f"split {split!r} lists {row.text('id')!r} a second time")
+            seen.add(row.text("id"))
+            chosen += [replace(entry, split=split) for entry in known[row.text("id")]]
+    return chosen
+
+
+def refuse_overlap(entries: Iterable[Entry], root: Path) -> None:
+    """Raises UserError naming the patients, or of cases without one the images, that lie in more than one split."""
+    places: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for entry in entries:
+        if entry.split is not None:
+            # Without patients, two cases of one name may well be two images: 0001.png of train and of test.
+            who = (entry.id, repr(entry.images)) if entry.patient is None else (entry.patient, "")
+            places[who].add(entry.split)
+    shared = {name: sorted(splits) for (name, _), splits in sorted(places.items()) if len(splits) > 1}
+    if shared:
+        named = _some([f"{name!r} ({', '.join(splits)})" for name, splits in shared.items()], quoted=True)
+        raise UserError(
+            f"{root}: {len(shared)} patients or cases lie in more than one split: {named}; a model would be tested on "
+            "what it has seen. Mend the split, or state why it is accepted: task.layout.allow_overlap='...'"
+        )
+
+
+def digests(files: Iterable[Path]) -> dict[str, str]:
+    """SHA-256 of each file, by its path."""
+    found = {}
+    for path in files:
+        with path.open("rb") as stream:
+            found[str(path)] = hashlib.file_digest(stream, "sha256").hexdigest()
+    return found
+
+
+def _some(names: Sequence[str], *, quoted: bool = False) -> str:
+    shown = ", ".join(name if quoted else repr(name) for name in names[:SHOWN])
+    return shown if len(names) <= SHOWN else f"{shown} and {len(names) - SHOWN} more"

@@ -1,0 +1,257 @@
+"""One reader for every table: CSV, TSV, JSON, JSON lines and Parquet, each record knowing where it stands."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import gzip
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from medimg_eval.data.records import Row
+from medimg_eval.errors import CaseError, UserError, nearest
+
+SEPARATORS = (";", "\t", "|", ",")
+"""What else separates the fields of a table whose header seems to hold one column."""
+
+
+LONGEST = 2**31 - 1
+"""Characters in one field: some tables hold images."""
+
+
+def read_table(path: Path, *, separator: str = "", header: Sequence[str] = ()) -> list[Row]:
+    """Reads the records of a table.
+
+    Args:
+        path: `.csv`, `.tsv`, `.txt`, `.json`, `.jsonl`, each also with `.gz`, or `.parquet`. A JSON object of lists
+            gives one record per item, whose `split` is the list's name; an object of objects gives one
+            record per object, whose `id` is its name.
+        separator: between the fields of a text table; a tab in `.tsv` and a comma elsewhere when empty.
+        header: the names of the columns, for a text table without a header line.
+
+    Returns:
+        Records in the table's order. Names of columns lose the blanks about them. Cells of a Parquet table
+        that hold files become `Cell`s, which are read later.
+
+    Raises:
+        UserError: the table is missing, or a line is not understood; the message names file and line.
+    """
+    kind = Path(path.name.removesuffix(".gz")).suffix.lower()
+    if not path.is_file():
+        raise UserError(f"{path}: no such table{_nearest_file(path)}")
+    if kind == ".parquet":
+        return _parquet(path)
+    text = _text(path)
+    if kind in (".json", ".jsonl", ".ndjson"):
+        return list(_json(path, text))
+    return list(_separated(path, text, separator or ("\t" if kind == ".tsv" else ","), header))
+
+
+def read_json(path: Path) -> Any:
+    """Reads a JSON file.
+
+    Raises:
+        UserError: it is missing or no JSON; the message names file and line.
+    """
+    if not path.is_file():
+        raise UserError(f"{path}: no such file{_nearest_file(path)}")
+    try:
+        return json.loads(_text(path))
+    except json.JSONDecodeError as error:
+        raise UserError(f"{path}, line {error.lineno}: is no JSON ({error.msg})") from error
+
+
+def read_lines(path: Path) -> list[Row]:
+    """The lines of a text file that are not blank, as records of one column, `line`.
+
+    Raises:
+        UserError: it is missing, or no text.
+    """
+    if not path.is_file():
+        raise UserError(f"{path}: no such file{_nearest_file(path)}")
+    lines = enumerate(_text(path).splitlines(), start=1)
+    return [Row(path, f"line {number}", {"line": line.strip()}) for number, line in lines if line.strip()]
+
+
+def _nearest_file(path: Path) -> str:
+    names = [entry.name for entry in path.parent.iterdir() if entry.is_file()] if path.parent.is_dir() else []
+    return nearest(path.name, names) if 0 < len(names) <= 20 else ""
+
+
+def _text(path: Path) -> str:
+    try:
+        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        return data.decode("utf-8-sig")
+    except (OSError, EOFError) as error:
+        raise UserError(f"{path}: cannot be read ({error})") from error
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise UserError(f"{path}, line {line}: is no UTF-8 text; convert the file to UTF-8") from error
+
+
+def _separated(path: Path, text: str, separator: str, header: Sequence[str]) -> Iterator[Row]:
+    reader = csv.reader(text.splitlines(keepends=True), delimiter=separator, skipinitialspace=separator == " ")
+    csv.field_size_limit(LONGEST)
+    names = list(header)
+    start = 1
+    try:
+        for fields in reader:
+            first, start = start, reader.line_num + 1
+            if not any(one.strip() for one in fields):
+                continue
+            if not names:
+                names = _header(path, first, fields, separator)
+                continue
+            if len(fields) != len(names):
+                raise UserError(
+                    f"{path}, line {first}: has not as many fields ({len(fields)}) as the header's {len(names)}; "
+                    "quote fields that hold the separator"
+                )
+            yield Row(path, f"line {first}", dict(zip(names, fields, strict=True)))
+    except csv.Error as error:
+        raise UserError(f"{path}, line {reader.line_num}: cannot be read as a table ({error})") from error
+
+
+def _header(path: Path, line: int, fields: Sequence[str], separator: str) -> list[str]:
+    names = [name.strip() or f"column {place}" for place, name in enumerate(fields, start=1)]
+    other = next((one for one in SEPARATORS if one != separator and one in names[0]), None)
+    if len(names) == 1 and other is not None:
+        raise UserError(f"{path}, line {line}: holds one column, {names[0]!r}; set separator={other!r}")
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise UserError(f"{path}, line {line}: column {twice[0]!r} occurs more than once; give one another name")
+    return names
+
+
+def _json(path: Path, text: str) -> Iterator[Row]:
+    lines = [(number, line) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
+    if len(lines) > 1 and _is_object(lines[0][1]):  # JSON lines, whatever the file is called
+        for number, line in lines:
+            try:
+                yield _record(path, f"line {number}", json.loads(line))
+            except json.JSONDecodeError as error:
+                raise UserError(f"{path}, line {number}: is no JSON ({error.msg})") from error
+        return
+    content = read_json(path)
+    if isinstance(content, list):
+        yield from (_record(path, f"item {place}", item) for place, item in enumerate(content, start=1))
+    elif isinstance(content, dict) and content and all(isinstance(one, list) for one in content.values()):
+        for split, items in content.items():
+            for place, item in enumerate(items, start=1):
+                yield _record(path, f"item {place} of {split!r}", item, split=split)
+    elif isinstance(content, dict) and content and all(isinstance(one, dict) for one in content.values()):
+        yield from (_record(path, f"item {name!r}", item, id=name) for name, item in content.items())
+    else:
+        yield _record(path, "item 1", content)
+
+
+def _is_object(line: str) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except json.JSONDecodeError:
+        return False
+
+
+def _record(path: Path, place: str, item: Any, **more: str) -> Row:
+    if not isinstance(item, Mapping):
+        raise Row(path, place, {}).error(f"expected an object of named values, found {item!r:.40}")
+    return Row(path, place, more | dict(item))
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A file in a text table, in base64.
+
+    Attributes:
+        path: the table.
+        column: the column.
+        place: such as `line 7`.
+        text: what the field holds.
+    """
+
+    path: Path
+    column: str
+    place: str
+    text: str = field(repr=False)
+
+    def read(self) -> tuple[bytes, str]:
+        """Returns the file's bytes, and an empty name.
+
+        Raises:
+            CaseError: the field is no base64.
+        """
+        try:
+            return base64.b64decode(self.text.rpartition("base64,")[2], validate=True), ""
+        except ValueError as error:
+            raise CaseError(f"{self.path}, {self.place}: column {self.column!r} holds no base64 ({error})") from error
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A file inside a Parquet table, read when it is needed.
+
+    Attributes:
+        path: the table.
+        group: its row group.
+        index: the row within that.
+        column: the column.
+        place: such as `row 7` of the table.
+    """
+
+    path: Path
+    group: int
+    index: int
+    column: str
+    place: str
+
+    def read(self) -> tuple[bytes, str]:
+        """Returns the file's bytes, and the name it was stored under or an empty one.
+
+        Raises:
+            CaseError: the cell is empty.
+        """
+        value = _column(self.path, self.group, self.column)[self.index].as_py()
+        data, name = (value.get("bytes"), value.get("path")) if isinstance(value, dict) else (value, None)
+        if not data:
+            raise CaseError(f"{self.path}, {self.place}: holds no file in column {self.column!r}")
+        return data, name or ""
+
+
+@lru_cache(maxsize=2)
+def _column(path: Path, group: int, column: str) -> Any:
+    # Neighbours are asked for one after the other, and a row group is the least that can be read.
+    import pyarrow.parquet as pq
+
+    return pq.ParquetFile(path).read_row_group(group, columns=[column]).column(column)
+
+
+def _parquet(path: Path) -> list[Row]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        file = pq.ParquetFile(path)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise UserError(f"{path}: cannot be read as Parquet ({error})") from error
+    embedded = [one.name for one in file.schema_arrow if _holds_files(pa, one.type)]
+    plain = [name for name in file.schema_arrow.names if name not in embedded]
+    rows: list[Row] = []
+    for group in range(file.num_row_groups):
+        count = file.metadata.row_group(group).num_rows
+        records = file.read_row_group(group, columns=plain).to_pylist() if plain else [{}] * count
+        for index, record in enumerate(records):
+            place = f"row {len(rows) + 1}"
+            cells = {name: Cell(path, group, index, name, place) for name in embedded}
+            rows.append(Row(path, place, record | cells))
+    return rows
+
+
+def _holds_files(pa: Any, kind: Any) -> bool:
+    if pa.types.is_struct(kind):
+        return any(kind.field(place).name == "bytes" for place in range(kind.num_fields))
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))

@@ -1,0 +1,27 @@
+"""What is right about a case, and how the authors wrote it down: one small adapter for each way."""
+
+from medimg_eval.data.records import Entry, Target
+from medimg_eval.data.targets.findings import ClassColumns, ClassName
+from medimg_eval.data.targets.joined import FromTable
+from medimg_eval.data.targets.masks import ImageTarget, MaskTarget, RunLength, StructureFiles
+from medimg_eval.data.targets.places import BoxColumns, LandmarkMat, PointColumns, VertebraCentroids
+from medimg_eval.data.targets.words import FrameTable, ReportText, SurvivalColumns
+
+__all__ = [
+    "BoxColumns",
+    "ClassColumns",
+    "ClassName",
+    "Entry",
+    "FrameTable",
+    "FromTable",
+    "ImageTarget",
+    "LandmarkMat",
+    "MaskTarget",
+    "PointColumns",
+    "ReportText",
+    "RunLength",
+    "StructureFiles",
+    "SurvivalColumns",
+    "Target",
+    "VertebraCentroids",
+]

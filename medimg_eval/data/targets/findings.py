@@ -1,0 +1,138 @@
+"""Findings from tables: one column per class, or one column of names."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+
+from medimg_eval.case import Findings
+from medimg_eval.data.records import Entry, Given, Row, given
+from medimg_eval.errors import UsageError, nearest
+
+POLICIES = {"ignore": math.nan, "zeros": 0.0, "ones": 1.0, "half": 0.5}
+"""What a statement becomes under each policy; the CheXpert paper calls them U-Ignore, U-Zeros and U-Ones."""
+
+CHEXPERT = {"1": "present", "0": "absent", "-1": "uncertain", "": "blank"}
+"""How CheXpert and MIMIC-CXR write what is said of a class."""
+
+
+@dataclass
+class ClassColumns:
+    """One column per class, holding whether it is present, absent, uncertain, or nothing.
+
+    Args:
+        columns: the classes' columns, or class -> column.
+        uncertain: what an uncertain statement becomes: `ignore` (not judged), `zeros`, `ones`, `half` (0.5, for tasks
+            that treat it apart), or class -> one of these with `ignore` for classes it leaves out.
+        blank: what an empty cell becomes: the same words.
+        words: what cells hold -> `present`, `absent`, `uncertain` or `blank`; numbers are compared as numbers.
+    """
+
+    columns: Sequence[str] | Mapping[str, str]
+    uncertain: str | Mapping[str, str] = "ignore"
+    blank: str | Mapping[str, str] = "ignore"
+    words: Mapping[str, str] = field(default_factory=lambda: dict(CHEXPERT))
+
+    def __post_init__(self) -> None:
+        """Refuses policies that do not exist, and columns that are none."""
+        self._columns = _mapping(self.columns)
+        self._words = {_written(str(key)): meaning for key, meaning in self.words.items()}
+        unknown = [one for one in self._words.values() if one not in CHEXPERT.values()]
+        if unknown:
+            raise UsageError(f"there is no statement {unknown[0]!r}{nearest(unknown[0], CHEXPERT.values())}")
+        for policy in (self.uncertain, self.blank):
+            if isinstance(policy, Mapping):
+                lost = next((name for name in policy if name not in self._columns), None)
+                if lost is not None:
+                    raise UsageError(f"a policy names the class {lost!r}{nearest(lost, self._columns)}")
+        self._becomes = {name: self._statements(name) for name in self._columns}
+
+    def reference(self, entry: Entry) -> Given[Findings]:
+        """The findings, on which all records of the case must agree."""
+        return given(Findings(entry.agreed(self._values)), entry)
+
+    def _values(self, row: Row) -> dict[str, float]:
+        return {name: self._value(row, name, column) for name, column in self._columns.items()}
+
+    def _statements(self, name: str) -> dict[str, float]:
+        return {
+            "present": 1.0,
+            "absent": 0.0,
+            "uncertain": _policy(self.uncertain, name),
+            "blank": _policy(self.blank, name),
+        }
+
+    def _value(self, row: Row, name: str, column: str) -> float:
+        meaning = self._words.get(_written(row.text(column)))
+        if meaning is None:
+            held = ", ".join(repr(word) for word in self._words)
+            raise row.error(f"column {column!r} holds {row.text(column)!r}, expected one of {held}; see `words`")
+        return self._becomes[name][meaning]
+
+
+@dataclass
+class ClassName:
+    """One column with the name of what is present, or several names.
+
+    Args:
+        column: the column, or a pattern; a list in a JSON or Parquet table is taken as it is.
+        classes: every class, or what the column holds -> class.
+        separator: between several names; empty for one name alone.
+        none: what the column holds where no class is present.
+    """
+
+    column: str
+    classes: Sequence[str] | Mapping[str, str]
+    separator: str = ""
+    none: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuses classes that are none."""
+        # Several spellings may mean one class.
+        self._classes = _mapping(self.classes)
+        self._names = list(dict.fromkeys(self._classes.values()))
+
+    def reference(self, entry: Entry) -> Given[Findings]:
+        """The findings, on which all records of the case must agree."""
+        present = entry.agreed(lambda row: self._present(row, entry))
+        return given(Findings({name: float(name in present) for name in self._names}), entry)
+
+    def _present(self, row: Row, entry: Entry) -> list[str]:
+        value = row.values.get(self.column)
+        if isinstance(value, list):
+            names = [str(name).strip() for name in value]
+        else:
+            text = replace(entry, rows=(row,)).fill(self.column)
+            names = [name.strip() for name in (text.split(self.separator) if self.separator else [text])]
+        held = [name for name in names if name and name != self.none]
+        lost = next((name for name in held if name not in self._classes), None)
+        if lost is not None or (not held and self.none is None):
+            raise row.error(f"{self.column!r} names no known class: {lost or ''!r}{nearest(lost or '', self._classes)}")
+        return sorted({self._classes[name] for name in held})
+
+
+def _mapping(names: Sequence[str] | Mapping[str, str]) -> dict[str, str]:
+    if isinstance(names, Mapping):
+        return {str(key): str(value) for key, value in names.items()}
+    if isinstance(names, str) or not names:
+        raise UsageError(f"expected a list of classes or columns, got {names!r}")
+    return {str(name): str(name) for name in names}
+
+
+def _policy(policy: str | Mapping[str, str], name: str) -> float:
+    chosen = policy.get(name, "ignore") if isinstance(policy, Mapping) else policy
+    word = chosen.lower().removeprefix("u-")
+    if word not in POLICIES:
+        raise UsageError(f"there is no policy {chosen!r}{nearest(word, POLICIES)}")
+    return POLICIES[word]
+
+
+@lru_cache(maxsize=1024)  # large tables hold few words
+def _written(text: str) -> str:
+    """The same for `1`, `1.0` and ` 1`."""
+    try:
+        return f"{float(text):g}"
+    except ValueError:
+        return text.strip()

@@ -1,0 +1,64 @@
+"""A truth that stands in another table than the one that lists the cases."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from medimg_eval.case import Reference
+from medimg_eval.data.records import Entry, Row, Target
+from medimg_eval.data.tables import read_table
+
+
+@dataclass
+class FromTable:
+    """Hands the rows of another table to a target that reads columns.
+
+    Args:
+        table: below the root.
+        key: its column, or a pattern of its columns, that names the case.
+        target: what is read from the rows of one case.
+        key_is: pattern of what `key` holds: `{case}`, `{stem}` or `{name}` of the image, `{patient}`, or a field of the
+            layout.
+        absent: what a case without a row means: a mistake (`raise`), or the same as a row of empty cells (`empty`),
+            such as a scan without a nodule.
+        separator: between the fields of a text table.
+    """
+
+    table: str
+    key: str
+    target: Target
+    key_is: str = "{case}"
+    absent: Literal["raise", "empty"] = "raise"
+    separator: str = ""
+    _read: dict[tuple[Path, int], tuple[Row, dict[str, list[Row]]]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def reference(self, entry: Entry) -> Reference[Any]:
+        """What the target makes of the case's rows."""
+        first, rows = self._rows(entry.root / self.table)
+        name = entry.fill(self.key_is)
+        if name in rows:
+            return self.target.reference(replace(entry, rows=tuple(rows[name])))
+        if self.absent == "raise":
+            raise entry.row.error(
+                f"case {entry.id!r}: {first.path} has no row with {name!r} in {self.key!r}; complete the table, or set "
+                "absent=empty where that means that there is nothing"
+            )
+        empty = Row(first.path, "", dict.fromkeys(first.values, ""))
+        return self.target.reference(replace(entry, rows=(empty,)))
+
+    def _rows(self, path: Path) -> tuple[Row, dict[str, list[Row]]]:
+        state = (path, path.stat().st_mtime_ns if path.exists() else 0)
+        if state not in self._read:
+            found: dict[str, list[Row]] = defaultdict(list)
+            table = read_table(path, separator=self.separator)
+            for row in table:
+                found[row.fill(self.key)].append(row)
+            first = table[0] if table else Row(path, "", {})
+            self._read.clear()
+            self._read[state] = (first, dict(found))
+        return self._read[state]

@@ -1,0 +1,254 @@
+"""Label maps and images from files: one file, one file per structure, runs of pixels in a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from medimg_eval.case import Array, Geometry, Image, Mask, Reference
+from medimg_eval.data.records import Entry, grid_of
+from medimg_eval.data.runs import decode_runs
+from medimg_eval.errors import CaseError, UsageError
+from medimg_eval.imaging import ImageFile, MaskFile, read_mask
+
+
+@dataclass
+class MaskTarget:
+    """A label map in a file of its own.
+
+    Args:
+        path: pattern below the root, such as `masks/{stem}.png`, or the column that holds the file.
+        values: what a pixel holds -> label; other values but 0 are refused.
+        options: passed to the reader, such as `threshold: 128` for pictures that JPEG has blurred.
+    """
+
+    path: str
+    values: Mapping[int, int] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def reference(self, entry: Entry) -> Reference[Mask]:
+        """The file."""
+        path = entry.path(self.path)
+        if not self.values:
+            return MaskFile(path, self.options)
+        values = {int(value): int(label) for value, label in self.values.items()}
+        return RecodedMask(MaskFile(path, self.options), values)
+
+
+@dataclass(frozen=True)
+class RecodedMask:
+    """A label map whose pixels stand for other labels."""
+
+    file: MaskFile
+    values: Mapping[int, int]
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The file."""
+        return self.file.files
+
+    def read(self) -> Mask:
+        """Reads and recodes it; raises CaseError for a value that stands for nothing."""
+        mask = self.file.read()
+        unknown = sorted(set(np.unique(mask.labels).tolist()) - {0, *self.values})
+        if unknown:
+            raise CaseError(
+                f"{self.files[0]}: holds the values {unknown[:5]}, which stand for no label; "
+                f"the target knows 0 and {sorted(self.values)}"
+            )
+        labels = np.zeros(mask.labels.shape, np.min_scalar_type(max(self.values.values(), default=0)))
+        for value, label in self.values.items():
+            labels[mask.labels == value] = label
+        return Mask(labels, mask.affine, mask.names, mask.notes)
+
+    def geometry(self) -> Geometry:
+        """Reads the grid alone."""
+        return self.file.geometry()
+
+
+@dataclass
+class StructureFiles:
+    """One binary file per structure, merged into a label map.
+
+    Args:
+        path: pattern below the root with `{structure}`, such as `{case}/segmentations/{structure}.nii.gz`.
+        structures: label -> structure, as the task's `labels`; where two overlap the later one wins.
+        absent: `error` when a file is missing, or `empty` where the data leave absent structures out.
+    """
+
+    path: str
+    structures: Mapping[int, str]
+    absent: Literal["error", "empty"] = "error"
+
+    def __post_init__(self) -> None:
+        """Refuses a pattern without a place for the structure."""
+        self.structures = {int(label): str(name) for label, name in self.structures.items()}
+        if "{structure}" not in self.path or not self.structures or min(self.structures) < 1:
+            raise UsageError(
+                f"expected {{structure}} in the pattern {self.path!r}, and labels of 1 and above for structures"
+            )
+
+    def reference(self, entry: Entry) -> Reference[Mask]:
+        """The files that are there."""
+        paths = {label: entry.path(self.path.replace("{structure}", name)) for label, name in self.structures.items()}
+        if self.absent == "empty":
+            paths = {label: path for label, path in paths.items() if path.exists()}
+            if not paths:
+                raise entry.row.error(f"case {entry.id!r}: there is no file of the pattern {self.path!r}")
+        return MergedMask(paths, {label: self.structures[label] for label in paths})
+
+
+@dataclass(frozen=True)
+class MergedMask:
+    """Binary label maps on one grid, merged in order."""
+
+    paths: Mapping[int, Path]
+    names: Mapping[int, str]
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The structures' files."""
+        return tuple(self.paths.values())
+
+    def read(self) -> Mask:
+        """Merges them; raises CaseError when one is not binary, or lies on another grid."""
+        merged: Array | None = None
+        grid = self.geometry()
+        overlap = 0
+        for label, path in self.paths.items():
+            mask = read_mask(path)
+            difference = grid.difference(mask.geometry)
+            if difference:
+                raise CaseError(f"{path}: {difference} of {self.files[0]}; structures of one case share a grid")
+            if len(np.unique(mask.labels[mask.labels != 0])) > 1:
+                raise CaseError(f"{path}: holds several labels, expected one structure per file")
+            if merged is None:
+                merged = np.zeros(grid.shape, np.min_scalar_type(max(self.paths)))
+            inside = mask.labels != 0
+            overlap += int(np.count_nonzero(merged[inside]))
+            merged[inside] = label
+        assert merged is not None  # noqa: S101 - there is at least one structure
+        notes = (f"{overlap} voxels belong to two structures; the later one has them",) if overlap else ()
+        return Mask(merged, grid.affine, self.names, notes)
+
+    def geometry(self) -> Geometry:
+        """The grid of the first file."""
+        return MaskFile(self.files[0]).geometry()
+
+
+@dataclass
+class RunLength:
+    """A mask written in a table as runs of pixels; the rows of one image are put together.
+
+    Args:
+        column: the column of runs: start, length, start, length, ...
+        form: `absolute` counts starts from the image's first pixel, which is 1, as Kaggle does; `relative` counts
+            them from the end of the run before, as SIIM-ACR does, the first pixel being 0.
+        order: `columns` goes down the columns of the image one by one, `rows` along its rows.
+        none: what the column holds where there is no mask.
+        shape: rows and columns of the mask; the image's when None.
+        label: the label of the pixels in a run.
+    """
+
+    column: str
+    form: Literal["absolute", "relative"]
+    order: Literal["columns", "rows"] = "columns"
+    none: Sequence[str] = ("-1", "")
+    shape: tuple[int, int] | None = None
+    label: int = 1
+
+    def reference(self, entry: Entry) -> Reference[Mask]:
+        """The runs of all records; raises UserError naming the line of a run that is no pair of numbers."""
+        runs = []
+        for row in entry.rows:
+            text = row.text(self.column)
+            if text in self.none:
+                continue
+            try:
+                numbers = np.array(text.split(), dtype=np.int64)
+            except ValueError:
+                raise row.error(f"column {self.column!r} holds {text!r:.40}, expected whole numbers") from None
+            if len(numbers) % 2:
+                raise row.error(
+                    f"column {self.column!r} holds {len(numbers)} numbers, expected pairs of start and length"
+                )
+            starts, lengths = numbers[::2], numbers[1::2]
+            before = np.cumsum(starts) + np.cumsum(lengths) - lengths
+            starts = before if self.form == "relative" else starts - 1
+            if (lengths < 0).any() or (starts < 0).any() or (np.diff(starts) < 0).any():
+                raise row.error(f"column {self.column!r}: runs go backwards; is their form {self.form!r}?")
+            runs.append(Runs(row.path, row.place, tuple(starts.tolist()), tuple(lengths.tolist())))
+        if not entry.images:
+            raise entry.row.error("runs need the image they lie in")
+        shape = None if self.shape is None else (int(self.shape[0]), int(self.shape[1]))
+        return RunMask(entry.row.path, tuple(runs), entry.images[0], shape, self.order == "columns", self.label)
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Runs of pixels, counted from 0, and the record that holds them."""
+
+    path: Path
+    place: str
+    starts: tuple[int, ...]
+    lengths: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class RunMask:
+    """A mask drawn from runs on the grid of its image."""
+
+    table: Path
+    runs: tuple[Runs, ...]
+    image: Reference[Image]
+    shape: tuple[int, int] | None
+    by_columns: bool
+    label: int
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The table."""
+        return (self.table,)
+
+    def read(self) -> Mask:
+        """Draws it; raises CaseError when a run ends outside the image."""
+        grid = self.geometry()
+        labels = np.zeros(grid.shape, np.min_scalar_type(self.label))
+        for one in self.runs:
+            ends = np.add(one.starts, one.lengths)
+            if len(ends) and int(ends.max()) > labels.size:
+                raise CaseError(
+                    f"{one.path}, {one.place}: a run ends at pixel {int(ends.max())} of an image of {labels.size} "
+                    "pixels; check the form of the runs and the shape"
+                )
+            labels[decode_runs(one.starts, one.lengths, labels.shape, by_columns=self.by_columns)] = self.label
+        return Mask(labels, grid.affine)
+
+    def geometry(self) -> Geometry:
+        """The grid of the image, or of the stated shape in pixels."""
+        if self.shape is not None:
+            return Geometry(self.shape, np.eye(4))
+        return grid_of(self.image, self.files)
+
+
+@dataclass
+class ImageTarget:
+    """An image that a model should make: a reconstruction, or another modality.
+
+    Args:
+        path: pattern below the root, or the column that holds the file.
+        modality: DICOM code, where the file says none.
+        options: passed to the reader.
+    """
+
+    path: str
+    modality: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def reference(self, entry: Entry) -> Reference[Image]:
+        """The file."""
+        return ImageFile(entry.path(self.path), modality=self.modality, options=self.options)

@@ -1,0 +1,295 @@
+"""Boxes and points from tables and from files beside the images."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from medimg_eval.case import Array, Boxes, Geometry, Image, Points, Reference
+from medimg_eval.data.records import Entry, Given, Row, given, grid_of
+from medimg_eval.data.tables import read_json
+from medimg_eval.errors import CaseError, UsageError, UserError
+
+Form = Literal["corners", "sizes"]
+
+
+def corners_from_edges(edges: Array) -> Array:
+    """Turns edges of boxes in pixels into corners by our convention.
+
+    Args:
+        edges: float, (box, 4): left, top, right, bottom, where 0 is the edge of the first pixel, so that a box of one
+            pixel has right = left + 1.
+
+    Returns:
+        float64, (box, 4): row, column, row, column of the first and last pixel inside.
+    """
+    left, top, right, bottom = np.asarray(edges, dtype=np.float64).reshape(-1, 4).T
+    return np.stack([top, left, bottom - 1, right - 1], axis=1)
+
+
+@dataclass
+class BoxColumns:
+    """Boxes in a table, one per row; a row without numbers says that its image has none.
+
+    Args:
+        columns: x, y and then width, height (`sizes`) or x, y of the opposite corner (`corners`); or the one column
+            that holds all four, as a list or an object of numbers.
+        form: `sizes` or `corners`.
+        label: the column of the class.
+        name: the class of every box, for tables without a column of classes.
+        last_inside: True when the opposite corner names the last pixel inside, not the edge behind it.
+    """
+
+    columns: Sequence[str]
+    form: Form
+    label: str = ""
+    name: str = ""
+    last_inside: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuses columns and classes that do not add up."""
+        if isinstance(self.columns, str) or len(self.columns) not in (1, 4):
+            raise UsageError(f"expected four columns for a box, or one that holds all four, got {self.columns!r}")
+        if bool(self.label) == bool(self.name):
+            raise UsageError("a box needs either `label`, the column of its class, or `name`, the class of all boxes")
+        if self.form not in ("corners", "sizes"):
+            raise UsageError(f"boxes are given as 'corners' or as 'sizes', not as {self.form!r}")
+
+    def reference(self, entry: Entry) -> Given[Boxes]:
+        """The boxes of all records."""
+        found = [(row, numbers) for row in entry.rows if (numbers := self._numbers(row)) is not None]
+        edges = np.array([self._edges(row, numbers) for row, numbers in found]).reshape(-1, 4)
+        names = tuple(row.text(self.label) if self.label else self.name for row, _ in found)
+        return given(Boxes(corners_from_edges(edges), names), entry)
+
+    def _numbers(self, row: Row) -> list[float] | None:
+        if len(self.columns) == 1:
+            return self._literal(row)
+        held = [row.text(column) for column in self.columns]
+        if all(text.lower() in ("", "nan", "none") for text in held):
+            return None
+        return [row.number(column) for column in self.columns]
+
+    def _literal(self, row: Row) -> list[float] | None:
+        (column,) = self.columns
+        value = row.value(column)
+        if isinstance(value, str):
+            if value.strip().lower() in ("", "nan", "none", "[]", "{}"):
+                return None
+            try:
+                value = ast.literal_eval(value.strip())
+            except (ValueError, SyntaxError):
+                raise row.error(f"column {column!r} holds {value!r:.60}, expected four numbers") from None
+        if not value:
+            return None
+        numbers = list(value.values()) if isinstance(value, dict) else value
+        if not isinstance(numbers, list | tuple) or len(numbers) != 4:
+            raise row.error(f"column {column!r} holds {value!r:.60}, expected four numbers")
+        try:
+            return [float(number) for number in numbers]
+        except (TypeError, ValueError):
+            raise row.error(f"column {column!r} holds {value!r:.60}, expected four numbers") from None
+
+    def _edges(self, row: Row, numbers: list[float]) -> list[float]:
+        x, y, right, bottom = numbers
+        if self.form == "sizes":
+            right, bottom = x + right, y + bottom
+        elif self.last_inside:
+            right, bottom = right + 1, bottom + 1
+        if not (np.isfinite([x, y, right, bottom]).all() and right > x and bottom > y):
+            raise row.error(
+                f"the box {numbers} has no area as {self.form}; expected the opposite corner right and below"
+            )
+        return [x, y, right, bottom]
+
+
+Space = Literal["voxel", "lps", "ras"]
+
+
+@dataclass
+class PointColumns:
+    """Points in a table, one per row; a row without numbers says that its image has none.
+
+    Args:
+        columns: x and y, or x, y and z.
+        space: `voxel` (x counts columns, y rows, z slices, from 0 at the first one's centre), or `lps` or `ras`: mm in
+            the patient, as LUNA16 gives them (`lps`).
+        label: the column of the points' names.
+        name: the name of every point, for tables without such a column.
+        value: the column of a measurement that belongs to each point, such as a diameter.
+    """
+
+    columns: Sequence[str]
+    space: Space
+    label: str = ""
+    name: str = ""
+    value: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuses columns and names that do not add up."""
+        if isinstance(self.columns, str) or len(self.columns) not in (2, 3):
+            raise UsageError(f"expected two or three columns for a point, got {self.columns!r}")
+        if self.space not in ("voxel", "lps", "ras") or (self.space != "voxel" and len(self.columns) != 3):
+            raise UsageError(f"points lie in 'voxel', or with three columns in 'lps' or 'ras', not in {self.space!r}")
+        if bool(self.label) == bool(self.name):
+            raise UsageError("a point needs either `label`, the column of its name, or `name`, the name of all points")
+
+    def reference(self, entry: Entry) -> Reference[Points]:
+        """The points of all records."""
+        rows = [row for row in entry.rows if any(row.text(column) for column in self.columns)]
+        xyz = np.array([[row.number(column) for column in self.columns] for row in rows], dtype=np.float64)
+        xyz = xyz.reshape(-1, len(self.columns))
+        names = tuple(row.text(self.label) if self.label else self.name for row in rows)
+        values = np.array([row.number(self.value) for row in rows]) if self.value else None
+        if self.space == "voxel":
+            # A picture's axes are row and column, a volume's are column, row and slice.
+            return given(Points(xyz[:, ::-1] if len(self.columns) == 2 else xyz, names, values), entry)
+        if not entry.images:
+            raise entry.row.error("points in mm need the image they lie in")
+        ras = xyz * (-1, -1, 1) if self.space == "lps" else xyz
+        return WorldPoints(Points(ras, names, values), entry.row.path, entry.images[0])
+
+
+@dataclass(frozen=True, eq=False)
+class WorldPoints:
+    """Points in RAS+ mm, put onto the grid of their image when read."""
+
+    points: Points
+    table: Path
+    image: Reference[Image]
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The table."""
+        return (self.table,)
+
+    def read(self) -> Points:
+        """Returns positions in voxels of the image."""
+        inverse = np.linalg.inv(self.geometry().affine)
+        positions = self.points.positions @ inverse[:3, :3].T + inverse[:3, 3]
+        return Points(positions, self.points.names, self.points.values)
+
+    def geometry(self) -> Geometry:
+        """The grid of the image."""
+        return self.image.geometry()
+
+
+@dataclass
+class LandmarkMat:
+    """Landmarks in a MATLAB file per image, as the AASCE challenge on scoliosis stores them.
+
+    Args:
+        path: pattern below the root, such as `labels/{split}/{name}.mat`.
+        key: the variable, (point, 2): x and y from 0.
+        per_group: points that belong together (the corners of a vertebra): names are `1.1`, `1.2`, ...
+    """
+
+    path: str
+    key: str = "p2"
+    per_group: int = 4
+
+    def reference(self, entry: Entry) -> Reference[Points]:
+        """The file."""
+        return MatPoints(entry.path(self.path), self.key, self.per_group, entry.images[0] if entry.images else None)
+
+
+@dataclass(frozen=True)
+class MatPoints:
+    """Landmarks of a picture in a MATLAB file."""
+
+    path: Path
+    key: str
+    per_group: int
+    image: Reference[Image] | None
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The file."""
+        return (self.path,)
+
+    def read(self) -> Points:
+        """Returns positions as row and column; raises CaseError when the variable is not (point, 2) of numbers."""
+        from scipy.io import loadmat
+
+        try:
+            content: dict[str, Any] = loadmat(self.path)
+        except (OSError, ValueError, TypeError, NotImplementedError) as error:
+            raise CaseError(f"{self.path}: cannot be read as a MATLAB file ({error})") from error
+        xy = np.asarray(content.get(self.key, ()))
+        if xy.ndim != 2 or xy.shape[1] != 2 or xy.dtype.kind not in "iuf":
+            held = ", ".join(sorted(key for key in content if not key.startswith("__")))
+            raise CaseError(
+                f"{self.path}: expected numbers (point, 2) in {self.key!r}, found {xy.shape}; it holds {held}"
+            )
+        names = tuple(f"{i // self.per_group + 1}.{i % self.per_group + 1}" for i in range(len(xy)))
+        return Points(np.asarray(xy[:, ::-1], dtype=np.float64), names)
+
+    def geometry(self) -> Geometry:
+        """The grid of the picture."""
+        return grid_of(self.image, self.files)
+
+
+@dataclass
+class VertebraCentroids:
+    """Centres of vertebral bodies in a JSON file per volume, as VerSe's restructured release stores them.
+
+    The file's coordinates are voxels along axes that its first entry names, such as P, I, R; they are turned to the
+    axes of the image. VerSe's MICCAI release gives mm without such an entry, and is refused.
+
+    Args:
+        path: pattern below the root, or the column that holds the file.
+    """
+
+    path: str
+
+    def reference(self, entry: Entry) -> Reference[Points]:
+        """The file, read with the grid of the image."""
+        if not entry.images:
+            raise entry.row.error("centroids need the image they lie in")
+        return CentroidFile(entry.path(self.path), entry.images[0])
+
+
+@dataclass(frozen=True)
+class CentroidFile:
+    """VerSe's centroids of one volume."""
+
+    path: Path
+    image: Reference[Image]
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The file."""
+        return (self.path,)
+
+    def read(self) -> Points:
+        """Returns voxel positions; raises CaseError when the file is not understood."""
+        from nibabel.orientations import axcodes2ornt, io_orientation, ornt_transform
+
+        try:
+            content = read_json(self.path)
+        except UserError as error:
+            raise CaseError(str(error)) from error
+        if not isinstance(content, list) or not content or "direction" not in content[0]:
+            raise CaseError(f"{self.path}: holds no 'direction' first, so its coordinates cannot be placed")
+        try:
+            xyz = np.array([[float(one[axis]) for axis in "XYZ"] for one in content[1:]]).reshape(-1, 3)
+            names = tuple(str(one["label"]) for one in content[1:])
+            held = axcodes2ornt(tuple(content[0]["direction"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise CaseError(f"{self.path}: a centroid is not understood ({type(error).__name__}: {error})") from error
+        grid = self.geometry()
+        turn = ornt_transform(held, io_orientation(grid.affine))
+        positions = np.empty_like(xyz)
+        for source, (axis, sign) in enumerate(turn.astype(int)):
+            along = xyz[:, source]
+            positions[:, axis] = along if sign > 0 else grid.shape[axis] - 1 - along
+        return Points(positions, names)
+
+    def geometry(self) -> Geometry:
+        """The grid of the volume."""
+        return self.image.geometry()

@@ -1,0 +1,179 @@
+"""Texts, survival times and frame labels from tables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from medimg_eval.case import Array, FrameLabels, Geometry, Image, Reference, Survival, Text
+from medimg_eval.data.records import Entry, Given, Row, given, grid_of
+from medimg_eval.errors import CaseError, UsageError
+
+HEADING = re.compile(r"^[ \t]*([A-Z][A-Z /,&()-]*[A-Z)])[ \t]*:", re.MULTILINE)
+"""The heading of a section in an English report: capitals and a colon at the start of a line."""
+
+
+@dataclass
+class ReportText:
+    """A report, an answer, or another text.
+
+    Args:
+        column: the column that holds it.
+        file: pattern of the text file that holds it, instead of a column.
+        sections: take the first of these sections that the text has, such as `findings`, `impression`; all of it
+            without any.
+        blank: `raise`, or `keep` where an empty text is an answer.
+    """
+
+    column: str = ""
+    file: str = ""
+    sections: Sequence[str] = ()
+    blank: Literal["raise", "keep"] = "raise"
+
+    def __post_init__(self) -> None:
+        """Refuses a text from two places, or from none."""
+        if bool(self.column) == bool(self.file):
+            raise UsageError("a text stands either in a `column` or in a `file`")
+        if isinstance(self.sections, str):
+            raise UsageError(f"expected a list of sections, got {self.sections!r}")
+
+    def reference(self, entry: Entry) -> Reference[Text]:
+        """The text, or the file it will be read from."""
+        image = entry.images[0] if entry.images else None
+        if self.file:
+            return TextFile(entry.path(self.file), tuple(self.sections), self.blank == "keep", image)
+        text = entry.agreed(lambda row: row.text(self.column))
+        found = section(text, self.sections) if self.sections else text
+        if not found and self.blank == "raise":
+            what = f"has none of the sections {list(self.sections)}" if text else "is empty"
+            raise entry.row.error(f"column {self.column!r} {what}; leave the row out with `where`, or set blank='keep'")
+        return given(Text(found or ""), entry)
+
+
+@dataclass(frozen=True)
+class TextFile:
+    """A text in a file of its own."""
+
+    path: Path
+    sections: tuple[str, ...]
+    keep_blank: bool
+    image: Reference[Image] | None
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The file."""
+        return (self.path,)
+
+    def read(self) -> Text:
+        """Reads it; raises CaseError when it is missing, or empty where it must not be."""
+        try:
+            text = self.path.read_text(encoding="utf-8-sig").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise CaseError(f"{self.path}: cannot be read as text ({type(error).__name__})") from error
+        found = section(text, self.sections) if self.sections else text
+        if not found and not self.keep_blank:
+            what = f"has none of the sections {list(self.sections)}" if text else "is empty"
+            raise CaseError(f"{self.path}: {what}; leave the case out, or set blank='keep'")
+        return Text(found or "")
+
+    def geometry(self) -> Geometry:
+        """The grid of the image."""
+        return grid_of(self.image, self.files)
+
+
+def section(text: str, names: Sequence[str]) -> str | None:
+    """The first of several sections that a report has and that holds words, blanks at line ends folded."""
+    headings = list(HEADING.finditer(text))
+    ends = [*(heading.start() for heading in headings[1:]), len(text)][: len(headings)]
+    held: dict[str, str] = {}
+    for heading, end in zip(headings, ends, strict=True):
+        held.setdefault(heading[1].lower(), " ".join(text[heading.end() : end].split()))
+    return next((held[name.lower()] for name in names if held.get(name.lower())), None)
+
+
+@dataclass
+class SurvivalColumns:
+    """Time until an event, or until it was last known not to have happened.
+
+    Args:
+        time: the column of times.
+        event: the column that holds 1 where the event was observed, 0 where the time is censored.
+        censored: the column that holds 1 where the time is censored, 0 where the event was observed (as the tables of
+            CLAM's kin do); give this or `event`.
+        unit: of the times.
+    """
+
+    time: str
+    event: str = ""
+    censored: str = ""
+    unit: str = "months"
+
+    def __post_init__(self) -> None:
+        """Refuses to guess which way the column counts."""
+        if bool(self.event) == bool(self.censored):
+            raise UsageError("say which way the column counts: `event` (1 = observed) or `censored` (1 = censored)")
+
+    def reference(self, entry: Entry) -> Given[Survival]:
+        """The time, on which all records of the case must agree."""
+        return given(entry.agreed(self._time), entry)
+
+    def _time(self, row: Row) -> Survival:
+        column = self.event or self.censored
+        time, flag = row.number(self.time), row.number(column)
+        if flag not in (0, 1):
+            raise row.error(f"column {column!r} holds {row.text(column)!r}, expected 0 or 1")
+        if not (np.isfinite(time) and time >= 0):
+            raise row.error(f"column {self.time!r} holds {row.text(self.time)!r}, expected a time of 0 or more")
+        return Survival(time, bool(flag) == bool(self.event), self.unit)
+
+
+@dataclass
+class FrameTable:
+    """Labels of a video's frames, one record per frame.
+
+    Args:
+        frame: the column of frames.
+        columns: the columns of labels; all but `frame` when empty.
+        stride: frames of the video per unit of `frame`: 1 when it counts frames, the frame rate when it counts seconds.
+    """
+
+    frame: str
+    columns: Sequence[str] = ()
+    stride: int = 1
+
+    def reference(self, entry: Entry) -> Given[FrameLabels]:
+        """The labels in the order of the frames: integers or numbers where all of a column are, else text."""
+        frames = np.array([frame_number(row, self.frame, self.stride) for row in entry.rows], dtype=np.int64)
+        order = np.argsort(frames, kind="stable")
+        twice = order[1:][np.diff(frames[order]) == 0]
+        if len(twice):
+            raise entry.rows[twice[0]].error(f"frame {frames[twice[0]]} is labelled a second time")
+        names = list(self.columns) or [name for name in entry.row.values if name != self.frame]
+        labels = {name: _column([row.text(name) for row in entry.rows])[order] for name in names}
+        return given(FrameLabels(frames[order], labels), entry)
+
+
+def frame_number(row: Row, column: str, stride: int) -> int:
+    """The index of the frame that a record speaks of.
+
+    Raises:
+        UserError: it is no whole number of 0 or more.
+    """
+    number = row.number(column) * stride
+    if number < 0 or number != int(number):
+        raise row.error(f"column {column!r} holds {row.text(column)!r}, expected a frame of 0 or more")
+    return int(number)
+
+
+def _column(texts: Sequence[str]) -> Array:
+    for kind in (np.int64, np.float64):
+        try:
+            return np.array(texts).astype(kind)
+        except ValueError:
+            continue
+    return np.array(texts, dtype=object)
