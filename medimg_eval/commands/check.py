@@ -1,31 +1,106 @@
-"""`check`: read every case of a task and say what is wrong with it, before a night is spent on it."""
+"""`check`: read every case of a task, or every image of a folder, and say what is wrong with it."""
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from omegaconf import DictConfig
+from rich.console import Console
 
-from medimg_eval.case import Case
-from medimg_eval.commands.building import build_tasks
 from medimg_eval.commands.common import plain, printer
 from medimg_eval.errors import SplitError, UserError
-from medimg_eval.evaluation.progress import tracked
-from medimg_eval.tasks import Task
+
+if TYPE_CHECKING:
+    from medimg_eval.case import Case
+    from medimg_eval.imaging.describe import Description
+    from medimg_eval.tasks import Task
+
+
+SHOWN = 5
+"""Like images of one folder that are shown one by one."""
+
+VARIABLE = ("values", "labels")
+"""Facts in which like images may differ."""
 
 
 def run(config: DictConfig) -> None:
-    """Prints one line per doubt and a summary per part.
+    """Checks the path, or else the task, that the config names.
 
     Raises:
         UserError: something is wrong with the data.
     """
     wanted = plain(config)
-    (task,) = build_tasks(wanted)
+    if wanted["path"] is None:
+        from medimg_eval.commands.building import build_tasks  # imports torch, which a look at a file can do without
+
+        (task,) = build_tasks(wanted)
+        check_task(task, wanted["parts"])
+    else:
+        check_path(Path(wanted["path"]).expanduser())
+
+
+def check_path(path: Path) -> None:
+    """Prints what every image is and every doubt about it; like images of one folder are shown together.
+
+    Raises:
+        UserError: the path does not exist, or a file cannot be read.
+    """
+    from medimg_eval.imaging.describe import describe
+
+    console = printer()
+    looked_at = unreadable = doubts = 0
+    for _, folder in itertools.groupby(describe(path), key=lambda one: one.path.parent):
+        found = list(folder)
+        _print(console, found)
+        looked_at += len(found)
+        unreadable += sum(not one.readable for one in found)
+        doubts += sum(len(one.doubts) for one in found if one.readable)
+    console.print(f"{looked_at} things looked at, {unreadable} unreadable, {doubts} doubts", highlight=False)
+    if unreadable:
+        raise UserError(f"{path}: {unreadable} of {looked_at} cannot be read, listed above")
+
+
+def _print(console: Console, found: Sequence[Description]) -> None:
+    """Prints the images of one folder, those that are alike together."""
+    like: dict[tuple[str, ...], list[Description]] = {}
+    for one in found:
+        same = [f"{name} {text}" for name, text in one.facts.items() if name not in VARIABLE]
+        like.setdefault((one.kind, *same), []).append(one)
+    for some in like.values():
+        if len(some) <= SHOWN:
+            for one in some:
+                _show(console, one.path, one.kind, one.facts, one.doubts)
+        else:
+            doubts = Counter(doubt for one in some for doubt in one.doubts)
+            facts = {name: text for name, text in some[0].facts.items() if name not in VARIABLE}
+            counted = (doubt if count == len(some) else f"{doubt} ({count} of them)" for doubt, count in doubts.items())
+            _show(console, some[0].path.parent, f"{len(some)} x {some[0].kind}", facts, counted)
+
+
+def _show(console: Console, path: Path, kind: str, facts: Mapping[str, str], doubts: Iterable[str]) -> None:
+    console.print(f"{path}: {kind}", highlight=False, soft_wrap=True, markup=False)
+    for name, text in facts.items():
+        console.print(f"  {name}: {text}", highlight=False, soft_wrap=True, markup=False)
+    for doubt in doubts:
+        console.print(f"  ! {doubt}", highlight=False, soft_wrap=True, markup=False)
+
+
+def check_task(task: Task, parts: Iterable[str]) -> None:
+    """Prints one line per doubt and a summary per part.
+
+    Raises:
+        UserError: something is wrong with the data.
+    """
+    from medimg_eval.evaluation.progress import tracked
+
     console = printer()
     doubts = 0
-    for part in wanted["parts"]:
+    for part in parts:
         try:
             cases = task.cases(part)
         except SplitError as error:  # many datasets hold no cases to fit on
@@ -37,25 +112,29 @@ def run(config: DictConfig) -> None:
             doubts += 1
             continue
         shapes: Counter[str] = Counter()
+        notes: Counter[str] = Counter()
         for case in tracked(cases, f"reading {part}"):
-            for doubt in look(task, case, shapes):
+            for doubt in look(task, case, shapes, notes):
                 doubts += 1
                 console.print(f"{part}: case {case.id}: {doubt}", highlight=False, soft_wrap=True)
         grids = ", ".join(f"{count} x {shape}" for shape, count in shapes.most_common(3))
         patients = len({case.patient for case in cases if case.patient is not None})
         console.print(f"{part}: {len(cases)} cases, {patients or 'no'} patient ids; {grids}", highlight=False)
+        for note, count in notes.most_common():
+            console.print(f"{part}: {count} cases were read so: {note}", highlight=False, soft_wrap=True, markup=False)
     if doubts:
         raise UserError(f"task {task.name!r}: {doubts} doubts, listed above")
 
 
-def look(task: Task, case: Case, shapes: Counter[str]) -> list[str]:
-    """What is wrong with one case, in words; counts its grid in `shapes`."""
+def look(task: Task, case: Case, shapes: Counter[str], notes: Counter[str]) -> list[str]:
+    """What is wrong with one case, in words; counts its grid in `shapes`, what its readers mended in `notes`."""
     doubts = []
     try:
         images = task.read_images(case)
         grid = images[0].geometry
         shapes[f"{grid.shape} at {' x '.join(f'{step:g}' for step in grid.spacing)} mm"] += 1
         doubts += ["the image is constant" for image in images if np.ptp(image.array) == 0]
+        notes.update({note for image in images for note in image.notes})
     except UserError as error:
         return [str(error)]
     try:
