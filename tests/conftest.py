@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -20,6 +22,18 @@ SHAPE = (16, 14, 10)
 AFFINE = np.array([[-1.0, 0, 0, 30], [0, 1, 0, -20], [0, 0, 2, 5], [0, 0, 0, 1]])
 LABELS = {1: "core", 2: "rim"}
 HELPERS = Path(__file__).parent / "helpers"
+CACHE = pytest.StashKey[str]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Phantoms are written once for all tests, in a cache that is not the user's."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        os.environ["MEDIMG_EVAL_CACHE"] = config.stash[CACHE] = tempfile.mkdtemp(prefix="medimg_eval-tests-")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Takes the cache away again."""
+    shutil.rmtree(config.stash.get(CACHE, ""), ignore_errors=True)
 
 
 def ellipsoid(seed: int, shape: tuple[int, ...] = SHAPE) -> np.ndarray:

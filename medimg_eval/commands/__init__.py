@@ -6,5 +6,6 @@ COMMANDS = {
     "score": "score stored predictions again, without loading a model",
     "table": "print the paper table of any number of runs, and write it as Markdown, LaTeX, CSV and HTML",
     "list": "show the tasks, models, metrics and suites there are",
-    "check": "read every case of a task and say what is wrong with it",
+    "phantom": "write made-up patients in the real formats, with the truth known by construction",
+    "check": "read every case of a task, or every image of a folder, and say what is wrong with it",
 }

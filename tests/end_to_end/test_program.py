@@ -39,11 +39,19 @@ def test_without_an_argument_the_quickstart_runs_and_runs_again_from_its_store(p
     assert first.returncode == 0, first.stderr
     assert "GaussianMixture" in first.stdout
     assert re.search(r"Dice ↑.*HD95 \(mm\) ↓.*NSD@1 ↑", first.stdout)
+    assert "HD95 (px) ↓" in first.stdout  # of the endoscopy clips, which state no physical size
     assert "n = 23 cases" in first.stdout
     assert "one template brain" in first.stdout.lower()
-    folder = one_run(tmp_path / "runs")
-    names = {path.name for path in folder.iterdir()}
-    assert {"manifest.json", "config.yaml", "scores.parquet", "summary.json", "predictions", "run.log"} <= names
+    tasks = {path.name for path in (tmp_path / "runs").iterdir()}
+    assert tasks == {"brain_tissue", *(f"phantom_{kind}" for kind in ("ct", "mr", "xray", "endoscopy", "pathology"))}
+    for task in tasks:
+        folder = one_run(tmp_path / "runs" / task)
+        names = {path.name for path in folder.iterdir()}
+        assert {"manifest.json", "config.yaml", "scores.parquet", "summary.json", "predictions", "run.log"} <= names
+        assert (scores(folder)["status"] != "failed").all()
+        assert np.isfinite(scores(folder).query("metric == 'hd95'")["value"]).any()
+        # Phantoms are called so wherever their numbers are shown.
+        assert ("phantom" in json.loads((folder / "manifest.json").read_text())["task_title"]) == ("phantom" in task)
     again = program("test")
     assert again.stdout == first.stdout
     assert "loading" not in again.stderr

@@ -77,7 +77,7 @@ def test_the_quickstart_runs_from_the_wheel_even_beside_folders_of_the_same_name
     (tmp_path / "tasks").mkdir()
     (tmp_path / "tasks" / "__init__.py").write_text("raise RuntimeError('a stranger')")
     done = subprocess.run(
-        [python, "-m", "medimg_eval", "test"],
+        [python, "-m", "medimg_eval", "test", *(f"~tasks.phantom_{kind}" for kind in ("ct", "mr", "endoscopy"))],
         cwd=tmp_path,
         env={key: value for key, value in environment().items() if key != "PYTHONPATH"},
         capture_output=True,
@@ -86,6 +86,7 @@ def test_the_quickstart_runs_from_the_wheel_even_beside_folders_of_the_same_name
     )
     assert done.returncode == 0, done.stderr
     assert "n = 23 cases" in done.stdout
+    assert "X-ray phantom" in done.stdout
     where = subprocess.run(
         [python, "-c", "import medimg_eval.tasks as t; print(t.__file__)"],
         cwd="/",

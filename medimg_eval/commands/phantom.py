@@ -1,0 +1,34 @@
+"""`phantom`: write made-up patients in the real formats, with the truth known by construction."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from omegaconf import DictConfig
+
+from medimg_eval.commands.common import as_list, plain, printer
+from medimg_eval.errors import UsageError, nearest
+from medimg_eval.phantoms import KINDS, write_phantoms
+
+
+def run(config: DictConfig) -> None:
+    """Writes one folder per kind below `out`, and prints what it wrote.
+
+    Raises:
+        UsageError: there is no such kind, or no case is asked for.
+        UserError: a folder holds something else.
+    """
+    wanted = plain(config)
+    kinds = as_list(wanted["kinds"])
+    for kind in kinds:
+        if kind not in KINDS:
+            raise UsageError(f"there is no phantom {kind!r}{nearest(str(kind), KINDS)}")
+    for key in ("cases", "seed"):
+        if not isinstance(wanted[key], int) or isinstance(wanted[key], bool):
+            raise UsageError(f"expected a whole number for {key}, got {wanted[key]!r}")
+    console = printer()
+    for kind in kinds:
+        folder = Path(str(wanted["out"])).expanduser() / kind
+        done = write_phantoms(kind, folder, cases=wanted["cases"], seed=wanted["seed"])
+        text = f"wrote {wanted['cases']} phantoms, {KINDS[kind]}" if done else "was there already"
+        console.print(f"{folder}: {text}", highlight=False, soft_wrap=True)

@@ -1,0 +1,10 @@
+"""Phantoms: made-up patients in the real formats, with the truth known by construction.
+
+>>> from medimg_eval.phantoms import write_phantoms
+>>> write_phantoms("ct", Path("phantoms/ct"), cases=4, seed=0)  # doctest: +SKIP
+"""
+
+from medimg_eval.phantoms.layout import Phantom
+from medimg_eval.phantoms.writing import KINDS, write_phantoms
+
+__all__ = ["KINDS", "Phantom", "write_phantoms"]

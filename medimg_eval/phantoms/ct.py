@@ -1,0 +1,270 @@
+"""CT phantoms: DICOM series of a torso, with lung nodules and liver lesions of known size and place."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.ndimage import binary_erosion, gaussian_filter
+
+from medimg_eval.case import Array, Image, Mask
+from medimg_eval.imaging import write_mask
+from medimg_eval.imaging.dicom.objects import save
+from medimg_eval.imaging.dicom.write import write_segmentation, write_series
+from medimg_eval.phantoms.cohort import Member, Question, Record, yes_or_no
+from medimg_eval.phantoms.shapes import box, texture
+from medimg_eval.phantoms.torso import LABELS, Build, Torso
+
+SHAPE = (112, 112, 30)
+SLICE = 10.0
+"""Distance between slices in mm."""
+
+TILT = 16.5
+"""Angle of the tilted gantry in degrees."""
+
+TRIES = 20
+"""Places tried for a lesion before the case goes without it."""
+
+CLOCK = {"DA": "20000101", "TM": "000000", "DT": "20000101000000"}
+"""What a made-up date or time says."""
+
+WRITTEN = {"InstanceCreationDate", "InstanceCreationTime", "ContentDate", "ContentTime", "ContributionDateTime"}
+"""Attributes that say when a file was written."""
+
+MISSING = 15
+"""Slice that the series with a gap lacks."""
+
+TEXT = (
+    f"series/CASE: the DICOM series; masks/CASE.nii.gz: {', '.join(f'{k} {name}' for k, name in LABELS.items())}, "
+    "lesions counting as the organ they lie in; segmentations/CASE.dcm (where highdicom is installed): the same mask "
+    "as DICOM-SEG; lesions/CASE.nii.gz: 1, 2, ... each a nodule or lesion of boxes.csv, in its order. variants: tilt "
+    "(gantry tilted by 16.5 degrees), gap (one slice missing) and several (a localiser and two phases in one folder), "
+    "all of the first patient, with the mask of each grid"
+)
+
+
+@dataclass(frozen=True)
+class Lesion:
+    """A ball in the lung or the liver.
+
+    Attributes:
+        name: `lung nodule` or `liver lesion`.
+        centre: x, y, z in mm, DICOM's way.
+        diameter: in mm.
+    """
+
+    name: str
+    centre: tuple[float, float, float]
+    diameter: float
+
+
+@dataclass(frozen=True)
+class Scan:
+    """One series and what is true of it.
+
+    Attributes:
+        image: int16 HU, (1, i, j, k).
+        labels: uint8, (i, j, k).
+        lesions: uint8, (i, j, k), the number of the ball, from 1 on.
+        found: the balls.
+    """
+
+    image: Image
+    labels: Array
+    lesions: Array
+    found: tuple[Lesion, ...]
+
+
+def scan(member: Member, *, contrast: bool | None = None, tilt: float = 0) -> Scan:
+    """Makes one series in memory.
+
+    Args:
+        member: the case.
+        contrast: portal-venous phase or none; None leaves it to the case.
+        tilt: of the gantry, in degrees.
+    """
+    body, own = member.body, member.own
+    build = Build.of(body)
+    pixel = float(np.round(own.uniform(2.9, 3.3) * build.width / 160, 4))
+    affine = _affine(own, pixel, tilt)
+    if contrast is None:
+        contrast = bool(own.random() < 0.5)
+    places = _places(affine)
+    torso = Torso(_posed(places, own), build, body)
+    found, lesions = _lesions(torso, places, own, pixel)
+    hu = torso.hounsfield(own, contrast=contrast)
+    for number, lesion in enumerate(found, 1):
+        hu[lesions == number] = own.uniform(-60, 60) if lesion.name == "lung nodule" else own.uniform(8, 70)
+    hu[_couch(places)] = -150
+    # Voxels at an edge hold some of both sides; noise of a filtered back-projection is not white.
+    hu = gaussian_filter(hu, (0.55, 0.55, 0.35), truncate=2.5)
+    grain = gaussian_filter(own.standard_normal(SHAPE, dtype=np.float32), (0.6, 0.6, 0), truncate=2)
+    hu += grain * np.float32(own.uniform(26, 46)) + 4 * texture(own, SHAPE, [n / 4 for n in SHAPE])
+    pixels = np.clip(np.rint(hu), -1024, 3071).astype(np.int16)
+    image = Image(pixels[None], affine, "CT", attributes={"contrast": "portal" if contrast else "none"})
+    return Scan(image, torso.labels, lesions, found)
+
+
+def write_case(folder: Path, member: Member) -> Record:
+    """Writes one case's series and masks."""
+    made = scan(member)
+    files = {
+        "image": f"series/{member.case}",
+        "mask": f"masks/{member.case}.nii.gz",
+        "lesions": f"lesions/{member.case}.nii.gz",
+    }
+    paths = _series(folder / files["image"], made, member)
+    for kind, labels in (("mask", made.labels), ("lesions", made.lesions)):
+        (folder / files[kind]).parent.mkdir(exist_ok=True)
+        write_mask(folder / files[kind], Mask(labels, made.image.affine))
+    if importlib.util.find_spec("highdicom"):
+        files["segmentation"] = f"segmentations/{member.case}.dcm"
+        target = folder / files["segmentation"]
+        write_segmentation(target, Mask(made.labels, made.image.affine), paths, names=LABELS, seed=member.seed)
+        _settle(target)
+    record = Record(files=files)
+    names = [lesion.name for lesion in made.found]
+    record.findings = {name: name in names for name in ("lung nodule", "liver lesion")}
+    record.findings["contrast medium"] = made.image.attributes["contrast"] == "portal"
+    voxel = abs(float(np.linalg.det(made.image.affine[:3, :3]))) / 1000
+    for label, name in LABELS.items():
+        record.measurements.append((f"{name} volume", float((made.labels == label).sum()) * voxel, "ml"))
+    for number, lesion in enumerate(made.found, 1):
+        record.boxes.append((lesion.name, None, box(made.lesions == number)))
+        record.measurements.append((f"{lesion.name} {number} diameter", lesion.diameter, "mm"))
+        place = np.diag([-1.0, -1.0, 1.0]) @ lesion.centre  # as affines of this package count
+        for axis, value in zip(("right-left", "back-front", "down-up"), place, strict=True):
+            record.measurements.append((f"{lesion.name} {number} {axis}", float(value), "mm"))
+    record.questions = _questions(made)
+    return record
+
+
+def write_variants(folder: Path, member: Member) -> None:
+    """Writes the series that readers get wrong, of the first patient."""
+    variants = folder / "variants"
+    tilted, plain, portal = scan(member, tilt=TILT), scan(member, contrast=False), scan(member, contrast=True)
+    for name, made in (("tilt", tilted), ("gap", plain), ("several", plain)):
+        (variants / name).mkdir(parents=True)
+        write_mask(variants / name / "mask.nii.gz", Mask(made.labels, made.image.affine))
+    _series(variants / "tilt" / "series", tilted, member)
+    _series(variants / "gap" / "series", plain, member)[MISSING].unlink()
+    scout = Scan(_scout(plain.image), plain.labels, plain.lesions, ())
+    parts = {"localiser": scout, "plain": plain, "portal": portal}
+    for number, (name, made) in enumerate(parts.items(), 1):
+        part = variants / "several" / name
+        kind = {"ImageType": ["ORIGINAL", "PRIMARY", "LOCALIZER" if name == "localiser" else "AXIAL"]}
+        for path in _series(part, made, member, description=name, SeriesNumber=number, **kind):
+            path.rename(part.parent / f"{name}-{path.name}")
+        shutil.rmtree(part)
+
+
+def _series(folder: Path, made: Scan, member: Member, **attributes: Any) -> list[Path]:
+    """Writes one series; `attributes` may hold a description and DICOM attributes."""
+    return write_series(folder, made.image, modality="CT", seed=member.seed, patient=member.patient, **attributes)
+
+
+def _settle(path: Path) -> None:
+    """Replaces what a DICOM-SEG says of the time it was written, and its one random UID."""
+    from pydicom import dcmread
+
+    dataset = dcmread(path)
+    organization = f"{dataset.SOPInstanceUID}.1"
+    for element in dataset.iterall():
+        if element.keyword == "DimensionOrganizationUID":
+            element.value = organization
+        elif element.VR in CLOCK and element.keyword in WRITTEN:
+            element.value = CLOCK[element.VR]
+    save(path, dataset)
+
+
+def _affine(rng: np.random.Generator, pixel: float, tilt: float) -> Array:
+    """Index to RAS+ mm: columns run to the patient's left, rows to the back, slices up; tilted rows rise."""
+    lps = np.eye(4)
+    lean = np.deg2rad(tilt)
+    lps[:3, 0] = (pixel, 0, 0)
+    lps[:3, 1] = (0, pixel * np.cos(lean), pixel * np.sin(lean))
+    lps[:3, 2] = (0, 0, SLICE)
+    middle = (np.array(SHAPE) - 1) / 2
+    lps[:3, 3] = np.round(rng.uniform(-8, 8, 3) - lps[:3, :3] @ middle, 3)
+    return np.diag([-1.0, -1.0, 1.0, 1.0]) @ lps
+
+
+def _places(affine: Array) -> list[Array]:
+    """Where every voxel lies in mm: x (left), y (back), z (up)."""
+    lps = np.diag([-1.0, -1.0, 1.0, 1.0]) @ affine
+    i, j, k = np.ogrid[tuple(slice(0, n) for n in SHAPE)]
+    return [(a * i + b * j + c * k + d).astype(np.float32) for a, b, c, d in lps[:3]]
+
+
+def _posed(places: list[Array], rng: np.random.Generator) -> list[Array]:
+    """How the patient lies: turned a little, off the middle."""
+    angle = np.deg2rad(rng.uniform(-7, 7))
+    cosine, sine = np.float32(np.cos(angle)), np.float32(np.sin(angle))
+    x, y, z = (p - np.float32(shift) for p, shift in zip(places, rng.uniform(-8, 8, 3), strict=True))
+    return [cosine * x + sine * y, cosine * y - sine * x, z - 10]
+
+
+def _lesions(
+    torso: Torso, places: list[Array], rng: np.random.Generator, pixel: float
+) -> tuple[tuple[Lesion, ...], Array]:
+    """Balls that lie whole within their organ and apart from each other."""
+    lesions = np.zeros(SHAPE, np.uint8)
+    found: list[Lesion] = []
+    for name, label, count in (("lung nodule", 1, rng.integers(0, 4)), ("liver lesion", 3, rng.integers(0, 3))):
+        free = torso.labels == label
+        for _ in range(count):
+            radius = round(rng.uniform(9, 15), 2)
+            # Taking a disc of this size off the organ's rim leaves few places where the ball would not fit.
+            at = np.flatnonzero(binary_erosion(free, _cross(int(radius / pixel) + 1)))
+            for place in rng.permutation(at)[:TRIES]:
+                middle = np.unravel_index(place, SHAPE)
+                centre = (float(places[0][middle]), float(places[1][middle]), float(places[2][middle]))
+                distance = sum((p - np.float32(c)) ** 2 for p, c in zip(places, centre, strict=True))
+                ball = distance <= radius**2
+                if free[ball].all():
+                    found.append(Lesion(name, centre, 2 * radius))
+                    lesions[ball] = len(found)
+                    free &= distance > (radius + 10) ** 2
+                    break
+    return tuple(found), lesions
+
+
+def _cross(reach: int) -> Array:
+    cross = np.zeros((2 * reach + 1, 2 * reach + 1, 3), bool)
+    cross[:, reach, 1] = cross[reach, :, 1] = cross[reach, reach] = True
+    return cross
+
+
+def _couch(places: list[Array]) -> Array:
+    """The table the patient lies on."""
+    x, y, _ = places
+    bend = y - 150 + (x / 32) ** 2
+    return (bend > 0) & (bend < 8)
+
+
+def _scout(image: Image) -> Image:
+    """A projection from the front, as one slice that stands upright."""
+    pixels = np.rint(image.array[0].mean(axis=1)).astype(np.int16)[:, ::-1]  # (column, row), head first
+    affine = image.affine.copy()
+    affine[:3, 1] = -image.affine[:3, 2]
+    affine[:3, 2] = image.affine[:3, 1]
+    affine[:3, 3] = (image.affine @ [0, SHAPE[1] // 2, SHAPE[2] - 1, 1])[:3]
+    return Image(pixels[None, :, :, None], affine, "CT")
+
+
+def _questions(made: Scan) -> list[Question]:
+    names = [lesion.name for lesion in made.found]
+    nodules = names.count("lung nodule")
+    questions = [
+        yes_or_no("Was contrast medium given?", made.image.attributes["contrast"] == "portal"),
+        yes_or_no("Is there a lesion in the liver?", "liver lesion" in names),
+        Question("How many nodules are there in the lungs?", str(nodules), ("0", "1", "2", "3")),
+    ]
+    if nodules == 1:
+        side = "left" if made.found[0].centre[0] > 0 else "right"
+        questions.append(Question("In which lung does the nodule lie?", side, ("left", "right")))
+    return questions
