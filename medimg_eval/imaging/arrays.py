@@ -213,7 +213,8 @@ def grid(
     path, bundle, name = _bundle(paths, key, cache, allow_pickle)
     shape = bundle.header(name).shape
     shape = shape if index is None else shape[1:]
-    return Geometry(tuple(shape[axis] for axis in _order(path, name, shape, axes)[1:] if axis is not None), np.eye(4))
+    spatial = tuple(shape[axis] for axis in _order(path, name, shape, axes)[1:] if axis is not None)
+    return Geometry(spatial, np.eye(4), "pixel")
 
 
 def read_mask(
@@ -227,7 +228,7 @@ def read_mask(
 ) -> Mask:
     """Reads a label map, (*spatial); arguments and errors are those of `read`, and one channel is expected."""
     image = read(paths, key=key, index=index, axes=axes, cache=cache, allow_pickle=allow_pickle)
-    return Mask(label_map(image.array, paths[0]), image.affine)
+    return Mask(label_map(image.array, paths[0]), image.affine, units=image.units)
 
 
 def _bundle(

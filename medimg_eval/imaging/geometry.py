@@ -99,7 +99,7 @@ def grid_of_spacing(geometry: Geometry, spacing: Sequence[float]) -> Geometry:
     affine[:3, :axes] *= scale
     middle = geometry.affine[:3, :axes] @ ((np.array(geometry.shape) - 1) / 2)
     affine[:3, 3] += middle - affine[:3, :axes] @ ((np.array(shape) - 1) / 2)
-    return Geometry(shape, affine)
+    return Geometry(shape, affine, geometry.units)
 
 
 @overload

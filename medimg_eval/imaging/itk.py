@@ -95,7 +95,7 @@ def grid(path: Path, box: Box | None) -> Geometry:
         check_room(layout)
     box = clip_box(path, header.shape, box)
     shape = header.shape if box is None else tuple(stop - start for start, stop in box)
-    return Geometry(shape, shifted(header.affine, box))
+    return Geometry(shape, shifted(header.affine, box), header.units)
 
 
 def _parse(path: Path) -> Header:

@@ -100,7 +100,7 @@ def grid(
                     rows, columns, turned = *_load(path, name, None).array.shape[:2], 1
                 else:
                     (columns, rows), turned = header.size, _turned(header, stream)
-    return Geometry((columns, rows) if turned in (5, 6, 7, 8) else (rows, columns), np.eye(4))
+    return Geometry((columns, rows) if turned in (5, 6, 7, 8) else (rows, columns), np.eye(4), "pixel")
 
 
 def read_mask(
@@ -134,7 +134,7 @@ def read_mask(
         labels = from_colours(stored.array, path, colours, lossy=stored.lossy)
     else:
         labels, notes = from_values(stored.array, path, threshold, foreground=foreground, lossy=stored.lossy)
-    return Mask(label_map(labels[None], path), np.eye(4), notes=(*stored.notes, *notes))
+    return Mask(label_map(labels[None], path), np.eye(4), notes=(*stored.notes, *notes), units="pixel")
 
 
 def _one(paths: Sequence[Path]) -> Path:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from medimg_eval.case import Geometry, Image, Mask
+from medimg_eval.case import Geometry, Image, Mask, Units
 from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.imaging.front import label_map
 from medimg_eval.imaging.slide_reader import Level, Slide
@@ -45,6 +45,10 @@ class _Plan:
     @property
     def affine(self) -> Any:
         return np.diag([*(self.steps or (1.0, 1.0)), 1.0, 1.0])
+
+    @property
+    def units(self) -> Units:
+        return "pixel" if self.steps is None else "mm"
 
 
 def is_slide(path: Path) -> bool:
@@ -106,7 +110,7 @@ def read(
             np.moveaxis(array, 2, 0),
             plan.affine,
             modality="SM",
-            units="pixel" if plan.steps is None else "mm",
+            units=plan.units,
             notes=tuple(notes),
             attributes={key: value for key, value in said.items() if value},
         )
@@ -123,7 +127,7 @@ def grid(
     """Reads the grid alone, from the headers; takes and raises what `read` does."""
     with _slide(paths, level0_um_per_px) as slide:
         plan = _plan(slide, um_per_px, level, region)
-        return Geometry(plan.shape, plan.affine)
+        return Geometry(plan.shape, plan.affine, plan.units)
 
 
 def read_mask(
@@ -147,7 +151,7 @@ def read_mask(
         notes = list(slide.doubts)
         if min(plan.downsample) > 1.01 and len(slide.levels) > 1:
             notes.append("labels come from a reduced level, where whoever wrote it may have averaged them")
-        return Mask(label_map(array[None, ..., 0], paths[0]), plan.affine, notes=tuple(notes))
+        return Mask(label_map(array[None, ..., 0], paths[0]), plan.affine, notes=tuple(notes), units=plan.units)
 
 
 def _slide(paths: Sequence[Path], level0_um_per_px: float | None) -> Slide:

@@ -188,7 +188,7 @@ def grid(
     """Reads frames, rows and columns without decoding; takes what `read` takes."""
     with Video(_one(paths), fps=fps) as video:
         wanted = _wanted(video, frames, seconds)
-        return Geometry((len(video) if wanted is None else len(wanted), *video.shape[1:]), np.eye(4))
+        return Geometry((len(video) if wanted is None else len(wanted), *video.shape[1:]), np.eye(4), "pixel")
 
 
 def write_video(
@@ -209,7 +209,7 @@ def write_video(
     import av
 
     partial = path.with_name(f".{os.getpid()}.{path.name}")
-    codec, layout, quality = ("libx264rgb", "rgb24", {"qp": "0"}) if lossless else ("libx264", "yuv420p", {"crf": "18"})
+    codec, layout, quality = ("libx264rgb", "rgb24", {"qp": "0"}) if lossless else ("libx264", "yuv420p", {"qp": "18"})
     stream: Any = None
     try:
         # Stating neither versions nor the number of threads makes the bytes depend on the frames alone.

@@ -126,7 +126,7 @@ class DrawnMask:
         for row in self.rows[1:]:
             labels[_inside(row, (grid.shape[0], grid.shape[1]))] = int(row.value("category_id"))
         names = {int(row.value("category_id")): row.text("category") for row in self.rows[1:]}
-        return Mask(labels.astype(np.min_scalar_type(int(labels.max(initial=0)))), grid.affine, names)
+        return Mask(labels.astype(np.min_scalar_type(int(labels.max(initial=0)))), grid.affine, names, units=grid.units)
 
     def geometry(self) -> Geometry:
         """The grid of the image; raises CaseError when it is not of the stated size."""

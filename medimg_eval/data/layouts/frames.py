@@ -126,7 +126,7 @@ class FramePicture:
 
     def geometry(self) -> Geometry:
         """Rows and columns."""
-        return Geometry(_opened(self.path, self.options, os.getpid()).shape[1:], np.eye(4))
+        return Geometry(_opened(self.path, self.options, os.getpid()).shape[1:], np.eye(4), "pixel")
 
 
 @lru_cache(maxsize=2)

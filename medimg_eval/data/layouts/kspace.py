@@ -101,7 +101,7 @@ class Samples:
         shape = dict(zip(self.keys.axes, kspace_shape(self.path, self.keys), strict=True))
         if self.slices is not None:
             shape[self.keys.axes[0]] = self.slices[1] - self.slices[0]
-        return Geometry(tuple(shape[name] for name in self._rest()), np.eye(4))
+        return Geometry(tuple(shape[name] for name in self._rest()), np.eye(4), "pixel")
 
     def _coil(self) -> int:
         return self.keys.axes.index("coil")

@@ -63,7 +63,7 @@ class RecodedMask:
         labels = np.zeros(mask.labels.shape, np.min_scalar_type(max(self.values.values(), default=0)))
         for value, label in self.values.items():
             labels[mask.labels == value] = label
-        return Mask(labels, mask.affine, mask.names, mask.notes)
+        return Mask(labels, mask.affine, mask.names, mask.notes, mask.units)
 
     def geometry(self) -> Geometry:
         """Reads the grid alone."""
@@ -133,7 +133,7 @@ class MergedMask:
             merged[inside] = label
         assert merged is not None  # noqa: S101 - there is at least one structure
         notes = (f"{overlap} voxels belong to two structures; the later one has them",) if overlap else ()
-        return Mask(merged, grid.affine, self.names, notes)
+        return Mask(merged, grid.affine, self.names, notes, grid.units)
 
     def geometry(self) -> Geometry:
         """The grid of the first file."""
@@ -226,12 +226,12 @@ class RunMask:
                     "pixels; check the form of the runs and the shape"
                 )
             labels[decode_runs(one.starts, one.lengths, labels.shape, by_columns=self.by_columns)] = self.label
-        return Mask(labels, grid.affine)
+        return Mask(labels, grid.affine, units=grid.units)
 
     def geometry(self) -> Geometry:
         """The grid of the image, or of the stated shape in pixels."""
         if self.shape is not None:
-            return Geometry(self.shape, np.eye(4))
+            return Geometry(self.shape, np.eye(4), "pixel")
         return grid_of(self.image, self.files)
 
 

@@ -130,7 +130,7 @@ def read_mask(
         from medimg_eval.imaging.front import label_map
 
         image = read(paths, series=series)
-        return Mask(label_map(image.array, paths[0]), image.affine, notes=image.notes)
+        return Mask(label_map(image.array, paths[0]), image.affine, notes=image.notes, units=image.units)
     if found[0].sop_class == STRUCTURES:
         from medimg_eval.imaging.dicom import structures
 

@@ -89,10 +89,10 @@ def grid(path: Path, header: Header | None = None, *, voi: bool = False) -> Geom
     header = header or header_of(path)
     dataset = metadata(path)
     _check(header)
-    steps, _ = _steps(dataset, [])
+    steps, units = _steps(dataset, [])
     plane = (header.rows, header.columns)
     shape = plane if header.frames == 1 else (header.frames, *plane)
-    return Geometry(shape, _affine(steps, len(shape)))
+    return Geometry(shape, _affine(steps, len(shape)), units)
 
 
 def attributes(dataset: pydicom.Dataset) -> Mapping[str, str]:
