@@ -46,10 +46,23 @@ def test_a_task_is_added_as_shown(program, write_dataset, tmp_path):
     (tmp_path / "my_configs" / "task").mkdir(parents=True)
     text = block("# my_configs/task/liver.yaml").replace("/data/liver", str(root))
     (tmp_path / "my_configs" / "task" / "liver.yaml").write_text(text)
-    for marker in ("medimg_eval check", "task=liver model=precomputed"):
+    for marker in ("check --config-dir", "task=liver model=precomputed"):
         done = program(*words(marker))
         assert done.returncode == 0, done.stderr
     assert "1.000" in done.stdout
+
+
+def test_an_image_is_read_as_shown(tmp_path, monkeypatch, capsys):
+    import numpy as np
+
+    from medimg_eval.case import Image
+    from medimg_eval.imaging.dicom.write import write_series
+
+    (tmp_path / "study" / "series_3").mkdir(parents=True)
+    write_series(tmp_path / "study" / "series_3", Image(np.zeros((1, 5, 4, 3), np.int16), np.eye(4)))
+    monkeypatch.chdir(tmp_path)
+    exec(block("from medimg_eval.imaging import read"), {})  # noqa: S102 - our own README
+    assert "(1, 5, 4, 3)" in capsys.readouterr().out
 
 
 def test_a_metric_is_added_as_shown(monkeypatch):
