@@ -26,7 +26,7 @@ import numpy as np
 
 OURS = "medimg_eval"
 CODINGS = ("raw", "RLE", "JPEG-LS", "JPEG lossless .70", "JPEG 2000")
-VOLUMES = ("ct.nii.gz", "labels.nii.gz", "ct.nii")
+VOLUMES = ("packed/ct.nii.gz", "packed/labels.nii.gz", "plain/ct.nii")  # ITK takes a .nii that lies beside a .nii.gz
 SERIES_READERS = (OURS, "MONAI (ITK)", "MONAI (pydicom)", "SimpleITK", "pydicom + sort")
 VOLUME_READERS = (OURS, "MONAI", "nibabel", "SimpleITK")
 LPS = np.diag([-1.0, -1.0, 1.0, 1.0])
@@ -66,8 +66,9 @@ def generate(data: Path, slices: int, size: int) -> None:
     for name, array in (("ct", volume), ("labels", (volume > 0).astype(np.uint8) + (volume > 300))):
         image = nib.Nifti1Image(array, affine)
         image.header.set_xyzt_units("mm")
-        nib.save(image, data / f"{name}.nii.gz")
-        nib.save(image, data / f"{name}.nii")
+        for folder, suffix in (("packed", ".nii.gz"), ("plain", ".nii")):
+            (data / folder).mkdir(exist_ok=True)
+            nib.save(image, data / folder / f"{name}{suffix}")
     (data / "complete").touch()
 
 

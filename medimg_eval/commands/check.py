@@ -132,7 +132,8 @@ def look(task: Task, case: Case, shapes: Counter[str], notes: Counter[str]) -> l
     try:
         images = task.read_images(case)
         grid = images[0].geometry
-        shapes[f"{grid.shape} at {' x '.join(f'{step:g}' for step in grid.spacing)} mm"] += 1
+        place = "" if grid.units == "pixel" else f" at {' x '.join(f'{step:g}' for step in grid.spacing)} mm"
+        shapes[f"{grid.shape}{place}"] += 1
         doubts += ["the image is constant" for image in images if np.ptp(image.array) == 0]
         notes.update({note for image in images for note in image.notes})
     except UserError as error:

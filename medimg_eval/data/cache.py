@@ -26,7 +26,7 @@ from filelock import FileLock, Timeout
 from medimg_eval.case import Array
 from medimg_eval.errors import CaseError, UserError
 
-VERSION = 1
+VERSION = 2
 """Part of every key: raised when readers change what they return, so that older entries are no longer found."""
 
 CHUNK, BLOCK = 128, 32

@@ -107,15 +107,19 @@ class _Training(Dataset[Samples | Failure]):
     def _cached(self, case: Case) -> tuple[Image, Mask]:
         def make() -> Made:
             image, target = self._read(case)
-            places = {"image": image.affine.tolist(), "target": target.affine.tolist()}
-            return {"image": image.array, "target": target.labels}, places
+            said = {
+                "image": {"affine": image.affine.tolist(), "modality": image.modality, "units": image.units},
+                "target": {"affine": target.affine.tolist(), "units": target.units},
+            }
+            return {"image": image.array, "target": target.labels}, said
 
         assert self._cache is not None  # noqa: S101 - told apart by the caller
         # How a case refers to its files says what is done to them: regions, channels, label names.
         entry = self._cache.fetch(content_key(case.files, repr((case.images, case.target))), make)
-        affines = {name: np.array(affine) for name, affine in entry.meta.items()}
-        image = Image(np.asarray(entry.arrays["image"]), affines["image"])
-        return image, Mask(np.asarray(entry.arrays["target"]), affines["target"])
+        image, target = (
+            {**entry.meta[name], "affine": np.array(entry.meta[name]["affine"])} for name in ("image", "target")
+        )
+        return Image(np.asarray(entry.arrays["image"]), **image), Mask(np.asarray(entry.arrays["target"]), **target)
 
 
 class CaseDataModule(pl.LightningDataModule):

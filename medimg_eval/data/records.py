@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -49,9 +51,11 @@ class Row:
         raise self.error(f"there is no column {column!r}{nearest(column, self.values)}")
 
     def text(self, column: str) -> str:
-        """The value of a column as text without blanks about it; empty where the table says nothing."""
+        """The value of a column as text without blanks about it; empty where the table says nothing, or NaN."""
         value = self.values[column] if column in self.values else self.value(column)
-        return value.strip() if isinstance(value, str) else "" if value is None else str(value)
+        if isinstance(value, str):
+            return value.strip()
+        return "" if value is None or (isinstance(value, float) and math.isnan(value)) else str(value)
 
     def number(self, column: str) -> float:
         """The value of a column as a number.
@@ -61,8 +65,8 @@ class Row:
         """
         try:
             return float(self.value(column))
-        except (TypeError, ValueError):
-            raise self.error(f"column {column!r} holds {self.value(column)!r}, expected a number") from None
+        except (TypeError, ValueError, OverflowError):
+            raise self.error(f"column {column!r} holds {self.value(column)!r:.60}, expected a number") from None
 
     def fill(self, pattern: str) -> str:
         """Puts values into the fields of a pattern; a pattern without fields is itself the name of a column.
@@ -116,6 +120,11 @@ class Entry:
         """The first record."""
         return self.rows[0]
 
+    @property
+    def alike(self) -> list[Row]:
+        """The records that have the first one's columns: of COCO's, the image's alone."""
+        return [row for row in self.rows if row.values.keys() == self.row.values.keys()]
+
     def agreed(self, read: Callable[[Row], T]) -> T:
         """What all records say.
 
@@ -135,27 +144,35 @@ class Entry:
         Raises:
             UserError: a field is none of these.
         """
-        return self.row.filled(pattern, self._text)
+        return self.row.filled(pattern, partial(self._text, row=self.row))
 
     def path(self, pattern: str) -> Path:
         """The file that a filled pattern names, below the root.
 
         Raises:
-            UserError: a field is unknown, or empty in this record.
+            UserError: a field is unknown, or empty in this record, or the case's records name different files.
         """
         filled = self.fill(pattern)
+        if len(self.rows) > 1:
+            replace(self, rows=tuple(self.alike)).agreed(lambda row: row.filled(pattern, partial(self._text, row=row)))
         if not filled:
             raise self.row.error(f"{pattern!r} is empty, expected a file name")
-        return self.root / filled
+        return below(self.root, filled)
 
-    def _text(self, name: str) -> str:
+    def _text(self, name: str, *, row: Row) -> str:
         own = {"case": self.id, "split": self.split or "", "patient": self.patient or ""}
-        if name in self.row.values:
-            return self.row.text(name)
+        if name in row.values:
+            return row.text(name)
         if name in ("name", "stem") and self.images:
             path = self.images[0].files[0]
             return path.name if name == "name" else stem(path)
-        return own[name] if name in own else self.row.text(name)
+        return own[name] if name in own else row.text(name)
+
+
+def below(root: Path, name: str) -> Path:
+    r"""The file that a table names; one written on Windows parts folders by `\`."""
+    path = root / name
+    return root / name.replace("\\", "/") if "\\" in name and not path.exists() else path
 
 
 def stem(path: Path) -> str:

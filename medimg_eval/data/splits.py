@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from medimg_eval.data.records import Entry, Row
 from medimg_eval.data.tables import read_json, read_lines, read_table
@@ -59,33 +59,45 @@ class SplitLists:
 
 @dataclass
 class SplitTable:
-    """A table with an id and a split in each row.
+    """A table with an id and a split in each row, or a table of ids for each split.
 
     Args:
-        table: below the root.
-        id: the column of ids.
-        split: the column of splits.
+        table: below the root; or split -> such a table.
+        id: the column of ids, or a pattern.
+        within: the list that holds the records, of a JSON file that holds others too, such as `images` of COCO's.
+        split: the column of splits, of one table; rows that leave it empty belong to none.
         separator: between the fields of a text table.
         key: what the ids name.
     """
 
-    table: str
+    table: str | Mapping[str, str]
     id: str
     split: str = "split"
     separator: str = ""
+    within: str = ""
     key: str = "{case}"
 
     def files(self, root: Path) -> tuple[Path, ...]:
-        """The table."""
-        return (root / self.table,)
+        """The table, or tables."""
+        return tuple(root / name for name in ([self.table] if isinstance(self.table, str) else self.table.values()))
 
     def read(self, root: Path) -> dict[str, list[Row]]:
         """The ids of each split."""
         found: dict[str, list[Row]] = defaultdict(list)
-        for row in read_table(root / self.table, separator=self.separator):
-            if row.text(self.split):
-                found[row.text(self.split)].append(Row(row.path, row.place, {"id": row.text(self.id)}))
+        one = isinstance(self.table, str)
+        for path, own in zip(self.files(root), [""] if isinstance(self.table, str) else self.table, strict=True):
+            for row in self._within(path) if self.within else read_table(path, separator=self.separator):
+                split = row.text(self.split) if one else str(own)
+                if split:
+                    found[split].append(Row(row.path, row.place, {"id": row.fill(self.id)}))
         return dict(found)
+
+    def _within(self, path: Path) -> list[Row]:
+        content = read_json(path)
+        items = content.get(self.within) if isinstance(content, dict) else None
+        if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+            raise UserError(f"{path}: expected a list of objects {self.within!r}")
+        return [Row(path, f"item {place} of {self.within!r}", item) for place, item in enumerate(items, start=1)]
 
 
 @dataclass
@@ -161,7 +173,8 @@ def assign(entries: Sequence[Entry], splits: Splits, root: Path) -> list[Entry]:
     """
     known: dict[str, list[Entry]] = defaultdict(list)
     for entry in entries:
-        known[entry.fill(splits.key)].append(entry)
+        for name in _names(entry, splits.key):
+            known[name].append(entry)
     chosen = []
     for split, rows in splits.read(root).items():
         lost = [row for row in rows if row.text("id") not in known]
@@ -172,11 +185,41 @@ def assign(entries: Sequence[Entry], splits: Splits, root: Path) -> list[Entry]:
                 + (nearest(lost[0].text("id"), known) if len(known) <= SHOWN else "")
             )
         seen: set[str] = set()
+        cases: dict[int, Entry] = {}
         for row in rows:
             if row.text("id") in seen:
                 raise row.error(f"split {split!r} lists {row.text('id')!r} a second time")
             seen.add(row.text("id"))
-            chosen += [replace(entry, split=split) for entry in known[row.text("id")]]
+            cases.update((id(entry), entry) for entry in known[row.text("id")])
+        chosen += [replace(entry, split=split) for entry in cases.values()]
+    return chosen
+
+
+def _names(entry: Entry, key: str) -> set[str]:
+    """What the key is of a case: of each of its slides, where a case is a patient and the key names slides."""
+    rows = entry.alike if len(entry.rows) > 1 else entry.rows
+    return {replace(entry, rows=(row,)).fill(key) for row in rows}
+
+
+def joined(entries: Sequence[Entry], folds: Mapping[str, Any], root: Path) -> list[Entry]:
+    """Gives the cases of several folds one split; those of folds that no split takes are left out.
+
+    Args:
+        entries: with the authors' folds as their splits.
+        folds: split -> the fold, or folds, it is made of.
+        root: for error messages.
+
+    Raises:
+        UserError: there is no such fold.
+    """
+    held = {entry.split for entry in entries if entry.split is not None}
+    chosen = []
+    for split, wanted in folds.items():
+        names = [str(one) for one in wanted] if isinstance(wanted, list | tuple) else [str(wanted)]
+        lost = next((name for name in names if name not in held), None)
+        if lost is not None:
+            raise UserError(f"{root}: task.layout.folds names {lost!r}{nearest(lost, held)}")
+        chosen += [replace(entry, split=str(split)) for entry in entries if entry.split in names]
     return chosen
 
 

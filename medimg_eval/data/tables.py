@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import csv
 import gzip
+import io
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,9 +47,9 @@ def read_table(path: Path, *, separator: str = "", header: Sequence[str] = ()) -
         raise UserError(f"{path}: no such table{_nearest_file(path)}")
     if kind == ".parquet":
         return _parquet(path)
-    text = _text(path)
+    text = read_text(path)
     if kind in (".json", ".jsonl", ".ndjson"):
-        return list(_json(path, text))
+        return list(_json(path, text, lines=kind != ".json"))
     return list(_separated(path, text, separator or ("\t" if kind == ".tsv" else ","), header))
 
 
@@ -58,10 +59,8 @@ def read_json(path: Path) -> Any:
     Raises:
         UserError: it is missing or no JSON; the message names file and line.
     """
-    if not path.is_file():
-        raise UserError(f"{path}: no such file{_nearest_file(path)}")
     try:
-        return json.loads(_text(path))
+        return json.loads(read_text(path))
     except json.JSONDecodeError as error:
         raise UserError(f"{path}, line {error.lineno}: is no JSON ({error.msg})") from error
 
@@ -72,9 +71,7 @@ def read_lines(path: Path) -> list[Row]:
     Raises:
         UserError: it is missing, or no text.
     """
-    if not path.is_file():
-        raise UserError(f"{path}: no such file{_nearest_file(path)}")
-    lines = enumerate(_text(path).splitlines(), start=1)
+    lines = enumerate(io.StringIO(read_text(path), newline=None), start=1)
     return [Row(path, f"line {number}", {"line": line.strip()}) for number, line in lines if line.strip()]
 
 
@@ -83,7 +80,14 @@ def _nearest_file(path: Path) -> str:
     return nearest(path.name, names) if 0 < len(names) <= 20 else ""
 
 
-def _text(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """The text of a file, unpacked where its name ends in `.gz`, without a byte order mark.
+
+    Raises:
+        UserError: it is missing, or no UTF-8 text; the message names file and line.
+    """
+    if not path.is_file():
+        raise UserError(f"{path}: no such file{_nearest_file(path)}")
     try:
         data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         return data.decode("utf-8-sig")
@@ -95,7 +99,10 @@ def _text(path: Path) -> str:
 
 
 def _separated(path: Path, text: str, separator: str, header: Sequence[str]) -> Iterator[Row]:
-    reader = csv.reader(text.splitlines(keepends=True), delimiter=separator, skipinitialspace=separator == " ")
+    # Not splitlines, which also parts lines at characters that texts hold, such as U+2028.
+    reader = csv.reader(
+        io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=separator == " ", strict=True
+    )
     csv.field_size_limit(LONGEST)
     names = list(header)
     start = 1
@@ -114,7 +121,7 @@ def _separated(path: Path, text: str, separator: str, header: Sequence[str]) -> 
                 )
             yield Row(path, f"line {first}", dict(zip(names, fields, strict=True)))
     except csv.Error as error:
-        raise UserError(f"{path}, line {reader.line_num}: cannot be read as a table ({error})") from error
+        raise UserError(f"{path}, line {start}: cannot be read as a table ({error}); is a quote left open?") from error
 
 
 def _header(path: Path, line: int, fields: Sequence[str], separator: str) -> list[str]:
@@ -128,10 +135,10 @@ def _header(path: Path, line: int, fields: Sequence[str], separator: str) -> lis
     return names
 
 
-def _json(path: Path, text: str) -> Iterator[Row]:
-    lines = [(number, line) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
-    if len(lines) > 1 and _is_object(lines[0][1]):  # JSON lines, whatever the file is called
-        for number, line in lines:
+def _json(path: Path, text: str, *, lines: bool) -> Iterator[Row]:
+    held = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
+    if lines or (len(held) > 1 and _is_object(held[0][1])):  # JSON lines, whatever the file is called
+        for number, line in held:
             try:
                 yield _record(path, f"line {number}", json.loads(line))
             except json.JSONDecodeError as error:

@@ -17,9 +17,9 @@ from urllib.parse import quote
 
 import numpy as np
 
-from medimg_eval.case import Array, Geometry, Image, Mask
+from medimg_eval.case import Array, Geometry, Image
 from medimg_eval.errors import CaseError, UsageError, nearest
-from medimg_eval.imaging.front import label_map
+from medimg_eval.imaging.front import without_values
 
 ORDER = {"c": 0, "t": 1, "f": 1}
 """Axis letters that come first, whatever the others are: channel, then time or frame."""
@@ -217,20 +217,6 @@ def grid(
     return Geometry(spatial, np.eye(4), "pixel")
 
 
-def read_mask(
-    paths: Sequence[Path],
-    *,
-    key: str | None = None,
-    index: int | None = None,
-    axes: str | None = None,
-    cache: str | Path | None = None,
-    allow_pickle: bool = False,
-) -> Mask:
-    """Reads a label map, (*spatial); arguments and errors are those of `read`, and one channel is expected."""
-    image = read(paths, key=key, index=index, axes=axes, cache=cache, allow_pickle=allow_pickle)
-    return Mask(label_map(image.array, paths[0]), image.affine, units=image.units)
-
-
 def _bundle(
     paths: Sequence[Path], key: str | None, cache: str | Path | None, allow_pickle: bool
 ) -> tuple[Path, Bundle, str]:
@@ -288,7 +274,9 @@ def _damage(path: Path) -> Iterator[None]:
         zlib.error,
         pickle.PickleError,
     ) as error:
-        raise CaseError(f"{path}: is cut short or damaged ({error}); write or copy it again") from error
+        raise CaseError(
+            f"{path}: is cut short or damaged ({without_values(str(error))}); write or copy it again"
+        ) from error
 
 
 def _header(stream: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:

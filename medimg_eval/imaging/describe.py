@@ -13,9 +13,11 @@ import numpy as np
 
 from medimg_eval.case import Array, Image, Mask
 from medimg_eval.errors import CaseError
-from medimg_eval.imaging.front import read, read_mask
+from medimg_eval.imaging.front import guarded, read, read_mask
 from medimg_eval.imaging.geometry import orientation
 from medimg_eval.imaging.identify import identify
+from medimg_eval.imaging.logs import kept_log
+from medimg_eval.imaging.volumes import format_name, header_of
 
 if TYPE_CHECKING:
     from medimg_eval.imaging.dicom.grouping import Group
@@ -80,7 +82,7 @@ def _described(files: Sequence[Path], *, named: bool) -> Iterator[Description]:
             continue
         if family == "dicom":
             dicom.append(file)
-        else:
+        elif named or header_of(file) is None:  # a pair is described once, at its header
             yield _single(file, family)
     if dicom:
         yield from _dicom(dicom)
@@ -92,10 +94,13 @@ def _described(files: Sequence[Path], *, named: bool) -> Iterator[Description]:
 
 def _single(file: Path, family: str) -> Description:
     try:
-        kind, facts, doubts = _FACTS[family](file)
+        with guarded([file]) as notes:
+            kind, facts, doubts = _FACTS[family](file)
+            with kept_log("nibabel.global"), kept_log("tifffile"):  # said once already
+                doubts += _identifying([file])
     except CaseError as error:
         return Description(file, family, doubts=(str(error),), readable=False)
-    return Description(file, kind, facts, (*doubts, *_identifying([file])))
+    return Description(file, kind, facts, (*doubts, *notes))
 
 
 def _identifying(files: Sequence[Path]) -> list[str]:
@@ -143,12 +148,15 @@ def _dicom(files: Sequence[Path]) -> Iterator[Description]:
             yield Description(header.path, f"DICOM without pixels ({header.modality or 'no modality'})", {}, doubts)
 
 
+_ALONE = {"slices": "single slice"}
+
+
 def _group(group: Group) -> Description:
     head = group.headers[0]
     paths = [header.path for header in group.headers]
     identifying = _identifying(paths)
     path = paths[0] if len(paths) == 1 else Path(os.path.commonpath(paths))
-    many = f"series of {len(paths)} files" if len(paths) > 1 else group.kind
+    many = f"series of {len(paths)} files" if len(paths) > 1 else _ALONE.get(group.kind, group.kind)
     kind = f"DICOM {head.modality or 'without modality'} {many}" + (", localizer" if group.aside else "")
     try:
         if group.kind == "labels":
@@ -162,11 +170,12 @@ def _group(group: Group) -> Description:
 
 
 def _volume(file: Path) -> tuple[str, dict[str, str], list[str]]:
-    return ("volume", *_image_facts(read(file)))
+    return (f"{format_name(file)} volume", *_image_facts(read(file)))
 
 
 def _picture(file: Path) -> tuple[str, dict[str, str], list[str]]:
-    return ("picture", *_image_facts(read(file)))
+    image = read(file)
+    return (f"{image.attributes['format']} picture", *_image_facts(image))
 
 
 def _slide(file: Path) -> tuple[str, dict[str, str], list[str]]:
@@ -177,8 +186,8 @@ def _slide(file: Path) -> tuple[str, dict[str, str], list[str]]:
         facts = {
             "shape": f"{slide.size[0]} x {slide.size[1]} (row x column)",
             "spacing": "unknown" if step is None else f"{step[0]:g} x {step[1]:g} um",
-            "levels": ", ".join(f"1/{level.downsample:g}" for level in slide.levels),
-            "vendor": slide.vendor,
+            "levels": ", ".join(f"1/{max(level.downsample):.3g}" for level in slide.levels),
+            "vendor": slide.vendor or "unknown",
         }
         return "slide", facts, list(slide.doubts)
 
@@ -191,8 +200,8 @@ def _video(file: Path) -> tuple[str, dict[str, str], list[str]]:
         uneven = len(steps) > 1 and float(np.ptp(steps)) > 0.1 * float(np.median(steps))
         doubts = ["frames do not follow each other evenly: name them by time"] if uneven else []
         facts = {
-            "shape": f"{len(video)} frames of {video.shape[0]} x {video.shape[1]}",
-            "rate": f"{video.fps:g} frames a second",
+            "shape": f"{video.shape[0]} frames of {video.shape[1]} x {video.shape[2]} (row x column)",
+            "rate": "unknown: a single frame" if video.fps is None else f"{video.fps:.4g} frames a second",
         }
         return "video", facts, [*doubts, *video.notes]
 

@@ -40,9 +40,10 @@ def read(source: Source, *, nan: Literal["raise"] | float = "raise", **options: 
         UsageError: the format has no such option.
     """
     paths = _paths(source)
-    with _guarded(paths) as notes:
+    with guarded(paths) as notes:
         image = cast("Image", _method(paths, "read", options)(paths, **options))
         array = image.array
+        _check_size(paths, image.geometry)
         if not _all_finite(array):
             if nan == "raise":
                 raise CaseError(
@@ -57,8 +58,10 @@ def read(source: Source, *, nan: Literal["raise"] | float = "raise", **options: 
 def read_grid(source: Source, **options: Any) -> Geometry:
     """Reads the grid of an image alone, from headers; raises what `read` raises."""
     paths = _paths(source)
-    with _guarded(paths):
-        return cast("Geometry", _method(paths, "grid", options)(paths, **options))
+    with guarded(paths):
+        geometry = cast("Geometry", _method(paths, "grid", options)(paths, **options))
+        _check_size(paths, geometry)
+        return geometry
 
 
 def read_mask(source: Source, **options: Any) -> Mask:
@@ -80,13 +83,14 @@ def read_mask(source: Source, **options: Any) -> Mask:
         UsageError: the format has no such option.
     """
     paths = _paths(source)
-    with _guarded(paths) as notes:
+    with guarded(paths) as notes:
         module = importlib.import_module(FAMILIES[identify(paths[0])])
         if hasattr(module, "read_mask"):
             mask = cast("Mask", _method(paths, "read_mask", options)(paths, **options))
         else:
             image = cast("Image", _method(paths, "read", options)(paths, **options))
-            mask = Mask(label_map(image.array, paths[0]), image.affine, notes=image.notes, units=image.units)
+            said = (*image.notes, *label_notes(image.array))
+            mask = Mask(label_map(image.array, paths[0]), image.affine, notes=said, units=image.units)
     return replace(mask, notes=(*mask.notes, *notes))
 
 
@@ -111,9 +115,24 @@ def label_map(array: Array, path: Path) -> Array:
                 f"{labels[whole != labels].flat[0]:g}; store a label map, not probabilities"
             )
         labels = whole
+    return labels.astype(smallest_type(labels), copy=False)
+
+
+def label_notes(stored: Array) -> tuple[str, ...]:
+    """Says, of an array that `label_map` takes, where labels were not stored as integers."""
+    return (f"labels are stored as {stored.dtype}, all whole numbers: taken as integers",) * (stored.dtype.kind == "f")
+
+
+def smallest_type(labels: Array) -> np.dtype[Any]:
+    """Returns the smallest integer dtype that holds every label."""
     low, high = (int(labels.min()), int(labels.max())) if labels.size else (0, 0)
-    smallest = np.result_type(np.min_scalar_type(low), np.min_scalar_type(high))
-    return labels.astype(smallest, copy=False)
+    # Below zero, half of a signed type's values are left for what lies above.
+    return np.result_type(np.min_scalar_type(low), np.min_scalar_type(high if low >= 0 else -high - 1))
+
+
+def _check_size(paths: Sequence[Path], geometry: Geometry) -> None:
+    if 0 in geometry.shape:
+        raise CaseError(f"{paths[0]}: holds nothing: its shape is {geometry.shape}; write or copy it again")
 
 
 def _all_finite(array: Array) -> bool:
@@ -143,7 +162,7 @@ def _method(paths: Sequence[Path], name: str, options: dict[str, Any]) -> Callab
 
 
 @contextmanager
-def _guarded(paths: Sequence[Path]) -> Iterator[list[str]]:
+def guarded(paths: Sequence[Path]) -> Iterator[list[str]]:
     """Collects what libraries warn of, and turns what they raise into a CaseError naming the file."""
     notes: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
@@ -158,11 +177,13 @@ def _guarded(paths: Sequence[Path]) -> Iterator[list[str]]:
                 "write or copy it again, or convert it to a common format"
             ) from error
     for warning in caught:
+        if issubclass(warning.category, ResourceWarning | DeprecationWarning | PendingDeprecationWarning):
+            continue  # of the library's own code, not of the image
         text = without_values(str(warning.message).strip().splitlines()[0])
         if text not in notes:
             notes.append(text)
 
 
 def without_values(text: str) -> str:
-    """Takes quoted values out of a library's message: they may be a patient's name."""
-    return re.sub(r"'[^']*'|\"[^\"]*\"", "'...'", text)
+    """Takes what a library quotes out of its message, up to the last quote: a patient's name may hold an apostrophe."""
+    return re.sub(r"['\"].*['\"]", "'...'", text, flags=re.DOTALL)

@@ -140,11 +140,12 @@ def resample(
         from values that were not valid.
 
     Raises:
-        ValueError: another order, another number of axes, or pictures in different planes.
+        ValueError: another order, another number of axes, pictures in different planes, or a grid in mm for what
+            is in pixels (or the other way round).
     """
     if not isinstance(thing, Image):
         return _resampled_mask(thing, to, labels, fill)
-    target = to if isinstance(to, Geometry) else grid_of_spacing(thing.geometry, to)
+    target = _target(thing, to)
     pull = _pull(thing.geometry, target)
     outside = _outside(pull, thing.geometry.shape, target.shape)
     if order not in (0, 1, 3):
@@ -158,10 +159,17 @@ def resample(
     return replace(thing, array=array, affine=np.array(target.affine, np.float64), valid=valid)
 
 
+def _target(thing: Image | Mask, to: Geometry | Sequence[float]) -> Geometry:
+    target = to if isinstance(to, Geometry) else grid_of_spacing(thing.geometry, to)
+    if target.units != thing.units:
+        raise ValueError(f"expected a grid in {thing.units}, as what is resampled, got one in {target.units}")
+    return replace(target, shape=tuple(int(size) for size in target.shape))  # ITK takes no integers of numpy
+
+
 def _resampled_mask(mask: Mask, to: Geometry | Sequence[float], labels: str, fill: float) -> Mask:
     if labels not in ("nearest", "linear"):
         raise ValueError(f"expected labels 'nearest' or 'linear', got {labels!r}")
-    target = to if isinstance(to, Geometry) else grid_of_spacing(mask.geometry, to)
+    target = _target(mask, to)
     pull = _pull(mask.geometry, target)
     moved = (_labels if labels == "linear" else _nearest)(mask.labels, pull, target.shape)
     moved = _filled(moved, _outside(pull, mask.geometry.shape, target.shape), fill)
@@ -220,7 +228,7 @@ def _filled(array: Array, outside: Array | None, fill: float) -> Array:
 
 
 def _values(array: Array, pull: Array, shape: tuple[int, ...], order: int) -> Array:
-    """Interpolates; beyond the outermost centres the outermost value goes on."""
+    """Interpolates; beyond the outermost centres the outermost value goes on, of a cubic spline its mirror image."""
     if order == 0:
         return _nearest(array, pull, shape)
     if array.dtype.kind == "c":

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import os
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
 from medimg_eval.errors import CaseError
@@ -24,6 +26,9 @@ HEAD = 512
 SLIDE_SUFFIXES = (".svs", ".ndpi", ".mrxs", ".scn", ".bif", ".vms", ".vmu", ".svslide")
 """Slides that content alone would take for a plain TIFF or JPEG."""
 
+BMP_HEADERS = (12, 40, 52, 56, 64, 108, 124)
+"""Sizes of the second header of a BMP file, which tell it from a text."""
+
 SLIDE_CLASS = b"1.2.840.10008.5.1.4.1.1.77.1.6"
 """SOP class of whole-slide microscopy."""
 
@@ -42,6 +47,8 @@ def identify(path: Path) -> str:
     """
     if path.is_dir():
         return _folder(path)
+    if path.exists() and not path.is_file():
+        raise CaseError(f"{path}: is neither a file nor a folder")  # opening a pipe would wait for ever
     try:
         with path.open("rb") as stream:
             head = stream.read(HEAD)
@@ -75,7 +82,8 @@ def _by_content(path: Path, head: bytes) -> str | None:
         return _tiff(path)
     # An .mp4 names itself after four bytes, an .avi twice; a zip file may be anything but for its name.
     known = {
-        "picture": head.startswith((b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"BM", b"GIF8")),
+        "picture": head.startswith((b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF87a", b"GIF89a"))
+        or (head[:2] == b"BM" and int.from_bytes(head[14:18], "little") in BMP_HEADERS),  # a table may start with BMI
         "video": head[4:8] == b"ftyp"
         or head.startswith((b"\x1aE\xdf\xa3", b"\0\0\1\xba", b"\x30\x26\xb2\x75", b"FLV\1"))
         or head[0:1] == head[188:189] == b"G"  # a transport stream marks every 188 bytes
@@ -122,16 +130,23 @@ def _is_volume(path: Path, head: bytes) -> bool:
     header_size = {int.from_bytes(head[:4], order) for order in ("little", "big")}
     return (
         bool(header_size & {348, 540})
-        or head.startswith(b"NRRD0")
+        or head.startswith(b"NRRD000")
         or head[2:9] == b"b2frame"
         or (path.suffix.lower() in (".mha", ".mhd") and b"=" in head)
         or path.name.lower().endswith((".nii", ".img", ".hdr", ".mgh", ".mgz", ".mnc", ".par", ".head"))
     )
 
 
+def _files(path: Path) -> Iterator[Path]:
+    """The files of a folder and those below it, in order; a folder is only looked into once it is its turn."""
+    for folder, folders, names in os.walk(path):
+        folders.sort()
+        yield from (Path(folder, name) for name in sorted(names) if not name.startswith("."))
+
+
 def _folder(path: Path) -> str:
     families = {}
-    for entry in sorted(entry for entry in path.rglob("*") if entry.is_file() and not entry.name.startswith(".")):
+    for entry in _files(path):
         try:
             families[identify(entry)] = entry
         except CaseError:

@@ -20,9 +20,31 @@ import numpy as np
 from medimg_eval.case import Array, Geometry, Image
 from medimg_eval.errors import CaseError
 from medimg_eval.imaging.affines import check_affine, clip_box, shifted
+from medimg_eval.imaging.front import without_values
 from medimg_eval.imaging.payload import Box, Codec, Layout, check_room, read_voxels
 
 NRRD = b"NRRD0"
+
+META_TYPES = {f"MET_{sign}{name}" for sign in ("", "U") for name in ("CHAR", "SHORT", "INT", "LONG", "LONG_LONG")} | {
+    "MET_FLOAT",
+    "MET_DOUBLE",
+}
+
+META_FLAGS = ("BinaryData", "CompressedData", "BinaryDataByteOrderMSB", "ElementByteOrderMSB")
+
+META_NUMBERS = {
+    "DimSize": 1,
+    "ElementSpacing": 1,
+    "ElementSize": 1,
+    "Offset": 1,
+    "Position": 1,
+    "Origin": 1,
+    "CenterOfRotation": 1,
+    "TransformMatrix": 2,
+    "Rotation": 2,
+    "Orientation": 2,
+}
+"""Fields of a MetaImage that hold as many numbers as there are axes, to this power."""
 
 HEADER = 1 << 22
 """Bytes in which a text header is looked for: those of segmentations list every segment."""
@@ -212,18 +234,21 @@ def _dtype(reader: Any) -> np.dtype[Any] | None:
 def _reason(error: RuntimeError) -> str:
     """Returns what ITK says, without the place in its source."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return re.sub(r"^.*ITK ERROR: \w+\(0x[0-9a-f]+\): ", "", lines[-1]) if lines else "no reason given"
+    said = re.sub(r"^.*ITK ERROR: \w+\(0x[0-9a-f]+\): ", "", lines[-1]) if lines else "no reason given"
+    return without_values(said)
 
 
 def _meta_fields(start: bytes) -> tuple[dict[str, str], int]:
-    """Returns a MetaImage header's fields, and where the header ends."""
+    """Returns a MetaImage header's fields, and where the header ends; a line that is no field is one of no name."""
     fields: dict[str, str] = {}
     at = 0
     for line in start.split(b"\n"):
         at += len(line) + 1
-        key, found, value = line.decode("latin-1").partition("=")
-        if found:
-            fields[key.strip()] = value.strip()
+        key, *value = re.split("[=:]", line.decode("latin-1"), maxsplit=1)  # ITK takes either
+        if value:
+            fields[key.strip()] = value[0].strip()
+        elif key.strip():
+            fields[""] = key.strip()
         if key.strip() == "ElementDataFile":
             break
     return fields, at
@@ -260,12 +285,37 @@ def _check_steps(path: Path, steps: list[float], field: str) -> None:
 
 
 def _check_meta(path: Path, fields: Mapping[str, str]) -> None:
-    missing = [key for key in ("DimSize", "ElementType", "ElementDataFile") if not fields.get(key)]
+    """Refuses what ITK would refuse only after writing about it to the screen, and spacings that are none."""
+    missing = [key for key in ("NDims", "DimSize", "ElementType", "ElementDataFile") if not fields.get(key)]
     if missing:
         raise CaseError(f"{path}: is no MetaImage: the field {missing[0]} is missing; write or copy it again")
-    for field in ("ElementSpacing", "ElementSize"):
-        if field in fields:
-            _check_steps(path, _numbers(path, fields[field], field), field)
+    if "" in fields or any(ord(letter) < 32 and letter != "\t" for pair in fields.items() for letter in "".join(pair)):
+        raise CaseError(f"{path}: is damaged: its header holds lines that are no fields; write or copy it again")
+    if fields["NDims"] not in ("1", "2", "3", "4"):
+        raise CaseError(f"{path}: has NDims = {fields['NDims']}; expected two or three axes, and one of channels")
+    if fields["ElementType"].removesuffix("_ARRAY") not in META_TYPES:
+        raise CaseError(f"{path}: is of no known data type ({fields['ElementType']}); mend ElementType in its header")
+    for field in META_FLAGS:
+        if fields.get(field, "True").lower() not in ("true", "false", "t", "f", "1", "0", "yes", "no"):
+            raise CaseError(f"{path}: expected True or False in the field {field!r} of its header; mend it")
+    _check_meta_numbers(path, fields)
+
+
+def _check_meta_numbers(path: Path, fields: Mapping[str, str]) -> None:
+    axes, order = int(fields["NDims"]), list(fields)
+    for field, power in META_NUMBERS.items():
+        if field not in fields:
+            continue
+        numbers = _numbers(path, fields[field], field)
+        if len(numbers) != axes**power or order.index(field) < order.index("NDims"):
+            raise CaseError(
+                f"{path}: expected {axes**power} numbers in the field {field!r}, after NDims = {axes}, got "
+                f"{len(numbers)}; mend its header"
+            )
+        if field in ("ElementSpacing", "ElementSize"):
+            _check_steps(path, numbers, field)
+        elif field == "DimSize" and not all(size >= 1 and size.is_integer() for size in numbers):
+            raise CaseError(f"{path}: has axes of {fields[field]} voxels; expected axes of at least 1")
 
 
 def _check_nrrd(path: Path, fields: Mapping[str, str]) -> None:

@@ -3,29 +3,46 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from medimg_eval.imaging.front import without_values
 
 
-class _Kept(logging.Handler):
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.notes: list[str] = []
+class _Kept(logging.Filter):
+    """Takes records out of a logger while this thread collects them.
 
-    def emit(self, record: logging.LogRecord) -> None:
-        note = f"{record.name}: {without_values(record.getMessage().splitlines()[0])}"
-        if note not in self.notes:
-            self.notes.append(note)
+    A filter rather than a handler: a record that was also passed on would reach the screen, and its text may
+    hold what a file says of a patient.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.collecting = threading.local()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        notes: list[str] | None = getattr(self.collecting, "notes", None)
+        if notes is None:
+            return True
+        note = f"{record.name}: {without_values((record.getMessage().strip().splitlines() or [''])[0])}"
+        if record.levelno >= logging.WARNING and note not in notes:
+            notes.append(note)
+        return False
+
+
+_FILTERS: dict[str, _Kept] = {}
 
 
 @contextmanager
 def kept_log(name: str) -> Iterator[list[str]]:
-    """Collects warnings and errors that the logger `name` is given meanwhile, each once."""
-    handler, logger = _Kept(), logging.getLogger(name)
-    logger.addHandler(handler)
+    """Collects warnings and errors that this thread gives the logger `name` meanwhile, each once; prints none."""
+    kept = _FILTERS.setdefault(name, _Kept())
+    logging.getLogger(name).addFilter(kept)  # once, however often it is added
+    before: list[str] | None = getattr(kept.collecting, "notes", None)
+    notes: list[str] = []
+    kept.collecting.notes = notes
     try:
-        yield handler.notes
+        yield notes
     finally:
-        logger.removeHandler(handler)
+        kept.collecting.notes = before

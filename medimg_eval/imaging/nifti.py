@@ -9,13 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from medimg_eval.case import Array, Geometry, Image
+from medimg_eval.case import Array, Geometry, Image, Units
 from medimg_eval.errors import CaseError
 from medimg_eval.imaging.affines import check_affine, clip_box, farthest, shifted
 from medimg_eval.imaging.payload import Box, Codec, Layout, check_room, is_gzip, read_voxels
 
 HEADER = 544
 """Bytes read of a header: the longer of the two, and what flags extensions."""
+
+UNSIZED = b"medimg_eval: no physical size"
+"""Description of a file that was written from an image of no known physical size, so that it stays unknown."""
 
 CONNECTIVITY = range(3000, 3100)
 """Intent codes of CIFTI-2, which stores surfaces and matrices rather than volumes."""
@@ -34,6 +37,7 @@ class Header:
         affine: float64, (4, 4), voxel index to RAS+ mm.
         scale: slope and intercept, None for stored values.
         notes: what was mended or is doubted.
+        units: `pixel` of what `write_mask` and `write_image` wrote without a physical size.
     """
 
     layout: Layout
@@ -41,6 +45,7 @@ class Header:
     affine: Array
     scale: tuple[float, float] | None
     notes: tuple[str, ...]
+    units: Units
 
 
 def is_nifti(start: bytes) -> bool:
@@ -60,9 +65,8 @@ def read(path: Path, start: bytes, box: Box | None) -> Image:
     box = clip_box(path, header.shape, box)
     cut = None if box is None else (*box, (0, 1))[:3]
     array, notes = read_voxels(header.layout, cut, transform(header))
-    return Image(
-        _channels_first(path, array, len(header.shape)), shifted(header.affine, box), notes=(*header.notes, *notes)
-    )
+    array = _channels_first(path, array, len(header.shape))
+    return Image(array, shifted(header.affine, box), units=header.units, notes=(*header.notes, *notes))
 
 
 def grid(path: Path, start: bytes, box: Box | None) -> Geometry:
@@ -71,7 +75,7 @@ def grid(path: Path, start: bytes, box: Box | None) -> Geometry:
     check_room(header.layout)
     box = clip_box(path, header.shape, box)
     shape = header.shape if box is None else tuple(stop - start for start, stop in box)
-    return Geometry(shape, shifted(header.affine, box))
+    return Geometry(shape, shifted(header.affine, box), header.units)
 
 
 def parse(path: Path, start: bytes) -> Header:
@@ -93,7 +97,8 @@ def parse(path: Path, start: bytes) -> Header:
     layout = Layout(voxels, codec, 0, offset, dtype, (components, *grown, channels))
     affine, notes = _affine(path, raw, shape)
     scale = None if components > 1 else _scale(path, raw)
-    return Header(layout, shape, affine, scale, tuple(notes))
+    units: Units = "pixel" if raw["descrip"].item() == UNSIZED else "mm"
+    return Header(layout, shape, affine, scale, tuple(notes), units)
 
 
 def transform(header: Header) -> Any:
@@ -216,6 +221,11 @@ def _affine(path: Path, raw: Any, shape: tuple[int, ...]) -> tuple[Array, list[s
         )
     affine = np.array(affine, dtype=np.float64)
     check_affine(path, affine)
+    for name in ("sform", "qform"):
+        code = int(raw[f"{name}_code"])
+        notes += (
+            [] if 0 <= code <= 5 else [f"{name}_code is {code}, which means nothing; other programs may pass it over"]
+        )
     if sform is not None:
         notes += _step_doubts(raw, affine, shape)
         notes += [] if qform is None else _form_doubts(Geometry(shape, affine), np.asarray(qform, np.float64))

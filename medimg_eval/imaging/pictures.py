@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import io
+import re
 import struct
 import warnings
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,29 +17,22 @@ import numpy as np
 from medimg_eval.case import Array, Geometry, Image, Mask
 from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.imaging.colours import from_colours, from_values
-from medimg_eval.imaging.front import label_map
+from medimg_eval.imaging.front import label_map, label_notes, without_values
 from medimg_eval.imaging.logs import kept_log
+from medimg_eval.imaging.picture_tiff import (
+    MAGIC,
+    MAX_PIXELS,
+    ORIENTATION,
+    Stored,
+    check_size,
+    load_tiff,
+    page_of,
+    tag,
+    too_large,
+)
 
 Channels = Literal["as stored", "grey", "rgb"]
 """`grey`: one channel (of a coloured picture, its ITU-R 601 luma); `rgb`: three (grey is repeated)."""
-
-MAX_PIXELS = 178_956_970
-"""Pixels above which a picture is refused: Pillow's own limit against decompression bombs."""
-
-_TIFF = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
-_MINISWHITE, _MINISBLACK, _RGB, _PALETTE, _CMYK, _YCBCR = 0, 1, 2, 3, 5, 6  # TIFF PhotometricInterpretation
-_ORIENTATION = 274  # the tag, in EXIF and TIFF alike
-
-
-@dataclass
-class _Stored:
-    """A decoded picture: upright, (row, column) or (row, column, channel), without alpha."""
-
-    array: Array
-    format: str
-    decoder: str
-    lossy: bool = False
-    notes: list[str] = field(default_factory=list)
 
 
 def read(paths: Sequence[Path], *, channels: Channels = "as stored", page: int | None = None) -> Image:
@@ -86,12 +79,12 @@ def grid(
     """Reads rows and columns alone, from the header, and raises what `read` raises of headers."""
     path = _one(paths)
     with _damage(name := str(path)):
-        if _head(path, name) in _TIFF:
+        if _head(path, name) in MAGIC:
             import tifffile
 
             with kept_log("tifffile"), tifffile.TiffFile(path) as tiff:
-                one = _page(tiff, name, page)
-                rows, columns, turned = one.imagelength, one.imagewidth, _tag(one, _ORIENTATION, 1)
+                one = page_of(tiff, name, page)
+                rows, columns, turned = one.imagelength, one.imagewidth, tag(one, ORIENTATION, 1)
         else:
             _no_page(page, name)
             with path.open("rb") as stream:
@@ -134,7 +127,8 @@ def read_mask(
         labels = from_colours(stored.array, path, colours, lossy=stored.lossy)
     else:
         labels, notes = from_values(stored.array, path, threshold, foreground=foreground, lossy=stored.lossy)
-    return Mask(label_map(labels[None], path), np.eye(4), notes=(*stored.notes, *notes), units="pixel")
+    said = (*stored.notes, *notes, *label_notes(labels))
+    return Mask(label_map(labels[None], path), np.eye(4), notes=said, units="pixel")
 
 
 def _one(paths: Sequence[Path]) -> Path:
@@ -145,7 +139,7 @@ def _one(paths: Sequence[Path]) -> Path:
     return paths[0]
 
 
-def _image(stored: _Stored, name: str, channels: Channels) -> Image:
+def _image(stored: Stored, name: str, channels: Channels) -> Image:
     array = np.moveaxis(np.atleast_3d(stored.array), -1, 0)
     if channels not in ("as stored", "grey", "rgb"):
         raise UsageError(f"{name}: expected channels of 'as stored', 'grey' or 'rgb', got {channels!r}")
@@ -184,7 +178,18 @@ def _luma(array: Array) -> Array:
 
 
 # What decoders raise of a damaged file; anything else is a fault of ours and should look like one.
-_DAMAGES = (OSError, EOFError, SyntaxError, ValueError, TypeError, LookupError, RuntimeError, struct.error, zlib.error)
+_DAMAGES = (
+    OSError,
+    EOFError,
+    SyntaxError,
+    ValueError,
+    TypeError,
+    LookupError,
+    ArithmeticError,
+    RuntimeError,
+    struct.error,
+    zlib.error,
+)
 
 
 @contextmanager
@@ -194,7 +199,9 @@ def _damage(name: str) -> Iterator[None]:
     except FileNotFoundError as error:
         raise CaseError(f"{name}: no such file") from error
     except _DAMAGES as error:
-        raise CaseError(f"{name}: is cut short or damaged ({error}); write or copy it again") from error
+        # Pillow names the object it read from, tifffile quotes the description, which may name a patient.
+        said = re.sub(r" <_io[^>]*>", "", without_values(str(error))) or type(error).__name__
+        raise CaseError(f"{name}: is cut short or damaged ({said}); write or copy it again") from error
 
 
 def _head(source: Path | bytes, name: str) -> bytes:
@@ -205,11 +212,11 @@ def _head(source: Path | bytes, name: str) -> bytes:
     return head
 
 
-def _load(source: Path | bytes, name: str, page: int | None, *, labels: bool = False) -> _Stored:
+def _load(source: Path | bytes, name: str, page: int | None, *, labels: bool = False) -> Stored:
     """Decodes a picture; with `labels`, indices and bits are kept as the numbers that were stored."""
     with _damage(name):
-        if _head(source, name) in _TIFF:
-            stored, turned, alpha = _load_tiff(source, name, page, labels)
+        if _head(source, name) in MAGIC:
+            stored, turned, alpha = load_tiff(source, name, page, labels)
         else:
             _no_page(page, name)
             stored, turned, alpha = _load_plain(source, name, labels)
@@ -248,20 +255,20 @@ def _open(stream: Any, name: str) -> Any:
             warnings.simplefilter("ignore", Pillow.DecompressionBombWarning)
             image = Pillow.open(stream)
     except Pillow.DecompressionBombError as error:
-        raise CaseError(_too_large(name)) from error
+        raise CaseError(too_large(name)) from error
     except Pillow.UnidentifiedImageError:
         stream.seek(0)
         if stream.read(3) == b"\xff\xd8\xff":
             return None
         raise
     if image.width * image.height > MAX_PIXELS:
-        raise CaseError(_too_large(name))
+        raise CaseError(too_large(name))
     return image
 
 
 def _turned(image: Any, stream: Any) -> int:
     if image.format != "PNG":
-        return int(image.getexif().get(_ORIENTATION, 1))
+        return int(image.getexif().get(ORIENTATION, 1))
     from PIL import Image as Pillow
 
     # Asked the same of a PNG, Pillow decodes all of it, for the tag may lie behind the pixels.
@@ -271,18 +278,12 @@ def _turned(image: Any, stream: Any) -> int:
         if head[4:] == b"eXIf":
             exif = Pillow.Exif()
             exif.load(stream.read(length))
-            return int(exif.get(_ORIENTATION, 1))
+            return int(exif.get(ORIENTATION, 1))
         place += 12 + length
     return 1
 
 
-def _too_large(name: str) -> str:
-    return (
-        f"{name}: has more than {MAX_PIXELS:,} pixels, which may be a decompression bomb; cut it into smaller pictures"
-    )
-
-
-def _load_plain(source: Path | bytes, name: str, labels: bool) -> tuple[_Stored, int, bool]:
+def _load_plain(source: Path | bytes, name: str, labels: bool) -> tuple[Stored, int, bool]:
     """Returns the picture, its orientation tag, and whether its last channel is alpha."""
     import imagecodecs
     from PIL import __version__ as pillow_version
@@ -290,16 +291,18 @@ def _load_plain(source: Path | bytes, name: str, labels: bool) -> tuple[_Stored,
     data = source if isinstance(source, bytes) else source.read_bytes()
     image = _open(io.BytesIO(data), name)
     kind = "JPEG" if image is None else "JPEG" if image.format == "MPO" else str(image.format)
-    stored = _Stored(np.empty(0), kind, f"imagecodecs {imagecodecs.__version__}", lossy=kind == "JPEG")
+    stored = Stored(np.empty(0), kind, f"imagecodecs {imagecodecs.__version__}", lossy=kind == "JPEG")
     turned = 1 if image is None else _turned(image, io.BytesIO(data))
     if kind == "JPEG" and (image is None or image.mode in ("L", "RGB")):
         # The decoder fills what is missing with grey and says nothing, so the end marker is looked for.
         if not _jpeg_ends(data):
             raise CaseError(f"{name}: is cut short (the end marker of a JPEG is missing); write or copy it again")
         stored.array = imagecodecs.jpeg_decode(data)
+        check_size(stored.array, stored.array.shape[:2] if image is None else image.size[::-1], name)
         return stored, turned, False
     if kind == "PNG" and image.mode != "P":
         stored.array = imagecodecs.png_decode(data)
+        check_size(stored.array, image.size[::-1], name)
         bits = data[24]
         if labels and bits < 8:
             stored.array = stored.array // np.uint8(255 // (2**bits - 1))
@@ -329,72 +332,3 @@ def _jpeg_ends(data: bytes) -> bool:
         # Markers may be padded; all of the header are followed by their length.
         place += 1 if data[place + 1] == 0xFF else 2 + int.from_bytes(data[place + 2 : place + 4], "big")
     return False
-
-
-def _page(tiff: Any, name: str, page: int | None) -> Any:
-    # Reduced copies and transparency masks are pages of the file, but no pages of the document.
-    pages = [one for one in tiff.pages if not (one.is_reduced or one.is_mask)] or list(tiff.pages)
-    if tiff.series[0].size > len(pages) * tiff.series[0].keyframe.size:
-        raise CaseError(f"{name}: holds a stack of images behind one page; save it as one TIFF per image")
-    if page is None and len(pages) > 1:
-        raise CaseError(f"{name}: has {len(pages)} pages; say which one to read with page=0 to page={len(pages) - 1}")
-    if page is not None and not 0 <= page < len(pages):
-        raise CaseError(f"{name}: has {len(pages)} pages, counted from 0, so there is no page={page}")
-    one = pages[page or 0]
-    if one.imagewidth * one.imagelength > MAX_PIXELS:
-        raise CaseError(_too_large(name))
-    return one
-
-
-def _tag(page: Any, code: int, otherwise: int) -> int:
-    tag = page.tags.get(code)
-    return otherwise if tag is None else int(tag.value)
-
-
-def _load_tiff(source: Path | bytes, name: str, page: int | None, labels: bool) -> tuple[_Stored, int, bool]:
-    """Returns the picture, its orientation tag, and whether its last channel is alpha."""
-    import tifffile
-
-    opened = io.BytesIO(source) if isinstance(source, bytes) else source
-    with kept_log("tifffile") as notes, tifffile.TiffFile(opened) as tiff:
-        one = _page(tiff, name, page)
-        if one.axes not in ("YX", "YXS", "SYX"):
-            raise CaseError(
-                f"{name}: expected rows, columns and channels, got axes {one.axes}; save it as a plain TIFF"
-            )
-        array = one.asarray()
-        array = np.moveaxis(array, 0, -1) if one.axes == "SYX" else array
-    lossy = "JPEG" in str(getattr(one.compression, "name", one.compression))
-    stored = _Stored(array, "TIFF", f"tifffile {tifffile.__version__}", lossy, notes)
-    _interpret(stored, one, name, labels)
-    return stored, _tag(one, _ORIENTATION, 1), array.ndim == 3 and any(extra in (1, 2) for extra in one.extrasamples)
-
-
-def _interpret(stored: _Stored, page: Any, name: str, labels: bool) -> None:
-    """Turns the stored samples of a TIFF into grey or RGB."""
-    photometric, bits = int(page.photometric), page.bitspersample
-    if photometric == _PALETTE and not labels:
-        table = np.asarray(page.colormap)
-        # Some writers store a table of 8 bits in its 16-bit entries.
-        stored.array = (table if table.max() < 256 else table >> 8).astype(np.uint8)[:, stored.array].transpose(1, 2, 0)
-    elif photometric == _CMYK:
-        from PIL import Image as Pillow
-
-        if stored.array.dtype != np.uint8 or stored.array.shape[-1] != 4:
-            raise CaseError(f"{name}: is CMYK of {stored.array.dtype} {stored.array.shape}; convert it to RGB")
-        stored.array = np.array(Pillow.fromarray(stored.array, "CMYK").convert("RGB"))
-        stored.notes.append("its CMYK inks were turned into RGB without a colour profile")
-    elif photometric not in (_MINISWHITE, _MINISBLACK, _RGB, _PALETTE) and not (photometric == _YCBCR and stored.lossy):
-        raise CaseError(
-            f"{name}: its colours are stored as {getattr(page.photometric, 'name', photometric)}; convert it to RGB"
-        )
-    if photometric == _MINISWHITE:
-        if stored.array.dtype.kind not in "ub":
-            raise CaseError(f"{name}: stores white as the lowest {stored.array.dtype}; convert it to black as lowest")
-        top = stored.array.dtype.type(2**bits - 1 if stored.array.dtype.kind == "u" else True)
-        stored.array = top ^ stored.array
-        stored.notes.append("stores white as 0; was inverted")
-    if stored.array.dtype.kind == "b":
-        stored.array = stored.array.astype(np.uint8) * np.uint8(1 if labels else 255)
-    elif photometric in (_MINISWHITE, _MINISBLACK) and bits in (2, 4) and not labels:
-        stored.array = stored.array * np.uint8(255 // (2**bits - 1))

@@ -12,6 +12,7 @@ import numpy as np
 from medimg_eval.case import Array
 from medimg_eval.errors import CaseError
 from medimg_eval.imaging.front import without_values
+from medimg_eval.imaging.logs import kept_log
 from medimg_eval.imaging.slide_tiff import stored_tiles
 
 CREDIBLE = (0.01, 20.0)
@@ -190,7 +191,8 @@ def open_backend(path: Path) -> tuple[Backend, tuple[str, ...]]:
     )
     for name, way in ways:
         try:
-            backend = way(file)
+            with kept_log("tifffile"):  # what matters of it is raised as well
+                backend = way(file)
         except ModuleNotFoundError:
             notes.append(f"{name} is not installed")
         # Each library raises its own mixture: OpenSlideError, TiffFileError, WsiDicomError, KeyError, ValueError, ...
@@ -229,7 +231,7 @@ def _misses_levels(path: Path, backend: Backend) -> bool:
         return False
     import tifffile
 
-    with tifffile.TiffFile(path) as file:
+    with kept_log("tifffile"), tifffile.TiffFile(path) as file:
         return bool(file.pages.first.subifds)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from medimg_eval.case import Array
+from medimg_eval.imaging.logs import kept_log
 
 COMPRESSIONS = ("JPEG", "NONE", "LZW", "ADOBE_DEFLATE", "DEFLATE")
 """Those of which every decoder makes the same pixels."""
@@ -85,14 +86,14 @@ def stored_tiles(path: Path, sizes: Sequence[tuple[int, int]]) -> StoredTiles | 
     import tifffile
 
     try:
-        with tifffile.TiffFile(path) as file:
+        with kept_log("tifffile"), tifffile.TiffFile(path) as file:
             plain = [page for page in file.pages if _is_plain(page)]
             found = [[page for page in plain if (page.imagelength, page.imagewidth) == size] for size in sizes]
             # Two pages of one size may be two depths of focus: which of them is meant is for openslide to say.
             if any(len(pages) != 1 for pages in found):
                 return None
             return StoredTiles(path, [pages[0] for pages in found])
-    except (tifffile.TiffFileError, OSError, ValueError, AttributeError, IndexError):
+    except (tifffile.TiffFileError, OSError, ValueError, AttributeError, TypeError, LookupError, ArithmeticError):
         return None  # what openslide opens it also reads
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from medimg_eval.case import Geometry, Image, Mask, Units
 from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.imaging.front import label_map
+from medimg_eval.imaging.logs import kept_log
 from medimg_eval.imaging.slide_reader import Level, Slide
 from medimg_eval.imaging.slides_write import write_pyramid
 
@@ -56,7 +57,7 @@ def is_slide(path: Path) -> bool:
     import tifffile
 
     try:
-        with tifffile.TiffFile(path) as file:
+        with kept_log("tifffile"), tifffile.TiffFile(path) as file:
             top = file.pages.first
             if not top.is_tiled:
                 return False
@@ -68,7 +69,8 @@ def is_slide(path: Path) -> bool:
                     return True
     except IndexError:  # there are no more pages
         return False
-    except (tifffile.TiffFileError, OSError, ValueError, AttributeError):  # the reader says what is wrong with it
+    # Of a damaged header any of these; the reader says what is wrong with it.
+    except (tifffile.TiffFileError, OSError, ValueError, AttributeError, TypeError, LookupError, ArithmeticError):
         return False
     return False
 

@@ -244,3 +244,27 @@ def test_the_record_says_what_is_stored(tmp_path):
     record = json.loads((tmp_path / "entries" / "ke" / "key" / "entry.json").read_text())
     assert record["meta"] == {"unit": "mm"}
     assert list(record["files"]) == ["image"]
+
+
+def test_what_the_data_module_keeps_knows_units_and_modality(tmp_path):
+    from PIL import Image as Picture
+
+    from medimg_eval.data.layouts import PairedFolders
+    from medimg_eval.data.module import CaseDataModule
+    from medimg_eval.tasks import SegmentationTask
+
+    for folder in ("images", "masks"):
+        (tmp_path / folder).mkdir()
+        Picture.fromarray(np.ones((8, 9), np.uint8)).save(tmp_path / folder / "a.png")
+    layout = PairedFolders(root=str(tmp_path), modality="ES")
+    task = SegmentationTask(name="polyps", layout=layout, labels={1: "polyp"}, units="pixel")
+    seen = []
+
+    def sample(image, target, *, seed):
+        seen.append((image.modality, image.units, target.units, image.array.shape, target.labels.sum()))
+        return []
+
+    for _ in range(2):  # written, then found
+        dataset = CaseDataModule(task, sample=sample, cache=VolumeCache(tmp_path / "cache")).train_dataloader().dataset
+        assert dataset[0] == []
+    assert seen == [("ES", "pixel", "pixel", (1, 8, 9), 72)] * 2

@@ -272,6 +272,7 @@ def test_brats_folders_give_four_images_a_case(tmp_path):
     "layout", [lambda **said: Volumes(image="{case}.nii.gz", **said), lambda **said: Bids(suffix="T1w", **said)]
 )
 def test_a_truth_that_is_named_twice_is_refused(tmp_path, layout):
+    (tmp_path / "case.nii.gz").touch()
     with pytest.raises(UsageError, match="names the truth twice, by `mask` and by `target`"):
         layout(root=str(tmp_path), mask="{case}.nii.gz", target=MaskTarget("{case}.nii.gz")).cases("test")
 

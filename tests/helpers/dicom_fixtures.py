@@ -41,6 +41,9 @@ HTJ2K_LOSSLESS = "1.2.840.10008.1.2.4.201"
 NATIVE = (ImplicitVRLittleEndian, ExplicitVRLittleEndian, ExplicitVRBigEndian, DeflatedExplicitVRLittleEndian)
 LOSSLESS = (RLELossless, JPEG_LOSSLESS, JPEG_LOSSLESS_SV1, JPEG_LS, JPEG_2000_LOSSLESS, HTJ2K_LOSSLESS)
 
+STILL = np.arange(12, dtype=np.uint16).reshape(3, 4) * 300
+"""A picture of 12 bits."""
+
 _CLASSES = {"CT": CTImageStorage, "MR": MRImageStorage, "PT": PositronEmissionTomographyImageStorage}
 
 
@@ -264,3 +267,33 @@ def _frames(dataset: Dataset) -> np.ndarray:
 
 def _ds(value: float) -> str:
     return f"{value:.10g}"[:16]
+
+
+def still(path, pixels=STILL, syntax=ExplicitVRLittleEndian, encoded=None, **elements):
+    """Writes a picture; `elements` are set on the dataset, None takes one out."""
+    dataset = Dataset()
+    dataset.file_meta = FileMetaDataset()
+    dataset.file_meta.TransferSyntaxUID = syntax
+    dataset.SOPClassUID = dataset.file_meta.MediaStorageSOPClassUID = "1.2.840.10008.5.1.4.1.1.1.1"
+    dataset.SOPInstanceUID = dataset.file_meta.MediaStorageSOPInstanceUID = generate_uid()
+    dataset.PatientName, dataset.PatientID = "Secret^Person", "ID-4711"
+    dataset.Modality = "DX"
+    colour = pixels.ndim > 2 and pixels.shape[-1] == 3
+    frames = pixels.shape[0] if pixels.ndim == (4 if colour else 3) else None
+    dataset.Rows, dataset.Columns = pixels.shape[-3:-1] if colour else pixels.shape[-2:]
+    if frames:
+        dataset.NumberOfFrames = frames
+    dataset.SamplesPerPixel = 3 if colour else 1
+    dataset.PhotometricInterpretation = "RGB" if colour else "MONOCHROME2"
+    if colour:
+        dataset.PlanarConfiguration = 0
+    dataset.BitsAllocated = 8 * pixels.itemsize
+    dataset.BitsStored = 12 if pixels.itemsize == 2 else 8
+    dataset.HighBit = dataset.BitsStored - 1
+    dataset.PixelRepresentation = int(pixels.dtype.kind == "i")
+    for name, value in elements.items():
+        setattr(dataset, name, value)
+    dataset.PixelData = encapsulate(encoded) if encoded else pixels.tobytes()
+    dataset["PixelData"].VR = "OB" if pixels.itemsize == 1 else "OW"
+    dataset.save_as(path, enforce_file_format=True)
+    return path

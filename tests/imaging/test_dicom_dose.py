@@ -16,7 +16,7 @@ SAGITTAL = [0, 1, 0, 0, 0, -1]
 def written(path, stored, **attributes):
     """A dose of stored values (plane, row, column), scaled by 0.001."""
     dataset = Dataset()
-    dataset.SOPClassUID, dataset.SOPInstanceUID, dataset.Modality = dose.CLASS, "1.2.3", "RTDOSE"
+    dataset.SOPClassUID, dataset.SOPInstanceUID, dataset.Modality = dose.DOSE, "1.2.3", "RTDOSE"
     dataset.NumberOfFrames, dataset.Rows, dataset.Columns = stored.shape
     dataset.SamplesPerPixel, dataset.PhotometricInterpretation, dataset.PixelRepresentation = 1, "MONOCHROME2", 0
     dataset.BitsAllocated = dataset.BitsStored = 32
@@ -108,7 +108,7 @@ def test_real_doses_read_alike_in_every_encoding():
         ({"GridFrameOffsetVector": [30, 35, 40, 45], "ImageOrientationPatient": SAGITTAL}, "starts at 30"),
         ({"GridFrameOffsetVector": [0, 5]}, "places 2 of 4 planes"),
         ({"GridFrameOffsetVector": None}, "no GridFrameOffsetVector for its 4 planes"),
-        ({"DoseUnits": None}, "a dose in no unit"),
+        ({"DoseUnits": None}, "its DoseUnits is neither GY nor RELATIVE"),
         ({"DoseGridScaling": "0"}, "no DoseGridScaling above 0"),
         ({"ImagePositionPatient": None}, "states no ImagePositionPatient"),
         ({"PixelSpacing": [0, 3]}, "spacing of zero"),

@@ -2,6 +2,7 @@
 
 import logging
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow.parquet as pq
 import pytest
@@ -174,7 +175,7 @@ def test_damaged_files_are_named_and_tried_again(tree, caplog, kept):
         index = index_tree(tree)
     assert list(index.problems) == [tree / "a" / "2"]
     assert "a/2" in index.problems[tree / "a" / "2"]
-    assert "1 DICOM files could not be read" in caplog.text
+    assert "1 files could not be read" in caplog.text
     assert index_tree(tree).opened == 1
     (tree / "a" / "2").write_bytes(whole)
     index = index_tree(tree)
@@ -249,6 +250,9 @@ def test_links_are_followed_once_and_odd_names_survive(tmp_path):
     assert second.opened == 0
     assert second.entries == first.entries
     assert all(path.is_file() for path in second.entries[0].paths)
+    # Data that are fetched on demand lie there as links to nowhere: a series without them is no whole series.
+    assert set(first.problems) == set(second.problems) == {root / "nowhere"}
+    assert "nowhere: is a link to a file that is not there" in first.problems[root / "nowhere"]
 
 
 def test_nothing_that_names_a_patient_is_printed_or_logged(tree, caplog):
@@ -272,6 +276,15 @@ def test_a_folder_that_cannot_be_opened_is_named(tree, monkeypatch):
     monkeypatch.setattr(os, "scandir", guarded)
     with pytest.raises(CaseError, match=r"b/deep: cannot be opened \(Permission denied\)"):
         index_tree(tree)
+
+
+def test_calls_at_the_same_time_leave_a_whole_index(tree, caplog):
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: index_tree(tree).entries, range(12)))
+    assert all(entries == found[0] for entries in found)
+    assert "damaged" not in caplog.text
+    assert index_tree(tree).opened == 0
+    assert [path.name for path in tree.glob(".*") if path.name != ".hidden"] == [NAME]
 
 
 @pytest.mark.parametrize("inside", [None, {}, {"a.txt": b"x", "b": b""}, {"cut.dcm": bytes(128) + b"DICM\2\0"}])

@@ -23,7 +23,7 @@ def square(low, high, z=None):
 def written(path, regions, kind="CLOSED_PLANAR"):
     """A structure set with the contours (point, 3), LPS mm, of each name."""
     dataset = Dataset()
-    dataset.SOPClassUID, dataset.SOPInstanceUID, dataset.Modality = structures.CLASS, "1.2.3", "RTSTRUCT"
+    dataset.SOPClassUID, dataset.SOPInstanceUID, dataset.Modality = structures.STRUCTURES, "1.2.3", "RTSTRUCT"
     dataset.StructureSetROISequence, dataset.ROIContourSequence = [], []
     for number, (name, contours) in enumerate(regions.items(), start=1):
         roi, drawn = Dataset(), Dataset()

@@ -54,7 +54,8 @@ DICOM_HEAD = b"\0" * 128 + b"DICM" + b"\x02\0\0\0UL\x04\0\0\0\0\0"
         ("a.nii.gz", b"\x1f\x8b damaged", "volume"),
         ("a", b"\x89PNG\r\n\x1a\n", "picture"),
         ("a", b"\xff\xd8\xff\xe0", "picture"),
-        ("a", b"BM....", "picture"),
+        ("a", b"BM" + bytes(12) + b"\x28\0\0\0", "picture"),
+        ("a", b"GIF89a", "picture"),
         ("a", b"\0\0\0\x20ftypisom", "video"),
         ("a", b"RIFF....AVI LIST", "video"),
         ("a", b"\x1aE\xdf\xa3", "video"),
@@ -75,6 +76,9 @@ def test_a_file_is_what_its_content_says(tmp_path, name, content, family):
     [
         (b"", r"note\.txt: is empty"),
         (b"some words", r"note\.txt: is of no known image format; expected DICOM, NIfTI"),
+        (b"BMI,weight,height\n21.5,70,1.80\n", r"note\.txt: is of no known image format"),
+        (b"GIF8 is how these pictures start", r"note\.txt: is of no known image format"),
+        (b"\x08\0\x05\0hello, this is no DICOM", r"note\.txt: is of no known image format"),
         (b"PK\x03\x04", r"note\.txt: is of no known image format"),
         (gzip.compress(DICOM_HEAD, mtime=0), r"note\.txt: is of no known image format"),
     ],
@@ -112,6 +116,14 @@ def test_a_folder_is_what_its_images_are(tmp_path):
         identify(tmp_path / "none")
     with pytest.raises(CaseError, match=r"mixed: is a folder; name the file, such as .*a\.nii"):
         identify(tmp_path / "mixed")
+
+
+def test_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(CaseError, match="pipe: is neither a file nor a folder"):
+        read(tmp_path / "pipe")
+    picture(tmp_path / "z.png")
+    assert identify(tmp_path) == "video"
 
 
 def test_an_option_of_another_format_is_refused(tmp_path):

@@ -20,7 +20,8 @@ PLAIN = settings(deadline=None, max_examples=25)
 def affines(draw, oblique=0.3):
     """A permutation with flips, spacing, origin and a rotation too small to change the code."""
     turn = np.eye(3)[list(draw(st.permutations(range(3))))] * draw(st.tuples(*[st.sampled_from([-1, 1])] * 3))
-    angles = draw(st.tuples(*[st.floats(-oblique, oblique)] * 3))
+    # Rounded: of the smallest numbers there are ITK makes a grid on which nothing lies, and it is what we compare with.
+    angles = [round(angle, 6) for angle in draw(st.tuples(*[st.floats(-oblique, oblique)] * 3))]
     for axis, angle in enumerate(angles):
         one, other = [a for a in range(3) if a != axis]
         rotation = np.eye(3)
@@ -65,9 +66,9 @@ def test_orientation_of_known_affines():
 @PLAIN
 @given(affines(oblique=0.7))
 def test_orientation_agrees_with_nibabel(affine):
-    # nibabel assigns axes greedily, and agrees wherever the nearest axis is not in doubt.
+    # nibabel assigns axes greedily, and agrees wherever no two axes lie nearest to the same patient axis.
     cosines = np.abs(affine[:3, :3] / np.linalg.norm(affine[:3, :3], axis=0))
-    if (np.sort(cosines, axis=0)[1] < 0.65).all():
+    if len(set(cosines.argmax(axis=0))) == 3 and (np.sort(cosines, axis=0)[1] < 0.65).all():
         assert orientation(affine) == "".join(nib.aff2axcodes(affine))
 
 
@@ -280,7 +281,22 @@ def test_pictures_are_resampled_in_their_plane():
     tilted = np.eye(4)
     tilted[2, 0] = 1
     with pytest.raises(ValueError, match="the picture's own plane"):
-        resample(picture, Geometry((3, 4), tilted))
+        resample(picture, Geometry((3, 4), tilted, "pixel"))
+
+
+def test_pixels_are_not_taken_for_millimetres():
+    picture = Image(np.zeros((1, 3, 4), np.uint8), np.eye(4), units="pixel")
+    with pytest.raises(ValueError, match="expected a grid in pixel, as what is resampled, got one in mm"):
+        resample(picture, Geometry((3, 4), np.eye(4)))
+    with pytest.raises(ValueError, match="expected a grid in mm, as what is resampled, got one in pixel"):
+        resample(Mask(np.zeros((3, 4), np.uint8), np.eye(4)), Geometry((3, 4), np.eye(4), "pixel"))
+
+
+@pytest.mark.parametrize("order", [0, 1, 3])
+def test_a_shape_may_be_of_the_integers_of_numpy(order):
+    shape = tuple(np.array([4, 5, 6]) * 2)
+    image = Image(np.random.default_rng(0).normal(size=(1, 4, 5, 6)), np.eye(4))
+    assert resample(image, Geometry(shape, np.eye(4)), order=order).array.shape == (1, 8, 10, 12)
 
 
 @pytest.mark.parametrize("kind", ["?", "u1", "i2", "u4", "f2", "f4", "f8", "c8", ">i2"])

@@ -146,6 +146,14 @@ def test_what_a_header_leaves_out_is_said(tmp_path, name, header, units, note):
     ("a.mha", HAND + PLACED + REST.replace("2 3 4", "20000 30000 400"), None, "asks for 480000000000 bytes"),
     ("a.mhd", HAND + PLACED + REST.replace("LOCAL", "a.raw"), None, "its voxels lie in a.raw, which is missing"),
     ("a.mha", HAND + PLACED, None, "the field DimSize is missing"),
+    ("a.mha", "BinaryData maybe\n" + HAND + PLACED + REST, None, "holds lines that are no fields"),
+    ("a.mha", "Com\0ment = x\n" + HAND + PLACED + REST, None, "holds lines that are no fields"),
+    ("a.mha", HAND.replace("NDims = 3", "NDims = 9") + PLACED + REST, None, "has NDims = 9"),
+    ("a.mha", HAND + PLACED + REST.replace("MET_SHORT", "MET_SHOUT"), None, "of no known data type .MET_SHOUT."),
+    ("a.mha", HAND + PLACED + REST.replace("2 3 4", "2 3"), None, "expected 3 numbers in the field 'DimSize'"),
+    ("a.mha", HAND + PLACED + REST.replace("2 3 4", "2 0 4"), None, "has axes of 2 0 4 voxels"),
+    ("a.mha", "Offset = 1 2 3\n" + HAND + PLACED + REST, None, "in the field 'Offset', after NDims = 3"),
+    ("a.mha", HAND + "BinaryData = 0True\n" + PLACED + REST, None, "expected True or False in the field 'BinaryData'"),
     ("a.nrrd", NRRD + "spacings: -1 2 3\n\n", None, "no usable affine: spacings is -1, 2, 3"),
     ("a.nrrd", NRRD + "spacings: nan 2 3\n\n", None, "no usable affine"),
     ("a.nrrd", NRRD + "spacings: 0 2 3\n\n", None, "no usable affine"),
@@ -161,6 +169,7 @@ def test_what_a_header_leaves_out_is_said(tmp_path, name, header, units, note):
 def test_metaimages_and_nrrds_that_cannot_be_are_named(tmp_path, capfd, name, header, content, said):
     with pytest.raises(CaseError, match=rf"{name.replace('.', '[.]')}: .*{said}"):
         read(write(tmp_path / name, header, content))
+    assert not any("Meta" in text or "required" in text for text in capfd.readouterr())
 
 
 @settings(deadline=None, max_examples=25)

@@ -1,3 +1,4 @@
+import warnings
 from pathlib import Path
 
 import nibabel as nib
@@ -99,14 +100,14 @@ def test_nested_attributes_are_counted(clean):
 
 def test_private_attributes_are_counted_with_who_made_them(clean):
     def add(dataset):
-        for creator in ("ACME 1", "ACME 2"):
+        for creator in ("GEMS_IDEN_01", "SIEMENS CSA HEADER", f"Dr {FILLED}"):
             block = dataset.private_block(0x0029, creator, create=True)
             block.add_new(1, "LO", FILLED)
             block.add_new(2, "LO", FILLED)
 
     (found,) = scan(changed(clean, add))
-    assert (found.kind, found.count) == ("private", 4)
-    assert "4 by ACME 1, ACME 2" in found.what
+    assert (found.kind, found.count) == ("private", 6)
+    assert "6 by GEMS_IDEN_01, SIEMENS CSA HEADER, others" in found.what
 
 
 def test_blanks_and_what_tools_put_there_are_no_doubt(clean):
@@ -208,6 +209,24 @@ def test_dicom_attributes_copied_into_a_text_header_are_in_doubt(tmp_path, name)
         ("date", "StudyDate"),
     }
     assert not any(FILLED in str(one) for one in scan(tmp_path / name))
+
+
+def test_the_text_header_of_a_philips_volume_is_in_doubt(tmp_path):
+    path = tmp_path / "a.par"
+    path.write_text(
+        f"# == DATA\n.    Patient name   :   {FILLED}\n.    Examination date/time  :\n.    Scan mode  :  MS\n"
+    )
+    assert set(doubts(path)) == {("identity", "Patient name")}
+    assert not any(FILLED in one.what for one in scan(path))
+
+
+def test_a_uid_that_holds_a_name_is_not_shown_in_a_warning(clean):
+    path = changed(clean, lambda dataset: None)
+    path.write_bytes(path.read_bytes().replace(b"1.2.840.10008.5.1.4.1.1.2\0", b"Zxqwvy^Zxqwvy^Zxqwvy^Zxqw1"))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        scan(path)
+    assert not caught
 
 
 def test_a_picture_raises_no_doubt_and_a_damaged_file_is_refused_in_words(tmp_path):

@@ -12,7 +12,7 @@ from typing import Any
 
 from medimg_eval.case import Case
 from medimg_eval.data.records import Entry, Target
-from medimg_eval.data.splits import Splits, assign, digests, refuse_overlap
+from medimg_eval.data.splits import Splits, assign, digests, joined, refuse_overlap
 from medimg_eval.errors import SplitError, UserError, nearest
 from medimg_eval.imaging import ImageFile
 
@@ -25,6 +25,8 @@ class FolderLayout(ABC):
         root: the dataset's folder.
         target: how the truth is written down.
         splits: the authors' file of splits, where the layout's own files do not say.
+        folds: split -> the fold, or list of folds, of the authors' files that it is made of, such as
+            `{train: [1, 2, 3, 4], test: 0}`; without it a split is what they call one.
         patient: the column that names the patient, or a pattern such as `{slide_id:.12}` or `{Path~patient\d+}`; a
             mistake when it is empty in some record.
         allow_overlap: why patients may lie in more than one split; without it that is refused.
@@ -35,6 +37,7 @@ class FolderLayout(ABC):
     root: str
     target: Target | None = None
     splits: Splits | None = None
+    folds: Mapping[str, Any] = field(default_factory=dict)
     patient: str = ""
     allow_overlap: str = ""
     modality: str = ""
@@ -78,9 +81,11 @@ class FolderLayout(ABC):
         entries = self.entries(root)
         if self.splits is not None:
             entries = assign(entries, self.splits, root)
+        if self.folds:
+            entries = joined(entries, self.folds, root)
         target = self.truth(root, entries)
         names = {entry.split for entry in entries if entry.split is not None}
-        if names:
+        if names or self.splits is not None:
             if split not in names:
                 raise SplitError(f"{self._named(root)}: no case of split {split!r}{nearest(split, names)}")
             if not self.allow_overlap:

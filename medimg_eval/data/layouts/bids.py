@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from medimg_eval.data.layouts.base import FolderLayout, texts
 from medimg_eval.data.records import Entry, Row, Target
@@ -72,10 +73,16 @@ class Bids(FolderLayout):
 
     def _meant(self, row: Row) -> bool:
         for entity, wanted in self.entities.items():
-            values = {str(wanted)} if isinstance(wanted, str | int) else {str(one) for one in wanted}
-            if row.values.get(entity) not in values:
+            values = [wanted] if isinstance(wanted, str | int) else wanted
+            if _plain(row.values.get(entity, "")) not in {_plain(one) for one in values}:
                 return False
         return True
+
+
+def _plain(value: Any) -> str:
+    """The same for `1` and `01`: BIDS lets indices have leading zeros."""
+    text = str(value)
+    return str(int(text)) if text.isdecimal() else text
 
 
 def parse_name(path: Path, name: str) -> dict[str, str]:

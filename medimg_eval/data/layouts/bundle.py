@@ -31,7 +31,8 @@ class Arrays(FolderLayout):
         labels: key of the labels, such as `{split}_labels`, or `{split}_label` of MedSegBench.
         classes: the classes in the order of their numbers; a label is one number, or one 0 or 1 for each class. Masks
             when empty.
-        axes: of one image, where the reader cannot tell: see `medimg_eval.imaging.arrays.read`.
+        axes: of one image, where the reader cannot tell: see `medimg_eval.imaging.arrays.read`. A mask has the same but
+            for the channel.
         cache: a folder that compressed arrays are unpacked into, once; without it each image costs the whole array.
         others: see `FolderLayout`.
     """
@@ -75,10 +76,11 @@ class Arrays(FolderLayout):
         if count != labelled:
             raise UserError(f"{bundle.path}: {images} holds {count} images, {labels} {labelled} labels")
         said = self._said(bundle, labels) if self.classes else None
+        axes = _mask_axes(self.axes, len(bundle.header(labels).shape) - 1)
         options: dict[str, Any] = {name: value for name, value in (("axes", self.axes), ("cache", self.cache)) if value}
         made = []
         for index in range(count):
-            place = {"split": split, "index": index, "labels": labels, "cache": self.cache}
+            place = {"split": split, "index": index, "labels": labels, "cache": self.cache, "axes": axes}
             row = Row(bundle.path, f"{labels}[{index}]", place if said is None else place | said[index])
             image = self.image_file(bundle.path, key=images, index=index, **options)
             entry = Entry(f"{split}-{index:06d}", root, (row,), (image,), split)
@@ -102,8 +104,8 @@ class _ArrayMask:
 
     def reference(self, entry: Entry) -> Reference[Mask]:
         said = entry.row.values
-        cache = {"cache": said["cache"]} if said["cache"] else {}
-        return MaskFile(entry.row.path, {"key": said["labels"], "index": said["index"], **cache})
+        options = {name: said[name] for name in ("cache", "axes") if said[name]}
+        return MaskFile(entry.row.path, {"key": said["labels"], "index": said["index"], **options})
 
 
 @dataclass(kw_only=True)
@@ -116,7 +118,7 @@ class ArrayFiles(FolderLayout):
         mask: the same of the mask.
         values: what a pixel of the mask holds -> label.
         about: keys that become attributes.
-        axes: of the image, where the reader cannot tell.
+        axes: of the image, where the reader cannot tell; the mask has the same but for the channel.
         allow_pickle: whether arrays of Python objects are read; pickles can run code.
         others: see `FolderLayout`; the patient is the case unless `patient` says otherwise.
     """
@@ -133,10 +135,11 @@ class ArrayFiles(FolderLayout):
         """The files that fit the pattern, sorted."""
         made = []
         for path, fields in find(root, self.file):
-            entry = Entry(
-                fields["case"], root, (Row(path, "", fields),), split=fields.get("split"), patient=fields["case"]
-            )
+            row = Row(path, "", {"name": path.name, "stem": path.stem, **fields})
+            entry = Entry(fields["case"], root, (row,), split=fields.get("split"), patient=fields["case"])
             made.append(replace(entry, patient=self.patient_of(entry)))
+        if not made:
+            raise UserError(f"{root / self.file}: there is no such file")
         return made
 
     def completed(self, entry: Entry) -> Entry:
@@ -145,6 +148,8 @@ class ArrayFiles(FolderLayout):
         options = {"axes": self.axes} if self.axes else {}
         image = self.image_file(bundle.path, key=_held(bundle, self.image), **options)
         found = {"mask": _held(bundle, self.mask)} if self.mask else {}
+        if self.mask and self.axes:
+            found["axes"] = _mask_axes(self.axes, len(bundle.header(found["mask"]).shape))
         row = Row(bundle.path, "", {**entry.row.values, **found})
         return replace(entry, rows=(row,), images=(image,), attributes=self.attributes_of(bundle))
 
@@ -164,7 +169,8 @@ class _KeyedMask:
     values: Mapping[int, int]
 
     def reference(self, entry: Entry) -> Reference[Mask]:
-        mask = MaskFile(entry.row.path, {"key": entry.row.text("mask")})
+        axes = entry.row.values.get("axes")
+        mask = MaskFile(entry.row.path, {"key": entry.row.text("mask")} | ({"axes": axes} if axes else {}))
         values = {int(value): int(label) for value, label in self.values.items()}
         return RecodedMask(mask, values) if values else mask
 
@@ -199,6 +205,11 @@ class FairSeg(ArrayFiles):
             if float(said.get("age", -1)) >= 0:
                 said["age"] = f"{float(said['age']) / 365.25:.1f}"
         return {key: "" if value in ("-1", "-1.0") else value for key, value in said.items()}
+
+
+def _mask_axes(axes: str, count: int) -> str:
+    """The axes of a mask beside an image, where they are those of the image; the reader's own guess otherwise."""
+    return next((one for one in (axes, axes.replace("c", "")) if len(one) == count), "")
 
 
 def _held(bundle: Bundle, keys: str | Sequence[str]) -> str:

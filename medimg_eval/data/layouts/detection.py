@@ -15,7 +15,7 @@ from medimg_eval.data.layouts.base import FolderLayout
 from medimg_eval.data.layouts.pictures import ENDINGS
 from medimg_eval.data.records import Entry, Row, Target, given
 from medimg_eval.data.runs import coco_counts, decode_runs
-from medimg_eval.data.tables import read_json, read_lines
+from medimg_eval.data.tables import read_json, read_lines, read_text
 from medimg_eval.data.targets.places import corners_from_edges
 from medimg_eval.errors import CaseError, UserError, nearest
 
@@ -59,13 +59,13 @@ class Coco(FolderLayout):
             if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
                 raise UserError(f"{path}: expected a list of objects {part!r}")
             parts[part] = [Row(path, f"item {place} of {part!r}", item) for place, item in enumerate(items, start=1)]
-        names = {row.value("id"): row.text("name") for row in parts["categories"]}
-        images = {row.value("id"): row for row in parts["images"]}
+        names = {key: row.text("name") for key, row in _by_id(parts["categories"]).items()}
+        images = _by_id(parts["images"])
         objects: dict[Any, list[Row]] = defaultdict(list)
         for row in parts["annotations"]:
-            if row.value("image_id") not in images:
+            if not isinstance(row.value("image_id"), int | str) or row.value("image_id") not in images:
                 raise row.error(f"names image {row.value('image_id')!r}, which 'images' does not hold")
-            if row.value("category_id") not in names:
+            if not isinstance(row.value("category_id"), int | str) or row.value("category_id") not in names:
                 raise row.error(f"names category {row.value('category_id')!r}{nearest('', map(str, names))}")
             own = Row(path, row.place, {**row.values, "category": names[row.value("category_id")]})
             objects[row.value("image_id")].append(own)
@@ -75,6 +75,16 @@ class Coco(FolderLayout):
         entry = Entry(row.text("file_name"), root, (row, *objects), split=split)
         entry = replace(entry, images=(self.image_file(entry.path(self.images)),))
         return replace(entry, patient=self.patient_of(entry))
+
+
+def _by_id(rows: Sequence[Row]) -> dict[Any, Row]:
+    found: dict[Any, Row] = {}
+    for row in rows:
+        if not isinstance(row.value("id"), int | str):
+            raise row.error(f"has the id {row.value('id')!r:.60}, expected a number or a text")
+        if found.setdefault(row.value("id"), row) is not row:
+            raise row.error(f"has the id {row.value('id')!r}, as {found[row.value('id')].place} has")
+    return found
 
 
 @dataclass
@@ -88,7 +98,7 @@ class CocoBoxes:
             box = row.value("bbox")
             if not isinstance(box, list) or len(box) != 4 or not all(isinstance(one, int | float) for one in box):
                 raise row.error(f"'bbox' is {box!r:.60}, expected x, y, width and height")
-            if box[2] <= 0 or box[3] <= 0:
+            if not (np.isfinite(box).all() and box[2] > 0 and box[3] > 0):
                 raise row.error(f"'bbox' {box} has no area")
             edges.append([box[0], box[1], box[0] + box[2], box[1] + box[3]])
         names = tuple(row.text("category") for row in entry.rows[1:])
@@ -171,7 +181,7 @@ class Yolo(FolderLayout):
     A picture without a text file holds no object, as Ultralytics reads it.
 
     Args:
-        data: the YAML below the root: `names`, and for `train`, `val` and `test` a folder of images.
+        data: the YAML below the root: `names`, and for `train`, `val` and `test` a folder of images, or several.
         others: see `FolderLayout`.
     """
 
@@ -183,9 +193,10 @@ class Yolo(FolderLayout):
         made = []
         for split in ("train", "val", "test"):
             if content.get(split):
-                folder = self._folder(root, content, split)
-                paths = [path for path in sorted(folder.rglob("*")) if path.suffix.lower() in ENDINGS]
-                made += [self._entry(root, folder, path, split) for path in paths if not path.name.startswith(".")]
+                for written in content[split] if isinstance(content[split], list) else [content[split]]:
+                    folder = self._folder(root, content, split, str(written))
+                    paths = [path for path in sorted(folder.rglob("*")) if path.suffix.lower() in ENDINGS]
+                    made += [self._entry(root, folder, path, split) for path in paths if not path.name.startswith(".")]
         if not made:
             raise UserError(
                 f"{root / self.data}: names no folder of images that holds any; expected train, val or test"
@@ -204,10 +215,8 @@ class Yolo(FolderLayout):
         import yaml
 
         path = root / self.data
-        if not path.is_file():
-            raise UserError(f"{path}: no such file")
         try:
-            content = yaml.safe_load(path.read_text(encoding="utf-8-sig"))
+            content = yaml.safe_load(read_text(path))
         except yaml.YAMLError as error:
             mark = getattr(error, "problem_mark", None)
             raise UserError(f"{path}, line {mark.line + 1 if mark else 1}: is no YAML") from error
@@ -218,8 +227,7 @@ class Yolo(FolderLayout):
             raise UserError(f"{path}: expected 'names', a list of classes or an object of them by number from 0")
         return content, names
 
-    def _folder(self, root: Path, content: Mapping[str, Any], split: str) -> Path:
-        written = str(content[split])
+    def _folder(self, root: Path, content: Mapping[str, Any], split: str, written: str) -> Path:
         # Roboflow writes ../train/images for a folder that lies beside the YAML.
         tried = [(root / self.data).parent / one for one in (written, written.removeprefix("../"))]
         tried += [root / str(content["path"]) / written] if content.get("path") else []

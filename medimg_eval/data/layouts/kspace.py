@@ -72,7 +72,11 @@ class KSpaceScans(FolderLayout):
 
 
 def _ends(slices: Sequence[int] | None) -> Slices | None:
-    return None if slices is None else (int(slices[0]), int(slices[1]))
+    if slices is None:
+        return None
+    if len(slices) != 2 or not 0 <= slices[0] < slices[1]:
+        raise UsageError(f"expected slices as start and stop, such as [50, 206], got {list(slices)}")
+    return int(slices[0]), int(slices[1])
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -45,7 +46,8 @@ class NnUNet(FolderLayout):
         for split, (images, labels) in PARTS.items():
             if split == "train" or (root / labels).is_dir():
                 listed = content.get("training") if split == "train" else None
-                names = self._listed(path, listed) if listed else self._found(root / labels, self._ending(content))
+                folders, ending = (root / images, root / labels), self._ending(content)
+                names = self._listed(path, listed) if listed else self._found(*folders, ending)
                 made += [self._entry(root, split, name, (images, labels), (path, content)) for name in sorted(names)]
         if self.fold is None:
             return made
@@ -99,11 +101,23 @@ class NnUNet(FolderLayout):
             names.append(stem(Path(str(item["label"]))))
         return names
 
-    def _found(self, labels: Path, ending: str) -> list[str]:
-        if not labels.is_dir():
-            raise UserError(f"{labels}: no such folder; nnU-Net keeps the label maps there")
-        names = [path.name for path in labels.iterdir() if not path.name.startswith(".")]
-        return [name[: -len(ending)] for name in names if name.endswith(ending)]
+    def _found(self, images: Path, labels: Path, ending: str) -> list[str]:
+        for folder, what in ((labels, "label maps"), (images, "images")):
+            if not folder.is_dir():
+                raise UserError(f"{folder}: no such folder; nnU-Net keeps the {what} there")
+        named, shown = (
+            [path.name.removesuffix(ending) for path in folder.iterdir() if path.name.endswith(ending)]
+            for folder in (labels, images)
+        )
+        # A channel's file ends in its number, MSD's file of all channels does not.
+        held = set(named)
+        cases = {name: re.sub(r"_\d{4}$", "", name) for name in shown if not name.startswith(".")}
+        lost = sorted(name for name, case in cases.items() if not {name, case} & held)
+        if lost:
+            raise UserError(
+                f"{images}: {len(lost)} images have no label map in {labels}, the first being {lost[0] + ending!r}"
+            )
+        return [name for name in named if not name.startswith(".")]
 
     def _entry(
         self, root: Path, split: str, name: str, folders: tuple[str, str], dataset: tuple[Path, Mapping[str, Any]]

@@ -42,6 +42,8 @@ class FolderPerClass(FolderLayout):
                 name = path.relative_to(root).as_posix()
                 entry = Entry(name, root, (row,), (self.image_file(path),), fields.get("split"))
                 made.append(replace(entry, patient=self.patient_of(entry)))
+        if not made:
+            raise UserError(f"{root / self.pattern}: there is no such picture; they end in {', '.join(self.endings)}")
         return made
 
     def truth(self, root: Path, entries: Sequence[Entry]) -> Target:
@@ -57,7 +59,7 @@ class PairedFolders(FolderLayout):
 
     Args:
         images: folder below the root, which may hold `{split}`.
-        masks: the same of the label maps.
+        masks: the same of the label maps; the same folder where `mask_suffix` tells them apart.
         mask_suffix: what the name of a label map has behind the name of its image, such as `_anno`.
         endings: of the pictures.
         others: see `FolderLayout`.
@@ -75,6 +77,9 @@ class PairedFolders(FolderLayout):
             UserError: an image has no label map, or a label map no image.
         """
         images, masks = (self._pictures(root, folder) for folder in (self.images, self.masks))
+        if self.images == self.masks and self.mask_suffix:
+            masks = {key: path for key, path in masks.items() if key[1].endswith(self.mask_suffix)}
+            images = {key: path for key, path in images.items() if key not in masks}
         paired = {(split, name + self.mask_suffix): name for split, name in images}
         for one, other, what in ((paired, masks, "label map"), (masks, paired, "image")):
             lost = sorted(name for key in one if key not in other for name in [key[1]])

@@ -50,7 +50,7 @@ class Llava(Table):
     Args:
         table: split -> file, or one file, below the root.
         image: the pattern of the images below the root.
-        id: the key of the id.
+        id: the key of the id, or a pattern.
         others: see `FolderLayout`.
     """
 
@@ -60,6 +60,9 @@ class Llava(Table):
     def rows(self, root: Path) -> list[tuple[Row, str | None]]:
         """One row per question, with `question` and `answer`."""
         return [(turn, split) for row, split in super().rows(root) for turn in _turns(row, self.id)]
+
+    def _entry(self, root: Path, row: Row, split: str | None) -> Entry:
+        return replace(super()._entry(root, row, split), id=row.text("question_id"))
 
     def truth(self, root: Path, entries: Sequence[Entry]) -> Target:
         """The answer."""
@@ -82,6 +85,6 @@ def _turns(row: Row, column: str) -> list[Row]:
                 raise row.error(f"'conversations' holds {turn!r:.60}, expected a text 'value' from {speaker!r}")
         question = human["value"].replace("<image>", "").strip()
         number = f"-{place // 2 + 1}" if len(turns) > 2 else ""
-        said = {"question": question, "answer": model["value"], column: f"{row.text(column)}{number}"}
+        said = {"question": question, "answer": model["value"], "question_id": f"{row.fill(column)}{number}"}
         made.append(Row(row.path, row.place, {**row.values, **said}))
     return made

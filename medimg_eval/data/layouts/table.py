@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from medimg_eval.case import Geometry, Image, Reference
 from medimg_eval.data.layouts.base import FolderLayout, texts
-from medimg_eval.data.records import FIELD, Entry, Row
+from medimg_eval.data.records import FIELD, Entry, Row, below
 from medimg_eval.data.tables import Cell, Encoded, read_table
 from medimg_eval.errors import UsageError, UserError
 
@@ -20,9 +21,10 @@ class Table(FolderLayout):
 
     Args:
         table: CSV, TSV, JSON, JSON lines or Parquet below the root, which may hold `*`; or split -> such a table.
-        image: the column of the path below the root, or a pattern of columns such as `images/{Image Index}`; one for
-            each image of a case, or several rows with the same `id`. A column of lists gives several images, one of
-            files inside a Parquet table gives those.
+        image: the column of the path below the root, or a pattern of columns such as `images/{Image Index}`, and
+            `{split}` of several tables; `*` stands for a folder that the table does not name. One for each image of a
+            case, or several rows with the same `id`. A column of lists gives several images, one of files inside a
+            Parquet table gives those.
         id: the column of the case id, or a pattern; the path of the image when empty. Rows with the same id are
             records of one case.
         split: the column of the split.
@@ -48,10 +50,14 @@ class Table(FolderLayout):
         """The cases in the order of their first rows."""
         if not self.image and not self.id:
             raise UsageError("task.layout names neither `image` nor `id`, so rows cannot be told apart")
+        _files.cache_clear()
         groups: dict[tuple[str | None, str], list[Entry]] = {}
         for row, split in self.rows(root):
             entry = self._entry(root, row, split)
             groups.setdefault((None if self._one_table() else split, entry.id), []).append(entry)
+        if not groups:
+            tables = ", ".join(str(path) for paths in self._tables(root).values() for path in paths)
+            raise UserError(f"{tables}: holds no row" + (f" where {dict(self.where)}" if self.where else ""))
         return [self._joined(group) for group in groups.values()]
 
     def rows(self, root: Path) -> list[tuple[Row, str | None]]:
@@ -62,6 +68,8 @@ class Table(FolderLayout):
             for path in tables:
                 rows = read_table(path, separator=self.separator, header=self.header)
                 meant = [row for row in rows if all(row.text(key) in values for key, values in wanted.items())]
+                if split is not None:
+                    meant = [Row(row.path, row.place, {"split": split, **row.values}) for row in meant]
                 found += [(row, row.text(self.split) if self.split else split) for row in meant]
         return found
 
@@ -112,7 +120,8 @@ class Table(FolderLayout):
             parts = row if one is None else Row(row.path, row.place, {columns[0]: one})
             if any(not parts.text(column) for column in columns):
                 raise row.error(f"column {next(c for c in columns if not parts.text(c))!r} is empty, expected an image")
-            paths.append(root / parts.fill(pattern))
+            name = parts.fill(pattern)
+            paths.append(_sought(root, name, row) if "*" in pattern else below(root, name))
         if not paths:
             raise row.error(f"column {columns[0]!r} is an empty list, expected images")
         return [self.image_file(path) for path in paths]
@@ -159,6 +168,22 @@ class EmbeddedImage:
     def geometry(self) -> Geometry:
         """The grid, for which it is decoded."""
         return self.read().geometry
+
+
+def _sought(root: Path, name: str, row: Row) -> Path:
+    folder, _, last = name.rpartition("/")
+    found = _files(root, folder).get(last, [])
+    if len(found) != 1:
+        raise row.error(f"{len(found)} files are called {root / name}, expected one")
+    return found[0]
+
+
+@lru_cache(maxsize=256)
+def _files(root: Path, folder: str) -> dict[str, list[Path]]:
+    found: dict[str, list[Path]] = {}
+    for path in root.glob(f"{folder}/*"):
+        found.setdefault(path.name, []).append(path)
+    return found
 
 
 def _listed(value: Any) -> set[str]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import glob
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from medimg_eval.data.layouts.base import FolderLayout, texts
 from medimg_eval.data.records import FIELD, Entry, Row, Target
@@ -77,20 +78,23 @@ class Volumes(FolderLayout):
         ]
 
     def _found(self, root: Path, pattern: str) -> list[Entry]:
+        found = find(root, pattern)
+        if not found:
+            raise UserError(f"{root / pattern}: there is no such file")
         return [
             Entry(fields["case"], root, (Row(root, "", {"case": fields["case"]}),), split=fields.get("split"))
-            for _, fields in find(root, pattern)
+            for _, fields in found
         ]
 
 
 def find(root: Path, pattern: str) -> list[tuple[Path, dict[str, str]]]:
     """The files below a folder that fit a pattern, each with what its fields stand for.
 
-    They are sorted by split, case and path.
-
-    A field that comes twice has one value: a case's folder often repeats its name. `{case}` may span folders.
+    They are sorted by split, case and path. A field that comes twice has one value: a case's folder often repeats its
+    name. What is hidden, or lies in a hidden folder, does not count.
     """
     named: set[str] = set()
+    pattern = PurePosixPath(pattern).as_posix()  # without `./` and doubled slashes
 
     def group(match: re.Match[str]) -> str:
         name = match[1]
@@ -99,16 +103,20 @@ def find(root: Path, pattern: str) -> list[tuple[Path, dict[str, str]]]:
         named.add(name)
         return f"(?P<{name}>{'.+' if name == 'case' else '[^/]+?'})"
 
-    # Escaping first would hide the fields, so the text between them is escaped piece by piece.
-    pieces, end = [], 0
-    for match in FIELD.finditer(pattern):
-        pieces += [re.escape(pattern[end : match.start()]), group(match)]
-        end = match.end()
-    regular = re.compile("".join([*pieces, re.escape(pattern[end:])]))
+    def pieces(text: Callable[[str], str], field: Callable[[re.Match[str]], str]) -> str:
+        # Escaping first would hide the fields, so the text between them is escaped piece by piece.
+        made, end = [], 0
+        for match in FIELD.finditer(pattern):
+            made += [text(pattern[end : match.start()]), field(match)]
+            end = match.end()
+        return "".join([*made, text(pattern[end:])])
+
+    regular = re.compile(pieces(re.escape, group))
     held = []
-    for path in root.glob(FIELD.sub("*", pattern)):
-        fitting = regular.fullmatch(path.relative_to(root).as_posix())
-        # Archives made on a Mac hold a hidden `._` companion of every file.
-        if fitting and not path.name.startswith("."):
+    for path in root.glob(pieces(glob.escape, lambda _: "*")):
+        inner = path.relative_to(root)
+        fitting = regular.fullmatch(inner.as_posix())
+        # Archives made on a Mac hold a hidden `._` companion of every file, notebooks leave hidden copies.
+        if fitting and not any(part.startswith(".") or part == "__MACOSX" for part in inner.parts):
             held.append((path, fitting.groupdict()))
     return sorted(held, key=lambda one: (one[1].get("split", ""), one[1].get("case", ""), one[0]))

@@ -3,7 +3,7 @@
 from medimg_eval.data.records import Entry, Target
 from medimg_eval.data.targets.findings import ClassColumns, ClassName
 from medimg_eval.data.targets.joined import FromTable
-from medimg_eval.data.targets.masks import ImageTarget, MaskTarget, RunLength, StructureFiles
+from medimg_eval.data.targets.masks import FilledBoxes, ImageTarget, MaskTarget, RunLength, StructureFiles
 from medimg_eval.data.targets.places import BoxColumns, LandmarkMat, PointColumns, VertebraCentroids
 from medimg_eval.data.targets.words import FrameTable, ReportText, SurvivalColumns
 
@@ -12,6 +12,7 @@ __all__ = [
     "ClassColumns",
     "ClassName",
     "Entry",
+    "FilledBoxes",
     "FrameTable",
     "FromTable",
     "ImageTarget",

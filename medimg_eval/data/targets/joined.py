@@ -51,6 +51,10 @@ class FromTable:
         empty = Row(first.path, "", dict.fromkeys(first.values, ""))
         return self.target.reference(replace(entry, rows=(empty,)))
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leaves the table behind: another process reads it itself, if it needs it at all."""
+        return {**self.__dict__, "_read": {}}
+
     def _rows(self, path: Path) -> tuple[Row, dict[str, list[Row]]]:
         state = (path, path.stat().st_mtime_ns if path.exists() else 0)
         if state not in self._read:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,10 +10,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from medimg_eval.case import Array, Geometry, Image, Mask, Reference
-from medimg_eval.data.records import Entry, grid_of
+from medimg_eval.case import Array, Boxes, Geometry, Image, Mask, Reference
+from medimg_eval.data.records import Entry, Target, grid_of
 from medimg_eval.data.runs import decode_runs
-from medimg_eval.errors import CaseError, UsageError
+from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.imaging import ImageFile, MaskFile, read_mask
 
 
@@ -22,21 +23,28 @@ class MaskTarget:
 
     Args:
         path: pattern below the root, such as `masks/{stem}.png`, or the column that holds the file.
-        values: what a pixel holds -> label; other values but 0 are refused.
+        values: what a pixel holds -> label.
+        others: what becomes of other values but 0, where `values` is given: `raise`, or `background`.
         options: passed to the reader, such as `threshold: 128` for pictures that JPEG has blurred.
     """
 
     path: str
     values: Mapping[int, int] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
+    others: Literal["raise", "background"] = "raise"
+
+    def __post_init__(self) -> None:
+        """Refuses labels that are none, before anything is read."""
+        self.values = {int(value): int(label) for value, label in self.values.items()}
+        if self.others not in ("raise", "background"):
+            raise UsageError(f"other values become 'raise' or 'background', not {self.others!r}")
 
     def reference(self, entry: Entry) -> Reference[Mask]:
         """The file."""
         path = entry.path(self.path)
         if not self.values:
             return MaskFile(path, self.options)
-        values = {int(value): int(label) for value, label in self.values.items()}
-        return RecodedMask(MaskFile(path, self.options), values)
+        return RecodedMask(MaskFile(path, self.options), self.values, refuse=self.others == "raise")
 
 
 @dataclass(frozen=True)
@@ -45,6 +53,7 @@ class RecodedMask:
 
     file: MaskFile
     values: Mapping[int, int]
+    refuse: bool = True
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -55,10 +64,10 @@ class RecodedMask:
         """Reads and recodes it; raises CaseError for a value that stands for nothing."""
         mask = self.file.read()
         unknown = sorted(set(np.unique(mask.labels).tolist()) - {0, *self.values})
-        if unknown:
+        if unknown and self.refuse:
             raise CaseError(
                 f"{self.files[0]}: holds the values {unknown[:5]}, which stand for no label; "
-                f"the target knows 0 and {sorted(self.values)}"
+                f"the target knows 0 and {sorted(self.values)}; name them all, or set others=background"
             )
         labels = np.zeros(mask.labels.shape, np.min_scalar_type(max(self.values.values(), default=0)))
         for value, label in self.values.items():
@@ -170,7 +179,7 @@ class RunLength:
                 continue
             try:
                 numbers = np.array(text.split(), dtype=np.int64)
-            except ValueError:
+            except (ValueError, OverflowError):
                 raise row.error(f"column {self.column!r} holds {text!r:.40}, expected whole numbers") from None
             if len(numbers) % 2:
                 raise row.error(
@@ -233,6 +242,58 @@ class RunMask:
         if self.shape is not None:
             return Geometry(self.shape, np.eye(4), "pixel")
         return grid_of(self.image, self.files)
+
+
+@dataclass
+class FilledBoxes:
+    """A label map of boxes filled in, as BenchX makes masks of RSNA's opacities.
+
+    Args:
+        boxes: the target that gives the boxes.
+        labels: label -> class of the boxes, as the task's `labels`; where two overlap the later box wins.
+    """
+
+    boxes: Target
+    labels: Mapping[int, str]
+
+    def reference(self, entry: Entry) -> Reference[Mask]:
+        """The boxes, filled in when read."""
+        if not entry.images:
+            raise entry.row.error("boxes need the image they lie in")
+        numbers = {str(name): int(label) for label, name in self.labels.items()}
+        return FilledMask(self.boxes.reference(entry), entry.images[0], numbers)
+
+
+@dataclass(frozen=True)
+class FilledMask:
+    """Boxes filled in on the grid of their picture."""
+
+    boxes: Reference[Boxes]
+    image: Reference[Image]
+    labels: Mapping[str, int]
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """What the boxes are read from."""
+        return self.boxes.files
+
+    def read(self) -> Mask:
+        """Fills the pixels whose centres lie in a box; raises CaseError for a class that stands for no label."""
+        grid, boxes = self.geometry(), self.boxes.read()
+        if len(grid.shape) != 2:
+            raise CaseError(f"{self.image.files[0]}: expected a picture to fill boxes in, got the shape {grid.shape}")
+        filled = np.zeros(grid.shape, np.min_scalar_type(max(self.labels.values(), default=0)))
+        for corners, name in zip(boxes.corners, boxes.names, strict=True):
+            if name not in self.labels:
+                raise CaseError(f"{self.files[0]}: a box is called {name!r}{nearest(name, self.labels)}")
+            # Corners are the centres of the first and last pixel; a box ends half a pixel beyond them.
+            top, left, bottom, right = (max(0, math.ceil(end)) for end in np.add(corners, (-0.5, -0.5, 0.5, 0.5)))
+            filled[top:bottom, left:right] = self.labels[name]
+        return Mask(filled, grid.affine, {label: name for name, label in self.labels.items()}, units=grid.units)
+
+    def geometry(self) -> Geometry:
+        """The grid of the picture."""
+        return self.image.geometry()
 
 
 @dataclass

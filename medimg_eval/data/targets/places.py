@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -16,6 +16,15 @@ from medimg_eval.data.tables import read_json
 from medimg_eval.errors import CaseError, UsageError, UserError
 
 Form = Literal["corners", "sizes"]
+
+NAMES: Mapping[Form, Sequence[Sequence[str]]] = {
+    "sizes": (("x", "y", "width", "height"), ("x", "y", "w", "h"), ("xmin", "ymin", "width", "height")),
+    "corners": (("xmin", "ymin", "xmax", "ymax"), ("x_min", "y_min", "x_max", "y_max"), ("x1", "y1", "x2", "y2")),
+}
+"""The keys of a box that is an object, in the order of its form."""
+
+NOTHING = ("", "nan", "none")
+"""What tables write where there is no number."""
 
 
 def corners_from_edges(edges: Array) -> Array:
@@ -71,7 +80,7 @@ class BoxColumns:
         if len(self.columns) == 1:
             return self._literal(row)
         held = [row.text(column) for column in self.columns]
-        if all(text.lower() in ("", "nan", "none") for text in held):
+        if all(text.lower() in NOTHING for text in held):
             return None
         return [row.number(column) for column in self.columns]
 
@@ -79,21 +88,27 @@ class BoxColumns:
         (column,) = self.columns
         value = row.value(column)
         if isinstance(value, str):
-            if value.strip().lower() in ("", "nan", "none", "[]", "{}"):
+            if value.strip().lower() in (*NOTHING, "[]", "{}"):
                 return None
             try:
                 value = ast.literal_eval(value.strip())
             except (ValueError, SyntaxError):
                 raise row.error(f"column {column!r} holds {value!r:.60}, expected four numbers") from None
-        if not value:
+        if not value or not row.text(column):
             return None
-        numbers = list(value.values()) if isinstance(value, dict) else value
+        numbers = self._ordered(row, value) if isinstance(value, dict) else value
         if not isinstance(numbers, list | tuple) or len(numbers) != 4:
             raise row.error(f"column {column!r} holds {value!r:.60}, expected four numbers")
         try:
             return [float(number) for number in numbers]
         except (TypeError, ValueError):
             raise row.error(f"column {column!r} holds {value!r:.60}, expected four numbers") from None
+
+    def _ordered(self, row: Row, value: Mapping[str, Any]) -> list[Any]:
+        """An object's numbers in the order of the form, whatever order its writer gave them."""
+        if sorted(value) not in [sorted(names) for names in NAMES[self.form]]:
+            raise row.error(f"the box {value!r:.80} is not given as {self.form}; its keys are expected to be those")
+        return [value[name] for names in NAMES[self.form] if sorted(names) == sorted(value) for name in names]
 
     def _edges(self, row: Row, numbers: list[float]) -> list[float]:
         x, y, right, bottom = numbers
@@ -141,8 +156,11 @@ class PointColumns:
 
     def reference(self, entry: Entry) -> Reference[Points]:
         """The points of all records."""
-        rows = [row for row in entry.rows if any(row.text(column) for column in self.columns)]
+        rows = [row for row in entry.rows if any(row.text(one).lower() not in NOTHING for one in self.columns)]
         xyz = np.array([[row.number(column) for column in self.columns] for row in rows], dtype=np.float64)
+        wrong = next((row for row, point in zip(rows, xyz, strict=True) if not np.isfinite(point).all()), None)
+        if wrong is not None:
+            raise wrong.error(f"a point of {', '.join(self.columns)} is not finite; leave all of them empty for none")
         xyz = xyz.reshape(-1, len(self.columns))
         names = tuple(row.text(self.label) if self.label else self.name for row in rows)
         values = np.array([row.number(self.value) for row in rows]) if self.value else None

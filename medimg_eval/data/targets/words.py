@@ -165,7 +165,7 @@ def frame_number(row: Row, column: str, stride: int) -> int:
         UserError: it is no whole number of 0 or more.
     """
     number = row.number(column) * stride
-    if number < 0 or number != int(number):
+    if not (number >= 0 and number.is_integer()):
         raise row.error(f"column {column!r} holds {row.text(column)!r}, expected a frame of 0 or more")
     return int(number)
 
@@ -174,6 +174,6 @@ def _column(texts: Sequence[str]) -> Array:
     for kind in (np.int64, np.float64):
         try:
             return np.array(texts).astype(kind)
-        except ValueError:
+        except (ValueError, OverflowError):
             continue
     return np.array(texts, dtype=object)

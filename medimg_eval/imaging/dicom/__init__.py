@@ -14,10 +14,14 @@ from medimg_eval.case import Geometry, Image, Mask
 from medimg_eval.errors import CaseError
 from medimg_eval.imaging.dicom.grouping import SEGMENTATIONS, STRUCTURES, Group, choose, gather, groups_of
 from medimg_eval.imaging.dicom.headers import Header
+from medimg_eval.imaging.dicom.logs import silence_values
+from medimg_eval.imaging.dicom.pixels import MONOCHROME1
 from medimg_eval.imaging.dicom.series import Gaps, UnevenSlices, arrange
 from medimg_eval.imaging.dicom.series_load import attributes, load, resample, suv_factors
 
 __all__ = ["UnevenSlices", "grid", "read", "read_mask"]
+
+silence_values()
 
 
 def read(
@@ -38,7 +42,8 @@ def read(
         gaps: what to do about uneven steps between slices: `raise`, `resample` linearly onto the median step
             (float32), or keep the `largest-run`.
         suv: turn PET into body-weight standardised uptake values (float32, g/ml).
-        voi: pictures only: apply the VOI LUT or window.
+        voi: apply the VOI LUT or window of a picture; refused for anything else, as are `suv` and `stack` where
+            they mean nothing.
         stack: which of several stacks in a multi-frame file, counted from 1.
 
     Returns:
@@ -50,12 +55,13 @@ def read(
         UnevenSlices: the steps between slices differ.
     """
     group, notes = _chosen(paths, series)
+    _require_meaning(group, suv=suv, voi=voi, stack=stack)
     if group.kind != "slices":
         image = _single(group, gaps=gaps, suv=suv, voi=voi, stack=stack)
         return replace(image, notes=(*notes, *image.notes))
     slices = arrange(group.headers, gaps)
     head = slices.headers[0]
-    _require_grey(head)
+    notes += _require_grey(slices.headers)
     array, valid, more = load(slices.headers, suv_factors(slices.headers) if suv else None)
     if slices.weights is not None:
         array, valid = resample(array, valid, slices.weights)
@@ -84,7 +90,9 @@ def grid(
     if grid is not None:
         return grid
     group, _ = _chosen(paths, series)
+    _require_meaning(group, suv=suv, voi=voi, stack=stack)
     if group.kind == "slices":
+        _require_grey(group.headers)
         return arrange(group.headers, gaps).geometry
     head = group.headers[0]
     if group.kind == "picture":
@@ -115,7 +123,8 @@ def read_mask(
 
     Args:
         paths: the file, or a folder that holds it.
-        grid: the image's grid, onto which structures are drawn; an RTSTRUCT needs it.
+        grid: the image's grid, onto which structures are drawn. Without it, that of the series in the same folder;
+            without one, a DICOM-SEG is the box that its frames span, and an RTSTRUCT is refused.
         labels: structure or segment name -> label; None numbers them as the file does.
         series: which of several images in a folder, as in `read`.
 
@@ -131,6 +140,8 @@ def read_mask(
 
         image = read(paths, series=series)
         return Mask(label_map(image.array, paths[0]), image.affine, notes=image.notes, units=image.units)
+    if grid is None and any(group.kind in ("slices", "frames") for group in groups_of(headers)):
+        grid = _grid_beside(paths, series)
     if found[0].sop_class == STRUCTURES:
         from medimg_eval.imaging.dicom import structures
 
@@ -138,6 +149,11 @@ def read_mask(
     from medimg_eval.imaging.dicom import segmentation
 
     return segmentation.read_mask(found[0].path, grid=grid, labels=labels)
+
+
+def _grid_beside(paths: Sequence[Path], series: str | None) -> Geometry:
+    """The grid of the image in the same folder, which `grid` would give for it as well."""
+    return grid(paths, series=series)
 
 
 def _chosen(paths: Sequence[Path], series: str | None) -> tuple[Group, list[str]]:
@@ -169,9 +185,29 @@ def _single(group: Group, *, gaps: Gaps, suv: bool, voi: bool, stack: int | None
     return multiframe.read(head.path, head, stack=stack, gaps=gaps, suv=suv)
 
 
-def _require_grey(header: Header) -> None:
-    if header.samples not in (1, 3) or (header.photometric not in ("MONOCHROME1", "MONOCHROME2", "RGB", "")):
+def _require_meaning(group: Group, *, suv: bool, voi: bool, stack: int | None) -> None:
+    """Refuses options that say nothing of what was found: passed over in silence, they would seem applied."""
+    path = group.headers[0].path
+    if voi and group.kind != "picture":
+        raise CaseError(f"{path}: is no picture, so it is not shown through a window; read it without voi")
+    if suv and group.kind not in ("slices", "frames"):
+        raise CaseError(f"{path}: is no PET volume; read it without suv")
+    if stack is not None and group.kind != "frames":
+        raise CaseError(f"{path}: holds no stacks of frames; choose among series with series=UID instead of stack")
+
+
+def _require_grey(headers: Sequence[Header]) -> list[str]:
+    """Refuses slices of palettes or of mixed kinds; notes where low values are meant to be shown white."""
+    for header in headers:
+        if header.samples not in (1, 3) or header.photometric not in ("MONOCHROME1", "MONOCHROME2", "RGB", ""):
+            raise CaseError(
+                f"{header.path}: is one of a stack of {header.photometric} slices; expected MONOCHROME1, MONOCHROME2 "
+                "or RGB, so read its files one by one, as pictures"
+            )
+    kinds = {header.photometric for header in headers} - {""}
+    if len(kinds) > 1:
         raise CaseError(
-            f"{header.path}: is one of a stack of {header.photometric} slices; expected MONOCHROME1, MONOCHROME2 or "
-            "RGB, so read its files one by one, as pictures"
+            f"{headers[0].path}: is one of a stack of {' and '.join(sorted(kinds))} slices, whose values cannot be "
+            "told to mean the same; export the series again"
         )
+    return [MONOCHROME1] if "MONOCHROME1" in kinds else []

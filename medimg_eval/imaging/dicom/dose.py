@@ -10,9 +10,7 @@ import numpy as np
 from medimg_eval.case import Array, Geometry, Image
 from medimg_eval.errors import CaseError
 from medimg_eval.imaging.dicom.frames import TO_RAS
-
-CLASS = "1.2.840.10008.5.1.4.1.1.481.2"
-"""SOP class of RT doses."""
+from medimg_eval.imaging.dicom.grouping import DOSE
 
 
 def read(path: Path) -> Image:
@@ -30,7 +28,7 @@ def read(path: Path) -> Image:
     geometry, order = _geometry(dataset, path)
     units = dataset.get("DoseUnits")
     if units not in ("GY", "RELATIVE"):
-        raise CaseError(f"{path}: holds a dose in {units or 'no unit'}, not in gray; export the absolute dose")
+        raise CaseError(f"{path}: its DoseUnits is neither GY nor RELATIVE; export the absolute dose in gray")
     notes = ["a dose relative to a reference the file does not state, not in gray"] if units == "RELATIVE" else []
     if len(order) == 1 and not dataset.get("SliceThickness"):
         notes.append("the file states no thickness of its one plane; 1 mm was taken")
@@ -61,7 +59,7 @@ def _open(path: Path, *, pixels: bool) -> Any:
     from pydicom import dcmread
 
     dataset = dcmread(path, stop_before_pixels=not pixels, force=True)
-    if dataset.get("SOPClassUID") != CLASS and dataset.get("Modality") != "RTDOSE":
+    if dataset.get("SOPClassUID") != DOSE and dataset.get("Modality") != "RTDOSE":
         raise CaseError(f"{path}: is no RTDOSE; expected a dose grid, got modality {dataset.get('Modality')}")
     return dataset
 

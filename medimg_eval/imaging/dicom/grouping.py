@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 
 from medimg_eval.errors import CaseError
 from medimg_eval.imaging.dicom.headers import Header, read_header
+from medimg_eval.imaging.dicom.tree import walk
 
 Kind = Literal["slices", "frames", "picture", "dose", "labels"]
 
@@ -32,7 +32,9 @@ _FRAMED = tuple(
 _IMAGES = tuple(_STORAGE + end for end in ("2", "2.1", "4", "4.1", "128", "130"))
 """Classes that are nothing without pixels: CT, MR, PET."""
 
-_VOLUMETRIC = ("CT", "MR", "PT")
+VOLUMETRIC = ("CT", "MR", "PT")
+"""Modalities whose single frames are slices."""
+
 _CAPTURE = _STORAGE + "7"
 
 SAME_PLACE = 1e-3
@@ -63,9 +65,10 @@ class Group:
     def line(self) -> str:
         """What it is, for a list to choose from; no text that may name a patient."""
         head = self.headers[0]
-        what = f"{len(self.headers)} slices" if self.kind == "slices" else f"{self.kind} ({head.frames} frames)"
+        count = len(self.headers)
+        what = f"{count} slice{'s'[: count - 1]}" if self.kind == "slices" else f"{self.kind} ({head.frames} frames)"
         words = [head.modality or "unknown modality", f"{what} of {head.rows} x {head.columns}"]
-        words += [_orientation_word(head)] if head.orientation else []
+        words += [facing(head)] if head.orientation else []
         words += [f"{head.pixel_spacing[0]:g} x {head.pixel_spacing[1]:g} mm"] if head.pixel_spacing else []
         words += [word for word in ("localizer" if self.aside else "", self.value) if word]
         return ", ".join(words) + f": series={self.label or '(empty UID)'}"
@@ -81,34 +84,33 @@ def gather(paths: Sequence[Path]) -> list[Header]:
     """
     found: list[Header] = []
     empty: list[Path] = []
-    for path, named in _files(paths):
-        header = read_header(path)
+    for path, named, size in _files(paths):
+        header = None if size is None else read_header(path)
         if header is not None:
             _require_pixels(header)
             found.append(header)
         elif named:
             raise CaseError(f"{path}: is not DICOM; leave it out of the list")
-        elif path.stat().st_size == 0:
+        elif not size:
             empty.append(path)
     if not found:
         raise CaseError(f"{paths[0]}: holds no DICOM files")
-    # An empty file named like the slices is a slice whose copy failed; others are marks that tools leave.
+    # Named like the slices, it is a slice that was not copied; others are marks that tools leave.
     suffixes = {header.path.suffix.lower() for header in found}
     for path in empty:
         if path.suffix.lower() in suffixes:
-            raise CaseError(f"{path}: is empty, beside DICOM files named like it; copy it again, or delete it")
+            what = "is empty" if path.exists() else "is a link to a file that is not there"
+            raise CaseError(f"{path}: {what}, beside DICOM files named like it; copy it again, or delete it")
     return found
 
 
-def _files(paths: Sequence[Path]) -> Iterator[tuple[Path, bool]]:
-    """Every file under the paths and whether it was named itself; hidden files are passed over."""
+def _files(paths: Sequence[Path]) -> Iterator[tuple[Path, bool, int | None]]:
+    """Every file under the paths, whether it was named itself, and its size: None for a link to nowhere."""
     for path in paths:
         if path.is_dir():
-            for folder, folders, names in os.walk(path):
-                folders[:] = sorted(name for name in folders if not name.startswith("."))
-                yield from ((Path(folder, name), False) for name in sorted(names) if not name.startswith("."))
+            yield from ((path / name, False, None if state is None else state.st_size) for name, state in walk(path))
         elif path.is_file():
-            yield path, True
+            yield path, True, path.stat().st_size
         else:
             raise CaseError(f"{path}: no such file")
 
@@ -122,8 +124,9 @@ def _require_pixels(header: Header) -> None:
 def groups_of(headers: Sequence[Header]) -> list[Group]:
     """Sorts headers into groups that make up one image each.
 
-    Slices are one stack when they agree in series, orientation, size and pixel spacing. Where positions repeat,
-    they are split by the acquisition, time, echo, b-value or image type that sets complete stacks apart.
+    Slices are one stack when they agree in patient, study, series, kind, orientation, size and pixel spacing.
+    Where positions repeat, they are split by the acquisition, time, echo, b-value or image type that sets complete
+    stacks apart.
 
     Args:
         headers: of any files; those without pixels are passed over.
@@ -194,11 +197,12 @@ def _why_left(group: Group, meant: Group) -> str:
         return {"picture": "pictures without a place in the patient"}.get(group.kind, group.kind)
     if _series(head) != _series(other):
         return "images of other series"
+    if (head.modality, head.sop_class) != (other.modality, other.sop_class):
+        return "images of other kinds"
     if head.position is None or head.orientation is None:
         return "images without a position"
-    if not _close(head.orientation, other.orientation):
-        return "images of other orientations"
-    return "images of other sizes or spacings"
+    same = close(head.orientation, other.orientation)
+    return "images of other sizes or spacings" if same else "images of other orientations"
 
 
 def _listing(groups: Sequence[Group]) -> str:
@@ -214,18 +218,16 @@ def _kind(header: Header) -> Kind:
     if header.sop_class in _FRAMED:
         return "frames"
     placed = header.position is not None and header.orientation is not None
-    volumetric = header.modality in _VOLUMETRIC and not header.sop_class.startswith(_CAPTURE)
+    volumetric = header.modality in VOLUMETRIC and not header.sop_class.startswith(_CAPTURE)
     if header.frames > 1:
         return "frames" if volumetric or placed or header.modality == "NM" else "picture"
     return "slices" if placed or volumetric else "picture"
 
 
 def _series(header: Header) -> tuple[str, ...]:
-    return (
-        (header.series_uid,)
-        if header.series_uid
-        else (header.study_uid, header.series_number, header.series_description)
-    )
+    # Converters are known to give the series of two patients, or of two studies, one UID.
+    named = (header.series_uid,) if header.series_uid else ("", header.series_number, header.series_description)
+    return (header.patient, header.study_uid, *named)
 
 
 def _series_number(header: Header) -> tuple[int, str]:
@@ -237,15 +239,16 @@ def _belongs(header: Header, other: Header) -> bool:
     return (
         _series(header) == _series(other)
         and (header.rows, header.columns, header.samples) == (other.rows, other.columns, other.samples)
-        and header.modality == other.modality
+        and (header.modality, header.sop_class) == (other.modality, other.sop_class)
         and ("LOCALIZER" in header.image_type) == ("LOCALIZER" in other.image_type)
         and (header.position is None) == (other.position is None)
-        and _close(header.orientation, other.orientation)
-        and _close(header.pixel_spacing, other.pixel_spacing)
+        and close(header.orientation, other.orientation)
+        and close(header.pixel_spacing, other.pixel_spacing)
     )
 
 
-def _close(some: tuple[float, ...] | None, others: tuple[float, ...] | None) -> bool:
+def close(some: tuple[float, ...] | None, others: tuple[float, ...] | None) -> bool:
+    """Whether cosines or spacings are the same, but for what is lost where they are written."""
     if some is None or others is None:
         return some is others
     return some == others or all(
@@ -263,7 +266,8 @@ def _labelled(parts: Sequence[tuple[Kind, list[Header], str]]) -> list[Group]:
     return groups
 
 
-def _orientation_word(header: Header) -> str:
+def facing(header: Header) -> str:
+    """Which way a slice lies: sagittal, coronal, axial or oblique."""
     normal = np.abs(normal_of(header))
     return ("sagittal", "coronal", "axial")[int(normal.argmax())] if normal.max() > 0.9 else "oblique"
 
@@ -271,7 +275,8 @@ def _orientation_word(header: Header) -> str:
 def normal_of(header: Header) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """The direction slices are stacked in, LPS: float64, (3,)."""
     cosines = np.array(header.orientation or (1, 0, 0, 0, 1, 0), dtype=np.float64)
-    return np.cross(cosines[:3], cosines[3:])
+    normal = np.cross(cosines[:3], cosines[3:])
+    return normal / (np.linalg.norm(normal) or 1.0)
 
 
 _SEPARATORS: dict[str, Callable[[Header], object]] = {

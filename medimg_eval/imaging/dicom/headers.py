@@ -11,7 +11,7 @@ import os
 import re
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -29,11 +29,14 @@ class Header:
 
     Attributes:
         path: the file.
+        patient: PatientID, or PatientName without; compared, and never shown.
+        series_description: never shown, since people write names there.
         position: ImagePositionPatient, mm, LPS.
         orientation: ImageOrientationPatient, six cosines, LPS.
         pixel_spacing: mm between rows, mm between columns; as written, even when zero or negative.
         slope: RescaleSlope, None without, NaN where it is no number.
         intercept: RescaleIntercept, likewise.
+        modality_lut: whether stored values go through a table instead of slope and intercept.
         padding: PixelPaddingValue as a stored value, sign considered.
         padding_limit: PixelPaddingRangeLimit, likewise.
         floating: 32 or 64 where samples are floating-point numbers, 0 where they are whole.
@@ -47,10 +50,11 @@ class Header:
     transfer_syntax: str
     sop_class: str
     sop_instance: str
+    patient: str = field(repr=False)
     study_uid: str
     series_uid: str
     series_number: str
-    series_description: str
+    series_description: str = field(repr=False)
     frame_of_reference: str
     modality: str
     image_type: tuple[str, ...]
@@ -80,6 +84,7 @@ class Header:
     spacing_between_slices: float | None
     slope: float | None
     intercept: float | None
+    modality_lut: bool
     padding: int | None
     padding_limit: int | None
     floating: int
@@ -192,6 +197,7 @@ def _header(
         transfer_syntax=texts.code("transfer_syntax") or IMPLICIT,
         sop_class=texts.code("sop_class") or texts.code("media_class"),
         sop_instance=texts.code("sop_instance") or texts.code("media_instance"),
+        patient=texts.text("patient") or texts.text("patient_name"),
         study_uid=texts.code("study_uid"),
         series_uid=texts.code("series_uid"),
         series_number=texts.code("series_number"),
@@ -225,6 +231,7 @@ def _header(
         spacing_between_slices=texts.number("spacing_between_slices"),
         slope=texts.rescale("slope"),
         intercept=texts.rescale("intercept"),
+        modality_lut=bool(found.get("modality_lut")),
         padding=texts.short("padding", signed=signed),
         padding_limit=texts.short("padding_limit", signed=signed),
         floating=floating,

@@ -7,30 +7,25 @@ never shown or logged.
 from __future__ import annotations
 
 import logging
-import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.imaging.dicom import index_store as store
+from medimg_eval.imaging.dicom.grouping import VOLUMETRIC, close
 from medimg_eval.imaging.dicom.headers import Header, read_header
 from medimg_eval.imaging.dicom.index_store import Group, Stamp
+from medimg_eval.imaging.dicom.tree import walk
 
 BATCH = 4096
 """Headers held at a time."""
 
 BLOCK, THREADS = 64, 8
 """Files handed to a thread at a time, and threads."""
-
-SAME = 1e-4
-"""What cosines and spacings of one group may differ by."""
 
 DIRECTORY = "1.2.840.10008.1.3.10"
 """SOP class of a DICOMDIR, which is a table of contents and no image."""
@@ -56,8 +51,6 @@ IMAGES = (
     "128",
 )
 """SOP classes that never come without pixels."""
-
-VOLUMETRIC = ("CT", "MR", "PT")
 
 logger = logging.getLogger(__name__)
 
@@ -114,7 +107,7 @@ class Index:
     Attributes:
         root: the folder.
         entries: one for each image, by patient, study, series and group.
-        problems: file -> why it could not be read; it is tried again every time.
+        problems: file -> why it could not be read, links to nowhere among them; it is tried again every time.
         opened: how many files were looked at this time: those that are new or have changed.
     """
 
@@ -162,7 +155,13 @@ def index_tree(root: Path, *, cache: Path | None = None) -> Index:
         raise CaseError(f"{root}: no such folder")
     places = store.places(root, cache)
     groups, others = store.load(places)
-    present = dict(_scan(root))
+    present: dict[str, Stamp] = {}
+    missing: dict[Path, str] = {}
+    for name, state in walk(root):
+        if state is None:
+            missing[root / name] = f"{root / name}: is a link to a file that is not there; fetch it, or delete the link"
+        else:
+            present[name] = (state.st_size, state.st_mtime_ns)
     new, dropped = _forget(groups, others, present)
     problems: dict[Path, str] = {}
     table = _Table(groups)
@@ -174,8 +173,9 @@ def index_tree(root: Path, *, cache: Path | None = None) -> Index:
         raise CaseError(f"{root}: holds no DICOM file among {found}; name the folder they are in")
     if len(todo) > len(problems) or dropped:
         store.save(places, table.groups, others)
+    problems |= missing
     if problems:
-        logger.warning("%s: %d DICOM files could not be read", root, len(problems))
+        logger.warning("%s: %d files could not be read", root, len(problems))
     return Index(root, tuple(_entries(root, table.groups)), problems, len(todo))
 
 
@@ -188,29 +188,6 @@ def _matches(value: Any, wanted: Any) -> bool:
 
 
 # --- files ------------------------------------------------------------------------------------------------------
-
-
-def _scan(root: Path) -> Iterator[tuple[str, Stamp]]:
-    """Every file under the root by its relative name, links followed, no folder entered twice."""
-    state = root.stat()
-    waiting, seen = [(str(root), "")], {(state.st_dev, state.st_ino)}
-    while waiting:
-        folder, prefix = waiting.pop()
-        try:
-            entries = list(os.scandir(folder))
-        except OSError as error:
-            raise CaseError(f"{folder}: cannot be opened ({error.strerror}); mend its permissions") from error
-        for entry in entries:
-            if entry.name.startswith("."):
-                continue
-            with suppress(OSError):  # a link to nowhere, or a file that just vanished
-                state = entry.stat()
-                key = (state.st_dev, state.st_ino)
-                if entry.is_file():
-                    yield prefix + entry.name, (state.st_size, state.st_mtime_ns)
-                elif entry.is_dir() and key not in seen:
-                    seen.add(key)
-                    waiting.append((entry.path, f"{prefix}{entry.name}/"))
 
 
 def _forget(groups: list[Group], others: dict[str, Stamp], present: Mapping[str, Stamp]) -> tuple[set[str], bool]:
@@ -302,10 +279,8 @@ class _Table:
         alike.append(group)
 
     def _patient(self, header: Header, name: str) -> str:
-        """PatientID, which the scan of headers leaves out; the files of a series in one folder are of one patient."""
-        place = (header.study_uid, header.series_uid, name.rpartition("/")[0])
-        if not (header.study_uid and header.series_uid):
-            return _details(header.path)["patient"]
+        """PatientID in letters: the scan of headers leaves its character set aside, so pydicom reads it once."""
+        place = (header.patient, header.study_uid, header.series_uid, name.rpartition("/")[0])
         if place not in self.people:
             self.people[place] = _details(header.path)["patient"]
         return self.people[place]
@@ -347,13 +322,7 @@ def _identity(facts: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _parallel(some: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
-    return all(_close(some[name], others[name]) for name in ("spacing", "orientation"))
-
-
-def _close(one: Sequence[float] | None, other: Sequence[float] | None) -> bool:
-    if one is None or other is None:
-        return one is other
-    return bool(np.allclose(one, other, rtol=SAME, atol=SAME))
+    return all(close(some[name], others[name]) for name in ("spacing", "orientation"))
 
 
 def _entries(root: Path, groups: Iterable[Group]) -> Iterator[Series]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -79,7 +80,7 @@ def save(places: Sequence[Path], groups: Sequence[Group], others: dict[str, Stam
     rows = [_row(group) for group in (*groups, Group("other", {}, others))]
     table = pa.Table.from_pylist(rows, schema=_schema())
     for place in places:
-        partial = place.with_name(f".{os.getpid()}.{place.name}")
+        partial = place.with_name(f".{os.getpid()}.{threading.get_ident()}.{place.name}")
         try:
             place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             parquet.write_table(table, partial, compression="zstd")

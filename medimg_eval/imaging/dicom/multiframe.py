@@ -13,11 +13,12 @@ import numpy as np
 from medimg_eval.case import Array, Geometry, Image
 from medimg_eval.errors import CaseError
 from medimg_eval.imaging.dicom import colour, pictures
-from medimg_eval.imaging.dicom.grouping import SAME_PLACE, normal_of
+from medimg_eval.imaging.dicom.facts import facts
+from medimg_eval.imaging.dicom.grouping import SAME_PLACE, facing, normal_of
 from medimg_eval.imaging.dicom.headers import Header
-from medimg_eval.imaging.dicom.pixels import is_encapsulated, stored_frames
+from medimg_eval.imaging.dicom.pixels import MONOCHROME1, is_encapsulated, stored_frames
 from medimg_eval.imaging.dicom.series import Gaps, Stack, UnevenSlices, arrange
-from medimg_eval.imaging.dicom.series_load import load, resample
+from medimg_eval.imaging.dicom.series_load import load, resample, rescales
 from medimg_eval.imaging.dicom.suv import factor as suv_factor
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def read(
         part = _without_twins(part, stored_frames(path, header), notes)
     arranged = _arranged(part, gaps)
     if header.photometric.upper() == "MONOCHROME1":
-        notes.append("MONOCHROME1: low values are meant to be shown white; values are left as measured")
+        notes.append(MONOCHROME1)
     factor = suv_factor(dataset) if suv else None
     if _is_addressable(header):
         array, valid, more = load(arranged.headers, None if factor is None else np.full(len(arranged.headers), factor))
@@ -117,7 +118,7 @@ def read(
         arranged.geometry.affine,
         modality=header.modality,
         notes=(*notes, *arranged.notes),
-        attributes=pictures.attributes(dataset),
+        attributes=facts(dataset),
         valid=valid,
     )
 
@@ -258,9 +259,8 @@ def _chosen(frames: Sequence[_Frame], stack: int | None) -> tuple[_Part, list[st
 
 
 def _line(part: _Part) -> str:
-    normal = np.abs(normal_of(part.frames[0].header))
-    facing = ("sagittal", "coronal", "axial")[int(normal.argmax())] if normal.max() > 0.9 else "oblique"
-    return ", ".join([f"{len(part.frames)} {facing} frames", *([part.label] if part.label else [])])
+    way = facing(part.frames[0].header)
+    return ", ".join([f"{len(part.frames)} {way} frames", *([part.label] if part.label else [])])
 
 
 def _parts(frames: Sequence[_Frame]) -> list[_Part]:
@@ -383,8 +383,7 @@ def _decoded(arranged: Stack, dataset: pydicom.Dataset, header: Header, notes: l
 
 def _rescaled(frames: Array, headers: Sequence[Header]) -> Array:
     """Applies each frame's slope and intercept."""
-    slopes = np.array([1.0 if header.slope is None else header.slope for header in headers])
-    intercepts = np.array([header.intercept or 0.0 for header in headers])
+    slopes, intercepts = rescales(headers)
     if (slopes == 1).all() and not intercepts.any():
         return frames
     whole = (slopes == 1).all() and (intercepts == np.rint(intercepts)).all() and frames.dtype.kind in "iu"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import warnings
-import zlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -83,6 +82,14 @@ PIXELS = _keywords("IconImageSequence GraphicAnnotationSequence EncapsulatedDocu
 
 DRAWN_ON = _keywords("US IVUS ES XC GM OT SC CR RF XA DOC SR OP")
 """Modalities whose pixels often show text, and so should say whether they do."""
+
+PHILIPS: Mapping[str, Kind] = {
+    "Patient name": "identity",
+    "Examination name": "text",
+    "Protocol name": "text",
+    "Examination date/time": "date",
+}
+"""What identifies in the text header of a Philips PAR/REC pair."""
 
 SECONDARY_CAPTURE = "1.2.840.10008.5.1.4.1.1.7"
 
@@ -208,31 +215,41 @@ def _name(part: str, known: Collection[tuple[str, tuple[str, ...]]]) -> Iterator
 
 
 def _dicom(dataset: Any, path: Path) -> list[Doubt]:
-    removed = dataset.get("PatientIdentityRemoved") == "YES"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # pydicom's warnings print values
+        removed = dataset.get("PatientIdentityRemoved") == "YES"
+        doubts = [*_attributes(dataset, path, removed=removed), *_pixels(dataset, path)]
+        if not removed and dataset.get("SOPClassUID"):
+            what = "does not say that the patient's identity was removed"
+            doubts.append(Doubt(path, what, "identity", "PatientIdentityRemoved"))
+        return doubts
+
+
+def _attributes(dataset: Any, path: Path, *, removed: bool) -> Iterator[Doubt]:
     shifted = dataset.get("LongitudinalTemporalInformationModified") in ("MODIFIED", "REMOVED")
     found: Counter[tuple[Kind, str]] = Counter()
     creators: set[str] = set()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for kind, keyword in _filled(dataset, creators):
-            if not (removed and keyword in MAY_BE_DUMMY) and not (shifted and kind == "date"):
-                found[kind, keyword] += 1
-    doubts = []
+    for kind, keyword in _filled(dataset, creators):
+        if not (removed and keyword in MAY_BE_DUMMY) and not (shifted and kind == "date"):
+            found[kind, keyword] += 1
     for (kind, keyword), count in sorted(found.items()):
         what = {
             "identity": f"{keyword} is filled",
             "date": f"{keyword} is filled, and the file does not say that dates were changed",
             "text": f"{keyword} is filled; it may hold a name",
-            "private": f"private attributes ({count} by {', '.join(sorted(creators)) or 'nobody'}) may hold anything",
+            "private": f"private attributes ({count} by {_makers(creators)}) may hold anything",
             "pixels": f"{keyword} is a picture or document inside the file; look at it",
             "name": keyword,
         }[kind]
-        doubts.append(Doubt(path, what, kind, keyword, count))
-    if not removed and dataset.get("SOPClassUID"):
-        doubts.append(
-            Doubt(path, "does not say that the patient's identity was removed", "identity", "PatientIdentityRemoved")
-        )
-    return [*doubts, *_pixels(dataset, path)]
+        yield Doubt(path, what, kind, keyword, count)
+
+
+def _makers(creators: Collection[str]) -> str:
+    """The creators that are known to be no person: a creator is a value like any other."""
+    from pydicom.datadict import private_dictionaries
+
+    known = sorted(creator for creator in creators if creator in private_dictionaries)
+    return ", ".join([*known, *(["others"] if len(known) < len(creators) else [])]) or "nobody"
 
 
 def _filled(dataset: Any, creators: set[str]) -> Iterator[tuple[Kind, str]]:
@@ -297,13 +314,17 @@ def _volume(path: Path) -> list[Doubt]:
         head = stream.read(1 << 18)
     if head.startswith(b"NRRD0") or path.suffix.lower() in (".mha", ".mhd"):
         return _keys(path, head)
+    if path.suffix.lower() == ".par":
+        return [
+            Doubt(path, f"the header's {field!r} is filled; it may hold a name", kind, field)
+            for field, kind in PHILIPS.items()
+            if re.search(rf"(?im)^\.\s*{re.escape(field)}[ \t]*:[ \t]*\S", head.decode("latin-1"))
+        ]
     import nibabel as nib
-    from nibabel.filebasedimages import ImageFileError
-    from nibabel.spatialimages import HeaderDataError
 
     try:
         image: Any = nib.load(path)
-    except (ImageFileError, HeaderDataError, OSError, EOFError, ValueError, zlib.error) as error:
+    except Exception as error:  # each of nibabel's formats has errors of its own
         if head[2:9] == b"b2frame":
             return []  # chunks of voxels, without free text
         raise CaseError(f"{path}: its header cannot be read ({type(error).__name__}); copy it again") from error

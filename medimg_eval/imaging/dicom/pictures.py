@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -10,7 +9,8 @@ import numpy as np
 
 from medimg_eval.case import Array, Geometry, Image
 from medimg_eval.errors import CaseError
-from medimg_eval.imaging.dicom import colour, lookup
+from medimg_eval.imaging.dicom import colour, lookup, pixels
+from medimg_eval.imaging.dicom.facts import facts
 from medimg_eval.imaging.dicom.headers import Header, read_header
 
 if TYPE_CHECKING:
@@ -20,20 +20,6 @@ Units = Literal["mm", "pixel"]
 
 MEASURED = ("CT", "MR", "PT", "NM")
 """Modalities whose values are measurements even in a single frame: never inverted."""
-
-ATTRIBUTES = {
-    "manufacturer": "Manufacturer",
-    "model": "ManufacturerModelName",
-    "body part": "BodyPartExamined",
-    "view": "ViewPosition",
-    "laterality": "ImageLaterality",
-    "patient orientation": "PatientOrientation",
-    "patient position": "PatientPosition",
-    "kVp": "KVP",
-    "field strength (T)": "MagneticFieldStrength",
-    "frame time (ms)": "FrameTime",
-}
-"""What is told of the acquisition -> the element it is read from."""
 
 CENTIMETRES = 3
 """PhysicalUnitsXDirection of an ultrasound region that shows tissue."""
@@ -56,8 +42,6 @@ def read(path: Path, header: Header | None = None, *, voi: bool = False) -> Imag
     Raises:
         CaseError: the file has no pixels, or of a kind that is not known; the message names it.
     """
-    from medimg_eval.imaging.dicom import pixels
-
     header = header or header_of(path)
     dataset = metadata(path)
     _check(header)
@@ -79,7 +63,7 @@ def read(path: Path, header: Header | None = None, *, voi: bool = False) -> Imag
         modality=header.modality,
         units=units,
         notes=tuple(notes),
-        attributes=attributes(dataset),
+        attributes=facts(dataset),
         valid=valid,
     )
 
@@ -93,20 +77,6 @@ def grid(path: Path, header: Header | None = None, *, voi: bool = False) -> Geom
     plane = (header.rows, header.columns)
     shape = plane if header.frames == 1 else (header.frames, *plane)
     return Geometry(shape, _affine(steps, len(shape)), units)
-
-
-def attributes(dataset: pydicom.Dataset) -> Mapping[str, str]:
-    """What the file says of the acquisition: nothing that identifies a patient."""
-    found = {}
-    for name, element in ATTRIBUTES.items():
-        value = dataset.get(element)
-        if value is None and name == "laterality":
-            value = dataset.get("Laterality")
-        many = value if isinstance(value, list | tuple) or hasattr(value, "append") else [value]
-        text = "\\".join(str(one).strip() for one in many if one is not None)
-        if text:
-            found[name] = text
-    return found
 
 
 def metadata(path: Path) -> pydicom.Dataset:
@@ -229,7 +199,7 @@ def _grey(frames: Array, dataset: pydicom.Dataset, header: Header, notes: list[s
         span = (0.0, 1.0)
     if header.photometric.upper() == "MONOCHROME1":
         if header.modality in MEASURED:
-            notes.append("MONOCHROME1: low values are meant to be shown white; values are left as measured")
+            notes.append(pixels.MONOCHROME1)
         else:
             values = inverted(values, span)
             notes.append("MONOCHROME1: inverted, so that high values are white")

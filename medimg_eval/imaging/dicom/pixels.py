@@ -6,6 +6,7 @@ pydicom's plugins.
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,8 +15,12 @@ import numpy as np
 from medimg_eval.case import Array
 from medimg_eval.errors import CaseError
 from medimg_eval.imaging.dicom.headers import Header, header_of, read_header
-from medimg_eval.imaging.dicom.series_codecs import RLE, cut_short, decode_frame, split_frames
+from medimg_eval.imaging.dicom.series_codecs import RLE, codec_name, cut_short, decode_frame, is_known, split_frames
 from medimg_eval.imaging.dicom.series_scan import BIG_ENDIAN, DEFLATED, EXPLICIT, IMPLICIT
+from medimg_eval.imaging.payload import check_memory
+
+MONOCHROME1 = "MONOCHROME1: low values are meant to be shown white; values are left as measured"
+"""The note on a volume, whose values are never inverted."""
 
 _NATIVE = (IMPLICIT, EXPLICIT, BIG_ENDIAN, DEFLATED)
 
@@ -41,7 +46,9 @@ def stored_frames(source: Path | Any, header: Header | None = None) -> Array:
     else:
         header, dataset = header or header_of(source, _path_of(source)), source
     _check(header)
-    out = np.empty((header.frames, *frame_shape(header)), stored_dtype(header))
+    shape = (header.frames, *frame_shape(header))
+    check_memory(header.path, math.prod(shape) * stored_dtype(header).itemsize)
+    out = np.empty(shape, stored_dtype(header))
     if not is_encapsulated(header):
         _native_frames(header, dataset, out)
     else:
@@ -158,6 +165,11 @@ def _check(header: Header) -> None:
         raise CaseError(f"{header.path}: holds no pixels (modality {header.modality or 'unknown'})")
     if header.rows < 1 or header.columns < 1:
         raise CaseError(f"{header.path}: states {header.rows} rows and {header.columns} columns; mend its header")
+    if header.transfer_syntax not in _NATIVE and header.pixel_length is not None and not is_known(header):
+        raise CaseError(
+            f"{header.path}: its pixels are stored with {codec_name(header)}, so the order of their bytes is not "
+            "known; export it again with a standard transfer syntax"
+        )
     if header.high_bit >= max(header.bits_allocated, header.bits_stored, 1):
         raise CaseError(
             f"{header.path}: states HighBit {header.high_bit} of {header.bits_allocated} bits a sample; mend its header"

@@ -12,9 +12,7 @@ import numpy as np
 from medimg_eval.case import Array, Geometry, Mask
 from medimg_eval.errors import CaseError, nearest
 from medimg_eval.imaging.dicom.frames import box, frames_of, placed
-
-CLASSES = ("1.2.840.10008.5.1.4.1.1.66.4", "1.2.840.10008.5.1.4.1.1.66.7")
-"""SOP classes: segmentation, and label map segmentation."""
+from medimg_eval.imaging.dicom.grouping import SEGMENTATIONS
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +108,7 @@ def _open(path: Path, *, pixels: bool) -> Any:
         dataset = dcmread(path, stop_before_pixels=not pixels, force=True)
     except (OSError, InvalidDicomError) as error:
         raise CaseError(f"{path}: cannot be read as DICOM ({type(error).__name__}); copy it again") from error
-    if dataset.get("SOPClassUID") not in CLASSES and "SegmentSequence" not in dataset:
+    if dataset.get("SOPClassUID") not in SEGMENTATIONS and "SegmentSequence" not in dataset:
         raise CaseError(f"{path}: is no DICOM-SEG; expected a segmentation, got modality {dataset.get('Modality')}")
     if not dataset.get("SegmentSequence"):
         raise CaseError(f"{path}: describes no segment; write the segmentation again")

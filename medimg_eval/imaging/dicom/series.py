@@ -20,6 +20,10 @@ TILT = 0.1
 """Degrees of gantry tilt from which it is noted."""
 
 
+MADE_UP = 20
+"""So many slices may be made of one: beyond, it is a position that is wrong."""
+
+
 class UnevenSlices(CaseError):  # noqa: N818 - read as a sentence where it is caught
     """The steps between slices differ: a slice is missing, or the scan was made so."""
 
@@ -72,7 +76,7 @@ def arrange(headers: Sequence[Header], gaps: Gaps = "raise") -> Stack:
         if gaps == "largest-run":
             ordered, places = _largest_run(ordered, places, notes)
         else:
-            weights = _resampled(places, middle, notes)
+            weights = _resampled(ordered, places, middle, notes)
     positions = np.array([header.position for header in ordered])
     along = (positions[-1] - positions[0]) / (places[-1] - places[0])
     _check_line(ordered, positions, places, along, min(spacing))
@@ -92,7 +96,14 @@ def _plane(headers: Sequence[Header]) -> tuple[tuple[float, float], Array]:
                 f"{header.path}: has no ImagePositionPatient and ImageOrientationPatient, so its slices cannot be put "
                 "in order; take the series as the scanner wrote it"
             )
+        if header.modality_lut:
+            raise CaseError(
+                f"{header.path}: its values go through a modality lookup table, which is applied to pictures only; "
+                "export the series with RescaleSlope and RescaleIntercept"
+            )
     head = headers[0]
+    if head.rows < 1 or head.columns < 1:
+        raise CaseError(f"{head.path}: states {head.rows} rows and {head.columns} columns; mend its header")
     if head.pixel_spacing is None or min(head.pixel_spacing) <= 0:
         found = "missing" if head.pixel_spacing is None else f"{head.pixel_spacing[0]:g} x {head.pixel_spacing[1]:g} mm"
         raise CaseError(f"{head.path}: PixelSpacing is {found}; expected two positive numbers, mend the header")
@@ -147,13 +158,15 @@ def _lone_step(header: Header, notes: list[str]) -> float:
 def _uneven(ordered: Sequence[Header], places: Array) -> UnevenSlices:
     steps = np.diff(places)
     middle = float(np.median(steps))
-    where = "z" if abs(normal_of(ordered[0])[2]) > 0.999 else "position along the normal"
+    normal = normal_of(ordered[0])
+    where = "z" if abs(normal[2]) > 0.999 else "position along the normal"
+    shown_places = places * np.sign(normal[2]) if where == "z" else places
     ratio = steps / middle
     whole = np.abs(ratio - np.rint(ratio)) <= 0.02
     odd = np.flatnonzero(np.abs(steps - middle) > 0.01 * middle + SAME_PLACE)
     shown = []
     for index in odd[:5]:
-        ends = f"between {where}={places[index]:.6g} and {where}={places[index + 1]:.6g} mm"
+        ends = "between {0}={1:.6g} and {0}={2:.6g} mm".format(where, *sorted(shown_places[index : index + 2]))
         lost = round(ratio[index]) - 1
         shown.append(
             f"{lost} {'slice seems' if lost == 1 else 'slices seem'} missing {ends}"
@@ -184,8 +197,14 @@ def _largest_run(ordered: tuple[Header, ...], places: Array, notes: list[str]) -
     return ordered[start:stop], places[start:stop]
 
 
-def _resampled(places: Array, step: float, notes: list[str]) -> Array:
-    wanted = places[0] + step * np.arange(int((places[-1] - places[0]) / step + 1e-3) + 1)
+def _resampled(ordered: Sequence[Header], places: Array, step: float, notes: list[str]) -> Array:
+    count = int((places[-1] - places[0]) / step + 1e-3) + 1
+    if count > MADE_UP * len(places):
+        raise CaseError(
+            f"{ordered[0].path}: filling the gaps would make {count} slices of {len(places)}; mend the positions, or "
+            "read with gaps=largest-run"
+        )
+    wanted = places[0] + step * np.arange(count)
     before = np.clip(np.searchsorted(places, wanted, side="right") - 1, 0, len(places) - 2)
     after = np.clip((wanted - places[before]) / np.diff(places)[before], 0, 1)
     notes.append(
@@ -213,6 +232,14 @@ def _note_doubts(ordered: Sequence[Header], step: Array, notes: list[str]) -> No
         notes.append(
             f"slices are sheared by {tilt:.1f} degrees (gantry tilt); the affine keeps that, but tools that expect "
             "right angles do not"
+        )
+    apart = float(np.linalg.norm(step)) * straight
+    stated, thickness = ordered[0].spacing_between_slices or 0.0, ordered[0].slice_thickness or 0.0
+    if stated > 0 and abs(apart - stated) > 0.02 * stated + SAME_PLACE:
+        notes.append(f"slices lie {apart:.4g} mm apart, and SpacingBetweenSlices says {stated:.4g}: positions decide")
+    elif apart > 2 * thickness > 0:
+        notes.append(
+            f"slices of {thickness:.4g} mm lie {apart:.4g} mm apart: what is between was not scanned, or is missing"
         )
     if len({header.frame_of_reference for header in ordered}) > 1:
         notes.append("the slices name several frames of reference; they are taken as one")

@@ -59,6 +59,11 @@ def codec_name(header: Header) -> str:
     return f"{name} ({header.transfer_syntax})"
 
 
+def is_known(header: Header) -> bool:
+    """Whether the transfer syntax is a codec we have heard of."""
+    return header.transfer_syntax in _CODECS
+
+
 def cut_short(header: Header, found: int, expected: int) -> CaseError:
     """The error for pixel data that ends early; counts are bytes."""
     return CaseError(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,23 +15,10 @@ import numpy as np
 
 from medimg_eval.case import Array
 from medimg_eval.errors import CaseError
+from medimg_eval.imaging.dicom.facts import ELEMENTS, facts
 from medimg_eval.imaging.dicom.headers import Header
 from medimg_eval.imaging.dicom.pixels import decode_into, frame_shape, stored_dtype
-
-_ATTRIBUTES = {
-    "manufacturer": 0x00080070,
-    "model": 0x00081090,
-    "body part": 0x00180015,
-    "slice thickness (mm)": 0x00180050,
-    "kVp": 0x00180060,
-    "repetition time (ms)": 0x00180080,
-    "echo time (ms)": 0x00180081,
-    "field strength (T)": 0x00180087,
-    "kernel": 0x00181210,
-    "patient position": 0x00185100,
-    "units": 0x00541001,
-}
-"""Plain facts on the acquisition, none of which names a patient."""
+from medimg_eval.imaging.payload import check_memory
 
 THREADS = 8
 """At most so many decode at once."""
@@ -89,15 +76,30 @@ def load(headers: Sequence[Header], factors: Array | None = None) -> tuple[Array
     return channels, valid, notes
 
 
-def _planned(headers: Sequence[Header], factors: Array | None) -> _Plan:
+def rescales(headers: Sequence[Header]) -> tuple[Array, Array]:
+    """The slope and the intercept of each slice, float64, (slices,).
+
+    Raises:
+        CaseError: one of them is no number or missing beside others, or a slope is 0; the message names the file.
+    """
     slopes = np.array([1.0 if header.slope is None else header.slope for header in headers])
     intercepts = np.array([header.intercept or 0.0 for header in headers])
+    scaled, shifted = bool((slopes != 1).any()), bool((intercepts != 0).any())
     for header, slope, intercept in zip(headers, slopes, intercepts, strict=True):
-        if not np.isfinite([slope, intercept]).all() or slope == 0:
+        if not (math.isfinite(slope) and math.isfinite(intercept)) or slope == 0:
             raise CaseError(
                 f"{header.path}: RescaleSlope and RescaleIntercept are {slope:g} and {intercept:g}; expected numbers, "
                 "and a slope other than 0, so mend the header"
             )
+        # Taken for 1 and 0 beside others, they would put one slice on another scale in silence.
+        if (header.slope is None and scaled) or (header.intercept is None and shifted):
+            name = "RescaleSlope" if header.slope is None and scaled else "RescaleIntercept"
+            raise CaseError(f"{header.path}: has no {name}, and other slices have one; mend the header")
+    return slopes, intercepts
+
+
+def _planned(headers: Sequence[Header], factors: Array | None) -> _Plan:
+    slopes, intercepts = rescales(headers)
     if factors is not None:
         slopes, intercepts = slopes * factors, intercepts * factors
     dtypes = {stored_dtype(header) for header in headers}
@@ -117,7 +119,9 @@ class _Loader:
     def __init__(self, headers: Sequence[Header], plan: _Plan) -> None:
         self.headers = headers
         self.plan = plan
-        self.volume = np.empty((len(headers), *frame_shape(headers[0])), plan.dtype)
+        shape = (len(headers), *frame_shape(headers[0]))
+        check_memory(headers[0].path, math.prod(shape) * plan.dtype.itemsize)
+        self.volume = np.empty(shape, plan.dtype)
         self.valid: Array | None = None
         self.cleared = 0
         self.lock = threading.Lock()
@@ -241,26 +245,15 @@ def suv_factors(headers: Sequence[Header]) -> Array:
     if headers[0].modality != "PT":
         raise CaseError(f"{headers[0].path}: is {headers[0].modality or 'of unknown modality'}; suv is for PET")
     earliest = min(headers, key=lambda header: (header.acquisition_time or "~", header.path))
-    dataset = pydicom.dcmread(earliest.path, stop_before_pixels=True)
+    dataset = pydicom.dcmread(earliest.path, stop_before_pixels=True, force=True)
     if str(dataset.get("DecayCorrection", "")).strip().upper() != "NONE":
         return np.full(len(headers), factor(dataset))
     # Without decay correction each slice has a moment of its own.
-    return np.array([factor(pydicom.dcmread(header.path, stop_before_pixels=True)) for header in headers])
+    return np.array([factor(pydicom.dcmread(head.path, stop_before_pixels=True, force=True)) for head in headers])
 
 
 def attributes(path: Path) -> Mapping[str, str]:
     """Plain facts on how a slice was acquired, none of which names a patient."""
     import pydicom
 
-    dataset = pydicom.dcmread(path, stop_before_pixels=True, force=True, specific_tags=list(_ATTRIBUTES.values()))
-    texts = {}
-    for name, tag in _ATTRIBUTES.items():
-        # A value that cannot be understood is one fact less, and no reason to refuse the image.
-        with suppress(Exception):
-            texts[name] = _text(dataset[tag].value)
-    return {name: text for name, text in texts.items() if text}
-
-
-def _text(value: Any) -> str:
-    many = value if isinstance(value, list | tuple) or hasattr(value, "append") else [value]
-    return "\\".join(str(one).strip() for one in many if one is not None)
+    return facts(pydicom.dcmread(path, stop_before_pixels=True, force=True, specific_tags=list(ELEMENTS)))

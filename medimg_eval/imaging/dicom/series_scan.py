@@ -20,6 +20,9 @@ _SHORT = frozenset(b"AE AS AT CS DA DS DT FD FL IS LO LT PN SH SL SS ST TM UI UL
 _PIXELS = {b"\xe0\x7f\x10\x00": 0, b"\xe0\x7f\x08\x00": 32, b"\xe0\x7f\x09\x00": 64}
 """Tags that hold pixels -> bits of a floating-point sample, 0 for whole numbers."""
 
+_ITEM = b"\xfe\xff\x00\xe0"
+"""The tag that each item of a sequence starts with."""
+
 ELEMENTS = {
     "transfer_syntax": 0x00020010,
     "media_class": 0x00020002,
@@ -39,6 +42,8 @@ ELEMENTS = {
     "b_value_siemens": 0x0019100C,
     "b_value_philips": 0x20011003,
     "b_value_ge": 0x00431039,
+    "patient_name": 0x00100010,
+    "patient": 0x00100020,
     "study_uid": 0x0020000D,
     "series_uid": 0x0020000E,
     "series_number": 0x00200011,
@@ -63,6 +68,7 @@ ELEMENTS = {
     "padding_limit": 0x00280121,
     "intercept": 0x00281052,
     "slope": 0x00281053,
+    "modality_lut": 0x00283000,
     "frame_time": 0x00541300,
 }
 """Name -> tag."""
@@ -140,11 +146,13 @@ class Scan:
                 self.floating = _PIXELS[tag]
                 self.pixels = (base + start, length)
                 break
+            name = names.get(tag)
             if length == UNDEFINED:
+                if name is not None and self._item(base + start)[0] == _ITEM:
+                    found[name] = _ITEM
                 position = self._skip_sequence(base + start, explicit=explicit)
                 data, base = self.data, self.base
                 continue
-            name = names.get(tag)
             if name is not None:
                 stop = start + length
                 found[name] = data[start:stop] if stop <= len(data) else os.pread(self.descriptor, length, base + start)
@@ -160,7 +168,7 @@ class Scan:
             position += 8
             if tag == b"\xfe\xff\xdd\xe0":
                 return position
-            if tag != b"\xfe\xff\x00\xe0":
+            if tag != _ITEM:
                 raise OddError
             if length != UNDEFINED:
                 position += length

@@ -12,10 +12,8 @@ import numpy as np
 from medimg_eval.case import Array, Geometry, Mask
 from medimg_eval.errors import CaseError, nearest
 from medimg_eval.imaging.dicom.frames import TO_RAS
+from medimg_eval.imaging.dicom.grouping import STRUCTURES
 from medimg_eval.imaging.dicom.segmentation import Segments
-
-CLASS = "1.2.840.10008.5.1.4.1.1.481.3"
-"""SOP class of RT structure sets."""
 
 CLOSED = ("CLOSED_PLANAR", "CLOSEDPLANAR_XOR")
 """Contours that bound a region; points and open lines bound none."""
@@ -134,7 +132,7 @@ def _regions(path: Path, grid: Geometry | None) -> tuple[list[_Region], list[str
             "read_grid(FOLDER)"
         )
     dataset = dcmread(path, force=True)
-    if dataset.get("SOPClassUID") != CLASS and "StructureSetROISequence" not in dataset:
+    if dataset.get("SOPClassUID") != STRUCTURES and "StructureSetROISequence" not in dataset:
         raise CaseError(f"{path}: is no RTSTRUCT; expected a structure set, got modality {dataset.get('Modality')}")
     drawn = {int(roi.ReferencedROINumber): roi for roi in dataset.get("ROIContourSequence") or []}
     to_index = np.linalg.inv(grid.affine)
