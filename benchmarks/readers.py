@@ -9,6 +9,7 @@ put sampled voxels of every slice in the right place with the right value is che
 """
 
 import argparse
+import importlib.metadata
 import json
 import os
 import platform
@@ -29,6 +30,7 @@ CODINGS = ("raw", "RLE", "JPEG-LS", "JPEG lossless .70", "JPEG 2000")
 VOLUMES = ("packed/ct.nii.gz", "packed/labels.nii.gz", "plain/ct.nii")  # ITK takes a .nii that lies beside a .nii.gz
 SERIES_READERS = (OURS, "MONAI (ITK)", "MONAI (pydicom)", "SimpleITK", "pydicom + sort")
 VOLUME_READERS = (OURS, "MONAI", "nibabel", "SimpleITK")
+LIBRARIES = ("numpy", "monai", "itk", "SimpleITK", "pydicom", "nibabel", "imagecodecs", "isal")
 LPS = np.diag([-1.0, -1.0, 1.0, 1.0])
 
 
@@ -349,7 +351,8 @@ def main() -> None:
         found = run_all(data, options)
     show(found)
     if options.out:
-        machine = {"cpus": os.cpu_count(), "python": platform.python_version(), "numpy": np.__version__}
+        machine = {"cpus": os.cpu_count(), "python": platform.python_version()}
+        machine |= {name: importlib.metadata.version(name) for name in LIBRARIES}
         result = {"slices": options.slices, "size": options.size, "machine": machine, "found": found}
         options.out.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
 
