@@ -60,10 +60,8 @@ class FolderLayout(ABC):
         return ()
 
     def truth(self, root: Path, entries: Sequence[Entry]) -> Target:
-        """How the truth is written down, the layout's own way of it where there is no `target`."""
-        if self.target is None:
-            raise UserError("task.layout.target says how the truth is written down, and is not set")
-        return self.target
+        """How the truth is written down where `target` does not say: the layout's own way of it."""
+        raise UserError("task.layout.target says how the truth is written down, and is not set")
 
     def cases(self, split: str) -> list[Case]:
         """The cases of one split.
@@ -83,7 +81,7 @@ class FolderLayout(ABC):
             entries = assign(entries, self.splits, root)
         if self.folds:
             entries = joined(entries, self.folds, root)
-        target = self.truth(root, entries)
+        target = self.truth(root, entries) if self.target is None else self.target
         names = {entry.split for entry in entries if entry.split is not None}
         if names or self.splits is not None:
             if split not in names:

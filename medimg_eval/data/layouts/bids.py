@@ -38,6 +38,11 @@ class Bids(FolderLayout):
     raw: str | Mapping[str, str] = "."
     endings: Sequence[str] = (".nii.gz", ".nii")
 
+    def __post_init__(self) -> None:
+        """Refuses a truth that is named twice."""
+        if self.mask and self.target is not None:
+            raise UsageError("task.layout names the truth twice, by `mask` and by `target`; leave one out")
+
     def entries(self, root: Path) -> list[Entry]:
         """The images whose names fit, sorted."""
         folders = {None: self.raw} if isinstance(self.raw, str) else dict(self.raw)
@@ -60,8 +65,6 @@ class Bids(FolderLayout):
 
     def truth(self, root: Path, entries: Sequence[Entry]) -> Target:
         """The label map that `mask` names."""
-        if self.mask and self.target is not None:
-            raise UsageError("task.layout names the truth twice, by `mask` and by `target`; leave one out")
         return MaskTarget(self.mask) if self.mask else super().truth(root, entries)
 
     def _entry(self, root: Path, raw: str, path: Path, name: str) -> Entry:

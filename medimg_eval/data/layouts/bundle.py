@@ -62,8 +62,6 @@ class Arrays(FolderLayout):
 
     def truth(self, root: Path, entries: Sequence[Entry]) -> Target:
         """Findings of the classes, or masks."""
-        if self.target is not None:
-            return self.target
         if not self.classes:
             return _ArrayMask()
         if "label" in entries[0].row.values:
@@ -159,7 +157,7 @@ class ArrayFiles(FolderLayout):
 
     def truth(self, root: Path, entries: Sequence[Entry]) -> Target:
         """The mask."""
-        return _KeyedMask(self.values) if self.target is None and self.mask else super().truth(root, entries)
+        return _KeyedMask(self.values) if self.mask else super().truth(root, entries)
 
 
 @dataclass

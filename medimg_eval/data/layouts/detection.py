@@ -47,8 +47,6 @@ class Coco(FolderLayout):
 
     def truth(self, root: Path, entries: Sequence[Entry]) -> Target:
         """Boxes or masks."""
-        if self.target is not None:
-            return self.target
         return CocoBoxes() if self.truth_kind == "boxes" else CocoMasks()
 
     def _read(self, root: Path, path: Path, split: str | None) -> list[Entry]:
@@ -209,7 +207,7 @@ class Yolo(FolderLayout):
 
     def truth(self, root: Path, entries: Sequence[Entry]) -> Target:
         """The boxes in the text files."""
-        return YoloBoxes(self._data(root)[1]) if self.target is None else self.target
+        return YoloBoxes(self._data(root)[1])
 
     def _data(self, root: Path) -> tuple[Mapping[str, Any], list[str]]:
         import yaml

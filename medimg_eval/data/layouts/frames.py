@@ -63,7 +63,7 @@ class Frames(FolderLayout):
 
     def truth(self, root: Path, entries: Sequence[Entry]) -> Target:
         """The labels of the frames."""
-        if self.unit == "frame" or self.target is not None:
+        if self.unit == "frame":
             return super().truth(root, entries)
         hidden = (self.frame, self.video_column, "video")
         return FrameTable(

@@ -53,7 +53,7 @@ class KSpaceScans(FolderLayout):
 
     def truth(self, root: Path, entries: Sequence[Entry]) -> Target:
         """The image to be reconstructed."""
-        return _Reconstructions(self._keys(), _ends(self.slices)) if self.target is None else self.target
+        return _Reconstructions(self._keys(), _ends(self.slices))
 
     def _keys(self) -> KeyMap:
         if isinstance(self.keys, str):

@@ -61,8 +61,6 @@ class NnUNet(FolderLayout):
 
     def truth(self, root: Path, entries: Sequence[Entry]) -> Target:
         """The label map, or a region of it."""
-        if self.target is not None:
-            return self.target
         if not self.region:
             return MaskTarget("mask")
         path, content = self._dataset(root)
@@ -196,7 +194,7 @@ class MsdDatalist(FolderLayout):
 
     def truth(self, root: Path, entries: Sequence[Entry]) -> Target:
         """The label map."""
-        return MaskTarget(self.label) if self.target is None else self.target
+        return MaskTarget(self.label)
 
     def _entry(self, root: Path, row: Row, split: str) -> Entry:
         value = row.value(self.image)

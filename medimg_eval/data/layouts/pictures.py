@@ -48,8 +48,6 @@ class FolderPerClass(FolderLayout):
 
     def truth(self, root: Path, entries: Sequence[Entry]) -> Target:
         """The class that the folder names."""
-        if self.target is not None:
-            return self.target
         return ClassName("class", self.classes or sorted({entry.row.text("class") for entry in entries}))
 
 
@@ -92,7 +90,7 @@ class PairedFolders(FolderLayout):
 
     def truth(self, root: Path, entries: Sequence[Entry]) -> Target:
         """The label map of the same name."""
-        return MaskTarget("mask") if self.target is None else self.target
+        return MaskTarget("mask")
 
     def _pictures(self, root: Path, folder: str) -> dict[tuple[str | None, str], Path]:
         found: dict[tuple[str | None, str], Path] = {}

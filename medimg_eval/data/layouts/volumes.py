@@ -32,6 +32,11 @@ class Volumes(FolderLayout):
     mask: str = ""
     table: str = ""
 
+    def __post_init__(self) -> None:
+        """Refuses a truth that is named twice."""
+        if self.mask and self.target is not None:
+            raise UsageError("task.layout names the truth twice, by `mask` and by `target`; leave one out")
+
     def entries(self, root: Path) -> list[Entry]:
         """The table's cases in its order, or those found, sorted by id."""
         images, found_by = self._patterns()
@@ -48,8 +53,6 @@ class Volumes(FolderLayout):
 
     def truth(self, root: Path, entries: Sequence[Entry]) -> Target:
         """The label map that `mask` names."""
-        if self.mask and self.target is not None:
-            raise UsageError("task.layout names the truth twice, by `mask` and by `target`; leave one out")
         return MaskTarget(self.mask) if self.mask else super().truth(root, entries)
 
     def _patterns(self) -> tuple[list[str], str]:
