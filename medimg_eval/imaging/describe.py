@@ -17,6 +17,7 @@ from medimg_eval.imaging.front import guarded, read, read_mask
 from medimg_eval.imaging.geometry import orientation
 from medimg_eval.imaging.identify import identify
 from medimg_eval.imaging.logs import kept_log
+from medimg_eval.imaging.tree import walk
 from medimg_eval.imaging.volumes import format_name, header_of
 
 if TYPE_CHECKING:
@@ -54,16 +55,14 @@ def describe(path: Path) -> Iterator[Description]:
     if not path.is_dir():
         yield from _described([path], named=True)
         return
-    files = [
-        Path(folder, name)
-        for folder, folders, names in os.walk(path)
-        if not folders.sort()  # in place: the walk then follows this order
-        for name in sorted(names)
-        if not name.startswith(".")
-    ]
-    if not files:
+    found = sorted((name, state is not None) for name, state in walk(path))
+    if not found:
         raise CaseError(f"{path}: holds no files")
-    yield from _described(files, named=False)
+    for name, there in found:
+        if not there:
+            doubt = f"{path / name}: is a link to nowhere; fetch the file it stands for"
+            yield Description(path / name, "link", doubts=(doubt,), readable=False)
+    yield from _described([path / name for name, there in found if there], named=False)
 
 
 def _described(files: Sequence[Path], *, named: bool) -> Iterator[Description]:

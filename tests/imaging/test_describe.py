@@ -162,3 +162,13 @@ def test_whatever_is_damaged_the_rest_is_described(tmp_path, suffix, capfd):
     assert not found[f"bad.{suffix}"].readable
     assert f"bad.{suffix}: " in found[f"bad.{suffix}"].doubts[-1]
     assert capfd.readouterr() == ("", "")
+
+
+def test_links_are_followed_and_one_to_nowhere_is_named(tmp_path):
+    nifti(tmp_path / "there" / "a.nii", np.arange(8, dtype=np.uint8).reshape(2, 2, 2))
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "linked").symlink_to(tmp_path / "there", target_is_directory=True)
+    (tmp_path / "here" / "lost.nii").symlink_to(tmp_path / "gone.nii")
+    found = {one.path.name: one for one in describe(tmp_path / "here")}
+    assert found["a.nii"].readable
+    assert found["lost.nii"].doubts[0].endswith("lost.nii: is a link to nowhere; fetch the file it stands for")

@@ -19,7 +19,7 @@ from medimg_eval.imaging.dicom import index_store as store
 from medimg_eval.imaging.dicom.grouping import VOLUMETRIC, close
 from medimg_eval.imaging.dicom.headers import Header, read_header
 from medimg_eval.imaging.dicom.index_store import Group, Stamp
-from medimg_eval.imaging.dicom.tree import walk
+from medimg_eval.imaging.tree import walk
 
 BATCH = 4096
 """Headers held at a time."""
