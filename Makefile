@@ -40,7 +40,7 @@ contracts: $(VENV)/.dev
 	$(BIN)/lint-imports
 
 pytest: $(VENV)/.dev
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --durations 10  # two processes of two threads each would fight over two cores
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal --durations 10  # two processes of two threads each would fight over two cores
 
 notebooks: $(VENV)/.dev
 	cd notebooks && $(abspath $(BIN))/jupyter execute --timeout=300 *.ipynb

@@ -220,7 +220,7 @@ def _starts(side: int, edge: float, step: float) -> Array:
     # A last tile for less than a millionth of a pixel would hold nothing.
     count = 1 + max(0, int(np.ceil((side - edge) / step - 1e-6)))
     starts: Array = np.rint(np.arange(count) * step).astype(np.int64)
-    return starts
+    return starts[starts < side]  # rounded past the border, a tile of a fraction of a pixel would lie outside
 
 
 def _tissue_share(slide: Slide, tissue: Mask, coordinates: Array, edge: tuple[float, float]) -> Array:

@@ -106,6 +106,14 @@ def test_every_pixel_lies_in_a_tile_and_no_tile_lies_outside(rows, columns, um_p
     assert len({tuple(one) for one in tiles.coordinates}) == len(tiles)
 
 
+def test_a_tile_of_a_fraction_of_a_pixel_is_not_laid_outside():
+    class Plain:
+        path, size, um_per_px = "plain", (125, 1), (0.5, 0.5)
+        scale = Slide.scale
+
+    assert tile_grid(Plain(), size=16, um_per_px=0.3).coordinates[-1].tolist() == [115, 0]
+
+
 def test_some_tiles_may_be_read_alone(noisy):
     slide, _ = noisy
     tiles = tile_grid(slide, size=100)
