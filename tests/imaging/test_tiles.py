@@ -89,7 +89,7 @@ def test_tiles_meet_without_a_seam_at_other_sizes_of_pixel(noisy, um_per_px):
             )
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=200)
 @given(st.integers(1, 300), st.integers(1, 300), st.floats(0.3, 3.0), st.integers(0, 15))
 def test_every_pixel_lies_in_a_tile_and_no_tile_lies_outside(rows, columns, um_per_px, overlap):
     class Plain:
@@ -106,12 +106,12 @@ def test_every_pixel_lies_in_a_tile_and_no_tile_lies_outside(rows, columns, um_p
     assert len({tuple(one) for one in tiles.coordinates}) == len(tiles)
 
 
-def test_a_tile_of_a_fraction_of_a_pixel_is_not_laid_outside():
+def test_a_last_tile_for_a_fraction_of_a_pixel_is_not_laid_outside():
     class Plain:
         path, size, um_per_px = "plain", (125, 1), (0.5, 0.5)
         scale = Slide.scale
 
-    assert tile_grid(Plain(), size=16, um_per_px=0.3).coordinates[-1].tolist() == [115, 0]
+    assert tile_grid(Plain(), size=16, um_per_px=0.3).coordinates[-1].tolist() == [124, 0]
 
 
 def test_some_tiles_may_be_read_alone(noisy):
