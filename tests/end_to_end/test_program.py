@@ -195,7 +195,10 @@ def test_ctrl_c_ends_with_130_and_the_run_goes_on_later(program, write_dataset, 
     conf = str(config_dir(write_dataset(6)))
     monkeypatch.chdir(tmp_path)
     words = ["test", "--config-dir", conf, "task=ellipsoids", THRESHOLDS, "+model.seconds=0.8", "num_workers=0"]
+    # Where the tests run in the background they ignore Ctrl-C, and what they start would inherit that.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     process = start(tmp_path, *words, cwd=tmp_path)
+    signal.signal(signal.SIGINT, before)
     wait_for_lines("runs/*/*/predictions-0.jsonl", 1, process)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
