@@ -25,6 +25,7 @@ from filelock import FileLock, Timeout
 
 from medimg_eval.case import Array
 from medimg_eval.errors import CaseError, UserError
+from medimg_eval.imaging.tree import walk
 
 VERSION = 2
 """Part of every key: raised when readers change what they return, so that older entries are no longer found."""
@@ -51,15 +52,16 @@ def content_key(files: Iterable[Path], transform: Any) -> str:
     A file is hashed once per process, and again when its size, time or inode changes.
 
     Args:
-        files: what is read; of a folder, every file below it.
+        files: what is read; of a folder, every file below it that is not hidden.
         transform: says what is done to it: anything JSON can hold, such as a mapping of settings.
 
     Raises:
-        CaseError: a file is missing.
+        CaseError: a file is missing, or a folder cannot be opened.
     """
     digests = []
     for path in files:
-        below = sorted(one for one in path.rglob("*") if one.is_file()) if path.is_dir() else [path]
+        # What readers look at: behind linked folders too, and nothing hidden.
+        below = sorted(path / name for name, _ in walk(path)) if path.is_dir() else [path]
         for one in below:
             try:
                 stat = one.stat()

@@ -41,7 +41,7 @@ def read(source: Source, *, nan: Literal["raise"] | float = "raise", **options: 
     """
     paths = _paths(source)
     with guarded(paths) as notes:
-        image = cast("Image", _method(paths, "read", options)(paths, **options))
+        image = cast("Image", _ask(paths, ("read",), options))
         array = image.array
         _check_size(paths, image.geometry)
         if not _all_finite(array):
@@ -59,7 +59,7 @@ def read_grid(source: Source, **options: Any) -> Geometry:
     """Reads the grid of an image alone, from headers; raises what `read` raises."""
     paths = _paths(source)
     with guarded(paths):
-        geometry = cast("Geometry", _method(paths, "grid", options)(paths, **options))
+        geometry = cast("Geometry", _ask(paths, ("grid",), options))
         _check_size(paths, geometry)
         return geometry
 
@@ -84,13 +84,8 @@ def read_mask(source: Source, **options: Any) -> Mask:
     """
     paths = _paths(source)
     with guarded(paths) as notes:
-        module = importlib.import_module(FAMILIES[identify(paths[0])])
-        if hasattr(module, "read_mask"):
-            mask = cast("Mask", _method(paths, "read_mask", options)(paths, **options))
-        else:
-            image = cast("Image", _method(paths, "read", options)(paths, **options))
-            said = (*image.notes, *label_notes(image.array))
-            mask = Mask(label_map(image.array, paths[0]), image.affine, notes=said, units=image.units)
+        found: Image | Mask = _ask(paths, ("read_mask", "read"), options)
+        mask = found if isinstance(found, Mask) else _as_mask(found, paths[0])
     return replace(mask, notes=(*mask.notes, *notes))
 
 
@@ -116,6 +111,11 @@ def label_map(array: Array, path: Path) -> Array:
             )
         labels = whole
     return labels.astype(smallest_type(labels), copy=False)
+
+
+def _as_mask(image: Image, path: Path) -> Mask:
+    notes = (*image.notes, *label_notes(image.array))
+    return Mask(label_map(image.array, path), image.affine, notes=notes, units=image.units)
 
 
 def label_notes(stored: Array) -> tuple[str, ...]:
@@ -151,14 +151,16 @@ def _paths(source: Source) -> list[Path]:
     return [Path(path).expanduser() for path in given]
 
 
-def _method(paths: Sequence[Path], name: str, options: dict[str, Any]) -> Callable[..., Any]:
+def _ask(paths: Sequence[Path], names: Sequence[str], options: dict[str, Any]) -> Any:
+    """Calls the first of some functions that the family of the files has."""
     family = identify(paths[0])
-    method: Callable[..., Any] = getattr(importlib.import_module(FAMILIES[family]), name)
+    module = importlib.import_module(FAMILIES[family])
+    method: Callable[..., Any] = next(getattr(module, name) for name in names if hasattr(module, name))
     known = [key for key, one in inspect.signature(method).parameters.items() if one.kind is one.KEYWORD_ONLY]
     unknown = next((option for option in options if option not in known), None)
     if unknown is not None:
         raise UsageError(f"{paths[0]}: reading a {family} takes no option {unknown!r}{nearest(unknown, known)}")
-    return method
+    return method(paths, **options)
 
 
 @contextmanager

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import gzip
-import os
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 
 from medimg_eval.errors import CaseError
+from medimg_eval.imaging.tree import walk
 
 FAMILIES = {
     "dicom": "medimg_eval.imaging.dicom",
@@ -137,16 +136,10 @@ def _is_volume(path: Path, head: bytes) -> bool:
     )
 
 
-def _files(path: Path) -> Iterator[Path]:
-    """The files of a folder and those below it, in order; a folder is only looked into once it is its turn."""
-    for folder, folders, names in os.walk(path):
-        folders.sort()
-        yield from (Path(folder, name) for name in sorted(names) if not name.startswith("."))
-
-
 def _folder(path: Path) -> str:
     families = {}
-    for entry in _files(path):
+    for name, _ in walk(path):  # which looks into a folder only once it is its turn
+        entry = path / name
         try:
             families[identify(entry)] = entry
         except CaseError:

@@ -17,6 +17,7 @@ import numpy as np
 from medimg_eval.case import Array
 from medimg_eval.errors import CaseError, UserError
 from medimg_eval.imaging.slide_backends import Backend, credible, first_line, open_backend
+from medimg_eval.imaging.system import threads
 
 BLOCK = 1024
 """Edge of the source pixels that are in memory at once, per thread, while a large region is read."""
@@ -225,12 +226,12 @@ class Slide:
             row, column, height, width = block
             self._paint(view, row, column, out[row : row + height, column : column + width], nearest=nearest)
 
-        threads = min(len(blocks), 8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2)
-        if threads < 2:
+        count = threads(len(blocks))
+        if count < 2:
             for block in blocks:
                 fill(block)
         else:
-            with ThreadPoolExecutor(threads) as pool:
+            with ThreadPoolExecutor(count) as pool:
                 list(pool.map(fill, blocks))
         return out
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
 from medimg_eval.case import Array
+from medimg_eval.imaging.system import whole
 
 QUALITY = 90
 """Of JPEG tiles."""
@@ -45,26 +45,21 @@ def write_pyramid(
     if tile < 16 or tile % 16:
         raise ValueError(f"expected a tile edge that is a multiple of 16, got {tile}")
     jpeg = compression == "jpeg"
-    partial = path.with_name(f".{os.getpid()}.{path.name}")
-    try:
-        with tifffile.TiffWriter(partial, bigtiff=False) as file:
-            for index, level in enumerate(_levels(pixels, tile, levels)):
-                per_cm = None if um_per_px is None else 10_000 / (um_per_px * pixels.shape[0] / level.shape[0])
-                file.write(
-                    level,
-                    tile=(tile, tile),
-                    photometric="rgb",
-                    compression=compression,
-                    compressionargs={"level": QUALITY} if jpeg else None,
-                    subfiletype=min(index, 1),
-                    resolution=None if per_cm is None else (per_cm, per_cm),
-                    resolutionunit="NONE" if per_cm is None else "CENTIMETER",
-                    metadata=None,
-                    software="medimg-eval",
-                )
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with whole(path) as partial, tifffile.TiffWriter(partial, bigtiff=False) as file:
+        for index, level in enumerate(_levels(pixels, tile, levels)):
+            per_cm = None if um_per_px is None else 10_000 / (um_per_px * pixels.shape[0] / level.shape[0])
+            file.write(
+                level,
+                tile=(tile, tile),
+                photometric="rgb",
+                compression=compression,
+                compressionargs={"level": QUALITY} if jpeg else None,
+                subfiletype=min(index, 1),
+                resolution=None if per_cm is None else (per_cm, per_cm),
+                resolutionunit="NONE" if per_cm is None else "CENTIMETER",
+                metadata=None,
+                software="medimg-eval",
+            )
 
 
 def _levels(pixels: Array, tile: int, count: int | None) -> list[Array]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from medimg_eval.case import Array, Mask
+from medimg_eval.case import Array, Mask, Units
 from medimg_eval.errors import CaseError
 from medimg_eval.imaging.slide_reader import Slide
+from medimg_eval.imaging.system import whole
 
 DARKEST = 40
 """Brightest channel, 0 to 255, below which a pixel is a black border or black ink: stained tissue is lighter."""
@@ -130,7 +130,8 @@ def tissue_mask(slide: Slide, *, um_per_px: float = 8.0, ink: bool = True) -> Ma
     sizes = (um_per_px, um_per_px) if own is None else (own[0] * step[0], own[1] * step[1])
     labels = _clean(_coloured(pixels, ink=ink), sizes[0] * sizes[1] / 1e6)
     steps = (1.0, 1.0) if own is None else (sizes[0] / 1000, sizes[1] / 1000)
-    return Mask(labels.astype(np.uint8), np.diag([*steps, 1.0, 1.0]), {1: "tissue"})
+    units: Units = "pixel" if own is None else "mm"
+    return Mask(labels.astype(np.uint8), np.diag([*steps, 1.0, 1.0]), {1: "tissue"}, units=units)
 
 
 def otsu(counts: Array) -> int:
@@ -157,15 +158,10 @@ def write_tiles(path: Path, tiles: Tiles) -> None:
     }
     if tiles.um_per_px is not None:
         attributes["um_per_px"] = tiles.um_per_px
-    partial = path.with_name(f".{os.getpid()}.{path.name}")
-    try:
-        with h5py.File(partial, "w") as file:
-            stored = file.create_dataset("coords", data=tiles.coordinates[:, ::-1])
-            for name, value in attributes.items():
-                stored.attrs[name] = value
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with whole(path) as partial, h5py.File(partial, "w") as file:
+        stored = file.create_dataset("coords", data=tiles.coordinates[:, ::-1])
+        for name, value in attributes.items():
+            stored.attrs[name] = value
 
 
 def read_tile_coordinates(path: Path, *, edge: float | None = None, size: int | None = None) -> Tiles:

@@ -26,6 +26,7 @@ def walk(root: Path) -> Iterator[tuple[str, os.stat_result | None]]:
             entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
         except OSError as error:
             raise CaseError(f"{folder}: cannot be opened ({error.strerror}); mend its permissions") from error
+        below = []
         for entry in entries:
             if entry.name.startswith("."):
                 continue
@@ -38,4 +39,5 @@ def walk(root: Path) -> Iterator[tuple[str, os.stat_result | None]]:
                 yield prefix + entry.name, state
             elif entry.is_dir() and (state.st_dev, state.st_ino) not in seen:
                 seen.add((state.st_dev, state.st_ino))
-                waiting.append((entry.path, f"{prefix}{entry.name}/"))
+                below.append((entry.path, f"{prefix}{entry.name}/"))
+        waiting += reversed(below)  # the first of them is looked into next

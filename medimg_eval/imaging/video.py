@@ -15,6 +15,7 @@ import numpy as np
 from medimg_eval.case import Array, Geometry, Image
 from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.imaging.clips import File, Folder
+from medimg_eval.imaging.system import whole
 
 WHOLE_CLIP_BYTES = 2 * 2**30
 """A clip larger than this once decoded is read only by naming its frames."""
@@ -208,37 +209,28 @@ def write_video(
     """
     import av
 
-    partial = path.with_name(f".{os.getpid()}.{path.name}")
     codec, layout, quality = ("libx264rgb", "rgb24", {"qp": "0"}) if lossless else ("libx264", "yuv420p", {"qp": "18"})
     stream: Any = None
-    try:
-        # Stating neither versions nor the number of threads makes the bytes depend on the frames alone.
-        with av.open(str(partial), "w", options={"fflags": "+bitexact"}) as container:
-            for number, frame in enumerate(frames):
-                if frame.dtype != np.uint8 or frame.ndim != 3 or frame.shape[2] != 3:
-                    raise UsageError(
-                        f"{path}: expected frames of uint8 (row, column, 3), got {frame.dtype} {frame.shape}"
-                    )
-                if not lossless and (frame.shape[0] % 2 or frame.shape[1] % 2):
-                    raise UsageError(
-                        f"{path}: expected even rows and columns for lossless=False, got {frame.shape[:2]}"
-                    )
-                if stream is None:
-                    rate = Fraction(fps).limit_denominator(10_000)
-                    stream = container.add_stream(
-                        codec, rate=rate, options={**quality, "threads": "1", "flags": "+bitexact", "sc_threshold": "0"}
-                    )
-                    stream.height, stream.width = frame.shape[:2]
-                    stream.pix_fmt, stream.gop_size = layout, keyframe_every
-                picture = av.VideoFrame.from_ndarray(np.ascontiguousarray(frame), format="rgb24")
-                picture.pts = number
-                container.mux(stream.encode(picture))
+    # Stating neither versions nor the number of threads makes the bytes depend on the frames alone.
+    with whole(path) as partial, av.open(str(partial), "w", options={"fflags": "+bitexact"}) as container:
+        for number, frame in enumerate(frames):
+            if frame.dtype != np.uint8 or frame.ndim != 3 or frame.shape[2] != 3:
+                raise UsageError(f"{path}: expected frames of uint8 (row, column, 3), got {frame.dtype} {frame.shape}")
+            if not lossless and (frame.shape[0] % 2 or frame.shape[1] % 2):
+                raise UsageError(f"{path}: expected even rows and columns for lossless=False, got {frame.shape[:2]}")
             if stream is None:
-                raise UsageError(f"{path}: expected at least one frame to write, got none")
-            container.mux(stream.encode(None))
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+                rate = Fraction(fps).limit_denominator(10_000)
+                stream = container.add_stream(
+                    codec, rate=rate, options={**quality, "threads": "1", "flags": "+bitexact", "sc_threshold": "0"}
+                )
+                stream.height, stream.width = frame.shape[:2]
+                stream.pix_fmt, stream.gop_size = layout, keyframe_every
+            picture = av.VideoFrame.from_ndarray(np.ascontiguousarray(frame), format="rgb24")
+            picture.pts = number
+            container.mux(stream.encode(picture))
+        if stream is None:
+            raise UsageError(f"{path}: expected at least one frame to write, got none")
+        container.mux(stream.encode(None))
 
 
 def _one(paths: Sequence[Path]) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ from medimg_eval.imaging.affines import check_affine, clip_box, shifted
 from medimg_eval.imaging.front import smallest_type, without_values
 from medimg_eval.imaging.logs import kept_log
 from medimg_eval.imaging.payload import Box, Codec, Layout, check_memory, head, is_gzip, read_voxels
+from medimg_eval.imaging.system import whole
 
 Region = tuple[tuple[int, int], tuple[int, int], tuple[int, int]]
 """A box of voxels: (start, stop) along each axis."""
@@ -126,13 +126,9 @@ def _write(path: Path, array: Array, grid: Geometry) -> None:
     else:
         image.header["descrip"] = nifti.UNSIZED
     # Label maps shrink to a few per cent at the fastest level; the default level costs ten times the time.
-    partial = path.with_name(f".{os.getpid()}.{path.name}")
-    try:
-        with Opener(str(partial), "wb", **({"compresslevel": 1} if path.suffix == ".gz" else {})) as stream:
-            image.to_stream(stream)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    options = {"compresslevel": 1} if path.suffix == ".gz" else {}
+    with whole(path) as partial, Opener(str(partial), "wb", **options) as stream:
+        image.to_stream(stream)
 
 
 def _header_of(paths: Sequence[Path]) -> Path:

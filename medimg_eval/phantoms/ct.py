@@ -13,6 +13,7 @@ from scipy.ndimage import binary_erosion, gaussian_filter
 
 from medimg_eval.case import Array, Image, Mask
 from medimg_eval.imaging import write_mask
+from medimg_eval.imaging.affines import LPS_TO_RAS
 from medimg_eval.imaging.dicom.objects import save
 from medimg_eval.imaging.dicom.write import write_segmentation, write_series
 from medimg_eval.phantoms.cohort import Member, Question, Record, yes_or_no
@@ -136,7 +137,7 @@ def write_case(folder: Path, member: Member) -> Record:
     for number, lesion in enumerate(made.found, 1):
         record.boxes.append((lesion.name, None, box(made.lesions == number)))
         record.measurements.append((f"{lesion.name} {number} diameter", lesion.diameter, "mm"))
-        place = np.diag([-1.0, -1.0, 1.0]) @ lesion.centre  # as affines of this package count
+        place = LPS_TO_RAS[:3, :3] @ lesion.centre  # as affines of this package count
         for axis, value in zip(("right-left", "back-front", "down-up"), place, strict=True):
             record.measurements.append((f"{lesion.name} {number} {axis}", float(value), "mm"))
     record.questions = _questions(made)
@@ -190,12 +191,12 @@ def _affine(rng: np.random.Generator, pixel: float, tilt: float) -> Array:
     lps[:3, 2] = (0, 0, SLICE)
     middle = (np.array(SHAPE) - 1) / 2
     lps[:3, 3] = np.round(rng.uniform(-8, 8, 3) - lps[:3, :3] @ middle, 3)
-    return np.diag([-1.0, -1.0, 1.0, 1.0]) @ lps
+    return LPS_TO_RAS @ lps
 
 
 def _places(affine: Array) -> list[Array]:
     """Where every voxel lies in mm: x (left), y (back), z (up)."""
-    lps = np.diag([-1.0, -1.0, 1.0, 1.0]) @ affine
+    lps = LPS_TO_RAS @ affine
     i, j, k = np.ogrid[tuple(slice(0, n) for n in SHAPE)]
     return [(a * i + b * j + c * k + d).astype(np.float32) for a, b, c, d in lps[:3]]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -13,6 +12,7 @@ from medimg_eval.case import Case, Image, Mask, Reference
 from medimg_eval.data.layouts.frames import FramePicture
 from medimg_eval.errors import UserError, nearest
 from medimg_eval.imaging import ImageFile, MaskFile
+from medimg_eval.imaging.system import user_cache
 from medimg_eval.phantoms.writing import KINDS, VERSION, write_phantoms
 
 SPLITS = ("fit", "validate", "test")
@@ -61,8 +61,7 @@ class Phantom:
             raise UserError(f"there is no phantom {self.kind!r}{nearest(self.kind, KINDS)}")
         if self.root is not None:
             return Path(self.root).expanduser() / self.kind
-        cache = Path(os.environ.get("MEDIMG_EVAL_CACHE") or "~/.cache/medimg_eval").expanduser()
-        return cache / "phantoms" / f"{self.kind}-v{VERSION}-{self.count}-{self.seed}"
+        return user_cache() / "phantoms" / f"{self.kind}-v{VERSION}-{self.count}-{self.seed}"
 
 
 def _case(row: Row, image: Reference[Image], target: Reference[Mask], case: str = "") -> Case:

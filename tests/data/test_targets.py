@@ -7,27 +7,14 @@ import pickle
 import nibabel as nib
 import numpy as np
 import pytest
-from PIL import Image as Pillow
+from entries import entry
 from scipy.io import savemat
 
 from medimg_eval.data import targets
-from medimg_eval.data.records import Entry, Row
 from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.imaging import ImageFile
 
 NAN = math.nan
-
-
-def entry(root, *records, images=(), case="case1"):
-    rows = tuple(Row(root / "t.csv", f"line {line}", record) for line, record in enumerate(records, start=2))
-    return Entry(case, root, rows, tuple(images))
-
-
-@pytest.fixture
-def picture(tmp_path):
-    """A picture of 4 rows and 6 columns."""
-    Pillow.fromarray(np.zeros((4, 6), np.uint8)).save(tmp_path / "x.png")
-    return ImageFile(tmp_path / "x.png")
 
 
 CHEXPERT = {"Edema": "-1.0", "Atelectasis": "-1", "Fracture": "1.0", "Pneumonia": "0.0", "Cardiomegaly": ""}

@@ -3,27 +3,14 @@
 import nibabel as nib
 import numpy as np
 import pytest
+from entries import entry
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image as Pillow
 
 from medimg_eval.data import targets
-from medimg_eval.data.records import Entry, Row
 from medimg_eval.data.runs import coco_counts, decode_runs
 from medimg_eval.errors import CaseError, UserError
-from medimg_eval.imaging import ImageFile
-
-
-def entry(root, *records, images=(), case="case1"):
-    rows = tuple(Row(root / "t.csv", f"line {line}", record) for line, record in enumerate(records, start=2))
-    return Entry(case, root, rows, tuple(images))
-
-
-@pytest.fixture
-def picture(tmp_path):
-    """A picture of 4 rows and 6 columns."""
-    Pillow.fromarray(np.zeros((4, 6), np.uint8)).save(tmp_path / "x.png")
-    return ImageFile(tmp_path / "x.png")
 
 
 def test_relative_runs_go_down_the_columns_as_in_siim(tmp_path, picture):

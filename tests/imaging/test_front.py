@@ -126,6 +126,16 @@ def test_a_pipe_is_not_waited_for(tmp_path):
     assert identify(tmp_path) == "video"
 
 
+def test_a_folder_is_looked_through_in_order_and_behind_links_as_its_readers_do(tmp_path):
+    write(tmp_path / "there" / "1", DICOM_HEAD)
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked" / "away").symlink_to(tmp_path / "there", target_is_directory=True)
+    assert identify(tmp_path / "linked") == "dicom"
+    write(tmp_path / "both" / "a" / "x", DICOM_HEAD)
+    picture(tmp_path / "both" / "b" / "x.png")
+    assert identify(tmp_path / "both") == "dicom"
+
+
 def test_an_option_of_another_format_is_refused(tmp_path):
     path = nifti(tmp_path / "a.nii")
     with pytest.raises(UsageError, match=r"a\.nii: reading a volume takes no option 'regoin'; did you mean 'region'\?"):

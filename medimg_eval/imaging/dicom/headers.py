@@ -127,6 +127,14 @@ def read_header(path: Path) -> Header | None:
     return header if start > 0 or header.sop_class or header.modality or header.rows else None
 
 
+def required_header(path: Path) -> Header:
+    """Reads the header of a file that must be DICOM; raises CaseError when it is not."""
+    header = read_header(path)
+    if header is None:
+        raise CaseError(f"{path}: is not a DICOM file")
+    return header
+
+
 def header_of(dataset: Any, path: Path) -> Header:
     """Makes the header of a pydicom dataset that was read already.
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-import threading
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
+
+from medimg_eval.imaging.system import user_cache, whole
 
 NAME = ".medimg_eval_index.parquet"
 VERSION = "1"
@@ -46,8 +46,7 @@ def places(root: Path, cache: Path | None) -> list[Path]:
     name = hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:32] + ".parquet"
     if cache is not None:
         return [Path(cache) / name]
-    folder = os.environ.get("MEDIMG_EVAL_CACHE") or Path("~/.cache/medimg_eval").expanduser()
-    return [root / NAME, Path(folder) / "index" / name]
+    return [root / NAME, user_cache() / "index" / name]
 
 
 def load(places: Sequence[Path]) -> tuple[list[Group], dict[str, Stamp]]:
@@ -80,18 +79,13 @@ def save(places: Sequence[Path], groups: Sequence[Group], others: dict[str, Stam
     rows = [_row(group) for group in (*groups, Group("other", {}, others))]
     table = pa.Table.from_pylist(rows, schema=_schema())
     for place in places:
-        partial = place.with_name(f".{os.getpid()}.{threading.get_ident()}.{place.name}")
         try:
             place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            parquet.write_table(table, partial, compression="zstd")
-            partial.replace(place)
+            with whole(place) as partial:
+                parquet.write_table(table, partial, compression="zstd")
         except OSError:
             continue
-        else:
-            return
-        finally:
-            with suppress(OSError):
-                partial.unlink(missing_ok=True)
+        return
     logger.warning("%s: cannot be written, nor the user's cache; every call will look at all files", places[0])
 
 

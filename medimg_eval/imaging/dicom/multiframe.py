@@ -15,7 +15,7 @@ from medimg_eval.errors import CaseError
 from medimg_eval.imaging.dicom import colour, pictures
 from medimg_eval.imaging.dicom.facts import facts
 from medimg_eval.imaging.dicom.grouping import SAME_PLACE, facing, normal_of
-from medimg_eval.imaging.dicom.headers import Header
+from medimg_eval.imaging.dicom.headers import Header, required_header
 from medimg_eval.imaging.dicom.pixels import MONOCHROME1, is_encapsulated, stored_frames
 from medimg_eval.imaging.dicom.series import Gaps, Stack, UnevenSlices, arrange
 from medimg_eval.imaging.dicom.series_load import load, resample, rescales
@@ -88,7 +88,7 @@ def read(
         CaseError: several stacks, two frames at one place, or frames that contradict the header.
         UnevenSlices: the steps between slices differ.
     """
-    header = header or pictures.header_of(path)
+    header = header or required_header(path)
     dataset = pictures.metadata(path)
     frames = _frames(header, dataset)
     if not frames:
@@ -132,7 +132,7 @@ def grid(
     suv: bool = False,
 ) -> Geometry:
     """Reads the grid alone; takes the options of `read`, and raises what it raises of the geometry."""
-    header = header or pictures.header_of(path)
+    header = header or required_header(path)
     frames = _frames(header, pictures.metadata(path))
     if not frames:
         return pictures.grid(path, header)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Mapping
 from io import BytesIO
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 
 from medimg_eval.case import Array, Image
 from medimg_eval.errors import UserError
+from medimg_eval.imaging.system import whole
 
 Syntax = Literal["explicit", "implicit", "big", "deflated", "rle", "jpeg-ls", "jpeg-lossless", "jpeg2000", "htj2k"]
 
@@ -278,9 +278,5 @@ def save(path: Path, dataset: Any, syntax: Syntax = "explicit") -> None:
     dataset.file_meta = meta
     stream = BytesIO()
     dcmwrite(stream, dataset, implicit_vr=syntax == "implicit", little_endian=syntax != "big", enforce_file_format=True)
-    partial = path.with_name(f".{os.getpid()}.{path.name}")
-    try:
+    with whole(path) as partial:
         partial.write_bytes(stream.getvalue())
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)

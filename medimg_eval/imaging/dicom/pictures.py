@@ -11,7 +11,7 @@ from medimg_eval.case import Array, Geometry, Image
 from medimg_eval.errors import CaseError
 from medimg_eval.imaging.dicom import colour, lookup, pixels
 from medimg_eval.imaging.dicom.facts import facts
-from medimg_eval.imaging.dicom.headers import Header, read_header
+from medimg_eval.imaging.dicom.headers import Header, required_header
 
 if TYPE_CHECKING:
     import pydicom
@@ -42,7 +42,7 @@ def read(path: Path, header: Header | None = None, *, voi: bool = False) -> Imag
     Raises:
         CaseError: the file has no pixels, or of a kind that is not known; the message names it.
     """
-    header = header or header_of(path)
+    header = header or required_header(path)
     dataset = metadata(path)
     _check(header)
     notes: list[str] = []
@@ -70,7 +70,7 @@ def read(path: Path, header: Header | None = None, *, voi: bool = False) -> Imag
 
 def grid(path: Path, header: Header | None = None, *, voi: bool = False) -> Geometry:
     """Reads the grid alone, from the header; takes the options of `read`."""
-    header = header or header_of(path)
+    header = header or required_header(path)
     dataset = metadata(path)
     _check(header)
     steps, units = _steps(dataset, [])
@@ -84,14 +84,6 @@ def metadata(path: Path) -> pydicom.Dataset:
     import pydicom
 
     return pydicom.dcmread(path, force=True, stop_before_pixels=True)
-
-
-def header_of(path: Path) -> Header:
-    """Reads what grouping and decoding need; raises CaseError for a file that is not DICOM."""
-    header = read_header(path)
-    if header is None:
-        raise CaseError(f"{path}: is not a DICOM file")
-    return header
 
 
 def _check(header: Header) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from medimg_eval.case import Array
 from medimg_eval.errors import CaseError
-from medimg_eval.imaging.dicom.headers import Header, header_of, read_header
+from medimg_eval.imaging.dicom.headers import Header, header_of, required_header
 from medimg_eval.imaging.dicom.series_codecs import RLE, codec_name, cut_short, decode_frame, is_known, split_frames
 from medimg_eval.imaging.dicom.series_scan import BIG_ENDIAN, DEFLATED, EXPLICIT, IMPLICIT
 from medimg_eval.imaging.payload import check_memory
@@ -41,7 +41,7 @@ def stored_frames(source: Path | Any, header: Header | None = None) -> Array:
         CaseError: no pixels, pixels cut short or damaged, or a codec that is not installed.
     """
     if isinstance(source, Path):
-        header = header or _required(source)
+        header = header or required_header(source)
         dataset = None if header.pixel_offset is not None else _whole(header)
     else:
         header, dataset = header or header_of(source, _path_of(source)), source
@@ -174,13 +174,6 @@ def _check(header: Header) -> None:
         raise CaseError(
             f"{header.path}: states HighBit {header.high_bit} of {header.bits_allocated} bits a sample; mend its header"
         )
-
-
-def _required(path: Path) -> Header:
-    header = read_header(path)
-    if header is None:
-        raise CaseError(f"{path}: is not DICOM")
-    return header
 
 
 def _path_of(dataset: Any) -> Path:

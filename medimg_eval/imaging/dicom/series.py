@@ -10,6 +10,7 @@ import numpy as np
 
 from medimg_eval.case import Array, Geometry
 from medimg_eval.errors import CaseError
+from medimg_eval.imaging.affines import LPS_TO_RAS
 from medimg_eval.imaging.dicom.grouping import SAME_PLACE, normal_of
 from medimg_eval.imaging.dicom.headers import Header
 from medimg_eval.imaging.dicom.pixels import stored_frames
@@ -254,5 +255,4 @@ def _geometry(
     affine[:3, 1] = cosines[1] * spacing[0]
     affine[:3, 2] = step
     affine[:3, 3] = head.position
-    affine[:2] *= -1  # LPS to RAS
-    return Geometry((head.columns, head.rows, slices), affine)
+    return Geometry((head.columns, head.rows, slices), LPS_TO_RAS @ affine)

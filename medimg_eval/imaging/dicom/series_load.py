@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,9 +18,7 @@ from medimg_eval.imaging.dicom.facts import ELEMENTS, facts
 from medimg_eval.imaging.dicom.headers import Header
 from medimg_eval.imaging.dicom.pixels import decode_into, frame_shape, stored_dtype
 from medimg_eval.imaging.payload import check_memory
-
-THREADS = 8
-"""At most so many decode at once."""
+from medimg_eval.imaging.system import threads
 
 
 class _DoesNotFitError(Exception):
@@ -135,15 +132,14 @@ class _Loader:
         return True
 
     def _run(self) -> None:
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        threads = min(cores, THREADS, len(self.headers))
+        count = threads(len(self.headers))
         # One iterator for all: a thread that is done with a slice takes the next one.
         indices = iter(range(len(self.headers)))
-        if threads == 1:
+        if count == 1:
             self._fill(indices)
             return
-        with ThreadPoolExecutor(threads) as pool:
-            for done in [pool.submit(self._fill, indices) for _ in range(threads)]:
+        with ThreadPoolExecutor(count) as pool:
+            for done in [pool.submit(self._fill, indices) for _ in range(count)]:
                 done.result()
 
     def _fill(self, indices: Iterator[int]) -> None:

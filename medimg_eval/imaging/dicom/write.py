@@ -11,6 +11,7 @@ import numpy as np
 
 from medimg_eval.case import Array, Image, Mask
 from medimg_eval.errors import UserError, nearest
+from medimg_eval.imaging.affines import LPS_TO_RAS
 from medimg_eval.imaging.dicom.objects import (
     SYNTAXES,
     WHOLE_BITS,
@@ -25,8 +26,6 @@ from medimg_eval.imaging.dicom.objects import (
     specific,
     uid,
 )
-
-LPS = np.diag([-1.0, -1.0, 1.0, 1.0])
 
 REPEATED = ("PatientID", "PatientBirthDate", "PatientSex", "AccessionNumber", "StudyID", "StudyDate", "StudyTime")
 """What a DICOM-SEG repeats of its series."""
@@ -176,7 +175,7 @@ def _known(option: str, value: str, values: Sequence[str] | Mapping[str, str]) -
 
 def _plane(affine: Array, folder: Path) -> tuple[Array, tuple[float, float]]:
     """Direction cosines of a row and of a column in LPS, and the spacing (between rows, between columns)."""
-    columns = (LPS @ affine)[:3, :2]
+    columns = (LPS_TO_RAS @ affine)[:3, :2]
     steps = np.linalg.norm(columns, axis=0)
     if not np.isfinite(affine).all() or (steps < 1e-6).any() or abs(np.linalg.det(affine[:3, :3])) < 1e-9:
         raise UserError(f"{folder}: the affine has a spacing of zero or NaN; DICOM needs three steps of finite length")
@@ -191,10 +190,10 @@ def _place(dataset: Any, affine: Array, k: int, orientation: Array, spacing: tup
     dataset.PositionReferenceIndicator = ""
     dataset.PatientPosition = "HFS"
     dataset.ImageOrientationPatient = [ds(x) for x in orientation]
-    dataset.ImagePositionPatient = [ds(x) for x in (LPS @ affine @ [0, 0, k, 1])[:3]]
+    dataset.ImagePositionPatient = [ds(x) for x in (LPS_TO_RAS @ affine @ [0, 0, k, 1])[:3]]
     dataset.PixelSpacing = [ds(x) for x in spacing]
     # Slices may be sheared: their distance is counted along their normal.
-    dataset.SliceThickness = ds(abs(float((LPS @ affine)[:3, 2] @ np.cross(orientation[:3], orientation[3:]))))
+    dataset.SliceThickness = ds(abs(float((LPS_TO_RAS @ affine)[:3, 2] @ np.cross(orientation[:3], orientation[3:]))))
 
 
 def _stored(
@@ -362,7 +361,7 @@ def _slices(mask: Mask, source: Sequence[Path]) -> list[Any]:
         between_rows, between_columns = (float(step) for step in header.PixelSpacing)
         places = np.asarray(header.ImagePositionPatient, dtype=float) + np.outer(corners[:, 0] * between_columns, row)
         places += np.outer(corners[:, 1] * between_rows, column)
-        voxels = (to_index @ LPS @ np.vstack([places.T, np.ones(3)]))[:3].T
+        voxels = (to_index @ LPS_TO_RAS @ np.vstack([places.T, np.ones(3)]))[:3].T
         k = round(float(voxels[0, 2]))
         wanted = np.column_stack([corners, np.full(3, k)])
         if shape != mask.labels.shape[:2] or np.abs(voxels - wanted).max() > 0.01 or k in found:
