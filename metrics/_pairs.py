@@ -2,43 +2,74 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from medimg_eval.metrics._surfaces import SURFACES, Bools, Floats, Spacing, SurfacePoints, directed_distances
+from medimg_eval.metrics._distances import Distances
+from medimg_eval.metrics._rules import InstanceRule, LesionRule
+from medimg_eval.metrics._surfaces import SURFACES, Bools, Spacing, SurfacePoints, directed_distances
 
 Surface: TypeAlias = Literal["surfel", "voxel"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a label is judged, beyond its masks.
+
+    Attributes:
+        surface: What distances are measured between: "surfel" or "voxel".
+        tolerance: In mm, of metrics such as "nsd" that are asked for without one.
+        instances: How a mask falls into objects, and which of them are the same.
+        lesions: How lesions are told apart and matched.
+    """
+
+    surface: Surface = "surfel"
+    tolerance: float | None = None
+    instances: InstanceRule = field(default_factory=InstanceRule)
+    lesions: LesionRule = field(default_factory=LesionRule)
 
 
 class LabelPair:
     """One label of one case: the reference's mask, the prediction's, and what metrics need of them.
 
     Both masks are cropped to the box that holds both, so the cost is the object's, not the image's. What
-    several metrics need (surfaces, distances) is computed once, when it is first asked for.
+    several metrics need (sizes, distances) is computed once, when it is first asked for.
 
     Attributes:
-        reference: Boolean array, 2-D or 3-D.
-        prediction: Boolean array of the same shape.
+        reference: Boolean array, 2-D or 3-D, cropped.
+        prediction: Boolean array of the same shape, cropped.
         spacing: Voxel size in mm along each axis.
-        surface: "surfel" or "voxel", as in `_surfaces`.
+        settings: How the label is judged.
+        name: What the label is called.
+        offset: Index in the image of the first voxel of the cropped masks.
+        shape: Voxels of the image along each axis.
 
     Raises:
         ValueError: If the masks are not boolean, not 2-D or 3-D or of different shapes, if `spacing` is not
-            a positive number for each axis, or if `surface` is unknown.
+            a positive number for each axis, or if the surface is unknown.
     """
 
     def __init__(
-        self, reference: Bools, prediction: Bools, spacing: Sequence[float], surface: Surface = "surfel"
+        self,
+        reference: Bools,
+        prediction: Bools,
+        spacing: Sequence[float],
+        settings: Settings | Surface = Settings(),
+        name: str = "",
     ) -> None:
         check_arrays(reference, prediction, "b", "a boolean mask")
-        if surface not in SURFACES:
-            raise ValueError(f"Expected `surface` to be 'surfel' or 'voxel', got {surface!r}")
+        self.settings = Settings(surface=settings) if isinstance(settings, str) else settings
+        if self.settings.surface not in SURFACES:
+            raise ValueError(f"Expected `surface` to be 'surfel' or 'voxel', got {self.settings.surface!r}")
         self.spacing = checked_spacing(spacing, reference.ndim)
-        self.surface: Surface = surface
+        self.name = name
+        self.shape: tuple[int, ...] = reference.shape
         box = _bounding_box(reference | prediction)
+        self.offset: tuple[int, ...] = tuple(int(part.start) for part in box)
         self.reference: Bools = reference[box]
         self.prediction: Bools = prediction[box]
 
@@ -58,31 +89,46 @@ class LabelPair:
         return int(np.count_nonzero(self.reference & self.prediction))
 
     @property
-    def status(self) -> str:
+    def status(self) -> Literal["present", "missed", "hallucinated", "absent"]:
         """One of "present", "missed", "hallucinated" and "absent", as in `LabelScore`."""
         if self.reference_size:
             return "present" if self.prediction_size else "missed"
         return "hallucinated" if self.prediction_size else "absent"
 
+    @property
+    def voxel_size(self) -> float:
+        """The volume of a voxel in mm3 (2-D: the area of a pixel in mm2)."""
+        return math.prod(self.spacing)
+
+    @property
+    def diagonal(self) -> float:
+        """The diagonal of the image in mm: the farthest apart two of its points can be."""
+        return math.hypot(*np.multiply(self.shape, self.spacing))
+
     @cached_property
     def reference_surface(self) -> SurfacePoints:
         """Points (mm, from the first voxel of the joint box) and weights of the reference's surface."""
-        return SURFACES[self.surface](self.reference, self.spacing)
+        return SURFACES[self.settings.surface](self.reference, self.spacing)
 
     @cached_property
     def prediction_surface(self) -> SurfacePoints:
         """Points (mm, from the first voxel of the joint box) and weights of the prediction's surface."""
-        return SURFACES[self.surface](self.prediction, self.spacing)
+        return SURFACES[self.settings.surface](self.prediction, self.spacing)
 
     @cached_property
-    def reference_distances(self) -> Floats:
-        """Distance in mm from each point of the reference's surface to the prediction's; inf if none."""
-        return directed_distances(self.reference_surface, self.prediction_surface)
+    def reference_distances(self) -> Distances:
+        """From the reference's surface to the prediction's."""
+        return self._directed(self.reference_surface, self.prediction_surface)
 
     @cached_property
-    def prediction_distances(self) -> Floats:
-        """Distance in mm from each point of the prediction's surface to the reference's; inf if none."""
-        return directed_distances(self.prediction_surface, self.reference_surface)
+    def prediction_distances(self) -> Distances:
+        """From the prediction's surface to the reference's."""
+        return self._directed(self.prediction_surface, self.reference_surface)
+
+    def _directed(self, start: SurfacePoints, target: SurfacePoints) -> Distances:
+        values = directed_distances(start, target)
+        order = np.argsort(values)
+        return Distances(values[order], start.weights[order], interpolate=self.settings.surface == "voxel")
 
 
 def check_arrays(

@@ -3,16 +3,23 @@
 A metric is a function with `@metric(...)` above it, in a module of `medimg_eval.metrics` or in a module that
 another package names in the entry-point group "medimg_eval.metrics". Those modules are imported at the first
 look-up, so a new metric touches no file but its own.
+
+Most metrics judge one answer, and a table shows their mean over cases. A summary, declared with
+`@summary(...)`, judges all answers of a run at once, from the rows that other metrics have left: an area under a
+curve, an agreement between readers, a sensitivity at so many false positives per scan.
 """
 
 import importlib
 import math
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 from medimg_eval.errors import UsageError, nearest
 
@@ -28,7 +35,7 @@ class Metric:
     Attributes:
         name: What configs and scores call it: the name of its function.
         function: Computes it; what it takes depends on `kind`, and the parameter comes last.
-        kind: What it judges, for example "mask".
+        kind: What it judges, for example "mask"; "run" for a summary.
         title: What a table's header calls it.
         higher_is_better: Its direction.
         unit: "" or "mm".
@@ -36,7 +43,14 @@ class Metric:
         worst: The value of an answer that failed; "diagonal" stands for the diagonal of the image in mm.
         definition: What it measures: the first sentence of the function's docstring.
         source: Where the definition comes from.
-        parameter: What the number after "@" means, as in "nsd@2"; None for a metric that takes none.
+        parameter: What stands after "@", as in "nsd@2"; None for a metric that takes none.
+        parameter_optional: Whether the function also does without.
+        parameter_is_text: Whether it is a name, as in "es_dice@race", instead of a number.
+        defined_when_empty: Of a mask metric: whether the function also judges labels that one side lacks, or
+            each; otherwise the policy for empty masks does.
+        rules: Of a mask metric: which rules it follows, "instances" or "lesions"; tables print them.
+        needs: Of a summary: the metrics whose rows it is computed from.
+        evidence: Whether its values are only there for summaries, so that a table does not show their mean.
     """
 
     name: str
@@ -50,6 +64,54 @@ class Metric:
     definition: str
     source: str
     parameter: str | None = None
+    parameter_optional: bool = False
+    parameter_is_text: bool = False
+    defined_when_empty: bool = False
+    rules: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    evidence: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """What a summary is computed from: Score rows of one run, as parallel arrays (row,).
+
+    Attributes:
+        case: int64: the row's case, counted from 0. A case that a bootstrap drew twice counts as two.
+        metric: str: which of the metrics that the summary needs.
+        label: str.
+        value: float64; NaN where there is nothing to judge.
+        status: str, as in `LabelScore`.
+        attributes: name -> str, (row,): of the row's case; "" where it has none of that name.
+        cases: how many cases were judged, also those without such rows.
+        facts: what the run's manifest says that is no matter of a case, such as "parameters".
+    """
+
+    case: npt.NDArray[np.int64]
+    metric: npt.NDArray[np.str_]
+    label: npt.NDArray[np.str_]
+    value: npt.NDArray[np.float64]
+    status: npt.NDArray[np.str_]
+    attributes: Mapping[str, npt.NDArray[np.str_]]
+    cases: int
+    facts: Mapping[str, Any]
+
+    def where(self, chosen: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> "Rows":
+        """Returns some of the rows: (row,) bool, or indices; `cases` and `facts` stay."""
+        return Rows(
+            self.case[chosen],
+            self.metric[chosen],
+            self.label[chosen],
+            self.value[chosen],
+            self.status[chosen],
+            {name: values[chosen] for name, values in self.attributes.items()},
+            self.cases,
+            self.facts,
+        )
+
+    def of(self, metric: str) -> "Rows":
+        """Returns the rows of one metric."""
+        return self.where(self.metric == metric)
 
 
 _METRICS: dict[str, Metric] = {}
@@ -65,6 +127,10 @@ def metric(
     source: str,
     unit: str = "",
     parameter: str | None = None,
+    parameter_optional: bool = False,
+    defined_when_empty: bool = False,
+    rules: tuple[str, ...] = (),
+    evidence: bool = False,
 ) -> Callable[[Scorer], Scorer]:
     """Registers the function below it as a metric of the same name; the arguments are `Metric`'s.
 
@@ -73,24 +139,67 @@ def metric(
     """
 
     def register(function: Scorer) -> Scorer:
-        name = function.__name__
-        known = _METRICS.get(name)
-        if known is not None and _origin(known.function) != _origin(function):
-            raise ValueError(
-                f"Expected one metric named {name!r}, got {_origin(known.function)} and {_origin(function)}"
+        _add(
+            Metric(
+                name=function.__name__,
+                function=function,
+                kind=kind,
+                title=title,
+                higher_is_better=higher_is_better,
+                unit=unit,
+                best=best,
+                worst=worst,
+                definition=_first_sentence(function),
+                source=source,
+                parameter=parameter,
+                parameter_optional=parameter_optional,
+                defined_when_empty=defined_when_empty,
+                rules=rules,
+                evidence=evidence,
             )
-        _METRICS[name] = Metric(
-            name=name,
-            function=function,
-            kind=kind,
-            title=title,
-            higher_is_better=higher_is_better,
-            unit=unit,
-            best=best,
-            worst=worst,
-            definition=" ".join((function.__doc__ or "").split("\n\n")[0].split()),
-            source=source,
-            parameter=parameter,
+        )
+        return function
+
+    return register
+
+
+def summary(
+    *,
+    needs: tuple[str, ...],
+    title: str,
+    higher_is_better: bool,
+    best: float,
+    source: str,
+    unit: str = "",
+    parameter: str | None = None,
+    parameter_is_text: bool = False,
+) -> Callable[[Scorer], Scorer]:
+    """Registers the function below it as a summary of the same name: a number for a whole run.
+
+    The function takes `Rows` of the metrics that it `needs`, and the parameter if it has one; it returns NaN
+    where the rows do not suffice. Its interval comes from calling it on resampled rows.
+
+    Raises:
+        ValueError: If another function already has the name.
+    """
+
+    def register(function: Scorer) -> Scorer:
+        _add(
+            Metric(
+                name=function.__name__,
+                function=function,
+                kind="run",
+                title=title,
+                higher_is_better=higher_is_better,
+                unit=unit,
+                best=best,
+                worst=math.nan,
+                definition=_first_sentence(function),
+                source=source,
+                parameter=parameter,
+                parameter_is_text=parameter_is_text,
+                needs=needs,
+            )
         )
         return function
 
@@ -112,12 +221,12 @@ def available(kind: str | None = None) -> dict[str, Metric]:
     return {name: found for name, found in sorted(_METRICS.items()) if kind is None or found.kind == kind}
 
 
-def parse(name: str) -> tuple[Metric, float | None]:
+def parse(name: str) -> tuple[Metric, float | str | None]:
     """Returns the metric that a name asks for and its parameter: "nsd@2" is NSD at 2 mm.
 
     Raises:
         UsageError: If there is no such metric, or its parameter is missing, not wanted, or not a number of
-            at least 0.
+            at least 0 where it should be.
     """
     base, at, text = name.partition("@")
     found = _find(base)
@@ -125,8 +234,13 @@ def parse(name: str) -> tuple[Metric, float | None]:
         if at:
             raise UsageError(f"Metric {base!r} takes no parameter, got {name!r}")
         return found, None
-    if not at:
-        raise UsageError(f"Metric {base!r} needs a parameter ({found.parameter}), for example '{base}@2'")
+    if not at and found.parameter_optional:
+        return found, None
+    if not text:
+        example = "" if found.parameter_is_text else f", for example '{base}@2'"
+        raise UsageError(f"Metric {base!r} needs a parameter ({found.parameter}){example}")
+    if found.parameter_is_text:
+        return found, text
     try:
         parameter = float(text)
     except ValueError:
@@ -141,7 +255,22 @@ def parse(name: str) -> tuple[Metric, float | None]:
 def title(name: str) -> str:
     """Returns what a table's header calls a metric: "NSD@2" for "nsd@2"."""
     found, parameter = parse(name)
-    return found.title if parameter is None else f"{found.title}@{parameter:g}"
+    if parameter is None:
+        return found.title
+    return f"{found.title} ({parameter})" if isinstance(parameter, str) else f"{found.title}@{parameter:g}"
+
+
+def _add(found: Metric) -> None:
+    known = _METRICS.get(found.name)
+    if known is not None and _origin(known.function) != _origin(found.function):
+        raise ValueError(
+            f"Expected one metric named {found.name!r}, got {_origin(known.function)} and {_origin(found.function)}"
+        )
+    _METRICS[found.name] = found
+
+
+def _first_sentence(function: Callable[..., float]) -> str:
+    return " ".join((function.__doc__ or "").split("\n\n")[0].split())
 
 
 def _find(name: str) -> Metric:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, get_args
 
@@ -12,8 +12,17 @@ import numpy as np
 from medimg_eval.case import Case, Image, Mask, Prompt, Prompts, Units
 from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.imaging import read_mask, write_mask
-from medimg_eval.metrics import LabelScore, parse, segmentation_scores, worst_scores
-from medimg_eval.metrics.segmentation import Penalty, Surface
+from medimg_eval.metrics import (
+    EmptyPolicy,
+    InstanceRule,
+    LabelScore,
+    LesionRule,
+    Surface,
+    parse,
+    segmentation_scores,
+    worst_scores,
+)
+from medimg_eval.metrics.segmentation import mask_metrics
 from medimg_eval.tasks.base import Task, same_grid
 
 
@@ -23,21 +32,33 @@ class SegmentationTask(Task):
 
     Attributes:
         labels: integer in the mask -> name; 0 is background and is not judged.
+        regions: name -> the labels that make it up, such as a whole tumour; judged instead of the labels when given.
         surface: `surfel` (area-weighted, the default) or `voxel` (voxel centres); see docs/metrics.md.
-        penalty: what a distance is worth when one side is empty: `diagonal`, a number in mm, or `drop`.
+        empty: what a label is worth that one side lacks, or each: a preset or a mapping; see docs/metrics.md.
+        tolerances: in mm by the name of the label, of metrics asked for without one (`nsd`).
+        ignore: a label of the reference whose voxels nobody is judged on.
+        instances: how masks fall into instances and are matched; see docs/metrics.md.
+        lesions: how lesion-wise metrics tell lesions apart: a preset or a mapping.
         units: of distances: `mm`, or `pixel` for pictures that state no physical size.
     """
 
     labels: Mapping[int, str]
+    regions: Mapping[str, Sequence[int]] = field(default_factory=dict)
     surface: Surface = "surfel"
-    penalty: Penalty = "diagonal"
+    empty: str | Mapping[str, Any] = "worst"
+    tolerances: Mapping[str, float] = field(default_factory=dict)
+    ignore: int | None = None
+    instances: Mapping[str, Any] = field(default_factory=dict)
+    lesions: str | Mapping[str, Any] | None = None
     units: Units = "mm"
     metrics: Sequence[str] = ("dice", "iou", "hd95", "assd", "nsd@1")
     monitor: str = "dice"
 
     capability: ClassVar[str] = "segment"
     prediction_suffix: ClassVar[str] = ".nii.gz"
-    scoring_fields: ClassVar[frozenset[str]] = Task.scoring_fields | {"surface", "penalty", "units"}
+    scoring_fields: ClassVar[frozenset[str]] = Task.scoring_fields | {
+        *("regions", "surface", "empty", "tolerances", "ignore", "instances", "lesions", "units")
+    }
 
     def __post_init__(self) -> None:
         """Refuses labels and metrics that cannot be meant, before anything is loaded."""
@@ -50,10 +71,7 @@ class SegmentationTask(Task):
                 raise UsageError(f"task {self.name!r}: there is no {what} {value!r}{nearest(value, get_args(options))}")
         if parse(self.monitor)[0].kind != "mask":
             raise UsageError(f"task {self.name!r}: metric {self.monitor!r} does not judge masks")
-        try:  # what scoring would refuse, before anything is asked
-            worst_scores(self.labels, self.metrics, shape=(1, 1, 1), spacing=(1.0, 1.0, 1.0), penalty=self.penalty)
-        except ValueError as error:
-            raise UsageError(f"task {self.name!r}: {error}") from error
+        self._check_rules()
 
     def read_images(self, case: Case) -> tuple[Image, ...]:
         """Reads the images; several of one grid, such as MR sequences, become the channels of one."""
@@ -111,10 +129,9 @@ class SegmentationTask(Task):
             reference.labels,
             mask.labels,
             self._spacing(case, reference),
-            labels=self.labels,
+            labels=self._judged(),
             metrics=self.metrics if metrics is None else metrics,
-            surface=self.surface,
-            penalty=self.penalty,
+            **self._rules(),
         )
 
     def worst(self, case: Case) -> list[LabelScore]:
@@ -123,8 +140,35 @@ class SegmentationTask(Task):
             reference = case.target.read()
             shape, spacing = reference.labels.shape, self._spacing(case, reference)
         except CaseError:
-            return worst_scores(self.labels, self.metrics, shape=None, spacing=None, penalty=self.penalty)
-        return worst_scores(self.labels, self.metrics, shape=shape, spacing=spacing, penalty=self.penalty)
+            return worst_scores(self._judged(), self.metrics, shape=None, spacing=None, empty=self.empty)
+        return worst_scores(self._judged(), self.metrics, shape=shape, spacing=spacing, empty=self.empty)
+
+    def _judged(self) -> Mapping[int, str] | Mapping[str, Sequence[int]]:
+        return self.regions or self.labels
+
+    def _rules(self) -> dict[str, Any]:
+        """How `segmentation_scores` is to judge."""
+        return {
+            "surface": self.surface,
+            "empty": self.empty,
+            "tolerances": self.tolerances,
+            "ignore": self.ignore,
+            "instances": self.instances,
+            "lesions": self.lesions,
+        }
+
+    def _check_rules(self) -> None:
+        """Refuses what scoring would refuse, before anything is asked."""
+        unknown = sorted({label for labels in self.regions.values() for label in labels} - set(self.labels))
+        if unknown:
+            raise UsageError(f"task {self.name!r}: regions hold labels {unknown} that `labels` does not name")
+        nothing = np.zeros((1, 1, 1), np.uint8)
+        try:
+            segmentation_scores(
+                nothing, nothing, (1.0, 1.0, 1.0), labels=self._judged(), metrics=self.metrics, **self._rules()
+            )
+        except (ValueError, TypeError) as error:
+            raise UsageError(f"task {self.name!r}: {error}") from error
 
     def _spacing(self, case: Case, reference: Mask) -> tuple[float, ...]:
         """Of the reference, or of the image where the reference is a plain picture; 1 where pixels are counted."""
@@ -141,12 +185,19 @@ class SegmentationTask(Task):
 
     def signature(self) -> str:
         """Surface convention, percentile rule and empty-mask policy."""
-        penalty = f"{self.penalty:g} {self.units}" if isinstance(self.penalty, int | float) else self.penalty
-        return (
-            f"surface={self.surface}, hd95=max of the two directed percentiles, "
-            f"one side empty=worst value (distances: {penalty}), both empty=not counted"
-            + (", distances in pixels" if self.units == "pixel" else "")
-        )
+        asked = mask_metrics(self.metrics)
+        parts = [f"surface={self.surface}", "hd95=max of the two directed percentiles"]
+        if "nsd" in asked and self.tolerances:
+            limits = ", ".join(f"{name} {tolerance:g}" for name, tolerance in self.tolerances.items())
+            parts.append(f"NSD tolerances {limits} {self.units}")
+        if any("instances" in found.rules for found, _ in asked.values()):
+            parts.append(InstanceRule.of(self.instances).describe())
+        if any("lesions" in found.rules for found, _ in asked.values()):
+            parts.append(LesionRule.of(self.lesions).describe())
+        if self.ignore is not None:
+            parts.append(f"voxels of label {self.ignore} ignored")
+        parts.append(EmptyPolicy.of(self.empty).describe([found for found, _ in asked.values()], self.units))
+        return ", ".join(parts) + (", distances in pixels" if self.units == "pixel" else "")
 
 
 def _reference(case: Case) -> str:

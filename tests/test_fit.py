@@ -181,7 +181,7 @@ def test_a_training_case_that_cannot_be_used_ends_the_fit_with_its_name(train, t
 def test_validation_that_judges_nothing_is_said(train, task):
     for case in task.cases("validate"):
         write_mask(case.target.path, Mask(np.zeros(SHAPE, np.uint8), case.target.read().affine))
-    task.penalty, task.monitor = "drop", "hd95"
+    task.empty, task.monitor = {"distance": "skip"}, "hd95"
     with pytest.raises(UserError, match="no validation could be judged by hd95"):
         train(recipe=Recipe(lr=0.01, patience=1))
 

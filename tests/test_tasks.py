@@ -52,10 +52,12 @@ def test_a_case_listed_twice_is_an_error(write_dataset):
     [
         ({"labels": {0: "background"}}, "expected labels of 1 and above"),
         ({"metrics": ["dise"]}, "did you mean 'dice'"),
-        ({"metrics": ["nsd"]}, "nsd"),
+        ({"metrics": ["nsd"]}, "no tolerance for 'core'"),
         ({"metrics": ["dice", "dice"]}, "name each metric once"),
         ({"surface": "voxle"}, "no surface 'voxle'; did you mean 'voxel'"),
-        ({"penalty": "diag"}, "Expected `penalty`"),
+        ({"empty": "wurst"}, "called 'wurst'; did you mean 'worst'"),
+        ({"empty": {"distance": "diag"}}, "Expected empty.distance"),
+        ({"regions": {"whole": [1, 2]}}, r"regions hold labels \[2\]"),
         ({"labels": {1: "core", 2: "core"}}, "different names"),
     ],
 )
@@ -134,9 +136,10 @@ def test_rows_carry_patient_and_attributes(task):
     }
 
 
-def test_the_signature_names_surface_and_penalty(write_dataset):
+def test_the_signature_names_surface_and_policy(write_dataset):
     assert "surface=surfel" in ellipsoids(write_dataset(1)).signature()
-    assert "distances: 374 mm" in ellipsoids(write_dataset(1), penalty=374.0).signature()
+    signature = ellipsoids(write_dataset(1), empty={"distance": 374.0}).signature()
+    assert "empty masks by policy 'worst, changed': prediction empty=Dice/NSD 0, HD95 374 mm" in signature
 
 
 def test_several_images_of_one_grid_become_channels_and_of_two_grids_an_error(task):

@@ -19,7 +19,7 @@ def run(config: DictConfig) -> None:
     """Scores one run or several, with other metrics or conventions when they are given."""
     wanted = plain(config)
     folders = [Path(folder) for folder in as_list(wanted["run"])]
-    changed = {key: wanted[key] for key in ("metrics", "surface", "penalty") if wanted[key] is not None}
+    changed = {key: wanted[key] for key in ("metrics", "surface", "empty") if wanted[key] is not None}
     for folder in folders:
         manifest = read_manifest(folder / "manifest.json")
         if manifest.get("command") != "test":

@@ -7,8 +7,18 @@ import numpy as np
 import pytest
 
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics import LabelPair, metric, registry, segmentation, segmentation_scores, worst_scores
-from medimg_eval.metrics.segmentation import assd, dice, hd, hd95, iou, nsd
+from medimg_eval.metrics import (
+    LabelPair,
+    distances,
+    metric,
+    overlap,
+    registry,
+    segmentation,
+    segmentation_scores,
+    worst_scores,
+)
+from medimg_eval.metrics.distances import assd, hd, hd95, nsd
+from medimg_eval.metrics.overlap import dice, iou
 
 UNIT = (1, 1, 1)
 KINDS = ["surfel", "voxel"]
@@ -27,9 +37,10 @@ def voxel_at(*place, shape=(5, 5, 5)):
     return mask
 
 
-def test_docstrings():
-    outcome = doctest.testmod(segmentation)
-    assert outcome.attempted >= 20
+@pytest.mark.parametrize("module", [segmentation, distances, overlap])
+def test_docstrings(module):
+    outcome = doctest.testmod(module)
+    assert outcome.attempted >= 4
     assert outcome.failed == 0
 
 
@@ -154,11 +165,11 @@ def table(scores):
     return {(score.label, score.metric): (score.value, score.status) for score in scores}
 
 
-@pytest.mark.parametrize(("penalty", "distance"), [("diagonal", DIAGONAL), (374, 374.0), ("drop", math.nan)])
-def test_status_and_penalty(penalty, distance):
+@pytest.mark.parametrize(("penalty", "distance"), [("diagonal", DIAGONAL), (374, 374.0), ("skip", math.nan)])
+def test_status_and_what_empty_masks_are_worth(penalty, distance):
     asked = ("dice", "iou", "hd", "hd95", "assd", "nsd@1")
     scores = segmentation_scores(
-        REFERENCE, PREDICTION, (1, 1), labels=NAMES, metrics=asked, surface="voxel", penalty=penalty
+        REFERENCE, PREDICTION, (1, 1), labels=NAMES, metrics=asked, surface="voxel", empty={"distance": penalty}
     )
     assert [(score.label, score.metric) for score in scores] == [(n, m) for n in NAMES.values() for m in asked]
     assert all(type(score.value) is float for score in scores)
@@ -185,6 +196,25 @@ def test_scores_are_those_of_the_single_label():
     assert [score.value for score in scores] == [assd(pair), nsd(pair, 2.5)]
 
 
+@pytest.mark.parametrize(
+    ("empty", "words"),
+    [
+        ("wurst", "called 'wurst'; did you mean 'worst'"),
+        ({"distance": "max"}, "empty.distance to be .* got 'max'"),
+        ({"distance": -1}, "empty.distance to be .* got -1"),
+        ({"distance": math.nan}, "empty.distance to be .* got nan"),
+        ({"mised": "worst"}, "there is no 'mised'; did you mean 'missed'"),
+        ({"missed": {"dise": 0}}, "unknown metric 'dise'; did you mean 'dice'"),
+        ({"missed": "max"}, "empty.missed.other to be .* got 'max'"),
+        ({"spacing": "guess"}, "empty.spacing to be"),
+        ({"preset": "brats"}, "called 'brats'"),
+    ],
+)
+def test_policies_that_cannot_be_meant_are_refused(empty, words):
+    with pytest.raises(UsageError, match=words):
+        segmentation_scores(REFERENCE, PREDICTION, (1, 1), labels=[1], empty=empty)
+
+
 def test_any_memory_layout():
     maps = np.asfortranarray(REFERENCE)[::-1], PREDICTION.astype(">i2")[::-1]
     straight = segmentation_scores(REFERENCE, PREDICTION, (1, 1), labels=NAMES)
@@ -192,9 +222,10 @@ def test_any_memory_layout():
     assert [score.value for score in turned] == pytest.approx([s.value for s in straight], nan_ok=True)
 
 
-@pytest.mark.parametrize(("penalty", "distance"), [("diagonal", 13.0), (7, 7.0), ("drop", math.nan)])
+@pytest.mark.parametrize(("penalty", "distance"), [("diagonal", 13.0), (7, 7.0), ("skip", math.nan)])
 def test_a_failed_case_gets_the_worst_values(penalty, distance):
-    scores = worst_scores({1: "a", 2: "b"}, ["dice", "hd"], shape=(3, 12), spacing=(4 / 3, 1), penalty=penalty)
+    empty = {"distance": penalty}
+    scores = worst_scores({1: "a", 2: "b"}, ["dice", "hd"], shape=(3, 12), spacing=(4 / 3, 1), empty=empty)
     distance = math.hypot(4, 12) if penalty == "diagonal" else distance
     for label in "ab":
         assert table(scores)[label, "dice"] == (0.0, "failed")
@@ -217,16 +248,11 @@ def test_a_failed_case_of_unknown_size_has_no_value(shape, spacing):
         ({"spacing": (1, 1, 1)}, "`spacing` to be 2 positive numbers"),
         ({"spacing": (1, 0)}, "`spacing` to be 2 positive numbers"),
         ({"spacing": (1, -2)}, "`spacing` to be 2 positive numbers"),
-        ({"spacing": (1, math.nan)}, "`spacing` to be 2 positive numbers"),
         ({"spacing": (1, math.inf)}, "`spacing` to be 2 positive numbers"),
         ({"surface": "mesh"}, "`surface` to be 'surfel' or 'voxel', got 'mesh'"),
-        ({"penalty": "max"}, "`penalty` to be .* got 'max'"),
-        ({"penalty": -1}, "`penalty` to be .* got -1"),
-        ({"penalty": math.nan}, "`penalty` to be .* got nan"),
         ({"labels": [0, 1]}, "`labels` to be whole numbers above 0, got 0"),
         ({"labels": {1.5: "a"}}, "`labels` to be whole numbers above 0, got 1.5"),
         ({"labels": [True]}, "`labels` to be whole numbers above 0, got True"),
-        ({"labels": ["liver"]}, "`labels` to be whole numbers above 0, got 'liver'"),
         ({"labels": {1: "a", 2: "a"}}, "`labels` to have different names"),
         ({"labels": [1, 1]}, "`labels` to have different names"),
         ({"labels": []}, "at least one label"),
