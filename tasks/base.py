@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Protocol
 
 from medimg_eval.case import Case, Geometry, Image, Prompt, Prompts, Score
 from medimg_eval.errors import CaseError, SplitError, UserError, nearest
-from medimg_eval.metrics import LabelScore
+from medimg_eval.metrics import LabelScore, parse
 
 
 class Layout(Protocol):
@@ -33,7 +33,9 @@ class Task(ABC):
     Attributes:
         name: short id; the folder its runs are kept in.
         layout: turns the dataset's folder into cases.
-        metrics: names from the metric registry, such as `dice` or `nsd@2`.
+        metrics: names from the metric registry, such as `dice` or `nsd@2`, in the order of the table; also summaries
+            of whole runs, such as `cpm`.
+        facts: numbers that summaries need of a benchmark, such as the range of published scores.
         title: what tables call it; the name when empty.
         splits: which split of the layout serves `fit`, `validate` and `test`.
         expected: number of cases by split, compared with what is found.
@@ -49,6 +51,7 @@ class Task(ABC):
     splits: Mapping[str, str] = field(default_factory=lambda: {"fit": "fit", "validate": "validate", "test": "test"})
     expected: Mapping[str, int] = field(default_factory=dict)
     monitor: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict)
     card: Mapping[str, Any] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
 
@@ -58,8 +61,14 @@ class Task(ABC):
     prediction_suffix: ClassVar[str]
     """How the file of one stored prediction ends."""
 
-    scoring_fields: ClassVar[frozenset[str]] = frozenset({"metrics", "title", "expected", "monitor", "card"})
+    scoring_fields: ClassVar[frozenset[str]] = frozenset({"metrics", "facts", "title", "expected", "monitor", "card"})
     """What can change without asking the model again: kept out of the run id."""
+
+    @property
+    def case_metrics(self) -> list[str]:
+        """The metrics that a single case is judged by: the task's own, and those that its summaries need."""
+        parsed = {name: parse(name)[0] for name in self.metrics}
+        return list(dict.fromkeys(wanted for name, found in parsed.items() for wanted in found.needs or (name,)))
 
     def cases(self, part: str) -> list[Case]:
         """The cases that serve one part of the work.

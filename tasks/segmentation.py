@@ -130,7 +130,7 @@ class SegmentationTask(Task):
             mask.labels,
             self._spacing(case, reference),
             labels=self._judged(),
-            metrics=self.metrics if metrics is None else metrics,
+            metrics=self.case_metrics if metrics is None else metrics,
             **self._rules(),
         )
 
@@ -140,8 +140,8 @@ class SegmentationTask(Task):
             reference = case.target.read()
             shape, spacing = reference.labels.shape, self._spacing(case, reference)
         except CaseError:
-            return worst_scores(self._judged(), self.metrics, shape=None, spacing=None, empty=self.empty)
-        return worst_scores(self._judged(), self.metrics, shape=shape, spacing=spacing, empty=self.empty)
+            return worst_scores(self._judged(), self.case_metrics, shape=None, spacing=None, empty=self.empty)
+        return worst_scores(self._judged(), self.case_metrics, shape=shape, spacing=spacing, empty=self.empty)
 
     def _judged(self) -> Mapping[int, str] | Mapping[str, Sequence[int]]:
         return self.regions or self.labels
@@ -165,7 +165,7 @@ class SegmentationTask(Task):
         nothing = np.zeros((1, 1, 1), np.uint8)
         try:
             segmentation_scores(
-                nothing, nothing, (1.0, 1.0, 1.0), labels=self._judged(), metrics=self.metrics, **self._rules()
+                nothing, nothing, (1.0, 1.0, 1.0), labels=self._judged(), metrics=self.case_metrics, **self._rules()
             )
         except (ValueError, TypeError) as error:
             raise UsageError(f"task {self.name!r}: {error}") from error
@@ -175,7 +175,7 @@ class SegmentationTask(Task):
         if self.units == "pixel":
             return (1.0,) * reference.labels.ndim
         grid = reference.geometry if reference.units == "mm" else case.images[0].geometry()
-        measured = [name for name in self.metrics if (found := parse(name)[0]).unit or found.parameter]
+        measured = [name for name in self.case_metrics if (found := parse(name)[0]).unit or found.parameter]
         if grid.units == "pixel" and measured:
             raise CaseError(
                 f"case {case.id!r}: {', '.join(str(path) for path in case.images[0].files)} states no physical size; "
@@ -185,7 +185,7 @@ class SegmentationTask(Task):
 
     def signature(self) -> str:
         """Surface convention, percentile rule and empty-mask policy."""
-        asked = mask_metrics(self.metrics)
+        asked = mask_metrics(self.case_metrics)
         parts = [f"surface={self.surface}", "hd95=max of the two directed percentiles"]
         if "nsd" in asked and self.tolerances:
             limits = ", ".join(f"{name} {tolerance:g}" for name, tolerance in self.tolerances.items())

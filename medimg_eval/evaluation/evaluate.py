@@ -238,6 +238,7 @@ def _judged(task: Task) -> dict[str, Any]:
         "task_title": task.title or task.name,
         "task_config": dict(task.config),
         "metrics": list(task.metrics),
+        "facts": dict(task.facts),
         "signature": task.signature(),
         "scoring": scoring_id(task),
         "notes": list(task.card.get("notes", [])),
