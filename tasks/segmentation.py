@@ -159,6 +159,8 @@ class SegmentationTask(Task):
 
     def _check_rules(self) -> None:
         """Refuses what scoring would refuse, before anything is asked."""
+        if len(set(self.metrics)) < len(self.metrics):
+            raise UsageError(f"task {self.name!r}: expected `metrics` to name each metric once, got {self.metrics}")
         unknown = sorted({label for labels in self.regions.values() for label in labels} - set(self.labels))
         if unknown:
             raise UsageError(f"task {self.name!r}: regions hold labels {unknown} that `labels` does not name")
