@@ -153,11 +153,13 @@ class Points:
         positions: float64, (point, axes), voxel indices along the image's spatial axes in their order.
         names: one name per point.
         values: a measurement that belongs to each point, such as a diameter in mm; None without.
+        scores: float64, (point,), confidence; None for a reference.
     """
 
     positions: Array
     names: tuple[str, ...]
     values: Array | None = None
+    scores: Array | None = None
 
 
 @dataclass(frozen=True)

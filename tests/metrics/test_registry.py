@@ -3,11 +3,12 @@
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import medimg_eval.metrics as package
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics import available, get, metric, parse, registry, title
+from medimg_eval.metrics import Rows, available, get, metric, parse, registry, summary, title
 
 NEW_METRIC = '''
 from medimg_eval.metrics import metric
@@ -57,7 +58,7 @@ def test_the_metrics_of_masks():
         assert found.definition.endswith(".")
         assert "\n" not in found.definition
         assert found.source
-        assert (found.unit == "mm") == (found.worst == "diagonal") == (not found.higher_is_better)
+        assert found.worst != "diagonal" or (found.unit == "mm" and not found.higher_is_better)
 
 
 def test_what_a_metric_says_of_itself():
@@ -73,9 +74,10 @@ def test_what_a_metric_says_of_itself():
     assert get("nsd@2") is get("nsd")
 
 
-def test_every_metric_of_masks_is_documented():
-    rows = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
-    for name, found in available("mask").items():
+def test_every_metric_is_documented():
+    docs = Path(__file__).parents[2] / "docs"
+    rows = "".join(page.read_text() for page in docs.glob("metrics*.md"))
+    for name, found in available().items():
         assert f"| `{name}`" in rows
         assert found.definition.removesuffix(".") in rows.replace("\\|", "|")
 
@@ -111,6 +113,47 @@ def test_parameters():
 def test_names_that_are_refused(name, words):
     with pytest.raises(UsageError, match=words):
         parse(name)
+
+
+def test_summaries_say_what_they_are_computed_from(afresh):
+    @summary(needs=("dice",), title="Range", higher_is_better=False, best=0.0, source="this test")
+    def dice_range(rows):
+        """How far the best and the worst case are apart."""
+        found = rows.of("dice").value
+        return float(np.ptp(found))
+
+    @summary(
+        needs=("dice",),
+        title="Gap",
+        higher_is_better=False,
+        best=0.0,
+        source="this test",
+        parameter="attribute",
+        parameter_is_text=True,
+    )
+    def dice_gap(rows, attribute):
+        """How far groups are apart."""
+        means = [rows.value[rows.attributes[attribute] == group].mean() for group in set(rows.attributes[attribute])]
+        return float(np.ptp(means))
+
+    assert (get("dice_range").kind, get("dice_range").needs) == ("run", ("dice",))
+    assert parse("dice_gap@sex") == (get("dice_gap"), "sex")
+    assert title("dice_gap@sex") == "Gap (sex)"
+    with pytest.raises(UsageError, match=r"'dice_gap' needs a parameter \(attribute\)$"):
+        parse("dice_gap")
+    rows = Rows(
+        case=np.array([0, 1, 2, 2]),
+        metric=np.array(["dice", "dice", "dice", "iou"]),
+        label=np.array(["liver"] * 4),
+        value=np.array([0.5, 1.0, 0.9, 0.1]),
+        status=np.array(["present"] * 4),
+        attributes={"sex": np.array(["F", "M", "M", "M"])},
+        cases=3,
+        facts={},
+    )
+    assert get("dice_range").function(rows) == 0.5
+    assert get("dice_gap").function(rows.of("dice"), "sex") == pytest.approx(0.45)
+    assert rows.where(np.array([3])).cases == 3
 
 
 def test_a_name_belongs_to_one_function(afresh):
