@@ -238,6 +238,22 @@ class Case:
         return tuple(path for reference in (*self.images, self.target) for path in reference.files)
 
 
+@dataclass(frozen=True, eq=False)
+class Guide:
+    """Where a structure lies, as a promptable model is told: a box, points, or both, in voxel indices.
+
+    Attributes:
+        box: float64, (2 * axes,): first corner then opposite corner along the image's spatial axes, as in `Boxes`.
+            In a volume, a box of a single slice has the same index twice along the last axis. None without.
+        points: float64, (point, axes).
+        positive: bool, (point,), False for points that lie outside the structure.
+    """
+
+    box: Array | None
+    points: Array
+    positive: Array
+
+
 @dataclass(frozen=True)
 class Prompt:
     """What a model is asked about one case.
@@ -246,11 +262,14 @@ class Prompt:
         case_id: the case it is about.
         images: the images, read; empty for a model that declares `reads_images = False`.
         labels: for a segmentation, the structures asked for: integer in the mask -> name.
+        guides: for a promptable model, where structures lie: integer in the mask -> one or more guides, of those that
+            are there; None where the task gives none.
     """
 
     case_id: str
     images: tuple[Image, ...]
     labels: Mapping[int, str]
+    guides: Mapping[int, Sequence[Guide]] | None = None
 
     @property
     def image(self) -> Image:

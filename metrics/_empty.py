@@ -17,7 +17,7 @@ Rules: TypeAlias = Mapping[str, Rule]
 Status: TypeAlias = Literal["absent", "missed", "hallucinated"]
 
 _WORDS = ("skip", "best", "worst")
-_EVERY = "other"
+_DISTANCES, _EVERY = "distances", "other"
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ class EmptyPolicy:
     """What a metric is worth for a label that the reference, the prediction or each of them lacks.
 
     A rule is a number, "best" or "worst" (the metric's own), or "skip": NaN, which is left out of means and
-    counted under the table. Rules stand by the metric's name without its parameter ("nsd" for "nsd@2"); "other"
-    is for every metric that is not named. Metrics that define their value for empty masks themselves follow a
+    counted under the table. Rules stand by the metric's name without its parameter ("nsd" for "nsd@2"); "distances"
+    is for every distance that is not named, "other" for everything else. Metrics that define their value for empty masks themselves follow a
     rule only if it names them.
 
     Attributes:
@@ -49,7 +49,7 @@ class EmptyPolicy:
         """Returns the policy itself; raises UsageError for rules that cannot be meant."""
         for status in ("absent", "missed", "hallucinated"):
             for name, rule in getattr(self, status).items():
-                if name != _EVERY and name not in available("mask"):
+                if name not in (_DISTANCES, _EVERY) and name not in available("mask"):
                     raise UsageError(f"empty.{status}: unknown metric {name!r}{nearest(name, available('mask'))}")
                 if rule not in _WORDS and not _is_number(rule):
                     raise UsageError(
@@ -99,7 +99,11 @@ class EmptyPolicy:
         rules: Rules = getattr(self, status)
         if metric.name in rules:
             return rules[metric.name]
-        return None if metric.defined_when_empty else rules.get(_EVERY, "worst")
+        if metric.defined_when_empty:
+            return None
+        if metric.worst == "diagonal" and _DISTANCES in rules:
+            return rules[_DISTANCES]
+        return rules.get(_EVERY, "worst")
 
     def value(self, rule: Rule, metric: Metric, diagonal: float) -> float:
         """Returns what a rule is worth for a metric.
@@ -166,10 +170,11 @@ def _brats(name: str) -> EmptyPolicy:
 PRESETS: Mapping[str, EmptyPolicy] = {
     "worst": EmptyPolicy(),
     # MONAI 1.6: DiceMetric(ignore_empty=True) leaves out a label without a reference; HD95 is nan as soon as
-    # one side is empty, and means leave nan out; surface Dice is 0 then.
+    # one side is empty, and means leave nan out; surface Dice is 0 then. HD and ASSD are inf there, which no
+    # mean survives: here they are left out as HD95 is.
     "monai": EmptyPolicy(
         "monai",
-        missed={"hd": "skip", "hd95": "skip", "assd": "skip", _EVERY: "worst"},
+        missed={_DISTANCES: "skip", _EVERY: "worst"},
         hallucinated={"nsd": 0.0, _EVERY: "skip"},
     ),
     # https://github.com/rachitsaluja/BraTS-2023-Metrics: 374 mm is the diagonal of its 240 x 240 x 155 grid,

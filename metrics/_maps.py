@@ -2,53 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TypeAlias
+from collections.abc import Mapping, Sequence
 
-import numpy as np
-import numpy.typing as npt
-
+from medimg_eval.metrics._joint import JointMaps
+from medimg_eval.metrics._numbering import LabelMap
 from medimg_eval.metrics._pairs import LabelPair, Settings
 from medimg_eval.metrics._surfaces import Spacing
 
-LabelMap: TypeAlias = npt.NDArray[np.integer]
-Box: TypeAlias = tuple[slice, ...]
-
 
 def label_pairs(
-    reference: LabelMap, prediction: LabelMap, spacing: Spacing, labels: Mapping[int, tuple[str, Settings]]
+    reference: LabelMap,
+    prediction: LabelMap,
+    spacing: Spacing,
+    regions: Mapping[str, Sequence[int]],
+    settings: Mapping[str, Settings],
+    ignore: int | None = None,
 ) -> dict[str, LabelPair]:
-    """Returns the pair of masks of each label, by name.
+    """Returns the pair of masks of each region, by name and in the order of the regions.
 
     Args:
-        reference: Integer label map, 2-D or 3-D.
-        prediction: Integer label map of the same shape.
+        reference: Integer label map, or boolean mask, 2-D or 3-D.
+        prediction: Of the same shape.
         spacing: Voxel size in mm along each axis.
-        labels: Label, 1 or above -> its name and how it is judged; the surface is the same for all.
+        regions: The labels that make up each region, 1 or above; regions may overlap.
+        settings: How each region is judged; the surface is the same for all.
+        ignore: A label of the reference whose voxels are background in both maps.
     """
-    boxes = _joint_boxes(reference, prediction, max(labels))
-    nowhere = (slice(0, 0),) * reference.ndim
-    pairs = {}
-    for label, (name, settings) in labels.items():
-        box = boxes.get(label, nowhere)
-        pair = LabelPair(reference[box] == label, prediction[box] == label, spacing, settings, name)
-        pair.offset = tuple(int(part.start) for part in box)
-        pair.shape = reference.shape
-        pairs[name] = pair
-    return pairs
+    pairs: dict[str, LabelPair] = {}
+    for layer in _layers(regions):
+        surface = settings[layer[0]].surface
+        maps = JointMaps(reference, prediction, spacing, [regions[name] for name in layer], surface, ignore)
+        pairs |= {name: LabelPair.of(maps, index, settings[name], name) for index, name in enumerate(layer)}
+    return {name: pairs[name] for name in regions}
 
 
-def _joint_boxes(reference: LabelMap, prediction: LabelMap, highest: int) -> dict[int, Box]:
-    """Returns the smallest box around each label up to `highest` that is in one of the maps."""
-    from scipy.ndimage import find_objects
-
-    boxes: dict[int, Box] = {}
-    for label_map in (reference, prediction):
-        for label, found in enumerate(find_objects(label_map, max_label=highest), start=1):
-            if found is not None:
-                boxes[label] = _union(boxes.get(label, found), found)
-    return boxes
-
-
-def _union(one: Box, other: Box) -> Box:
-    return tuple(slice(min(a.start, b.start), max(a.stop, b.stop)) for a, b in zip(one, other, strict=True))
+def _layers(regions: Mapping[str, Sequence[int]]) -> list[list[str]]:
+    """Deals regions out into as few layers as it takes for no two of a layer to share a label."""
+    layers: list[tuple[list[str], set[int]]] = []
+    for name, labels in regions.items():
+        for layer, taken in layers:
+            if taken.isdisjoint(labels):
+                layer.append(name)
+                taken.update(labels)
+                break
+        else:
+            layers.append(([name], set(labels)))
+    return [layer for layer, _ in layers]

@@ -1,5 +1,7 @@
 """What segmentation metrics are computed from: the two masks of one label."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.metrics._distances import Distances
+from medimg_eval.metrics._joint import JointMaps
 from medimg_eval.metrics._rules import InstanceRule, LesionRule
-from medimg_eval.metrics._surfaces import SURFACES, Bools, Spacing, SurfacePoints, directed_distances
+from medimg_eval.metrics._surfaces import Bools, Spacing
 
 Surface: TypeAlias = Literal["surfel", "voxel"]
 
@@ -36,17 +39,17 @@ class Settings:
 class LabelPair:
     """One label of one case: the reference's mask, the prediction's, and what metrics need of them.
 
-    Both masks are cropped to the box that holds both, so the cost is the object's, not the image's. What
-    several metrics need (sizes, distances) is computed once, when it is first asked for.
+    Masks are cropped to the box that holds both, and are only cut out, as distances are only measured, when
+    they are first asked for; distances of all labels of a case are measured together.
 
     Attributes:
-        reference: Boolean array, 2-D or 3-D, cropped.
-        prediction: Boolean array of the same shape, cropped.
         spacing: Voxel size in mm along each axis.
         settings: How the label is judged.
         name: What the label is called.
-        offset: Index in the image of the first voxel of the cropped masks.
         shape: Voxels of the image along each axis.
+        reference_size: Voxels of the reference.
+        prediction_size: Voxels of the prediction.
+        overlap_size: Voxels of both.
 
     Raises:
         ValueError: If the masks are not boolean, not 2-D or 3-D or of different shapes, if `spacing` is not
@@ -62,31 +65,43 @@ class LabelPair:
         name: str = "",
     ) -> None:
         check_arrays(reference, prediction, "b", "a boolean mask")
-        self.settings = Settings(surface=settings) if isinstance(settings, str) else settings
-        if self.settings.surface not in SURFACES:
-            raise ValueError(f"Expected `surface` to be 'surfel' or 'voxel', got {self.settings.surface!r}")
-        self.spacing = checked_spacing(spacing, reference.ndim)
+        settings = Settings(surface=settings) if isinstance(settings, str) else settings
+        sizes = checked_spacing(spacing, reference.ndim)
+        self._set(JointMaps(reference, prediction, sizes, [(1,)], settings.surface), 0, settings, name)
+
+    @classmethod
+    def of(cls, maps: JointMaps, region: int, settings: Settings, name: str) -> LabelPair:
+        """Returns the pair of one region of two label maps; what it needs is computed with the other regions'."""
+        pair = cls.__new__(cls)
+        cls._set(pair, maps, region, settings, name)
+        return pair
+
+    def _set(self, maps: JointMaps, region: int, settings: Settings, name: str) -> None:
+        self._maps, self._region = maps, region
+        self.settings = settings
         self.name = name
-        self.shape: tuple[int, ...] = reference.shape
-        box = _bounding_box(reference | prediction)
-        self.offset: tuple[int, ...] = tuple(int(part.start) for part in box)
-        self.reference: Bools = reference[box]
-        self.prediction: Bools = prediction[box]
+        self.spacing = maps.spacing
+        self.shape = maps.shape
+        self.reference_size, self.prediction_size, self.overlap_size = maps.sizes(region)
 
     @cached_property
-    def reference_size(self) -> int:
-        """Voxels of the reference."""
-        return int(np.count_nonzero(self.reference))
+    def offset(self) -> tuple[int, ...]:
+        """Index in the image of the first voxel of the cropped masks."""
+        return tuple(part.start for part in self._maps.box(self._region))
 
     @cached_property
-    def prediction_size(self) -> int:
-        """Voxels of the prediction."""
-        return int(np.count_nonzero(self.prediction))
+    def _masks(self) -> tuple[Bools, Bools]:
+        return self._maps.masks(self._region)
 
-    @cached_property
-    def overlap_size(self) -> int:
-        """Voxels of both."""
-        return int(np.count_nonzero(self.reference & self.prediction))
+    @property
+    def reference(self) -> Bools:
+        """The reference's mask, 2-D or 3-D, cropped to the box that holds both."""
+        return self._masks[0]
+
+    @property
+    def prediction(self) -> Bools:
+        """The prediction's mask, of the same shape."""
+        return self._masks[1]
 
     @property
     def status(self) -> Literal["present", "missed", "hallucinated", "absent"]:
@@ -106,29 +121,14 @@ class LabelPair:
         return math.hypot(*np.multiply(self.shape, self.spacing))
 
     @cached_property
-    def reference_surface(self) -> SurfacePoints:
-        """Points (mm, from the first voxel of the joint box) and weights of the reference's surface."""
-        return SURFACES[self.settings.surface](self.reference, self.spacing)
-
-    @cached_property
-    def prediction_surface(self) -> SurfacePoints:
-        """Points (mm, from the first voxel of the joint box) and weights of the prediction's surface."""
-        return SURFACES[self.settings.surface](self.prediction, self.spacing)
-
-    @cached_property
     def reference_distances(self) -> Distances:
         """From the reference's surface to the prediction's."""
-        return self._directed(self.reference_surface, self.prediction_surface)
+        return self._maps.reference_distances(self._region)
 
     @cached_property
     def prediction_distances(self) -> Distances:
         """From the prediction's surface to the reference's."""
-        return self._directed(self.prediction_surface, self.reference_surface)
-
-    def _directed(self, start: SurfacePoints, target: SurfacePoints) -> Distances:
-        values = directed_distances(start, target)
-        order = np.argsort(values)
-        return Distances(values[order], start.weights[order], interpolate=self.settings.surface == "voxel")
+        return self._maps.prediction_distances(self._region)
 
 
 def check_arrays(
@@ -155,13 +155,3 @@ def checked_spacing(spacing: Sequence[float], axes: int) -> Spacing:
     if len(sizes) != axes or not all(0 < size < math.inf for size in sizes):
         raise ValueError(f"Expected `spacing` to be {axes} positive numbers of mm, got {sizes}")
     return sizes
-
-
-def _bounding_box(mask: Bools) -> tuple[slice, ...]:
-    """Returns the smallest box that holds the whole mask; an empty one for an empty mask."""
-    box = []
-    for axis in range(mask.ndim):
-        others = tuple(other for other in range(mask.ndim) if other != axis)
-        filled = np.flatnonzero(mask.any(axis=others))
-        box.append(slice(filled[0], filled[-1] + 1) if filled.size else slice(0, 0))
-    return tuple(box)

@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
+
+from medimg_eval.errors import UsageError, nearest
+
+_ONE_OF: Mapping[str, tuple[str, ...]] = {
+    "connectivity": ("face", "corner"),
+    "matching": ("iou", "overlap", "centroid"),
+    "assignment": ("greedy", "hungarian"),
+    "small_predictions": ("keep", "drop-voxels", "drop-mm3"),
+}
 
 
 @dataclass(frozen=True)
 class InstanceRule:
-    """How a mask falls into instances, and how those of two masks are matched.
+    """How a mask falls into instances, and how those of two masks are matched one to one.
 
     Attributes:
         connectivity: Voxels that share a "face" are one instance, or those that share a "corner" too.
-        matching: What is compared with the threshold: the "iou" of two instances, any "overlap", or the distance
-            of their "centroid"s in mm.
-        threshold: Instances match at an IoU of at least, or a distance of at most, this.
-        assignment: "greedy" takes the best pair first, "hungarian" the best sum over all pairs.
+        matching: Which instances may match: those of an "iou" of at least `threshold`, those with any "overlap",
+            or those whose "centroid"s are at most `threshold` mm apart.
+        threshold: Of `matching`.
+        assignment: "greedy" takes the best pair first; "hungarian" takes the pairs whose IoU have the largest
+            sum, or, of centroids, as many pairs as there can be with the smallest sum of distances.
         min_volume: Instances of less than so many mm3 (2-D: mm2) are left out on both sides.
+        sizes: Two volumes in mm3 (2-D: mm2): "small" instances are below the first, "large" ones at least the
+            second, and "medium" ones between.
     """
 
     connectivity: Literal["face", "corner"] = "corner"
@@ -25,38 +38,155 @@ class InstanceRule:
     threshold: float = 0.5
     assignment: Literal["greedy", "hungarian"] = "hungarian"
     min_volume: float = 0.0
+    sizes: tuple[float, float] = (100.0, 1000.0)
 
     @classmethod
     def of(cls, wanted: InstanceRule | Mapping[str, Any] | None) -> InstanceRule:
-        """Returns a rule given as itself or as in a config; None is the default."""
-        return wanted if isinstance(wanted, InstanceRule) else cls(**(wanted or {}))
+        """Returns a rule given as itself or as in a config; None is the default.
+
+        Raises:
+            UsageError: There is no such key, or a value cannot be meant.
+        """
+        if isinstance(wanted, InstanceRule):
+            return wanted
+        stated = _checked("instances", wanted or {}, [one.name for one in fields(cls)])
+        if "sizes" in stated:
+            sizes = stated["sizes"]
+            if not isinstance(sizes, Sequence) or len(sizes) != 2 or not 0 < sizes[0] < sizes[1]:
+                raise UsageError(f"Expected instances.sizes to be two volumes above 0, the smaller first, got {sizes}")
+            stated["sizes"] = (float(sizes[0]), float(sizes[1]))
+        return cls(**stated)
 
     def describe(self) -> str:
         """Says the rule in words, for the footnote of a table."""
-        return f"instances: {self.connectivity} neighbours, {self.assignment} matching by {self.matching}"
+        limits = {"iou": f"IoU >= {self.threshold:g}", "centroid": f"centroids <= {self.threshold:g} mm apart"}
+        least = f" of at least {self.min_volume:g} mm3" if self.min_volume else ""
+        return (
+            f"instances: parts joined by {self.connectivity}s{least}, {self.assignment} matching by "
+            f"{limits.get(self.matching, 'any overlap')}, small < {self.sizes[0]:g} mm3, large >= {self.sizes[1]:g} mm3"
+        )
 
 
 @dataclass(frozen=True)
 class LesionRule:
-    """How lesion-wise scores tell lesions apart, as the BraTS challenges do.
+    """How lesion-wise scores tell lesions apart and what they cost, as the BraTS challenges do it.
 
     Attributes:
         name: What a table calls the rule.
-        dilation: Steps by which reference lesions are dilated before they are merged and matched.
+        dilation: Steps by which masks are dilated; a step reaches the voxels that share a face or an edge.
         min_volume: mm3: reference lesions of at most this volume leave the mean.
+        merge_predictions: Whether parts of the prediction whose dilations touch are one predicted lesion, as it
+            is with the reference.
+        small_predictions: "keep" predicted lesions of any size, or drop those of at most `min_volume`, taken as
+            a number of voxels ("drop-voxels") or as mm3 ("drop-mm3").
+        false_positives: Whether a predicted lesion that touches no lesion enters the mean.
+        penalty: What HD95 costs for a lesion that was missed or made up: mm, or "diagonal" for that of the image
+            in voxels, as the authors compute it.
         labels: By label name, what differs for it: `{"ET": {"min_volume": 10}}`.
     """
 
-    name: str = "brats2023"
+    name: str = "brats2023-gli"
     dilation: int = 3
     min_volume: float = 50.0
-    labels: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    merge_predictions: bool = False
+    small_predictions: Literal["keep", "drop-voxels", "drop-mm3"] = "keep"
+    false_positives: bool = True
+    penalty: float | Literal["diagonal"] = 374.0
+    labels: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, wanted: LesionRule | str | Mapping[str, Any] | None) -> LesionRule:
-        """Returns a rule given as itself, as a preset's name or as in a config; None is the default."""
-        return wanted if isinstance(wanted, LesionRule) else cls()
+        """Returns a rule given as itself, as a preset's name or as in a config; None is "brats2023-gli".
+
+        In a config `preset` names what is changed: `{preset: brats2024-ped, min_volume: 5}`.
+
+        Raises:
+            UsageError: There is no such preset or key, or a value cannot be meant.
+        """
+        if wanted is None or isinstance(wanted, LesionRule):
+            return wanted or cls()
+        if isinstance(wanted, str):
+            if wanted not in LESION_RULES:
+                raise UsageError(f"There is no rule for lesions called {wanted!r}{nearest(wanted, LESION_RULES)}")
+            return LESION_RULES[wanted]
+        stated = dict(wanted)
+        start = cls.of(stated.pop("preset", "brats2023-gli"))
+        known = [one.name for one in fields(cls)]
+        stated = _checked("lesions", stated, known, also=("preset",))
+        for name, changes in stated.get("labels", {}).items():
+            _checked(f"lesions.labels.{name}", changes, [key for key in known if key not in ("name", "labels")])
+        return replace(start, **{"name": f"{start.name}, changed", **stated})
+
+    def for_label(self, name: str) -> LesionRule:
+        """Returns the rule for one label, with what differs for it."""
+        return replace(self, labels={}, **self.labels.get(name, {}))
 
     def describe(self) -> str:
         """Says the rule in words, for the footnote of a table."""
-        return f"lesions by {self.name}"
+        parts = [_words(self), *(f"{name}: {_words(self.for_label(name))}" for name in self.labels)]
+        return f"lesions by {self.name} ({'; '.join(parts)}; HD95 of surfels, NSD of border voxels)"
+
+
+def _words(rule: LesionRule) -> str:
+    penalty = "the diagonal in voxels" if rule.penalty == "diagonal" else f"{rule.penalty:g} mm"
+    words = [f"dilation {rule.dilation}", f"> {rule.min_volume:g} mm3", f"HD95 penalty {penalty}"]
+    if rule.merge_predictions:
+        words.append("predictions merged too")
+    if rule.small_predictions != "keep":
+        unit = "voxels" if rule.small_predictions == "drop-voxels" else "mm3"
+        words.append(f"predictions <= {rule.min_volume:g} {unit} dropped")
+    if not rule.false_positives:
+        words.append("false positives not counted")
+    return ", ".join(words)
+
+
+def _checked(where: str, stated: Mapping[str, Any], known: Sequence[str], also: Sequence[str] = ()) -> dict[str, Any]:
+    """Returns what a config states; raises UsageError for keys and values that cannot be meant."""
+    for key, value in stated.items():
+        if key not in known:
+            raise UsageError(f"{where}: there is no {key!r}{nearest(key, (*known, *also))}")
+        if key in _ONE_OF and value not in _ONE_OF[key]:
+            raise UsageError(f"{where}.{key}: there is no {value!r}{nearest(str(value), _ONE_OF[key])}")
+        if key in ("threshold", "min_volume", "penalty") and not (_is_number(value) or (key, value) == _DIAGONAL):
+            raise UsageError(f"Expected {where}.{key} to be a number of at least 0, got {value!r}")
+        if key == "dilation" and (not _is_number(value) or int(value) != value):
+            raise UsageError(f"Expected {where}.dilation to be a whole number of steps, at least 0, got {value!r}")
+    return dict(stated)
+
+
+_DIAGONAL = ("penalty", "diagonal")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
+
+
+def _rules_2024() -> dict[str, LesionRule]:
+    merged = LesionRule(merge_predictions=True, small_predictions="drop-voxels")
+    far = {"dilation": 5}
+    return {
+        # NETC and RC (cavity) are dilated by 5 steps. So SNFH was meant to be, but for a name misspelt.
+        "gli": replace(
+            merged, min_volume=20.0, penalty=337.0, labels={"ET": {"min_volume": 10.0}, "NETC": far, "RC": far}
+        ),
+        "ssa": merged,
+        "ped": replace(merged, dilation=5, min_volume=10.0),
+        "met": replace(merged, dilation=1, min_volume=2.0, penalty="diagonal"),
+        "men": LesionRule(dilation=1),
+        "men-rt": replace(merged, dilation=1, small_predictions="drop-mm3", false_positives=False, penalty="diagonal"),
+    }
+
+
+# Read in the challenges' own repositories: 2023 in https://github.com/rachitsaluja/BraTS-2023-Metrics (43c9052),
+# 2024 in https://github.com/rachitsaluja/BraTS-2024-Metrics (f1131e3), one file per challenge.
+LESION_RULES: Mapping[str, LesionRule] = {
+    name: replace(rule, name=name)
+    for name, rule in (
+        ("brats2023-gli", LesionRule()),
+        ("brats2023-ssa", LesionRule()),
+        ("brats2023-ped", LesionRule()),
+        ("brats2023-men", LesionRule(dilation=1)),
+        ("brats2023-met", LesionRule(dilation=1, min_volume=2.0)),
+        *((f"brats2024-{challenge}", rule) for challenge, rule in _rules_2024().items()),
+    )
+}

@@ -18,9 +18,8 @@ code and every spacing (compared in the tests).
 """
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -35,62 +34,6 @@ Segment = tuple[Point, Point]
 Triangle = tuple[Point, Point, Point]
 
 _SQUARE: tuple[Point, ...] = ((0, 0), (0, 2), (2, 2), (2, 0))
-
-
-class SurfacePoints(NamedTuple):
-    """The points of one mask's surface.
-
-    Attributes:
-        points: (n, axes) float64, in mm from the centre of the first voxel.
-        weights: (n,) float64: 1 per voxel, mm2 per surfel (2-D: mm).
-    """
-
-    points: Floats
-    weights: Floats
-
-
-def voxel_surface(mask: Bools, spacing: Spacing) -> SurfacePoints:
-    """Returns the centres of the mask's voxels that have a face neighbour outside the mask."""
-    padded = np.pad(mask, 1)
-    core = (slice(1, -1),) * mask.ndim
-    interior = mask.copy()
-    for axis, shift in itertools.product(range(mask.ndim), (slice(None, -2), slice(2, None))):
-        interior &= padded[(*core[:axis], shift, *core[axis + 1 :])]
-    found = np.argwhere(mask & ~interior)
-    return SurfacePoints(found * np.asarray(spacing), np.ones(len(found)))
-
-
-def surfel_surface(mask: Bools, spacing: Spacing) -> SurfacePoints:
-    """Returns the grid corners at which the mask's surface passes, with the surface they carry."""
-    padded = np.pad(mask, 1).astype(np.uint8)
-    codes = np.zeros([size + 1 for size in mask.shape], np.uint8)
-    for bit, offset in enumerate(itertools.product((0, 1), repeat=mask.ndim)):
-        part = tuple(slice(o, o + size) for o, size in zip(offset, codes.shape, strict=True))
-        codes |= padded[part] << np.uint8(bit)
-    measures = surfel_measures(spacing)
-    found = np.nonzero((codes > 0) & (codes < len(measures) - 1))
-    # Corner i lies half a voxel before the centre of voxel i.
-    points = (np.stack(found, axis=1) - 0.5) * np.asarray(spacing)
-    return SurfacePoints(points, measures[codes[found]])
-
-
-SURFACES: dict[str, Callable[[Bools, Spacing], SurfacePoints]] = {
-    "surfel": surfel_surface,
-    "voxel": voxel_surface,
-}
-
-
-def directed_distances(start: SurfacePoints, target: SurfacePoints) -> Floats:
-    """Returns the distance in mm from each point of `start` to the nearest of `target` (none: inf)."""
-    from scipy.spatial import cKDTree
-
-    if not len(target.points):
-        return np.full(len(start.points), np.inf)
-    # Splitting at the middle of the box builds several times faster than at the median, and surfaces
-    # are spread evenly enough that the queries do not suffer.
-    tree = cKDTree(target.points, balanced_tree=False, compact_nodes=False)
-    distances: Floats = tree.query(start.points)[0]
-    return distances
 
 
 @cache

@@ -38,7 +38,7 @@ class Metric:
         kind: What it judges, for example "mask"; "run" for a summary.
         title: What a table's header calls it.
         higher_is_better: Its direction.
-        unit: "" or "mm".
+        unit: Such as "mm" or "°"; "" without one.
         best: The value of a perfect answer.
         worst: The value of an answer that failed; "diagonal" stands for the diagonal of the image in mm.
         definition: What it measures: the first sentence of the function's docstring.

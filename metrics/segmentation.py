@@ -160,7 +160,7 @@ def mask_metrics(metrics: Sequence[str]) -> dict[str, tuple[Metric, float | None
 
 
 def _value(pair: LabelPair, found: Metric, parameter: float | None, policy: EmptyPolicy, *, known: bool) -> float:
-    if not known and found.unit:
+    if not known and (found.unit or found.parameter):
         return math.nan
     rule = None if pair.status == "present" else policy.rule(pair.status, found)
     if rule is not None:
@@ -232,19 +232,7 @@ def _pairs(
         return
     check_arrays(reference, prediction, "iu", "an integer label map")
     checked_spacing(spacing, reference.ndim)
-    if ignore is not None:
-        judged = reference != ignore
-        reference, prediction = reference * judged, prediction * judged
-    pairs: dict[str, LabelPair] = {}
-    for layer in _layers(regions):
-        labels = {members[0]: name for name, members in layer.items()}
-        one, other = reference, prediction
-        if any(len(members) > 1 for members in layer.values()):
-            labels = dict(enumerate(layer, start=1))
-            one, other = _relabelled(reference, layer), _relabelled(prediction, layer)
-        pairs |= label_pairs(one, other, spacing, {label: (name, settings[name]) for label, name in labels.items()})
-    for name in regions:
-        yield name, pairs[name]
+    yield from label_pairs(reference, prediction, spacing, regions, settings, ignore).items()
 
 
 def _overlapping_pairs(
@@ -262,29 +250,4 @@ def _overlapping_pairs(
     if len(regions) != len(reference):
         raise ValueError(f"Expected `labels` to name each of {len(reference)} masks, got {list(regions)}")
     for index, name in enumerate(regions):
-        pairs = label_pairs(
-            reference[index].view(np.uint8), prediction[index].view(np.uint8), spacing, {1: (name, settings[name])}
-        )
-        yield name, pairs[name]
-
-
-def _layers(regions: Mapping[str, tuple[int, ...]]) -> list[dict[str, tuple[int, ...]]]:
-    """Deals regions out into as few layers as it takes for no two of a layer to share a label."""
-    layers: list[dict[str, tuple[int, ...]]] = []
-    for name, members in regions.items():
-        for layer in layers:
-            if not any(set(members) & set(others) for others in layer.values()):
-                layer[name] = members
-                break
-        else:
-            layers.append({name: members})
-    return layers
-
-
-def _relabelled(label_map: Array, layer: Mapping[str, tuple[int, ...]]) -> Array:
-    """Returns a label map in which the regions of a layer are 1, 2, ... in their order."""
-    table = np.zeros(max(int(label_map.max(initial=0)), *(max(members) for members in layer.values())) + 1, np.uint16)
-    for index, members in enumerate(layer.values(), start=1):
-        table[list(members)] = index
-    regions: Array = table[label_map]
-    return regions
+        yield from label_pairs(reference[index], prediction[index], spacing, {name: (1,)}, settings).items()

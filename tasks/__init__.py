@@ -1,6 +1,9 @@
 """What is asked: one module per task family. Importable without torch."""
 
 from medimg_eval.tasks.base import Layout, Task
+from medimg_eval.tasks.detection import DetectionTask
+from medimg_eval.tasks.landmarks import LandmarkTask
+from medimg_eval.tasks.measurements import MeasurementTask
 from medimg_eval.tasks.segmentation import SegmentationTask
 
-__all__ = ["Layout", "SegmentationTask", "Task"]
+__all__ = ["DetectionTask", "LandmarkTask", "Layout", "MeasurementTask", "SegmentationTask", "Task"]

@@ -24,6 +24,7 @@ from medimg_eval.metrics import (
 )
 from medimg_eval.metrics.segmentation import mask_metrics
 from medimg_eval.tasks.base import Task, same_grid
+from medimg_eval.tasks.prompting import guides_of
 
 
 @dataclass(kw_only=True)
@@ -40,6 +41,7 @@ class SegmentationTask(Task):
         instances: how masks fall into instances and are matched; see docs/metrics.md.
         lesions: how lesion-wise metrics tell lesions apart: a preset or a mapping.
         units: of distances: `mm`, or `pixel` for pictures that state no physical size.
+        guides: boxes or points that promptable models are told, taken from the reference; see docs/models.md.
     """
 
     labels: Mapping[int, str]
@@ -51,6 +53,7 @@ class SegmentationTask(Task):
     instances: Mapping[str, Any] = field(default_factory=dict)
     lesions: str | Mapping[str, Any] | None = None
     units: Units = "mm"
+    guides: Mapping[str, Any] | None = None
     metrics: Sequence[str] = ("dice", "iou", "hd95", "assd", "nsd@1")
     monitor: str = "dice"
 
@@ -72,6 +75,7 @@ class SegmentationTask(Task):
         if parse(self.monitor)[0].kind != "mask":
             raise UsageError(f"task {self.name!r}: metric {self.monitor!r} does not judge masks")
         self._check_rules()
+        self._guides = guides_of(self.guides)
 
     def read_images(self, case: Case) -> tuple[Image, ...]:
         """Reads the images; several of one grid, such as MR sequences, become the channels of one."""
@@ -85,8 +89,12 @@ class SegmentationTask(Task):
         return (replace(images[0], array=np.concatenate([image.array for image in images]), notes=notes),)
 
     def prompt(self, case: Case, images: tuple[Image, ...]) -> Prompt:
-        """Asks for the task's labels."""
-        return Prompt(case.id, images, self.labels)
+        """Asks for the task's labels, with guides from the reference if the task gives them."""
+        if self._guides is None or not images:
+            return Prompt(case.id, images, self.labels)
+        reference = case.target.read()
+        same_grid(reference.geometry, images[0].geometry, what=f"case {case.id!r}: reference", than="the image")
+        return Prompt(case.id, images, self.labels, self._guides.of(case.id, reference.labels, self.labels))
 
     def ask(self, model: Any, prompts: Prompts) -> Sequence[Any]:
         """Returns one label map per prompt: an integer array on the image's grid, or a Mask with its own."""
@@ -141,7 +149,25 @@ class SegmentationTask(Task):
             shape, spacing = reference.labels.shape, self._spacing(case, reference)
         except CaseError:
             return worst_scores(self._judged(), self.case_metrics, shape=None, spacing=None, empty=self.empty)
-        return worst_scores(self._judged(), self.case_metrics, shape=shape, spacing=spacing, empty=self.empty)
+        worst = worst_scores(self._judged(), self.case_metrics, shape=shape, spacing=spacing, empty=self.empty)
+        return worst if not self._evidence else self._counted(worst, reference, spacing)
+
+    @property
+    def _evidence(self) -> list[str]:
+        return [name for name in self.case_metrics if parse(name)[0].evidence]
+
+    def _counted(self, worst: Sequence[LabelScore], reference: Mask, spacing: tuple[float, ...]) -> list[LabelScore]:
+        """What summaries count, such as missed lesions, is counted for a case without an answer as for an empty one."""
+        counts = segmentation_scores(
+            reference.labels,
+            np.zeros_like(reference.labels),
+            spacing,
+            labels=self._judged(),
+            metrics=self._evidence,
+            **self._rules(),
+        )
+        values = {(score.label, score.metric): score.value for score in counts}
+        return [score._replace(value=values.get((score.label, score.metric), score.value)) for score in worst]
 
     def _judged(self) -> Mapping[int, str] | Mapping[str, Sequence[int]]:
         return self.regions or self.labels
@@ -196,6 +222,8 @@ class SegmentationTask(Task):
             parts.append(InstanceRule.of(self.instances).describe())
         if any("lesions" in found.rules for found, _ in asked.values()):
             parts.append(LesionRule.of(self.lesions).describe())
+        if self._guides is not None:
+            parts.append(self._guides.describe())
         if self.ignore is not None:
             parts.append(f"voxels of label {self.ignore} ignored")
         parts.append(EmptyPolicy.of(self.empty).describe([found for found, _ in asked.values()], self.units))

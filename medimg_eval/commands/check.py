@@ -128,6 +128,8 @@ def check_task(task: Task, parts: Iterable[str]) -> None:
 
 def look(task: Task, case: Case, shapes: Counter[str], notes: Counter[str]) -> list[str]:
     """What is wrong with one case, in words; counts its grid in `shapes`, what its readers mended in `notes`."""
+    from medimg_eval.case import Mask
+
     doubts = []
     try:
         images = task.read_images(case)
@@ -140,11 +142,11 @@ def look(task: Task, case: Case, shapes: Counter[str], notes: Counter[str]) -> l
         return [str(error)]
     try:
         target = case.target.read()
-        apart = grid.difference(target.geometry)
+        apart = grid.difference(case.target.geometry())
         if apart:
             doubts.append(f"image and reference lie on different grids: {apart}")
         task.accept(case, target, what="reference")
-        if not target.labels.any():
+        if isinstance(target, Mask) and not target.labels.any():
             doubts.append("the reference is empty")
     except UserError as error:
         doubts.append(str(error))

@@ -259,7 +259,7 @@ def set_up_log(*, debug: bool) -> None:
 def _help(command: str) -> str:
     configs = files("medimg_eval.configs")
     if not command:
-        rows = "\n".join(f"  {name:<7}{text}" for name, text in COMMANDS.items())
+        rows = "\n".join(f"  {name:<9}{text}" for name, text in COMMANDS.items())
         return (
             "usage: python -m medimg_eval COMMAND [key=value ...] [--config-dir DIR] [-m]\n\n"
             f"commands:\n{rows}\n\n"

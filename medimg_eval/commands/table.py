@@ -17,6 +17,8 @@ def run(config: DictConfig) -> None:
     table = build_table(
         load_runs([Path(path) for path in as_list(wanted["from"])]),
         metrics=None if wanted["metrics"] is None else as_list(wanted["metrics"]),
+        by=None if wanted["by"] is None else str(wanted["by"]),
+        mean=wanted["mean"],
         resamples=wanted["resamples"],
         level=wanted["level"],
         seed=wanted["seed"],

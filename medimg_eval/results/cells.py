@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
 from medimg_eval import metrics
-from medimg_eval.results.intervals import mean_interval
+from medimg_eval.results.intervals import class_mean_interval, mean_interval
+from medimg_eval.results.kinds import is_known, is_summary
+from medimg_eval.results.parts import Part
+from medimg_eval.results.summaries import summarise
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -16,6 +19,8 @@ if TYPE_CHECKING:
     from medimg_eval.results.load import RunScores
 
 Mark = Literal["best", "second", ""]
+Mean = Literal["case", "class"]
+"""Which mean: over cases, each with the mean over its labels; or over labels, each with the mean over its cases."""
 
 NO_RUN = "\N{EN DASH}"
 """What stands in the cell of a model that was not run on the task."""
@@ -71,7 +76,11 @@ class Cell:
     """Other cases without a value."""
     undefined_labels: int = 0
     """Label values left out because they are undefined, except those of cases that were not judged."""
+    dropped: int = 0
+    """Resamples on which a summary is undefined, left out of its interval."""
     mark: Mark = ""
+    remark: str = ""
+    """What is printed after the interval, such as "n = 12"."""
 
     @property
     def absent(self) -> bool:
@@ -98,17 +107,28 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """One model, with one cell for each column of the table."""
+    """One model, or one label or group of cases of it, with one cell for each column of the table."""
 
     name: str
     cells: tuple[Cell, ...]
+    group: str = ""
+    """The label or group; empty in a table that is not divided."""
+
+
+class Settings(NamedTuple):
+    """How the numbers of a table were computed."""
+
+    resamples: int
+    level: float
+    seed: int
+    mean: Mean = "case"
 
 
 def make_column(task: str, group: str, metric: str, units: str = "mm") -> Column:
     """Returns the column of a metric as the registry describes it, its distances in `units`."""
     if metric == NO_METRIC:
         return Column(task, group, metric, "no scores yet", None, 3)
-    if metric.partition("@")[0] not in metrics.available():
+    if not is_known(metric):
         # A metric of a plug-in that is not installed here: its numbers are still shown, but cannot be ranked.
         return Column(task, group, metric, metric, None, 3)
     known = metrics.get(metric)
@@ -124,32 +144,44 @@ def make_column(task: str, group: str, metric: str, units: str = "mm") -> Column
     )
 
 
-def make_cell(run: RunScores, metric: str, *, resamples: int, level: float, seed: int) -> Cell:
-    """Returns the mean over cases of a run by one metric; nothing is averaged while the run is unfinished."""
-    if not run.finished:
-        return Cell(run=run, failed=run.failed_cases)
-    rows = run.scores.loc[run.scores["metric"] == metric]
-    if rows.empty:
-        return Cell(run=run, failed=failed_cases(run))
-    cases = case_values(rows)
-    clusters = cases["patient"] if run.resampled == "patients" else cases.index
-    interval = mean_interval(
-        cases["value"].to_numpy(),
-        clusters.to_numpy(dtype=str),
-        resamples=resamples,
-        level=level,
-        seed=seed,
-    )
+def make_cell(part: Part | RunScores, metric: str, settings: Settings) -> Cell:
+    """Returns what a run, or a part of it, is worth by one metric; an unfinished run is worth nothing yet."""
+    if not isinstance(part, Part):
+        if not part.finished:
+            return Cell(run=part, failed=part.failed_cases)
+        part = Part.whole(part)
+    failed = int(part.scores.loc[part.scores["status"] == "failed", "case"].nunique())
+    if is_summary(metric):
+        rows = int(part.scores["metric"].isin(metrics.get(metric).needs).sum())
+        value = summarise(metric, part, resamples=settings.resamples, level=settings.level, seed=settings.seed)
+        return Cell(run=part.run, **value._asdict(), rows=rows, failed=failed)
+    scores = part.scores.loc[part.scores["metric"] == metric]
+    return Cell(run=part.run, failed=failed) if scores.empty else _mean_cell(part.run, scores, failed, settings)
+
+
+def _mean_cell(run: RunScores, scores: pd.DataFrame, failed: int, settings: Settings) -> Cell:
+    """Returns the mean of the Score rows of one metric."""
+    cases = case_values(scores)
+    by_patient = run.resampled == "patients"
+    resamples, level, seed = settings.resamples, settings.level, settings.seed
+    if settings.mean == "class":
+        values, labels = scores["value"].to_numpy(), scores["label"].to_numpy(dtype=str)
+        unit = scores["patient" if by_patient else "case"].to_numpy(dtype=str)
+        interval = class_mean_interval(values, labels, unit, resamples=resamples, level=level, seed=seed)
+        interval = interval._replace(n=int(cases["value"].count()))
+    else:
+        unit = (cases["patient"] if by_patient else cases.index).to_numpy(dtype=str)
+        interval = mean_interval(cases["value"].to_numpy(), unit, resamples=resamples, level=level, seed=seed)
     empty = cases["value"].isna()
     not_judged = cases.index[empty & cases["failed"]]
     return Cell(
         run=run,
         **interval._asdict(),
-        rows=len(rows),
-        failed=failed_cases(run),
+        rows=len(scores),
+        failed=failed,
         not_judged=len(not_judged),
         undefined_cases=int((empty & ~cases["failed"]).sum()),
-        undefined_labels=int((rows["value"].isna() & ~rows["case"].isin(not_judged)).sum()),
+        undefined_labels=int((scores["value"].isna() & ~scores["case"].isin(not_judged)).sum()),
     )
 
 
@@ -162,8 +194,3 @@ def case_values(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.groupby("case", observed=True, sort=True).agg(
         value=("value", "mean"), patient=("patient", "first"), failed=("failed", "any")
     )
-
-
-def failed_cases(run: RunScores) -> int:
-    """Returns how many cases of a finished run failed, counted in its Score rows."""
-    return int(run.scores.loc[run.scores["status"] == "failed", "case"].nunique())

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from medimg_eval.results.cells import NO_METRIC, NO_RUN, Cell, Column, Row
+from medimg_eval import metrics
+from medimg_eval.results.cells import NO_METRIC, NO_RUN, Cell, Column, Row, Settings
+from medimg_eval.results.groups import GAP, SMALL
+from medimg_eval.results.kinds import is_summary, judged_labels
+from medimg_eval.results.layout import listed
+from medimg_eval.results.parts import LABEL, UNKNOWN
+from medimg_eval.results.summaries import MOST_RESAMPLES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from medimg_eval.results.load import RunScores
-
-
-class Settings(NamedTuple):
-    """How the intervals were computed."""
-
-    resamples: int
-    level: float
-    seed: int
 
 
 class _Entry(NamedTuple):
@@ -40,20 +38,28 @@ class _Group(NamedTuple):
 
 
 def write_footnotes(
-    columns: Sequence[Column], rows: Sequence[Row], *, settings: Settings, hidden: Sequence[str]
+    columns: Sequence[Column],
+    rows: Sequence[Row],
+    *,
+    shown: Sequence[Row],
+    settings: Settings,
+    hidden: Sequence[str],
+    by: str,
 ) -> list[str]:
     """Returns the footnotes of a table as plain sentences, in reading order.
 
     Args:
         columns: The table's columns.
-        rows: The table's rows, already ranked.
-        settings: How the intervals were computed.
+        rows: One row per model.
+        shown: The rows as the table has them: ranked, and divided where it is.
+        settings: How the numbers were computed.
         hidden: Titles of the tasks that have no score of any metric asked for.
+        by: What the table is divided by, if it is.
     """
     groups = _groups(columns, rows)
-    notes = [*_method(groups, settings), *_legend(rows)]
+    notes = [*_method(columns, groups, settings), *_legend(shown, by)]
     for group in groups:
-        notes += [*_basis(group), *_warnings(group)]
+        notes += [*_basis(group), *_warnings(group), *_different_cases(group)]
         for entry in group.entries:
             notes += [f"{group.title}, {entry.name}: {fact}." for fact in _facts(entry)]
         from_manifests = dict.fromkeys(note for entry in group.entries for note in entry.run.notes)
@@ -74,6 +80,17 @@ def write_footnotes(
     return notes
 
 
+def comparability(title: str, runs: Mapping[str, RunScores]) -> list[str]:
+    """Returns what finished runs of one task rest on, and why they may not be comparable even on common cases.
+
+    Args:
+        title: The task's title.
+        runs: The runs by model.
+    """
+    group = _Group(title, [_Entry(name, run, ()) for name, run in runs.items()])
+    return [*_basis(group), *_warnings(group)]
+
+
 def _groups(columns: Sequence[Column], rows: Sequence[Row]) -> list[_Group]:
     groups = []
     for task, title in {column.task: column.group for column in columns}.items():
@@ -89,7 +106,7 @@ def _groups(columns: Sequence[Column], rows: Sequence[Row]) -> list[_Group]:
     return groups
 
 
-def _method(groups: Sequence[_Group], settings: Settings) -> Iterator[str]:
+def _method(columns: Sequence[Column], groups: Sequence[_Group], settings: Settings) -> Iterator[str]:
     """Yields what the numbers are, once there are numbers."""
     units: dict[str, dict[str, None]] = {}
     for group in groups:
@@ -101,18 +118,43 @@ def _method(groups: Sequence[_Group], settings: Settings) -> Iterator[str]:
         what = next(iter(units))
     else:
         what = " and ".join(f"{unit} ({', '.join(titles)})" for unit, titles in sorted(units.items()))
-    yield (
-        f"Mean over cases [{100 * settings.level:g} % interval: percentile bootstrap, "
-        f"{settings.resamples:,} resamples of {what}, seed {settings.seed}]; "
-        "a case counts with the mean over its labels."
-    )
+
+    def interval(resamples: int) -> str:
+        how = f"{100 * settings.level:g} % interval: percentile bootstrap"
+        return f"[{how}, {resamples:,} resamples of {what}, seed {settings.seed}]"
+
+    summaries = {column.metric: column.title for column in columns if is_summary(column.metric)}
+    if len(summaries) < len({column.metric for column in columns}):
+        yield {
+            "case": f"Mean over cases {interval(settings.resamples)}; "
+            "a case counts with the mean over its labels (case-macro).",
+            "class": f"Mean over labels {interval(settings.resamples)}; "
+            "a label counts with the mean over its cases (class-macro).",
+        }[settings.mean]
+    if summaries:
+        most = min(settings.resamples, MOST_RESAMPLES)
+        yield f"{listed(list(summaries.values()))}: one value for all cases together {interval(most)}."
+    for metric, title in summaries.items():
+        yield f"{title}: {metrics.get(metric).definition}"
 
 
-def _legend(rows: Sequence[Row]) -> Iterator[str]:
-    if any(cell.mark for row in rows for cell in row.cells):
-        yield "Best of each column in bold, second underlined; means equal as printed share their mark."
-    if any(cell.absent for row in rows for cell in row.cells):
-        yield f"{NO_RUN}: the model was not run on this task."
+def _legend(rows: Sequence[Row], by: str) -> Iterator[str]:
+    cells = [cell for row in rows for cell in row.cells]
+    if any(cell.mark for cell in cells):
+        among = "" if not by else f" and {'label' if by == LABEL else 'group'}"
+        yield f"Best of each column{among} in bold, second underlined; means equal as printed share their mark."
+    if any(cell.absent for cell in cells):
+        also = "" if not by else ", or has no such label there" if by == LABEL else ", or has no such cases there"
+        yield f"{NO_RUN}: the model was not run on this task{also}."
+    if by:
+        yield "n: cases with a value" + (f"; *: fewer than {SMALL}, or a gap to such a group." if _few(cells) else ".")
+    if any(row.group == GAP for row in rows):
+        without = f", without the cases whose {by} is {UNKNOWN}" if any(row.group == UNKNOWN for row in rows) else ""
+        yield f"{GAP}: largest minus smallest value of the groups by {by}{without}."
+
+
+def _few(cells: Sequence[Cell]) -> bool:
+    return any(cell.remark.endswith("*") for cell in cells)
 
 
 def _basis(group: _Group) -> Iterator[str]:
@@ -135,6 +177,16 @@ def _warnings(group: _Group) -> Iterator[str]:
     if len(fingerprints := _names_by(group.finished, lambda run: run.data_fingerprint)) > 1:
         parts = "; ".join(f"{names} on {fingerprint}" for fingerprint, names in fingerprints.items())
         yield f"Warning: the data of {group.title} differ, so its rows are not comparable: {parts}."
+    if (
+        len(labels := _names_by(group.finished, lambda run: ", ".join(sorted(set(judged_labels(run.scores)["label"])))))
+        > 1
+    ):
+        parts = "; ".join(f"{names} on {found}" for found, names in labels.items())
+        yield f"Warning: {group.title} was scored on different labels, so its rows are not comparable: {parts}."
+
+
+def _different_cases(group: _Group) -> Iterator[str]:
+    """Yields that the rows of one task rest on different cases, if they do."""
     case_sets = {frozenset(entry.run.scores["case"]) for entry in group.finished}
     if len(case_sets) > 1:
         sizes = ", ".join(f"{entry.name} {entry.run.scores['case'].nunique()}" for entry in group.finished)
@@ -143,9 +195,6 @@ def _warnings(group: _Group) -> Iterator[str]:
             f"Warning: {group.title} was scored on different cases, so its rows are not comparable: "
             f"{sizes}; {shared} in common."
         )
-    if len(labels := _names_by(group.finished, lambda run: ", ".join(sorted(set(run.scores["label"]))))) > 1:
-        parts = "; ".join(f"{names} on {found}" for found, names in labels.items())
-        yield f"Warning: {group.title} was scored on different labels, so its rows are not comparable: {parts}."
 
 
 def _names_by(entries: Sequence[_Entry], key: Callable[[RunScores], str]) -> dict[str, str]:
@@ -169,17 +218,34 @@ def _facts(entry: _Entry) -> Iterator[str]:
         yield f"{scored} of {run.cases} cases have scores"
     yield from _failures(entry)
     if counts := _label_counts(run):
-        total = len(run.scores.drop_duplicates(["case", "label"]))
+        total = len(judged_labels(run.scores))
         yield f"of {_count(total, 'label')}, {', '.join(f'{n} {status}' for status, n in counts.items())}"
     for column, cell in entry.cells:
-        if cell.undefined_labels:
-            whole = f" ({_count(cell.undefined_cases, 'whole case')})" if cell.undefined_cases else ""
-            labels = _count(cell.undefined_labels, "label")
-            yield f"{column.title} undefined for {labels}{whole}, left out of the mean"
-        if not cell.rows and column.metric != NO_METRIC:
-            yield f"no {column.title} scores; score the run again to have them"
+        yield from _cell_facts(column, cell)
+    yield from _used_facts(entry)
     if lacking := [column.title for column, cell in entry.cells if cell.n and cell.n_clusters < 2]:
         yield f"no interval for {', '.join(lacking)}: fewer than 2 {run.resampled}"
+
+
+def _cell_facts(column: Column, cell: Cell) -> Iterator[str]:
+    """Yields what one cell lacks or leaves out."""
+    if cell.undefined_labels:
+        whole = f" ({_count(cell.undefined_cases, 'whole case')})" if cell.undefined_cases else ""
+        labels = _count(cell.undefined_labels, "label")
+        yield f"{column.title} undefined for {labels}{whole}, left out of the mean"
+    if not cell.rows and column.metric != NO_METRIC:
+        yield f"no {column.title} scores; score the run again to have them"
+    elif is_summary(column.metric) and not cell.n:
+        yield f"{column.title} undefined: its rows or facts do not suffice (see docs/metrics-summaries.md)"
+    if cell.dropped:
+        yield f"{column.title} undefined on {_count(cell.dropped, 'resample')}, left out of its interval"
+
+
+def _used_facts(entry: _Entry) -> Iterator[str]:
+    """Yields the numbers that summaries may have used beside scores."""
+    numbers = {name: value for name, value in entry.run.facts.items() if isinstance(value, int | float)}
+    if numbers and any(is_summary(column.metric) for column, _ in entry.cells):
+        yield f"facts: {', '.join(f'{name} {value:,}' for name, value in numbers.items())}"
 
 
 def _failures(entry: _Entry) -> Iterator[str]:
@@ -194,7 +260,7 @@ def _failures(entry: _Entry) -> Iterator[str]:
 
 def _label_counts(run: RunScores) -> dict[str, int]:
     """Returns how many labels were missed, hallucinated or absent; only those that occur."""
-    labels = run.scores.drop_duplicates(["case", "label"])["status"]
+    labels = judged_labels(run.scores)["status"]
     counts = {status: int((labels == status).sum()) for status in ("missed", "hallucinated", "absent")}
     return {status: number for status, number in counts.items() if number}
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _CHUNK_DRAWS = 1 << 20
 """Draws held in memory at a time: 8 MiB of indices, however many clusters or resamples are asked for."""
@@ -96,16 +99,75 @@ def _validate(data: npt.NDArray[np.float64], names: npt.NDArray[np.generic], *, 
         raise ValueError(f"Expected `level` to be between 0 and 1, got {level}")
 
 
+def class_mean_interval(
+    values: npt.ArrayLike,
+    labels: npt.ArrayLike,
+    clusters: npt.ArrayLike,
+    *,
+    resamples: int = 10_000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> Interval:
+    """Returns the mean over labels of each label's mean of `values`, with an interval as of `mean_interval`.
+
+    Each resample of clusters gives a mean of every label that it holds a value of, and the mean of those. Labels
+    without any value are left out.
+
+    Args:
+        values: One number per case and label; NaN where it is undefined.
+        labels: The label of each value.
+        clusters: The patient (or other independent unit) of each value.
+        resamples: Number of bootstrap resamples.
+        level: Coverage of the interval, between 0 and 1.
+        seed: Seed of the random draws.
+
+    Returns:
+        The mean, its bounds and counts, `n` being the number of values.
+
+    Raises:
+        ValueError: As `mean_interval` does.
+
+    >>> class_mean_interval([1.0, 1.0, 1.0, 0.0], ["liver", "liver", "liver", "cyst"], ["a", "b", "c", "c"]).mean
+    0.5
+    """
+    data, names, kinds = np.asarray(values, dtype=np.float64), np.asarray(clusters), np.asarray(labels)
+    _validate(data, names, resamples=resamples, level=level)
+    kept = ~np.isnan(data)
+    data, names, kinds = data[kept], names[kept], kinds[kept]
+    if data.size == 0:
+        return Interval(np.nan, np.nan, np.nan, 0, 0)
+    _, owner = np.unique(names, return_inverse=True)
+    _, kind = np.unique(kinds, return_inverse=True)
+    shape = (int(owner.max()) + 1, int(kind.max()) + 1)
+    order = np.lexsort((data, kind, owner))
+    place = (owner * shape[1] + kind)[order]
+    sums = np.bincount(place, weights=data[order], minlength=shape[0] * shape[1]).reshape(shape)
+    counts = np.bincount(place, minlength=shape[0] * shape[1]).reshape(shape).astype(np.float64)
+    mean = float((sums.sum(axis=0) / counts.sum(axis=0)).mean())
+    if shape[0] < 2:
+        return Interval(mean, np.nan, np.nan, int(data.size), shape[0])
+    means = []
+    for drawn in draws(shape[0], resamples=resamples, seed=seed):
+        first = np.arange(len(drawn))[:, None] * shape[0]
+        times = np.bincount((drawn + first).ravel(), minlength=drawn.size).reshape(drawn.shape).astype(np.float64)
+        number = times @ counts
+        by_label = np.divide(times @ sums, number, out=np.zeros_like(number), where=number > 0)
+        means.append(by_label.sum(axis=1) / (number > 0).sum(axis=1))
+    low, high = np.quantile(np.concatenate(means), [(1 - level) / 2, (1 + level) / 2])
+    return Interval(mean, float(low), float(high), int(data.size), shape[0])
+
+
+def draws(size: int, *, resamples: int, seed: int) -> Iterator[npt.NDArray[np.int64]]:
+    """Yields all resamples of `size` clusters, some at a time: (resample, size), the indices of those drawn."""
+    rng = np.random.default_rng(seed)
+    rows = max(1, _CHUNK_DRAWS // size)
+    for start in range(0, resamples, rows):
+        yield rng.integers(size, size=(min(rows, resamples - start), size))
+
+
 def _resampled_means(
     sums: npt.NDArray[np.float64], counts: npt.NDArray[np.intp], *, resamples: int, seed: int
 ) -> npt.NDArray[np.float64]:
     """Returns the mean of each resample, from the sum and the count of each cluster."""
-    rng = np.random.default_rng(seed)
-    size = counts.size
-    rows = max(1, _CHUNK_DRAWS // size)
-    means = np.empty(resamples)
-    for start in range(0, resamples, rows):
-        stop = min(start + rows, resamples)
-        drawn = rng.integers(size, size=(stop - start, size))
-        means[start:stop] = sums[drawn].sum(axis=1) / counts[drawn].sum(axis=1)
-    return means
+    drawn = draws(counts.size, resamples=resamples, seed=seed)
+    return np.concatenate([sums[some].sum(axis=1) / counts[some].sum(axis=1) for some in drawn])

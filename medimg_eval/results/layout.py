@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+
+from medimg_eval.results.parts import LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from medimg_eval.results.cells import Cell, Column
+    import pandas as pd
+
+    from medimg_eval.results.cells import Cell, Column, Row
     from medimg_eval.results.table import Table
 
 Style = Literal["plain", "best", "second", "interval", "quiet"]
@@ -29,10 +33,12 @@ class Heading(NamedTuple):
 
 
 class Line(NamedTuple):
-    """One row: its name, and the spans of each of its cells."""
+    """One row: what names it, and the spans of each of its cells."""
 
-    name: str
+    names: list[str]
     cells: list[list[Span]]
+    opens: bool = False
+    """Whether a new block of rows begins, which a rule sets off."""
 
 
 class Layout(NamedTuple):
@@ -43,6 +49,10 @@ class Layout(NamedTuple):
     headings: list[Heading]
     lines: list[Line]
     footnotes: list[str]
+    stubs: list[str]
+    """What stands over the names of the rows."""
+    caption: str
+    """What the table shows, as its title."""
 
     @property
     def several_tasks(self) -> bool:
@@ -50,17 +60,46 @@ class Layout(NamedTuple):
         return len(self.groups) > 1
 
 
+class Printable(Protocol):
+    """What can be rendered: a table, or a comparison of models."""
+
+    def layout(self) -> Layout:
+        """Returns every text in its place and style."""
+
+    def frame(self) -> pd.DataFrame:
+        """Returns the unrounded numbers, one row each."""
+
+
 def lay_out(table: Table) -> Layout:
     """Returns every text of `table` in its place and style, on one line each."""
     groups: dict[str, int] = {}
     for column in table.columns:
         groups[column.group] = groups.get(column.group, 0) + 1
+    lines: list[Line] = []
+    for row in table.rows:
+        names = [one_line(name) for name in _names(table.by, row)]
+        opens = bool(table.by and lines) and lines[-1].names[0] != names[0]
+        lines.append(Line(names, _cells(table.columns, row.cells), opens))
     return Layout(
-        groups=[(_one_line(title), span) for title, span in groups.items()],
-        headings=[Heading(_one_line(column.group), _one_line(column.title), column.arrow) for column in table.columns],
-        lines=[Line(_one_line(row.name), _cells(table.columns, row.cells)) for row in table.rows],
-        footnotes=[_one_line(note) for note in table.footnotes],
+        groups=[(one_line(title), span) for title, span in groups.items()],
+        headings=[Heading(one_line(column.group), one_line(column.title), column.arrow) for column in table.columns],
+        lines=lines,
+        footnotes=[one_line(note) for note in table.footnotes],
+        stubs={"": ["Model"], LABEL: ["Label", "Model"]}.get(table.by, ["Model", one_line(table.by)]),
+        caption=f"Results on {listed([one_line(title) for title in groups])}",
     )
+
+
+def _names(by: str, row: Row) -> list[str]:
+    if not by:
+        return [row.name]
+    return [row.group, row.name] if by == LABEL else [row.name, row.group]
+
+
+def listed(names: Sequence[str]) -> str:
+    """Returns names as they are listed in a sentence."""
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def _cells(columns: Sequence[Column], cells: Sequence[Cell]) -> list[list[Span]]:
@@ -74,9 +113,11 @@ def _spans(column: Column, cell: Cell) -> list[Span]:
     spans = [Span(text, cell.mark or "plain")]
     if interval := cell.interval_text(column):
         spans.append(Span(interval, "interval"))
+    if cell.remark:
+        spans.append(Span(cell.remark, "interval"))
     return spans
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
     """Returns `text` without line breaks and control characters, which would end a row in some formats."""
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())

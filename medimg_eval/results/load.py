@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from medimg_eval.errors import UserError
+from medimg_eval.results.kinds import is_evidence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -64,6 +65,10 @@ class RunScores:
     started: datetime
     ended: datetime | None
     scores: pd.DataFrame
+    metrics: tuple[str, ...] = ()
+    """The task's metrics in its order, summaries among them; empty where the manifest does not say."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """What summaries may need beside scores: facts of the task, and what was measured of the model."""
     older_left_out: int = 0
     """Older runs of the same task, model and settings that the search found and left out."""
 
@@ -150,35 +155,46 @@ def _described_run(folder: Path, manifest: Mapping[str, object]) -> RunScores:
             "remove that run folder, or run its test again"
         )
 
-    def field(key: str, kind: type[_T]) -> _T:
+    def entry(key: str, kind: type[_T]) -> _T:
         value = manifest.get(key)
         if not isinstance(value, kind):
             raise UserError(f"{file} has {value!r} under {key!r} where a {kind.__name__} is needed; run the test again")
         return value
 
-    status = _one_of(field("status", str), STATUSES, key="status", file=file)
-    resampled = _one_of(field("resampled", str), RESAMPLED, key="resampled", file=file)
-    ended = None if manifest.get("ended") is None else _time(field("ended", str), file)
+    metrics = manifest.get("metrics")
+    status = _one_of(entry("status", str), STATUSES, key="status", file=file)
+    resampled = _one_of(entry("resampled", str), RESAMPLED, key="resampled", file=file)
+    ended = None if manifest.get("ended") is None else _time(entry("ended", str), file)
     return RunScores(
         folder=folder,
-        run=field("run", str),
-        task=field("task", str),
-        task_title=field("task_title", str),
-        model=field("model", str),
-        settings=field("settings", str),
+        run=entry("run", str),
+        task=entry("task", str),
+        task_title=entry("task_title", str),
+        model=entry("model", str),
+        settings=entry("settings", str),
         status=status,
-        cases=field("cases", int),
-        predicted=field("predicted", int) if status == "finished" else _answered(folder),
-        failed_cases=field("failed_cases", int),
-        data_fingerprint=field("data_fingerprint", str),
-        signature=field("signature", str),
+        cases=entry("cases", int),
+        predicted=entry("predicted", int) if status == "finished" else _answered(folder),
+        failed_cases=entry("failed_cases", int),
+        data_fingerprint=entry("data_fingerprint", str),
+        signature=entry("signature", str),
         resampled=resampled,
         units=_units(manifest.get("task_config")),
-        notes=tuple(str(note) for note in field("notes", list)),
-        started=_time(field("started", str), file),
+        notes=tuple(str(note) for note in entry("notes", list)),
+        started=_time(entry("started", str), file),
         ended=ended,
         scores=pd.DataFrame(columns=list(SCORE_COLUMNS)),
+        metrics=tuple(map(str, metrics)) if isinstance(metrics, list) else (),
+        facts=_facts(manifest),
     )
+
+
+def _facts(manifest: Mapping[str, object]) -> dict[str, Any]:
+    """Returns the facts of the task, what was measured of the model, and its number of parameters."""
+    task, measured, model = (manifest.get(key) for key in ("facts", "efficiency", "model_info"))
+    facts = {**(task if isinstance(task, dict) else {}), **(measured if isinstance(measured, dict) else {})}
+    parameters = model.get("parameters") if isinstance(model, dict) else None
+    return facts | ({"parameters": parameters} if parameters else {})
 
 
 def _units(task_config: object) -> str:
@@ -228,7 +244,9 @@ def _with_scores(run: RunScores) -> RunScores:
         raise UserError(f"{file} has infinite values, which no mean can hold; {mend}")
     if run.resampled == "patients" and scores["patient"].isna().any():
         raise UserError(f"{file} has cases without a patient, and its intervals resample patients; {mend}")
-    repeated = scores.loc[scores.duplicated(["case", "label", "metric"])]
+    # Evidence may hold several rows for a label, such as one per candidate of a detector.
+    single = scores.loc[~scores["metric"].isin([metric for metric in scores["metric"].unique() if is_evidence(metric)])]
+    repeated = single.loc[single.duplicated(["case", "label", "metric"])]
     if len(repeated):
         first = repeated.iloc[0]
         raise UserError(f"{file} has two rows of {first['metric']} for case {first['case']!r}; {mend}")

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING
 import rich.table
 from rich.text import Text
 
-from medimg_eval.results.layout import Heading, Layout, Span, Style, lay_out
+from medimg_eval.results.layout import Heading, Layout, Printable, Span, Style
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from medimg_eval.results.table import Table
 
 _RICH_STYLES: dict[Style, str] = {
     "plain": "",
@@ -77,6 +75,7 @@ table {{ border-collapse: collapse; border-top: 2px solid; border-bottom: 2px so
 thead {{ border-bottom: 1px solid; }}
 th, td {{ padding: 0.25rem 0.75rem; text-align: center; white-space: nowrap; }}
 th:first-child, tbody th {{ text-align: left; font-weight: normal; }}
+.opens th, .opens td {{ border-top: 1px solid; }}
 .interval {{ font-size: 0.85em; }}
 .quiet {{ opacity: 0.6; }}
 .footnotes {{ font-size: 0.85em; max-width: 60rem; padding-left: 1.2rem; }}
@@ -89,55 +88,63 @@ th:first-child, tbody th {{ text-align: left; font-weight: normal; }}
 """
 
 
-def to_rich(table: Table) -> rich.table.Table:
+def to_rich(table: Printable) -> rich.table.Table:
     """Returns the table for a terminal; its footnotes are the caller's to print."""
-    layout = lay_out(table)
+    layout = table.layout()
     # A Text is shown as it is, where a str would be searched for markup such as "[bold]".
     alone = None if layout.several_tasks else "".join(name for name, _ in layout.groups)
     grid = rich.table.Table(title=None if alone is None else Text(alone, "bold"), title_justify="left")
-    grid.add_column("Model")
+    for stub in layout.stubs:
+        grid.add_column(Text(stub))
     for heading in layout.headings:
-        title = f"{heading.title} {heading.arrow}".rstrip()
+        title = _heading_text(heading)
         grid.add_column(Text(f"{heading.group}\n{title}" if layout.several_tasks else title), justify="center")
     for line in layout.lines:
+        if line.opens:
+            grid.add_section()
         cells = [Text(" ").join(Text(span.text, _RICH_STYLES[span.style]) for span in cell) for cell in line.cells]
-        grid.add_row(Text(line.name), *cells)
+        grid.add_row(*map(Text, line.names), *cells)
     return grid
 
 
-def to_markdown(table: Table) -> str:
+def to_markdown(table: Printable) -> str:
     """Returns the table and its footnotes in GitHub's Markdown."""
-    layout = lay_out(table)
-    headings = ["Model", *(_markdown_heading(heading, layout) for heading in layout.headings)]
-    rows = [headings, ["---", *[":---:"] * len(layout.headings)]]
-    rows += [[_escape_markdown(line.name), *map(_markdown_cell, line.cells)] for line in layout.lines]
+    layout = table.layout()
+    headings = [_escape_markdown(stub) for stub in layout.stubs]
+    headings += [_markdown_heading(heading, layout) for heading in layout.headings]
+    rows = [headings, [*["---"] * len(layout.stubs), *[":---:"] * len(layout.headings)]]
+    rows += [[*map(_escape_markdown, line.names), *map(_markdown_cell, line.cells)] for line in layout.lines]
     title = "" if layout.several_tasks else "".join(f"**{_escape_markdown(name)}**\n\n" for name, _ in layout.groups)
     lines = [f"| {' | '.join(row)} |" for row in rows]
     notes = [f"- {_escape_markdown(note)}" for note in layout.footnotes]
     return title + "\n".join([*lines, "", *notes]) + "\n"
 
 
-def to_latex(table: Table) -> str:
+def to_latex(table: Printable) -> str:
     r"""Returns a `table` environment with its footnotes; the document needs `\usepackage{booktabs}`."""
-    layout = lay_out(table)
-    spans, rules, first = [""], [], 2
+    layout = table.layout()
+    spans, rules, first = [""] * len(layout.stubs), [], len(layout.stubs) + 1
     for title, width in layout.groups:
         spans.append(rf"\multicolumn{{{width}}}{{c}}{{{_escape_latex(title)}}}")
         rules.append(rf"\cmidrule(lr){{{first}-{first + width - 1}}}")
         first += width
-    headings = ["Model", *(_escape_latex(f"{h.title} {h.arrow}".rstrip()) for h in layout.headings)]
-    body = [[_escape_latex(line.name), *(_latex_cell(cell) for cell in line.cells)] for line in layout.lines]
+    headings = [_escape_latex(text) for text in (*layout.stubs, *map(_heading_text, layout.headings))]
+    body = [
+        ("\\midrule\n" if line.opens else "")
+        + _latex_row([*map(_escape_latex, line.names), *map(_latex_cell, line.cells)])
+        for line in layout.lines
+    ]
     lines = [
         r"\begin{table}[t]",
         r"\centering",
-        rf"\caption{{Results on {_escape_latex(_listed(layout))}.}}",
-        rf"\begin{{tabular}}{{l{'c' * len(layout.headings)}}}",
+        rf"\caption{{{_escape_latex(layout.caption)}.}}",
+        rf"\begin{{tabular}}{{{'l' * len(layout.stubs)}{'c' * len(layout.headings)}}}",
         r"\toprule",
         _latex_row(spans),
         " ".join(rules),
         _latex_row(headings),
         r"\midrule",
-        *map(_latex_row, body),
+        *body,
         r"\bottomrule",
         r"\end{tabular}",
         r"\par\smallskip",
@@ -150,28 +157,37 @@ def to_latex(table: Table) -> str:
     return "\n".join(lines) + "\n"
 
 
-def to_csv(table: Table) -> str:
+def to_csv(table: Printable) -> str:
     """Returns the tidy frame of the table, with unrounded numbers."""
     return table.frame().to_csv(index=False, lineterminator="\n")
 
 
-def to_html(table: Table) -> str:
+def to_html(table: Printable) -> str:
     """Returns a page with the table and its footnotes that needs no other file and makes no request."""
-    layout = lay_out(table)
+    layout = table.layout()
+    return html_page(layout.caption, html_table(layout))
+
+
+def html_page(title: str, body: str) -> str:
+    """Returns a page around HTML."""
+    return _HTML_PAGE.format(title=html.escape(title), body=body)
+
+
+def html_table(layout: Layout) -> str:
+    """Returns the table and its footnotes as HTML to put into a page."""
+    stubs = "".join(f'<th rowspan="2" scope="col">{html.escape(stub)}</th>' for stub in layout.stubs)
     groups = "".join(
         f'<th colspan="{span}" scope="colgroup">{html.escape(title)}</th>' for title, span in layout.groups
     )
-    headings = "".join(
-        f'<th scope="col">{html.escape(f"{heading.title} {heading.arrow}".rstrip())}</th>'
-        for heading in layout.headings
-    )
-    rows = [
-        f'<tr><th scope="row">{html.escape(line.name)}</th>{"".join(map(_html_cell, line.cells))}</tr>'
-        for line in layout.lines
-    ]
+    headings = "".join(f'<th scope="col">{html.escape(_heading_text(heading))}</th>' for heading in layout.headings)
+    rows = []
+    for line in layout.lines:
+        names = "".join(f'<th scope="row">{html.escape(name)}</th>' for name in line.names)
+        start = '<tr class="opens">' if line.opens else "<tr>"
+        rows.append(f"{start}{names}{''.join(map(_html_cell, line.cells))}</tr>")
     body = [
         "<table>",
-        f'<thead>\n<tr><th rowspan="2" scope="col">Model</th>{groups}</tr>\n<tr>{headings}</tr>\n</thead>',
+        f"<thead>\n<tr>{stubs}{groups}</tr>\n<tr>{headings}</tr>\n</thead>",
         "<tbody>",
         *rows,
         "</tbody>\n</table>",
@@ -179,10 +195,10 @@ def to_html(table: Table) -> str:
         *(f"<li>{html.escape(note)}</li>" for note in layout.footnotes),
         "</ul>",
     ]
-    return _HTML_PAGE.format(title=html.escape(f"Results on {_listed(layout)}"), body="\n".join(body))
+    return "\n".join(body)
 
 
-def write_all(table: Table, folder: Path, stem: str = "table") -> list[Path]:
+def write_all(table: Printable, folder: Path, stem: str = "table") -> list[Path]:
     """Writes the table as .md, .tex, .csv and .html into `folder`, made if needed; returns the files."""
     folder.mkdir(parents=True, exist_ok=True)
     texts = {".md": to_markdown, ".tex": to_latex, ".csv": to_csv, ".html": to_html}
@@ -194,14 +210,12 @@ def write_all(table: Table, folder: Path, stem: str = "table") -> list[Path]:
     return files
 
 
-def _listed(layout: Layout) -> str:
-    """Returns the titles of the tasks as they are listed in a sentence."""
-    *others, last = [title for title, _ in layout.groups]
-    return f"{', '.join(others)} and {last}" if others else last
+def _heading_text(heading: Heading) -> str:
+    return f"{heading.title} {heading.arrow}".rstrip()
 
 
 def _markdown_heading(heading: Heading, layout: Layout) -> str:
-    text = f"{heading.title} {heading.arrow}".rstrip()
+    text = _heading_text(heading)
     return _escape_markdown(f"{heading.group}: {text}" if layout.several_tasks else text)
 
 

@@ -10,11 +10,14 @@ import numpy as np
 import pandas as pd
 
 from medimg_eval.errors import UsageError, UserError, nearest
-from medimg_eval.results.cells import NO_METRIC, Cell, Column, Mark, Row, make_cell, make_column
-from medimg_eval.results.footnotes import Settings, write_footnotes
+from medimg_eval.results.cells import Cell, Column, Mark, Mean, Row, Settings, make_cell
+from medimg_eval.results.columns import make_columns
+from medimg_eval.results.footnotes import write_footnotes
+from medimg_eval.results.groups import GAP, divided
+from medimg_eval.results.layout import Layout, lay_out
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from medimg_eval.results.load import RunScores
 
@@ -40,6 +43,8 @@ class Table:
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
     footnotes: list[str]
+    by: str = ""
+    """What the rows are divided by: "label", or an attribute of the cases."""
 
     def by_task(self) -> list[Table]:
         """Returns one table per task, without footnotes, of the models that were run on it."""
@@ -48,11 +53,15 @@ class Table:
             places = [place for place, column in enumerate(self.columns) if column.task == task]
             rows = [replace(row, cells=tuple(row.cells[place] for place in places)) for row in self.rows]
             kept = tuple(row for row in rows if not all(cell.absent for cell in row.cells))
-            tables.append(Table(tuple(self.columns[place] for place in places), kept, []))
+            tables.append(Table(tuple(self.columns[place] for place in places), kept, [], self.by))
         return tables
 
+    def layout(self) -> Layout:
+        """Returns every text of the table in its place and style."""
+        return lay_out(self)
+
     def frame(self) -> pd.DataFrame:
-        """Returns one row per model, task and metric, with unrounded numbers.
+        """Returns one row per model, task and metric, with unrounded numbers; in a divided table also per group.
 
         `patients` counts what the interval resamples, which is cases in a run whose manifest says so. Tasks
         that a model was not run on have no row.
@@ -66,80 +75,65 @@ class Table:
             for column, cell in zip(self.columns, row.cells, strict=True)
             if cell.run is not None
         ]
-        return pd.DataFrame.from_records(records, columns=list(FRAME_COLUMNS))
+        frame = pd.DataFrame.from_records(records, columns=list(FRAME_COLUMNS))
+        if self.by:
+            shown = [row.group for row in self.rows for cell in row.cells if cell.run is not None]
+            frame.insert(FRAME_COLUMNS.index("run"), "group", pd.Series(shown, dtype=str))
+        return frame
 
 
 def build_table(
     runs: Sequence[RunScores],
     *,
     metrics: Sequence[str] | None = None,
+    by: str | None = None,
+    mean: Mean = "case",
     resamples: int = 10_000,
     level: float = 0.95,
     seed: int = 0,
 ) -> Table:
     """Builds the table of `runs`.
 
-    A case counts with the mean over its labels that have a value; a cell holds the mean over cases with a
-    percentile bootstrap interval (see `mean_interval`). In each column the best and the second-best mean are
-    marked among finished runs, if at least two models have one. Means that are equal as printed share their
-    mark, and the next distinct mean is second.
+    A cell holds a mean with a percentile bootstrap interval (see `mean_interval`): over cases, of which each counts
+    with the mean over its labels that have a value, or over labels, of which each counts with the mean over its
+    cases. A summary is one number for the whole run (see `summarise`). In each column the best and the second-best
+    value are marked among finished runs, if at least two models have one. Values that are equal as printed share
+    their mark, and the next distinct one is second.
 
     Args:
         runs: At least one run, as `load_runs` returns them.
-        metrics: Metrics to show, in this order; None shows all of them, in the order of the Score rows.
-        resamples: Number of bootstrap resamples.
+        metrics: Metrics to show, in this order; None shows all of a task, in its order. Summaries whose rows are
+            there can be asked for even where the task does not list them.
+        by: "label" for a row per label, or an attribute of the cases for a row per group; None for one per model.
+        mean: "case" or "class".
+        resamples: Number of bootstrap resamples; summaries take at most 1,000.
         level: Coverage of the intervals.
         seed: Seed of the bootstrap.
 
     Raises:
-        UsageError: If no run has scores of one of `metrics`.
+        UsageError: If no run has scores of one of `metrics`, no case has the attribute `by`, or there is no such
+            mean.
         UserError: If there is no run, or one run is given twice.
     """
     if not runs:
         raise UserError("No run to make a table of; run `python -m medimg_eval test` first")
-    columns, hidden = _columns(runs, metrics)
+    if mean not in ("case", "class"):
+        raise UsageError(f"there is no mean {mean!r}{nearest(mean, ('case', 'class'))}")
+    columns, hidden = make_columns(runs, metrics)
+    settings = Settings(resamples, level, seed, mean)
     shown = {column.task for column in columns}
-    rows = [
-        Row(name, tuple(_cell(by_task, column, resamples, level, seed) for column in columns))
-        for name, by_task in _named_runs([run for run in runs if run.task in shown]).items()
+    named = named_runs([run for run in runs if run.task in shown])
+    whole = [
+        Row(name, tuple(_cell(by_task.get(column.task), column, settings) for column in columns))
+        for name, by_task in named.items()
     ]
+    rows = divided(columns, named, whole, by=by, settings=settings) if by else whole
     rows = _ranked(columns, rows)
-    settings = Settings(resamples=resamples, level=level, seed=seed)
-    return Table(tuple(columns), tuple(rows), write_footnotes(columns, rows, settings=settings, hidden=hidden))
+    notes = write_footnotes(columns, whole, shown=rows, settings=settings, hidden=hidden, by=by or "")
+    return Table(tuple(columns), tuple(rows), notes, by or "")
 
 
-def _columns(runs: Sequence[RunScores], metrics: Sequence[str] | None) -> tuple[list[Column], list[str]]:
-    """Returns the columns, and the titles of the tasks that none of the asked `metrics` was scored on."""
-    scored: dict[str, dict[str, None]] = {}  # dicts for their order: metrics as the rows have them
-    for run in runs:
-        scored.setdefault(run.task, {}).update(dict.fromkeys(run.scores["metric"].unique()))
-    available = {metric for names in scored.values() for metric in names}
-    for metric in metrics or ():
-        # Before anything is scored there is nothing to compare a name with, and the table says "unfinished".
-        if available and metric not in available:
-            raise UsageError(f"No run has scores of {metric!r}{nearest(metric, available)}")
-    columns, hidden = [], []
-    for task, title in _titles(runs).items():
-        chosen = [metric for metric in scored[task] if metrics is None]
-        chosen += [metric for metric in metrics or () if metric in scored[task]]
-        if scored[task] and not chosen:
-            hidden.append(title)
-        else:
-            units = next(run.units for run in runs if run.task == task)
-            columns += [make_column(task, title, metric, units) for metric in chosen or [NO_METRIC]]
-    return columns, hidden
-
-
-def _titles(runs: Sequence[RunScores]) -> dict[str, str]:
-    """Returns the title of each task in the order of `runs`, with the task's name if two tasks share one."""
-    titles: dict[str, str] = {}
-    for run in runs:
-        titles.setdefault(run.task, run.task_title)
-    times = Counter(titles.values())
-    return {task: title if times[title] == 1 else f"{title} ({task})" for task, title in titles.items()}
-
-
-def _named_runs(runs: Sequence[RunScores]) -> dict[str, dict[str, RunScores]]:
+def named_runs(runs: Sequence[RunScores]) -> dict[str, dict[str, RunScores]]:
     """Returns the runs by row name and task; two runs of one model on one task get a row each, by run id."""
     times = Counter((run.task, run.model) for run in runs)
     named: dict[str, dict[str, RunScores]] = {}
@@ -152,23 +146,22 @@ def _named_runs(runs: Sequence[RunScores]) -> dict[str, dict[str, RunScores]]:
     return named
 
 
-def _cell(by_task: Mapping[str, RunScores], column: Column, resamples: int, level: float, seed: int) -> Cell:
-    run = by_task.get(column.task)
-    return Cell() if run is None else make_cell(run, column.metric, resamples=resamples, level=level, seed=seed)
+def _cell(run: RunScores | None, column: Column, settings: Settings) -> Cell:
+    return Cell() if run is None else make_cell(run, column.metric, settings)
 
 
 def _ranked(columns: Sequence[Column], rows: Sequence[Row]) -> list[Row]:
-    """Returns the rows with the marks of every column set."""
-    marks = [_marks(column, [row.cells[position].mean for row in rows]) for position, column in enumerate(columns)]
-    return [
-        replace(
-            row,
-            cells=tuple(
-                replace(cell, mark=column_marks[index]) for cell, column_marks in zip(row.cells, marks, strict=True)
-            ),
-        )
-        for index, row in enumerate(rows)
-    ]
+    """Returns the rows with the marks of every column set; models are compared within one label or group."""
+    ranked = list(rows)
+    for group in {row.group: row for row in rows if row.group != GAP}:
+        places = [place for place, row in enumerate(rows) if row.group == group]
+        marks = [_marks(column, [rows[place].cells[at].mean for place in places]) for at, column in enumerate(columns)]
+        for index, place in enumerate(places):
+            cells = zip(rows[place].cells, marks, strict=True)
+            ranked[place] = replace(
+                rows[place], cells=tuple(replace(cell, mark=of_column[index]) for cell, of_column in cells)
+            )
+    return ranked
 
 
 def _marks(column: Column, means: Sequence[float]) -> list[Mark]:

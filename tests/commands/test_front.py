@@ -42,7 +42,7 @@ def test_the_nearest_name_is_offered_only_when_one_is_near():
         ("task=brain_tissue", "there is no command 'task=brain_tissue'"),
         ("test brain_tissue", "expected key=value after 'test', got 'brain_tissue'"),
         ("test task=brain_tisue", "there is no task 'brain_tisue'; did you mean 'brain_tissue'?"),
-        ("test model=unet", "there is no model 'unet'; did you mean 'unet_small'?"),
+        ("test model=unet_smal", "there is no model 'unet_smal'; did you mean 'unet_small'?"),
         ("test modl=unet_small", "there is no key 'modl'; did you mean 'model'?"),
         ("test batch_sise=2", "there is no key 'batch_sise'; did you mean 'batch_size'?"),
         ("test model=unet_small model.chekpoint=x", "no key 'model.chekpoint'; did you mean 'model.checkpoint'?"),

@@ -13,7 +13,7 @@ from monai.metrics import (
     compute_iou,
     compute_surface_dice,
 )
-from scipy.ndimage import gaussian_filter, shift
+from scipy.ndimage import binary_erosion, gaussian_filter, shift
 
 from medimg_eval.metrics import LabelPair, segmentation_scores
 from medimg_eval.metrics.distances import assd, hd, hd95, nsd
@@ -110,21 +110,20 @@ def test_surfel_metrics_equal_surface_distance(case):
     assert assd(pair) == pytest.approx(np.average(means, weights=areas), rel=1e-12)
 
 
-# One case by definition alone: every distance of every point of either surface, none left out.
-@pytest.mark.parametrize("kind", ["surfel", "voxel"])
-def test_distances_equal_brute_force(kind):
+# One case by definition alone: every distance of every border voxel of either mask, none left out.
+def test_distances_equal_brute_force():
     spacing = (2.0, 0.9, 1.1)
     reference, prediction = blobs((9, 11, 10), 0)
-    pair = LabelPair(reference, prediction, spacing, kind)
-    a, b = pair.reference_surface, pair.prediction_surface
-    between = np.linalg.norm(a.points[:, None] - b.points, axis=2)
+    pair = LabelPair(reference, prediction, spacing, "voxel")
+    a, b = (np.argwhere(mask & ~binary_erosion(mask)) * spacing for mask in (reference, prediction))
+    between = np.linalg.norm(a[:, None] - b, axis=2)
     there, back = between.min(axis=1), between.min(axis=0)
-    assert pair.reference_distances.size == pytest.approx(a.weights.sum(), rel=1e-12)
-    assert pair.reference_distances.total == pytest.approx(a.weights @ there, rel=1e-12)
-    assert pair.prediction_distances.total_of_squares == pytest.approx(b.weights @ back**2, rel=1e-12)
+    assert (pair.reference_distances.size, pair.prediction_distances.size) == (len(a), len(b))
+    assert pair.reference_distances.total == pytest.approx(there.sum(), rel=1e-12)
+    assert pair.prediction_distances.total_of_squares == pytest.approx((back**2).sum(), rel=1e-12)
     assert hd(pair) == pytest.approx(max(there.max(), back.max()), rel=1e-12)
-    total = a.weights.sum() + b.weights.sum()
-    assert assd(pair) == pytest.approx((a.weights @ there + b.weights @ back) / total, rel=1e-12)
+    assert hd95(pair) == pytest.approx(max(np.percentile(there, 95), np.percentile(back, 95)), rel=1e-12)
+    assert assd(pair) == pytest.approx((there.sum() + back.sum()) / (len(a) + len(b)), rel=1e-12)
 
 
 def test_far_false_positive():
@@ -158,3 +157,23 @@ def test_every_label_of_a_map_equals_monai():
         ]
         values = [score.value for score in scores if score.label == str(label)]
         assert values == pytest.approx(expected, rel=FLOAT32)
+
+
+def test_every_label_of_a_map_equals_surface_distance():
+    random = np.random.default_rng(4)
+    fields = np.stack([gaussian_filter(random.standard_normal((20, 24, 22)), 3) for _ in range(4)])
+    reference = fields.argmax(axis=0)
+    prediction = (fields + 0.3 * gaussian_filter(random.standard_normal(fields.shape), (0, 2, 2, 2))).argmax(axis=0)
+    spacing = (1.5, 0.9, 0.9)
+    metrics = ["hd95", f"nsd@{TOLERANCE}", "assd"]
+    scores = segmentation_scores(reference, prediction, spacing, labels=[1, 2, 3], metrics=metrics)
+    for label in (1, 2, 3):
+        found = surface_distance.compute_surface_distances(reference == label, prediction == label, spacing)
+        means = surface_distance.compute_average_surface_distance(found)
+        expected = [
+            surface_distance.compute_robust_hausdorff(found, 95),
+            surface_distance.compute_surface_dice_at_tolerance(found, TOLERANCE),
+            np.average(means, weights=(found["surfel_areas_gt"].sum(), found["surfel_areas_pred"].sum())),
+        ]
+        values = [score.value for score in scores if score.label == str(label)]
+        assert values == pytest.approx(expected, rel=1e-12)

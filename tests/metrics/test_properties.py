@@ -95,6 +95,36 @@ def test_the_order_and_direction_of_axes_change_nothing(case, data):
 
 
 @examples
+@given(cases())
+def test_cropping_to_the_objects_changes_nothing(case):
+    reference, prediction, spacing, kind = case
+    around = [np.pad(mask, 3) for mask in (reference, prediction)]
+    filled = np.argwhere(around[0] | around[1])
+    low, high = filled.min(axis=0), filled.max(axis=0) + 1
+    box = tuple(slice(start, stop) for start, stop in zip(low, high, strict=True))
+    cropped = [mask[box] for mask in around]
+    assert values(*cropped, spacing, kind) == values(reference, prediction, spacing, kind)
+
+
+@examples
+@given(cases(), st.data())
+def test_one_voxel_more_changes_little(case, data):
+    reference, prediction, spacing, kind = case
+    grown = np.pad(prediction, 1)
+    # A voxel that shares a face with the mask, and has another that it does not.
+    beside = sum(np.roll(grown, way, axis) for axis in range(grown.ndim) for way in (1, -1))
+    free = np.argwhere((grown == 0) & (beside > 0) & (beside < 2 * grown.ndim))
+    grown[tuple(data.draw(st.sampled_from(free.tolist())))] = 1
+    reference, prediction = np.pad(reference, 1), np.pad(prediction, 1)
+    before = dict(zip(ASKED, values(reference, prediction, spacing, kind), strict=True))
+    after = dict(zip(ASKED, values(reference, grown, spacing, kind), strict=True))
+    # 2 |R and P| / (|R| + |P|): the overlap and the sum grow by one at most.
+    assert abs(after["dice"] - before["dice"]) <= 2 / (reference.sum() + grown.sum())
+    # Every point of either border of the prediction is within a voxel's diagonal of the other.
+    assert abs(after["hd"] - before["hd"]) <= math.hypot(*spacing) * (1 + 1e-9)
+
+
+@examples
 @given(cases(), st.sampled_from([0.1, 0.3, 3.0, 10.0]))
 def test_distances_grow_with_the_spacing(case, factor):
     reference, prediction, spacing, kind = case

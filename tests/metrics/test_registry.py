@@ -78,7 +78,7 @@ def test_every_metric_is_documented():
     docs = Path(__file__).parents[2] / "docs"
     rows = "".join(page.read_text() for page in docs.glob("metrics*.md"))
     for name, found in available().items():
-        assert f"| `{name}`" in rows
+        assert f"| `{name}" in rows  # with what stands after the "@", if anything
         assert found.definition.removesuffix(".") in rows.replace("\\|", "|")
 
 

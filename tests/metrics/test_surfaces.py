@@ -7,7 +7,8 @@ import pytest
 from monai.metrics.utils import get_code_to_measure_table
 from surface_distance import lookup_tables
 
-from medimg_eval.metrics import LabelPair
+from medimg_eval.metrics import _border
+from medimg_eval.metrics._border import surfel_border, voxel_border
 from medimg_eval.metrics._surfaces import surfel_measures
 
 SPACINGS = [(1.0, 1.0, 1.0), (0.8, 0.8, 1.5), (5.0, 1.0, 1.0), (0.7, 1.3, 2.9), (0.05, 11.0, 1.0)]
@@ -54,17 +55,24 @@ def test_a_table_is_not_changed_by_who_reads_it():
         surfel_measures((1.0, 1.0))[0] = 1
 
 
-def surface(mask, spacing, kind):
-    return LabelPair(mask, mask, spacing, kind).reference_surface
+def surface(label_map, spacing, kind, label=1):
+    """Points (mm from the centre of the first voxel) and weights of a label's surface."""
+    codes, labels = np.pad(np.asarray(label_map, np.uint8), 2), int(np.max(label_map))
+    border = voxel_border(codes, labels) if kind == "voxel" else surfel_border(codes, labels, spacing)
+    mine = border.label == label
+    places = np.stack(np.unravel_index(border.index[mine], codes.shape), axis=1) - 2
+    shift = 0 if kind == "voxel" else 0.5  # a corner lies half a voxel after the first voxel at it
+    return (places + shift) * np.asarray(spacing), border.weights[border.cell[mine]]
 
 
 def test_voxel_surface_leaves_out_the_inside():
-    # 3 x 3 x 3 without its centre, at (1, 1, 1) voxels from the first.
+    # 3 x 3 x 3 without its centre, at (3, 3, 3) voxels from the first.
     points, weights = surface(np.pad(np.ones((3, 3, 3), bool), 2), (5, 1, 2), "voxel")
     assert len(points) == 26
     assert (weights == 1).all()
-    assert [5, 1, 2] not in points.tolist()
-    assert points.max(axis=0).tolist() == [10, 2, 4]
+    assert [15, 3, 6] not in points.tolist()
+    assert points.min(axis=0).tolist() == [10, 2, 4]
+    assert points.max(axis=0).tolist() == [20, 4, 8]
 
 
 def test_voxel_surface_has_the_image_border():
@@ -86,3 +94,20 @@ def test_surfel_surface_of_a_square():
     points, weights = surface(np.pad(np.ones((2, 2), bool), 1), (1, 3), "surfel")
     assert len(points) == 8
     assert weights.sum() == pytest.approx(4 * math.sqrt(2.5) + 2 * 1 + 2 * 3)
+
+
+@pytest.mark.parametrize("tables", [True, False])
+def test_a_corner_belongs_to_each_label_at_it(monkeypatch, tables):
+    if not tables:
+        monkeypatch.setattr(_border, "LONGEST_TABLE", 0)
+    labels = np.array([[1, 2], [3, 4]])
+    for label, middle in ((1, (0.5, 0.5)), (4, (0.5, 0.5))):
+        points, weights = surface(labels, (1.0, 1.0), "surfel", label)
+        # Each pixel has four corners, of sqrt(1/2) each; the middle one is everybody's.
+        assert len(points) == 4
+        assert list(middle) in points.tolist()
+        assert weights == pytest.approx(math.sqrt(0.5))
+    border = surfel_border(np.pad(labels.astype(np.uint8), 2), 4, (1.0, 1.0))
+    assert len(border.places) == 9
+    middle = border.places.tolist().index(2 * 6 + 2)
+    assert border.sets[border.numbers[middle] - 5].tolist() == [False, True, True, True, True]

@@ -17,14 +17,25 @@ NAN = float("nan")
 class WriteRun(Protocol):
     """Writes one run folder and returns it; anything left out gets a plain value."""
 
-    def __call__(self, name: str, rows: list[tuple[Any, ...]] | None = ..., **manifest: Any) -> Path: ...
+    def __call__(
+        self,
+        name: str,
+        rows: list[tuple[Any, ...]] | None = ...,
+        attributes: dict[str, dict[str, str]] | None = ...,
+        **manifest: Any,
+    ) -> Path: ...
 
 
 @pytest.fixture
 def write_run(tmp_path: Path) -> WriteRun:
-    """Rows are (case, patient, label, metric, value, status)."""
+    """Rows are (case, patient, label, metric, value, status); `attributes` are those of each case."""
 
-    def write(name: str, rows: list[tuple[Any, ...]] | None = None, **manifest: Any) -> Path:
+    def write(
+        name: str,
+        rows: list[tuple[Any, ...]] | None = None,
+        attributes: dict[str, dict[str, str]] | None = None,
+        **manifest: Any,
+    ) -> Path:
         folder = tmp_path / "runs" / name
         folder.mkdir(parents=True)
         rows = [("c1", "p1", "a", "dice", 0.5, "present")] if rows is None else rows
@@ -56,7 +67,8 @@ def write_run(tmp_path: Path) -> WriteRun:
         else:
             frame = pd.DataFrame(rows, columns=["case", "patient", "label", "metric", "value", "status"])
             frame["value"] = frame["value"].astype("float64")
-            frame.assign(run=name, task=facts["task"], model=facts["model"], attributes="{}").to_parquet(
+            said = [json.dumps((attributes or {}).get(case, {})) for case in frame["case"]]
+            frame.assign(run=name, task=facts["task"], model=facts["model"], attributes=said).to_parquet(
                 folder / "scores.parquet"
             )
         return folder

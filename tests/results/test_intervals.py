@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medimg_eval.results import Interval, mean_interval
+from medimg_eval.results.intervals import class_mean_interval
 
 NAN = float("nan")
 
@@ -140,3 +141,41 @@ def test_bounds_enclose_the_mean_and_stay_within_the_data(rows):
     slack = 1e-9
     assert min(kept) - slack <= interval.low <= interval.mean + slack
     assert interval.mean - slack <= interval.high <= max(kept) + slack
+
+
+def naive_class_means(values, labels, clusters, resamples, seed):
+    """The mean over labels of each label's mean, resample by resample."""
+    values, labels, clusters = map(np.asarray, (values, labels, clusters))
+    names = sorted(set(clusters[~np.isnan(values)]))
+    found = []
+    for drawn in np.random.default_rng(seed).integers(len(names), size=(resamples, len(names))):
+        rows = [i for name in drawn for i in np.flatnonzero((clusters == names[name]) & ~np.isnan(values))]
+        found.append(np.mean([np.mean(values[rows][labels[rows] == label]) for label in sorted(set(labels[rows]))]))
+    return found
+
+
+def test_the_class_mean_equals_a_naive_bootstrap():
+    rng = np.random.default_rng(1)
+    values = np.where(rng.random(40) < 0.2, NAN, rng.random(40))
+    labels, clusters = rng.choice(["a", "b", "c"], 40), rng.choice(["p", "q", "r", "s", "t"], 40)
+    ours = class_mean_interval(values, labels, clusters, resamples=80, seed=3)
+    means = naive_class_means(values, labels, clusters, 80, 3)
+    assert (ours.low, ours.high) == pytest.approx(tuple(np.quantile(means, [0.025, 0.975])))
+    assert ours.mean == pytest.approx(np.mean([np.nanmean(values[labels == label]) for label in "abc"]))
+    assert (ours.n, ours.n_clusters) == (int((~np.isnan(values)).sum()), 5)
+    order = rng.permutation(40)
+    assert class_mean_interval(values[order], labels[order], clusters[order], resamples=80, seed=3) == ours
+
+
+def test_the_class_mean_counts_a_rare_label_like_a_frequent_one():
+    # liver: 1, 1, 1; cyst: 0. Resamples of a and b: liver (1, 1) and cyst absent, or cyst 0 and liver 1.
+    interval = class_mean_interval([1.0, 1.0, 1.0, 0.0], ["l", "l", "l", "c"], ["a", "a", "b", "b"], resamples=500)
+    assert interval == Interval(0.5, 0.5, 1.0, 4, 2)
+    assert mean_interval([1.0, 1.0, 1.0, 0.0], ["a", "a", "b", "b"]).mean == 0.75
+
+
+def test_a_class_mean_of_nothing_or_of_one_cluster():
+    assert class_mean_interval([1.0, 0.0], ["a", "b"], ["p", "p"])[:2] == pytest.approx((0.5, NAN), nan_ok=True)
+    assert class_mean_interval([NAN], ["a"], ["p"])[3:] == (0, 0)
+    with pytest.raises(ValueError, match="infinite"):
+        class_mean_interval([math.inf], ["a"], ["p"])

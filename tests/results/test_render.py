@@ -59,7 +59,7 @@ def test_markdown(simple):
         "",
         (
             "- Mean over cases [95 % interval: percentile bootstrap, 500 resamples of patients, seed 0]; "
-            "a case counts with the mean over its labels."
+            "a case counts with the mean over its labels (case-macro)."
         ),
         "- Best of each column in bold, second underlined; means equal as printed share their mark.",
         "- Organs: n = 2 cases of 2 patients; surface=surfel.",

@@ -59,7 +59,7 @@ def test_patients_are_resampled_and_cases_where_the_manifest_says_so(write_run):
     assert by_case.rows[0].cells[0].n_clusters == 4
     assert by_patient.footnotes[0] == (
         "Mean over cases [95 % interval: percentile bootstrap, 200 resamples of patients, seed 0]; "
-        "a case counts with the mean over its labels."
+        "a case counts with the mean over its labels (case-macro)."
     )
     assert "200 resamples of cases, seed 0" in by_case.footnotes[0]
     assert "Organs: n = 4 cases of 2 patients; surface=surfel." in by_patient.footnotes

@@ -2,8 +2,9 @@
 
 from medimg_eval.data.records import Entry, Target
 from medimg_eval.data.targets.findings import ClassColumns, ClassName
-from medimg_eval.data.targets.joined import FromTable
+from medimg_eval.data.targets.joined import FromTable, JoinedPoints
 from medimg_eval.data.targets.masks import FilledBoxes, ImageTarget, MaskTarget, RunLength, StructureFiles
+from medimg_eval.data.targets.parts import MaskParts
 from medimg_eval.data.targets.places import BoxColumns, LandmarkMat, PointColumns, VertebraCentroids
 from medimg_eval.data.targets.words import FrameTable, ReportText, SurvivalColumns
 
@@ -16,7 +17,9 @@ __all__ = [
     "FrameTable",
     "FromTable",
     "ImageTarget",
+    "JoinedPoints",
     "LandmarkMat",
+    "MaskParts",
     "MaskTarget",
     "PointColumns",
     "ReportText",

@@ -1,13 +1,16 @@
-"""A truth that stands in another table than the one that lists the cases."""
+"""A truth that stands in another table than the one that lists the cases, or in several."""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from medimg_eval.case import Reference
+import numpy as np
+
+from medimg_eval.case import Geometry, Points, Reference
 from medimg_eval.data.records import Entry, Row, Target
 from medimg_eval.data.tables import read_table
 
@@ -66,3 +69,44 @@ class FromTable:
             self._read.clear()
             self._read[state] = (first, dict(found))
         return self._read[state]
+
+
+@dataclass
+class JoinedPoints:
+    """The points of several targets, such as a table of nodules and one of findings that nobody needs to find.
+
+    Args:
+        targets: what gives the points; those of the first come first.
+    """
+
+    targets: Sequence[Target]
+
+    def reference(self, entry: Entry) -> Reference[Points]:
+        """The points of every target."""
+        return _AllPoints(tuple(target.reference(entry) for target in self.targets))
+
+
+@dataclass(frozen=True)
+class _AllPoints:
+    """Points of one image, one set after another."""
+
+    parts: tuple[Reference[Points], ...]
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """What the points are read from."""
+        return tuple(dict.fromkeys(path for part in self.parts for path in part.files))
+
+    def read(self) -> Points:
+        """Reads them all; a measurement that a set lacks is NaN."""
+        read = [part.read() for part in self.parts]
+        values = [np.full(len(one.names), np.nan) if one.values is None else one.values for one in read]
+        return Points(
+            np.concatenate([one.positions for one in read]),
+            tuple(name for one in read for name in one.names),
+            np.concatenate(values) if any(one.values is not None for one in read) else None,
+        )
+
+    def geometry(self) -> Geometry:
+        """The grid of the image."""
+        return self.parts[0].geometry()

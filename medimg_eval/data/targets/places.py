@@ -295,8 +295,10 @@ class CentroidFile:
         if not isinstance(content, list) or not content or "direction" not in content[0]:
             raise CaseError(f"{self.path}: holds no 'direction' first, so its coordinates cannot be placed")
         try:
-            xyz = np.array([[float(one[axis]) for axis in "XYZ"] for one in content[1:]]).reshape(-1, 3)
-            names = tuple(str(one["label"]) for one in content[1:])
+            found = [(one["label"], [float(one[axis]) for axis in "XYZ"]) for one in content[1:]]
+            found = [(label, place) for label, place in found if np.isfinite(place).all()]  # NaN is one left out
+            xyz = np.array([place for _, place in found]).reshape(-1, 3)
+            names = tuple(str(int(label)) for label, _ in found)
             held = axcodes2ornt(tuple(content[0]["direction"]))
         except (KeyError, TypeError, ValueError) as error:
             raise CaseError(f"{self.path}: a centroid is not understood ({type(error).__name__}: {error})") from error

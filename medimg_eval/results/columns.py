@@ -1,0 +1,84 @@
+"""Which columns a table has: the metrics of each task, in the task's order or in the order asked for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from medimg_eval import metrics
+from medimg_eval.errors import UsageError, nearest
+from medimg_eval.results.cells import NO_METRIC, Column, make_column
+from medimg_eval.results.kinds import is_evidence, is_summary
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from medimg_eval.results.load import RunScores
+
+
+def make_columns(runs: Sequence[RunScores], asked: Sequence[str] | None) -> tuple[list[Column], list[str]]:
+    """Returns the columns, and the titles of the tasks that none of the metrics asked for was scored on.
+
+    Args:
+        runs: The runs of the table.
+        asked: Metrics to show, in this order; None shows those of each task.
+
+    Raises:
+        UsageError: If no run has scores of one of the metrics asked for.
+    """
+    by_task: dict[str, list[RunScores]] = {}
+    for run in runs:
+        by_task.setdefault(run.task, []).append(run)
+    scored = {task: _scored(members) for task, members in by_task.items()}
+    everything = {metric for names in scored.values() for metric in names}
+    for metric in asked or ():
+        # Before anything is scored there is nothing to compare a name with, and the table says "unfinished".
+        if everything and not any(_has(names, metric) for names in scored.values()):
+            raise UsageError(f"No run has scores of {metric!r}{_hint(metric, everything)}")
+    columns, hidden = [], []
+    for task, title in titles(runs).items():
+        chosen = _shown(by_task[task], scored[task]) if asked is None else [m for m in asked if _has(scored[task], m)]
+        if scored[task] and not chosen:
+            hidden.append(title)
+        else:
+            columns += [make_column(task, title, metric, by_task[task][0].units) for metric in chosen or [NO_METRIC]]
+    return columns, hidden
+
+
+def titles(runs: Sequence[RunScores]) -> dict[str, str]:
+    """Returns the title of each task in the order of `runs`, with the task's name if two tasks share one."""
+    found: dict[str, str] = {}
+    for run in runs:
+        found.setdefault(run.task, run.task_title)
+    times = Counter(found.values())
+    return {task: title if times[title] == 1 else f"{title} ({task})" for task, title in found.items()}
+
+
+def _scored(runs: Sequence[RunScores]) -> dict[str, None]:
+    """Returns the metrics that rows of one task's runs have; a dict for its order."""
+    return dict.fromkeys(metric for run in runs for metric in run.scores["metric"].unique())
+
+
+def _has(scored: Collection[str], metric: str) -> bool:
+    """Returns whether a task's rows have a metric, or something that a summary is computed from."""
+    if metric in scored:
+        return True
+    # Some rows do: a detector without a single candidate leaves none of those, and is still worth its 0.
+    return is_summary(metric) and any(need in scored for need in metrics.get(metric).needs)
+
+
+def _shown(runs: Sequence[RunScores], scored: dict[str, None]) -> list[str]:
+    """Returns the metrics of a task as its runs list them; of a run without a list, those of its rows."""
+    listed: dict[str, None] = {}
+    for run in runs:
+        listed |= dict.fromkeys(run.metrics or run.scores["metric"].unique())
+    return [metric for metric in listed if _has(scored, metric) and not is_evidence(metric)]
+
+
+def _hint(metric: str, scored: set[str]) -> str:
+    """Returns what else could have been meant; of a summary, what it lacks."""
+    if is_summary(metric):
+        lacking = " and ".join(metrics.get(metric).needs)
+        mend = f"add {metric} to the task's metrics and score the run again"
+        return f", which is computed from those of {lacking}; {mend}"
+    return nearest(metric, scored)

@@ -1,0 +1,118 @@
+"""Rows of a table that is divided by label or by an attribute of the cases."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from medimg_eval.errors import UsageError, nearest
+from medimg_eval.results.cells import Cell, Column, Row, Settings, make_cell
+from medimg_eval.results.parts import LABEL, UNKNOWN, Part, attribute_names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from medimg_eval.results.load import RunScores
+
+SMALL = 5
+"""A group of fewer cases is flagged; Touchstone leaves such groups out."""
+GAP = "gap (max - min)"
+
+
+def all_of(by: str) -> str:
+    """Returns what the group is called that holds every case and label."""
+    return "all labels" if by == LABEL else "all cases"
+
+
+def divided(
+    columns: Sequence[Column],
+    named: Mapping[str, Mapping[str, RunScores]],
+    whole: Sequence[Row],
+    *,
+    by: str,
+    settings: Settings,
+) -> list[Row]:
+    """Returns the rows of a divided table.
+
+    By label: a block per label with a row per model, and a last block of all labels. By an attribute: a block per
+    model with a row for all cases, one per group, and the gap between the largest and the smallest mean of a known
+    group.
+
+    Args:
+        columns: The table's columns.
+        named: Runs by row name and task.
+        whole: The rows of the table that is not divided.
+        by: "label", or the name of an attribute.
+        settings: How means and intervals are computed.
+
+    Raises:
+        UsageError: If no case has such an attribute.
+    """
+    runs = [run for by_task in named.values() for run in by_task.values()]
+    known = attribute_names(runs)
+    if by != LABEL and by not in known and any(run.finished for run in runs):
+        raise UsageError(f"No case has an attribute {by!r} to divide the table by{nearest(by, known | {LABEL})}")
+    shown = {column.task for column in columns}
+    parts = {
+        (name, task): _parts(run, by)
+        for name, by_task in named.items()
+        for task, run in by_task.items()
+        if task in shown
+    }
+    names = dict.fromkeys(group for found in parts.values() for group in found)
+    totals = [replace(row, group=all_of(by), cells=tuple(map(_counted, row.cells))) for row in whole]
+
+    def row(name: str, group: str) -> Row:
+        cells = (_cell(named[name].get(c.task), parts.get((name, c.task), {}).get(group), c, settings) for c in columns)
+        return Row(name, tuple(cells), group)
+
+    if by == LABEL:
+        rows = [row(total.name, label) for label in names for total in totals]
+        return [line for line in rows if _has_part(line, parts, columns)] + totals
+    order = [*sorted(names.keys() - {UNKNOWN}), *names.keys() & {UNKNOWN}]
+    blocks: list[Row] = []
+    for total in totals:
+        groups = [line for line in (row(total.name, group) for group in order) if _has_part(line, parts, columns)]
+        blocks += [total, *groups, *_gap(total, [line for line in groups if line.group != UNKNOWN])]
+    return blocks
+
+
+def _parts(run: RunScores, by: str) -> dict[str, Part]:
+    if not run.finished:
+        return {}
+    part = Part.whole(run)
+    return part.labels() if by == LABEL else part.groups(by)
+
+
+def _has_part(row: Row, parts: Mapping[tuple[str, str], Mapping[str, Part]], columns: Sequence[Column]) -> bool:
+    return any(row.group in parts.get((row.name, column.task), {}) for column in columns)
+
+
+def _cell(run: RunScores | None, part: Part | None, column: Column, settings: Settings) -> Cell:
+    if run is None or (part is None and run.finished):
+        return Cell()
+    return _counted(make_cell(run if part is None else part, column.metric, settings))
+
+
+def _counted(cell: Cell) -> Cell:
+    """Returns the cell with the number of its cases after the interval, flagged where they are few."""
+    return replace(cell, remark=f"n = {cell.n}{'*' if cell.n < SMALL else ''}") if cell.n else cell
+
+
+def _gap(total: Row, groups: Sequence[Row]) -> Iterator[Row]:
+    """Yields the row of gaps, once there are two groups to compare."""
+    if len(groups) < 2:
+        return
+    cells = []
+    for place, whole in enumerate(total.cells):
+        members = [line.cells[place] for line in groups if line.cells[place].n]
+        if len(members) < 2:
+            cells.append(replace(whole, mean=np.nan, low=np.nan, high=np.nan, n=0, n_clusters=0, remark=""))
+            continue
+        means = [cell.mean for cell in members]
+        few = any(cell.n < SMALL for cell in members)
+        gap = Cell(run=whole.run, mean=max(means) - min(means), n=len(members), remark="*" if few else "")
+        cells.append(gap)
+    yield Row(total.name, tuple(cells), GAP)

@@ -1,0 +1,39 @@
+"""What the registry says of the metrics of Score rows, some of which may come from a plug-in that is not here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from medimg_eval import metrics
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_OUTCOMES = ("present", "missed", "hallucinated", "absent", "failed")
+
+
+def is_known(metric: str) -> bool:
+    """Returns whether the registry has a metric, asked for with or without a parameter."""
+    return metric.partition("@")[0] in metrics.available()
+
+
+def is_summary(metric: str) -> bool:
+    """Returns whether a metric is a number for a whole run."""
+    return is_known(metric) and metrics.get(metric).kind == "run"
+
+
+def is_evidence(metric: str) -> bool:
+    """Returns whether rows of a metric are only there for summaries."""
+    return is_known(metric) and metrics.get(metric).evidence
+
+
+def judged_labels(scores: pd.DataFrame) -> pd.DataFrame:
+    """Returns one row per case and label that was judged, with how that went as its status.
+
+    Evidence may hold several rows per label, with statuses of its own, or under labels that name more than a label
+    (one reading of one reader). It counts only where there is nothing else.
+    """
+    known = scores.loc[scores["status"].isin(_OUTCOMES)]
+    evidence = [metric for metric in known["metric"].unique() if is_evidence(metric)]
+    values = known.loc[~known["metric"].isin(evidence)]
+    return (values if len(values) else known).drop_duplicates(["case", "label"])

@@ -1,0 +1,279 @@
+"""Landmarks: how far predicted points lie from where they should, and which are recognised."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from medimg_eval.errors import UsageError
+from medimg_eval.metrics.registry import Metric, Rows, metric, parse, summary
+from medimg_eval.metrics.segmentation import LabelScore
+
+Array: TypeAlias = npt.NDArray[Any]
+Positions: TypeAlias = Mapping[str, npt.ArrayLike]
+Missed: TypeAlias = float | Literal["diagonal", "skip"]
+
+VERSE_LIMIT = 20.0
+"""mm within which VerSe takes a vertebra for identified."""
+
+SLACK = 1e-6
+"""Relative: 3 x 0.8 mm is a little more than 2.4 mm in floating point, and lies within it all the same."""
+
+
+@dataclass(frozen=True, eq=False)
+class LandmarkPair:
+    """One landmark of one case.
+
+    Attributes:
+        name: Which landmark.
+        reference: Position in mm (or pixels), (axis,); None where the reference lacks it.
+        prediction: The same of the prediction.
+        shared: Reference positions, (landmark, axis), of all landmarks of the case that both sides hold.
+        penalty: What a distance is worth where the prediction lacks the landmark; NaN to leave it out.
+    """
+
+    name: str
+    reference: Array | None
+    prediction: Array | None
+    shared: Array
+    penalty: float = math.nan
+
+    @property
+    def status(self) -> str:
+        """On which sides it is: "present" (both), "missed" (reference only) or "hallucinated" (prediction only)."""
+        if self.reference is None:
+            return "hallucinated"
+        return "missed" if self.prediction is None else "present"
+
+    @cached_property
+    def distance(self) -> float:
+        """From the predicted to the reference position; the penalty where missed, NaN where hallucinated."""
+        if self.reference is None:
+            return math.nan
+        return self.penalty if self.prediction is None else float(np.linalg.norm(self.prediction - self.reference))
+
+    def within(self, tolerance: float) -> bool:
+        """Whether both sides have it, at most `tolerance` apart."""
+        return self.status == "present" and self.distance <= tolerance * (1 + SLACK)
+
+
+@metric(
+    kind="landmark",
+    title="Landmark distance",
+    higher_is_better=False,
+    unit="mm",
+    best=0.0,
+    worst="diagonal",
+    source="point-to-point distance; the mean is the mean radial error",
+)
+def landmark_distance(pair: LandmarkPair) -> float:
+    """The distance from the predicted to the reference position of a landmark.
+
+    In mm, at least 0. A landmark that the prediction lacks counts with the penalty that `landmark_scores` is given; one
+    that the reference lacks has no value.
+    """
+    return pair.distance
+
+
+@metric(
+    kind="landmark",
+    title="SDR",
+    higher_is_better=True,
+    best=1.0,
+    worst=0.0,
+    parameter="tolerance in mm, or pixels",
+    source="Wang et al., ISBI 2015 challenge on cephalometric landmarks; in pixels, PCK",
+)
+def sdr(pair: LandmarkPair, tolerance: float) -> float:
+    """The successful detection rate: the share of reference landmarks that the prediction has within a tolerance.
+
+    Of one landmark 1 or 0: 0 where the prediction lacks it; NaN where the reference does. A distance d counts as within
+    t when d <= t (1 + 1e-6).
+    """
+    return math.nan if pair.reference is None else float(pair.within(tolerance))
+
+
+@metric(
+    kind="landmark",
+    title="Identified",
+    higher_is_better=True,
+    best=1.0,
+    worst=0.0,
+    evidence=True,
+    source="VerSe (Sekuboyina et al., Medical Image Analysis 73, 2021)",
+)
+def identified(pair: LandmarkPair) -> float:
+    """Whether a landmark is identified: no other reference point is nearer to it, and its own lies within 20 mm.
+
+    1 or 0; NaN for a landmark that the reference lacks. Nearer means: among the landmarks that both sides have, of
+    whatever label, no reference position is nearer to the predicted one than that of its own label. Exactly 20 mm
+    counts as within. A landmark that the prediction lacks is 0.
+    """
+    if pair.reference is None or pair.prediction is None:
+        return math.nan if pair.reference is None else 0.0
+    nearest = float(np.linalg.norm(pair.shared - pair.prediction, axis=1).min())
+    return float(pair.distance <= nearest and pair.distance <= VERSE_LIMIT)
+
+
+@summary(
+    needs=("identified",),
+    title="id rate",
+    higher_is_better=True,
+    best=1.0,
+    source="VerSe (Sekuboyina et al., Medical Image Analysis 73, 2021)",
+)
+def id_rate(rows: Rows) -> float:
+    """The identification rate: identified landmarks over all reference landmarks of the test set.
+
+    In [0, 1]; NaN without reference landmarks. Landmarks of a case that has no prediction count as not identified.
+    """
+    return _mean(rows.value)
+
+
+@summary(
+    needs=("landmark_distance",),
+    title="d mean",
+    higher_is_better=False,
+    unit="mm",
+    best=0.0,
+    source="VerSe (Sekuboyina et al., Medical Image Analysis 73, 2021)",
+)
+def d_mean(rows: Rows) -> float:
+    """The mean distance over all landmarks of the test set that both sides have, whatever they are near to.
+
+    In mm; NaN without such landmarks. Missed ones do not enter: read it beside `id_rate`.
+    """
+    return _mean(rows.value[rows.status == "present"])
+
+
+@summary(
+    needs=("landmark_distance",),
+    title="MRE",
+    higher_is_better=False,
+    unit="mm",
+    best=0.0,
+    source="Wang et al., ISBI 2015 challenge on cephalometric landmarks",
+)
+def mre(rows: Rows) -> float:
+    """The mean radial error: the mean distance over all landmarks of the test set, missed ones with their penalty.
+
+    In mm; NaN without landmarks. Each landmark weighs the same, however many its case has; the mean of
+    `landmark_distance` in a table weighs each case the same.
+    """
+    return _mean(rows.value)
+
+
+def landmark_scores(
+    reference: Positions,
+    prediction: Positions,
+    *,
+    metrics: Sequence[str] = ("landmark_distance", "sdr@2"),
+    missed: Missed = "diagonal",
+    diagonal: float = math.nan,
+) -> list[LabelScore]:
+    """Returns the score of every landmark that either side has, landmark by landmark, the reference's first.
+
+    Args:
+        reference: Name -> position in mm (or pixels), (axis,); a position with NaN is a landmark that is not there.
+        prediction: The same.
+        metrics: Names of metrics of kind "landmark"; "sdr@2" is a tolerance of 2 mm.
+        missed: What the distance of a landmark is worth that the prediction lacks: the "diagonal" of the image, a
+            number of mm, or "skip" for NaN.
+        diagonal: Of the image in mm; needed for `missed="diagonal"`, else such distances are NaN.
+
+    Raises:
+        ValueError: If a position is infinite, or two have different numbers of axes.
+        UsageError: If there is no such metric of landmarks.
+
+    >>> for score in landmark_scores({"L1": (0, 0, 0), "L2": (0, 0, 30)}, {"L1": (3, 4, 0)}, diagonal=100.0):
+    ...     print(*score)
+    L1 landmark_distance 5.0 present
+    L1 sdr@2 0.0 present
+    L2 landmark_distance 100.0 missed
+    L2 sdr@2 0.0 missed
+    """
+    asked = landmark_metrics(metrics)
+    truth, answer = _checked(reference), _checked(prediction)
+    if len({len(position) for position in (*truth.values(), *answer.values())}) > 1:
+        raise ValueError("Expected all positions to have as many axes, got different numbers")
+    names = dict.fromkeys((*truth, *answer))
+    both = [truth[name] for name in names if name in truth and name in answer]
+    penalty = _penalty(missed, diagonal)
+    pairs = [LandmarkPair(name, truth.get(name), answer.get(name), np.array(both), penalty) for name in names]
+    return [
+        LabelScore(
+            pair.name,
+            name,
+            float(found.function(pair) if parameter is None else found.function(pair, parameter)),
+            pair.status,
+        )
+        for pair in pairs
+        for name, (found, parameter) in asked.items()
+    ]
+
+
+def worst_landmark_scores(
+    names: Sequence[str], metrics: Sequence[str], *, missed: Missed = "diagonal", diagonal: float | None
+) -> list[LabelScore]:
+    """Returns the scores, of status "failed", of a case that the model gave no answer for.
+
+    Args:
+        names: The landmarks of the reference.
+        metrics: As for `landmark_scores`.
+        missed: As for `landmark_scores`.
+        diagonal: Of the image in mm; None where even the image is not known: every value is then NaN.
+
+    Raises:
+        UsageError: If there is no such metric of landmarks.
+    """
+    values = {}
+    for name, (found, _) in landmark_metrics(metrics).items():
+        if diagonal is None:
+            values[name] = math.nan
+        else:
+            values[name] = _penalty(missed, diagonal) if found.worst == "diagonal" else float(found.worst)
+    return [LabelScore(label, name, value, "failed") for label in names for name, value in values.items()]
+
+
+def landmark_metrics(metrics: Sequence[str]) -> dict[str, tuple[Metric, float | None]]:
+    """Returns the metrics asked for with their parameters, by the name they were asked by.
+
+    Raises:
+        UsageError: If there is no such metric of landmarks.
+    """
+    asked: dict[str, tuple[Metric, float | None]] = {}
+    for name in metrics:
+        found, parameter = parse(name)
+        if found.kind != "landmark" or isinstance(parameter, str):
+            raise UsageError(f"Metric {name!r} judges {found.kind}, not landmarks")
+        asked[name] = found, parameter
+    return asked
+
+
+def _checked(positions: Positions) -> dict[str, Array]:
+    """Returns the positions that are there."""
+    found = {}
+    for name, given in positions.items():
+        position = np.asarray(given, dtype=np.float64)
+        if np.isinf(position).any():
+            raise ValueError(f"Expected the position of {name!r} to be finite, got {position}")
+        if not np.isnan(position).any():
+            found[name] = position
+    return found
+
+
+def _penalty(missed: Missed, diagonal: float) -> float:
+    if missed == "skip":
+        return math.nan
+    return diagonal if missed == "diagonal" else float(missed)
+
+
+def _mean(values: npt.NDArray[np.float64]) -> float:
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if known.size else math.nan

@@ -1,0 +1,250 @@
+"""Lesion-wise metrics as the BraTS challenges define them, each challenge by its own `LesionRule`.
+
+How lesions come about, in steps:
+
+1. The reference's mask is dilated. What of the mask lies in one connected part of that is one lesion.
+2. The prediction's connected parts are its lesions; by the rules of 2024 parts whose dilations touch are one, and
+   small ones are dropped.
+3. A lesion is found by all predicted lesions that touch its dilation; together they are its prediction. One that
+   touches the dilations of several lesions belongs to each of them.
+4. A predicted lesion that touches no dilation is a false positive, however small.
+5. Lesions of at most the rule's volume leave the mean; what touches them is no false positive all the same.
+6. The score is the sum over the lesions that are left (one that was not found gets Dice and NSD 0, and the penalty
+   as HD95) and over false positives (the same), over the number of both. With neither, it is perfect.
+
+Dilation counts voxels; volumes and distances use the spacing. Some 2024 challenges also join lesions of one tissue
+(ET, NETC, RC) that touch the same part of another one; that takes more than one label's masks, and is not done.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from medimg_eval.metrics._components import Integers, connected_parts, dilated, once_per_pair, shared_voxels
+from medimg_eval.metrics._pairs import LabelPair
+from medimg_eval.metrics._rules import LesionRule
+from medimg_eval.metrics.distances import hd95
+from medimg_eval.metrics.overlap import ratio
+from medimg_eval.metrics.registry import metric
+
+if TYPE_CHECKING:
+    from medimg_eval.metrics._surfaces import Bools, Floats
+
+BRATS = "BraTS 2023 and 2024, https://github.com/rachitsaluja/BraTS-2023-Metrics and BraTS-2024-Metrics"
+
+_score = partial(metric, kind="mask", source=BRATS, defined_when_empty=True, rules=("lesions",))
+
+
+@dataclass(frozen=True, eq=False)
+class Lesions:
+    """The lesions of one label of one case that enter the mean.
+
+    Attributes:
+        rule: The label's own rule.
+        reference: int32 (*spatial): the number of each voxel's lesion in the reference; 0 elsewhere.
+        prediction: int32 (*spatial): the number of each voxel's predicted lesion; 0 elsewhere.
+        parts: Of each lesion: its number, and those of the predicted lesions that found it.
+        dices: float64 (lesion,).
+        false_positives: How many predicted lesions touch no lesion.
+        penalty: What HD95 is for a lesion that was not found, and for a false positive, in mm.
+        spacing: Voxel size in mm along each axis.
+    """
+
+    rule: LesionRule
+    reference: Integers
+    prediction: Integers
+    parts: tuple[tuple[int, tuple[int, ...]], ...]
+    dices: Floats
+    false_positives: int
+    penalty: float
+    spacing: tuple[float, ...]
+
+    @property
+    def tp(self) -> int:
+        """How many of the lesions were found."""
+        return sum(bool(found) for _, found in self.parts)
+
+    @property
+    def fn(self) -> int:
+        """How many were not."""
+        return len(self.parts) - self.tp
+
+    def mean(self, values: float, penalty: float, perfect: float) -> float:
+        """Returns the score: the lesions' sum and the false positives' penalties over the number of both."""
+        counted = self.false_positives if self.rule.false_positives else 0
+        number = len(self.parts) + counted
+        return (values + counted * penalty) / number if number else perfect
+
+    @cached_property
+    def surfels(self) -> list[LabelPair]:
+        """The masks of each lesion that was found and of its prediction, to measure between surfels."""
+        return [LabelPair(*masks, self.spacing, "surfel") for masks in self._found()]
+
+    @cached_property
+    def borders(self) -> list[LabelPair]:
+        """The same, to measure between border voxels."""
+        return [LabelPair(*masks, self.spacing, "voxel") for masks in self._found()]
+
+    def _found(self) -> Iterator[tuple[Bools, Bools]]:
+        from scipy.ndimage import find_objects
+
+        if not self.tp:
+            return
+        boxes, predicted_boxes = find_objects(self.reference), find_objects(self.prediction)
+        chosen = np.zeros(len(predicted_boxes) + 1, bool)
+        for lesion, found in self.parts:
+            if not found:
+                continue
+            held = [boxes[lesion - 1], *(predicted_boxes[part - 1] for part in found)]
+            box = tuple(
+                slice(min(one.start for one in spans), max(one.stop for one in spans))
+                for spans in zip(*held, strict=True)
+            )
+            chosen[list(found)] = True
+            yield self.reference[box] == lesion, chosen[self.prediction[box]]
+            chosen[list(found)] = False
+
+
+@once_per_pair
+def lesions_of(pair: LabelPair) -> Lesions:
+    """Returns the lesions of a pair and what was found of them, by the pair's `LesionRule`.
+
+    All within the box that holds both masks: a path of neighbours that leaves a box can be pressed flat against
+    its side, so that neither distances in steps nor connections depend on what lies outside.
+    """
+    rule = pair.settings.lesions.for_label(pair.name)
+    around, count = connected_parts(dilated(pair.reference, rule.dilation))
+    reference = around * pair.reference
+    prediction = _predicted(pair, rule)
+    sizes = np.bincount(around[pair.reference], minlength=count + 1)
+    predicted_sizes = np.bincount(prediction[pair.prediction], minlength=1)
+    predicted_sizes[0] = 0  # what was dropped
+    lesions, parts, _ = shared_voxels(around, prediction)
+    overlaps = np.bincount(reference[prediction > 0], minlength=count + 1)
+    covered = np.bincount(lesions, predicted_sizes[parts], minlength=count + 1)
+    dices = np.where(covered > 0, 2 * overlaps / np.maximum(sizes + covered, 1), 0.0)
+    starts = np.searchsorted(lesions, np.arange(count + 2))
+    kept = [lesion for lesion in range(1, count + 1) if sizes[lesion] * pair.voxel_size > rule.min_volume]
+    return Lesions(
+        rule=rule,
+        reference=reference,
+        prediction=prediction,
+        parts=tuple((one, tuple(parts[starts[one] : starts[one + 1]].tolist())) for one in kept),
+        dices=dices[kept],
+        false_positives=int(np.count_nonzero(predicted_sizes[1:])) - len(np.unique(parts)),
+        penalty=math.hypot(*pair.shape) if rule.penalty == "diagonal" else float(rule.penalty),
+        spacing=pair.spacing,
+    )
+
+
+def _predicted(pair: LabelPair, rule: LesionRule) -> Integers:
+    """Numbers the prediction's lesions from 1, with gaps where one was dropped."""
+    if rule.merge_predictions:
+        numbers = connected_parts(dilated(pair.prediction, rule.dilation))[0] * pair.prediction
+    else:
+        numbers = connected_parts(pair.prediction)[0]
+    if rule.small_predictions == "keep":
+        return numbers
+    unit = 1.0 if rule.small_predictions == "drop-voxels" else pair.voxel_size
+    left = np.bincount(numbers[pair.prediction], minlength=1) * unit > rule.min_volume
+    kept: Integers = numbers * left[numbers]
+    return kept
+
+
+@_score(title="Lesion Dice", higher_is_better=True, best=1.0, worst=0.0)
+def lesion_dice(pair: LabelPair) -> float:
+    """The mean over lesions and false positives of the Dice of each lesion with what found it, 0 for the others.
+
+    In [0, 1]; 1 if there is no lesion and no false positive.
+
+    >>> import numpy as np
+    >>> line = np.ones((1, 80), dtype=bool)
+    >>> at = np.arange(80)
+    >>> pair = LabelPair(line & (at < 60), line & (at < 40), (1, 1))
+    >>> lesion_dice(pair)  # one lesion of 60 mm2, 40 of them found: 2 * 40 / 100
+    0.8
+    """
+    found = lesions_of(pair)
+    return found.mean(float(found.dices.sum()), penalty=0.0, perfect=1.0)
+
+
+@_score(title="Lesion HD95", higher_is_better=False, unit="mm", best=0.0, worst="diagonal")
+def lesion_hd95(pair: LabelPair) -> float:
+    """The mean over lesions and false positives of the HD95 of each lesion with what found it, the penalty for others.
+
+    Between surfels, whatever the table's surface is. In mm, at least 0; 0 if there is no lesion and no false
+    positive.
+    """
+    found = lesions_of(pair)
+    measured = sum(hd95(lesion) for lesion in found.surfels)
+    return found.mean(measured + found.fn * found.penalty, penalty=found.penalty, perfect=0.0)
+
+
+@_score(title="Lesion NSD", higher_is_better=True, best=1.0, worst=0.0, parameter="tolerance in mm")
+def lesion_nsd(pair: LabelPair, tolerance: float) -> float:
+    """The mean over lesions and false positives of the surface Dice of each lesion with what found it, 0 for others.
+
+    As the code of 2024 has it: between border voxels, whatever the table's surface is, and the mean of the two
+    directions' shares, where `nsd` pools them. In [0, 1]; 1 if there is no lesion and no false positive.
+    """
+    found = lesions_of(pair)
+    return found.mean(sum(_surface_dice(lesion, tolerance) for lesion in found.borders), penalty=0.0, perfect=1.0)
+
+
+def _surface_dice(pair: LabelPair, tolerance: float) -> float:
+    both = pair.reference_distances, pair.prediction_distances
+    return sum(one.within(tolerance) / one.size for one in both) / 2
+
+
+@_score(title="Lesions found", higher_is_better=True, best=math.nan, worst=math.nan, evidence=True)
+def lesion_tp(pair: LabelPair) -> float:
+    """How many lesions were found, of those that enter the mean."""
+    return lesions_of(pair).tp
+
+
+@_score(title="Lesions missed", higher_is_better=False, best=0.0, worst=math.nan, evidence=True)
+def lesion_fn(pair: LabelPair) -> float:
+    """How many lesions were not found, of those that enter the mean."""
+    return lesions_of(pair).fn
+
+
+@_score(title="False lesions", higher_is_better=False, best=0.0, worst=math.nan, evidence=True)
+def lesion_fp(pair: LabelPair) -> float:
+    """How many predicted lesions touch no lesion."""
+    return lesions_of(pair).false_positives
+
+
+@_score(title="Lesion sensitivity", higher_is_better=True, best=1.0, worst=0.0)
+def lesion_sensitivity(pair: LabelPair) -> float:
+    """The share of the lesions that were found, of those that enter the mean.
+
+    In [0, 1]; NaN without such a lesion.
+    """
+    found = lesions_of(pair)
+    return ratio(found.tp, found.tp + found.fn)
+
+
+@_score(title="Lesion precision", higher_is_better=True, best=1.0, worst=0.0)
+def lesion_precision(pair: LabelPair) -> float:
+    """The lesions that were found over the sum of those and of the false positives.
+
+    In [0, 1]; NaN if there are neither.
+    """
+    found = lesions_of(pair)
+    return ratio(found.tp, found.tp + found.false_positives)
+
+
+@_score(title="Lesion F1", higher_is_better=True, best=1.0, worst=0.0)
+def lesion_f1(pair: LabelPair) -> float:
+    """Twice the lesions that were found over twice those, the missed ones and the false positives.
+
+    In [0, 1]; NaN without a lesion and without a false positive.
+    """
+    found = lesions_of(pair)
+    return ratio(2 * found.tp, 2 * found.tp + found.fn + found.false_positives)

@@ -1,0 +1,229 @@
+"""Landmarks: points that have names are to be found in an image."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, get_args
+
+import numpy as np
+
+from medimg_eval.case import Array, Case, Geometry, Image, Points, Prompt, Prompts, Units
+from medimg_eval.errors import CaseError, UsageError, nearest
+from medimg_eval.imaging.system import whole
+from medimg_eval.metrics import LabelScore, parse
+from medimg_eval.metrics.landmarks import Missed, landmark_metrics, landmark_scores, worst_landmark_scores
+from medimg_eval.tasks.base import Task
+
+NOTHING = "landmarks"
+"""The label of a case of which no landmark is known."""
+
+
+@dataclass(kw_only=True)
+class LandmarkTask(Task):
+    """Points with names, judged per case and per point.
+
+    A model answers by `detect`: `Points` in voxel indices along the axes of the image it was shown, each name at most
+    once. A position of NaN, there or in the reference, is a point that was not found.
+
+    Attributes:
+        labels: what the file calls a point -> its name, such as `20: L1`; points of the reference that are not named
+            here are not judged. Empty: all are, under the names they have.
+        missed: what the distance of a point is worth that the prediction lacks: `diagonal` (of the image), a number
+            of mm, or `skip`: not counted.
+        units: of distances: `mm`, or `pixel` for pictures that state no physical size.
+    """
+
+    labels: Mapping[Any, str] = field(default_factory=dict)
+    missed: Missed = "diagonal"
+    units: Units = "mm"
+    metrics: Sequence[str] = ("landmark_distance", "sdr@2")
+    monitor: str = "landmark_distance"
+
+    capability: ClassVar[str] = "detect"
+    prediction_suffix: ClassVar[str] = ".json"
+    scoring_fields: ClassVar[frozenset[str]] = Task.scoring_fields | {"missed", "units"}
+
+    def __post_init__(self) -> None:
+        """Refuses labels and metrics that cannot be meant, before anything is loaded."""
+        self.labels = {str(label): str(name) for label, name in self.labels.items()}
+        if len(set(self.labels.values())) < len(self.labels):
+            raise UsageError(f"task {self.name!r}: expected `labels` to have different names, got {self.labels}")
+        self.metrics = check_metrics(self)
+        landmark_metrics([*self.case_metrics, self.monitor])
+        number = isinstance(self.missed, int | float) and 0 <= self.missed < math.inf
+        if self.missed not in ("diagonal", "skip") and not number:
+            raise UsageError(
+                f"task {self.name!r}: expected missed to be 'diagonal', 'skip' or a number, got {self.missed!r}"
+            )
+
+    def prompt(self, case: Case, images: tuple[Image, ...]) -> Prompt:
+        """Asks for the task's points, by the numbers of the labels where those are numbers."""
+        numbered = all(label.isdecimal() for label in self.labels)
+        keys = [int(label) for label in self.labels] if numbered else range(1, len(self.labels) + 1)
+        return Prompt(case.id, images, dict(zip(keys, self.labels.values(), strict=True)))
+
+    def ask(self, model: Any, prompts: Prompts) -> Sequence[Any]:
+        """Returns Points, one set per prompt."""
+        answers: Sequence[Any] = model.detect(prompts)
+        return answers
+
+    def accept(self, case: Case, answer: Any, *, what: str = "prediction") -> Points:
+        """Checks names and positions; names may be the labels' keys or their values."""
+        points = checked_points(case, answer, len(case.target.geometry().shape), what)
+        names = [self.labels.get(name, name) for name in points.names]
+        if self.labels and what == "prediction":
+            unknown = next((name for name in names if name not in self.labels.values()), None)
+            if unknown is not None:
+                raise CaseError(
+                    f"case {case.id!r}: {what} holds a point {unknown!r}{nearest(unknown, self.labels.values())}"
+                )
+        kept = [place for place, name in enumerate(names) if not self.labels or name in self.labels.values()]
+        found = Points(points.positions[kept], tuple(names[place] for place in kept))
+        twice = next((name for name in found.names if found.names.count(name) > 1), None)
+        if twice is not None:
+            raise CaseError(f"case {case.id!r}: {what} holds the point {twice!r} more than once")
+        return found
+
+    def write(self, prediction: Points, path: Path) -> None:
+        """Stores the points as JSON."""
+        write_answer(path, {"points": as_records(prediction)})
+
+    def score(self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None) -> list[LabelScore]:
+        """Judges every point of one case."""
+        asked = self.case_metrics if metrics is None else metrics
+        answer = read_points(prediction) if isinstance(prediction, Path) else prediction
+        grid = self._grid(case)
+        scores = landmark_scores(
+            self._reference(case, grid),
+            placed(self.accept(case, answer), grid, self.units),
+            metrics=asked,
+            missed=self.missed,
+            diagonal=self._diagonal(grid),
+        )
+        return scores or [LabelScore(NOTHING, name, math.nan, "absent") for name in asked]
+
+    def worst(self, case: Case) -> list[LabelScore]:
+        """Each metric's worst value for every point of the reference; NaN when that cannot be read."""
+        try:
+            grid = self._grid(case)
+            names: Sequence[str] = list(self._reference(case, grid))
+        except CaseError:
+            names = list(self.labels.values()) or [NOTHING]
+            return worst_landmark_scores(names, self.case_metrics, diagonal=None)
+        diagonal = self._diagonal(grid) if names else None
+        return worst_landmark_scores(names or [NOTHING], self.case_metrics, missed=self.missed, diagonal=diagonal)
+
+    def signature(self) -> str:
+        """What a missed point is worth, and the units."""
+        worth = {"diagonal": "counted with the image's diagonal", "skip": "not counted"}
+        missed = worth.get(str(self.missed), f"counted with {self.missed} {self.units}")
+        return f"distances of missed points {missed}" + (", distances in pixels" if self.units == "pixel" else "")
+
+    def _grid(self, case: Case) -> Geometry:
+        return measured_grid(case, self.units)
+
+    def _reference(self, case: Case, grid: Geometry) -> dict[str, Array]:
+        named = placed(self.accept(case, case.target.read(), what="reference"), grid, self.units)
+        return {name: position for name, position in named.items() if not np.isnan(position).any()}
+
+    def _diagonal(self, grid: Geometry) -> float:
+        return math.hypot(*np.multiply(grid.shape, 1.0 if self.units == "pixel" else grid.spacing))
+
+
+def check_metrics(task: Any) -> list[str]:
+    """Returns a task's metrics as a list; raises UsageError for one named twice, or units there are not."""
+    metrics = [task.metrics] if isinstance(task.metrics, str) else list(task.metrics)
+    if task.units not in get_args(Units):
+        raise UsageError(f"task {task.name!r}: there is no units {task.units!r}{nearest(task.units, get_args(Units))}")
+    if len(set(metrics)) < len(metrics):
+        raise UsageError(f"task {task.name!r}: expected `metrics` to name each metric once, got {metrics}")
+    if task.monitor and parse(task.monitor)[0].kind == "run":
+        raise UsageError(f"task {task.name!r}: metric {task.monitor!r} judges whole runs, so fit cannot follow it")
+    return metrics
+
+
+def checked_points(case: Case, answer: Any, axes: int, what: str) -> Points:
+    """Returns an answer that is Points of finite positions, or of NaN where a point was not found.
+
+    Raises:
+        CaseError: It is something else; the message names the case.
+    """
+    if not isinstance(answer, Points):
+        raise CaseError(f"case {case.id!r}: expected {what} to be Points, got {type(answer).__name__}")
+    positions = np.asarray(answer.positions)
+    if not (answer.names or positions.size):
+        positions = np.empty((0, axes))
+    if positions.shape != (len(answer.names), axes) or positions.dtype.kind not in "iuf":
+        raise CaseError(
+            f"case {case.id!r}: expected the positions of {what} to be numbers ({len(answer.names)}, {axes}), "
+            f"got {positions.dtype} {positions.shape}"
+        )
+    if np.isinf(positions).any():
+        raise CaseError(f"case {case.id!r}: {what} holds an infinite position")
+    return Points(positions.astype(np.float64), tuple(str(name) for name in answer.names))
+
+
+def measured_grid(case: Case, units: Units) -> Geometry:
+    """Returns the grid that a case's points lie on; raises CaseError when it states no mm, and those are asked for."""
+    grid = case.target.geometry()
+    if grid.units == "pixel" and units == "mm":
+        raise CaseError(
+            f"case {case.id!r}: {', '.join(str(path) for path in case.images[0].files)} states no physical size; "
+            "set task.units=pixel to measure in pixels"
+        )
+    return grid
+
+
+def placed(points: Points, grid: Geometry, units: Units) -> dict[str, Array]:
+    """Returns name -> position, (axis,): voxel indices as mm in the patient, or as they are if pixels are counted."""
+    positions = points.positions
+    if units == "mm":
+        axes = positions.shape[1]
+        # A picture's axes span a plane of the patient; of its positions all three coordinates count.
+        positions = positions @ grid.affine[:3, :axes].T + grid.affine[:3, 3]
+    return dict(zip(points.names, positions, strict=True))
+
+
+def as_records(points: Points) -> list[dict[str, Any]]:
+    """Returns points as they are stored; one that was not found has null for a position."""
+    return [
+        {"name": name, "position": None if np.isnan(position).any() else position.tolist()}
+        for name, position in zip(points.names, points.positions, strict=True)
+    ]
+
+
+def as_points(records: Sequence[Mapping[str, Any]]) -> Points:
+    """Returns points that were stored; those that were not found are left out."""
+    found = [record for record in records if record["position"] is not None]
+    positions = np.array([record["position"] for record in found], dtype=np.float64)
+    names = tuple(str(record["name"]) for record in found)
+    return Points(positions, names)
+
+
+def write_answer(path: Path, content: Mapping[str, Any]) -> None:
+    """Writes JSON; the file appears whole or not at all."""
+    with whole(path) as partial:
+        partial.write_text(json.dumps(content, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def read_answer(path: Path) -> dict[str, Any]:
+    """Reads JSON written by `write_answer`; raises CaseError naming the file."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CaseError(f"{path}: cannot be read as a stored prediction ({error}); run test again") from error
+    if not isinstance(content, dict):
+        raise CaseError(f"{path}: holds no stored prediction; run test again")
+    return content
+
+
+def read_points(path: Path) -> Points:
+    """Reads points written by `LandmarkTask.write`; raises CaseError naming the file."""
+    try:
+        return as_points(read_answer(path)["points"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise CaseError(f"{path}: holds no points ({type(error).__name__}: {error}); run test again") from error

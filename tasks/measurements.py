@@ -1,0 +1,216 @@
+"""Measurements: numbers taken of an image, such as angles, lengths and ratios."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from medimg_eval.case import Case, Findings, Image, Points, Prompt, Prompts, Units
+from medimg_eval.errors import CaseError, UsageError, nearest
+from medimg_eval.metrics import LabelScore, parse
+from medimg_eval.metrics.measurements import (
+    BETWEEN,
+    cobb_angles,
+    measured_between,
+    measurement_metrics,
+    measurement_scores,
+    worst_measurement_scores,
+)
+from medimg_eval.tasks.base import Task
+from medimg_eval.tasks.landmarks import (
+    as_points,
+    as_records,
+    check_metrics,
+    checked_points,
+    measured_grid,
+    placed,
+    read_answer,
+    write_answer,
+)
+
+COBB = ("MT", "PT", "TL")
+
+
+@dataclass(kw_only=True)
+class MeasurementTask(Task):
+    """Numbers with names, judged per case and per measurement.
+
+    A model answers by `detect`: `Points`, of which the numbers are measured by the code that measures the reference's
+    points, or the numbers themselves, name -> value (NaN where it found none).
+
+    The reference is Points too, or Findings whose values are numbers; several readers' values stand there as
+    `name/reader` or, read more than once, `name/reader/1`, `name/reader/2`, ...
+
+    Attributes:
+        measures: `cobb`: the angles MT, PT and TL of the corners of vertebrae, four after each other (see
+            docs/metrics-landmarks.md); name -> the points that are measured: two for a distance, three for the angle at
+            the second, four for the angle between the first two's and the last two's direction; or a list of names, for
+            numbers only.
+        periods: of circular measurements: after how much they begin anew, such as 360.
+        units: of distances: `mm`, or `pixel` for pictures that state no physical size; angles in pixels hold only for
+            square ones.
+    """
+
+    measures: str | Sequence[str] | Mapping[str, Sequence[str]]
+    periods: Mapping[str, float] = field(default_factory=dict)
+    units: Units = "mm"
+    metrics: Sequence[str] = ("absolute_error", "icc", "pearson", "bland_altman_low", "bland_altman_high")
+    monitor: str = "absolute_error"
+
+    capability: ClassVar[str] = "detect"
+    prediction_suffix: ClassVar[str] = ".json"
+    scoring_fields: ClassVar[frozenset[str]] = Task.scoring_fields | {"periods", "units"}
+
+    def __post_init__(self) -> None:
+        """Refuses measurements and metrics that cannot be meant, before anything is loaded."""
+        if isinstance(self.measures, str) and self.measures != "cobb":
+            raise UsageError(
+                f"task {self.name!r}: there is no way to measure {self.measures!r}{nearest(self.measures, ['cobb'])}"
+            )
+        if isinstance(self.measures, Mapping):
+            for name, points in self.measures.items():
+                if isinstance(points, str) or len(points) not in (2, 3, 4):
+                    raise UsageError(f"task {self.name!r}: expected 2, 3 or 4 points for {name!r}, got {points!r}")
+        if wrong := [name for name in self.names if BETWEEN in name]:
+            raise UsageError(f"task {self.name!r}: expected names without {BETWEEN!r}, got {wrong[0]!r}")
+        for name, period in self.periods.items():
+            if name not in self.names:
+                raise UsageError(f"task {self.name!r}: periods: there is no {name!r}{nearest(name, self.names)}")
+            if not 0 < period < math.inf:
+                raise UsageError(f"task {self.name!r}: expected the period of {name!r} to be above 0, got {period!r}")
+        self.metrics = check_metrics(self)
+        measurement_metrics([*self.case_metrics, self.monitor])
+
+    @property
+    def names(self) -> list[str]:
+        """What is measured, in the order of the config."""
+        return list(COBB) if isinstance(self.measures, str) else list(self.measures)
+
+    def prompt(self, case: Case, images: tuple[Image, ...]) -> Prompt:
+        """Asks for the measurements; of those made of points, for these points."""
+        wanted: Sequence[str] = self.names
+        if isinstance(self.measures, Mapping):
+            wanted = list(dict.fromkeys(point for points in self.measures.values() for point in points))
+        return Prompt(case.id, images, dict(enumerate(wanted, 1)))
+
+    def ask(self, model: Any, prompts: Prompts) -> Sequence[Any]:
+        """Returns Points or numbers by name, one set per prompt."""
+        answers: Sequence[Any] = model.detect(prompts)
+        return answers
+
+    def accept(self, case: Case, answer: Any, *, what: str = "prediction") -> Points | dict[str, float]:
+        """Checks that the task's measurements can be made of an answer, or are among its numbers."""
+        if isinstance(answer, Points):
+            points = checked_points(case, answer, len(case.target.geometry().shape), what)
+            self._measure(case, points, what)
+            return points
+        numbers = answer.values if isinstance(answer, Findings) else answer
+        if not isinstance(numbers, Mapping):
+            raise CaseError(
+                f"case {case.id!r}: expected {what} to be Points or numbers by name, got {type(answer).__name__}"
+            )
+        try:
+            held = {str(name): float(value) for name, value in numbers.items()}
+        except (TypeError, ValueError) as error:
+            raise CaseError(f"case {case.id!r}: {what} holds something that is no number ({error})") from error
+        for name, value in held.items():
+            own = name.split(BETWEEN)[0] if what == "reference" else name
+            if own not in self.names:
+                raise CaseError(f"case {case.id!r}: {what} holds a number {name!r}{nearest(own, self.names)}")
+            if math.isinf(value):
+                raise CaseError(f"case {case.id!r}: {what} holds {value} for {name!r}, expected a finite number")
+        return held
+
+    def write(self, prediction: Points | Mapping[str, float], path: Path) -> None:
+        """Stores points or numbers as JSON; numbers are measured of points when they are judged."""
+        if isinstance(prediction, Points):
+            write_answer(path, {"points": as_records(prediction)})
+        else:
+            numbers = {name: None if math.isnan(value) else value for name, value in prediction.items()}
+            write_answer(path, {"numbers": numbers})
+
+    def score(self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None) -> list[LabelScore]:
+        """Judges every measurement of one case."""
+        answer = _stored(prediction) if isinstance(prediction, Path) else prediction
+        return measurement_scores(
+            self._reference(case),
+            self._numbers(case, answer, "prediction"),
+            metrics=self.case_metrics if metrics is None else metrics,
+            periods=self.periods,
+        )
+
+    def worst(self, case: Case) -> list[LabelScore]:
+        """Each metric's worst value; NaN when the reference itself cannot be read, for then nobody is judged."""
+        try:
+            return worst_measurement_scores(self._reference(case), self.case_metrics)
+        except CaseError:
+            return [LabelScore(label, name, math.nan, "failed") for label in self.names for name in self.case_metrics]
+
+    def signature(self) -> str:
+        """How is measured, and in which units."""
+        if isinstance(self.measures, str):
+            how = "Cobb angles between the lines midway between the endplates"
+        elif isinstance(self.measures, Mapping):
+            how = "distances and angles of points"
+        else:
+            how = "numbers as given"
+        around = ", ".join(f"{name} circular at {period:g}" for name, period in self.periods.items())
+        parts = [how, *([around] if around else []), *(["measured in pixels"] if self.units == "pixel" else [])]
+        if any(parse(name)[0].kind == "run" for name in self.metrics):
+            parts.append("several measurements: mean of their coefficients")
+        return ", ".join(parts)
+
+    def _reference(self, case: Case) -> dict[str, float]:
+        numbers = self._numbers(case, case.target.read(), "reference")
+        unread = [name for name in self.names if not any(key.split(BETWEEN)[0] == name for key in numbers)]
+        return numbers | dict.fromkeys(unread, math.nan)
+
+    def _numbers(self, case: Case, answer: Any, what: str) -> dict[str, float]:
+        accepted = self.accept(case, answer, what=what)
+        return self._measure(case, accepted, what) if isinstance(accepted, Points) else accepted
+
+    def _measure(self, case: Case, points: Points, what: str) -> dict[str, float]:
+        """Returns the numbers that points stand for; NaN where one that is needed was not found."""
+        grid = measured_grid(case, self.units)
+        if isinstance(self.measures, str):
+            return self._cobb(case, points, what)
+        if not isinstance(self.measures, Mapping):
+            raise CaseError(f"case {case.id!r}: {what} holds points, but the task says not what to measure of them")
+        if len(set(points.names)) < len(points.names):
+            raise CaseError(f"case {case.id!r}: {what} holds a point more than once, got {points.names}")
+        known = {
+            name: position
+            for name, position in placed(points, grid, self.units).items()
+            if not np.isnan(position).any()
+        }
+        return {
+            name: measured_between([known[one] for one in wanted]) if set(wanted) <= set(known) else math.nan
+            for name, wanted in self.measures.items()
+        }
+
+    def _cobb(self, case: Case, points: Points, what: str) -> dict[str, float]:
+        grid = measured_grid(case, self.units)
+        if len(grid.shape) != 2:
+            raise CaseError(f"case {case.id!r}: Cobb angles are measured in a picture, got a grid of {grid.shape}")
+        steps = np.array((1.0, 1.0) if self.units == "pixel" else grid.spacing)
+        try:
+            angles = cobb_angles(points.positions * steps, grid.shape[0] * steps[0])
+        except ValueError as error:
+            raise CaseError(f"case {case.id!r}: {what}: {error}") from error
+        return dict(zip(COBB, angles, strict=True))
+
+
+def _stored(path: Path) -> Points | dict[str, float]:
+    """Reads what `MeasurementTask.write` stored; raises CaseError naming the file."""
+    content = read_answer(path)
+    try:
+        if "points" in content:
+            return as_points(content["points"])
+        return {name: math.nan if value is None else float(value) for name, value in content["numbers"].items()}
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CaseError(f"{path}: holds no measurements ({type(error).__name__}: {error}); run test again") from error

@@ -1,0 +1,347 @@
+"""Lesion-wise metrics against a plain reading of the challenges' rules, written here on whole volumes."""
+
+import doctest
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import ndimage
+from surface_distance import compute_robust_hausdorff, compute_surface_distances
+
+from medimg_eval.errors import UsageError
+from medimg_eval.metrics import LabelPair, LesionRule, Settings, available, lesions, segmentation_scores
+from medimg_eval.metrics._rules import LESION_RULES
+from medimg_eval.metrics.lesions import (
+    lesion_dice,
+    lesion_f1,
+    lesion_fn,
+    lesion_fp,
+    lesion_hd95,
+    lesion_nsd,
+    lesion_precision,
+    lesion_sensitivity,
+    lesion_tp,
+)
+
+# surface-distance 0.1 calls SciPy by names that SciPy has moved.
+pytestmark = pytest.mark.filterwarnings("ignore:Please import `(correlate|distance_transform_edt)`:DeprecationWarning")
+
+SHAPE = (40, 30, 24)
+UNIT = (1.0, 1.0, 1.0)
+PERFECT = {"dice": 1.0, "hd95": 0.0, "nsd": 1.0, "tp": 0, "fp": 0, "fn": 0}
+
+
+def blocks(*boxes, shape=SHAPE):
+    """A mask of boxes, each given by its first voxel and its edges."""
+    mask = np.zeros(shape, bool)
+    for start, edges in boxes:
+        mask[tuple(slice(a, a + n) for a, n in zip(start, edges, strict=True))] = True
+    return mask
+
+
+def judged(reference, prediction, spacing=UNIT, rule="brats2023-gli", name=""):
+    pair = LabelPair(reference, prediction, spacing, Settings(lesions=LesionRule.of(rule)), name)
+    return {
+        "dice": lesion_dice(pair),
+        "hd95": lesion_hd95(pair),
+        "nsd": lesion_nsd(pair, 1.0),
+        "tp": lesion_tp(pair),
+        "fp": lesion_fp(pair),
+        "fn": lesion_fn(pair),
+    }
+
+
+def border_distances(start, target, spacing):
+    def border(mask):
+        return mask & ~ndimage.binary_erosion(mask)
+
+    return ndimage.distance_transform_edt(~border(target), sampling=spacing)[border(start)]
+
+
+def plainly(reference, prediction, spacing, rule):
+    """The authors' rules step by step, lesion by lesion, on the whole volume."""
+    grow = ndimage.generate_binary_structure(3, 2)
+    all_26 = np.ones((3, 3, 3))
+
+    def joined(mask):
+        if not rule.dilation:
+            return ndimage.label(mask, all_26)[0]
+        return ndimage.label(ndimage.binary_dilation(mask, grow, rule.dilation), all_26)[0] * mask
+
+    truth = joined(reference)
+    guess = joined(prediction) if rule.merge_predictions else ndimage.label(prediction, all_26)[0]
+    unit = {"keep": math.inf, "drop-voxels": 1.0, "drop-mm3": math.prod(spacing)}[rule.small_predictions]
+    for number in np.unique(guess[guess > 0]):
+        if (guess == number).sum() * unit <= rule.min_volume:
+            guess[guess == number] = 0
+    penalty = math.dist(reference.shape, (0, 0, 0)) if rule.penalty == "diagonal" else rule.penalty
+    rows, touched, found_count = [], set(), 0
+    for number in np.unique(truth[truth > 0]):
+        lesion = truth == number
+        around = ndimage.binary_dilation(lesion, grow, rule.dilation) if rule.dilation else lesion
+        found = set(np.unique(guess[around])) - {0}
+        touched |= found
+        if lesion.sum() * math.prod(spacing) <= rule.min_volume:
+            continue
+        if not found:
+            rows.append((0.0, penalty, 0.0))
+            continue
+        found_count += 1
+        answer = np.isin(guess, list(found))
+        there, back = border_distances(answer, lesion, spacing), border_distances(lesion, answer, spacing)
+        rows.append(
+            (
+                2 * (answer & lesion).sum() / (answer.sum() + lesion.sum()),
+                compute_robust_hausdorff(compute_surface_distances(lesion, answer, spacing), 95),
+                (np.mean(there <= 1 + 1e-6) + np.mean(back <= 1 + 1e-6)) / 2,
+            )
+        )
+    false = len(set(np.unique(guess)) - {0} - touched)
+    counts = {"tp": found_count, "fp": false, "fn": len(rows) - found_count}
+    rows += [(0.0, penalty, 0.0)] * (false if rule.false_positives else 0)
+    if not rows:
+        return PERFECT | counts
+    return dict(zip(("dice", "hd95", "nsd"), np.mean(rows, axis=0).tolist(), strict=True)) | counts
+
+
+BIG = ((4, 4, 4), (6, 6, 6))  # 216 voxels
+CASES = {
+    "nothing at all": ((), ()),
+    "a false positive only": ((), [BIG]),
+    "a missed lesion only": ([BIG], ()),
+    "two parts that are one lesion by dilation, one of them predicted": ([BIG, ((14, 4, 4), (5, 5, 5))], [BIG]),
+    "one prediction that touches two lesions": (
+        [((2, 4, 4), (5, 5, 5)), ((20, 4, 4), (5, 5, 5))],
+        [((4, 5, 5), (18, 3, 3))],
+    ),
+    "small lesions, one of them missed": ([BIG, ((25, 20, 15), (3, 3, 3)), ((35, 2, 2), (2, 2, 2))], [BIG]),
+    "a prediction on a small lesion alone": ([((25, 20, 15), (3, 3, 3))], [((25, 20, 15), (3, 3, 2))]),
+    "several predicted parts on one lesion": (
+        [((4, 4, 4), (14, 6, 6))],
+        [((4, 4, 4), (4, 6, 6)), ((10, 4, 4), (3, 6, 6)), ((16, 4, 4), (5, 5, 5))],
+    ),
+    "predicted parts close to each other and to no lesion": (
+        [BIG],
+        [BIG, ((30, 20, 10), (3, 3, 3)), ((35, 20, 10), (3, 3, 3)), ((30, 5, 18), (1, 1, 1))],
+    ),
+    "a prediction beside the lesion, within its dilation": ([BIG], [((12, 4, 4), (4, 6, 6))]),
+    "a prediction beside the lesion, beyond its dilation": ([BIG], [((14, 4, 4), (5, 6, 6))]),
+    "at the border of the image": ([((0, 0, 0), (6, 6, 6))], [((0, 0, 0), (5, 7, 6)), ((39, 29, 23), (1, 1, 1))]),
+}
+
+
+def test_docstrings():
+    outcome = doctest.testmod(lesions)
+    assert outcome.attempted >= 4
+    assert outcome.failed == 0
+
+
+@pytest.mark.parametrize("spacing", [UNIT, (0.8, 1.0, 2.5)], ids=["isotropic", "anisotropic"])
+@pytest.mark.parametrize("case", CASES)
+def test_hand_made_cases_equal_the_rules_read_plainly(case, spacing):
+    reference, prediction = (blocks(*boxes) for boxes in CASES[case])
+    for name in ("brats2023-gli", "brats2023-met", "brats2024-gli", "brats2024-ped", "brats2024-men-rt"):
+        expected = plainly(reference, prediction, spacing, LESION_RULES[name])
+        assert judged(reference, prediction, spacing, name) == pytest.approx(expected, abs=1e-9), name
+
+
+def test_values_worked_out_by_hand():
+    lesion = blocks(((4, 4, 4), (8, 5, 5)))  # 200 mm3
+    half = blocks(((4, 4, 4), (4, 5, 5)))
+    spurious = blocks(((30, 20, 15), (1, 1, 1)))
+    # Dice 2 * 100 / 300; a single voxel elsewhere is a false positive in 2023, and is dropped in 2024.
+    assert judged(lesion, half)["dice"] == pytest.approx(2 / 3)
+    with_false = judged(lesion, half | spurious)
+    assert with_false["dice"] == pytest.approx(1 / 3)
+    assert with_false["hd95"] == pytest.approx((judged(lesion, half)["hd95"] + 374) / 2)
+    assert judged(lesion, half | spurious, rule="brats2024-ssa") == judged(lesion, half, rule="brats2024-ssa")
+    assert (with_false["tp"], with_false["fp"], with_false["fn"]) == (1, 1, 0)
+
+
+def test_nothing_at_all_is_perfect_and_either_alone_is_not():
+    nothing, lesion = blocks(), blocks(BIG)
+    assert judged(nothing, nothing) == PERFECT
+    worst = {"dice": 0, "hd95": 374, "nsd": 0}
+    assert judged(lesion, nothing) == worst | {"tp": 0, "fp": 0, "fn": 1}
+    assert judged(nothing, lesion) == worst | {"tp": 0, "fp": 1, "fn": 0}
+
+
+def test_how_far_dilation_reaches():
+    # Two parts with g voxels between them: d steps on both sides, which may also be neighbours, need g <= 2 d.
+    for steps, name in ((1, "brats2023-met"), (3, "brats2023-gli"), (5, "brats2024-ped")):
+        for gap in (2 * steps, 2 * steps + 1):
+            reference = blocks(((2, 2, 2), (6, 6, 6)), ((8 + gap, 2, 2), (6, 6, 6)))
+            found = judged(reference, blocks(((2, 2, 2), (6, 6, 6))), rule=name)
+            assert found["fn"] == (0 if gap == 2 * steps else 1)
+            assert found["dice"] == pytest.approx(2 * 216 / (216 + 432) if gap == 2 * steps else 0.5)
+
+
+def test_a_step_goes_over_edges_and_not_over_corners():
+    lesion = blocks(((4, 4, 4), (4, 4, 4)))
+    corner, edge = blocks(((8, 8, 8), (4, 4, 4))), blocks(((8, 8, 7), (4, 4, 4)))
+    assert judged(lesion, corner, rule="brats2023-met")["fp"] == 1
+    assert judged(lesion, edge, rule="brats2023-met")["fp"] == 0
+
+
+def test_a_lesion_of_the_threshold_leaves_the_mean_and_a_larger_one_stays():
+    big = blocks(BIG)
+    for edges, missed in (((5, 5, 2), 0), ((3, 17, 1), 1)):  # 50 and 51 mm3
+        found = judged(big | blocks(((25, 5, 15), edges)), big)
+        assert found["fn"] == missed
+        assert found["dice"] == pytest.approx(1 / (1 + missed))
+
+
+def test_predicted_lesions_are_dropped_by_voxels_or_by_mm3():
+    lesion, small = blocks(BIG), blocks(((25, 15, 10), (4, 5, 2)))  # 40 voxels
+    for rule, spacing, false in (
+        ("brats2024-ssa", (1, 1, 2), 0),  # 40 voxels, of at most 50
+        ("brats2024-men-rt", (1, 1, 2), 1),  # 80 mm3
+        ("brats2024-men-rt", (1, 1, 1), 0),
+        ("brats2023-ssa", (1, 1, 1), 1),  # of any size
+    ):
+        assert judged(lesion, lesion | small, spacing, rule)["fp"] == false
+
+
+def test_what_differs_between_the_years_and_the_labels():
+    assert {name for name in LESION_RULES if name.startswith("brats2023")} == {
+        f"brats2023-{challenge}" for challenge in ("gli", "ssa", "ped", "men", "met")
+    }
+    of = {name: LesionRule.of(name) for name in LESION_RULES}
+    assert [(of[f"brats2023-{one}"].dilation, of[f"brats2023-{one}"].min_volume) for one in ("ped", "met")] == [
+        (3, 50),
+        (1, 2),
+    ]
+    assert [(of[f"brats2024-{one}"].dilation, of[f"brats2024-{one}"].min_volume) for one in ("ped", "ssa")] == [
+        (5, 10),
+        (3, 50),
+    ]
+    glioma = of["brats2024-gli"]
+    assert (glioma.for_label("WT").min_volume, glioma.for_label("ET").min_volume) == (20, 10)
+    assert (glioma.for_label("WT").dilation, glioma.for_label("RC").dilation) == (3, 5)
+    assert (glioma.penalty, of["brats2024-ped"].penalty) == (337, 374)
+    # A missed lesion of 15 mm3 counts as ET and not as WT.
+    reference, nothing = blocks(((4, 4, 4), (5, 3, 1))), blocks()
+    assert judged(reference, nothing, rule="brats2024-gli", name="ET")["dice"] == 0
+    assert judged(reference, nothing, rule="brats2024-gli", name="WT")["dice"] == 1
+
+
+def test_the_penalty_may_be_the_images_diagonal_in_voxels():
+    nothing, lesion = np.zeros((3, 4, 12), bool), blocks(((0, 0, 0), (3, 4, 12)), shape=(3, 4, 12))
+    assert judged(nothing, lesion, (2, 2, 2), "brats2024-met")["hd95"] == 13
+
+
+def test_false_positives_cost_nothing_where_the_rule_says_so():
+    found = judged(blocks(BIG), blocks(BIG, ((25, 15, 10), (6, 6, 6))), rule="brats2024-men-rt")
+    assert (found["dice"], found["hd95"], found["fp"]) == (1, 0, 1)
+    assert judged(blocks(), blocks(BIG), rule="brats2024-men-rt")["dice"] == 1
+
+
+def test_shares_of_what_was_found():
+    reference = blocks(BIG, ((25, 4, 4), (6, 6, 6)), ((25, 20, 14), (6, 6, 6)))
+    pair = LabelPair(reference, blocks(BIG, ((4, 20, 14), (2, 2, 2))), UNIT)
+    assert lesion_sensitivity(pair) == pytest.approx(1 / 3)
+    assert lesion_precision(pair) == 1 / 2
+    assert lesion_f1(pair) == pytest.approx(2 * 1 / (2 * 1 + 2 + 1))
+    nothing = LabelPair(blocks(), blocks(), UNIT)
+    assert all(math.isnan(value(nothing)) for value in (lesion_sensitivity, lesion_precision, lesion_f1))
+
+
+def test_pictures_have_lesions_too():
+    reference = np.zeros((30, 30), bool)
+    reference[2:12, 2:12] = True
+    pair = LabelPair(reference, reference & (np.arange(30) < 7), (1, 1))
+    assert lesion_dice(pair) == pytest.approx(2 * 50 / 150)
+    assert lesion_hd95(pair) == 5
+
+
+def test_all_of_it_in_one_call():
+    reference = np.zeros(SHAPE, np.uint8)
+    reference[4:10, 4:10, 4:10] = 3
+    reference[6:8, 6:8, 6:8] = 1
+    scores = segmentation_scores(
+        reference,
+        reference,
+        UNIT,
+        labels={"WT": [1, 2, 3], "ET": [3], "SNFH": [2]},
+        metrics=["lesion_dice", "lesion_hd95", "lesion_nsd@0.5"],
+        lesions="brats2024-gli",
+        empty="brats2024",
+    )
+    assert [(score.value, score.status) for score in scores if score.metric == "lesion_dice"] == [
+        (1, "present"),
+        (1, "present"),
+        (1, "absent"),
+    ]
+    assert {score.value for score in scores if score.metric == "lesion_hd95"} == {0}
+
+
+def test_the_rule_is_printed_and_changed_in_a_config():
+    assert LesionRule.of("brats2024-gli").describe() == (
+        "lesions by brats2024-gli (dilation 3, > 20 mm3, HD95 penalty 337 mm, predictions merged too, predictions "
+        "<= 20 voxels dropped; ET: dilation 3, > 10 mm3, HD95 penalty 337 mm, predictions merged too, predictions "
+        "<= 10 voxels dropped; NETC: dilation 5, > 20 mm3, HD95 penalty 337 mm, predictions merged too, predictions "
+        "<= 20 voxels dropped; RC: dilation 5, > 20 mm3, HD95 penalty 337 mm, predictions merged too, predictions "
+        "<= 20 voxels dropped; HD95 of surfels, NSD of border voxels)"
+    )
+    assert "false positives not counted" in LesionRule.of("brats2024-men-rt").describe()
+    changed = LesionRule.of({"preset": "brats2024-ped", "min_volume": 5, "labels": {"CC": {"dilation": 1}}})
+    assert (changed.name, changed.dilation, changed.min_volume) == ("brats2024-ped, changed", 5, 5)
+    assert (changed.for_label("CC").dilation, changed.for_label("CC").min_volume) == (1, 5)
+    assert LesionRule.of(None) == LesionRule.of("brats2023-gli")
+    assert LesionRule.of(changed) is changed
+
+
+@pytest.mark.parametrize(
+    ("wanted", "words"),
+    [
+        ("brats2024-glu", r"no rule for lesions called 'brats2024-glu'; did you mean 'brats2024-gli'\?"),
+        ({"dilatoin": 2}, r"lesions: there is no 'dilatoin'; did you mean 'dilation'\?"),
+        ({"min_volume": -1}, r"lesions\.min_volume to be a number of at least 0, got -1"),
+        ({"dilation": 1.5}, r"lesions\.dilation to be a whole number of steps, at least 0, got 1\.5"),
+        ({"small_predictions": "drop"}, r"lesions\.small_predictions: there is no 'drop'"),
+        ({"labels": {"ET": {"name": "x"}}}, r"lesions\.labels\.ET: there is no 'name'"),
+    ],
+)
+def test_rules_that_are_refused(wanted, words):
+    with pytest.raises(UsageError, match=words):
+        LesionRule.of(wanted)
+
+
+def scattered(draw, shape):
+    """A mask of a few boxes anywhere."""
+    places = st.tuples(*(st.integers(0, size - 1) for size in shape))
+    found = draw(st.lists(st.tuples(places, st.tuples(*[st.integers(1, 5)] * 3)), max_size=4))
+    return blocks(*found, shape=shape)
+
+
+@st.composite
+def masks(draw):
+    return scattered(draw, (18, 14, 12)), scattered(draw, (18, 14, 12))
+
+
+@settings(deadline=None, max_examples=25)
+@given(masks(), st.sampled_from(sorted(LESION_RULES)), st.sampled_from([UNIT, (0.5, 2.0, 1.0)]))
+def test_any_masks_are_scored_as_the_rules_read_plainly(pair, name, spacing):
+    assert judged(*pair, spacing, name) == pytest.approx(plainly(*pair, spacing, LESION_RULES[name]), abs=1e-9)
+
+
+@settings(deadline=None, max_examples=15)
+@given(masks(), st.sampled_from(sorted(LESION_RULES)))
+def test_bounds_and_what_room_around_changes(pair, name):
+    found = judged(*pair, UNIT, name)
+    assert 0 <= found["dice"] <= 1
+    assert 0 <= found["nsd"] <= 1
+    assert found["hd95"] >= 0
+    if LESION_RULES[name].penalty != "diagonal":
+        assert judged(*(np.pad(mask, 3) for mask in pair), UNIT, name) == pytest.approx(found)
+    same = judged(pair[0], pair[0], UNIT, name)
+    assert (same["dice"], same["hd95"], same["nsd"], same["fp"]) == (1, 0, 1, 0)
+
+
+def test_the_metrics_say_that_they_follow_the_rule():
+    ours = {name: found for name, found in available("mask").items() if name.startswith("lesion_")}
+    assert len(ours) == 9
+    assert all(found.rules == ("lesions",) and found.defined_when_empty for found in ours.values())
+    assert {name for name, found in ours.items() if found.evidence} == {"lesion_tp", "lesion_fp", "lesion_fn"}
