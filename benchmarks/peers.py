@@ -18,12 +18,15 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 TOLERANCE = 1.0
 Values = dict[str, "float | str"]
+Calls = dict[str, Callable[[], float]]
+SEG_METRICS = {"dice": "dice", "hd": "hd", "hd95": "hd95", "assd": "msd"}
 Masks = tuple[np.ndarray, np.ndarray, tuple[float, ...], float]
 
 
@@ -79,22 +82,25 @@ def cases() -> dict[str, Masks]:
     }
 
 
-def ours(surface: str) -> Callable[..., Values]:
+def ours(surface: str) -> Callable[..., Calls]:
     """Our metrics in one convention, with the variants that peers mean by the same names."""
 
-    def answer(reference: np.ndarray, prediction: np.ndarray, spacing: tuple[float, ...], tolerance: float) -> Values:
+    def answer(reference: np.ndarray, prediction: np.ndarray, spacing: tuple[float, ...], tolerance: float) -> Calls:
         from medimg_eval.metrics import segmentation_scores
 
         names = {"dice": "dice", "hd": "hd", "hd95": "hd95", "hd95 pooled": "hd95_pooled", "assd": "assd"}
         names |= {"masd": "masd", "nsd": f"nsd@{tolerance:g}"}
         maps = (reference.astype(np.uint8), prediction.astype(np.uint8))
-        scores = segmentation_scores(*maps, spacing, labels=[1], metrics=list(names.values()), surface=surface)
-        return dict(zip(names, (score.value for score in scores), strict=True))
+
+        def value(metric: str) -> float:
+            return segmentation_scores(*maps, spacing, labels=[1], metrics=[metric], surface=surface)[0].value
+
+        return {name: partial(value, metric) for name, metric in names.items()}
 
     return answer
 
 
-def monai(reference: np.ndarray, prediction: np.ndarray, spacing: tuple[float, ...], tolerance: float) -> Values:
+def monai(reference: np.ndarray, prediction: np.ndarray, spacing: tuple[float, ...], tolerance: float) -> Calls:
     """MONAI's functions; its average distance is asked for as symmetric."""
     import monai.metrics as peer
     import torch
@@ -102,58 +108,57 @@ def monai(reference: np.ndarray, prediction: np.ndarray, spacing: tuple[float, .
     y, y_pred = (torch.from_numpy(mask[None, None].astype(np.float32)) for mask in (reference, prediction))
     common = {"include_background": True, "spacing": spacing}
     return {
-        "dice": float(peer.compute_dice(y_pred, y)),
-        "hd": float(peer.compute_hausdorff_distance(y_pred, y, **common)),
-        "hd95": float(peer.compute_hausdorff_distance(y_pred, y, percentile=95, **common)),
-        "assd": float(peer.compute_average_surface_distance(y_pred, y, symmetric=True, **common)),
-        "nsd": float(peer.compute_surface_dice(y_pred, y, [tolerance], **common)),
+        "dice": lambda: float(peer.compute_dice(y_pred, y)),
+        "hd": lambda: float(peer.compute_hausdorff_distance(y_pred, y, **common)),
+        "hd95": lambda: float(peer.compute_hausdorff_distance(y_pred, y, percentile=95, **common)),
+        "assd": lambda: float(peer.compute_average_surface_distance(y_pred, y, symmetric=True, **common)),
+        "nsd": lambda: float(peer.compute_surface_dice(y_pred, y, [tolerance], **common)),
     }
 
 
-def deepmind(reference: np.ndarray, prediction: np.ndarray, spacing: tuple[float, ...], tolerance: float) -> Values:
+def deepmind(reference: np.ndarray, prediction: np.ndarray, spacing: tuple[float, ...], tolerance: float) -> Calls:
     """surface-distance; the two average distances that it gives are averaged, which is MASD."""
     import surface_distance as peer
 
-    found = peer.compute_surface_distances(reference, prediction, spacing)
+    def found() -> object:
+        return peer.compute_surface_distances(reference, prediction, spacing)
+
     return {
-        "dice": float(peer.compute_dice_coefficient(reference, prediction)),
-        "hd": float(peer.compute_robust_hausdorff(found, 100)),
-        "hd95": float(peer.compute_robust_hausdorff(found, 95)),
-        "masd": float(np.mean(peer.compute_average_surface_distance(found))),
-        "nsd": float(peer.compute_surface_dice_at_tolerance(found, tolerance)),
+        "dice": lambda: float(peer.compute_dice_coefficient(reference, prediction)),
+        "hd": lambda: float(peer.compute_robust_hausdorff(found(), 100)),
+        "hd95": lambda: float(peer.compute_robust_hausdorff(found(), 95)),
+        "masd": lambda: float(np.mean(peer.compute_average_surface_distance(found()))),
+        "nsd": lambda: float(peer.compute_surface_dice_at_tolerance(found(), tolerance)),
     }
 
 
-def medpy(reference: np.ndarray, prediction: np.ndarray, spacing: tuple[float, ...], tolerance: float) -> Values:
+def medpy(reference: np.ndarray, prediction: np.ndarray, spacing: tuple[float, ...], tolerance: float) -> Calls:
     """MedPy, which has no NSD."""
     from medpy.metric import binary as peer
 
     return {
-        "dice": float(peer.dc(prediction, reference)),
-        "hd": float(peer.hd(prediction, reference, spacing)),
-        "hd95": float(peer.hd95(prediction, reference, spacing)),
-        "assd": float(peer.assd(prediction, reference, spacing)),
+        "dice": lambda: float(peer.dc(prediction, reference)),
+        "hd": lambda: float(peer.hd(prediction, reference, spacing)),
+        "hd95": lambda: float(peer.hd95(prediction, reference, spacing)),
+        "assd": lambda: float(peer.assd(prediction, reference, spacing)),
     }
 
 
-def panoptica(reference: np.ndarray, prediction: np.ndarray, spacing: tuple[float, ...], tolerance: float) -> Values:
+def panoptica(reference: np.ndarray, prediction: np.ndarray, spacing: tuple[float, ...], tolerance: float) -> Calls:
     """Panoptica's metrics of one instance."""
     from panoptica.metrics import Metric
 
     maps = (reference.astype(int), prediction.astype(int), 1, 1)
-    found = {name: getattr(Metric, name) for name in ("DSC", "HD", "HD95", "ASSD")}
-    values = {name: float(function(*maps, voxelspacing=spacing)) for name, function in found.items()}
-    nsd = float(Metric.NSD(*maps, voxelspacing=spacing, threshold=tolerance))
     return {
-        "dice": values["DSC"],
-        "hd": values["HD"],
-        "hd95": values["HD95"],
-        "assd": values["ASSD"],
-        "nsd": nsd,
+        "dice": lambda: float(Metric.DSC(*maps)),
+        "hd": lambda: float(Metric.HD(*maps, voxelspacing=spacing)),
+        "hd95": lambda: float(Metric.HD95(*maps, voxelspacing=spacing)),
+        "assd": lambda: float(Metric.ASSD(*maps, voxelspacing=spacing)),
+        "nsd": lambda: float(Metric.NSD(*maps, voxelspacing=spacing, threshold=tolerance)),
     }
 
 
-def simpleitk(reference: np.ndarray, prediction: np.ndarray, spacing: tuple[float, ...], tolerance: float) -> Values:
+def simpleitk(reference: np.ndarray, prediction: np.ndarray, spacing: tuple[float, ...], tolerance: float) -> Calls:
     """The recipe of SimpleITK's notebooks: label contours, measured to the absolute signed Maurer distance map."""
     import SimpleITK as sitk  # noqa: N813 - everyone calls it so
 
@@ -162,36 +167,41 @@ def simpleitk(reference: np.ndarray, prediction: np.ndarray, spacing: tuple[floa
         image = sitk.GetImageFromArray(mask.astype(np.uint8))
         image.SetSpacing([float(step) for step in spacing[::-1]])
         images.append(image)
-    overlap = sitk.LabelOverlapMeasuresImageFilter()
-    overlap.Execute(*images)
-    maps = [sitk.Abs(sitk.SignedMaurerDistanceMap(i, squaredDistance=False, useImageSpacing=True)) for i in images]
-    contours = [sitk.GetArrayFromImage(sitk.LabelContour(image)) > 0 for image in images]
-    there = sitk.GetArrayFromImage(maps[1])[contours[0]]
-    back = sitk.GetArrayFromImage(maps[0])[contours[1]]
-    both = np.concatenate([there, back])
+
+    def overlap() -> float:
+        measures = sitk.LabelOverlapMeasuresImageFilter()
+        measures.Execute(*images)
+        return float(measures.GetDiceCoefficient())
+
+    def both() -> np.ndarray:
+        maps = [sitk.Abs(sitk.SignedMaurerDistanceMap(i, squaredDistance=False, useImageSpacing=True)) for i in images]
+        contours = [sitk.GetArrayFromImage(sitk.LabelContour(image)) > 0 for image in images]
+        there, back = (sitk.GetArrayFromImage(maps[1 - k])[contours[k]] for k in (0, 1))
+        return np.concatenate([there, back])
+
     return {
-        "dice": overlap.GetDiceCoefficient(),
-        "hd": float(both.max()),
-        "hd95": float(np.percentile(both, 95)),
-        "assd": float(both.mean()),
-        "nsd": float((both <= tolerance).mean()),
+        "dice": overlap,
+        "hd": lambda: float(both().max()),
+        "hd95": lambda: float(np.percentile(both(), 95)),
+        "assd": lambda: float(both().mean()),
+        "nsd": lambda: float((both() <= tolerance).mean()),
     }
 
 
-def seg_metrics(reference: np.ndarray, prediction: np.ndarray, spacing: tuple[float, ...], tolerance: float) -> Values:
+def seg_metrics(reference: np.ndarray, prediction: np.ndarray, spacing: tuple[float, ...], tolerance: float) -> Calls:
     """seg-metrics, by its own defaults."""
     from seg_metrics import seg_metrics as peer
 
     maps = {"gdth_img": reference.astype(np.uint8), "pred_img": prediction.astype(np.uint8)}
-    found = peer.write_metrics(labels=[1], **maps, spacing=list(spacing), metrics=["dice", "hd", "hd95", "msd"])
-    first = found[0] if isinstance(found, list) else found
-    return {
-        name: float(first[theirs][0])
-        for name, theirs in {"dice": "dice", "hd": "hd", "hd95": "hd95", "assd": "msd"}.items()
-    }
+
+    def value(name: str) -> float:
+        found = peer.write_metrics(labels=[1], **maps, spacing=list(spacing), metrics=[name])
+        return float((found[0] if isinstance(found, list) else found)[name][0])
+
+    return {ours: partial(value, name) for ours, name in SEG_METRICS.items()}
 
 
-PEERS: dict[str, tuple[str, Callable[..., Values]]] = {
+PEERS: dict[str, tuple[str, Callable[..., Calls]]] = {
     "MONAI": ("monai", monai),
     "surface-distance": ("surface_distance", deepmind),
     "SimpleITK recipe": ("SimpleITK", simpleitk),
@@ -213,7 +223,8 @@ MEANT: dict[str, tuple[str, dict[str, str]]] = {
 def differences(found: Mapping[str, Mapping[str, Values]]) -> dict[str, float]:
     """The largest relative difference from ours in each peer's own convention, where both are numbers.
 
-    The case whose distance is the tolerance is left out for NSD: there a peer answers by its rounding.
+    Empty masks are left out, for which everyone has a rule of his own; and for NSD the case whose distance is the
+    tolerance, where a peer answers by its rounding.
     """
     worst: dict[str, float] = {}
     for peer, (surface, names) in MEANT.items():
@@ -221,7 +232,7 @@ def differences(found: Mapping[str, Mapping[str, Values]]) -> dict[str, float]:
             mine = found[f"ours, {surface}"][case]
             for theirs, name in names.items():
                 pair = values.get(theirs, math.nan), mine[name]
-                if theirs == "nsd" and "tolerance" in case:
+                if "empty" in case or (theirs == "nsd" and "tolerance" in case):
                     continue
                 if all(isinstance(value, float) and math.isfinite(value) for value in pair):
                     apart = abs(pair[0] - pair[1]) / max(abs(pair[1]), 1e-9)
@@ -229,8 +240,9 @@ def differences(found: Mapping[str, Mapping[str, Values]]) -> dict[str, float]:
     return worst
 
 
-def ask(function: Callable[..., Values], masks: Masks) -> Values:
-    """The peer's values, or the error that it ends in."""
+def ask(function: Callable[..., Calls], masks: Masks) -> Values:
+    """The peer's values, each a number or "raises"."""
+    values: Values = {}
     with (
         warnings.catch_warnings(),
         np.errstate(all="ignore"),
@@ -238,10 +250,12 @@ def ask(function: Callable[..., Values], masks: Masks) -> Values:
         contextlib.redirect_stderr(None),
     ):
         warnings.simplefilter("ignore")
-        try:
-            return function(*masks)
-        except Exception as error:  # noqa: BLE001 - whatever a peer does is its answer
-            return {"error": type(error).__name__}
+        for name, call in function(*masks).items():
+            try:
+                values[name] = call()
+            except Exception:  # noqa: BLE001 - whatever a peer does is its answer
+                values[name] = "raises"
+    return values
 
 
 def answers(names: list[str], given: Mapping[str, Masks]) -> dict[str, dict[str, Values]]:
@@ -265,11 +279,9 @@ def elsewhere(python: str, names: list[str], given: Mapping[str, Masks]) -> dict
 
 def cell(values: Values, metric: str) -> str:
     """How a value stands in a table."""
-    if "error" in values:
-        return "raises"
-    value = values.get(metric)
-    if value is None:
-        return ""
+    value = values.get(metric, "")
+    if isinstance(value, str):
+        return value
     return "nan" if math.isnan(value) else f"{value:.3g}" if abs(value) < 1e6 else f"{value:.1e}"
 
 

@@ -186,6 +186,7 @@ PRESETS: Mapping[str, EmptyPolicy] = {
     # FairSeg's code, the reverse of everyone else's: nothing on both sides is 0, a prediction of nothing there 1.
     "fairseg": EmptyPolicy(
         "fairseg",
+        missed={"hd95": 0.0, _EVERY: "worst"},
         absent={_EVERY: "worst", "hd95": 0.0},
         hallucinated={"dice": 1.0, "iou": 1.0, "hd95": 0.0, _EVERY: "worst"},
     ),

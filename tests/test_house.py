@@ -28,9 +28,14 @@ def names(group):
     return sorted(path.stem for path in (CONFIGS / group).glob("*.yaml"))
 
 
-def composed(command, *overrides):
+@pytest.fixture(scope="module", autouse=True)
+def configs():
     with initialize_config_module("medimg_eval.configs", version_base="1.3"):
-        return OmegaConf.to_container(compose(command, [*overrides]), resolve=True)
+        yield
+
+
+def composed(config, *overrides):
+    return OmegaConf.to_container(compose(config, [*overrides]), resolve=True)
 
 
 @pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(ROOT)))
@@ -50,7 +55,7 @@ def test_what_scoring_processes_import_needs_no_torch(module):
 
 @pytest.mark.parametrize("name", names("task"))
 def test_every_task_is_made_from_its_config_and_has_a_card(name):
-    config = composed("test", f"task={name}")["task"]
+    config = composed(f"task/{name}")["task"]
     task = build(config)
     assert task.name == name
     assert {"description", "source", "licence", "access", "split"} <= task.card.keys()
@@ -58,7 +63,7 @@ def test_every_task_is_made_from_its_config_and_has_a_card(name):
 
 @pytest.mark.parametrize("name", names("suite"))
 def test_every_suite_names_tasks(name):
-    assert all(build(task).name == key for key, task in composed("test", f"suite={name}")["tasks"].items())
+    assert all(build(task).name == key for key, task in composed(f"suite/{name}")["tasks"].items())
 
 
 @pytest.mark.parametrize("name", names("model"))

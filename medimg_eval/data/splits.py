@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+
 from medimg_eval.data.records import Entry, Row
 from medimg_eval.data.tables import read_json, read_lines, read_table
 from medimg_eval.errors import UserError, nearest
@@ -162,7 +164,68 @@ class SplitJson:
         }
 
 
-def assign(entries: Sequence[Entry], splits: Splits, root: Path) -> list[Entry]:
+@dataclass
+class SplitFolds:
+    """Folds drawn from a seed, for data whose authors publish none: the ones that nnU-Net draws.
+
+    Patients, or cases where no patient is known, are sorted by name, shuffled, and cut into as many pieces as there
+    are folds: what `KFold(folds, shuffle=True, random_state=seed)` of scikit-learn does. One piece is `val`, the others
+    are `train`. Cases that the layout has put into a split of another name than `train` or `training` stay there.
+
+    Args:
+        fold: the piece to validate on, from 0.
+        folds: how many there are.
+        seed: of the shuffle; nnU-Net's by default.
+    """
+
+    fold: int = 0
+    folds: int = 5
+    seed: int = 12345
+
+    def files(self, root: Path) -> tuple[Path, ...]:
+        """None: the names and the seed decide."""
+        return ()
+
+    def divide(self, entries: Sequence[Entry], root: Path) -> list[Entry]:
+        """Puts each case into `train` or `val`.
+
+        Raises:
+            UserError: there is no such fold, or there are fewer patients than folds.
+        """
+        divided = [entry for entry in entries if entry.split in (None, "train", "training")]
+        if not 0 <= self.fold < self.folds:
+            raise UserError(f"there is no fold {self.fold} of {self.folds} (the first is 0)")
+        count = len({_who(entry) for entry in divided})
+        if count < self.folds:
+            raise UserError(f"{root}: {count} patients or cases cannot be cut into {self.folds} folds")
+        held = _drawn(divided, self.fold, self.folds, self.seed)
+        made = [replace(entry, split="val" if _who(entry) in held else "train") for entry in divided]
+        return made + [entry for entry in entries if entry.split not in (None, "train", "training")]
+
+
+def tuned(entries: Sequence[Entry], split: str) -> list[Entry]:
+    """Takes one patient in ten out of a split, into a split `tune`; at least one, if there are two.
+
+    Who is taken depends on the names alone: the first of ten folds that `SplitFolds` would draw.
+    """
+    chosen = [entry for entry in entries if entry.split == split]
+    count = len({_who(entry) for entry in chosen})
+    held = _drawn(chosen, 0, min(10, count), SplitFolds.seed) if count > 1 else frozenset()
+    return [replace(one, split="tune") if one.split == split and _who(one) in held else one for one in entries]
+
+
+def _who(entry: Entry) -> str:
+    return entry.patient or entry.id
+
+
+def _drawn(entries: Sequence[Entry], fold: int, folds: int, seed: int) -> frozenset[str]:
+    names = sorted({_who(entry) for entry in entries})
+    order = np.arange(len(names))
+    np.random.RandomState(seed).shuffle(order)  # the generator that KFold uses
+    return frozenset(names[index] for index in np.array_split(order, folds)[fold])
+
+
+def assign(entries: Sequence[Entry], splits: Splits | SplitFolds, root: Path) -> list[Entry]:
     """Gives entries the split that the authors' file gives them; those it does not list are left out.
 
     Returns:
@@ -171,6 +234,8 @@ def assign(entries: Sequence[Entry], splits: Splits, root: Path) -> list[Entry]:
     Raises:
         UserError: an id is listed twice in a split, or names no entry.
     """
+    if isinstance(splits, SplitFolds):
+        return splits.divide(entries, root)
     known: dict[str, list[Entry]] = defaultdict(list)
     for entry in entries:
         for name in _names(entry, splits.key):

@@ -43,7 +43,7 @@ NAN = math.nan
         ("brats2023", (0, 374, 0), (0, 374, 0), (1, 0, 1)),
         ("brats2024", (0, 374, 0), (0, 374, 0), (1, 0, 1)),
         ("touchstone", (0, DIAGONAL, 0), (NAN, NAN, NAN), (NAN, NAN, NAN)),
-        ("fairseg", (0, DIAGONAL, 0), (1, 0, 0), (0, 0, 0)),
+        ("fairseg", (0, 0, 0), (1, 0, 0), (0, 0, 0)),
         ({"missed": "skip", "distance": 9}, (NAN, NAN, NAN), (0, 9, 0), (NAN, NAN, NAN)),
         ({"absent": {"dice": "best", "hd95": 0}}, (0, DIAGONAL, 0), (0, DIAGONAL, 0), (1, 0, NAN)),
         ({"preset": "touchstone", "missed": {"nsd": 0.5}}, (0, DIAGONAL, 0.5), (NAN, NAN, NAN), (NAN, NAN, NAN)),

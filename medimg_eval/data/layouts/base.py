@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import gc
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from medimg_eval.case import Case
 from medimg_eval.data.records import Entry, Target
-from medimg_eval.data.splits import Splits, assign, digests, joined, refuse_overlap
+from medimg_eval.data.resized import ResizedImage, ResizedMask, size_of
+from medimg_eval.data.splits import SplitFolds, Splits, assign, digests, joined, refuse_overlap, tuned
 from medimg_eval.errors import SplitError, UserError, nearest
 from medimg_eval.imaging import ImageFile
 
@@ -24,22 +26,30 @@ class FolderLayout(ABC):
     Args:
         root: the dataset's folder.
         target: how the truth is written down.
-        splits: the authors' file of splits, where the layout's own files do not say.
+        splits: the authors' file of splits, where the layout's own files do not say; or folds drawn from a seed.
         folds: split -> the fold, or list of folds, of the authors' files that it is made of, such as
             `{train: [1, 2, 3, 4], test: 0}`; without it a split is what they call one.
         patient: the column that names the patient, or a pattern such as `{slide_id:.12}` or `{Path~patient\d+}`; a
             mistake when it is empty in some record.
         allow_overlap: why patients may lie in more than one split; without it that is refused.
+        tuning: a split that one patient in ten is taken out of, drawn from a fixed seed, to make a split `tune` for
+            choosing among checkpoints, where the authors have none but the one they report on.
+        only: a regular expression that is found in the ids of the cases that are meant, such as `amos_0[56]`.
+        size: rows and columns that pictures and their masks are brought to before anybody sees them, for benchmarks
+            that score resized pictures: images by linear interpolation, masks by the nearest pixel.
         modality: DICOM code of the images, where their files say none.
         options: passed to the reader of the images.
     """
 
     root: str
     target: Target | None = None
-    splits: Splits | None = None
+    splits: Splits | SplitFolds | None = None
     folds: Mapping[str, Any] = field(default_factory=dict)
     patient: str = ""
     allow_overlap: str = ""
+    tuning: str = ""
+    only: str = ""
+    size: Sequence[int] = ()
     modality: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -81,6 +91,8 @@ class FolderLayout(ABC):
             entries = assign(entries, self.splits, root)
         if self.folds:
             entries = joined(entries, self.folds, root)
+        if self.tuning:
+            entries = tuned(entries, self.tuning)
         target = self.truth(root, entries) if self.target is None else self.target
         names = {entry.split for entry in entries if entry.split is not None}
         if names or self.splits is not None:
@@ -89,10 +101,21 @@ class FolderLayout(ABC):
             if not self.allow_overlap:
                 refuse_overlap(entries, root)
             entries = [entry for entry in entries if entry.split == split]
-        entries = [self.completed(entry) for entry in entries]
-        return [
-            Case(entry.id, entry.images, target.reference(entry), entry.patient, entry.attributes) for entry in entries
-        ]
+        entries = [self.completed(entry) for entry in entries if re.search(self.only, entry.id)]
+        return [self._resized(self._case(entry, target)) for entry in entries]
+
+    def _case(self, entry: Entry, target: Target) -> Case:
+        return Case(entry.id, entry.images, target.reference(entry), entry.patient, entry.attributes)
+
+    def _resized(self, case: Case) -> Case:
+        if not self.size:
+            return case
+        size = size_of(self.size)
+        return replace(
+            case,
+            images=tuple(ResizedImage(image, size) for image in case.images),
+            target=ResizedMask(case.target, size),
+        )
 
     def split_source(self) -> dict[str, str]:
         """SHA-256 of each file that decides which case belongs to which split, by its path."""

@@ -31,6 +31,7 @@ class Arrays(FolderLayout):
         labels: key of the labels, such as `{split}_labels`, or `{split}_label` of MedSegBench.
         classes: the classes in the order of their numbers; a label is one number, or one 0 or 1 for each class. Masks
             when empty.
+        values: of masks: what a pixel holds -> label.
         axes: of one image, where the reader cannot tell: see `medimg_eval.imaging.arrays.read`. A mask has the same but
             for the channel.
         cache: a folder that compressed arrays are unpacked into, once; without it each image costs the whole array.
@@ -41,6 +42,7 @@ class Arrays(FolderLayout):
     images: str = "{split}_images"
     labels: str = "{split}_labels"
     classes: Sequence[str] = ()
+    values: Mapping[int, int] = field(default_factory=dict)
     axes: str = ""
     cache: str = ""
 
@@ -63,7 +65,7 @@ class Arrays(FolderLayout):
     def truth(self, root: Path, entries: Sequence[Entry]) -> Target:
         """Findings of the classes, or masks."""
         if not self.classes:
-            return _ArrayMask()
+            return _ArrayMask(self.values)
         if "label" in entries[0].row.values:
             return ClassName("label", {str(number): name for number, name in enumerate(self.classes)})
         return ClassColumns(list(self.classes), words={"1": "present", "0": "absent"})
@@ -97,13 +99,18 @@ class Arrays(FolderLayout):
         return [dict(zip(self.classes, map(str, values), strict=True)) for values in labels.tolist()]
 
 
+@dataclass
 class _ArrayMask:
     """One item of the array of masks."""
+
+    values: Mapping[int, int]
 
     def reference(self, entry: Entry) -> Reference[Mask]:
         said = entry.row.values
         options = {name: said[name] for name in ("cache", "axes") if said[name]}
-        return MaskFile(entry.row.path, {"key": said["labels"], "index": said["index"], **options})
+        return _recoded(
+            MaskFile(entry.row.path, {"key": said["labels"], "index": said["index"], **options}), self.values
+        )
 
 
 @dataclass(kw_only=True)
@@ -169,8 +176,12 @@ class _KeyedMask:
     def reference(self, entry: Entry) -> Reference[Mask]:
         axes = entry.row.values.get("axes")
         mask = MaskFile(entry.row.path, {"key": entry.row.text("mask")} | ({"axes": axes} if axes else {}))
-        values = {int(value): int(label) for value, label in self.values.items()}
-        return RecodedMask(mask, values) if values else mask
+        return _recoded(mask, self.values)
+
+
+def _recoded(mask: MaskFile, values: Mapping[int, int]) -> Reference[Mask]:
+    labels = {int(value): int(label) for value, label in values.items()}
+    return RecodedMask(mask, labels) if labels else mask
 
 
 @dataclass(kw_only=True)

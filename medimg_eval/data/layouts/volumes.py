@@ -21,7 +21,8 @@ class Volumes(FolderLayout):
 
     Args:
         image: pattern below `root` holding `{case}`, such as `imagesTs/{case}_0000.nii.gz`, or one for each image of a
-            case (channels, modalities).
+            case (channels, modalities). Fields of other names stand for folders (`{folder}/{case}.nii.gz`); the pattern
+            that cases are found by has to hold them.
         mask: pattern of the label map; `target` instead where the truth is of another kind.
         table: optional CSV below `root` with a column `case`, optionally `patient` and `split`; every other column
             becomes an attribute. Without it every file that matches `mask`, or else the first image, is a case.
@@ -57,11 +58,15 @@ class Volumes(FolderLayout):
 
     def _patterns(self) -> tuple[list[str], str]:
         images = [self.image] if isinstance(self.image, str) else list(self.image)
+        found_by = self.mask or images[0]
+        known = {match[1] for match in FIELD.finditer(found_by)} | {"split"}
         for pattern in [*images, *([self.mask] if self.mask else [])]:
             held = {match[1] for match in FIELD.finditer(pattern)}
-            if "case" not in held or (not self.table and held - {"case", "split"}):
-                raise UserError(f"expected {{case}}, and at most {{split}}, in task.layout's pattern {pattern!r}")
-        return images, self.mask or images[0]
+            if "case" not in held or (not self.table and held - known):
+                raise UserError(
+                    f"expected {{case}}, and at most the fields of {found_by!r}, in task.layout's pattern {pattern!r}"
+                )
+        return images, found_by
 
     def _listed(self, root: Path, table: Path) -> list[Entry]:
         rows = read_table(table)
@@ -84,10 +89,7 @@ class Volumes(FolderLayout):
         found = find(root, pattern)
         if not found:
             raise UserError(f"{root / pattern}: there is no such file")
-        return [
-            Entry(fields["case"], root, (Row(root, "", {"case": fields["case"]}),), split=fields.get("split"))
-            for _, fields in found
-        ]
+        return [Entry(fields["case"], root, (Row(root, "", fields),), split=fields.get("split")) for _, fields in found]
 
 
 def find(root: Path, pattern: str) -> list[tuple[Path, dict[str, str]]]:

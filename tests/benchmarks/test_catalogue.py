@@ -1,0 +1,51 @@
+"""docs/benchmarks.md says what the configs say."""
+
+import re
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+
+import medimg_eval
+from tests.helpers.benchmark_files import CONFIGS, config
+
+TEXT = (Path(medimg_eval.__file__).parents[1] / "docs" / "benchmarks.md").read_text()
+TASKS = sorted(path.stem for path in (CONFIGS / "task").glob("*.yaml"))
+SUITES = sorted(path.stem for path in (CONFIGS / "suite").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_every_task_has_a_row_with_its_description_folder_and_metrics(name):
+    made = config(name)
+    rows = TEXT.partition("## Tasks")[2].splitlines()
+    row = next((line for line in rows if line.startswith(f"| `{name}` |")), None)
+    assert row is not None, f"add a row for {name} to docs/benchmarks.md"
+    _, _, description, folder, metrics, _ = row.split("|")
+    assert description.strip() == " ".join(made.card.description.split())
+    assert metrics.strip() == ", ".join(made.metrics)
+    root = str(OmegaConf.to_container(made, resolve=True)["layout"].get("root") or "")
+    assert folder.strip().strip("`") == (root.removeprefix("data/") if root.startswith("data/") else "")
+
+
+def test_the_docs_name_no_task_that_is_not_there():
+    section = TEXT.partition("## Tasks")[2]
+    assert sorted(re.findall(r"^\| `(\w+)`", section, re.MULTILINE)) == TASKS
+
+
+@pytest.mark.parametrize("name", SUITES)
+def test_every_suite_has_a_row_with_its_description(name):
+    lines = (CONFIGS / "suite" / f"{name}.yaml").read_text().splitlines()
+    said = next(line for line in lines if line.startswith("# description: ")).removeprefix("# description: ")
+    assert f"| `{name}` | {said} |" in TEXT
+
+
+def test_data_lie_where_the_environment_says(monkeypatch):
+    monkeypatch.setenv("MEDIMG_EVAL_DATA", "/elsewhere")
+    assert OmegaConf.to_container(config("btcv"), resolve=True)["layout"]["root"] == "/elsewhere/btcv"
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("protocol/*.yaml")), ids=lambda path: path.stem)
+def test_every_protocol_says_what_it_is_and_serves_a_task(path):
+    assert re.match(r"# \S", path.read_text())
+    used = "".join(one.read_text() for group in ("task", "protocol") for one in (CONFIGS / group).glob("*.yaml"))
+    assert f"_here_: {path.stem}\n" in used or f"  - {path.stem}\n" in used
