@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
 
-from medimg_eval.case import Array, Mask, Prompts
+from medimg_eval.case import Array, Image, Mask, Prompts
+
+Example = Callable[[], Image]
+"""Reads one image of the task, with its channels put together; call it only where it is needed."""
+
+
+class Pass(NamedTuple):
+    """What one pass of a model is, for those who count and time it.
+
+    Attributes:
+        run: called with one tensor of that shape, on the model's device.
+        shape: (1, channel, *spatial).
+    """
+
+    run: Callable[..., Any]
+    shape: tuple[int, ...]
 
 
 class Model:
@@ -22,8 +37,23 @@ class Model:
     file_arguments: ClassVar[tuple[str, ...]] = ("checkpoint",)
     """Constructor arguments that name a file or folder: its content, not its path, identifies a run."""
 
+    def prepare(self, labels: Mapping[int, str], example: Example) -> None:
+        """Takes from the task what the config left open. Called by `test` and `fit`, once for each task.
+
+        Args:
+            labels: of the task, integer -> name; empty for a task without labels.
+            example: reads one image.
+
+        Raises:
+            UserError: the model cannot serve this task.
+        """
+
     def check_ready(self) -> None:
         """Raises UserError when answers would mean nothing, as without weights. Called by `test`, not by `fit`."""
+
+    def one_pass(self) -> Pass | None:
+        """What `efficiency: true` counts and times, once prepared; None where there is nothing to count."""
+        return None
 
 
 class Segmenter(Model, ABC):

@@ -1,12 +1,14 @@
 """Scoring beside the model: a case that fails, or kills its worker, fails alone."""
 
 import os
-from concurrent.futures import wait
+import threading
+import time
 
 import pytest
-from answering import Deadly
+from dying import Dying, Stillborn
 
 from medimg_eval.case import Failure, Mask
+from medimg_eval.errors import UserError
 from medimg_eval.evaluation.run import Run
 from medimg_eval.evaluation.scoring import Scorer, score_case, scoring_workers
 from medimg_eval.imaging import write_mask
@@ -50,18 +52,28 @@ def test_a_reference_that_cannot_be_read_fails_its_case_alone(write_dataset, tmp
     assert len(scores["case00"]) == len(scores["case02"]) == 6
 
 
-def test_a_case_that_kills_its_worker_fails_alone(write_dataset, tmp_path):
-    plain = ellipsoids(write_dataset(5))
-    task = Deadly(name="deadly", layout=plain.layout, labels=LABELS, metrics=["dice"])
+def dying(root, **settings):
+    return Dying(name="dying", layout=ellipsoids(root).layout, labels=LABELS, metrics=["dice"], **settings)
+
+
+def test_a_case_that_kills_its_worker_fails_alone_and_no_other_is_judged_twice(write_dataset, tmp_path):
+    ways = {"case01": "leave", "case04": "be_killed", "case07": "run_out_of_memory", "case09": "be_killed"}
+    task = dying(write_dataset(12), ways=ways, victims=["case09"], folder=str(tmp_path))
     with Run(tmp_path / "run", "abc") as run:
         with Scorer(task, run, "s", 2) as scorer:
             for case, path in predicted(task, run):
                 scorer.submit(case, path)
         scores = run.scores("s")
-    assert sorted(scores) == [f"case0{index}" for index in range(5)]
-    assert isinstance(scores["case01"], Failure)
-    assert "the scoring process died" in scores["case01"].message
-    assert all(len(scores[case]) == 2 for case in scores if case != "case01")
+    assert sorted(scores) == [f"case{index:02d}" for index in range(12)]
+    failed = {case: found.message for case, found in scores.items() if isinstance(found, Failure)}
+    assert failed == {
+        "case01": "case 'case01': the scoring process died (out of memory?)",
+        "case04": "case 'case04': the scoring process died (out of memory?)",
+        "case07": "case 'case07': MemoryError: no room for 1 TiB",
+    }
+    judged = (tmp_path / "judged").read_text().split()
+    assert len(judged) == 12 + 3
+    assert sorted(judged[-3:]) == ["case01", "case04", "case09"]  # each by itself, when nothing else was left
 
 
 def test_an_error_nobody_foresaw_is_the_cases_failure(write_dataset, monkeypatch, tmp_path):
@@ -81,20 +93,57 @@ def test_an_infinite_value_fails_its_case(write_dataset, monkeypatch, tmp_path):
     assert failure == Failure("case00", "score", "case 'case00': mine of core is inf")
 
 
-def test_scores_that_came_in_while_a_worker_died_are_kept(write_dataset, tmp_path):
-    plain = ellipsoids(write_dataset(5))
-    task = Deadly(name="deadly", layout=plain.layout, labels=LABELS, metrics=["dice"])
+def test_scores_that_came_in_while_a_worker_died_are_kept_and_the_scorer_goes_on(write_dataset, tmp_path):
+    task = dying(write_dataset(5), ways={"case01": "leave"}, folder=str(tmp_path))
     with Run(tmp_path / "run", "abc") as run:
-        with Scorer(task, run, "s", 2) as scorer:
-            for case, path in predicted(task, run):
-                scorer._queue(case, path)
-            wait(list(scorer._pending))  # all done, good and broken, before the first is looked at
+        with Scorer(task, run, "s", 1) as scorer:
+            *first, last = predicted(task, run)
+            for case, path in first:
+                scorer._pool.add(case, path, 1)
+                scorer._left += 1
+            while scorer._pool._results.qsize() < 4:  # all done, good and dead, before the first is looked at
+                time.sleep(0.01)
+            scorer.drain()
+            assert sorted(run.scores("s")) == [f"case0{index}" for index in range(4)]
+            scorer.submit(*last)
         assert sorted(run.scores("s")) == [f"case0{index}" for index in range(5)]
+
+
+def test_a_task_that_no_process_can_load_is_said_once(write_dataset, tmp_path):
+    plain = ellipsoids(write_dataset(3))
+    task = Stillborn(name="stillborn", layout=plain.layout, labels=LABELS, metrics=["dice"])
+    with Run(tmp_path / "run", "abc") as run:
+        pairs = list(predicted(task, run))
+        with pytest.raises(UserError, match="score_workers=0"), Scorer(task, run, "s", 1) as scorer:
+            for case, path in pairs:
+                scorer.submit(case, path)
+
+
+def test_an_error_on_its_way_out_does_not_wait_for_what_is_being_judged(write_dataset, tmp_path):
+    task = dying(write_dataset(2), ways={"case00": "never_end", "case01": "never_end"}, folder=str(tmp_path))
+    with Run(tmp_path / "run", "abc") as run, pytest.raises(KeyboardInterrupt), Scorer(task, run, "s", 1) as scorer:
+        for case, path in predicted(task, run):
+            scorer.submit(case, path)
+        raise KeyboardInterrupt
+    assert not [thread for thread in threading.enumerate() if thread.name == "scoring"]
+
+
+def test_a_patient_scorer_lets_only_so_many_cases_wait(write_dataset, tmp_path, monkeypatch):
+    from medimg_eval.evaluation import scoring
+
+    monkeypatch.setattr(scoring, "BACKLOG", 2)
+    task = ellipsoids(write_dataset(6))
+    with Run(tmp_path / "run", "abc") as run, Scorer(task, run, "s", 1, patient=True) as scorer:
+        for index, (case, path) in enumerate(predicted(task, run)):
+            scorer.submit(case, path)
+            assert len(run.scores("s")) >= index - 1
+            assert scorer._left <= 2
 
 
 def test_the_number_of_workers_is_as_asked_or_leaves_a_core_for_the_model(monkeypatch):
     assert scoring_workers(0) == 0
     assert scoring_workers(5) == 5
     for cores, workers in ((1, 1), (2, 1), (4, 3), (64, 8)):
-        monkeypatch.setattr(os, "cpu_count", lambda cores=cores: cores)
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _, cores=cores: set(range(cores)))
         assert scoring_workers(None) == workers
+        assert scoring_workers(None, beside_model=False) == cores

@@ -17,6 +17,7 @@ from medimg_eval.case import Case, Failure, Score
 from medimg_eval.data.cache import VolumeCache
 from medimg_eval.data.module import CaseDataModule
 from medimg_eval.errors import UsageError, UserError
+from medimg_eval.evaluation.efficiency import efficiency
 from medimg_eval.evaluation.identity import (
     code_identity,
     data_fingerprint,
@@ -26,6 +27,7 @@ from medimg_eval.evaluation.identity import (
     trainer_identity,
 )
 from medimg_eval.evaluation.module import EvaluationModule, parameter_count
+from medimg_eval.evaluation.preparing import prepare
 from medimg_eval.evaluation.progress import tracked
 from medimg_eval.evaluation.run import Run, now, unanswered, write_json
 from medimg_eval.evaluation.scoring import Scorer, scoring_workers
@@ -136,10 +138,13 @@ def evaluate(task: Task, candidate: Candidate, settings: Settings) -> Path:
         left = unanswered(cases, run.predictions())
         if left:  # a model that cannot be loaded must not change what the run says of itself
             getattr(candidate.model, "check_ready", lambda: None)()
+            prepare(task, candidate.model, cases)
         else:
             log.info("%s: every case was answered before; the model is not asked", folder)
         begin(run, "test", task, candidate, settings, fingerprint, work_left=bool(left))
         run.note(**_asked(task, candidate, cases, run, left))
+        if settings.config.get("efficiency") and "efficiency" not in run.manifest:
+            _measure(task, candidate, settings, run, cases)
         _predict(task, candidate, settings, run, cases, left)
         if settings.rank == 0:
             _close(task, run, cases, candidate.name)
@@ -166,7 +171,7 @@ def rescore(folder: Path, task: Task, workers: int | None = None) -> None:
         if len(predictions) < len(cases):
             raise UserError(f"{folder}: {len(predictions)} of {len(cases)} cases were asked; resume it with test first")
         run.note(status="running", ended=None)
-        _score(task, run, cases, scoring_workers(workers))
+        _score(task, run, cases, workers)
         _close(task, run, cases, manifest["model"])
 
 
@@ -251,9 +256,8 @@ def _predict(
     """Asks the model about the cases that are left, and scores those that an earlier start left unscored."""
     scored = run.scores(scoring_id(task))
     unscored = [case for case in cases if not isinstance(scored.get(case.id), list)] if settings.rank == 0 else []
-    workers = scoring_workers(settings.score_workers)
     if not left:
-        _score(task, run, unscored, workers)
+        _score(task, run, unscored, settings.score_workers)
         return
     model = candidate.model
     run.note(model_info=model_info(candidate))
@@ -265,7 +269,7 @@ def _predict(
         cases=cases,
         skip=frozenset(case.id for case in cases) - {case.id for case in left},
     )
-    with Scorer(task, run, scoring_id(task), workers) as scorer:
+    with Scorer(task, run, scoring_id(task), scoring_workers(settings.score_workers)) as scorer:
         _submit(scorer, run, unscored)
         trainer = settings.trainer(logger=False, enable_checkpointing=False)
         try:
@@ -274,8 +278,16 @@ def _predict(
             raise KeyboardInterrupt from stop
 
 
-def _score(task: Task, run: Run, cases: Sequence[Case], workers: int) -> None:
-    with Scorer(task, run, scoring_id(task), min(workers, len(cases))) as scorer:
+def _measure(task: Task, candidate: Candidate, settings: Settings, run: Run, cases: Sequence[Case]) -> None:
+    """Notes what the model costs; a finished run that lacks it is given it too, without asking about its cases."""
+    prepare(task, candidate.model, cases)
+    trainer = settings.trainer(logger=False, enable_checkpointing=False)
+    run.note(efficiency=efficiency(candidate.model, trainer.strategy.root_device, str(trainer.precision)))
+
+
+def _score(task: Task, run: Run, cases: Sequence[Case], wanted: int | None) -> None:
+    workers = min(scoring_workers(wanted, beside_model=False), len(cases))
+    with Scorer(task, run, scoring_id(task), workers, patient=True) as scorer:
         _submit(scorer, run, tracked(cases, "scoring"))
 
 

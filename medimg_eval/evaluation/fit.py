@@ -26,6 +26,7 @@ from medimg_eval.errors import UserError
 from medimg_eval.evaluation.evaluate import Candidate, Settings, begin, model_info, slug, task_identity
 from medimg_eval.evaluation.fitting import FitModule, require_trainable
 from medimg_eval.evaluation.identity import data_fingerprint, digest
+from medimg_eval.evaluation.preparing import prepare
 from medimg_eval.evaluation.run import Run, now
 from medimg_eval.metrics import parse
 from medimg_eval.tasks.base import Task
@@ -106,6 +107,7 @@ def _train(
 ) -> float:
     model: Any = candidate.model
     require_trainable(model, candidate.name)
+    prepare(task, model, task.cases("fit"))
     run.note(model_info=model_info(candidate))
     data = CaseDataModule(
         task,

@@ -11,11 +11,13 @@ import platform
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from medimg_eval.case import Case
 from medimg_eval.evaluation.progress import tracked
+from medimg_eval.imaging.system import threads
 
 SAMPLED = 1 << 20
 """Bytes hashed at each end of a compressed file."""
@@ -72,14 +74,21 @@ def files_digest(paths: Iterable[Path]) -> str:
 
 def data_fingerprint(cases: Sequence[Case]) -> str:
     """Hash of case ids and of the content of their files; where the files lie does not matter."""
+    paths = list(dict.fromkeys(path for case in cases for path in case.files))
+    # Reading and hashing let other threads go on. Few at a time, or a folder of pictures is mostly bookkeeping.
+    workers = threads(len(paths)) or 1
+    step = min(64, len(paths) // (8 * workers)) or 1
     known: dict[Path, str] = {}
-    entries = []
-    for case in tracked(cases, "hashing the data of"):
-        for path in case.files:
-            if path not in known:
-                known[path] = files_digest([path]) if path.is_dir() else file_digest(path)
-        entries.append((case.id, case.patient, dict(case.attributes), [known[path] for path in case.files]))
-    return digest(entries, 16)
+    pool = ThreadPoolExecutor(workers)
+    try:
+        pieces = [paths[start : start + step] for start in range(0, len(paths), step)]
+        for piece, digests in zip(tracked(pieces, "hashing the data, part"), pool.map(_contents, pieces), strict=True):
+            known |= zip(piece, digests, strict=True)
+    finally:
+        pool.shutdown(cancel_futures=True)  # Ctrl-C need not wait for the rest
+    return digest(
+        [(case.id, case.patient, dict(case.attributes), [known[path] for path in case.files]) for case in cases], 16
+    )
 
 
 def model_identity(config: Mapping[str, Any], file_arguments: Iterable[str]) -> dict[str, Any]:
@@ -128,6 +137,10 @@ def provenance() -> dict[str, Any]:
             "gpus": [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())] if cuda else [],
         },
     }
+
+
+def _contents(paths: Sequence[Path]) -> list[str]:
+    return [files_digest([path]) if path.is_dir() else file_digest(path) for path in paths]
 
 
 def _installed(name: str) -> bool:

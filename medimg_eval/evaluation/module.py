@@ -42,9 +42,10 @@ class EvaluationModule(pl.LightningModule):
         results: dict[str, Path | Failure] = {
             asked.case.id: asked.prompt for asked in batch if isinstance(asked.prompt, Failure)
         }
+        notes = {case.id: [note for image in prompt.images for note in image.notes] for case, prompt in prompts}
         for (case, _), answer in zip(prompts, self._ask([prompt for _, prompt in prompts]), strict=True):
             results[case.id] = answer if isinstance(answer, Failure) else self._keep(case, answer)
-        notes = {case.id: [note for image in prompt.images for note in image.notes] for case, prompt in prompts}
+            notes[case.id] += getattr(answer, "notes", ())  # such as classes that a translation has dropped
         self.run.append_predictions(results, notes)
         for result in results.values():
             if isinstance(result, Failure):

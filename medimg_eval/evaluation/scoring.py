@@ -6,22 +6,30 @@ import logging
 import math
 import multiprocessing
 import os
+import queue
+import signal
 import threading
 from collections.abc import Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from medimg_eval.case import Case, Failure
-from medimg_eval.errors import CaseError
-from medimg_eval.evaluation.run import Run
+from medimg_eval.errors import CaseError, UserError
 from medimg_eval.metrics import LabelScore
 from medimg_eval.tasks.base import Task
+
+if TYPE_CHECKING:  # workers start in less time without what a run is written with
+    from medimg_eval.evaluation.run import Run
 
 log = logging.getLogger(__name__)
 
 Scored = Sequence[LabelScore] | Failure
+
+BACKLOG = 4
+"""Cases per worker that wait at most, where no model is kept waiting."""
 
 
 def score_case(task: Task, case: Case, prediction: Path) -> Scored:
@@ -42,111 +50,242 @@ def score_case(task: Task, case: Case, prediction: Path) -> Scored:
 class Scorer:
     """Takes cases as they are predicted and appends their scores to the run as they come.
 
+    Each worker is looked after by a thread, which hands it the next case the moment it has judged the last. A case
+    that takes its worker with it is set aside, and judged again at the end with nothing beside it: it may have been
+    the victim of a machine short of memory. Only if that process dies too has the case failed.
+
     Args:
         task: how to judge.
         run: where the scores go.
         scoring: hash of the settings that judge.
         workers: processes; 0 judges in this one.
+        patient: whether `submit` waits when workers fall behind; a model must not be kept waiting.
     """
 
-    def __init__(self, task: Task, run: Run, scoring: str, workers: int) -> None:
+    def __init__(self, task: Task, run: Run, scoring: str, workers: int, *, patient: bool = False) -> None:
         self._task, self._run, self._scoring, self._workers = task, run, scoring, workers
-        self._pool: ProcessPoolExecutor | None = None
-        self._pending: dict[Future[Scored], tuple[Case, Path]] = {}
+        self._backlog = workers * BACKLOG if patient else math.inf
+        self._left = 0
+        self._suspects: list[tuple[Case, Path]] = []
+        self._pool = _Pool(task)
 
     def __enter__(self) -> Scorer:
-        """Starts nothing: workers come with the first case."""
+        """Starts nothing: workers come with the first cases."""
         return self
 
     def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
         """Waits for what is left, unless an error is on its way out."""
-        if kind is None:
-            self.drain()
-        if self._pool is not None:
-            self._pool.shutdown(wait=kind is None, cancel_futures=True)
+        try:
+            if kind is None:
+                self.drain()
+                self._pool.close()
+        finally:
+            self._pool.kill()
 
     def submit(self, case: Case, prediction: Path) -> None:
-        """Queues a case, and notes the scores that have come in meanwhile."""
+        """Queues a case, and notes the scores that have come in meanwhile.
+
+        Raises:
+            UserError: no worker can be started.
+        """
         if self._workers == 0:
             self._run.append_scores({case.id: score_case(self._task, case, prediction)}, self._scoring)
             return
-        self._queue(case, prediction)
-        self._note([future for future in self._pending if future.done()])
+        self._pool.add(case, prediction, self._workers)
+        self._left += 1
+        self._note(self._pool.finished(wait=self._left >= self._backlog))
 
     def drain(self) -> None:
-        """Waits until every queued case has its scores in the run."""
-        while self._pending:
-            for future in as_completed(list(self._pending)):
-                self._note([future])
+        """Waits until every queued case has its scores in the run.
 
-    def _queue(self, case: Case, prediction: Path) -> None:
-        if self._pool is None:
-            self._pool = self._start_pool(self._workers)
+        Raises:
+            UserError: no worker can be started.
+        """
+        while self._left:
+            self._note(self._pool.finished(wait=True))
+        if self._suspects:
+            self._pool.close()  # the memory of idle workers is the suspects' too
+            for case, prediction in self._suspects:
+                log.warning("case %s: its scoring process died; it is judged again, by itself", case.id)
+                pool = _Pool(self._task)
+                try:
+                    pool.add(case, prediction, 1)
+                    ((_, _, result),) = pool.finished(wait=True)
+                finally:
+                    pool.kill()
+                if result is None:
+                    result = Failure(case.id, "score", f"case {case.id!r}: the scoring process died (out of memory?)")
+                self._run.append_scores({case.id: result}, self._scoring)
+            self._suspects = []
+            self._pool = _Pool(self._task)
+
+    def _note(self, finished: Sequence[_Finished]) -> None:
+        self._left -= len(finished)
+        scored = {case.id: result for case, _, result in finished if result is not None}
+        self._suspects += [(case, prediction) for case, prediction, result in finished if result is None]
+        if scored:  # what came in together is written together: a disk takes its time to say that it has it
+            self._run.append_scores(scored, self._scoring)
+
+
+def scoring_workers(wanted: int | None, *, beside_model: bool = True) -> int:
+    """How many scoring processes to use: as asked, or all cores; beside a model but the one that feeds it, up to 8."""
+    if wanted is not None:
+        return wanted
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(8, max(1, cores - 1)) if beside_model else cores
+
+
+_Finished = tuple[Case, Path, Scored | None]
+"""A case, its prediction, and its scores; None in their place when the worker died over it."""
+
+
+class _Pool:
+    """Workers for one task, and a thread for each that feeds it."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._waiting: queue.SimpleQueue[tuple[Case, Path] | None] = queue.SimpleQueue()
+        self._results: queue.SimpleQueue[_Finished | BaseException] = queue.SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._lock = threading.Lock()
+        self._alive: set[_Worker] = set()
+        self._killed = False
+
+    def add(self, case: Case, prediction: Path, workers: int) -> None:
+        """Queues a case; as many workers come to be as there are cases, up to `workers`."""
+        self._waiting.put((case, prediction))
+        if len(self._threads) < workers:
+            thread = threading.Thread(target=self._feed, name="scoring", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def finished(self, *, wait: bool) -> list[_Finished]:
+        """Returns what has been judged since; waits for one case at least if it is to."""
+        found: list[_Finished] = []
+        while True:
+            try:
+                result = self._results.get(block=wait and not found)
+            except queue.Empty:
+                return found
+            if isinstance(result, BaseException):
+                raise result
+            found.append(result)
+
+    def close(self) -> None:
+        """Lets the workers go once the queue is empty, and waits for that."""
+        for _ in self._threads:
+            self._waiting.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def kill(self) -> None:
+        """Ends the workers, whatever they are at."""
+        with self._lock:
+            self._killed = True
+            for worker in self._alive:
+                worker.kill()
+        self.close()
+
+    def _feed(self) -> None:
+        worker: _Worker | None = None
         try:
-            self._pending[self._pool.submit(_score_in_worker, case, prediction)] = (case, prediction)
-        except BrokenProcessPool:
-            self._recover()
-            self._queue(case, prediction)
+            while (item := self._waiting.get()) is not None and not self._killed:
+                worker = worker or self._start()
+                if worker is None:
+                    return
+                result = worker.judge(*item)
+                if result is None:
+                    self._end(worker)
+                    worker = None
+                self._results.put((*item, result))
+        except BaseException as error:  # noqa: BLE001 - it is raised where the results are taken
+            self._results.put(error)
+        finally:
+            if worker is not None:
+                self._end(worker)
 
-    def _start_pool(self, workers: int) -> ProcessPoolExecutor:
+    def _start(self) -> _Worker | None:
+        """Starts a worker; returns None when the pool was killed meanwhile."""
+        with self._lock:
+            if self._killed:
+                return None
+            worker = _Worker(self._task)
+            self._alive.add(worker)
+        if worker.ready() or self._killed:
+            return worker
+        self._end(worker)
+        raise UserError(
+            f"the scoring process ended before it began (exit code {worker.exit_code}), for a reason it printed above; "
+            "score_workers=0 judges without such processes"
+        )
+
+    def _end(self, worker: _Worker) -> None:
+        with self._lock:
+            self._alive.discard(worker)
+        worker.end()
+
+
+class _Worker:
+    """A process that judges for one task all its life."""
+
+    def __init__(self, task: Task) -> None:
         # Spawned, for a forked process must not touch a GPU its parent uses; they import no torch.
         context = multiprocessing.get_context("spawn")
-        return ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=(self._task,))
+        self._connection, other = context.Pipe()
+        self._process: BaseProcess = context.Process(target=_serve, args=(other, task), name="scoring")
+        try:
+            self._process.start()
+        finally:
+            other.close()  # the worker alone holds it now, so that its death is the end of the line
 
-    def _note(self, done: Sequence[Future[Scored]]) -> None:
-        scored: dict[str, Scored] = {}
-        broken = False
-        for future in done:
-            if future not in self._pending:  # scored while the others were recovered
-                continue
-            if isinstance(future.exception(), BrokenProcessPool):
-                broken = True
-                continue
-            case, _ = self._pending.pop(future)
-            scored[case.id] = future.result()
-        if scored:
-            self._run.append_scores(scored, self._scoring)
-        if broken:
-            self._recover()
+    @property
+    def exit_code(self) -> int | None:
+        """What the process ended with; None while it runs."""
+        return self._process.exitcode
 
-    def _recover(self) -> None:
-        """After a worker has died: judges what was queued one by one, so that only the culprit fails."""
-        waiting = [pair for future, pair in self._pending.items() if not (future.done() and not future.exception())]
-        self._note([future for future in self._pending if future.done() and not future.exception()])
-        self._pending.clear()
-        self._pool = None
-        for case, prediction in waiting:
-            with self._start_pool(1) as pool:
-                try:
-                    result: Scored = pool.submit(_score_in_worker, case, prediction).result()
-                except BrokenProcessPool:
-                    result = Failure(case.id, "score", f"case {case.id!r}: the scoring process died (out of memory?)")
-            self._run.append_scores({case.id: result}, self._scoring)
+    def ready(self) -> bool:
+        """Waits until the process has started; returns whether it has."""
+        try:
+            self._connection.recv()
+        except (EOFError, OSError):
+            return False
+        return True
 
+    def judge(self, case: Case, prediction: Path) -> Scored | None:
+        """Returns the case's scores, or None if the process died over it."""
+        try:
+            self._connection.send((case, prediction))
+            scored: Scored = self._connection.recv()
+        except (EOFError, OSError):
+            return None
+        return scored
 
-def scoring_workers(wanted: int | None) -> int:
-    """How many scoring processes to use: as asked, or all cores but the one that feeds the model, up to 8."""
-    return min(8, max(1, (os.cpu_count() or 2) - 1)) if wanted is None else wanted
+    def kill(self) -> None:
+        """Ends the process, whatever it is at."""
+        self._process.kill()
 
-
-_task: Task | None = None
+    def end(self) -> None:
+        """Lets the process go, and waits until it has."""
+        self._connection.close()
+        self._process.join()
 
 
-def _start_worker(task: Task) -> None:
-    global _task  # noqa: PLW0603 - a worker judges for one task all its life
-    _task = task
+def _serve(connection: Connection, task: Task) -> None:
+    """What a worker does: judges case after case until the line is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches it too, and its parent decides
     threading.Thread(target=_die_with_parent, daemon=True).start()
+    connection.send("ready")
+    while True:
+        try:
+            case, prediction = connection.recv()
+        except EOFError:
+            return
+        connection.send(score_case(task, case, prediction))
 
 
 def _die_with_parent() -> None:
-    # A pool's workers outlive a parent that is killed: they wait for work that never comes.
+    # A worker would otherwise judge its case to the end for a parent that was killed.
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
         os._exit(1)
-
-
-def _score_in_worker(case: Case, prediction: Path) -> Scored:
-    if _task is None:
-        raise RuntimeError("the scoring process was not initialised")
-    return score_case(_task, case, prediction)

@@ -1,0 +1,37 @@
+"""What a model is told of a task before it is asked."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from medimg_eval.case import Case, Image
+from medimg_eval.errors import UserError
+from medimg_eval.tasks.base import Task
+
+log = logging.getLogger(__name__)
+
+
+def prepare(task: Task, model: Any, cases: Sequence[Case]) -> None:
+    """Lets a model take from the task what its config left open, when it has a `prepare`.
+
+    Args:
+        task: its labels are passed on.
+        model: a wrapper.
+        cases: the first whose image can be read is the example; always the same, so that a run that is resumed
+            goes on with the same model.
+
+    Raises:
+        UserError: the model cannot serve the task, or no image can be read.
+    """
+
+    def example() -> Image:
+        for case in cases:
+            try:
+                return task.read_images(case)[0]
+            except Exception as error:  # noqa: BLE001 - a case that cannot be read fails alone, when it is asked about
+                log.debug("case %s is no example: %s", case.id, error)
+        raise UserError(f"task {task.name!r}: none of {len(cases)} images can be read; see python -m medimg_eval check")
+
+    getattr(model, "prepare", lambda labels, example: None)(getattr(task, "labels", {}), example)
