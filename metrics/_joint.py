@@ -70,6 +70,8 @@ class JointMaps:
         if unlisted.any():
             for codes in self._codes:
                 _remove(codes, unlisted)
+        # A region that is all there is needs no search for its box.
+        self._alone = len(regions) == 1 and numbering.kept and ignore is None and not unlisted.any()
 
     def sizes(self, region: int) -> tuple[int, int, int]:
         """Returns the voxels of a region in the reference, in the prediction and in both."""
@@ -114,6 +116,8 @@ class JointMaps:
 
         highest = self._counts.shape[1] - 1
         nowhere = (slice(0, 0),) * len(self.shape)
+        if self._alone:
+            return [nowhere, *[tuple(slice(0, part.stop - part.start) for part in self._crop)] * highest]
         found = [find_objects(codes[self._inside], max_label=highest) for codes in self._codes]
         return [nowhere, *(_union(one or other, other or one) or nowhere for one, other in zip(*found, strict=True))]
 

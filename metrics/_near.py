@@ -22,8 +22,9 @@ from medimg_eval.metrics._surfaces import Bools, Floats, Spacing
 # Places around a point that are looked up at most, by axes, and the most steps along an axis.
 PLACES = {2: 400, 3: 1200}
 REACH = 15
-# What is looked up at once fits a processor's cache.
+# What is looked up at once fits a processor's cache, and is worth a call.
 LOOKUPS_AT_ONCE = 1 << 16
+LOOKUPS_AT_LEAST = 1 << 11
 POINTS_AT_ONCE = 1 << 17
 # In lookups: what a query of a KD-tree costs, and for each of its points the building of it.
 QUERY = 350
@@ -178,7 +179,8 @@ class _Search:
         done = looked = hits = 0
         while len(index) and done < len(self.steps):
             # Points are far fewer later on; then many places of each are looked up at once.
-            width = min(max(1, done), max(1, LOOKUPS_AT_ONCE // len(index)), len(self.steps) - done)
+            width = max(1, min(max(done, LOOKUPS_AT_LEAST // len(index)), LOOKUPS_AT_ONCE // len(index)))
+            width = min(width, len(self.steps) - done)
             hit = self._hits(index + self.steps[done : done + width, None], label)
             near: Bools = hit[0] if width == 1 else np.logical_or.reduce(hit)
             got = np.flatnonzero(near)

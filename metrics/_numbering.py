@@ -25,6 +25,7 @@ class Numbering:
         numbers: The number of each region, above 0.
         highest: The highest number that may occur, be it of a label that is in no region.
         dtype: Unsigned, holds them all.
+        kept: Whether every label is its own number, those in no region too.
     """
 
     def __init__(self, maps: Sequence[LabelMap], regions: Sequence[Sequence[int]]) -> None:
@@ -32,12 +33,12 @@ class Numbering:
         self._low = min(0, *(int(one.min(initial=0)) for one in maps))
         self._high = max(int(one.max(initial=0)) for one in maps)
         small = self._low == 0 and self._high <= 4 * len(regions)
-        self._kept = small and all(len(labels) == 1 for labels in regions)
+        self.kept = small and all(len(labels) == 1 for labels in regions)
         # A label above the highest that occurs is absent, and so is the number after that.
         self.numbers = [
-            min(labels[0], self._high + 1) if self._kept else number for number, labels in enumerate(regions, start=1)
+            min(labels[0], self._high + 1) if self.kept else number for number, labels in enumerate(regions, start=1)
         ]
-        self.highest = max(self._high, *self.numbers) if self._kept else len(regions)
+        self.highest = max(self._high, *self.numbers) if self.kept else len(regions)
         self.dtype = np.min_scalar_type(self.highest)
 
     def write(self, one: LabelMap, target: Codes) -> None:
@@ -48,7 +49,7 @@ class Numbering:
             target[start : start + slab] = renumbered(one[start : start + slab])
 
     def _renumbering(self) -> Callable[[LabelMap], npt.NDArray[Any]]:
-        if self._kept:
+        if self.kept:
             return np.asarray
         number = {
             label: index

@@ -19,7 +19,7 @@ shapes = hnp.array_shapes(min_dims=2, max_dims=3, min_side=1, max_side=6)
 kinds = st.sampled_from(["surfel", "voxel"])
 steps = st.sampled_from([0.3, 0.7, 0.8, 1.0, 1.5, 5.0])
 
-examples = settings(deadline=None, max_examples=150)
+examples = settings(deadline=None, max_examples=50)
 
 
 @st.composite
