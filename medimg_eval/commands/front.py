@@ -211,10 +211,22 @@ def _run(words: Words) -> list[Exception]:
         finally:
             _forget_ranks(ranks)
 
-    overrides = [word for word in words.overrides if not word.startswith("hydra.searchpath=")]
+    overrides = [word for word in _forced(words) if not word.startswith("hydra.searchpath=")]
     sys.argv = [program, *words.flags, *overrides, *_search_path(words)]
     hydra.main(version_base="1.3", config_path=CONFIGS, config_name=words.command)(job)()
     return errors
+
+
+def _forced(words: Words) -> list[str]:
+    """The overrides, in a form in which keys of a swept group can be set.
+
+    Hydra looks for such keys in the group's default first, before any of the swept options: `model=a,b model.x=1`
+    would be refused where the default model has no x.
+    """
+    if not {"-m", "--multirun"} & set(words.flags):
+        return words.overrides
+    swept = {key for key, _, value in (word.partition("=") for word in words.overrides) if "," in value}
+    return [f"++{word}" if word.partition(".")[0] in swept & set(GROUPS) else word for word in words.overrides]
 
 
 def _search_path(words: Words, folders: Sequence[str] = ()) -> list[str]:

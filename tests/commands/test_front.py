@@ -9,7 +9,7 @@ import time
 import pytest
 
 from medimg_eval.commands import COMMANDS
-from medimg_eval.commands.front import Words, start, take_apart
+from medimg_eval.commands.front import Words, _forced, start, take_apart
 from medimg_eval.errors import UsageError, nearest
 from tests.conftest import environment
 
@@ -174,3 +174,17 @@ def test_completion_can_be_installed():
     )
     assert "complete -o nospace" in done.stdout
     assert "medimg-eval" in done.stdout
+
+
+def test_keys_of_a_swept_group_are_set_in_every_job():
+    words = take_apart(["-m", "test", "model=a,b", "model.x=1", "+model.y=2", "task=c", "task.z=3", "seed=1,2"])
+    assert _forced(words) == [
+        "model=a,b",
+        "++model.x=1",
+        "+model.y=2",
+        "task=c",
+        "task.z=3",
+        "seed=1,2",
+    ]
+    words = take_apart(["test", "model=a", "model.x=1"])
+    assert _forced(words) == ["model=a", "model.x=1"]
