@@ -1,0 +1,157 @@
+"""Two label maps side by side on one device: counted, and measured for all labels at once."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from medimg_eval.metrics import Distances
+from medimg_eval.metrics._near import ball
+from medimg_eval.metrics._surfaces import surfel_measures
+from medimg_eval.tensors._nearest import nearest
+from medimg_eval.tensors._surfaces import SurfacePoints, foreground_box, numbered, surface_points
+
+Box = tuple[slice, ...]
+
+
+class TensorMaps:
+    """A reference and a prediction, of which some regions are judged, each a label or several.
+
+    It answers a `LabelPair` as `JointMaps` does, with the same numbers. What several regions need is computed for
+    all of them together on the device of the maps, when it is first asked for; what is found of each surface point
+    is brought to the CPU, and weighed there in float64.
+
+    Args:
+        reference: Integer label map, or boolean mask, 2-D or 3-D.
+        prediction: Of the same shape, on the same device.
+        spacing: Voxel size in mm along each axis.
+        regions: The labels that make up each region, 1 or above; no two share one.
+        surface: What distances are measured between: "surfel" or "voxel".
+        ignore: A label of the reference whose voxels are background in both maps.
+
+    Attributes:
+        shape: Voxels of the image along each axis.
+        spacing: Voxel size in mm along each axis.
+        surface: As above.
+    """
+
+    def __init__(
+        self,
+        reference: Tensor,
+        prediction: Tensor,
+        spacing: tuple[float, ...],
+        regions: Sequence[Sequence[int]],
+        surface: str,
+        ignore: int | None = None,
+    ) -> None:
+        self.shape: tuple[int, ...] = tuple(reference.shape)
+        self.spacing = spacing
+        self.surface = surface
+        self._regions = len(regions)
+        self._crop = foreground_box(reference, prediction)
+        reference, prediction = reference[self._crop], prediction[self._crop]
+        self._maps = numbered(reference, regions), numbered(prediction, regions)
+        if ignore is not None:
+            judged = reference != ignore
+            self._maps = self._maps[0] * judged, self._maps[1] * judged
+
+    def sizes(self, region: int) -> tuple[int, int, int]:
+        """Returns the voxels of a region in the reference, in the prediction and in both."""
+        reference, prediction, both = self._counts[region + 1]
+        return reference, prediction, both
+
+    def box(self, region: int) -> Box:
+        """Returns the smallest box of the image that holds a region in both maps, an empty one if it is in neither."""
+        parts = zip(self._boxes[region + 1], self._crop, strict=True)
+        return tuple(slice(crop.start + part.start, crop.start + part.stop) for part, crop in parts)
+
+    def masks(self, region: int) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+        """Returns the masks of a region, cropped to its box, on the CPU."""
+        box = self._boxes[region + 1]
+        one, other = (_host(found[box] == region + 1) for found in self._maps)
+        return one, other
+
+    def reference_distances(self, region: int) -> Distances:
+        """Returns the distances from the reference's surface to the prediction's."""
+        return self._profiles[0][region]
+
+    def prediction_distances(self, region: int) -> Distances:
+        """Returns the distances from the prediction's surface to the reference's."""
+        return self._profiles[1][region]
+
+    @cached_property
+    def _counts(self) -> list[list[int]]:
+        """By number, its voxels in one map, in the other and in both."""
+        one, other = self._maps
+        found = (one, other, torch.where(one == other, one, 0))
+        counts = [torch.bincount(part.reshape(-1), minlength=self._regions + 1) for part in found]
+        rows: list[list[int]] = torch.stack(counts, dim=1).tolist()
+        return rows
+
+    @cached_property
+    def _boxes(self) -> list[Box]:
+        """By number, its joint box within the crop."""
+        found = [surface_points(one, "voxel") for one in self._maps]
+        points, labels = (torch.cat(parts) for parts in zip(*[(one.points, one.labels) for one in found], strict=True))
+        places = labels.long()[:, None].expand_as(points)
+        ends = points.new_zeros((self._regions + 1, points.shape[1]))
+        first = ends.scatter_reduce(0, places, points, "amin", include_self=False).tolist()
+        last = ends.scatter_reduce(0, places, points + 1, "amax", include_self=False).tolist()
+        return [tuple(slice(*part) for part in zip(*rows, strict=True)) for rows in zip(first, last, strict=True)]
+
+    @cached_property
+    def _profiles(self) -> tuple[list[Distances], list[Distances]]:
+        """The distances from the reference's surfaces and from the prediction's, by region."""
+        one, other = (surface_points(found, self.surface) for found in self._maps)
+        return self._directed(one, other), self._directed(other, one)
+
+    def _directed(self, start: SurfacePoints, target: SurfacePoints) -> list[Distances]:
+        there = torch.zeros(self._regions + 1, dtype=torch.bool, device=start.points.device)
+        there[target.labels.long()] = True
+        met = there[start.labels.long()]
+        around = ball(self.spacing)
+        shape = tuple(size + 1 for size in self._maps[0].shape)  # there is one grid corner more than voxels
+        ranks, far = nearest(SurfacePoints(*(part[met] for part in start)), target, shape, self.spacing, around)
+        measures = np.ones(1) if self.surface == "voxel" else surfel_measures(self.spacing)
+        weights, labels = measures[_host(start.codes)], _host(start.labels).astype(np.int64)
+        places = np.full(len(labels), len(around.lengths))
+        places[_host(met)] = ranks
+        beyond = places == len(around.lengths)
+        distances = np.full(int(beyond.sum()), np.inf)
+        distances[_host(met)[beyond]] = far
+        rows, row = self._regions + 1, len(around.lengths)
+        near = np.bincount((labels * row + places)[~beyond], weights[~beyond], rows * row).reshape(rows, row)
+        farther = _by_label(labels[beyond], distances, weights[beyond], rows)
+        return [self._joined(around.lengths, near[region], *farther[region]) for region in range(1, rows)]
+
+    def _joined(
+        self,
+        lengths: npt.NDArray[np.float64],
+        near: npt.NDArray[np.float64],
+        far: npt.NDArray[np.float64],
+        weights: npt.NDArray[np.float64],
+    ) -> Distances:
+        filled = np.flatnonzero(near)  # all that is near is nearer than all that is far
+        values, held = np.concatenate([lengths[filled], far]), np.concatenate([near[filled], weights])
+        return Distances(values, held, interpolate=self.surface == "voxel")
+
+
+def _by_label(
+    labels: npt.NDArray[np.int64], distances: npt.NDArray[np.float64], weights: npt.NDArray[np.float64], rows: int
+) -> list[tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]]:
+    """Returns the distances of each label, ascending, with their weights."""
+    order = np.lexsort((distances, labels))
+    ends = np.searchsorted(labels[order], np.arange(rows + 1))
+    return [(distances[order[a:b]], weights[order[a:b]]) for a, b in itertools.pairwise(ends)]
+
+
+def _host(values: Tensor) -> npt.NDArray[Any]:
+    array: npt.NDArray[Any] = values.cpu().numpy()
+    return array

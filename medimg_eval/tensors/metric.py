@@ -1,0 +1,198 @@
+"""The scores of segmentations as torchmetrics: gathered case by case, over batches and over processes."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor
+from torchmetrics import Metric
+
+from medimg_eval.errors import UsageError, nearest
+from medimg_eval.metrics import EmptyPolicy, InstanceRule, LesionRule, Surface, parse
+from medimg_eval.metrics.segmentation import Labels, _check_tolerances, _regions, mask_metrics
+from medimg_eval.tensors.segmentation import segmentation_scores
+
+Mean = Literal["case", "class", "none"]
+
+
+class SegmentationScores(Metric):
+    """Every label under every metric, as means over all cases of all batches and processes.
+
+    A batch is (case, *spatial). `update` takes label maps, integer; or a channel per class before the spatial axes,
+    of which the largest counts (one-hot, logits or probabilities; channel 0 is background, channel k the label k);
+    or, of both sides, boolean channels that are masks which may overlap, one per label and none for background
+    (probabilities of such masks are to be compared with a threshold first). The spacing says how many axes are
+    spatial, so no shape is ambiguous.
+
+    Every case is kept as one row of scores, so processes need not hold equally many, and one may hold none: what is
+    computed is what one process would compute from all cases. A case that a sampler repeats to fill up a shard,
+    as `DistributedSampler` does, counts twice; for exact values give shards of their own sizes.
+
+    `compute` returns a dict from the metrics' names to float64 tensors (float32 where the device has no float64):
+    one number, or with `mean="none"` one per label. NaN, which the policy for empty masks gives where there is
+    nothing to judge, is left out of means; a mean of nothing is NaN.
+
+    Args:
+        labels: As for `medimg_eval.metrics.segmentation_scores`, like all that is not named here.
+        metrics: Names of metrics of kind "mask".
+        spacing: Of every case that `update` is given no spacing for.
+        mean: "case" averages over the labels of each case, then over cases (as tables do, and MONAI); "class" over
+            the cases of each label, then over labels (as nnU-Net); "none" over the cases of each label.
+        surface: What distances are measured between: "surfel" or "voxel".
+        empty: What a label is worth that one side lacks, or each.
+        tolerances: In mm by label name, of metrics asked for without one.
+        ignore: A label of the target whose voxels nobody is judged on.
+        instances: How masks fall into instances.
+        lesions: How lesion-wise metrics tell lesions apart.
+        **options: Of `torchmetrics.Metric`, such as `dist_sync_on_step`.
+
+    Raises:
+        ValueError: If an argument is not as said above.
+        UsageError: If there is no such mean, metric of masks, policy or rule.
+
+    >>> scores = SegmentationScores({1: "liver", 2: "cyst"}, ("dice", "hd"), spacing=(3, 2))
+    >>> target = torch.tensor([[[1, 1, 0, 0], [0, 0, 0, 2]]])
+    >>> scores.update(torch.tensor([[[1, 1, 1, 0], [0, 0, 0, 0]]]), target)
+    >>> {name: value.item() for name, value in scores.compute().items()}
+    {'dice': 0.4, 'hd': 6.0}
+    """
+
+    is_differentiable = False
+    full_state_update = False
+    values: list[Tensor]
+    settings: Tensor
+
+    def __init__(  # noqa: PLR0913 - named arguments, each with a default
+        self,
+        labels: Labels,
+        metrics: Sequence[str] = ("dice", "hd95", "nsd@1"),
+        *,
+        spacing: Sequence[float] | None = None,
+        mean: Mean = "case",
+        surface: Surface = "surfel",
+        empty: EmptyPolicy | str | Mapping[str, Any] = "worst",
+        tolerances: Mapping[str, float] | None = None,
+        ignore: int | None = None,
+        instances: InstanceRule | Mapping[str, Any] | None = None,
+        lesions: LesionRule | str | Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        if mean not in get_args(Mean):
+            raise UsageError(f"There is no mean {mean!r}{nearest(mean, get_args(Mean))}")
+        self.metrics = tuple(metrics)
+        self.spacing = None if spacing is None else tuple(float(size) for size in spacing)
+        self.mean: Mean = mean
+        self.rules: dict[str, Any] = {
+            "labels": labels,
+            "metrics": self.metrics,
+            "surface": surface,
+            "empty": EmptyPolicy.of(empty),
+            "tolerances": tolerances,
+            "ignore": ignore,
+            "instances": InstanceRule.of(instances),
+            "lesions": LesionRule.of(lesions),
+        }
+        regions = _regions(labels)
+        _check_tolerances(tolerances or {}, regions, mask_metrics(self.metrics))
+        self.labels = tuple(regions)
+        # A list of flat rows: what a process without cases adds to it is empty, and flat as well.
+        self.add_state("values", [], dist_reduce_fx="cat")
+        # A MetricCollection takes metrics whose states look alike for one and the same.
+        settings = zlib.crc32(repr((self.spacing, self.rules)).encode()).to_bytes(4)
+        self.add_state("settings", torch.tensor(list(settings)), dist_reduce_fx="max")
+
+    def update(self, preds: Tensor, target: Tensor, spacing: Any = None) -> None:
+        """Judges the cases of a batch.
+
+        Args:
+            preds: (case, *spatial) or (case, channel, *spatial), as the class says.
+            target: Likewise.
+            spacing: mm along each spatial axis, of every case; or (case, axes) of each.
+
+        Raises:
+            ValueError: If shapes do not fit together, or there is no spacing.
+        """
+        sizes = self._spacings(spacing, len(target))
+        if len(preds) != len(target):
+            raise ValueError(f"Expected as many predictions as targets, got {len(preds)} and {len(target)}")
+        for one, other, size in zip(preds, target, sizes, strict=True):
+            masks = one.dtype == other.dtype == torch.bool and one.ndim == other.ndim == len(size) + 1
+            reference, prediction = (found if masks else _label_map(found, len(size)) for found in (other, one))
+            scores = segmentation_scores(reference, prediction, size, **self.rules)
+            row = torch.tensor([score.value for score in scores], dtype=torch.float64)
+            self.values.append(row.to(self.device, self._kept_as()))
+
+    def compute(self) -> dict[str, Tensor]:
+        """Returns the mean of each metric, by the name it was asked for."""
+        kept = torch.cat(self.values) if isinstance(self.values, list) and self.values else self.values
+        if not isinstance(kept, Tensor):
+            kept = torch.zeros(0, dtype=self._kept_as(), device=self.device)
+        rows = kept.reshape(-1, len(self.labels), len(self.metrics))
+        if self.mean == "case":
+            means = rows.nanmean(1).nanmean(0)
+        else:
+            by_label = rows.nanmean(0)
+            means = by_label if self.mean == "none" else by_label.nanmean(0)
+        return {name: means[..., index] for index, name in enumerate(self.metrics)}
+
+    def _kept_as(self) -> torch.dtype:
+        return torch.float32 if self.device.type == "mps" else torch.float64
+
+    def _sync_dist(self, *arguments: Any, **options: Any) -> None:
+        if isinstance(self.values, list) and not self.values:  # torchmetrics would add a row of another dtype
+            self.values = [torch.zeros(0, dtype=self._kept_as(), device=self.device)]
+        super()._sync_dist(*arguments, **options)
+
+    def _spacings(self, spacing: Any, cases: int) -> list[tuple[float, ...]]:
+        """Returns the spacing of each case."""
+        if spacing is None and self.spacing is None:
+            raise ValueError("Expected `spacing`, of each update or of the metric, got none")
+        given = torch.as_tensor(self.spacing if spacing is None else spacing, dtype=torch.float64, device="cpu")
+        if given.ndim == 1:
+            given = given.expand(cases, -1)
+        if given.ndim != 2 or len(given) != cases:
+            raise ValueError(f"Expected a spacing for all or for each of {cases} cases, got shape {tuple(given.shape)}")
+        return [tuple(sizes) for sizes in given.tolist()]
+
+
+class SegmentationScore(SegmentationScores):
+    """One metric of segmentations, as one number: what a trainer logs and a checkpoint is chosen by.
+
+    Args:
+        metric: Name of a metric of kind "mask".
+        labels: As for `SegmentationScores`.
+        **options: As for `SegmentationScores`; with `mean="none"` there is a number per label.
+
+    >>> dice = SegmentationScore("dice", [1], spacing=(1, 1))
+    >>> dice(torch.tensor([[[1, 1, 0, 0]]]), torch.tensor([[[1, 1, 1, 0]]])).item()
+    0.8
+    """
+
+    def __init__(self, metric: str, labels: Labels, **options: Any) -> None:
+        super().__init__(labels, (metric,), **options)
+
+    @property
+    def higher_is_better(self) -> bool:  # type: ignore[override]
+        """The metric's direction."""
+        return parse(self.metrics[0])[0].higher_is_better
+
+    def compute(self) -> Tensor:  # type: ignore[override]
+        """Returns the mean of the metric."""
+        (mean,) = super().compute().values()
+        return mean
+
+
+def _label_map(case: Tensor, axes: int) -> Tensor:
+    """Returns the label map of a case, (*spatial), given as one or with a channel per class."""
+    if case.ndim == axes + 1:
+        return (case.to(torch.uint8) if case.dtype == torch.bool else case).argmax(0)
+    if case.ndim != axes or case.is_floating_point():
+        raise ValueError(
+            f"Expected a case to be an integer label map of {axes} axes, or to have a channel per class before them, "
+            f"got {case.dtype} of shape {tuple(case.shape)}"
+        )
+    return case.to(torch.uint8) if case.dtype == torch.bool else case

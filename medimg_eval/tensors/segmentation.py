@@ -1,0 +1,129 @@
+"""`segmentation_scores` for label maps that lie on a GPU, or anywhere else that torch knows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from medimg_eval.metrics import EmptyPolicy, InstanceRule, LabelPair, LabelScore, LesionRule, Settings, Surface
+from medimg_eval.metrics._joint import JointMaps
+from medimg_eval.metrics._maps import _layers
+from medimg_eval.metrics._pairs import checked_spacing
+from medimg_eval.metrics.segmentation import Labels, _check_tolerances, _regions, _spacing, _value, mask_metrics
+from medimg_eval.tensors._maps import TensorMaps
+
+_WHOLE = {torch.uint8, torch.uint16, torch.uint32, torch.int8, torch.int16, torch.int32, torch.int64}
+
+
+def segmentation_scores(  # noqa: PLR0913 - named arguments, each with a default
+    reference: Tensor,
+    prediction: Tensor,
+    spacing: Sequence[float],
+    *,
+    labels: Labels,
+    metrics: Sequence[str] = ("dice", "hd95", "nsd@1"),
+    surface: Surface = "surfel",
+    empty: EmptyPolicy | str | Mapping[str, Any] = "worst",
+    tolerances: Mapping[str, float] | None = None,
+    ignore: int | None = None,
+    instances: InstanceRule | Mapping[str, Any] | None = None,
+    lesions: LesionRule | str | Mapping[str, Any] | None = None,
+) -> list[LabelScore]:
+    """Returns the score of every label under every metric, label by label: `medimg_eval.metrics` on tensors.
+
+    Overlaps are counted, and surfaces and their distances found, on the device of the maps; the values are those
+    of `medimg_eval.metrics.segmentation_scores`. A metric that looks at the masks themselves, such as clDice or
+    the instance metrics, is given them on the CPU, cropped.
+
+    Args:
+        reference: Integer label map, 2-D or 3-D; or boolean masks that may overlap, (label, *spatial).
+        prediction: Of the same kind and shape, on the same device.
+        spacing: As for `medimg_eval.metrics.segmentation_scores`, like all that follows.
+        labels: What is judged.
+        metrics: Names of metrics of kind "mask".
+        surface: What distances are measured between: "surfel" or "voxel".
+        empty: What a label is worth that one side lacks, or each.
+        tolerances: In mm by label name, of metrics asked for without one ("nsd").
+        ignore: A label of the reference whose voxels are taken out of both maps before anything is judged.
+        instances: How masks fall into instances.
+        lesions: How lesion-wise metrics tell lesions apart.
+
+    Raises:
+        ValueError: If an argument is not as said above, or the maps' shapes or devices differ.
+        UsageError: As `medimg_eval.metrics.segmentation_scores` does.
+
+    >>> reference = torch.tensor([[1, 1, 0, 0], [0, 0, 0, 2]])
+    >>> prediction = torch.tensor([[1, 1, 1, 0], [0, 0, 0, 0]])
+    >>> for score in segmentation_scores(
+    ...     reference, prediction, (3, 2), labels={1: "liver", 2: "cyst"}, metrics=("dice", "hd")
+    ... ):
+    ...     print(*score)
+    liver dice 0.8 present
+    liver hd 2.0 present
+    cyst dice 0.0 missed
+    cyst hd 10.0 missed
+    """
+    asked = mask_metrics(metrics)
+    policy = EmptyPolicy.of(empty)
+    sizes = _spacing(spacing, asked, policy)
+    regions = _regions(labels)
+    rules = InstanceRule.of(instances), LesionRule.of(lesions)
+    settings = {name: Settings(surface, (tolerances or {}).get(name), *rules) for name in regions}
+    _check_tolerances(tolerances or {}, regions, asked)
+    known = checked_spacing(sizes or (1.0,) * len(spacing), len(spacing))
+    _check(reference, prediction, known, regions)
+    with torch.no_grad():
+        if reference.dtype == torch.bool:
+            pairs: dict[str, LabelPair] = {}
+            for index, (name, wanted) in enumerate(settings.items()):
+                pairs |= _pairs(reference[index], prediction[index], known, {name: (1,)}, {name: wanted}, None)
+        else:
+            pairs = _pairs(reference, prediction, known, regions, settings, ignore)
+        return [
+            LabelScore(name, wanted_as, _value(pair, found, parameter, policy, known=sizes is not None), pair.status)
+            for name, pair in pairs.items()
+            for wanted_as, (found, parameter) in asked.items()
+        ]
+
+
+def _pairs(
+    reference: Tensor,
+    prediction: Tensor,
+    spacing: tuple[float, ...],
+    regions: Mapping[str, Sequence[int]],
+    settings: Mapping[str, Settings],
+    ignore: int | None,
+) -> dict[str, LabelPair]:
+    """Returns the pair of masks of each region, by name and in the order of the regions."""
+    pairs = {}
+    for layer in _layers(regions):
+        surface = settings[layer[0]].surface
+        maps = TensorMaps(reference, prediction, spacing, [regions[name] for name in layer], surface, ignore)
+        for index, name in enumerate(layer):
+            pairs[name] = LabelPair.of(cast("JointMaps", maps), index, settings[name], name)
+    return {name: pairs[name] for name in regions}
+
+
+def _check(reference: Tensor, prediction: Tensor, spacing: tuple[float, ...], regions: Mapping[str, Any]) -> None:
+    """Refuses what is neither a pair of label maps nor of stacks of masks."""
+    if prediction.shape != reference.shape or prediction.device != reference.device:
+        raise ValueError(
+            f"Expected `prediction` to have the reference's shape and device ({tuple(reference.shape)}, "
+            f"{reference.device}), got {tuple(prediction.shape)}, {prediction.device}"
+        )
+    masks = reference.dtype == torch.bool
+    kinds = {torch.bool} if masks else _WHOLE
+    for name, one in (("reference", reference), ("prediction", prediction)):
+        if one.dtype not in kinds:
+            words = "boolean masks like the reference" if masks else "an integer label map"
+            raise ValueError(f"Expected `{name}` to be {words}, got dtype {one.dtype}")
+    axes = reference.ndim - masks
+    if axes not in (2, 3) or axes != len(spacing):
+        raise ValueError(
+            f"Expected 2-D or 3-D maps with one spacing per axis, got shape {tuple(reference.shape)} and {spacing}"
+        )
+    if masks and len(regions) != len(reference):
+        raise ValueError(f"Expected `labels` to name each of {len(reference)} masks, got {list(regions)}")
