@@ -13,8 +13,9 @@ import pytest
 from answering import Mute, Thresholds
 
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.evaluation.evaluate import Candidate, Settings, evaluate, refuse_incapable, rescore
+from medimg_eval.evaluation.evaluate import Candidate, Settings, evaluate, refuse_incapable
 from medimg_eval.evaluation.identity import file_digest, files_digest
+from medimg_eval.evaluation.rescoring import rescore
 from medimg_eval.results import load_runs
 from tests.conftest import AFFINE, ellipsoids
 
@@ -206,7 +207,7 @@ def test_a_rescoring_that_is_cut_off_leaves_no_finished_run_of_other_numbers(wri
     root = write_dataset(2)
     folder = evaluate(ellipsoids(root), candidate(), settings)
     before = json.loads((folder / "manifest.json").read_text())
-    monkeypatch.setattr("medimg_eval.evaluation.evaluate._score", lambda *_: 1 / 0)
+    monkeypatch.setattr("medimg_eval.evaluation.rescoring.score_stored", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         rescore(folder, ellipsoids(root, surface="voxel"))
     after = json.loads((folder / "manifest.json").read_text())

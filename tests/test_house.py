@@ -11,7 +11,7 @@ from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
 import medimg_eval
-from medimg_eval.commands.building import build
+from medimg_eval.commands.making import build
 from medimg_eval.metrics import available
 from tests.conftest import environment
 

@@ -11,7 +11,7 @@ from PIL import Image as Picture
 from scipy.io import savemat
 
 from medimg_eval.case import Case, Findings, Geometry, Points
-from medimg_eval.commands.building import build
+from medimg_eval.commands.making import build
 from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.metrics import LabelScore
 from medimg_eval.metrics.measurements import cobb_angles

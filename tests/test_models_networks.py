@@ -13,7 +13,7 @@ from torch import nn
 
 import medimg_eval
 from medimg_eval.case import Image, Mask, Prompt
-from medimg_eval.commands.building import build
+from medimg_eval.commands.making import build
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.evaluation.preparing import prepare
 from medimg_eval.models.monai_segmenter import MonaiSegmenter

@@ -12,7 +12,7 @@ from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
 from medimg_eval.case import Points
-from medimg_eval.commands.building import build
+from medimg_eval.commands.making import build
 from medimg_eval.data.layouts import Volumes
 from medimg_eval.data.targets.verse import MiccaiCentroids
 from medimg_eval.errors import CaseError, UserError

@@ -1,4 +1,4 @@
-"""From configs to the objects they describe; the only place that instantiates."""
+"""From configs to the objects they describe."""
 
 from __future__ import annotations
 
@@ -12,44 +12,16 @@ from typing import Any, cast
 
 import lightning.pytorch as pl
 from hydra.core.hydra_config import HydraConfig
-from hydra.utils import instantiate
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities import rank_zero_only
 
+from medimg_eval.commands.making import build, build_task
 from medimg_eval.data.cache import VolumeCache
 from medimg_eval.errors import UsageError
 from medimg_eval.evaluation.evaluate import Candidate, Settings
 from medimg_eval.evaluation.progress import progress
 from medimg_eval.models import Model
 from medimg_eval.tasks import Task
-
-
-def build(config: Any, **extra: Any) -> Any:
-    """Makes what a config's `_target_` names.
-
-    Raises:
-        UsageError: the target cannot be imported, or does not take an argument; the message names both.
-    """
-    try:
-        return instantiate(config, _convert_="all", **extra)
-    except Exception as error:
-        cause = error.__cause__
-        if isinstance(cause, TypeError):
-            raise UsageError(f"{config['_target_']}: {cause}") from error
-        raise
-
-
-def build_task(config: Mapping[str, Any]) -> Task:
-    """Makes a task.
-
-    Raises:
-        UsageError: what the config names is not a Task.
-    """
-    task = build(config)
-    if not isinstance(task, Task):
-        raise UsageError(f"task {config.get('name')!r}: {config.get('_target_')} is not a Task")
-    task.config = config
-    return task
 
 
 def build_tasks(config: Mapping[str, Any]) -> list[Task]:

@@ -96,7 +96,7 @@ def check_task(task: Task, parts: Iterable[str]) -> None:
     Raises:
         UserError: something is wrong with the data.
     """
-    from medimg_eval.evaluation.progress import tracked
+    from medimg_eval.evaluation.tracking import tracked
 
     console = printer()
     doubts = 0

@@ -7,10 +7,10 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from medimg_eval.commands.building import build_task
 from medimg_eval.commands.common import as_list, fail_if_cases_failed, plain, show
+from medimg_eval.commands.making import build_task
 from medimg_eval.errors import UserError
-from medimg_eval.evaluation.evaluate import rescore
+from medimg_eval.evaluation.rescoring import rescore
 from medimg_eval.results import build_table, load_runs
 from medimg_eval.results.load import read_manifest
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -13,10 +12,10 @@ from typing import Any
 
 import lightning.pytorch as pl
 
-from medimg_eval.case import Case, Failure, Score
+from medimg_eval.case import Case
 from medimg_eval.data.cache import VolumeCache
 from medimg_eval.data.module import CaseDataModule
-from medimg_eval.errors import UsageError, UserError
+from medimg_eval.errors import UsageError
 from medimg_eval.evaluation.efficiency import efficiency
 from medimg_eval.evaluation.identity import (
     code_identity,
@@ -28,12 +27,11 @@ from medimg_eval.evaluation.identity import (
 )
 from medimg_eval.evaluation.module import EvaluationModule, parameter_count
 from medimg_eval.evaluation.preparing import prepare
-from medimg_eval.evaluation.progress import tracked
-from medimg_eval.evaluation.run import Run, now, unanswered, write_json
+from medimg_eval.evaluation.rescoring import close, judged, score_stored, scoring_id, submit_stored
+from medimg_eval.evaluation.run import Run, now, unanswered
 from medimg_eval.evaluation.scoring import Scorer, scoring_workers
 from medimg_eval.models import Model
-from medimg_eval.results import build_table, load_runs
-from medimg_eval.results.load import SCHEMA, read_manifest
+from medimg_eval.results.load import SCHEMA
 from medimg_eval.tasks.base import Task
 
 log = logging.getLogger(__name__)
@@ -147,32 +145,8 @@ def evaluate(task: Task, candidate: Candidate, settings: Settings) -> Path:
             _measure(task, candidate, settings, run, cases)
         _predict(task, candidate, settings, run, cases, left)
         if settings.rank == 0:
-            _close(task, run, cases, candidate.name)
+            close(task, run, cases, candidate.name)
     return folder
-
-
-def rescore(folder: Path, task: Task, workers: int | None = None) -> None:
-    """Scores the stored predictions of a run again, loading no model.
-
-    Args:
-        folder: the run.
-        task: as it is to be judged now; its cases must be those of the run.
-        workers: scoring processes; None chooses.
-
-    Raises:
-        UserError: the run's data have changed, it is not done, or it is in use.
-    """
-    manifest = read_manifest(folder / "manifest.json")
-    cases = task.cases("test")
-    if data_fingerprint(cases) != manifest["data_fingerprint"]:
-        raise UserError(f"{folder}: the data of task {task.name!r} have changed since this run; run test again")
-    with Run(folder, manifest["run"]) as run:
-        predictions = run.predictions()
-        if len(predictions) < len(cases):
-            raise UserError(f"{folder}: {len(predictions)} of {len(cases)} cases were asked; resume it with test first")
-        run.note(status="running", ended=None)
-        _score(task, run, cases, workers)
-        _close(task, run, cases, manifest["model"])
 
 
 def task_identity(task: Task) -> dict[str, Any]:
@@ -181,11 +155,6 @@ def task_identity(task: Task) -> dict[str, Any]:
     if isinstance(decisive.get("layout"), dict):
         decisive["layout"] = {key: value for key, value in decisive["layout"].items() if key != "root"}
     return decisive
-
-
-def scoring_id(task: Task) -> str:
-    """Hash of the settings that decide scores, given predictions."""
-    return digest([list(task.metrics), task.signature()])
 
 
 def slug(name: str) -> str:
@@ -233,20 +202,7 @@ def _asked(task: Task, candidate: Candidate, cases: Sequence[Case], run: Run, le
         "predicted": len(cases) - len(left),
         "failed_cases": run.manifest.get("failed_cases", 0),
         "resampled": "patients" if any(case.patient is not None for case in cases) else "cases",
-        **_judged(task),
-    }
-
-
-def _judged(task: Task) -> dict[str, Any]:
-    """How a run's answers are judged, which can change while they stay."""
-    return {
-        "task_title": task.title or task.name,
-        "task_config": dict(task.config),
-        "metrics": list(task.metrics),
-        "facts": dict(task.facts),
-        "signature": task.signature(),
-        "scoring": scoring_id(task),
-        "notes": list(task.card.get("notes", [])),
+        **judged(task),
     }
 
 
@@ -257,7 +213,7 @@ def _predict(
     scored = run.scores(scoring_id(task))
     unscored = [case for case in cases if not isinstance(scored.get(case.id), list)] if settings.rank == 0 else []
     if not left:
-        _score(task, run, unscored, settings.score_workers)
+        score_stored(task, run, unscored, settings.score_workers)
         return
     model = candidate.model
     run.note(model_info=model_info(candidate))
@@ -270,7 +226,7 @@ def _predict(
         skip=frozenset(case.id for case in cases) - {case.id for case in left},
     )
     with Scorer(task, run, scoring_id(task), scoring_workers(settings.score_workers)) as scorer:
-        _submit(scorer, run, unscored)
+        submit_stored(scorer, run, unscored)
         trainer = settings.trainer(logger=False, enable_checkpointing=False)
         try:
             trainer.test(EvaluationModule(task, model, run, scorer), datamodule=data, verbose=False)
@@ -283,56 +239,3 @@ def _measure(task: Task, candidate: Candidate, settings: Settings, run: Run, cas
     prepare(task, candidate.model, cases)
     trainer = settings.trainer(logger=False, enable_checkpointing=False)
     run.note(efficiency=efficiency(candidate.model, trainer.strategy.root_device, str(trainer.precision)))
-
-
-def _score(task: Task, run: Run, cases: Sequence[Case], wanted: int | None) -> None:
-    workers = min(scoring_workers(wanted, beside_model=False), len(cases))
-    with Scorer(task, run, scoring_id(task), workers, patient=True) as scorer:
-        _submit(scorer, run, tracked(cases, "scoring"))
-
-
-def _submit(scorer: Scorer, run: Run, cases: Iterable[Case]) -> None:
-    """Queues those of the cases that have a prediction."""
-    predictions = run.predictions()
-    for case in cases:
-        prediction = predictions.get(case.id)
-        if isinstance(prediction, Path):
-            scorer.submit(case, prediction)
-
-
-def _close(task: Task, run: Run, cases: Sequence[Case], model: str) -> None:
-    """Writes the Score rows in the task's order of cases, and the summary."""
-    predictions, scores = run.predictions(), run.scores(scoring_id(task))
-    rows: list[Score] = []
-    failures: list[Failure] = []
-    for case in cases:
-        answer, result = predictions.get(case.id), scores.get(case.id)
-        if isinstance(answer, Path) and isinstance(result, list):
-            rows += task.rows(case, result, run=run.run, model=model)
-            continue
-        unknown = Failure(case.id, "answer", "no answer was recorded")
-        failures.append(next((entry for entry in (answer, result) if isinstance(entry, Failure)), unknown))
-        rows += task.rows(case, task.worst(case), run=run.run, model=model)
-    run.write_scores(rows)
-    read_with = run.read_with()
-    judged = _judged(task)
-    if read_with:
-        judged["notes"] += [
-            f"{len(read_with)} of {len(cases)} cases were read with a repair or doubt: see summary.json"
-        ]
-    run.note(
-        **judged,
-        status="finished",
-        predicted=sum(isinstance(answer, Path) for answer in predictions.values()),
-        failed_cases=len(failures),
-        ended=now(),
-    )
-    frame = build_table(load_runs([run.folder])).frame()
-    write_json(
-        run.folder / "summary.json",
-        {
-            "metrics": json.loads(frame.to_json(orient="records")),  # NaN, which JSON lacks, becomes null
-            "failures": [{"case": f.case_id, "stage": f.stage, "message": f.message} for f in failures],
-            "read_with": read_with,
-        },
-    )

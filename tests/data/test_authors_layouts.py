@@ -7,7 +7,7 @@ import pytest
 from omegaconf import OmegaConf
 from PIL import Image as Picture
 
-from medimg_eval.commands.building import build
+from medimg_eval.commands.making import build
 from medimg_eval.errors import UserError
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from omegaconf import OmegaConf
 
-from medimg_eval.commands.building import build, build_task
+from medimg_eval.commands.making import build, build_task
 from medimg_eval.data import layouts, targets
 from medimg_eval.errors import UsageError
 

@@ -7,7 +7,7 @@ import pytest
 from omegaconf import OmegaConf
 
 import medimg_eval
-from medimg_eval.commands.building import build, build_task
+from medimg_eval.commands.making import build, build_task
 from medimg_eval.data import layouts, targets
 from medimg_eval.data.layouts import FolderLayout
 from medimg_eval.errors import UserError

@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 from PIL import Image as Pillow
 
 import medimg_eval
-from medimg_eval.commands.building import build_task
+from medimg_eval.commands.making import build_task
 
 CONFIGS = Path(medimg_eval.__file__).parent / "configs"
 

@@ -1,0 +1,112 @@
+"""Scores stored predictions and puts the rows of a run together; loads neither a model nor torch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from medimg_eval.case import Case, Failure, Score
+from medimg_eval.errors import UserError
+from medimg_eval.evaluation.identity import data_fingerprint, digest
+from medimg_eval.evaluation.run import Run, now, write_json
+from medimg_eval.evaluation.scoring import Scorer, scoring_workers
+from medimg_eval.evaluation.tracking import tracked
+from medimg_eval.results import build_table, load_runs
+from medimg_eval.results.load import read_manifest
+from medimg_eval.tasks.base import Task
+
+
+def rescore(folder: Path, task: Task, workers: int | None = None) -> None:
+    """Scores the stored predictions of a run again, loading no model.
+
+    Args:
+        folder: the run.
+        task: as it is to be judged now; its cases must be those of the run.
+        workers: scoring processes; None chooses.
+
+    Raises:
+        UserError: the run's data have changed, it is not done, or it is in use.
+    """
+    manifest = read_manifest(folder / "manifest.json")
+    cases = task.cases("test")
+    if data_fingerprint(cases) != manifest["data_fingerprint"]:
+        raise UserError(f"{folder}: the data of task {task.name!r} have changed since this run; run test again")
+    with Run(folder, manifest["run"]) as run:
+        predictions = run.predictions()
+        if len(predictions) < len(cases):
+            raise UserError(f"{folder}: {len(predictions)} of {len(cases)} cases were asked; resume it with test first")
+        run.note(status="running", ended=None)
+        score_stored(task, run, cases, workers)
+        close(task, run, cases, manifest["model"])
+
+
+def score_stored(task: Task, run: Run, cases: Sequence[Case], wanted: int | None) -> None:
+    """Scores the stored predictions of cases, on all cores unless a number of processes is wanted."""
+    workers = min(scoring_workers(wanted, beside_model=False), len(cases))
+    with Scorer(task, run, scoring_id(task), workers, patient=True) as scorer:
+        submit_stored(scorer, run, tracked(cases, "scoring"))
+
+
+def submit_stored(scorer: Scorer, run: Run, cases: Iterable[Case]) -> None:
+    """Queues those of the cases that have a prediction."""
+    predictions = run.predictions()
+    for case in cases:
+        prediction = predictions.get(case.id)
+        if isinstance(prediction, Path):
+            scorer.submit(case, prediction)
+
+
+def close(task: Task, run: Run, cases: Sequence[Case], model: str) -> None:
+    """Writes the Score rows in the task's order of cases, and the summary."""
+    predictions, scores = run.predictions(), run.scores(scoring_id(task))
+    rows: list[Score] = []
+    failures: list[Failure] = []
+    for case in cases:
+        answer, result = predictions.get(case.id), scores.get(case.id)
+        if isinstance(answer, Path) and isinstance(result, list):
+            rows += task.rows(case, result, run=run.run, model=model)
+            continue
+        unknown = Failure(case.id, "answer", "no answer was recorded")
+        failures.append(next((entry for entry in (answer, result) if isinstance(entry, Failure)), unknown))
+        rows += task.rows(case, task.worst(case), run=run.run, model=model)
+    run.write_scores(rows)
+    read_with = run.read_with()
+    said = judged(task)
+    if read_with:
+        said["notes"] += [f"{len(read_with)} of {len(cases)} cases were read with a repair or doubt: see summary.json"]
+    run.note(
+        **said,
+        status="finished",
+        predicted=sum(isinstance(answer, Path) for answer in predictions.values()),
+        failed_cases=len(failures),
+        ended=now(),
+    )
+    frame = build_table(load_runs([run.folder])).frame()
+    write_json(
+        run.folder / "summary.json",
+        {
+            "metrics": json.loads(frame.to_json(orient="records")),  # NaN, which JSON lacks, becomes null
+            "failures": [{"case": f.case_id, "stage": f.stage, "message": f.message} for f in failures],
+            "read_with": read_with,
+        },
+    )
+
+
+def judged(task: Task) -> dict[str, Any]:
+    """How a run's answers are judged, which can change while they stay."""
+    return {
+        "task_title": task.title or task.name,
+        "task_config": dict(task.config),
+        "metrics": list(task.metrics),
+        "facts": dict(task.facts),
+        "signature": task.signature(),
+        "scoring": scoring_id(task),
+        "notes": list(task.card.get("notes", [])),
+    }
+
+
+def scoring_id(task: Task) -> str:
+    """Hash of the settings that decide scores, given predictions."""
+    return digest([list(task.metrics), task.signature()])
