@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import numpy as np
 from torch import nn
@@ -23,6 +24,8 @@ class Vote(nn.Module, Segmenter):
     Raises:
         UserError: fewer than two models.
     """
+
+    file_arguments: ClassVar[tuple[str, ...]] = ("checkpoint", "bundle", "root")
 
     def __init__(self, models: Sequence[Segmenter], postprocess: Sequence[Step] = ()) -> None:
         super().__init__()

@@ -93,14 +93,22 @@ def data_fingerprint(cases: Sequence[Case]) -> str:
 
 def model_identity(config: Mapping[str, Any], file_arguments: Iterable[str]) -> dict[str, Any]:
     """A model's settings, with the content of its files in place of their paths."""
-    identity = {key: value for key, value in config.items() if key not in ("name", "description")}
-    for argument in file_arguments:
-        if isinstance(identity.get(argument), str):
-            path = Path(identity[argument]).expanduser()
-            # A fit run's folder also holds logs, which change without the weights changing.
-            best = path / "checkpoints" / "best.ckpt"
-            identity[argument] = files_digest([best if best.is_file() else path])
-    return identity
+    named = frozenset(file_arguments)
+
+    def settled(key: str, value: Any) -> Any:
+        if isinstance(value, Mapping):  # such as the models of an ensemble
+            return {inner: settled(inner, one) for inner, one in value.items()}
+        if isinstance(value, list | tuple):
+            return [settled(key, one) for one in value]
+        return _content(Path(value).expanduser()) if key in named and isinstance(value, str) else value
+
+    return {key: settled(key, value) for key, value in config.items() if key not in ("name", "description")}
+
+
+def _content(path: Path) -> str:
+    # A fit run's folder also holds logs, which change without the weights changing.
+    best = path / "checkpoints" / "best.ckpt"
+    return files_digest([best if best.is_file() else path])
 
 
 def code_identity(wrapper: type) -> str | None:
