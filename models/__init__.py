@@ -3,6 +3,6 @@
 Importing this package imports no torch; each wrapper lives in its own module.
 """
 
-from medimg_eval.models.base import Model, Segmenter
+from medimg_eval.models.base import Detector, Model, Segmenter
 
-__all__ = ["Model", "Segmenter"]
+__all__ = ["Detector", "Model", "Segmenter"]

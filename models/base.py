@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
-from medimg_eval.case import Array, Image, Mask, Prompts
+from medimg_eval.case import Array, Boxes, Image, Mask, Points, Prompts
 
 Example = Callable[[], Image]
 """Reads one image of the task, with its channels put together; call it only where it is needed."""
@@ -70,6 +70,29 @@ class Segmenter(Model, ABC):
             One label map per prompt, in order: an integer array of the image's spatial shape holding 0
             for background and the integers of `prompt.labels`. A `Mask` brings its own affine, which
             is then checked against the case's.
+
+        Raises:
+            Exception: whatever it raises is recorded against the case; the others go on.
+        """
+
+
+class Detector(Model, ABC):
+    """A model that finds places in an image, or takes measurements of it."""
+
+    @abstractmethod
+    def detect(self, prompts: Prompts) -> Sequence[Points | Boxes | Mapping[str, float]]:
+        """Answers for a batch of images, which may differ in shape.
+
+        Args:
+            prompts: each with `image` (array (channel, *spatial), affine) and `labels` (integer -> name): classes of a
+                detection, the points of a landmark task, the names of measurements.
+
+        Returns:
+            One answer per prompt, in order. Positions and corners are float, in voxel indices along the image's spatial
+            axes in their order, where an index names a voxel's centre; names are among the prompt's. What kind of
+            answer depends on the task: of a detection `Points` or `Boxes` with a confidence each in `scores`; of
+            landmarks `Points`, each name at most once; of measurements `Points` to be measured, or name -> number.
+            Nothing found is `Points` or `Boxes` without any, and of a number NaN.
 
         Raises:
             Exception: whatever it raises is recorded against the case; the others go on.

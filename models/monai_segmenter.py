@@ -14,7 +14,7 @@ from monai.losses import DiceCELoss
 from monai.transforms import Compose, RandCropByPosNegLabeld, SpatialPadd
 from torch import Tensor, nn
 
-from medimg_eval.case import Array, Image, Mask, Prompt, Prompts
+from medimg_eval.case import Array, Image, Mask, Probabilities, Prompt, Prompts
 from medimg_eval.errors import UserError
 from medimg_eval.models.base import Example, Pass, Segmenter
 from medimg_eval.models.bundle import read_bundle
@@ -144,6 +144,19 @@ class MonaiSegmenter(nn.Module, Segmenter):
         """Returns the most probable label of each voxel, on the image's own grid."""
         return [self._segment(prompt) for prompt in prompts]
 
+    def give_probabilities(self, prompts: Prompts) -> Sequence[Probabilities]:
+        """Returns the probability of each class, float32, on the image's own grid; 0 of labels without a channel.
+
+        Raises:
+            UserError: there are steps of `postprocess`, which work on label maps alone.
+        """
+        if self.postprocess:
+            raise UserError(
+                "model.postprocess changes label maps and not probabilities; set model.postprocess=[], or leave "
+                "metrics of probabilities out of task.metrics"
+            )
+        return [self._probabilities(prompt) for prompt in prompts]
+
     def training_samples(
         self, image: Image, target: Mask, labels: Mapping[int, str], *, seed: int
     ) -> list[dict[str, Tensor]]:
@@ -172,12 +185,7 @@ class MonaiSegmenter(nn.Module, Segmenter):
 
     def _segment(self, prompt: Prompt) -> Array:
         image, classes = prompt.image, self._classes(prompt.labels)
-        if self.network is None or self.roi_size is None:
-            self._fit_to(classes, image)
-        prepared = self.preprocess({"image": _tensor(image.array, image.affine)})["image"]
-        windows = self._windows(tuple(prepared.shape[1:]))
-        pixels = prepared.as_tensor().to(windows.stitched_on)
-        predict = self._predict(classes, slices=prepared.ndim - 1 > len(self._window()))
+        prepared, pixels, predict, windows = self._shown(image, classes)
         done = prepared.applied_operations
         if all(str(operation["class"]).startswith(MOVES_VOXELS) for operation in done):
             index = most_probable(pixels, predict, windows)
@@ -187,6 +195,32 @@ class MonaiSegmenter(nn.Module, Segmenter):
             index = self._best_of(all_probabilities(pixels, predict, windows), prepared)
         labels = np.asarray(classes, dtype=np.int32)[index.numpy().astype(np.int16)]
         return postprocessed(self.postprocess, labels, prompt.labels, image.geometry.spacing)
+
+    def _probabilities(self, prompt: Prompt) -> Probabilities:
+        image, classes = prompt.image, self._classes(prompt.labels)
+        prepared, pixels, predict, windows = self._shown(image, classes)
+        whole = all_probabilities(pixels, predict, windows).float()
+        if prepared.applied_operations:
+            whole = torch.stack([self._undone(one[None], prepared)[0] for one in whole])
+            total = whole.sum(0)  # less than 1 where resampling reached into what was cropped away
+            whole[0][total == 0] = 1  # cropped away: of the first class, as in a label map
+            whole /= torch.where(total == 0, 1, total)
+        array, lacking = whole.numpy(), [label for label in (0, *sorted(prompt.labels)) if label not in classes]
+        if lacking:
+            array = np.concatenate([array, np.zeros((len(lacking), *array.shape[1:]), np.float32)])
+        # Blending and resampling round, also to what is no probability.
+        return Probabilities(array.clip(0, 1, out=array), (*classes, *lacking), image.affine, image.units)
+
+    def _shown(
+        self, image: Image, classes: Sequence[int]
+    ) -> tuple[MetaTensor, Tensor, Callable[[Tensor], Tensor], Windows]:
+        """The image after preprocessing, its pixels where they are stitched, what is asked of windows, and these."""
+        if self.network is None or self.roi_size is None:
+            self._fit_to(classes, image)
+        prepared = self.preprocess({"image": _tensor(image.array, image.affine)})["image"]
+        windows = self._windows(tuple(prepared.shape[1:]))
+        predict = self._predict(classes, slices=prepared.ndim - 1 > len(self._window()))
+        return prepared, prepared.as_tensor().to(windows.stitched_on), predict, windows
 
     def _predict(self, classes: Sequence[int], *, slices: bool) -> Callable[[Tensor], Tensor]:
         """Windows to probabilities, the mean over views and networks; `slices` lie along the windows' last axis."""
@@ -238,7 +272,9 @@ class MonaiSegmenter(nn.Module, Segmenter):
 
     def _undone(self, placed: Tensor, prepared: MetaTensor) -> Tensor:
         """A map (1, *spatial) on the prepared image's grid, back on the grid that the image came with."""
-        there = MetaTensor(placed, meta=prepared.meta, applied_operations=copy.copy(prepared.applied_operations))
+        # Undoing takes entries out of the record, also from inside its parts.
+        done = copy.deepcopy(prepared.applied_operations)
+        there = MetaTensor(placed, meta=prepared.meta, applied_operations=done)
         back: Tensor = self.preprocess.inverse({"image": there})["image"].as_tensor()
         return back
 

@@ -4,6 +4,7 @@ from medimg_eval.data.records import Entry, Target
 from medimg_eval.data.targets.findings import ClassColumns, ClassName
 from medimg_eval.data.targets.joined import FromTable, JoinedPoints
 from medimg_eval.data.targets.masks import FilledBoxes, ImageTarget, MaskTarget, RunLength, StructureFiles
+from medimg_eval.data.targets.numbers import NumberColumns
 from medimg_eval.data.targets.parts import MaskParts
 from medimg_eval.data.targets.places import BoxColumns, LandmarkMat, PointColumns, VertebraCentroids
 from medimg_eval.data.targets.words import FrameTable, ReportText, SurvivalColumns
@@ -21,6 +22,7 @@ __all__ = [
     "LandmarkMat",
     "MaskParts",
     "MaskTarget",
+    "NumberColumns",
     "PointColumns",
     "ReportText",
     "RunLength",
