@@ -6,7 +6,7 @@ Nothing here reads files or imports torch, so that scoring processes start in a 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -114,6 +114,43 @@ class Mask:
     def geometry(self) -> Geometry:
         """The grid the labels lie on."""
         return Geometry(tuple(self.labels.shape), self.affine, self.units)
+
+
+@dataclass(frozen=True, eq=False)
+class Probabilities:
+    """How probable each class is at every voxel; a voxel belongs to one class.
+
+    Attributes:
+        array: floats in [0, 1], (class, *spatial), after a softmax.
+        labels: of each channel, 0 for background; channels of the same label count together.
+        affine: float64, (4, 4), voxel index to RAS+ millimetres.
+        units: `mm`, or `pixel` where no physical size is known.
+        notes: what is doubted, in words.
+    """
+
+    array: Array
+    labels: tuple[int, ...]
+    affine: Array
+    units: Units = "mm"
+    notes: tuple[str, ...] = ()
+
+    @property
+    def geometry(self) -> Geometry:
+        """The grid the voxels lie on."""
+        return Geometry(tuple(self.array.shape[1:]), self.affine, self.units)
+
+    def most_probable(self) -> Mask:
+        """The label of the most probable channel of each voxel, int32; of equally probable ones the first's."""
+        labels = np.asarray(self.labels, dtype=np.int32)[self.array.argmax(0)]
+        return Mask(labels, self.affine, notes=self.notes, units=self.units)
+
+    def merged(self) -> Probabilities:
+        """The same with one channel for each label, ascending: the sum of the label's channels, float32."""
+        if len(set(self.labels)) == len(self.labels):
+            return self
+        ordered, given = sorted(set(self.labels)), np.asarray(self.labels)
+        sums = [self.array[given == label].sum(0, dtype=np.float32) for label in ordered]
+        return replace(self, array=np.minimum(np.stack(sums), 1), labels=tuple(ordered))
 
 
 @dataclass(frozen=True)

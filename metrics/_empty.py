@@ -25,9 +25,9 @@ class EmptyPolicy:
     """What a metric is worth for a label that the reference, the prediction or each of them lacks.
 
     A rule is a number, "best" or "worst" (the metric's own), or "skip": NaN, which is left out of means and
-    counted under the table. Rules stand by the metric's name without its parameter ("nsd" for "nsd@2"); "distances"
-    is for every distance that is not named, "other" for everything else. Metrics that define their value for empty masks themselves follow a
-    rule only if it names them.
+    counted under the table. Rules stand by the metric's name without its parameter ("nsd" for "nsd@2");
+    "distances" is for every distance that is not named, "other" for everything else. Metrics that define their
+    value for empty masks themselves follow a rule only if it names them.
 
     Attributes:
         name: What a table calls the policy.

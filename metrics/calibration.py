@@ -19,7 +19,7 @@ import numpy.typing as npt
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.overlap import ratio
 from medimg_eval.metrics.registry import Metric, metric, parse
-from medimg_eval.metrics.segmentation import LabelScore
+from medimg_eval.metrics.segmentation import Labels, LabelScore, _regions
 
 Array: TypeAlias = npt.NDArray[Any]
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -28,6 +28,8 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 CLIP = 1e-7
 # A rounding beyond [0, 1] is forgiven, a logit is not.
 SLACK = 1e-6
+# Beyond this, channels that are added up cannot exclude each other; float16 adds up to less.
+EXCESS = 0.01
 # Voxels whose float64 copies are held at a time.
 CHUNK = 1 << 20
 
@@ -250,7 +252,7 @@ def probability_scores(
     reference: Array,
     probabilities: Array,
     *,
-    labels: Mapping[int, str],
+    labels: Labels,
     channels: Mapping[int, int] | Sequence[int],
     metrics: Sequence[str] = ("soft_dice", "brier", "nll", "ece@20"),
     ignore: int | None = None,
@@ -262,13 +264,15 @@ def probability_scores(
     Args:
         reference: Integer label map, (*spatial).
         probabilities: Floats in [0, 1], (channel, *spatial): after a softmax or sigmoid.
-        labels: Label -> its name; what is judged.
+        labels: What is judged: label -> its name; or regions, each a name with the labels that make it up, whose
+            probability is the sum of theirs.
         channels: Where each label's probability is: label -> channel, or the label of each channel in order.
         metrics: Names of metrics of kind "probability"; "ece@20" is ECE with 20 bins.
         ignore: A label of the reference whose voxels are left out.
 
     Raises:
-        ValueError: If an argument is not as said above, or the shapes do not match.
+        ValueError: If an argument is not as said above, the shapes do not match, or the channels of a region add up
+            to more than 1.
         UsageError: If there is no such metric of probabilities, or a label has no channel.
 
     >>> reference = np.array([[0, 0, 1, 1]])
@@ -280,7 +284,7 @@ def probability_scores(
     liver soft_dice 0.85 present
     liver ece@2 0.15 present
     """
-    asked = _asked(metrics)
+    asked = probability_metrics(metrics)
     if reference.dtype.kind not in "iu":
         raise ValueError(f"Expected `reference` to be an integer label map, got dtype {reference.dtype}")
     if probabilities.shape[1:] != reference.shape:
@@ -288,24 +292,51 @@ def probability_scores(
             f"Expected `probabilities` to be channels of the reference's shape {reference.shape}, "
             f"got {probabilities.shape}"
         )
-    places = _channels(channels, labels, len(probabilities))
+    regions = _regions(labels)
+    places = _channels(channels, regions, len(probabilities))
     judged = None if ignore is None else reference != ignore
     scores = []
-    for label, name in labels.items():
-        mask, probability = reference == label, probabilities[places[label]]
-        pair = (
-            ProbabilityPair(mask, probability, name)
-            if judged is None
-            else ProbabilityPair(mask[judged], probability[judged], name)
-        )
+    for name, members in regions.items():
+        mask, parts = np.isin(reference, members), [probabilities[places[label]] for label in members]
+        if judged is not None:
+            mask, parts = mask[judged], [part[judged] for part in parts]
+        pair = ProbabilityPair(mask, _sum(parts, name), name)
         for asked_for, (found, parameter) in asked.items():
             value = found.function(pair) if parameter is None else found.function(pair, parameter)
             scores.append(LabelScore(name, asked_for, float(value), pair.status))
     return scores
 
 
-def _asked(metrics: Sequence[str]) -> dict[str, tuple[Metric, float | str | None]]:
-    """Returns the metrics asked for with their parameters, by the name they were asked by."""
+def worst_probability_scores(labels: Labels, metrics: Sequence[str], *, known: bool = True) -> list[LabelScore]:
+    """Returns the scores, of status "failed", of a case that the model gave no answer for.
+
+    Args:
+        labels: As for `probability_scores`.
+        metrics: As for `probability_scores`.
+        known: Whether the reference is; every value is NaN where it is not, for then nobody is judged.
+
+    Raises:
+        ValueError: If a metric is named twice.
+        UsageError: If there is no such metric of probabilities.
+
+    >>> worst_probability_scores({1: "liver"}, ["ece@15"])
+    [LabelScore(label='liver', metric='ece@15', value=1.0, status='failed')]
+    """
+    asked = probability_metrics(metrics)
+    return [
+        LabelScore(name, asked_for, float(found.worst) if known else math.nan, "failed")
+        for name in _regions(labels)
+        for asked_for, (found, _) in asked.items()
+    ]
+
+
+def probability_metrics(metrics: Sequence[str]) -> dict[str, tuple[Metric, float | str | None]]:
+    """Returns the metrics asked for with their parameters, by the name they were asked by.
+
+    Raises:
+        ValueError: If a metric is named twice.
+        UsageError: If there is no such metric of probabilities.
+    """
     asked = {name: parse(name) for name in metrics}
     for name, (found, _) in asked.items():
         if found.kind != "probability":
@@ -315,7 +346,22 @@ def _asked(metrics: Sequence[str]) -> dict[str, tuple[Metric, float | str | None
     return asked
 
 
-def _channels(channels: Mapping[int, int] | Sequence[int], labels: Mapping[int, str], count: int) -> dict[int, int]:
+def _sum(channels: Sequence[Array], name: str) -> Array:
+    """Returns the probability that a voxel belongs to any of some classes; of one, as it is."""
+    if len(channels) == 1:
+        return channels[0]
+    total = np.sum(channels, axis=0, dtype=np.float64)
+    if total.max(initial=0.0) > 1 + EXCESS:
+        raise ValueError(
+            f"Expected the probabilities of the labels of {name!r} to add up to 1 at most, got {total.max():g}; "
+            "only classes that exclude each other make up a region"
+        )
+    return np.minimum(total, 1)
+
+
+def _channels(
+    channels: Mapping[int, int] | Sequence[int], regions: Mapping[str, Sequence[int]], count: int
+) -> dict[int, int]:
     """Returns the channel of each label, checked."""
     if isinstance(channels, Mapping):
         places = dict(channels)
@@ -323,7 +369,7 @@ def _channels(channels: Mapping[int, int] | Sequence[int], labels: Mapping[int, 
         places = {label: channel for channel, label in enumerate(channels)}
         if len(places) < len(channels) or len(channels) != count:
             raise ValueError(f"Expected `channels` to name a label of each of {count} channels, got {list(channels)}")
-    for label, name in labels.items():
+    for label, name in ((label, name) for name, members in regions.items() for label in members):
         if label not in places:
             raise UsageError(
                 f"channels: there is none for label {label} ({name}); the channels are for {sorted(places)}"

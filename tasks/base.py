@@ -70,6 +70,14 @@ class Task(ABC):
         parsed = {name: parse(name)[0] for name in self.metrics}
         return list(dict.fromkeys(wanted for name, found in parsed.items() for wanted in found.needs or (name,)))
 
+    @property
+    def asked(self) -> Mapping[str, Any]:
+        """What metrics have models asked beyond the settings; part of the run id."""
+        return {}
+
+    def check_stored(self, prediction: Path) -> None:  # noqa: B027 - most tasks store all that they judge
+        """Raises UserError when a stored prediction lacks what the metrics judge."""
+
     def cases(self, part: str) -> list[Case]:
         """The cases that serve one part of the work.
 

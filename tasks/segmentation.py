@@ -9,9 +9,10 @@ from typing import Any, ClassVar, get_args
 
 import numpy as np
 
-from medimg_eval.case import Case, Image, Mask, Prompt, Prompts, Units
-from medimg_eval.errors import CaseError, UsageError, nearest
+from medimg_eval.case import Array, Case, Image, Mask, Probabilities, Prompt, Prompts, Units
+from medimg_eval.errors import CaseError, UsageError, UserError, nearest
 from medimg_eval.imaging import read_mask, write_mask
+from medimg_eval.imaging.probabilities import SUFFIX, read_probabilities, write_probabilities
 from medimg_eval.metrics import (
     EmptyPolicy,
     InstanceRule,
@@ -22,6 +23,7 @@ from medimg_eval.metrics import (
     segmentation_scores,
     worst_scores,
 )
+from medimg_eval.metrics.calibration import SLACK, probability_metrics, probability_scores, worst_probability_scores
 from medimg_eval.metrics.segmentation import mask_metrics
 from medimg_eval.tasks.base import Task, same_grid
 from medimg_eval.tasks.prompting import guides_of
@@ -30,6 +32,9 @@ from medimg_eval.tasks.prompting import guides_of
 @dataclass(kw_only=True)
 class SegmentationTask(Task):
     """Label maps, judged per case and per label.
+
+    Where a metric judges probabilities, models are asked for those instead, which are then what is stored; the label
+    map that the other metrics judge is the most probable class of each voxel.
 
     Attributes:
         labels: integer in the mask -> name; 0 is background and is not judged.
@@ -57,8 +62,6 @@ class SegmentationTask(Task):
     metrics: Sequence[str] = ("dice", "iou", "hd95", "assd", "nsd@1")
     monitor: str = "dice"
 
-    capability: ClassVar[str] = "segment"
-    prediction_suffix: ClassVar[str] = ".nii.gz"
     scoring_fields: ClassVar[frozenset[str]] = Task.scoring_fields | {
         *("regions", "surface", "empty", "tolerances", "ignore", "instances", "lesions", "units")
     }
@@ -72,10 +75,31 @@ class SegmentationTask(Task):
         for what, value, options in (("surface", self.surface, Surface), ("units", self.units, Units)):
             if value not in get_args(options):
                 raise UsageError(f"task {self.name!r}: there is no {what} {value!r}{nearest(value, get_args(options))}")
-        if parse(self.monitor)[0].kind != "mask":
+        kind = parse(self.monitor)[0].kind
+        if kind not in ("mask", "probability"):
             raise UsageError(f"task {self.name!r}: metric {self.monitor!r} does not judge masks")
+        if kind == "probability" and not self._soft:
+            raise UsageError(
+                f"task {self.name!r}: monitor {self.monitor!r} needs probabilities, which models are asked for where "
+                "`metrics` hold such a metric; add it to them"
+            )
         self._check_rules()
         self._guides = guides_of(self.guides)
+
+    @property
+    def capability(self) -> str:  # type: ignore[override]
+        """`segment`, or `give_probabilities` where a metric judges those."""
+        return "give_probabilities" if self._soft else "segment"
+
+    @property
+    def prediction_suffix(self) -> str:  # type: ignore[override]
+        """Of label maps, or of probabilities."""
+        return SUFFIX if self._soft else ".nii.gz"
+
+    @property
+    def asked(self) -> Mapping[str, Any]:
+        """Probabilities are another answer than a label map: a run with them is another run."""
+        return {"probabilities": True} if self._soft else {}
 
     def read_images(self, case: Case) -> tuple[Image, ...]:
         """Reads the images; several of one grid, such as MR sequences, become the channels of one."""
@@ -97,13 +121,15 @@ class SegmentationTask(Task):
         return Prompt(case.id, images, self.labels, self._guides.of(case.id, reference.labels, self.labels))
 
     def ask(self, model: Any, prompts: Prompts) -> Sequence[Any]:
-        """Returns one label map per prompt: an integer array on the image's grid, or a Mask with its own."""
-        answers: Sequence[Any] = model.segment(prompts)
+        """Returns one label map per prompt (an integer array on the image's grid, or a Mask), or its Probabilities."""
+        answers: Sequence[Any] = getattr(model, self.capability)(prompts)
         return answers
 
-    def accept(self, case: Case, answer: Any, *, what: str = "prediction") -> Mask:
-        """Checks grid, dtype and labels."""
+    def accept(self, case: Case, answer: Any, *, what: str = "prediction") -> Mask | Probabilities:
+        """Checks grid, dtype and labels, or the range of probabilities and the labels of their channels."""
         expected = case.target.geometry()
+        if self._soft and what == "prediction":  # a reference is a label map, whatever is asked
+            return self._accept_probabilities(case, answer)
         if isinstance(answer, Mask):
             mask = answer
         else:
@@ -124,37 +150,106 @@ class SegmentationTask(Task):
             )
         return mask
 
-    def write(self, prediction: Mask, path: Path) -> None:
-        """Stores the mask as NIfTI with the case's geometry."""
-        write_mask(path, prediction)
+    def _accept_probabilities(self, case: Case, answer: Any) -> Probabilities:
+        names = ", ".join(self._soft)
+        if not isinstance(answer, Probabilities):
+            raise CaseError(
+                f"case {case.id!r}: the model gave {type(answer).__name__} and not Probabilities, which {names} judge; "
+                "leave such metrics out of task.metrics, or ask a model that gives them"
+            )
+        array, labels = np.asarray(answer.array), [int(label) for label in answer.labels]
+        if array.dtype.kind != "f" or len(labels) != len(array):
+            raise CaseError(
+                f"case {case.id!r}: expected probabilities as floats (class, *spatial) with one label for each of "
+                f"{len(array)} channels, got {array.dtype} and labels {labels}"
+            )
+        same_grid(
+            answer.geometry, case.target.geometry(), what=f"case {case.id!r}: probabilities", than=_reference(case)
+        )
+        wanted = {0, *self.labels}
+        if set(labels) != wanted:
+            raise CaseError(
+                f"case {case.id!r}: the model's channels are for labels {sorted(set(labels))}, the task needs one for "
+                f"each of {sorted(wanted)}"
+            )
+        lowest, highest = float(array.min()), float(array.max())
+        if not (lowest >= -SLACK and highest <= 1 + SLACK):  # NaN is neither
+            raise CaseError(
+                f"case {case.id!r}: expected probabilities in [0, 1], got {lowest:g} to {highest:g}; "
+                "logits need a softmax first"
+            )
+        # What is judged in memory is what a file would hold.
+        return replace(answer, array=array.astype(np.float32) if array.dtype.itemsize > 4 else array)
+
+    def write(self, prediction: Mask | Probabilities, path: Path) -> None:
+        """Stores a mask as NIfTI with the case's geometry; probabilities as b2nd, float16 or else float32."""
+        if isinstance(prediction, Probabilities):
+            write_probabilities(path, prediction)
+        else:
+            write_mask(path, prediction)
 
     def score(self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None) -> list[LabelScore]:
         """Judges every label of one case."""
-        mask = read_mask(prediction) if isinstance(prediction, Path) else self.accept(case, prediction)
+        wanted = self.case_metrics if metrics is None else metrics
+        answer = self._read(prediction) if isinstance(prediction, Path) else self.accept(case, prediction)
+        soft = _of_kind("probability", wanted)
+        if soft and not isinstance(answer, Probabilities):
+            raise CaseError(f"case {case.id!r}: {_without(soft)}")
         reference = case.target.read()
-        same_grid(mask.geometry, reference.geometry, what=f"case {case.id!r}: prediction", than=_reference(case))
-        return segmentation_scores(
+        same_grid(answer.geometry, reference.geometry, what=f"case {case.id!r}: prediction", than=_reference(case))
+        mask = answer.most_probable() if isinstance(answer, Probabilities) else answer
+        scores = segmentation_scores(
             reference.labels,
             mask.labels,
             self._spacing(case, reference),
             labels=self._judged(),
-            metrics=self.case_metrics if metrics is None else metrics,
+            metrics=_of_kind("mask", wanted),
             **self._rules(),
         )
+        if soft and isinstance(answer, Probabilities):
+            scores += self._soft_scores(reference.labels, answer.merged(), soft)
+        return scores
+
+    def check_stored(self, prediction: Path) -> None:
+        """Raises UserError when a stored prediction is a label map and the metrics judge probabilities."""
+        if self._soft and prediction.suffix != SUFFIX:
+            raise UserError(f"{prediction}: {_without(self._soft)}")
+
+    def _soft_scores(self, reference: Array, answer: Probabilities, metrics: Sequence[str]) -> list[LabelScore]:
+        return probability_scores(
+            reference,
+            answer.array,
+            labels=self._judged(),
+            channels=answer.labels,
+            metrics=metrics,
+            ignore=self.ignore,
+        )
+
+    def _read(self, path: Path) -> Mask | Probabilities:
+        return read_probabilities(path) if path.suffix == SUFFIX else read_mask(path)
 
     def worst(self, case: Case) -> list[LabelScore]:
         """Each metric's worst value; NaN when the reference itself cannot be read, for then nobody is judged."""
+        judged, hard = self._judged(), _of_kind("mask", self.case_metrics)
         try:
             reference = case.target.read()
             shape, spacing = reference.labels.shape, self._spacing(case, reference)
         except CaseError:
-            return worst_scores(self._judged(), self.case_metrics, shape=None, spacing=None, empty=self.empty)
-        worst = worst_scores(self._judged(), self.case_metrics, shape=shape, spacing=spacing, empty=self.empty)
-        return worst if not self._evidence else self._counted(worst, reference, spacing)
+            worst = worst_scores(judged, hard, shape=None, spacing=None, empty=self.empty)
+            return worst + worst_probability_scores(judged, self._soft, known=False)
+        worst = worst_scores(judged, hard, shape=shape, spacing=spacing, empty=self.empty)
+        if self._evidence:
+            worst = self._counted(worst, reference, spacing)
+        return worst + worst_probability_scores(judged, self._soft)
+
+    @property
+    def _soft(self) -> list[str]:
+        """The metrics that judge probabilities."""
+        return _of_kind("probability", self.case_metrics)
 
     @property
     def _evidence(self) -> list[str]:
-        return [name for name in self.case_metrics if parse(name)[0].evidence]
+        return [name for name in _of_kind("mask", self.case_metrics) if parse(name)[0].evidence]
 
     def _counted(self, worst: Sequence[LabelScore], reference: Mask, spacing: tuple[float, ...]) -> list[LabelScore]:
         """What summaries count, such as missed lesions, is counted for a case without an answer as for an empty one."""
@@ -190,11 +285,12 @@ class SegmentationTask(Task):
         unknown = sorted({label for labels in self.regions.values() for label in labels} - set(self.labels))
         if unknown:
             raise UsageError(f"task {self.name!r}: regions hold labels {unknown} that `labels` does not name")
-        nothing = np.zeros((1, 1, 1), np.uint8)
+        nothing, hard = np.zeros((1, 1, 1), np.uint8), [name for name in self.case_metrics if name not in self._soft]
+        even = Probabilities(np.zeros((1 + len(self.labels), 1, 1, 1), np.float32), (0, *self.labels), np.eye(4))
+        monitored = _of_kind("probability", [self.monitor])
         try:
-            segmentation_scores(
-                nothing, nothing, (1.0, 1.0, 1.0), labels=self._judged(), metrics=self.case_metrics, **self._rules()
-            )
+            segmentation_scores(nothing, nothing, (1.0, 1.0, 1.0), labels=self._judged(), metrics=hard, **self._rules())
+            self._soft_scores(nothing, even, list(dict.fromkeys([*self._soft, *monitored])))
         except (ValueError, TypeError) as error:
             raise UsageError(f"task {self.name!r}: {error}") from error
 
@@ -203,7 +299,8 @@ class SegmentationTask(Task):
         if self.units == "pixel":
             return (1.0,) * reference.labels.ndim
         grid = reference.geometry if reference.units == "mm" else case.images[0].geometry()
-        measured = [name for name in self.case_metrics if (found := parse(name)[0]).unit or found.parameter]
+        asked = mask_metrics(_of_kind("mask", self.case_metrics))
+        measured = [name for name, (found, _) in asked.items() if found.unit or found.parameter]
         if grid.units == "pixel" and measured:
             raise CaseError(
                 f"case {case.id!r}: {', '.join(str(path) for path in case.images[0].files)} states no physical size; "
@@ -212,9 +309,9 @@ class SegmentationTask(Task):
         return grid.spacing
 
     def signature(self) -> str:
-        """Surface convention, percentile rule and empty-mask policy."""
-        asked = mask_metrics(self.case_metrics)
-        parts = [f"surface={self.surface}", "hd95=max of the two directed percentiles"]
+        """Surface convention, percentile rule, empty-mask policy, and what probabilities are sorted into."""
+        asked = mask_metrics(_of_kind("mask", self.case_metrics))
+        parts = [f"surface={self.surface}", "hd95=max of the two directed percentiles"] if asked else []
         if "nsd" in asked and self.tolerances:
             limits = ", ".join(f"{name} {tolerance:g}" for name, tolerance in self.tolerances.items())
             parts.append(f"NSD tolerances {limits} {self.units}")
@@ -226,8 +323,25 @@ class SegmentationTask(Task):
             parts.append(self._guides.describe())
         if self.ignore is not None:
             parts.append(f"voxels of label {self.ignore} ignored")
-        parts.append(EmptyPolicy.of(self.empty).describe([found for found, _ in asked.values()], self.units))
-        return ", ".join(parts) + (", distances in pixels" if self.units == "pixel" else "")
+        if self._soft:
+            parts.append("label maps of the most probable class")
+        bins = {name: count for name, (_, count) in probability_metrics(self._soft).items() if count is not None}
+        if bins:
+            parts.append("bins of equal width " + ", ".join(f"{name} {count:g}" for name, count in bins.items()))
+        if asked:
+            parts.append(EmptyPolicy.of(self.empty).describe([found for found, _ in asked.values()], self.units))
+        return ", ".join(parts) + (", distances in pixels" if asked and self.units == "pixel" else "")
+
+
+def _of_kind(kind: str, metrics: Sequence[str]) -> list[str]:
+    return [name for name in metrics if parse(name)[0].kind == kind]
+
+
+def _without(metrics: Sequence[str]) -> str:
+    return (
+        f"the prediction was stored as a label map, and {', '.join(metrics)} judge probabilities; "
+        "run test again with task.metrics that hold them"
+    )
 
 
 def _reference(case: Case) -> str:

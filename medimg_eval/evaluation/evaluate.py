@@ -109,6 +109,11 @@ def refuse_incapable(task: Task, candidate: Candidate) -> None:
         raise UsageError(
             f"task {task.name!r} asks models to {task.capability}, which model {candidate.name!r} "
             f"({candidate.wrapper.__name__}) cannot: it has no method {task.capability}()"
+            + (
+                "; leave metrics of probabilities out of task.metrics"
+                if task.capability == "give_probabilities"
+                else ""
+            )
         )
 
 
@@ -154,7 +159,7 @@ def task_identity(task: Task) -> dict[str, Any]:
     decisive = {key: value for key, value in task.config.items() if key not in task.scoring_fields}
     if isinstance(decisive.get("layout"), dict):
         decisive["layout"] = {key: value for key, value in decisive["layout"].items() if key != "root"}
-    return decisive
+    return decisive | dict(task.asked)
 
 
 def slug(name: str) -> str:

@@ -37,6 +37,9 @@ def rescore(folder: Path, task: Task, workers: int | None = None) -> None:
         predictions = run.predictions()
         if len(predictions) < len(cases):
             raise UserError(f"{folder}: {len(predictions)} of {len(cases)} cases were asked; resume it with test first")
+        for prediction in predictions.values():
+            if isinstance(prediction, Path):
+                task.check_stored(prediction)
         run.note(status="running", ended=None)
         score_stored(task, run, cases, workers)
         close(task, run, cases, manifest["model"])
