@@ -80,6 +80,8 @@ class EmptyPolicy:
             if wanted not in PRESETS:
                 raise UsageError(f"There is no policy for empty masks called {wanted!r}{nearest(wanted, PRESETS)}")
             return PRESETS[wanted]
+        if not isinstance(wanted, Mapping):
+            raise UsageError(f"Expected empty to be a preset's name or a mapping, got {wanted!r}")
         stated = dict(wanted)
         start = cls.of(stated.pop("preset", "worst"))
         fields = ("name", "absent", "missed", "hallucinated", "distance", "spacing")

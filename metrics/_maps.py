@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 from medimg_eval.metrics._joint import JointMaps
 from medimg_eval.metrics._numbering import LabelMap
-from medimg_eval.metrics._pairs import LabelPair, Settings
-from medimg_eval.metrics._surfaces import Spacing
+from medimg_eval.metrics._pairs import LabelPair, Settings, Siblings
+from medimg_eval.metrics._surfaces import Bools, Spacing
 
 
 def label_pairs(
@@ -20,6 +21,8 @@ def label_pairs(
 ) -> dict[str, LabelPair]:
     """Returns the pair of masks of each region, by name and in the order of the regions.
 
+    They know each other as siblings.
+
     Args:
         reference: Integer label map, or boolean mask, 2-D or 3-D.
         prediction: Of the same shape.
@@ -28,12 +31,35 @@ def label_pairs(
         settings: How each region is judged; the surface is the same for all.
         ignore: A label of the reference whose voxels are background in both maps.
     """
-    pairs: dict[str, LabelPair] = {}
+    makers: dict[str, Callable[[Siblings], LabelPair]] = {}
     for layer in _layers(regions):
         surface = settings[layer[0]].surface
         maps = JointMaps(reference, prediction, spacing, [regions[name] for name in layer], surface, ignore)
-        pairs |= {name: LabelPair.of(maps, index, settings[name], name) for index, name in enumerate(layer)}
-    return {name: pairs[name] for name in regions}
+        for index, name in enumerate(layer):
+            makers[name] = partial(LabelPair.of, maps, index, settings[name], name)
+    return Siblings({name: makers[name] for name in regions}).pairs()
+
+
+def mask_pairs(
+    reference: Bools, prediction: Bools, spacing: Spacing, settings: Mapping[str, Settings]
+) -> Iterator[tuple[str, LabelPair]]:
+    """Yields the pair of each of several masks, one after the other; they know each other as siblings.
+
+    Args:
+        reference: (region, *spatial), bool.
+        prediction: Of the same shape.
+        spacing: Voxel size in mm along each axis.
+        settings: How each region is judged, in their order.
+    """
+
+    def made(index: int, name: str, siblings: Siblings) -> LabelPair:
+        maps = JointMaps(reference[index], prediction[index], spacing, [(1,)], settings[name].surface)
+        return LabelPair.of(maps, 0, settings[name], name, siblings)
+
+    siblings = Siblings({name: partial(made, index, name) for index, name in enumerate(settings)})
+    for name in settings:
+        if pair := siblings.get(name):
+            yield name, pair
 
 
 def _layers(regions: Mapping[str, Sequence[int]]) -> list[list[str]]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, TypeAlias
+from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -70,14 +71,19 @@ class LabelPair:
         self._set(JointMaps(reference, prediction, sizes, [(1,)], settings.surface), 0, settings, name)
 
     @classmethod
-    def of(cls, maps: JointMaps, region: int, settings: Settings, name: str) -> LabelPair:
+    def of(
+        cls, maps: JointMaps, region: int, settings: Settings, name: str, siblings: Siblings | None = None
+    ) -> LabelPair:
         """Returns the pair of one region of two label maps; what it needs is computed with the other regions'."""
         pair = cls.__new__(cls)
-        cls._set(pair, maps, region, settings, name)
+        cls._set(pair, maps, region, settings, name, siblings)
         return pair
 
-    def _set(self, maps: JointMaps, region: int, settings: Settings, name: str) -> None:
+    def _set(
+        self, maps: JointMaps, region: int, settings: Settings, name: str, siblings: Siblings | None = None
+    ) -> None:
         self._maps, self._region = maps, region
+        self._siblings = siblings
         self.settings = settings
         self.name = name
         self.spacing = maps.spacing
@@ -102,6 +108,10 @@ class LabelPair:
     def prediction(self) -> Bools:
         """The prediction's mask, of the same shape."""
         return self._masks[1]
+
+    def sibling(self, name: str) -> LabelPair | None:
+        """Returns the pair of another label of the case, cropped to its own box; None if the case names no such one."""
+        return self._siblings.get(name) if self._siblings else None
 
     @property
     def status(self) -> Literal["present", "missed", "hallucinated", "absent"]:
@@ -129,6 +139,32 @@ class LabelPair:
     def prediction_distances(self) -> Distances:
         """From the prediction's surface to the reference's."""
         return self._maps.prediction_distances(self._region)
+
+
+class Siblings:
+    """The labels of one case, which know each other.
+
+    A pair is made when it is first asked for, and the same one is returned while someone holds it: pairs do not
+    hold each other.
+
+    Args:
+        makers: Of each label: makes its pair, given these siblings.
+    """
+
+    def __init__(self, makers: Mapping[str, Callable[[Siblings], LabelPair]]) -> None:
+        self._makers = makers
+        self._held: WeakValueDictionary[str, LabelPair] = WeakValueDictionary()
+
+    def get(self, name: str) -> LabelPair | None:
+        """Returns the pair of a label, None if there is no such label."""
+        pair = self._held.get(name)
+        if pair is None and name in self._makers:
+            pair = self._held[name] = self._makers[name](self)
+        return pair
+
+    def pairs(self) -> dict[str, LabelPair]:
+        """Returns all of them by name."""
+        return {name: pair for name in self._makers if (pair := self.get(name)) is not None}
 
 
 def check_arrays(

@@ -82,6 +82,9 @@ class LesionRule:
         false_positives: Whether a predicted lesion that touches no lesion enters the mean.
         penalty: What HD95 costs for a lesion that was missed or made up: mm, or "diagonal" for that of the image
             in voxels, as the authors compute it.
+        join_through: Other labels of the case, one after the other: of the lesions that touch lesions of such a
+            label (one step), those for which the first of these is the same one become one lesion. The first is
+            that whose dilation comes first in the array, the last axis counted fastest.
         labels: By label name, what differs for it: `{"ET": {"min_volume": 10}}`.
     """
 
@@ -92,6 +95,7 @@ class LesionRule:
     small_predictions: Literal["keep", "drop-voxels", "drop-mm3"] = "keep"
     false_positives: bool = True
     penalty: float | Literal["diagonal"] = 374.0
+    join_through: Sequence[str] = ()
     labels: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @classmethod
@@ -117,6 +121,11 @@ class LesionRule:
             _checked(f"lesions.labels.{name}", changes, [key for key in known if key not in ("name", "labels")])
         return replace(start, **{"name": f"{start.name}, changed", **stated})
 
+    @property
+    def joins(self) -> bool:
+        """Whether lesions of some label are joined through another's."""
+        return bool(self.join_through) or any(changes.get("join_through") for changes in self.labels.values())
+
     def for_label(self, name: str) -> LesionRule:
         """Returns the rule for one label, with what differs for it."""
         return replace(self, labels={}, **self.labels.get(name, {}))
@@ -137,6 +146,8 @@ def _words(rule: LesionRule) -> str:
         words.append(f"predictions <= {rule.min_volume:g} {unit} dropped")
     if not rule.false_positives:
         words.append("false positives not counted")
+    if rule.join_through:
+        words.append(f"joined through {', then '.join(rule.join_through)}")
     return ", ".join(words)
 
 
@@ -151,6 +162,8 @@ def _checked(where: str, stated: Mapping[str, Any], known: Sequence[str], also: 
             raise UsageError(f"Expected {where}.{key} to be a number of at least 0, got {value!r}")
         if key == "dilation" and (not _is_number(value) or int(value) != value):
             raise UsageError(f"Expected {where}.dilation to be a whole number of steps, at least 0, got {value!r}")
+        if key == "join_through" and not _are_names(value):
+            raise UsageError(f"Expected {where}.join_through to be a list of labels' names, got {value!r}")
     return dict(stated)
 
 
@@ -161,17 +174,29 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
 
 
+def _are_names(value: object) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str) and all(isinstance(one, str) for one in value)
+
+
 def _rules_2024() -> dict[str, LesionRule]:
     merged = LesionRule(merge_predictions=True, small_predictions="drop-voxels")
-    far = {"dilation": 5}
+    through_core = {"ET": {"join_through": ("NETC",)}}
     return {
-        # NETC and RC (cavity) are dilated by 5 steps. So SNFH was meant to be, but for a name misspelt.
         "gli": replace(
-            merged, min_volume=20.0, penalty=337.0, labels={"ET": {"min_volume": 10.0}, "NETC": far, "RC": far}
+            merged,
+            min_volume=20.0,
+            penalty=337.0,
+            labels={
+                "ET": {"min_volume": 10.0, "join_through": ("NETC", "RC")},
+                # NETC and RC (cavity) are dilated by 5 steps. So SNFH was meant to be, but for a name misspelt.
+                "NETC": {"dilation": 5, "join_through": ("ET", "RC")},
+                "RC": {"dilation": 5, "join_through": ("ET", "NETC")},
+                "SNFH": {"join_through": ("ET", "RC", "NETC")},
+            },
         ),
-        "ssa": merged,
+        "ssa": replace(merged, labels=through_core),
         "ped": replace(merged, dilation=5, min_volume=10.0),
-        "met": replace(merged, dilation=1, min_volume=2.0, penalty="diagonal"),
+        "met": replace(merged, dilation=1, min_volume=2.0, penalty="diagonal", labels=through_core),
         "men": LesionRule(dilation=1),
         "men-rt": replace(merged, dilation=1, small_predictions="drop-mm3", false_positives=False, penalty="diagonal"),
     }

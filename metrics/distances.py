@@ -133,6 +133,7 @@ def hd95_spread(pair: LabelPair) -> float:
     best=0.0,
     worst="diagonal",
     parameter="percentile, 0 to 100",
+    parameter_most=100.0,
     source=DEEPMIND,
 )
 def hd_percentile(pair: LabelPair, percent: float) -> float:

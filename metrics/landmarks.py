@@ -117,8 +117,9 @@ def identified(pair: LandmarkPair) -> float:
     """
     if pair.reference is None or pair.prediction is None:
         return math.nan if pair.reference is None else 0.0
-    nearest = float(np.linalg.norm(pair.shared - pair.prediction, axis=1).min())
-    return float(pair.distance <= nearest and pair.distance <= VERSE_LIMIT)
+    # Both distances are of the same rounding: the own point must not come out farther than itself.
+    own, *others = np.linalg.norm(np.vstack([pair.reference, pair.shared]) - pair.prediction, axis=1).tolist()
+    return float(own <= min(others, default=own) and own <= VERSE_LIMIT)
 
 
 @summary(

@@ -4,7 +4,8 @@ How lesions come about, in steps:
 
 1. The reference's mask is dilated. What of the mask lies in one connected part of that is one lesion.
 2. The prediction's connected parts are its lesions; by the rules of 2024 parts whose dilations touch are one, and
-   small ones are dropped.
+   small ones are dropped. Some rules then join, in both masks, lesions that touch the same lesion of another label
+   (`LesionRule.join_through`), which needs that label's pair: `LabelPair.sibling`.
 3. A lesion is found by all predicted lesions that touch its dilation; together they are its prediction. One that
    touches the dilations of several lesions belongs to each of them.
 4. A predicted lesion that touches no dilation is a false positive, however small.
@@ -12,20 +13,21 @@ How lesions come about, in steps:
 6. The score is the sum over the lesions that are left (one that was not found gets Dice and NSD 0, and the penalty
    as HD95) and over false positives (the same), over the number of both. With neither, it is perfect.
 
-Dilation counts voxels; volumes and distances use the spacing. Some 2024 challenges also join lesions of one tissue
-(ET, NETC, RC) that touch the same part of another one; that takes more than one label's masks, and is not done.
+Dilation counts voxels; volumes and distances use the spacing.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from medimg_eval.errors import UsageError
 from medimg_eval.metrics._components import Integers, connected_parts, dilated, once_per_pair, shared_voxels
 from medimg_eval.metrics._pairs import LabelPair
 from medimg_eval.metrics._rules import LesionRule
@@ -117,11 +119,17 @@ def lesions_of(pair: LabelPair) -> Lesions:
 
     All within the box that holds both masks: a path of neighbours that leaves a box can be pressed flat against
     its side, so that neither distances in steps nor connections depend on what lies outside.
+
+    Raises:
+        UsageError: If lesions are to be joined through a label that the case does not name.
     """
     rule = pair.settings.lesions.for_label(pair.name)
-    around, count = connected_parts(dilated(pair.reference, rule.dilation))
+    around, prediction = _apart(pair)
+    if rule.join_through:
+        around = _joined(pair, rule, _reference_lesions)[around]
+        prediction = _joined(pair, rule, _predicted_lesions)[prediction]
+    count = int(around.max(initial=0))
     reference = around * pair.reference
-    prediction = _predicted(pair, rule)
     sizes = np.bincount(around[pair.reference], minlength=count + 1)
     predicted_sizes = np.bincount(prediction[pair.prediction], minlength=1)
     predicted_sizes[0] = 0  # what was dropped
@@ -143,10 +151,86 @@ def lesions_of(pair: LabelPair) -> Lesions:
     )
 
 
+@once_per_pair
+def _apart(pair: LabelPair) -> tuple[Integers, Integers]:
+    """Numbers the reference's dilated lesions and the predicted lesions, before any are joined."""
+    rule = pair.settings.lesions.for_label(pair.name)
+    return _around(pair.reference, pair, rule), _predicted(pair, rule)
+
+
+def _reference_lesions(pair: LabelPair) -> Integers:
+    return _apart(pair)[0] * pair.reference
+
+
+def _predicted_lesions(pair: LabelPair) -> Integers:
+    return _apart(pair)[1]
+
+
+def _around(mask: Bools, pair: LabelPair, rule: LesionRule) -> Integers:
+    """Numbers the parts of the dilated mask from 1.
+
+    Where lesions are joined the order matters, which is that of the first voxel of a part dilated in the whole
+    image, so the box is given room.
+    """
+    if not pair.settings.lesions.joins:
+        return connected_parts(dilated(mask, rule.dilation))[0]
+    room = [
+        (min(rule.dilation, start), min(rule.dilation, whole - start - size))
+        for start, size, whole in zip(pair.offset, mask.shape, pair.shape, strict=True)
+    ]
+    parts = connected_parts(dilated(np.pad(mask, room), rule.dilation))[0]
+    return parts[tuple(slice(before, before + size) for (before, _), size in zip(room, mask.shape, strict=True))]
+
+
+def _joined(pair: LabelPair, rule: LesionRule, lesions: Callable[[LabelPair], Integers]) -> Integers:
+    """Returns, by the number of each lesion, that of the lesion that it is part of after joining."""
+    ours = lesions(pair)
+    groups = np.arange(int(ours.max(initial=0)) + 1)
+    for name in rule.join_through:
+        other = pair.sibling(name)
+        if other is None:
+            raise UsageError(
+                f"The rule {rule.name!r} joins lesions of {pair.name!r} through {name!r}, which is not judged: name "
+                f"{name} in the task's regions too, or set lesions.labels.{pair.name}.join_through to what is"
+            )
+        ones, others = _touching(ours, pair.offset, lesions(other), other.offset)
+        firsts = np.full(len(groups), np.iinfo(np.int64).max)
+        np.minimum.at(firsts, groups[ones], others)
+        touched = np.unique(groups[ones])
+        _, starts, same = np.unique(firsts[touched], return_index=True, return_inverse=True)
+        merged = np.arange(len(groups))
+        merged[touched] = touched[starts][same]
+        groups = merged[groups]
+    return groups
+
+
+def _touching(
+    one: Integers, offset: tuple[int, ...], other: Integers, other_offset: tuple[int, ...]
+) -> tuple[Integers, Integers]:
+    """Returns which lesions are at most one step apart, by their numbers in two boxes of the image."""
+    margins = np.pad(one, 2)  # so that whatever lies within a step of the box has all its neighbours
+    shift = np.subtract(other_offset, offset)
+    near = tuple(
+        slice(max(-1 - by, 0), max(size + 1 - by, 0)) for by, size in zip(shift.tolist(), one.shape, strict=True)
+    )
+    places = np.nonzero(other[near])
+    numbers = other[near][places].astype(np.int64)
+    starts = [part.start + by + 2 for part, by in zip(near, shift.tolist(), strict=True)]
+    width = int(other.max(initial=0)) + 1
+    found = []
+    for step in product((-1, 0, 1), repeat=one.ndim):
+        if np.abs(step).sum() <= 2:  # the steps of `dilated`
+            beside = margins[tuple(at + start + by for at, start, by in zip(places, starts, step, strict=True))]
+            touch = beside > 0
+            found.append(np.unique(beside[touch].astype(np.int64) * width + numbers[touch]))
+    codes = np.unique(np.concatenate(found))
+    return codes // width, codes % width
+
+
 def _predicted(pair: LabelPair, rule: LesionRule) -> Integers:
     """Numbers the prediction's lesions from 1, with gaps where one was dropped."""
     if rule.merge_predictions:
-        numbers = connected_parts(dilated(pair.prediction, rule.dilation))[0] * pair.prediction
+        numbers = _around(pair.prediction, pair, rule) * pair.prediction
     else:
         numbers = connected_parts(pair.prediction)[0]
     if rule.small_predictions == "keep":

@@ -216,7 +216,8 @@ def measurement_scores(
 def worst_measurement_scores(reference: Mapping[str, float], metrics: Sequence[str]) -> list[LabelScore]:
     """Returns the scores, of status "failed", of a case that the model gave no answer for.
 
-    What the reference says stays: `measured_reference` and `measured_by_reader` keep their values.
+    What the reference says stays: `measured_reference` and `measured_by_reader` keep their values, and what it lacks
+    has no other one than NaN.
 
     Args:
         reference: As for `measurement_scores`.
@@ -229,7 +230,7 @@ def worst_measurement_scores(reference: Mapping[str, float], metrics: Sequence[s
     rows = []
     for score in measurement_scores(reference, {}, metrics=metrics):
         found = asked[score.metric][0]
-        kept = found.name in ("measured_reference", "measured_by_reader")
+        kept = score.status == "absent" or found.name in ("measured_reference", "measured_by_reader")
         rows.append(score._replace(status="failed", value=score.value if kept else float(found.worst)))
     return rows
 
@@ -314,7 +315,7 @@ def _central(mask: Array, breadth: float) -> range:
         return range(0)
     first, last = np.flatnonzero(weights)[[0, -1]]
     middle, reach = round(float(np.average(np.arange(len(weights)), weights=weights))), int((last - first) * breadth)
-    return range(middle - reach, middle + reach + 1)
+    return range(max(first, middle - reach), min(last, middle + reach) + 1)
 
 
 def _loss(synthetic: Sequence[Array], original: Sequence[Array]) -> float:

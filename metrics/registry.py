@@ -46,6 +46,7 @@ class Metric:
         parameter: What stands after "@", as in "nsd@2"; None for a metric that takes none.
         parameter_optional: Whether the function also does without.
         parameter_is_text: Whether it is a name, as in "es_dice@race", instead of a number.
+        parameter_most: The largest number that it may be.
         defined_when_empty: Of a mask metric: whether the function also judges labels that one side lacks, or
             each; otherwise the policy for empty masks does.
         rules: Of a mask metric: which rules it follows, "instances" or "lesions"; tables print them.
@@ -66,6 +67,7 @@ class Metric:
     parameter: str | None = None
     parameter_optional: bool = False
     parameter_is_text: bool = False
+    parameter_most: float = math.inf
     defined_when_empty: bool = False
     rules: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
@@ -128,6 +130,7 @@ def metric(
     unit: str = "",
     parameter: str | None = None,
     parameter_optional: bool = False,
+    parameter_most: float = math.inf,
     defined_when_empty: bool = False,
     rules: tuple[str, ...] = (),
     evidence: bool = False,
@@ -153,6 +156,7 @@ def metric(
                 source=source,
                 parameter=parameter,
                 parameter_optional=parameter_optional,
+                parameter_most=parameter_most,
                 defined_when_empty=defined_when_empty,
                 rules=rules,
                 evidence=evidence,
@@ -226,7 +230,7 @@ def parse(name: str) -> tuple[Metric, float | str | None]:
 
     Raises:
         UsageError: If there is no such metric, or its parameter is missing, not wanted, or not a number of
-            at least 0 where it should be.
+            at least 0 where it should be, or larger than it may be.
     """
     base, at, text = name.partition("@")
     found = _find(base)
@@ -249,6 +253,8 @@ def parse(name: str) -> tuple[Metric, float | str | None]:
         raise UsageError(
             f"Expected the parameter of metric {base!r} ({found.parameter}) to be a number of at least 0, got {name!r}"
         )
+    if parameter > found.parameter_most:
+        raise UsageError(f"Metric {base!r} needs a parameter of at most {found.parameter_most:g}, got {name!r}")
     return found, parameter
 
 

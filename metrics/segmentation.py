@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from medimg_eval.errors import UsageError, nearest
 from medimg_eval.metrics._empty import EmptyPolicy
-from medimg_eval.metrics._maps import label_pairs
+from medimg_eval.metrics._maps import label_pairs, mask_pairs
 from medimg_eval.metrics._pairs import LabelPair, Settings, Surface, check_arrays, checked_spacing
 from medimg_eval.metrics._rules import InstanceRule, LesionRule
 from medimg_eval.metrics.registry import Metric, parse
@@ -19,6 +19,9 @@ from medimg_eval.metrics.registry import Metric, parse
 Array: TypeAlias = npt.NDArray[Any]
 Labels: TypeAlias = Mapping[int, str] | Sequence[int] | Mapping[str, Sequence[int]] | Sequence[str]
 Asked: TypeAlias = Mapping[str, tuple[Metric, float | None]]
+
+_SIZES = ("small", "medium", "large")
+"""What the names of metrics begin with that count instances of a size in mm3."""
 
 
 class LabelScore(NamedTuple):
@@ -88,16 +91,21 @@ def segmentation_scores(
     """
     asked = mask_metrics(metrics)
     policy = EmptyPolicy.of(empty)
-    sizes = _spacing(spacing, asked, policy)
     regions = _regions(labels)
-    settings = {
-        name: Settings(surface, (tolerances or {}).get(name), InstanceRule.of(instances), LesionRule.of(lesions))
-        for name in regions
-    }
     _check_tolerances(tolerances or {}, regions, asked)
+    if ignore is not None and (isinstance(ignore, bool) or not isinstance(ignore, (int, np.integer))):
+        raise ValueError(f"Expected `ignore` to be a whole number, got {ignore!r}")
+    rule = InstanceRule.of(instances)
+    sizes = _spacing(spacing, [name for name, (found, _) in asked.items() if _measures(found, rule)], policy)
+    settings = {name: Settings(surface, (tolerances or {}).get(name), rule, LesionRule.of(lesions)) for name in regions}
     pairs = _pairs(reference, prediction, sizes or (1.0,) * len(spacing), regions, settings, ignore)
     return [
-        LabelScore(name, asked_for, _value(pair, found, parameter, policy, known=sizes is not None), pair.status)
+        LabelScore(
+            name,
+            asked_for,
+            _value(pair, found, parameter, policy) if sizes or not _measures(found, rule) else math.nan,
+            pair.status,
+        )
         for name, pair in pairs
         for asked_for, (found, parameter) in asked.items()
     ]
@@ -135,7 +143,7 @@ def worst_scores(
     if shape is None or spacing is None:
         values = dict.fromkeys(asked, math.nan)
     else:
-        sizes = _spacing(spacing, asked, policy)
+        sizes = _spacing(spacing, [name for name, (found, _) in asked.items() if found.unit or found.parameter], policy)
         diagonal = math.nan if sizes is None else math.hypot(*np.multiply(shape, sizes))
         values = {name: policy.value("worst", found, diagonal) for name, (found, _) in asked.items()}
     return [LabelScore(label, name, value, "failed") for label in _regions(labels) for name, value in values.items()]
@@ -159,20 +167,25 @@ def mask_metrics(metrics: Sequence[str]) -> dict[str, tuple[Metric, float | None
     return asked
 
 
-def _value(pair: LabelPair, found: Metric, parameter: float | None, policy: EmptyPolicy, *, known: bool) -> float:
-    if not known and (found.unit or found.parameter):
-        return math.nan
+def _measures(found: Metric, rule: InstanceRule) -> bool:
+    """Returns whether a metric needs the spacing: for distances, or for sizes of lesions or instances."""
+    if found.unit or found.parameter or "lesions" in found.rules:
+        return True
+    sized = rule.min_volume > 0 or rule.matching == "centroid" or found.name.split("_")[0] in _SIZES
+    return "instances" in found.rules and sized
+
+
+def _value(pair: LabelPair, found: Metric, parameter: float | None, policy: EmptyPolicy) -> float:
     rule = None if pair.status == "present" else policy.rule(pair.status, found)
     if rule is not None:
         return policy.value(rule, found, pair.diagonal)
     return float(found.function(pair) if parameter is None else found.function(pair, parameter))
 
 
-def _spacing(spacing: Sequence[float], asked: Asked, policy: EmptyPolicy) -> tuple[float, ...] | None:
-    """Returns the spacing, checked; None where it is not known and distances are skipped."""
+def _spacing(spacing: Sequence[float], measured: Sequence[str], policy: EmptyPolicy) -> tuple[float, ...] | None:
+    """Returns the spacing, checked; None where it is not known and what is measured with it is skipped."""
     if not any(math.isnan(size) for size in spacing):
         return checked_spacing(spacing, len(spacing))
-    measured = [name for name, (found, _) in asked.items() if found.unit or found.parameter]
     if measured and policy.spacing == "refuse":
         raise UsageError(
             f"The spacing is not known, which {', '.join(measured)} needs; give it, or set empty.spacing to 'skip'"
@@ -205,10 +218,12 @@ def _regions(labels: Labels) -> dict[str, tuple[int, ...]]:
 
 
 def _check_tolerances(tolerances: Mapping[str, float], regions: Mapping[str, Any], asked: Asked) -> None:
+    if not isinstance(tolerances, Mapping):
+        raise ValueError(f"Expected `tolerances` to hold mm by label name, got {tolerances!r}")
     for name, tolerance in tolerances.items():
         if name not in regions:
             raise UsageError(f"tolerances: there is no label {name!r}{nearest(name, regions)}")
-        if not 0 <= tolerance < math.inf:
+        if isinstance(tolerance, str) or not 0 <= tolerance < math.inf:
             raise ValueError(f"Expected the tolerance of {name!r} to be a number of at least 0 mm, got {tolerance!r}")
     for metric, (found, parameter) in asked.items():
         without = [name for name in regions if name not in tolerances]
@@ -228,6 +243,8 @@ def _pairs(
 ) -> Iterator[tuple[str, LabelPair]]:
     """Yields the pair of masks of each region, in the order of the regions."""
     if reference.dtype.kind == "b" and reference.ndim == len(spacing) + 1:
+        if ignore is not None:
+            raise ValueError(f"Expected no `ignore` with boolean masks, which hold no label {ignore}")
         yield from _overlapping_pairs(reference, prediction, spacing, regions, settings)
         return
     check_arrays(reference, prediction, "iu", "an integer label map")
@@ -249,5 +266,4 @@ def _overlapping_pairs(
         )
     if len(regions) != len(reference):
         raise ValueError(f"Expected `labels` to name each of {len(reference)} masks, got {list(regions)}")
-    for index, name in enumerate(regions):
-        yield from label_pairs(reference[index], prediction[index], spacing, {name: (1,)}, settings).items()
+    yield from mask_pairs(reference, prediction, spacing, {name: settings[name] for name in regions})

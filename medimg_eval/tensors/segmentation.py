@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeAlias, cast
 
 import torch
 from torch import Tensor
@@ -11,11 +12,13 @@ from torch import Tensor
 from medimg_eval.metrics import EmptyPolicy, InstanceRule, LabelPair, LabelScore, LesionRule, Settings, Surface
 from medimg_eval.metrics._joint import JointMaps
 from medimg_eval.metrics._maps import _layers
-from medimg_eval.metrics._pairs import checked_spacing
+from medimg_eval.metrics._pairs import Siblings, checked_spacing
 from medimg_eval.metrics.segmentation import Labels, _check_tolerances, _regions, _spacing, _value, mask_metrics
 from medimg_eval.tensors._maps import TensorMaps
 
 _WHOLE = {torch.uint8, torch.uint16, torch.uint32, torch.int8, torch.int16, torch.int32, torch.int64}
+
+_Makers: TypeAlias = dict[str, Callable[[Siblings], LabelPair]]
 
 
 def segmentation_scores(  # noqa: PLR0913 - named arguments, each with a default
@@ -77,11 +80,12 @@ def segmentation_scores(  # noqa: PLR0913 - named arguments, each with a default
     _check(reference, prediction, known, regions)
     with torch.no_grad():
         if reference.dtype == torch.bool:
-            pairs: dict[str, LabelPair] = {}
+            makers: _Makers = {}
             for index, (name, wanted) in enumerate(settings.items()):
-                pairs |= _pairs(reference[index], prediction[index], known, {name: (1,)}, {name: wanted}, None)
+                makers |= _makers(reference[index], prediction[index], known, {name: (1,)}, {name: wanted}, None)
         else:
-            pairs = _pairs(reference, prediction, known, regions, settings, ignore)
+            makers = _makers(reference, prediction, known, regions, settings, ignore)
+        pairs = Siblings({name: makers[name] for name in regions}).pairs()
         return [
             LabelScore(name, wanted_as, _value(pair, found, parameter, policy, known=sizes is not None), pair.status)
             for name, pair in pairs.items()
@@ -89,22 +93,22 @@ def segmentation_scores(  # noqa: PLR0913 - named arguments, each with a default
         ]
 
 
-def _pairs(
+def _makers(
     reference: Tensor,
     prediction: Tensor,
     spacing: tuple[float, ...],
     regions: Mapping[str, Sequence[int]],
     settings: Mapping[str, Settings],
     ignore: int | None,
-) -> dict[str, LabelPair]:
-    """Returns the pair of masks of each region, by name and in the order of the regions."""
-    pairs = {}
+) -> _Makers:
+    """Returns, by the name of each region, what makes its pair of masks."""
+    makers: _Makers = {}
     for layer in _layers(regions):
         surface = settings[layer[0]].surface
         maps = TensorMaps(reference, prediction, spacing, [regions[name] for name in layer], surface, ignore)
         for index, name in enumerate(layer):
-            pairs[name] = LabelPair.of(cast("JointMaps", maps), index, settings[name], name)
-    return {name: pairs[name] for name in regions}
+            makers[name] = partial(LabelPair.of, cast("JointMaps", maps), index, settings[name], name)
+    return makers
 
 
 def _check(reference: Tensor, prediction: Tensor, spacing: tuple[float, ...], regions: Mapping[str, Any]) -> None:

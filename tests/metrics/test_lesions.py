@@ -12,6 +12,7 @@ from surface_distance import compute_robust_hausdorff, compute_surface_distances
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics import LabelPair, LesionRule, Settings, available, lesions, segmentation_scores
+from medimg_eval.metrics._maps import label_pairs
 from medimg_eval.metrics._rules import LESION_RULES
 from medimg_eval.metrics.lesions import (
     lesion_dice,
@@ -53,6 +54,26 @@ def judged(reference, prediction, spacing=UNIT, rule="brats2023-gli", name=""):
     }
 
 
+TISSUES = {"WT": (1, 2, 3), "TC": (1, 3), "NETC": (1,), "SNFH": (2,), "ET": (3,), "RC": (4,)}
+
+
+def tissues(shape=SHAPE, **boxes):
+    """A label map of boxes of each tissue; the later tissues lie above."""
+    found = np.zeros(shape, np.uint8)
+    for name, places in boxes.items():
+        found[blocks(*places, shape=shape)] = TISSUES[name][0]
+    return found
+
+
+def judged_maps(reference, prediction, rule, spacing=UNIT):
+    asked = {name: f"lesion_{name}" for name in ("dice", "hd95", "tp", "fp", "fn")} | {"nsd": "lesion_nsd@1"}
+    scores = segmentation_scores(
+        reference, prediction, spacing, labels=TISSUES, metrics=list(asked.values()), lesions=rule, empty="brats2024"
+    )
+    values = {(score.label, score.metric): score.value for score in scores}
+    return {label: {name: values[label, metric] for name, metric in asked.items()} for label in TISSUES}
+
+
 def border_distances(start, target, spacing):
     def border(mask):
         return mask & ~ndimage.binary_erosion(mask)
@@ -60,27 +81,74 @@ def border_distances(start, target, spacing):
     return ndimage.distance_transform_edt(~border(target), sampling=spacing)[border(start)]
 
 
-def plainly(reference, prediction, spacing, rule):
-    """The authors' rules step by step, lesion by lesion, on the whole volume."""
-    grow = ndimage.generate_binary_structure(3, 2)
+GROW = ndimage.generate_binary_structure(3, 2)
+
+
+def numbered_plainly(reference, prediction, spacing, rule):
+    """The lesions of both masks by number, before any are joined through other labels."""
     all_26 = np.ones((3, 3, 3))
 
-    def joined(mask):
+    def merged(mask):
         if not rule.dilation:
             return ndimage.label(mask, all_26)[0]
-        return ndimage.label(ndimage.binary_dilation(mask, grow, rule.dilation), all_26)[0] * mask
+        return ndimage.label(ndimage.binary_dilation(mask, GROW, rule.dilation), all_26)[0] * mask
 
-    truth = joined(reference)
-    guess = joined(prediction) if rule.merge_predictions else ndimage.label(prediction, all_26)[0]
+    truth = merged(reference)
+    guess = merged(prediction) if rule.merge_predictions else ndimage.label(prediction, all_26)[0]
     unit = {"keep": math.inf, "drop-voxels": 1.0, "drop-mm3": math.prod(spacing)}[rule.small_predictions]
     for number in np.unique(guess[guess > 0]):
         if (guess == number).sum() * unit <= rule.min_volume:
             guess[guess == number] = 0
-    penalty = math.dist(reference.shape, (0, 0, 0)) if rule.penalty == "diagonal" else rule.penalty
+    return truth, guess
+
+
+def joined_plainly(numbers, others):
+    """Lesions that touch, as the first of another label's, the same one, become one; a single touch changes nothing."""
+    for other in others:
+        met = {}
+        for number in set(np.unique(numbers)) - {0}:
+            touched = set(np.unique(other[ndimage.binary_dilation(numbers == number, GROW)])) - {0}
+            met |= {number: touched} if touched else {}
+        if sum(len(touched) for touched in met.values()) > 1:
+            fresh = numbers.max() + 1
+            new = numbers.copy()
+            for number, touched in met.items():
+                new[numbers == number] = fresh + min(touched)
+            numbers = new
+    return numbers
+
+
+def maps_plainly(reference, prediction, spacing, rule, labels):
+    """Each label of two label maps, scored with what the rule joins."""
+    found = {
+        name: numbered_plainly(np.isin(reference, values), np.isin(prediction, values), spacing, rule.for_label(name))
+        for name, values in labels.items()
+    }
+    return {
+        name: scored_plainly(
+            *(
+                joined_plainly(found[name][side], [found[one][side] for one in rule.for_label(name).join_through])
+                for side in (0, 1)
+            ),
+            spacing,
+            rule.for_label(name),
+        )
+        for name in labels
+    }
+
+
+def plainly(reference, prediction, spacing, rule):
+    """The authors' rules step by step, lesion by lesion, on the whole volume."""
+    return scored_plainly(*numbered_plainly(reference, prediction, spacing, rule), spacing, rule)
+
+
+def scored_plainly(truth, guess, spacing, rule):
+    """What is said of numbered lesions."""
+    penalty = math.dist(truth.shape, (0, 0, 0)) if rule.penalty == "diagonal" else rule.penalty
     rows, touched, found_count = [], set(), 0
     for number in np.unique(truth[truth > 0]):
         lesion = truth == number
-        around = ndimage.binary_dilation(lesion, grow, rule.dilation) if rule.dilation else lesion
+        around = ndimage.binary_dilation(lesion, GROW, rule.dilation) if rule.dilation else lesion
         found = set(np.unique(guess[around])) - {0}
         touched |= found
         if lesion.sum() * math.prod(spacing) <= rule.min_volume:
@@ -222,9 +290,9 @@ def test_what_differs_between_the_years_and_the_labels():
     assert (glioma.for_label("WT").dilation, glioma.for_label("RC").dilation) == (3, 5)
     assert (glioma.penalty, of["brats2024-ped"].penalty) == (337, 374)
     # A missed lesion of 15 mm3 counts as ET and not as WT.
-    reference, nothing = blocks(((4, 4, 4), (5, 3, 1))), blocks()
-    assert judged(reference, nothing, rule="brats2024-gli", name="ET")["dice"] == 0
-    assert judged(reference, nothing, rule="brats2024-gli", name="WT")["dice"] == 1
+    reference = tissues(ET=[((4, 4, 4), (5, 3, 1))])
+    found = judged_maps(reference, np.zeros_like(reference), "brats2024-gli")
+    assert (found["ET"]["dice"], found["WT"]["dice"]) == (0, 1)
 
 
 def test_the_penalty_may_be_the_images_diagonal_in_voxels():
@@ -264,13 +332,15 @@ def test_all_of_it_in_one_call():
         reference,
         reference,
         UNIT,
-        labels={"WT": [1, 2, 3], "ET": [3], "SNFH": [2]},
+        labels={"WT": [1, 2, 3], "ET": [3], "SNFH": [2], "NETC": [1], "RC": [4]},
         metrics=["lesion_dice", "lesion_hd95", "lesion_nsd@0.5"],
         lesions="brats2024-gli",
         empty="brats2024",
     )
     assert [(score.value, score.status) for score in scores if score.metric == "lesion_dice"] == [
         (1, "present"),
+        (1, "present"),
+        (1, "absent"),
         (1, "present"),
         (1, "absent"),
     ]
@@ -281,9 +351,11 @@ def test_the_rule_is_printed_and_changed_in_a_config():
     assert LesionRule.of("brats2024-gli").describe() == (
         "lesions by brats2024-gli (dilation 3, > 20 mm3, HD95 penalty 337 mm, predictions merged too, predictions "
         "<= 20 voxels dropped; ET: dilation 3, > 10 mm3, HD95 penalty 337 mm, predictions merged too, predictions "
-        "<= 10 voxels dropped; NETC: dilation 5, > 20 mm3, HD95 penalty 337 mm, predictions merged too, predictions "
-        "<= 20 voxels dropped; RC: dilation 5, > 20 mm3, HD95 penalty 337 mm, predictions merged too, predictions "
-        "<= 20 voxels dropped; HD95 of surfels, NSD of border voxels)"
+        "<= 10 voxels dropped, joined through NETC, then RC; NETC: dilation 5, > 20 mm3, HD95 penalty 337 mm, "
+        "predictions merged too, predictions <= 20 voxels dropped, joined through ET, then RC; RC: dilation 5, > 20 "
+        "mm3, HD95 penalty 337 mm, predictions merged too, predictions <= 20 voxels dropped, joined through ET, then "
+        "NETC; SNFH: dilation 3, > 20 mm3, HD95 penalty 337 mm, predictions merged too, predictions <= 20 voxels "
+        "dropped, joined through ET, then RC, then NETC; HD95 of surfels, NSD of border voxels)"
     )
     assert "false positives not counted" in LesionRule.of("brats2024-men-rt").describe()
     changed = LesionRule.of({"preset": "brats2024-ped", "min_volume": 5, "labels": {"CC": {"dilation": 1}}})
@@ -301,12 +373,131 @@ def test_the_rule_is_printed_and_changed_in_a_config():
         ({"min_volume": -1}, r"lesions\.min_volume to be a number of at least 0, got -1"),
         ({"dilation": 1.5}, r"lesions\.dilation to be a whole number of steps, at least 0, got 1\.5"),
         ({"small_predictions": "drop"}, r"lesions\.small_predictions: there is no 'drop'"),
+        ({"join_through": "NETC"}, r"lesions\.join_through to be a list of labels' names, got 'NETC'"),
         ({"labels": {"ET": {"name": "x"}}}, r"lesions\.labels\.ET: there is no 'name'"),
     ],
 )
 def test_rules_that_are_refused(wanted, words):
     with pytest.raises(UsageError, match=words):
         LesionRule.of(wanted)
+
+
+LEFT, RIGHT = ((2, 4, 4), (6, 6, 6)), ((28, 4, 4), (6, 6, 6))
+ROD = ((8, 6, 6), (20, 2, 2))  # touches both
+
+
+def joined_cases():
+    """By name: the reference, the prediction, and how many ET lesions are missed and made up by GLI's rule."""
+    both = tissues(NETC=[ROD], ET=[LEFT, RIGHT])
+    apart = tissues(NETC=[((8, 6, 6), (4, 4, 4)), ((24, 6, 6), (4, 4, 4))], ET=[LEFT, RIGHT])
+    left = tissues(ET=[LEFT])
+    return {
+        "joined through one core": (both, left, 0, 0),
+        "each with its own core": (apart, left, 1, 0),
+        "only one of them touches a core": (tissues(NETC=[((8, 6, 6), (12, 2, 2))], ET=[LEFT, RIGHT]), left, 1, 0),
+        "predicted ones joined through a predicted core": (left, both, 0, 0),
+        "predicted ones each with its own core": (left, apart, 0, 1),
+        "a predicted core that is dropped for its size": (
+            left,
+            tissues(NETC=[((8, 6, 6), (20, 1, 1))], ET=[LEFT, RIGHT]),
+            0,
+            1,
+        ),
+        "a reference core of any size joins": (tissues(NETC=[((8, 6, 6), (20, 1, 1))], ET=[LEFT, RIGHT]), left, 0, 0),
+        "joined through the cavity": (tissues(RC=[ROD], ET=[LEFT, RIGHT]), left, 0, 0),
+        "through edema nothing is joined": (tissues(SNFH=[ROD], ET=[LEFT, RIGHT]), left, 1, 0),
+        "a core beyond one step": (tissues(NETC=[((9, 6, 6), (19, 2, 2))], ET=[LEFT, RIGHT]), left, 1, 0),
+        "a core at a corner": (tissues(NETC=[((8, 10, 10), (20, 2, 2))], ET=[LEFT, RIGHT]), left, 1, 0),
+        "a core at an edge": (tissues(NETC=[((8, 10, 9), (20, 2, 2))], ET=[LEFT, RIGHT]), left, 0, 0),
+        "a chain of core and cavity": (
+            tissues(NETC=[ROD], RC=[((30, 10, 6), (2, 10, 2))], ET=[LEFT, RIGHT, ((28, 20, 4), (6, 6, 6))]),
+            left,
+            0,
+            0,
+        ),
+    }
+
+
+@pytest.mark.parametrize("case", joined_cases())
+def test_lesions_are_joined_through_the_lesions_of_other_labels(case):
+    reference, prediction, missed, false = joined_cases()[case]
+    found = judged_maps(reference, prediction, "brats2024-gli")
+    assert (found["ET"]["fn"], found["ET"]["fp"]) == (missed, false)
+    for rule in ("brats2024-gli", "brats2024-ssa", "brats2024-met"):
+        expected = maps_plainly(reference, prediction, UNIT, LESION_RULES[rule], TISSUES)
+        assert judged_maps(reference, prediction, rule) == {name: pytest.approx(expected[name]) for name in TISSUES}
+
+
+def test_a_joined_lesion_is_scored_as_one():
+    reference, left = tissues(NETC=[ROD], ET=[LEFT, RIGHT]), tissues(ET=[LEFT])
+    # 216 voxels of 432 found: 2 * 216 / 648, in SSA and MET as well; apart it is the mean of 1 and 0, as in PED.
+    for name, value in (("gli", 2 / 3), ("ssa", 2 / 3), ("met", 2 / 3), ("ped", 1 / 2)):
+        assert judged_maps(reference, left, f"brats2024-{name}")["ET"]["dice"] == pytest.approx(value)
+    # The cavity is joined through ET in GLI only.
+    cavities = tissues(RC=[LEFT, RIGHT], ET=[ROD])
+    found = {
+        name: judged_maps(cavities, tissues(RC=[LEFT]), f"brats2024-{name}")["RC"]["fn"] for name in ("gli", "met")
+    }
+    assert found == {"gli": 0, "met": 1}
+
+
+@pytest.mark.parametrize("at", [0, 6])
+def test_of_two_cores_a_lesion_takes_that_whose_dilation_comes_first(at):
+    # The upper core starts one plane after the lower one. Dilated in the image, it does so still, unless the border
+    # of the image cuts both, and then the one of the lower rows comes first: `high` or `low` is missed.
+    low, high = ((at + 1, 1, 4), (6, 2, 4)), ((at, 16, 4), (6, 2, 4))
+    middle, beside_low, beside_high = (
+        ((at, 3, 4), (6, 13, 4)),
+        ((at + 6, 1, 18), (6, 2, 6)),
+        ((at + 6, 16, 18), (6, 2, 6)),
+    )
+    reference = tissues(
+        NETC=[low, high, ((at + 1, 1, 8), (6, 2, 10)), ((at + 1, 16, 8), (6, 2, 10))],
+        ET=[middle, beside_low, beside_high],
+    )
+    prediction = tissues(ET=[middle, beside_low])
+    found = judged_maps(reference, prediction, "brats2024-gli")
+    assert found["ET"]["fn"] == (1 if at == 0 else 0)
+    assert found["ET"] == pytest.approx(
+        maps_plainly(reference, prediction, UNIT, LESION_RULES["brats2024-gli"], TISSUES)["ET"]
+    )
+
+
+def test_stacks_of_masks_are_joined_as_label_maps_are():
+    asked = {"metrics": ["lesion_dice", "lesion_fn"], "lesions": "brats2024-gli", "empty": "brats2024"}
+    maps = tissues(NETC=[ROD], ET=[LEFT, RIGHT]), tissues(ET=[LEFT])
+    stacks = (np.stack([np.isin(one, values) for values in TISSUES.values()]) for one in maps)
+    expected = segmentation_scores(*maps, UNIT, labels=TISSUES, **asked)
+    assert segmentation_scores(*stacks, UNIT, labels=list(TISSUES), **asked) == expected
+
+
+def test_a_label_to_join_through_has_to_be_judged():
+    nothing = np.zeros((2, 2, 2), np.uint8)
+    with pytest.raises(UsageError, match=r"joins lesions of 'ET' through 'NETC', which is not judged: name NETC in"):
+        segmentation_scores(
+            nothing,
+            nothing,
+            UNIT,
+            labels={"ET": [3]},
+            metrics=["lesion_dice"],
+            lesions="brats2024-ssa",
+            empty="brats2024",
+        )
+    with pytest.raises(UsageError, match=r"'brats2024-gli' joins lesions of 'NETC' through 'ET'"):
+        judged(blocks(BIG), blocks(BIG), rule="brats2024-gli", name="NETC")
+
+
+def test_labels_of_a_case_know_each_other():
+    regions = {"WT": (1, 2, 3), "ET": (3,), "NETC": (1,)}
+    reference = tissues(NETC=[ROD], ET=[LEFT])
+    pairs = label_pairs(reference, reference, UNIT, regions, dict.fromkeys(regions, Settings()))
+    assert all(pairs[one].sibling(other) is pairs[other] for one in regions for other in regions)
+    assert pairs["ET"].sibling("RC") is None
+    core = pairs.pop("ET").sibling("NETC")
+    assert (core.name, core.offset, core.reference.shape) == ("NETC", (8, 6, 6), (20, 2, 2))
+    lone = core.sibling("ET")  # nobody holds the first one any more
+    assert (lone.name, lone.reference_size, lone.sibling("NETC") is core) == ("ET", 216, True)
+    assert LabelPair(blocks(BIG), blocks(BIG), UNIT).sibling("ET") is None
 
 
 def scattered(draw, shape):
@@ -325,6 +516,43 @@ def masks(draw):
 @given(masks(), st.sampled_from(sorted(LESION_RULES)), st.sampled_from([UNIT, (0.5, 2.0, 1.0)]))
 def test_any_masks_are_scored_as_the_rules_read_plainly(pair, name, spacing):
     assert judged(*pair, spacing, name) == pytest.approx(plainly(*pair, spacing, LESION_RULES[name]), abs=1e-9)
+
+
+@st.composite
+def label_maps(draw):
+    seeds = draw(st.tuples(st.integers(0, 1 << 30), st.integers(2, 40)))
+    random = np.random.default_rng(seeds[0])
+    shape = (22, 16, 14)
+    reference = np.zeros(shape, np.uint8)
+    prediction = np.zeros(shape, np.uint8)
+    for index in range(seeds[1]):
+        start = random.integers(0, shape)
+        part = tuple(slice(at, at + size) for at, size in zip(start, random.integers(1, 7, 3), strict=True))
+        for one in (reference, prediction)[: 1 + index % 2] if index % 3 else (prediction,):
+            one[part] = random.choice([0, 1, 1, 2, 3, 3, 4])
+    return reference, prediction
+
+
+# GLI's joins of lesions that are small and close, so that there are many.
+CLOSE = LesionRule.of(
+    {
+        "preset": "brats2024-met",
+        "min_volume": 1,
+        "labels": {
+            name: {"join_through": list(LESION_RULES["brats2024-gli"].for_label(name).join_through)}
+            for name in ("ET", "NETC", "RC", "SNFH")
+        },
+    }
+)
+
+
+@settings(deadline=None, max_examples=15)
+@given(label_maps(), st.sampled_from([CLOSE, *(LESION_RULES[f"brats2024-{name}"] for name in ("gli", "ssa", "met"))]))
+def test_any_label_maps_are_joined_as_the_rules_read_plainly(maps, rule):
+    spacing = (0.5, 2.0, 1.0)
+    expected = maps_plainly(*maps, spacing, rule, TISSUES)
+    found = judged_maps(*maps, rule, spacing)
+    assert found == {name: pytest.approx(expected[name], abs=1e-9) for name in TISSUES}
 
 
 @settings(deadline=None, max_examples=15)
