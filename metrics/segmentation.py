@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -22,6 +23,12 @@ Asked: TypeAlias = Mapping[str, tuple[Metric, float | None]]
 
 _SIZES = ("small", "medium", "large")
 """What the names of metrics begin with that count instances of a size in mm3."""
+
+
+PairsOf: TypeAlias = Callable[
+    [tuple[float, ...], Mapping[str, tuple[int, ...]], Mapping[str, Settings], int | None],
+    Iterable[tuple[str, LabelPair]],
+]
 
 
 class LabelScore(NamedTuple):
@@ -89,6 +96,48 @@ def segmentation_scores(
     cyst dice 0.0 missed
     cyst hd 10.0 missed
     """
+    return scores_of_pairs(
+        partial(_pairs, reference, prediction),
+        spacing,
+        labels=labels,
+        metrics=metrics,
+        surface=surface,
+        empty=empty,
+        tolerances=tolerances,
+        ignore=ignore,
+        instances=instances,
+        lesions=lesions,
+    )
+
+
+def scores_of_pairs(
+    pairs_of: PairsOf,
+    spacing: Sequence[float],
+    *,
+    labels: Labels,
+    metrics: Sequence[str],
+    surface: Surface,
+    empty: EmptyPolicy | str | Mapping[str, Any],
+    tolerances: Mapping[str, float] | None,
+    ignore: int | None,
+    instances: InstanceRule | Mapping[str, Any] | None,
+    lesions: LesionRule | str | Mapping[str, Any] | None,
+) -> list[LabelScore]:
+    """Returns what `segmentation_scores` does, of pairs of masks that come from elsewhere, such as a GPU.
+
+    Args:
+        pairs_of: Makes the pairs, given the spacing (checked), the labels of each region, how each region is judged,
+            and the label to ignore; yields the name of each region with its pair.
+        spacing: As for `segmentation_scores`, like all that follows.
+        labels: What is judged.
+        metrics: Names of metrics.
+        surface: What distances are measured between.
+        empty: What a label is worth that one side lacks.
+        tolerances: Of metrics asked for without one.
+        ignore: A label nobody is judged on.
+        instances: How masks fall into instances.
+        lesions: How lesions are told apart.
+    """
     asked = mask_metrics(metrics)
     policy = EmptyPolicy.of(empty)
     regions = _regions(labels)
@@ -96,16 +145,15 @@ def segmentation_scores(
     if ignore is not None and (isinstance(ignore, bool) or not isinstance(ignore, (int, np.integer))):
         raise ValueError(f"Expected `ignore` to be a whole number, got {ignore!r}")
     rule = InstanceRule.of(instances)
-    sizes = _spacing(spacing, [name for name, (found, _) in asked.items() if _measures(found, rule)], policy)
-    settings = {name: Settings(surface, (tolerances or {}).get(name), rule, LesionRule.of(lesions)) for name in regions}
-    pairs = _pairs(reference, prediction, sizes or (1.0,) * len(spacing), regions, settings, ignore)
+    sizes = _spacing(spacing, asked, policy, rule)
+    lesion_rule = LesionRule.of(lesions)
+    for name in lesions.get("labels", {}) if isinstance(lesions, Mapping) else ():
+        if name not in regions:
+            raise UsageError(f"lesions.labels: there is no label {name!r}{nearest(name, regions)}")
+    settings = {name: Settings(surface, (tolerances or {}).get(name), rule, lesion_rule) for name in regions}
+    pairs = pairs_of(sizes or (1.0,) * len(spacing), regions, settings, ignore)
     return [
-        LabelScore(
-            name,
-            asked_for,
-            _value(pair, found, parameter, policy) if sizes or not _measures(found, rule) else math.nan,
-            pair.status,
-        )
+        LabelScore(name, asked_for, _value(pair, found, parameter, policy, known=sizes is not None), pair.status)
         for name, pair in pairs
         for asked_for, (found, parameter) in asked.items()
     ]
@@ -143,7 +191,7 @@ def worst_scores(
     if shape is None or spacing is None:
         values = dict.fromkeys(asked, math.nan)
     else:
-        sizes = _spacing(spacing, [name for name, (found, _) in asked.items() if found.unit or found.parameter], policy)
+        sizes = _spacing(spacing, asked, policy, InstanceRule())
         diagonal = math.nan if sizes is None else math.hypot(*np.multiply(shape, sizes))
         values = {name: policy.value("worst", found, diagonal) for name, (found, _) in asked.items()}
     return [LabelScore(label, name, value, "failed") for label in _regions(labels) for name, value in values.items()]
@@ -175,17 +223,22 @@ def _measures(found: Metric, rule: InstanceRule) -> bool:
     return "instances" in found.rules and sized
 
 
-def _value(pair: LabelPair, found: Metric, parameter: float | None, policy: EmptyPolicy) -> float:
+def _value(pair: LabelPair, found: Metric, parameter: float | None, policy: EmptyPolicy, *, known: bool) -> float:
+    if not known and _measures(found, pair.settings.instances):
+        return math.nan
     rule = None if pair.status == "present" else policy.rule(pair.status, found)
     if rule is not None:
         return policy.value(rule, found, pair.diagonal)
     return float(found.function(pair) if parameter is None else found.function(pair, parameter))
 
 
-def _spacing(spacing: Sequence[float], measured: Sequence[str], policy: EmptyPolicy) -> tuple[float, ...] | None:
+def _spacing(
+    spacing: Sequence[float], asked: Asked, policy: EmptyPolicy, rule: InstanceRule
+) -> tuple[float, ...] | None:
     """Returns the spacing, checked; None where it is not known and what is measured with it is skipped."""
     if not any(math.isnan(size) for size in spacing):
         return checked_spacing(spacing, len(spacing))
+    measured = [name for name, (found, _) in asked.items() if _measures(found, rule)]
     if measured and policy.spacing == "refuse":
         raise UsageError(
             f"The spacing is not known, which {', '.join(measured)} needs; give it, or set empty.spacing to 'skip'"
@@ -219,11 +272,11 @@ def _regions(labels: Labels) -> dict[str, tuple[int, ...]]:
 
 def _check_tolerances(tolerances: Mapping[str, float], regions: Mapping[str, Any], asked: Asked) -> None:
     if not isinstance(tolerances, Mapping):
-        raise ValueError(f"Expected `tolerances` to hold mm by label name, got {tolerances!r}")
+        raise UsageError(f"tolerances: expected mm by label name, got {tolerances!r}")
     for name, tolerance in tolerances.items():
         if name not in regions:
             raise UsageError(f"tolerances: there is no label {name!r}{nearest(name, regions)}")
-        if isinstance(tolerance, str) or not 0 <= tolerance < math.inf:
+        if not isinstance(tolerance, int | float) or not 0 <= tolerance < math.inf:
             raise ValueError(f"Expected the tolerance of {name!r} to be a number of at least 0 mm, got {tolerance!r}")
     for metric, (found, parameter) in asked.items():
         without = [name for name in regions if name not in tolerances]

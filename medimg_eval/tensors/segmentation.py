@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias, cast
 
@@ -12,8 +12,8 @@ from torch import Tensor
 from medimg_eval.metrics import EmptyPolicy, InstanceRule, LabelPair, LabelScore, LesionRule, Settings, Surface
 from medimg_eval.metrics._joint import JointMaps
 from medimg_eval.metrics._maps import _layers
-from medimg_eval.metrics._pairs import Siblings, checked_spacing
-from medimg_eval.metrics.segmentation import Labels, _check_tolerances, _regions, _spacing, _value, mask_metrics
+from medimg_eval.metrics._pairs import Siblings
+from medimg_eval.metrics.segmentation import Labels, scores_of_pairs
 from medimg_eval.tensors._maps import TensorMaps
 
 _WHOLE = {torch.uint8, torch.uint16, torch.uint32, torch.int8, torch.int16, torch.int32, torch.int64}
@@ -69,28 +69,37 @@ def segmentation_scores(  # noqa: PLR0913 - named arguments, each with a default
     cyst dice 0.0 missed
     cyst hd 10.0 missed
     """
-    asked = mask_metrics(metrics)
-    policy = EmptyPolicy.of(empty)
-    sizes = _spacing(spacing, asked, policy)
-    regions = _regions(labels)
-    rules = InstanceRule.of(instances), LesionRule.of(lesions)
-    settings = {name: Settings(surface, (tolerances or {}).get(name), *rules) for name in regions}
-    _check_tolerances(tolerances or {}, regions, asked)
-    known = checked_spacing(sizes or (1.0,) * len(spacing), len(spacing))
-    _check(reference, prediction, known, regions)
     with torch.no_grad():
-        if reference.dtype == torch.bool:
-            makers: _Makers = {}
-            for index, (name, wanted) in enumerate(settings.items()):
-                makers |= _makers(reference[index], prediction[index], known, {name: (1,)}, {name: wanted}, None)
-        else:
-            makers = _makers(reference, prediction, known, regions, settings, ignore)
-        pairs = Siblings({name: makers[name] for name in regions}).pairs()
-        return [
-            LabelScore(name, wanted_as, _value(pair, found, parameter, policy, known=sizes is not None), pair.status)
-            for name, pair in pairs.items()
-            for wanted_as, (found, parameter) in asked.items()
-        ]
+        return scores_of_pairs(
+            partial(_pairs, reference, prediction),
+            spacing,
+            labels=labels,
+            metrics=metrics,
+            surface=surface,
+            empty=empty,
+            tolerances=tolerances,
+            ignore=ignore,
+            instances=instances,
+            lesions=lesions,
+        )
+
+
+def _pairs(
+    reference: Tensor,
+    prediction: Tensor,
+    spacing: tuple[float, ...],
+    regions: Mapping[str, tuple[int, ...]],
+    settings: Mapping[str, Settings],
+    ignore: int | None,
+) -> Iterable[tuple[str, LabelPair]]:
+    _check(reference, prediction, spacing, regions)
+    if reference.dtype == torch.bool:
+        makers: _Makers = {}
+        for index, (name, wanted) in enumerate(settings.items()):
+            makers |= _makers(reference[index], prediction[index], spacing, {name: (1,)}, {name: wanted}, None)
+    else:
+        makers = _makers(reference, prediction, spacing, regions, settings, ignore)
+    return Siblings({name: makers[name] for name in regions}).pairs().items()
 
 
 def _makers(

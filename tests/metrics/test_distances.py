@@ -15,7 +15,7 @@ from monai.metrics import compute_average_surface_distance, compute_hausdorff_di
 from scipy.ndimage import binary_erosion, center_of_mass, gaussian_filter
 
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics import LabelPair, distances, get, segmentation_scores
+from medimg_eval.metrics import LabelPair, distances, get, parse, segmentation_scores
 from medimg_eval.metrics.distances import (
     asd_pred_to_ref,
     asd_ref_to_pred,
@@ -130,7 +130,10 @@ def test_the_ends_of_the_percentiles():
 def test_a_percentile_above_100_is_refused():
     mask = np.eye(3, dtype=bool)
     with pytest.raises(UsageError, match="'hd_percentile' needs a percentile from 0 to 100, got 250"):
-        values(mask, mask, (1, 1), asked=["hd_percentile@250"])
+        hd_percentile(LabelPair(mask, mask, (1, 1)), 250)
+    # Known from the name alone, so before any case is judged.
+    with pytest.raises(UsageError, match="'hd_percentile' needs a parameter of at most 100, got 'hd_percentile@250'"):
+        parse("hd_percentile@250")
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -107,6 +107,42 @@ GUESS = np.array([[2, 2, 2, 0], [2, 1, 1, 2], [0, 0, 0, 0]])
 REGIONS = {"WT": (1, 2, 3), "TC": (1, 3), "ET": (3,)}
 
 
+def test_sizes_in_mm3_need_the_spacing_as_distances_do():
+    nan = math.nan
+    skip = {"spacing": "skip"}
+    for name in ("lesion_dice", "small_instances"):
+        with pytest.raises(UsageError, match=f"spacing is not known, which {name} needs"):
+            segmentation_scores(FULL, FULL, (nan, nan), labels=[1], metrics=[name])
+        (score,) = segmentation_scores(FULL, FULL, (nan, nan), labels=[1], metrics=[name], empty=skip)
+        assert math.isnan(score.value)
+    for instances, needed in (({}, False), ({"min_volume": 2}, True), ({"matching": "centroid"}, True)):
+        (score,) = segmentation_scores(
+            FULL, FULL, (nan, nan), labels=[1], metrics=["pq"], empty=skip, instances=instances
+        )
+        assert math.isnan(score.value) == needed
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"ignore": "2"}, ValueError, "Expected `ignore` to be a whole number, got '2'"),
+        ({"tolerances": 3}, UsageError, "tolerances: expected mm by label name, got 3"),
+        ({"tolerances": {"1": "a"}}, ValueError, "tolerance of '1' to be a number"),
+        ({"empty": 5}, UsageError, "Expected empty to be a preset's name or a mapping, got 5"),
+        ({"empty": {"preset": ["monai"]}}, UsageError, "a preset's name or a mapping"),
+        ({"lesions": {"labels": {"l": {"dilation": 1}}}}, UsageError, "lesions.labels: there is no label 'l'"),
+    ],
+)
+def test_settings_that_would_be_passed_over_in_silence_are_refused(options, error, words):
+    with pytest.raises(error, match=words):
+        segmentation_scores(FULL, FULL, (1, 1), labels=[1], metrics=["dice"], **options)
+
+
+def test_masks_that_overlap_hold_no_label_to_ignore():
+    with pytest.raises(ValueError, match="Expected no `ignore` with boolean masks, which hold no label 2"):
+        segmentation_scores(FULL[None] > 0, FULL[None] > 0, (1, 1), labels=["a"], metrics=["dice"], ignore=2)
+
+
 def test_regions_may_overlap():
     scores = segmentation_scores(TUMOUR, GUESS, (1, 1), labels=REGIONS, metrics=["dice", "iou"])
     found = {(score.label, score.metric): (score.value, score.status) for score in scores}

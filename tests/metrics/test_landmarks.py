@@ -150,6 +150,14 @@ def test_moving_both_sides_swapping_them_or_renumbering_changes_no_distance(trut
     np.testing.assert_allclose(distances(truth[order], answer[order]), np.array(found)[order], atol=1e-9)
 
 
+def test_a_point_is_never_farther_than_itself_by_rounding():
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        truth = {str(number): rng.normal(size=3) * 50 + 200 * number for number in range(3)}
+        answer = {name: position + rng.normal(size=3) for name, position in truth.items()}
+        assert {score.value for score in landmark_scores(truth, answer, metrics=["identified"])} == {1}
+
+
 def test_a_tolerance_has_the_slack_of_floating_point():
     scores = landmark_scores({"a": (0.0,)}, {"a": (3 * 0.8,)}, metrics=["sdr@2.4", "sdr@2.3"])
     assert [score.value for score in scores] == [1, 0]

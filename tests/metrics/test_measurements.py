@@ -199,6 +199,12 @@ def test_a_failed_case_keeps_what_the_reference_says():
     np.testing.assert_array_equal([row.value for row in rows], [math.nan, 0, math.nan, 20, 21])
 
 
+def test_what_the_reference_lacks_is_no_failure():
+    rows = worst_measurement_scores({"MT": math.nan}, ["within@5"])
+    assert math.isnan(rows[0].value)
+    assert rows[0].status == "failed"
+
+
 def test_measurements_that_cannot_be_meant_are_refused():
     with pytest.raises(ValueError, match="value of 'MT' to be finite"):
         measurement_scores({"MT": 1.0}, {"MT": math.inf})
@@ -222,6 +228,15 @@ def test_height_losses_of_wedges_worked_out_by_hand():
     assert relative_height_loss(healthy, biconcave)[1:] == pytest.approx((0, 2 / 12, 0))
     assert relative_height_loss(healthy, healthy) == (0, 0, 0, 0)
     assert relative_height_loss(wedge, healthy).anterior == pytest.approx(-1 / 3)  # (9 - 12) / 9
+
+
+def test_a_lopsided_vertebra_is_measured_within_its_own_slices():
+    healthy = np.zeros((6, 9, 20), bool)
+    healthy[1:5, :, 16:] = True
+    healthy[2, 4, 0] = True  # its middle is slice 17, and a fifth of its extent to the side is beyond the image
+    crushed = healthy.copy()
+    crushed[1:3, :, 16:] = False
+    assert relative_height_loss(healthy, crushed).whole == 0.5
 
 
 def test_low_columns_and_slices_at_the_sides_do_not_count_for_heights():
