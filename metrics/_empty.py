@@ -18,6 +18,11 @@ Status: TypeAlias = Literal["absent", "missed", "hallucinated"]
 
 _WORDS = ("skip", "best", "worst")
 _DISTANCES, _EVERY = "distances", "other"
+_IN_WORDS: Mapping[Status, str] = {
+    "missed": "prediction empty",
+    "hallucinated": "reference empty",
+    "absent": "both empty",
+}
 
 
 @dataclass(frozen=True)
@@ -134,19 +139,19 @@ class EmptyPolicy:
             metrics: The metrics of the table; rules for others are left out.
             units: Of distances.
         """
+        judged = [metric for metric in metrics if not metric.defined_when_empty]
         parts = []
-        for status, words in (
-            ("missed", "prediction empty"),
-            ("hallucinated", "reference empty"),
-            ("absent", "both empty"),
-        ):
+        for status, words in _IN_WORDS.items():
             by_rule: dict[str, list[str]] = {}
-            for metric in metrics:
-                by_rule.setdefault(self._words(self.rule(status, metric), metric, units), []).append(metric.title)  # type: ignore[arg-type]
+            for metric in judged:
+                by_rule.setdefault(self._words(self.rule(status, metric), metric, units), []).append(metric.title)
             if len(by_rule) == 1:
                 parts.append(f"{words}={next(iter(by_rule))}")
-            else:
+            elif by_rule:
                 parts.append(f"{words}=" + ", ".join(f"{'/'.join(names)} {rule}" for rule, names in by_rule.items()))
+        own = [metric.title for metric in metrics if metric.defined_when_empty and not metric.evidence]
+        if own:
+            parts.append(f"{'/'.join(own)} by their own definition")
         return f"empty masks by policy {self.name!r}: " + "; ".join(parts)
 
     def _words(self, rule: Rule | None, metric: Metric, units: str) -> str:
@@ -169,6 +174,8 @@ def _brats(name: str) -> EmptyPolicy:
     return EmptyPolicy(name, absent=perfect, distance=374.0)
 
 
+_NO_HD95: dict[str, Rule] = {"hd95": 0.0, "hd95_pooled": 0.0}
+
 PRESETS: Mapping[str, EmptyPolicy] = {
     "worst": EmptyPolicy(),
     # MONAI 1.6: DiceMetric(ignore_empty=True) leaves out a label without a reference; HD95 is nan as soon as
@@ -188,8 +195,8 @@ PRESETS: Mapping[str, EmptyPolicy] = {
     # FairSeg's code, the reverse of everyone else's: nothing on both sides is 0, a prediction of nothing there 1.
     "fairseg": EmptyPolicy(
         "fairseg",
-        missed={"hd95": 0.0, _EVERY: "worst"},
-        absent={_EVERY: "worst", "hd95": 0.0},
-        hallucinated={"dice": 1.0, "iou": 1.0, "hd95": 0.0, _EVERY: "worst"},
+        missed=_NO_HD95 | {_EVERY: "worst"},
+        absent=_NO_HD95 | {_EVERY: "worst"},
+        hallucinated=_NO_HD95 | {"dice": 1.0, "iou": 1.0, _EVERY: "worst"},
     ),
 }
