@@ -49,7 +49,11 @@ class InstanceRule:
         """
         if isinstance(wanted, InstanceRule):
             return wanted
+        if not isinstance(wanted or {}, Mapping):
+            raise UsageError(f"Expected instances to be a mapping, got {wanted!r}")
         stated = _checked("instances", wanted or {}, [one.name for one in fields(cls)])
+        if stated.get("matching", "iou") == "iou" and stated.get("threshold", 0.5) > 1:
+            raise UsageError(f"Expected instances.threshold to be an IoU of at most 1, got {stated['threshold']}")
         if "sizes" in stated:
             sizes = stated["sizes"]
             if not isinstance(sizes, Sequence) or len(sizes) != 2 or not 0 < sizes[0] < sizes[1]:

@@ -63,6 +63,8 @@ class DetectionRule:
             if wanted not in PRESETS:
                 raise UsageError(f"There is no matching of detections called {wanted!r}{nearest(wanted, PRESETS)}")
             return PRESETS[wanted]
+        if not isinstance(wanted, Mapping):
+            raise UsageError(f"Expected matching to be a preset's name or a mapping, got {wanted!r}")
         stated = dict(wanted)
         start = cls.of(stated.pop("preset", "luna16"))
         known = [one.name for one in fields(cls)]
@@ -72,9 +74,9 @@ class DetectionRule:
         rule = replace(start, **stated)
         if rule.matching not in ("radius", "iou"):
             raise UsageError(f"matching: there is no {rule.matching!r}{nearest(rule.matching, ('radius', 'iou'))}")
-        if not 0 < rule.threshold <= 1:
+        if not isinstance(rule.threshold, int | float) or not 0 < rule.threshold <= 1:
             raise UsageError(f"Expected matching.threshold to be an IoU above 0, at most 1, got {rule.threshold!r}")
-        if rule.limit is not None and rule.limit < 1:
+        if rule.limit is not None and not (isinstance(rule.limit, int) and rule.limit >= 1):
             raise UsageError(f"Expected matching.limit to be at least 1, or null for all, got {rule.limit!r}")
         return rule
 

@@ -215,7 +215,7 @@ def mask_metrics(metrics: Sequence[str]) -> dict[str, tuple[Metric, float | None
     return asked
 
 
-def _measures(found: Metric, rule: InstanceRule) -> bool:
+def needs_spacing(found: Metric, rule: InstanceRule) -> bool:
     """Returns whether a metric needs the spacing: for distances, or for sizes of lesions or instances."""
     if found.unit or found.parameter or "lesions" in found.rules:
         return True
@@ -224,7 +224,7 @@ def _measures(found: Metric, rule: InstanceRule) -> bool:
 
 
 def _value(pair: LabelPair, found: Metric, parameter: float | None, policy: EmptyPolicy, *, known: bool) -> float:
-    if not known and _measures(found, pair.settings.instances):
+    if not known and needs_spacing(found, pair.settings.instances):
         return math.nan
     rule = None if pair.status == "present" else policy.rule(pair.status, found)
     if rule is not None:
@@ -238,7 +238,7 @@ def _spacing(
     """Returns the spacing, checked; None where it is not known and what is measured with it is skipped."""
     if not any(math.isnan(size) for size in spacing):
         return checked_spacing(spacing, len(spacing))
-    measured = [name for name, (found, _) in asked.items() if _measures(found, rule)]
+    measured = [name for name, (found, _) in asked.items() if needs_spacing(found, rule)]
     if measured and policy.spacing == "refuse":
         raise UsageError(
             f"The spacing is not known, which {', '.join(measured)} needs; give it, or set empty.spacing to 'skip'"

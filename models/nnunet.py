@@ -80,10 +80,16 @@ def _dataset(folder: Path) -> Mapping[str, Any]:
         path = place / "dataset.json"
         if path.is_file():
             try:
-                found: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+                found = json.loads(path.read_text(encoding="utf-8"))
             except ValueError as error:
                 raise UserError(f"{path}: is no JSON ({error})") from error
-            return found
+            labels = found.get("labels", {}) if isinstance(found, dict) else None
+            if not isinstance(labels, dict) or not all(isinstance(number, int | list) for number in labels.values()):
+                raise UserError(
+                    f"{path}: expected `labels` to be name: integer, as nnU-Net v2 writes it; name the classes of an "
+                    "older version with model=precomputed model.translate.from"
+                )
+            return dict(found)
     return {}
 
 

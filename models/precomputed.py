@@ -110,7 +110,10 @@ class Precomputed(Segmenter):
         plain = path.with_name(path.name.removesuffix(".gz"))
         if plain.is_file():
             return plain
+        # The file of another case has nearly the same name too, and is none to offer.
+        stem = case_id.rpartition("/")[2].lower() if "{case}" in Path(self.pattern).name else ""
         names = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+        names = [name for name in names if stem in name.lower()]
         close = difflib.get_close_matches(path.name, names, n=1, cutoff=0.8)
         hint = f" (there is {close[0]!r}; set model.pattern if files are named otherwise)" if close else ""
         raise CaseError(f"{path}: no prediction for case {case_id!r}{hint}")

@@ -51,8 +51,11 @@ class Translation:
             ValueError: the map holds an integer that is no class of the model.
         """
         top = max(self.classes)
-        found = np.bincount(labels.ravel().astype(np.int64, copy=False), minlength=top + 1)
-        unknown = [value for value in np.flatnonzero(found).tolist() if value and value not in self.classes]
+        # Only what lies between 0 and the classes can be counted in a table.
+        strange = labels.size and (int(labels.min()) < 0 or int(labels.max()) > top)
+        values = np.unique(labels).tolist() if strange else ()
+        found = np.bincount(() if strange else labels.ravel().astype(np.int64, copy=False), minlength=top + 1)
+        unknown = [value for value in (*values, *np.flatnonzero(found).tolist()) if value not in (0, *self.classes)]
         if unknown:
             raise ValueError(f"holds {unknown}, which are no classes of the model: {_listed(self.classes.values())}")
         lost = {
@@ -88,6 +91,10 @@ class Translator:
         self.classes = known_classes(named) if named else dict(classes or {})
         if not self.classes:
             raise UsageError("expected model.translate.from to name the classes of the model, got nothing")
+        if rules.get("to") and not isinstance(rules["to"], Mapping):
+            raise UsageError(f"expected model.translate.to to be CLASS: LABEL, got {rules['to']!r}")
+        if isinstance(rules.get("lacks"), str):
+            rules["lacks"] = [rules["lacks"]]
         self._rules = {key: value for key, value in rules.items() if value}
         self._last: tuple[Mapping[int, str], Translation] | None = None
 
@@ -112,7 +119,12 @@ def known_classes(classes: Classes) -> dict[int, str]:
     """
     if isinstance(classes, str):
         classes = _stored(classes)
+    if not isinstance(classes, Mapping | Sequence):
+        raise UsageError(f"model.translate.from: expected a list's name, integer: name, or names, got {classes!r}")
     pairs = list(classes.items()) if isinstance(classes, Mapping) else list(enumerate(classes, 1))
+    wrong = next((number for number, _ in pairs if not str(number).isdecimal()), None)
+    if wrong is not None:
+        raise UsageError(f"model.translate.from: expected integer: name, got {wrong!r} for an integer")
     found = {int(number): str(name) for number, name in pairs if int(number) != 0}
     names = [plain(name) for name in found.values()]
     twice = next((name for name in names if names.count(name) > 1), None)
@@ -151,7 +163,9 @@ def translation(
         targets.pop(number, None)
         if target is not None:
             targets[number] = _known(target, numbers, labels.values(), "model.translate.to: the task has no label")
-    excused = {_known(name, numbers, labels.values(), "model.translate.lacks: the task has no label") for name in lacks}
+    excused = {
+        _known(name, numbers, labels.values(), "model.translate.lacks: the task has no label"): name for name in lacks
+    }
     lacking = [name for label, name in labels.items() if label not in targets.values() and label not in excused]
     if lacking:
         raise UsageError(
@@ -162,8 +176,8 @@ def translation(
     log.info("%d classes of the model are translated", len(targets))
     if dropped:
         log.info("classes without a label of the task, which become background: %s", _listed(dropped))
-    if lacks:
-        log.warning("labels that the model has no class for, and so always misses: %s", _listed(lacks))
+    if missed := [name for label, name in excused.items() if label not in targets.values()]:
+        log.warning("labels that the model has no class for, and so always misses: %s", _listed(missed))
     return Translation(dict(classes), targets, dropped)
 
 
@@ -172,7 +186,8 @@ def plain(name: str) -> str:
     return " ".join(name.lower().replace("_", " ").replace("-", " ").split())
 
 
-def _known(name: str, numbers: Mapping[str, int], shown: Any, complaint: str) -> int:
+def _known(given: Any, numbers: Mapping[str, int], shown: Any, complaint: str) -> int:
+    name = str(given)
     number = numbers.get(plain(name))
     if number is None:
         raise UsageError(f"{complaint} {name!r}{nearest(name, shown)}")

@@ -50,11 +50,10 @@ class Guides:
         for what, value, options in (("kind", self.kind, Kind), ("per", self.per, Per)):
             if value not in get_args(options):
                 raise UsageError(f"task.guides.{what}: there is no {value!r}{nearest(str(value), get_args(options))}")
-        for what in ("jitter", "negatives"):
-            if getattr(self, what) < 0:
-                raise UsageError(f"expected task.guides.{what} of at least 0, got {getattr(self, what)}")
-        if self.points < 1:
-            raise UsageError(f"expected task.guides.points of at least 1, got {self.points}")
+        for what, least in (("jitter", 0), ("negatives", 0), ("points", 1), ("seed", 0)):
+            value = getattr(self, what)
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise UsageError(f"expected task.guides.{what} to be a whole number of at least {least}, got {value!r}")
 
     def of(self, case_id: str, mask: Array, labels: Mapping[int, str]) -> dict[int, tuple[Guide, ...]]:
         """Draws the guides of one case; the same for the same seed, case and mask.
@@ -157,6 +156,8 @@ def guides_of(settings: Mapping[str, Any] | None) -> Guides | None:
     """
     if settings is None:
         return None
+    if not isinstance(settings, Mapping):
+        raise UsageError(f"expected task.guides to hold settings such as kind: box, got {settings!r}")
     known = [entry.name for entry in fields(Guides)]
     unknown = sorted(set(settings) - set(known))
     if unknown:

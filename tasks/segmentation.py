@@ -24,7 +24,7 @@ from medimg_eval.metrics import (
     worst_scores,
 )
 from medimg_eval.metrics.calibration import SLACK, probability_metrics, probability_scores, worst_probability_scores
-from medimg_eval.metrics.segmentation import mask_metrics
+from medimg_eval.metrics.segmentation import mask_metrics, needs_spacing
 from medimg_eval.tasks.base import Task, same_grid
 from medimg_eval.tasks.prompting import guides_of
 
@@ -39,6 +39,7 @@ class SegmentationTask(Task):
     Attributes:
         labels: integer in the mask -> name; 0 is background and is not judged.
         regions: name -> the labels that make it up, such as a whole tumour; judged instead of the labels when given.
+        unscored: names that only rules look at, such as tissues through which lesions are joined; they get no score.
         surface: `surfel` (area-weighted, the default) or `voxel` (voxel centres); see docs/metrics.md.
         empty: what a label is worth that one side lacks, or each: a preset or a mapping; see docs/metrics.md.
         tolerances: in mm by the name of the label, of metrics asked for without one (`nsd`).
@@ -51,6 +52,7 @@ class SegmentationTask(Task):
 
     labels: Mapping[int, str]
     regions: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    unscored: Sequence[str] = ()
     surface: Surface = "surfel"
     empty: str | Mapping[str, Any] = "worst"
     tolerances: Mapping[str, float] = field(default_factory=dict)
@@ -63,7 +65,7 @@ class SegmentationTask(Task):
     monitor: str = "dice"
 
     scoring_fields: ClassVar[frozenset[str]] = Task.scoring_fields | {
-        *("regions", "surface", "empty", "tolerances", "ignore", "instances", "lesions", "units")
+        *("regions", "unscored", "surface", "empty", "tolerances", "ignore", "instances", "lesions", "units")
     }
 
     def __post_init__(self) -> None:
@@ -208,7 +210,7 @@ class SegmentationTask(Task):
         )
         if soft and isinstance(answer, Probabilities):
             scores += self._soft_scores(reference.labels, answer.merged(), soft)
-        return scores
+        return self._kept(scores)
 
     def check_stored(self, prediction: Path) -> None:
         """Raises UserError when a stored prediction is a label map and the metrics judge probabilities."""
@@ -236,11 +238,14 @@ class SegmentationTask(Task):
             shape, spacing = reference.labels.shape, self._spacing(case, reference)
         except CaseError:
             worst = worst_scores(judged, hard, shape=None, spacing=None, empty=self.empty)
-            return worst + worst_probability_scores(judged, self._soft, known=False)
+            return self._kept(worst + worst_probability_scores(judged, self._soft, known=False))
         worst = worst_scores(judged, hard, shape=shape, spacing=spacing, empty=self.empty)
         if self._evidence:
             worst = self._counted(worst, reference, spacing)
-        return worst + worst_probability_scores(judged, self._soft)
+        return self._kept(worst + worst_probability_scores(judged, self._soft))
+
+    def _kept(self, scores: Sequence[LabelScore]) -> list[LabelScore]:
+        return [score for score in scores if score.label not in self.unscored]
 
     @property
     def _soft(self) -> list[str]:
@@ -282,6 +287,15 @@ class SegmentationTask(Task):
         """Refuses what scoring would refuse, before anything is asked."""
         if len(set(self.metrics)) < len(self.metrics):
             raise UsageError(f"task {self.name!r}: expected `metrics` to name each metric once, got {self.metrics}")
+        if not self.metrics:
+            raise UsageError(f"task {self.name!r}: expected `metrics` to name at least one")
+        for name, members in self.regions.items():
+            if not isinstance(members, list | tuple):
+                raise UsageError(f"task {self.name!r}: expected region {name!r} to list labels, got {members!r}")
+        named = list(self.regions or self.labels.values())
+        for name in self.unscored:
+            if name not in named:
+                raise UsageError(f"task {self.name!r}: unscored: there is no label {name!r}{nearest(name, named)}")
         unknown = sorted({label for labels in self.regions.values() for label in labels} - set(self.labels))
         if unknown:
             raise UsageError(f"task {self.name!r}: regions hold labels {unknown} that `labels` does not name")
@@ -300,7 +314,8 @@ class SegmentationTask(Task):
             return (1.0,) * reference.labels.ndim
         grid = reference.geometry if reference.units == "mm" else case.images[0].geometry()
         asked = mask_metrics(_of_kind("mask", self.case_metrics))
-        measured = [name for name, (found, _) in asked.items() if found.unit or found.parameter]
+        rule = InstanceRule.of(self.instances)
+        measured = [name for name, (found, _) in asked.items() if needs_spacing(found, rule)]
         if grid.units == "pixel" and measured:
             raise CaseError(
                 f"case {case.id!r}: {', '.join(str(path) for path in case.images[0].files)} states no physical size; "

@@ -92,6 +92,8 @@ def test_precomputed_names_the_file_it_misses_and_the_one_that_looks_like_it(tmp
     (tmp_path / "case_01_seg.nii.gz").touch()
     with pytest.raises(CaseError, match=r"case_01\.nii\.gz: no prediction for case 'case_01' \(there is 'case_01_seg"):
         Precomputed(str(tmp_path)).segment([Prompt("case_01", (), LABELS)])
+    with pytest.raises(CaseError, match=r"no prediction for case 'case_02'$"):  # the file is another case's
+        Precomputed(str(tmp_path), pattern="{case}_seg.nii.gz").segment([Prompt("case_02", (), LABELS)])
 
 
 @pytest.mark.parametrize(

@@ -95,11 +95,39 @@ def test_a_label_the_model_lacks_must_be_said_to_be_lacking(caplog):
     assert "which become background: 'rib'" in caplog.text
 
 
+def test_a_label_that_is_said_to_be_lacking_but_has_a_class_is_not_said_to_be_missed(caplog):
+    with caplog.at_level("INFO"):
+        translation({1: "liver"}, {1: "Liver"}, {}, ["liver"])
+    assert "always misses" not in caplog.text
+
+
 def test_an_integer_that_is_no_class_names_the_file(tmp_path):
     write(tmp_path / "case.nii.gz", np.full((2, 2, 2), 7))
     model = Precomputed(str(tmp_path), translate={"from": ["liver"], "lacks": ["lung", "kidney-left"]})
     with pytest.raises(CaseError, match=r"case\.nii\.gz: holds \[7\], which are no classes of the model: 'liver'"):
         ask(model, NAMES)
+
+
+@pytest.mark.parametrize("strange", [-1, -(2**31), 2**62])
+def test_integers_far_from_any_class_are_named_without_a_table_up_to_them(strange):
+    found = translation({1: "liver"}, {1: "liver"})
+    with pytest.raises(ValueError, match=rf"holds \[{strange}\], which are no classes of the model"):
+        found.apply(np.array([[0, 1, strange]]))
+
+
+@pytest.mark.parametrize(
+    ("rules", "words"),
+    [
+        ({"from": {"liver": 1}}, "from: expected integer: name, got 'liver' for an integer"),
+        ({"from": 5}, "from: expected a list's name, integer: name, or names, got 5"),
+        ({"from": ["liver"], "to": ["lung"]}, r"model.translate.to to be CLASS: LABEL, got \['lung'\]"),
+        ({"from": ["liver"], "to": {1: "lung"}}, "to: the model has no class '1'"),
+        ({"from": ["liver"], "lacks": "long"}, "lacks: the task has no label 'long'; did you mean 'lung'"),
+    ],
+)
+def test_translations_that_cannot_be_meant_are_refused(tmp_path, rules, words):
+    with pytest.raises(UsageError, match=words):
+        ask(Precomputed(str(tmp_path), translate=rules), NAMES)
 
 
 def test_settings_of_a_translation_are_checked(tmp_path):
@@ -209,3 +237,7 @@ def test_a_folder_that_nnunet_did_not_write_is_told_apart(tmp_path):
     (tmp_path / "dataset.json").write_text("{")
     with pytest.raises(UserError, match=r"dataset\.json: is no JSON"):
         NnUnetResults(str(tmp_path))
+    for content in ({"labels": {"0": "background", "1": "rim"}}, {"labels": ["rim"]}, []):
+        (tmp_path / "dataset.json").write_text(json.dumps(content))
+        with pytest.raises(UserError, match=r"dataset\.json: expected `labels` to be name: integer"):
+            NnUnetResults(str(tmp_path))

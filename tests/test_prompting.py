@@ -88,8 +88,11 @@ def test_the_seed_the_case_and_the_label_decide_the_draw():
         ({"kind": "boxes"}, "task.guides.kind: there is no 'boxes'; did you mean 'box'"),
         ({"per": "image"}, "task.guides.per: there is no 'image'"),
         ({"jiter": 3}, "there is no setting 'jiter'; did you mean 'jitter'"),
-        ({"jitter": -1}, "expected task.guides.jitter of at least 0"),
-        ({"points": 0}, "expected task.guides.points of at least 1"),
+        ({"jitter": -1}, "expected task.guides.jitter to be a whole number of at least 0, got -1"),
+        ({"points": 0}, "expected task.guides.points to be a whole number of at least 1, got 0"),
+        ({"jitter": "far"}, "expected task.guides.jitter to be a whole number of at least 0, got 'far'"),
+        ({"jitter": 1.5}, "expected task.guides.jitter to be a whole number of at least 0, got 1.5"),
+        ("box", "expected task.guides to hold settings such as kind: box, got 'box'"),
     ],
 )
 def test_settings_that_cannot_be_meant_are_refused(given, words):

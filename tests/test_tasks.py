@@ -59,6 +59,11 @@ def test_a_case_listed_twice_is_an_error(write_dataset):
         ({"empty": {"distance": "diag"}}, "Expected empty.distance"),
         ({"regions": {"whole": [1, 2]}}, r"regions hold labels \[2\]"),
         ({"labels": {1: "core", 2: "core"}}, "different names"),
+        ({"metrics": []}, "at least one"),
+        ({"regions": {"whole": 1}}, "region 'whole' to list labels, got 1"),
+        ({"unscored": ["cor"]}, "no label 'cor'; did you mean 'core'"),
+        ({"instances": {"threshold": 2}}, "an IoU of at most 1"),
+        ({"instances": 5}, "instances to be a mapping"),
     ],
 )
 def test_settings_that_cannot_be_meant_are_refused_when_the_task_is_made(write_dataset, settings, words):
@@ -152,3 +157,10 @@ def test_several_images_of_one_grid_become_channels_and_of_two_grids_an_error(ta
     cut = replace(other.images[0], region=((0, 16), (0, 14), (0, 9)))
     with pytest.raises(CaseError, match=r"case 'case00': .*case01\.nii\.gz: shape \(16, 14, 9\) instead of"):
         task.read_images(replace(case, images=(*case.images, cut)))
+
+
+def test_what_only_rules_look_at_gets_no_score(write_dataset):
+    task = ellipsoids(write_dataset(1), unscored=["rim"])
+    case = task.cases("test")[0]
+    assert {score.label for score in task.score(case, case.target.read())} == {"core"}
+    assert {score.label for score in task.worst(case)} == {"core"}

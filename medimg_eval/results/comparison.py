@@ -48,6 +48,8 @@ def compare(
     """
     if not isinstance(alpha, int | float) or not 0 < alpha < 1:
         raise UsageError(f"alpha must be a number between 0 and 1, got {alpha!r}")
+    if not isinstance(metric, str):
+        raise UsageError(f"compare takes one metric, got {metric!r}")
     fields = make_fields(runs, metric, by_label=by == LABEL)
     if by is not None and by != LABEL:
         if baseline is not None:

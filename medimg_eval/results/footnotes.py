@@ -236,7 +236,10 @@ def _cell_facts(column: Column, cell: Cell) -> Iterator[str]:
     if not cell.rows and column.metric != NO_METRIC:
         yield f"no {column.title} scores; score the run again to have them"
     elif is_summary(column.metric) and not cell.n:
-        yield f"{column.title} undefined: its rows or facts do not suffice (see docs/metrics-summaries.md)"
+        yield (
+            f"{column.title} undefined: its rows or facts do not suffice "
+            "(U-Score needs efficiency=true; see docs/metrics-summaries.md)"
+        )
     if cell.dropped:
         yield f"{column.title} undefined on {_count(cell.dropped, 'resample')}, left out of its interval"
 

@@ -111,14 +111,17 @@ def build_table(
         seed: Seed of the bootstrap.
 
     Raises:
-        UsageError: If no run has scores of one of `metrics`, no case has the attribute `by`, or there is no such
-            mean.
+        UsageError: If no run has scores of one of `metrics`, no case has the attribute `by`, there is no such
+            mean, or a number of the bootstrap cannot be meant.
         UserError: If there is no run, or one run is given twice.
     """
     if not runs:
         raise UserError("No run to make a table of; run `python -m medimg_eval test` first")
     if mean not in ("case", "class"):
         raise UsageError(f"there is no mean {mean!r}{nearest(mean, ('case', 'class'))}")
+    _check_numbers(resamples, level, seed)
+    if metrics is not None and not metrics:
+        raise UsageError("metrics names none; name at least one, or leave it out for those of the tasks")
     columns, hidden = make_columns(runs, metrics)
     settings = Settings(resamples, level, seed, mean)
     shown = {column.task for column in columns}
@@ -131,6 +134,16 @@ def build_table(
     rows = _ranked(columns, rows)
     notes = write_footnotes(columns, whole, shown=rows, settings=settings, hidden=hidden, by=by or "")
     return Table(tuple(columns), tuple(rows), notes, by or "")
+
+
+def _check_numbers(resamples: object, level: object, seed: object) -> None:
+    """Raises UsageError for settings of the bootstrap that cannot be meant."""
+    if not isinstance(resamples, int) or isinstance(resamples, bool) or resamples < 1:
+        raise UsageError(f"resamples must be a whole number of at least 1, got {resamples!r}")
+    if not isinstance(level, int | float) or not 0 < level < 1:
+        raise UsageError(f"level must be a number between 0 and 1, got {level!r}")
+    if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
+        raise UsageError(f"seed must be a whole number of at least 0, got {seed!r}")
 
 
 def named_runs(runs: Sequence[RunScores]) -> dict[str, dict[str, RunScores]]:

@@ -55,6 +55,17 @@ def test_its_rule_for_empty_masks_is_the_reverse_of_everyone_elses(fairseg):
     answer[0, 0] = 1
     assert scores(one, case, answer) == {"rim": 1.0, "cup": 0.0}
     assert scores(one, case, answer, "iou") == {"rim": 1.0, "cup": 0.0}
+    assert scores(one, case, answer, "hd95_pooled") == {"rim": 0.0, "cup": 0.0}
+
+
+def test_its_hd95_is_medpys_which_pools_both_directions(fairseg):
+    one = task("fairseg", fairseg)
+    case = one.cases("test")[0]
+    labels = case.target.read().labels.copy()
+    labels[0, 12:] = 1  # two stray pixels of 30 on the predicted rim's border, and of 58 on both
+    assert {"hd95", "hd95_pooled"} & set(one.metrics) == {"hd95_pooled"}
+    assert scores(one, case, labels, "hd95_pooled")["rim"] == 0
+    assert scores(one, case, labels, "hd95")["rim"] > 1
 
 
 def test_equity_scaled_dice_is_the_overall_over_the_sum_of_the_gaps(fairseg):

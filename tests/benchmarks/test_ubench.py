@@ -203,6 +203,25 @@ def test_acdcs_volumes_are_read_whole(tmp_path):
     assert scores(one, case, np.where(labels.T == 1, 2, labels.T), "iou")["right ventricle"] == 0
 
 
+def test_volumes_are_scored_as_medpy_scores_them_and_by_the_authors_rule_for_empty_masks(tmp_path):
+    (tmp_path / "test").mkdir()
+    labels = np.zeros((3, 8, 6), np.uint8)
+    labels[1, 2, 1:4], labels[2, 0, 0] = 1, 3
+    np.savez(tmp_path / "test/patient101_ED.npz", img=labels.astype(np.float32), label=labels)
+    write(tmp_path, [], {"lists_ACDC/test.txt": ["patient101_ED.npz"]})
+    one = task("ubench_acdc", tmp_path)
+    (case,) = one.cases("test")
+    answer = np.zeros((3, 8, 6), np.uint8)
+    answer[1, 2, 1:5], answer[2, 7, 5] = 1, 2  # one voxel too many; myocardium made up, left ventricle missed
+    found = {name: scores(one, case, answer.T, name) for name in one.metrics if name != "u_score"}
+    names = ("right ventricle", "myocardium", "left ventricle")
+    assert [found["dice"][name] for name in names] == pytest.approx([6 / 7, 1, 0], abs=1e-6)
+    assert [found["iou"][name] for name in names] == [3 / 4, 1, 0]
+    # Three distances of 0 from the truth, and 0, 0, 0, 1 back: rank 0.95 * 6 of both, and the mean of the latter.
+    assert [found["hd95_pooled"][name] for name in names] == pytest.approx([0.7, 0, 0])
+    assert [found["asd_pred_to_ref"][name] for name in names] == [1 / 4, 0, 0]
+
+
 def test_there_are_twenty_sets_to_fit_and_eight_to_be_tested_on_only():
     suites = {name: yaml.safe_load(Path(CONFIGS, "suite", f"{name}.yaml").read_text()) for name in SUITES}
     named = {name: [next(iter(one.values())) for one in suite["defaults"]] for name, suite in suites.items()}

@@ -256,6 +256,9 @@ def test_the_rule_is_printed():
         ({"matching": "iuo"}, r"matching: there is no 'iuo'; did you mean 'iou'\?"),
         ({"threshold": 0}, r"matching\.threshold to be an IoU above 0, at most 1, got 0"),
         ({"limit": 0}, r"matching\.limit to be at least 1, or null for all, got 0"),
+        ({"threshold": "half"}, r"matching\.threshold to be an IoU above 0, at most 1, got 'half'"),
+        ({"limit": 2.5}, r"matching\.limit to be at least 1, or null for all, got 2.5"),
+        (5, "Expected matching to be a preset's name or a mapping, got 5"),
     ],
 )
 def test_rules_that_are_refused(wanted, words):

@@ -208,6 +208,8 @@ def test_what_cannot_be_compared_is_refused(three, write_run):
         compared(*three, by="sex", baseline="Good")
     with pytest.raises(UsageError, match="alpha must be a number between 0 and 1, got 5"):
         compared(*three, alpha=5)
+    with pytest.raises(UsageError, match=r"compare takes one metric, got \['dice'\]"):
+        compared(*three, metric=["dice"])
     with pytest.raises(UserError, match="two models"):
         compared(three[0])
     with pytest.raises(UserError, match="nothing to compare"):

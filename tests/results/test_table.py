@@ -180,6 +180,23 @@ def test_metrics_are_chosen_and_ordered(write_run, three_cases):
         table_of(folder, metrics=["dise"])
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"metrics": []}, "metrics names none"),
+        ({"resamples": 0}, "resamples must be a whole number of at least 1, got 0"),
+        ({"resamples": 1.5}, "resamples must be a whole number"),
+        ({"level": 2}, "level must be a number between 0 and 1, got 2"),
+        ({"level": "high"}, "level must be a number between 0 and 1, got 'high'"),
+        ({"seed": -1}, "seed must be a whole number of at least 0, got -1"),
+    ],
+)
+def test_settings_that_cannot_be_meant_are_refused(write_run, three_cases, options, words):
+    folder = write_run("a", three_cases)
+    with pytest.raises(UsageError, match=words):
+        build_table(load_runs([folder]), **options)
+
+
 def test_a_task_without_the_metrics_asked_for_is_named(write_run):
     table = table_of(
         write_run("a", model="M"),
