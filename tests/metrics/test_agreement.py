@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from rows import run_of, summarised
 from scipy import stats
 
-from medimg_eval.metrics import Rows, get
 from medimg_eval.metrics.agreement import aligned, bland_altman, intraclass_correlation
 from medimg_eval.metrics.measurements import measurement_scores, worst_measurement_scores
 
@@ -17,27 +17,6 @@ EVIDENCE = ["measured", "measured_reference", "measured_by_reader"]
 
 # Shrout & Fleiss 1979, table 2: six targets, four judges. Their table 4: ICC(2,1) = .29, ICC(3,1) = .71.
 SHROUT_FLEISS = [[9, 2, 5, 8], [6, 1, 3, 2], [8, 4, 6, 8], [7, 1, 2, 6], [10, 5, 6, 9], [6, 2, 4, 7]]
-
-
-def run_of(*cases):
-    """Rows of a run whose cases have these scores."""
-    rows = [(index, score) for index, scores in enumerate(cases) for score in scores]
-    return Rows(
-        np.array([index for index, _ in rows], np.int64),
-        np.array([score.metric for _, score in rows], np.str_),
-        np.array([score.label for _, score in rows], np.str_),
-        np.array([score.value for _, score in rows], np.float64),
-        np.array([score.status for _, score in rows], np.str_),
-        {},
-        len(cases),
-        {},
-    )
-
-
-def summarised(name, *cases):
-    found = get(name)
-    rows = run_of(*cases)
-    return found.function(rows.where(np.isin(rows.metric, found.needs)))
 
 
 def case(reference, prediction):

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from rows import summarised
 
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics import Rows, get
 from medimg_eval.metrics.landmarks import landmark_scores, worst_landmark_scores
 
 EVERY = ("landmark_distance", "sdr@5", "sdr@20", "identified")
@@ -17,27 +17,6 @@ EVERY = ("landmark_distance", "sdr@5", "sdr@20", "identified")
 
 def by_name(scores):
     return {(score.label, score.metric): score.value for score in scores}
-
-
-def run_of(*cases):
-    """Rows of a run whose cases have these scores."""
-    rows = [(index, score) for index, scores in enumerate(cases) for score in scores]
-    return Rows(
-        np.array([index for index, _ in rows], np.int64),
-        np.array([score.metric for _, score in rows], np.str_),
-        np.array([score.label for _, score in rows], np.str_),
-        np.array([score.value for _, score in rows], np.float64),
-        np.array([score.status for _, score in rows], np.str_),
-        {},
-        len(cases),
-        {},
-    )
-
-
-def summarised(name, *cases):
-    found = get(name)
-    rows = run_of(*cases)
-    return found.function(rows.where(np.isin(rows.metric, found.needs)))
 
 
 # L1 to L4 along an axis, 30 mm apart.

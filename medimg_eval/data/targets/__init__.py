@@ -6,7 +6,8 @@ from medimg_eval.data.targets.joined import FromTable, JoinedPoints
 from medimg_eval.data.targets.masks import FilledBoxes, ImageTarget, MaskTarget, RunLength, StructureFiles
 from medimg_eval.data.targets.numbers import NumberColumns
 from medimg_eval.data.targets.parts import MaskParts
-from medimg_eval.data.targets.places import BoxColumns, LandmarkMat, PointColumns, VertebraCentroids
+from medimg_eval.data.targets.places import BoxColumns, LandmarkMat, PointColumns
+from medimg_eval.data.targets.verse import MiccaiCentroids, VertebraCentroids
 from medimg_eval.data.targets.words import FrameTable, ReportText, SurvivalColumns
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "LandmarkMat",
     "MaskParts",
     "MaskTarget",
+    "MiccaiCentroids",
     "NumberColumns",
     "PointColumns",
     "ReportText",

@@ -12,8 +12,7 @@ import numpy as np
 
 from medimg_eval.case import Array, Boxes, Geometry, Image, Points, Reference
 from medimg_eval.data.records import Entry, Given, Row, given, grid_of
-from medimg_eval.data.tables import read_json
-from medimg_eval.errors import CaseError, UsageError, UserError
+from medimg_eval.errors import CaseError, UsageError
 
 Form = Literal["corners", "sizes"]
 
@@ -250,66 +249,3 @@ class MatPoints:
     def geometry(self) -> Geometry:
         """The grid of the picture."""
         return grid_of(self.image, self.files)
-
-
-@dataclass
-class VertebraCentroids:
-    """Centres of vertebral bodies in a JSON file per volume, as VerSe's restructured release stores them.
-
-    The file's coordinates are voxels along axes that its first entry names, such as P, I, R; they are turned to the
-    axes of the image. VerSe's MICCAI release gives mm without such an entry, and is refused.
-
-    Args:
-        path: pattern below the root, or the column that holds the file.
-    """
-
-    path: str
-
-    def reference(self, entry: Entry) -> Reference[Points]:
-        """The file, read with the grid of the image."""
-        if not entry.images:
-            raise entry.row.error("centroids need the image they lie in")
-        return CentroidFile(entry.path(self.path), entry.images[0])
-
-
-@dataclass(frozen=True)
-class CentroidFile:
-    """VerSe's centroids of one volume."""
-
-    path: Path
-    image: Reference[Image]
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """The file."""
-        return (self.path,)
-
-    def read(self) -> Points:
-        """Returns voxel positions; raises CaseError when the file is not understood."""
-        from nibabel.orientations import axcodes2ornt, io_orientation, ornt_transform
-
-        try:
-            content = read_json(self.path)
-        except UserError as error:
-            raise CaseError(str(error)) from error
-        if not isinstance(content, list) or not content or "direction" not in content[0]:
-            raise CaseError(f"{self.path}: holds no 'direction' first, so its coordinates cannot be placed")
-        try:
-            found = [(one["label"], [float(one[axis]) for axis in "XYZ"]) for one in content[1:]]
-            found = [(label, place) for label, place in found if np.isfinite(place).all()]  # NaN is one left out
-            xyz = np.array([place for _, place in found]).reshape(-1, 3)
-            names = tuple(str(int(label)) for label, _ in found)
-            held = axcodes2ornt(tuple(content[0]["direction"]))
-        except (KeyError, TypeError, ValueError) as error:
-            raise CaseError(f"{self.path}: a centroid is not understood ({type(error).__name__}: {error})") from error
-        grid = self.geometry()
-        turn = ornt_transform(held, io_orientation(grid.affine))
-        positions = np.empty_like(xyz)
-        for source, (axis, sign) in enumerate(turn.astype(int)):
-            along = xyz[:, source]
-            positions[:, axis] = along if sign > 0 else grid.shape[axis] - 1 - along
-        return Points(positions, names)
-
-    def geometry(self) -> Geometry:
-        """The grid of the volume."""
-        return self.image.geometry()

@@ -1,7 +1,9 @@
-"""Centres of vertebrae as VerSe's MICCAI release gives them; the restructured one is read by `VertebraCentroids`."""
+"""Centres of vertebrae, as either release of VerSe gives them."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,24 @@ from medimg_eval.errors import CaseError, UserError
 
 AXES = ("I", "P", "L")
 """Where X, Y and Z point: X from superior to inferior, Y from anterior to posterior, Z from right to left."""
+
+
+@dataclass
+class VertebraCentroids:
+    """Centres of vertebral bodies in a JSON file per volume, as VerSe's restructured release stores them.
+
+    The file's coordinates are voxels along axes that its first entry names, such as P, I, R; they are turned to the
+    axes of the image. VerSe's MICCAI release gives mm without such an entry, and is refused.
+
+    Args:
+        path: pattern below the root, or the column that holds the file.
+    """
+
+    path: str
+
+    def reference(self, entry: Entry) -> Reference[Points]:
+        """The file, read with the grid of the image."""
+        return VertebraFile(entry.path(self.path), _image(entry))
 
 
 @dataclass
@@ -34,14 +54,12 @@ class MiccaiCentroids:
 
     def reference(self, entry: Entry) -> Reference[Points]:
         """The file, read with the grid of the image."""
-        if not entry.images:
-            raise entry.row.error("centroids need the image they lie in")
-        return MiccaiCentroidFile(entry.path(self.path), entry.images[0])
+        return MiccaiFile(entry.path(self.path), _image(entry))
 
 
 @dataclass(frozen=True)
-class MiccaiCentroidFile:
-    """The centroids of one volume of the MICCAI release."""
+class CentroidFile(ABC):
+    """The centroids of one volume."""
 
     path: Path
     image: Reference[Image]
@@ -51,37 +69,70 @@ class MiccaiCentroidFile:
         """The file."""
         return (self.path,)
 
-    def read(self) -> Points:
-        """Returns voxel positions; raises CaseError when the file is not understood. Entries of NaN are left out."""
-        from nibabel.orientations import axcodes2ornt, io_orientation, ornt_transform
-
-        xyz, names = self._content()
-        grid = self.geometry()
-        turn = ornt_transform(axcodes2ornt(AXES), io_orientation(grid.affine)).astype(int)
-        positions = np.empty_like(xyz)
-        for source, (axis, sign) in enumerate(turn):
-            along = xyz[:, source] / grid.spacing[axis]
-            positions[:, axis] = along if sign > 0 else grid.shape[axis] - 1 - along
-        return Points(positions, names)
-
     def geometry(self) -> Geometry:
         """The grid of the volume."""
         return self.image.geometry()
 
-    def _content(self) -> tuple[np.ndarray[Any, np.dtype[np.float64]], tuple[str, ...]]:
+    def read(self) -> Points:
+        """Returns voxel positions; raises CaseError when the file is not understood. Entries of NaN are left out."""
+        from nibabel.orientations import axcodes2ornt, io_orientation, ornt_transform
+
         try:
             content = read_json(self.path)
         except UserError as error:
             raise CaseError(str(error)) from error
+        axes, entries = self._frame(content)
+        try:
+            held = axcodes2ornt(tuple(axes))
+            xyz = np.array([[float(one[axis]) for axis in "XYZ"] for one in entries]).reshape(-1, 3)
+            names = [str(int(one["label"])) for one in entries]
+        except (KeyError, TypeError, ValueError) as error:
+            raise CaseError(f"{self.path}: a centroid is not understood ({type(error).__name__}: {error})") from error
+        grid = self.geometry()
+        positions = np.empty_like(xyz)
+        for source, (axis, sign) in enumerate(ornt_transform(held, io_orientation(grid.affine)).astype(int)):
+            along = xyz[:, source] / self._step(grid, axis)
+            positions[:, axis] = along if sign > 0 else grid.shape[axis] - 1 - along
+        known = np.flatnonzero(np.isfinite(positions).all(axis=1))
+        return Points(positions[known], tuple(names[index] for index in known))
+
+    @abstractmethod
+    def _frame(self, content: Any) -> tuple[Sequence[str], Sequence[Any]]:
+        """Returns the axes that X, Y and Z run along, and the entries; refuses the other release."""
+
+    @abstractmethod
+    def _step(self, grid: Geometry, axis: int) -> float:
+        """Returns what one voxel along an axis is in the file's unit."""
+
+
+class VertebraFile(CentroidFile):
+    """The centroids of one volume of the restructured release."""
+
+    def _frame(self, content: Any) -> tuple[Sequence[str], Sequence[Any]]:
+        if not isinstance(content, list) or not content or "direction" not in content[0]:
+            raise CaseError(f"{self.path}: holds no 'direction' first, so its coordinates cannot be placed")
+        return content[0]["direction"], content[1:]
+
+    def _step(self, grid: Geometry, axis: int) -> float:
+        return 1.0
+
+
+class MiccaiFile(CentroidFile):
+    """The centroids of one volume of the MICCAI release."""
+
+    def _frame(self, content: Any) -> tuple[Sequence[str], Sequence[Any]]:
         if not isinstance(content, list) or any("direction" in one for one in content if isinstance(one, dict)):
             raise CaseError(
                 f"{self.path}: expected a list of centroids without 'direction'; those of the restructured release are "
                 "read by the target VertebraCentroids"
             )
-        try:
-            xyz = np.array([[float(one[axis]) for axis in "XYZ"] for one in content]).reshape(-1, 3)
-            names = [str(int(one["label"])) for one in content]
-        except (KeyError, TypeError, ValueError) as error:
-            raise CaseError(f"{self.path}: a centroid is not understood ({type(error).__name__}: {error})") from error
-        known = np.isfinite(xyz).all(axis=1)
-        return xyz[known], tuple(name for name, there in zip(names, known.tolist(), strict=True) if there)
+        return AXES, content
+
+    def _step(self, grid: Geometry, axis: int) -> float:
+        return grid.spacing[axis]
+
+
+def _image(entry: Entry) -> Reference[Image]:
+    if not entry.images:
+        raise entry.row.error("centroids need the image they lie in")
+    return entry.images[0]
