@@ -36,6 +36,15 @@ class Geometry:
         """Distance between voxel centres along each axis, in mm."""
         return tuple(float(step) for step in np.linalg.norm(self.affine[:3, :3], axis=0)[: len(self.shape)])
 
+    def world(self, positions: Array) -> Array:
+        """Returns voxel indices, (point, axes), as mm in the patient, (point, 3), RAS+.
+
+        A picture's axes span a plane of the patient; of its positions all three coordinates count.
+        """
+        axes = positions.shape[1]
+        moved: Array = positions @ self.affine[:3, :axes].T + self.affine[:3, 3]
+        return moved
+
     def difference(self, other: Geometry) -> str | None:
         """Says in words how `other` lies elsewhere, or returns None when both are the same grid.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from medimg_eval.metrics._components import connected_parts
 from medimg_eval.metrics._surfaces import Bools, Spacing
 
 
@@ -18,11 +19,11 @@ def centreline(mask: Bools, spacing: Spacing) -> Bools:
         mask: Boolean, 2-D or 3-D.
         spacing: Voxel size in mm along each axis; depths are measured with it, thinning is by voxels.
     """
-    from scipy.ndimage import find_objects, generate_binary_structure, label
+    from scipy.ndimage import find_objects
     from skimage.morphology import skeletonize
 
     thinned: Bools = skeletonize(mask).astype(bool)
-    parts, count = label(mask, generate_binary_structure(mask.ndim, mask.ndim))
+    parts, count = connected_parts(mask)
     lost = set(range(1, count + 1)) - set(np.unique(parts[thinned]).tolist())
     boxes = find_objects(parts)
     for part in lost:

@@ -9,9 +9,10 @@ import math
 
 import numpy as np
 
+from medimg_eval.metrics._components import connected_parts, once_per_pair
 from medimg_eval.metrics._pairs import LabelPair
 from medimg_eval.metrics._skeleton import centreline
-from medimg_eval.metrics._surfaces import Bools
+from medimg_eval.metrics._surfaces import Bools, Spacing
 from medimg_eval.metrics.overlap import ratio
 from medimg_eval.metrics.registry import metric
 
@@ -33,7 +34,7 @@ def cldice(pair: LabelPair) -> float:
     """
     if pair.status != "present":
         return math.nan if pair.status == "absent" else 0.0
-    precise, sensitive = centreline_precision(pair), centreline_sensitivity(pair)
+    precise, sensitive = _precise(pair), _sensitive(pair)
     return 2 * precise * sensitive / (precise + sensitive) if precise + sensitive else 0.0
 
 
@@ -48,7 +49,7 @@ def centreline_precision(pair: LabelPair) -> float:
     >>> centreline_precision(LabelPair(line & [True, True, True, False], line, (1, 1)))
     0.75
     """
-    return _share(pair.prediction, pair.reference, pair)
+    return _precise(pair)
 
 
 @metric(kind="mask", title="Centreline sensitivity", higher_is_better=True, best=1.0, worst=0.0, source=CLDICE)
@@ -62,7 +63,7 @@ def centreline_sensitivity(pair: LabelPair) -> float:
     >>> centreline_sensitivity(LabelPair(line, line & [True, True, True, False], (1, 1)))
     0.75
     """
-    return _share(pair.reference, pair.prediction, pair)
+    return _sensitive(pair)
 
 
 @metric(
@@ -177,28 +178,38 @@ def euler_error(pair: LabelPair) -> float:
     return math.nan if pair.status == "absent" else float(abs(_euler(pair.reference) - _euler(pair.prediction)))
 
 
-def _share(mask: Bools, target: Bools, pair: LabelPair) -> float:
+@once_per_pair
+def _precise(pair: LabelPair) -> float:
+    return _share(pair.prediction, pair.reference, pair.spacing)
+
+
+@once_per_pair
+def _sensitive(pair: LabelPair) -> float:
+    return _share(pair.reference, pair.prediction, pair.spacing)
+
+
+def _share(mask: Bools, target: Bools, spacing: Spacing) -> float:
     """Returns the share of a mask's centreline that lies in another mask; NaN if the mask is empty."""
     if not mask.any():
         return math.nan
-    line = centreline(mask, pair.spacing)
+    line = centreline(mask, spacing)
     return ratio(int(np.count_nonzero(line & target)), int(np.count_nonzero(line)))
 
 
-def _errors(pair: LabelPair) -> list[float]:
+@once_per_pair
+def _errors(pair: LabelPair) -> tuple[float, ...]:
     """Returns the absolute difference of each Betti number; NaN if both masks are empty."""
     if pair.status == "absent":
-        return [math.nan] * 3
-    return [float(abs(one - other)) for one, other in zip(_betti(pair.reference), _betti(pair.prediction), strict=True)]
+        return (math.nan,) * 3
+    both = zip(_betti(pair.reference), _betti(pair.prediction), strict=True)
+    return tuple(float(abs(one - other)) for one, other in both)
 
 
 def _betti(mask: Bools) -> tuple[int, int, int]:
     """Returns the numbers of parts, tunnels and cavities."""
-    from scipy.ndimage import generate_binary_structure, label
-
-    parts = label(mask, generate_binary_structure(mask.ndim, mask.ndim))[1]
-    # The outside without its one part that goes on for ever; by faces, which is SciPy's default.
-    enclosed = label(~np.pad(mask, 1))[1] - 1
+    parts = connected_parts(mask)[1]
+    # The outside without its one part that goes on for ever.
+    enclosed = connected_parts(~np.pad(mask, 1), "face")[1] - 1
     cavities = enclosed if mask.ndim == 3 else 0
     return parts, parts + cavities - _euler(mask), cavities
 

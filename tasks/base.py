@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Protocol
 
 from medimg_eval.case import Case, Geometry, Image, Prompt, Prompts, Score
 from medimg_eval.errors import CaseError, SplitError, UserError, nearest
+from medimg_eval.imaging.system import whole
 from medimg_eval.metrics import LabelScore, parse
 
 
@@ -160,6 +161,12 @@ class Task(ABC):
             )
             for score in scores
         ]
+
+
+def write_answer(path: Path, content: Mapping[str, Any]) -> None:
+    """Writes JSON; the file appears whole or not at all."""
+    with whole(path) as partial:
+        partial.write_text(json.dumps(content, allow_nan=False) + "\n", encoding="utf-8")
 
 
 def same_grid(geometry: Geometry, expected: Geometry, *, what: str, than: str) -> None:

@@ -10,9 +10,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from medimg_eval.case import Array, Boxes, Case, Geometry, Image, Points, Prompt, Prompts
+from medimg_eval.case import Array, Boxes, Case, Image, Points, Prompt, Prompts
 from medimg_eval.errors import CaseError, UsageError, nearest
-from medimg_eval.imaging.system import whole
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.detection import (
     DetectionRule,
@@ -21,7 +20,7 @@ from medimg_eval.metrics.detection import (
     judged_boxes,
     judged_points,
 )
-from medimg_eval.tasks.base import Task
+from medimg_eval.tasks.base import Task, write_answer
 
 
 @dataclass(kw_only=True)
@@ -110,8 +109,7 @@ class DetectionTask(Task):
             "places": places.tolist(),
             "confidences": [] if scores is None else scores.tolist(),
         }
-        with whole(path) as partial:
-            partial.write_text(json.dumps(content, allow_nan=False) + "\n", encoding="utf-8")
+        write_answer(path, content)
 
     def score(self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None) -> list[LabelScore]:
         """Judges the candidates of every label of one case."""
@@ -179,9 +177,9 @@ class DetectionTask(Task):
             axes = places.shape[1] // 2
             places = (places[:, :axes] + places[:, axes:]) / 2
         return judged_points(
-            _world(places[chosen], case.images[0].geometry()),
+            case.images[0].geometry().world(places[chosen]),
             confidences,
-            _world(_parts(reference)[0][held], case.target.geometry()),
+            case.target.geometry().world(_parts(reference)[0][held]),
             np.asarray(reference.values if reference.names else (), float)[held],
             counted[held],
             self._rule,
@@ -198,13 +196,6 @@ def _edges(corners: Array) -> Array:
     """Turns first and last voxels into edges: a box of one voxel is one voxel wide."""
     axes = corners.shape[1] // 2
     return np.concatenate([corners[:, :axes] - 0.5, corners[:, axes:] + 0.5], axis=1)
-
-
-def _world(positions: Array, grid: Geometry) -> Array:
-    """Returns positions in mm in the patient, (point, 3)."""
-    axes = positions.shape[1]
-    moved: Array = positions @ grid.affine[:3, :axes].T + grid.affine[:3, 3]
-    return moved
 
 
 def _read(path: Path) -> Points | Boxes:

@@ -13,10 +13,9 @@ import numpy as np
 
 from medimg_eval.case import Array, Case, Geometry, Image, Points, Prompt, Prompts, Units
 from medimg_eval.errors import CaseError, UsageError, nearest
-from medimg_eval.imaging.system import whole
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.landmarks import Missed, landmark_metrics, landmark_scores, worst_landmark_scores
-from medimg_eval.tasks.base import Task
+from medimg_eval.tasks.base import Task, write_answer
 
 NOTHING = "landmarks"
 """The label of a case of which no landmark is known."""
@@ -180,11 +179,7 @@ def measured_grid(case: Case, units: Units) -> Geometry:
 
 def placed(points: Points, grid: Geometry, units: Units) -> dict[str, Array]:
     """Returns name -> position, (axis,): voxel indices as mm in the patient, or as they are if pixels are counted."""
-    positions = points.positions
-    if units == "mm":
-        axes = positions.shape[1]
-        # A picture's axes span a plane of the patient; of its positions all three coordinates count.
-        positions = positions @ grid.affine[:3, :axes].T + grid.affine[:3, 3]
+    positions = grid.world(points.positions) if units == "mm" else points.positions
     return dict(zip(points.names, positions, strict=True))
 
 
@@ -204,14 +199,8 @@ def as_points(records: Sequence[Mapping[str, Any]]) -> Points:
     return Points(positions, names)
 
 
-def write_answer(path: Path, content: Mapping[str, Any]) -> None:
-    """Writes JSON; the file appears whole or not at all."""
-    with whole(path) as partial:
-        partial.write_text(json.dumps(content, allow_nan=False) + "\n", encoding="utf-8")
-
-
 def read_answer(path: Path) -> dict[str, Any]:
-    """Reads JSON written by `write_answer`; raises CaseError naming the file."""
+    """Reads JSON written by `medimg_eval.tasks.base.write_answer`; raises CaseError naming the file."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

@@ -21,7 +21,7 @@ from medimg_eval.metrics.measurements import (
     measurement_scores,
     worst_measurement_scores,
 )
-from medimg_eval.tasks.base import Task
+from medimg_eval.tasks.base import Task, write_answer
 from medimg_eval.tasks.landmarks import (
     as_points,
     as_records,
@@ -30,7 +30,6 @@ from medimg_eval.tasks.landmarks import (
     measured_grid,
     placed,
     read_answer,
-    write_answer,
 )
 
 COBB = ("MT", "PT", "TL")
