@@ -13,6 +13,8 @@ from typing import Any, Literal, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from medimg_eval.question import Message, Question
+
 Array = npt.NDArray[Any]
 Units = Literal["mm", "pixel"]
 
@@ -267,9 +269,10 @@ class Case:
     Attributes:
         id: unique within its task.
         images: what a model is shown, read lazily.
-        target: what is right, read lazily: a Mask, Findings, Boxes, Points, Text, Survival or FrameLabels.
+        target: what is right, read lazily: a Mask, Findings, Boxes, Points, Text, Key, Survival or FrameLabels.
         patient: who it belongs to; intervals resample patients. None where the data do not say.
         attributes: site, sex, age group, ... for subgroup tables.
+        question: what is asked about it in words, if anything is.
     """
 
     id: str
@@ -277,6 +280,7 @@ class Case:
     target: Reference[Any]
     patient: str | None = None
     attributes: Mapping[str, str] = field(default_factory=dict)
+    question: Question | None = None
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -310,17 +314,26 @@ class Prompt:
         labels: for a segmentation, the structures asked for: integer in the mask -> name.
         guides: for a promptable model, where structures lie: integer in the mask -> one or more guides, of those that
             are there; None where the task gives none.
+        messages: for a model that is spoken to: the conversation so far, which ends with a user's turn.
+        options: of a question with options: letter -> text, in their order.
     """
 
     case_id: str
     images: tuple[Image, ...]
-    labels: Mapping[int, str]
+    labels: Mapping[int, str] = field(default_factory=dict)
     guides: Mapping[int, Sequence[Guide]] | None = None
+    messages: tuple[Message, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def image(self) -> Image:
         """The first image: all there is in a task of one image per case."""
         return self.images[0]
+
+    @property
+    def text(self) -> str:
+        """All that is said to the model, turn after turn, without the images: enough for a model that takes one text."""
+        return "\n".join(message.text for message in self.messages)
 
 
 @dataclass(frozen=True)

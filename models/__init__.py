@@ -3,6 +3,6 @@
 Importing this package imports no torch; each wrapper lives in its own module.
 """
 
-from medimg_eval.models.base import Detector, Model, Segmenter
+from medimg_eval.models.base import Chooser, Detector, Model, Segmenter, VisionLanguageModel
 
-__all__ = ["Detector", "Model", "Segmenter"]
+__all__ = ["Chooser", "Detector", "Model", "Segmenter", "VisionLanguageModel"]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from medimg_eval.case import Array, Boxes, Image, Mask, Points, Prompts
+from medimg_eval.question import Decoding
 
 Example = Callable[[], Image]
 """Reads one image of the task, with its channels put together; call it only where it is needed."""
@@ -51,6 +52,10 @@ class Model:
     def check_ready(self) -> None:
         """Raises UserError when answers would mean nothing, as without weights. Called by `test`, not by `fit`."""
 
+    def usage(self) -> Mapping[str, Any]:
+        """What answering has taken so far, such as tokens, requests and retries; noted with the run at its end."""
+        return {}
+
     def one_pass(self) -> Pass | None:
         """What `efficiency: true` counts and times, once prepared; None where there is nothing to count."""
         return None
@@ -93,6 +98,49 @@ class Detector(Model, ABC):
             answer depends on the task: of a detection `Points` or `Boxes` with a confidence each in `scores`; of
             landmarks `Points`, each name at most once; of measurements `Points` to be measured, or name -> number.
             Nothing found is `Points` or `Boxes` without any, and of a number NaN.
+
+        Raises:
+            Exception: whatever it raises is recorded against the case; the others go on.
+        """
+
+
+class VisionLanguageModel(Model, ABC):
+    """A model that reads images and text, and writes text."""
+
+    preferred_batch: int = 1
+    """How many prompts `test` gives it at once, unless the command line says otherwise."""
+
+    @abstractmethod
+    def generate(self, prompts: Prompts, decoding: Decoding) -> Sequence[str]:
+        """Answers a batch of prompts.
+
+        Args:
+            prompts: each with `messages` (turns of texts and places of images), `images` (arrays (channel, row,
+                column); `as_pictures` of `medimg_eval.models.pictures` makes PIL images of them), `options`, and
+                `text`, which is all turns as one text.
+            decoding: how to write; greedy unless its temperature is above 0.
+
+        Returns:
+            What it writes to each prompt, in order, without the prompt and without special tokens.
+
+        Raises:
+            Exception: whatever it raises is recorded against the case; the others go on.
+        """
+
+
+class Chooser(Model, ABC):
+    """A model that says which of several options it prefers, without writing."""
+
+    @abstractmethod
+    def choose(self, prompts: Prompts) -> Sequence[Mapping[str, float]]:
+        """Weighs the options of a batch of prompts.
+
+        Args:
+            prompts: as in `VisionLanguageModel.generate`, each with at least two `options`.
+
+        Returns:
+            For each prompt a number per option letter, the largest for the preferred one: a mean log-likelihood, a
+            similarity. Equal numbers mean no preference: the score is then that of a draw among them, exactly.
 
         Raises:
             Exception: whatever it raises is recorded against the case; the others go on.
