@@ -316,6 +316,7 @@ class Prompt:
             are there; None where the task gives none.
         messages: for a model that is spoken to: the conversation so far, which ends with a user's turn.
         options: of a question with options: letter -> text, in their order.
+        later: further turns of the user, each said after the reply to what stands before it; the harness does that.
     """
 
     case_id: str
@@ -324,6 +325,7 @@ class Prompt:
     guides: Mapping[int, Sequence[Guide]] | None = None
     messages: tuple[Message, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
+    later: tuple[Message, ...] = ()
 
     @property
     def image(self) -> Image:
@@ -332,7 +334,7 @@ class Prompt:
 
     @property
     def text(self) -> str:
-        """All that is said to the model, turn after turn, without the images: enough for a model that takes one text."""
+        """All that is said to the model, turn after turn, without images: enough for one that takes a single text."""
         return "\n".join(message.text for message in self.messages)
 
 

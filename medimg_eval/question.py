@@ -72,7 +72,8 @@ class Key:
     Attributes:
         value: by the question's kind: a letter (`choice`); letters (`choices`); `yes` or `no` (`yes_no`); a text or
             several that are all right (`open`); a float (`number`); (x1, y1, x2, y2) in pixels, the far edges outside
-            (`box`, and `point` for a point that must lie inside); region id -> name (`regions`); name -> grade (`grades`).
+            (`box`, and `point` for a point that must lie inside); region id -> name (`regions`); name -> grade
+            (`grades`).
         more: what rules of scoring need beside it, such as the size of the image or a range of right values.
     """
 

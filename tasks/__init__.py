@@ -4,6 +4,7 @@ from medimg_eval.tasks.base import Layout, Task
 from medimg_eval.tasks.detection import DetectionTask
 from medimg_eval.tasks.landmarks import LandmarkTask
 from medimg_eval.tasks.measurements import MeasurementTask
+from medimg_eval.tasks.questions import QuestionTask
 from medimg_eval.tasks.segmentation import SegmentationTask
 
-__all__ = ["DetectionTask", "LandmarkTask", "Layout", "MeasurementTask", "SegmentationTask", "Task"]
+__all__ = ["DetectionTask", "LandmarkTask", "Layout", "MeasurementTask", "QuestionTask", "SegmentationTask", "Task"]

@@ -59,8 +59,11 @@ class Task(ABC):
     capability: ClassVar[str]
     """The method a model needs to be asked this."""
 
-    prediction_suffix: ClassVar[str]
+    prediction_suffix: ClassVar[str] = ".json"
     """How the file of one stored prediction ends."""
+
+    inline: ClassVar[bool] = False
+    """Whether predictions are so small that they are kept in one file together: what `pack` makes of them."""
 
     scoring_fields: ClassVar[frozenset[str]] = frozenset({"metrics", "facts", "title", "expected", "monitor", "card"})
     """What can change without asking the model again: kept out of the run id."""
@@ -70,6 +73,18 @@ class Task(ABC):
         """The metrics that a single case is judged by: the task's own, and those that its summaries need."""
         parsed = {name: parse(name)[0] for name in self.metrics}
         return list(dict.fromkeys(wanted for name, found in parsed.items() for wanted in found.needs or (name,)))
+
+    def serves(self, wrapper: type) -> bool:
+        """Whether a model of this class can be asked."""
+        return callable(getattr(wrapper, self.capability, None))
+
+    def length(self, case: Case) -> int:
+        """How much work a case is: cases of like length are asked about together, where that saves any."""
+        return 0
+
+    def pack(self, prediction: Any) -> dict[str, Any]:
+        """A prediction as JSON holds it, of a task whose predictions are kept in one file together."""
+        raise NotImplementedError
 
     @property
     def asked(self) -> Mapping[str, Any]:
@@ -122,9 +137,9 @@ class Task(ABC):
     def accept(self, case: Case, answer: Any, *, what: str = "prediction") -> Any:
         """Turns a raw answer into a prediction; raises CaseError saying why `what` cannot be judged."""
 
-    @abstractmethod
     def write(self, prediction: Any, path: Path) -> None:
-        """Stores a prediction; the file appears whole or not at all."""
+        """Stores a prediction; the file appears whole or not at all. Not of tasks that are `inline`."""
+        raise NotImplementedError
 
     @abstractmethod
     def score(self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None) -> list[LabelScore]:

@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medimg_eval.case import Failure, Prompt
+from medimg_eval.data.asking import EveryCaseOnce
 from medimg_eval.data.cache import VolumeCache
-from medimg_eval.data.module import CaseDataModule, EveryCaseOnce
+from medimg_eval.data.module import CaseDataModule
 from tests.conftest import ellipsoids
 
 

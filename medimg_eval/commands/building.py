@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import logging
+import os
 import pkgutil
 import sys
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-import lightning.pytorch as pl
 from hydra.core.hydra_config import HydraConfig
-from lightning.pytorch.loggers import Logger
-from lightning.pytorch.utilities import rank_zero_only
 
 from medimg_eval.commands.making import build, build_task
 from medimg_eval.data.cache import VolumeCache
 from medimg_eval.errors import UsageError
 from medimg_eval.evaluation.evaluate import Candidate, Settings
-from medimg_eval.evaluation.progress import progress
 from medimg_eval.models import Model
 from medimg_eval.tasks import Task
+
+if TYPE_CHECKING:  # importing it takes seconds
+    import lightning.pytorch as pl
+    from lightning.pytorch.loggers import Logger
 
 
 def build_tasks(config: Mapping[str, Any]) -> list[Task]:
@@ -68,10 +69,11 @@ def build_settings(config: Mapping[str, Any]) -> Settings:
     """
     for key, least in {"seed": 0, "batch_size": 1, "num_workers": 0, "score_workers": 0}.items():
         value = config[key]
-        if not (isinstance(value, int) and value >= least) and not (value is None and key == "score_workers"):
+        chosen = value is None and key in ("batch_size", "score_workers")
+        if not (isinstance(value, int) and value >= least) and not chosen:
             raise UsageError(f"expected {key} to be a whole number of at least {least}, got {value!r}")
     trainer = {**config["trainer"], "precision": _precision(config["trainer"])}
-    pl.seed_everything(config["seed"], workers=True, verbose=False)
+    _seed(config["seed"])
     return Settings(
         runs=Path(config["runs"]),
         run=None if config["run"] is None else Path(config["run"]),
@@ -81,8 +83,9 @@ def build_settings(config: Mapping[str, Any]) -> Settings:
         batch_size=config["batch_size"],
         num_workers=config["num_workers"],
         score_workers=config["score_workers"],
-        rank=int(getattr(rank_zero_only, "rank", 0) or 0),
+        rank=_rank(),
         seed=config["seed"],
+        judge=build_candidate(config["judge"]) if config.get("judge") else None,
         cache=VolumeCache(Path(config["cache"]).expanduser(), config["cache_gib"]) if config.get("cache") else None,
     )
 
@@ -94,6 +97,8 @@ def build_loggers(config: Mapping[str, Any]) -> Callable[[Path], list[Logger]]:
 
 def _trainer(config: Mapping[str, Any]) -> Callable[..., pl.Trainer]:
     def make(**options: Any) -> pl.Trainer:
+        from medimg_eval.evaluation.progress import progress
+
         _quieten_lightning()
         callbacks = [progress(), *options.pop("callbacks", [])]
         arguments = {"_target_": "lightning.pytorch.Trainer", **config}
@@ -103,6 +108,25 @@ def _trainer(config: Mapping[str, Any]) -> Callable[..., pl.Trainer]:
         return trainer
 
     return make
+
+
+def _seed(seed: int) -> None:
+    """Seeds every generator, and those of the processes that Lightning starts, as its `seed_everything` does."""
+    import random
+
+    import numpy as np
+    import torch
+
+    os.environ |= {"PL_GLOBAL_SEED": str(seed), "PL_SEED_WORKERS": "1"}
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002 - for libraries that draw from it
+    torch.manual_seed(seed)
+
+
+def _rank() -> int:
+    """The rank of this process, where a launcher or Lightning has given it one."""
+    names = ("RANK", "LOCAL_RANK", "SLURM_PROCID", "JSM_NAMESPACE_RANK")  # in the order in which Lightning looks
+    return int(next((os.environ[name] for name in names if name in os.environ), 0))
 
 
 def _precision(trainer: Mapping[str, Any]) -> str | int:

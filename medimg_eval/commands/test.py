@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
 from omegaconf import DictConfig
 
 from medimg_eval.commands.building import build_candidate, build_settings, build_tasks
 from medimg_eval.commands.common import fail_if_cases_failed, plain, show
-from medimg_eval.errors import UsageError
-from medimg_eval.evaluation.evaluate import evaluate, refuse_incapable
+from medimg_eval.commands.making import build_task
+from medimg_eval.errors import UsageError, nearest
+from medimg_eval.evaluation.evaluate import Candidate, Settings, evaluate, refuse_incapable
 from medimg_eval.results import build_table, load_runs
+from medimg_eval.tasks import QuestionTask, Task
+
+BASELINES = {
+    "Chance": "Chance",
+    "Majority answer": "Majority",
+    "Longest option": "LongestOption",
+    "Nearest question": "NearestQuestion",
+}
+"""What tables call them -> their classes in `medimg_eval.models.baselines`."""
+
+BLIND = ("remove", "grey")
 
 
 def run(config: DictConfig) -> None:
@@ -20,12 +37,54 @@ def run(config: DictConfig) -> None:
     wanted = plain(config)
     tasks = build_tasks(wanted)
     candidate = build_candidate(wanted["model"])
+    blind = wanted["blind"]
+    if blind is not None:
+        tasks, candidate = [_blinded(task, blind) for task in tasks], _called_blind(candidate)
     for task in tasks:
         refuse_incapable(task, candidate)
     settings = build_settings(wanted)
-    if settings.run is not None and len(tasks) > 1:
-        raise UsageError(f"run={settings.run} names one folder, but there are {len(tasks)} tasks; use runs=DIR")
+    if settings.run is not None and (len(tasks) > 1 or wanted["baselines"]):
+        raise UsageError(f"run={settings.run} names one folder, but there are several runs to make; use runs=DIR")
     folders = [evaluate(task, candidate, settings) for task in tasks]
+    if wanted["baselines"]:
+        folders += _baselines(tasks, candidate, settings, blind)
     if settings.rank == 0:
         show(build_table(load_runs(folders)))
         fail_if_cases_failed(folders)
+
+
+def _baselines(tasks: Sequence[Task], candidate: Candidate, settings: Settings, blind: str | None) -> list[Path]:
+    """Asks those that models of questions are compared with: lines that need no weights, and the model blind."""
+    folders = []
+    for task in tasks:
+        if not isinstance(task, QuestionTask):
+            raise UsageError(f"task {task.name!r} asks no questions, so there are no baselines for it")
+        # They write nothing, so that likelihoods are not asked of them.
+        plain_task = _changed(task, answer_by="generate")
+        for name, kind in BASELINES.items():
+            one = build_candidate({"_target_": f"medimg_eval.models.baselines.{kind}", "name": name})
+            folders.append(evaluate(plain_task, replace(one, baseline=True), settings))
+        if blind is None:
+            folders.append(evaluate(_blinded(task, "remove"), _called_blind(candidate), settings))
+    return folders
+
+
+def _called_blind(candidate: Candidate) -> Candidate:
+    # The same object loads both, so that the model is loaded once.
+    return replace(candidate, name=f"{candidate.name} (blind)", load=lambda: candidate.model, baseline=True)
+
+
+def _blinded(task: Task, how: str) -> QuestionTask:
+    if how not in BLIND:
+        raise UsageError(f"there is no way of being blind called {how!r}{nearest(str(how), BLIND)}")
+    if not isinstance(task, QuestionTask):
+        raise UsageError(f"task {task.name!r} asks no questions; blind= is for tasks that do")
+    return _changed(task, blind=how)
+
+
+def _changed(task: QuestionTask, **settings: Any) -> QuestionTask:
+    config: Mapping[str, Any] = {**task.config, **settings}
+    made = build_task(config)
+    if not isinstance(made, QuestionTask):
+        raise UsageError(f"task {task.name!r}: {config.get('_target_')} is not a QuestionTask")
+    return made

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import lightning.pytorch as pl
@@ -12,7 +11,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, Sampler, default_collate
 
-from medimg_eval.case import Case, Failure, Image, Mask, Prompt
+from medimg_eval.case import Case, Failure, Image, Mask
+from medimg_eval.data.asking import Asked, prompt_loader
 from medimg_eval.data.cache import Made, VolumeCache, content_key
 from medimg_eval.errors import CaseError
 from medimg_eval.tasks.base import Task, same_grid
@@ -25,55 +25,6 @@ class Sample(Protocol):
 
     def __call__(self, image: Image, target: Mask, *, seed: int) -> Samples:
         """Draws from `seed` alone, so that workers do not repeat each other."""
-
-
-@dataclass(frozen=True)
-class Asked:
-    """A case as it leaves a worker: what is asked about it, or why it could not be read."""
-
-    case: Case
-    prompt: Prompt | Failure
-
-
-class EveryCaseOnce(Sampler[int]):
-    """Deals indices out over ranks: each to exactly one rank, none repeated to make shards even.
-
-    Args:
-        wanted: indices to visit.
-        rank: this process.
-        world: number of processes.
-    """
-
-    def __init__(self, wanted: Sequence[int], rank: int, world: int) -> None:
-        # A case belongs to the same rank however many were done before, so ranks need not agree on that.
-        self._own = [index for index in wanted if index % world == rank]
-
-    def __iter__(self) -> Iterator[int]:
-        """Yields this rank's indices in order."""
-        return iter(self._own)
-
-    def __len__(self) -> int:
-        """How many cases this rank visits."""
-        return len(self._own)
-
-
-class _Prompts(Dataset[Asked]):
-    def __init__(self, task: Task, cases: Sequence[Case], *, read_images: bool) -> None:
-        self._task, self._cases, self._read_images = task, cases, read_images
-
-    def __len__(self) -> int:
-        return len(self._cases)
-
-    def __getitem__(self, index: int) -> Asked:
-        case = self._cases[index]
-        try:
-            images = self._task.read_images(case) if self._read_images else ()
-            return Asked(case, self._task.prompt(case, images))
-        except CaseError as error:
-            return Asked(case, Failure(case.id, "read", str(error)))
-        except Exception as error:  # noqa: BLE001 - one unreadable case must not end the run
-            files = ", ".join(str(path) for path in case.files)
-            return Asked(case, Failure(case.id, "read", f"{files}: {type(error).__name__}: {error}"))
 
 
 class _Training(Dataset[Samples | Failure]):
@@ -195,14 +146,14 @@ class CaseDataModule(pl.LightningDataModule):
         )
 
     def _prompts(self, cases: Sequence[Case]) -> DataLoader[Asked]:
-        left = [index for index, case in enumerate(cases) if case.id not in self._skip]
-        rank, world = self._place()
-        return DataLoader(
-            _Prompts(self.task, cases, read_images=self._read_images),
-            sampler=EveryCaseOnce(left, rank, world),
-            collate_fn=list,
+        return prompt_loader(
+            self.task,
+            cases,
             batch_size=self._batch_size,
             num_workers=self._num_workers,
+            read_images=self._read_images,
+            skip=self._skip,
+            place=self._place(),
         )
 
     def _place(self) -> tuple[int, int]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from medimg_eval.evaluation.asking import in_use
 from medimg_eval.models.base import Pass
 
 WARM_UP = 3
@@ -52,7 +52,7 @@ def efficiency(model: Any, device: torch.device, precision: str = "32-true") -> 
     one = _one_pass(model) if isinstance(model, nn.Module) else None
     if one is None:
         return found
-    with _as_in_a_test(model, device, precision):
+    with in_use(model, device, precision):
         shown = torch.zeros(one.shape, device=device)
         counter = FlopCounterMode(display=False)
         with counter:
@@ -70,19 +70,6 @@ def efficiency(model: Any, device: torch.device, precision: str = "32-true") -> 
 
 def _one_pass(wrapper: Any) -> Pass | None:
     return wrapper.one_pass() if hasattr(wrapper, "one_pass") else None  # a user's class need not have it
-
-
-@contextmanager
-def _as_in_a_test(model: nn.Module, device: torch.device, precision: str) -> Iterator[None]:
-    """Evaluation mode, no gradients, on the device, in the precision of a run; the mode is put back."""
-    training = model.training
-    model.to(device).eval()
-    kinds = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}
-    try:
-        with torch.inference_mode(), torch.autocast(device.type, kinds.get(precision), enabled=precision in kinds):
-            yield
-    finally:
-        model.train(training)
 
 
 def _rate(run: Callable[[], Any], device: torch.device) -> float:

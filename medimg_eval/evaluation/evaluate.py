@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import logging
+import math
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
-
-import lightning.pytorch as pl
+from typing import TYPE_CHECKING, Any
 
 from medimg_eval.case import Case
+from medimg_eval.data.asking import prompt_loader
 from medimg_eval.data.cache import VolumeCache
-from medimg_eval.data.module import CaseDataModule
 from medimg_eval.errors import UsageError
+from medimg_eval.evaluation.asking import Asker, ask_here, parameter_count
 from medimg_eval.evaluation.efficiency import efficiency
 from medimg_eval.evaluation.identity import (
     code_identity,
@@ -25,14 +26,17 @@ from medimg_eval.evaluation.identity import (
     provenance,
     trainer_identity,
 )
-from medimg_eval.evaluation.module import EvaluationModule, parameter_count
+from medimg_eval.evaluation.judging import judge_answers
 from medimg_eval.evaluation.preparing import prepare
 from medimg_eval.evaluation.rescoring import close, judged, score_stored, scoring_id, submit_stored
 from medimg_eval.evaluation.run import Run, now, unanswered
 from medimg_eval.evaluation.scoring import Scorer, scoring_workers
 from medimg_eval.models import Model
 from medimg_eval.results.load import SCHEMA
-from medimg_eval.tasks.base import Task
+from medimg_eval.tasks import QuestionTask, Task
+
+if TYPE_CHECKING:  # importing it takes seconds, which a run of questions on one device can do without
+    import lightning.pytorch as pl
 
 log = logging.getLogger(__name__)
 
@@ -46,12 +50,14 @@ class Candidate:
         wrapper: its class.
         config: the arguments it is made of, resolved.
         load: makes it.
+        baseline: whether it is there to be compared with, beside those that tables are about.
     """
 
     name: str
     wrapper: type
     config: Mapping[str, Any]
     load: Callable[[], Model]
+    baseline: bool = False
 
     @cached_property
     def model(self) -> Model:
@@ -76,12 +82,13 @@ class Settings:
         trainer: makes the Lightning trainer from the callbacks and options it is given.
         config: the resolved config, recorded in the manifest.
         overrides: the command line's part of it.
-        batch_size: cases asked about at once.
+        batch_size: cases asked about at once; None for what the model prefers.
         num_workers: processes that read ahead.
         score_workers: processes that score; None chooses.
         rank: of this process.
         seed: part of a run's identity; seeding is done by the caller.
         cache: keeps the cases that `fit` reads.
+        judge: is asked about answers, where the task says what.
     """
 
     runs: Path
@@ -89,12 +96,13 @@ class Settings:
     trainer: Callable[..., pl.Trainer]
     config: Mapping[str, Any]
     overrides: Sequence[str] = field(default_factory=list)
-    batch_size: int = 1
+    batch_size: int | None = None
     num_workers: int = 0
     score_workers: int | None = None
     rank: int = 0
     seed: int = 0
     cache: VolumeCache | None = None
+    judge: Candidate | None = None
 
 
 def model_info(candidate: Candidate) -> dict[str, Any]:
@@ -105,7 +113,7 @@ def model_info(candidate: Candidate) -> dict[str, Any]:
 
 def refuse_incapable(task: Task, candidate: Candidate) -> None:
     """Raises UsageError when the model's class lacks the method the task asks with."""
-    if not callable(getattr(candidate.wrapper, task.capability, None)):
+    if not task.serves(candidate.wrapper):
         raise UsageError(
             f"task {task.name!r} asks models to {task.capability}, which model {candidate.name!r} "
             f"({candidate.wrapper.__name__}) cannot: it has no method {task.capability}()"
@@ -114,6 +122,17 @@ def refuse_incapable(task: Task, candidate: Candidate) -> None:
                 if task.capability == "give_probabilities"
                 else ""
             )
+        )
+
+
+def refuse_remote(task: Task, candidate: Candidate, settings: Settings) -> None:
+    """Raises UsageError before data that may not leave the machine are sent to a server elsewhere."""
+    access = str(task.card.get("access", ""))
+    allowed = (settings.config.get("data") or {}).get("allow_remote", False)
+    if access.startswith("credentialed") and getattr(candidate.model, "remote", False) and not allowed:
+        raise UsageError(
+            f"task {task.name!r} has credentialed data, and model {candidate.name!r} would send them to another "
+            "machine; if the data's terms allow that, add data.allow_remote=true"
         )
 
 
@@ -126,6 +145,7 @@ def evaluate(task: Task, candidate: Candidate, settings: Settings) -> Path:
     Raises:
         UserError: the task has no cases, the folder is in use or holds another run.
     """
+    begun = time.perf_counter()
     cases = task.cases("test")
     fingerprint = data_fingerprint(cases)
     settled = {
@@ -140,6 +160,7 @@ def evaluate(task: Task, candidate: Candidate, settings: Settings) -> Path:
     with Run(folder, run_id, settings.rank) as run:
         left = unanswered(cases, run.predictions())
         if left:  # a model that cannot be loaded must not change what the run says of itself
+            refuse_remote(task, candidate, settings)
             getattr(candidate.model, "check_ready", lambda: None)()
             prepare(task, candidate.model, cases)
         else:
@@ -148,8 +169,14 @@ def evaluate(task: Task, candidate: Candidate, settings: Settings) -> Path:
         run.note(**_asked(task, candidate, cases, run, left))
         if settings.config.get("efficiency") and "efficiency" not in run.manifest:
             _measure(task, candidate, settings, run, cases)
-        _predict(task, candidate, settings, run, cases, left)
+        asking = _predict(task, candidate, settings, run, cases, left)
+        if left and task.inline:
+            _note_time(run, candidate, time.perf_counter() - begun, asking)
         if settings.rank == 0:
+            if isinstance(task, QuestionTask):
+                _judge(task, settings, run, cases)
+                known = {} if task.judged_by else run.scores(scoring_id(task))  # verdicts may have come since
+                score_stored(task, run, [case for case in cases if case.id not in known], 0)
             close(task, run, cases, candidate.name)
     return folder
 
@@ -199,8 +226,10 @@ def begin(
 
 def _asked(task: Task, candidate: Candidate, cases: Sequence[Case], run: Run, left: Sequence[Case]) -> dict[str, Any]:
     """What the manifest of a `test` run says beyond that."""
-    return {
+    chance = task.chance(cases) if isinstance(task, QuestionTask) else math.nan
+    return ({} if math.isnan(chance) else {"chance": {"accuracy": chance}}) | {
         "model": candidate.name,
+        "baseline": candidate.baseline,
         "settings": digest(candidate.config),
         "cases": len(cases),
         "split_source": getattr(task.layout, "split_source", dict)(),
@@ -213,30 +242,80 @@ def _asked(task: Task, candidate: Candidate, cases: Sequence[Case], run: Run, le
 
 def _predict(
     task: Task, candidate: Candidate, settings: Settings, run: Run, cases: Sequence[Case], left: Sequence[Case]
-) -> None:
-    """Asks the model about the cases that are left, and scores those that an earlier start left unscored."""
+) -> float:
+    """Asks the model about the cases that are left, and scores those that an earlier start left unscored.
+
+    Returns:
+        Seconds that were spent in the model's `generate` and `choose`.
+    """
+    if task.inline and not left:
+        return 0.0
     scored = run.scores(scoring_id(task))
     unscored = [case for case in cases if not isinstance(scored.get(case.id), list)] if settings.rank == 0 else []
     if not left:
         score_stored(task, run, unscored, settings.score_workers)
-        return
+        return 0.0
     model = candidate.model
     run.note(model_info=model_info(candidate))
-    data = CaseDataModule(
-        task,
-        batch_size=settings.batch_size,
-        num_workers=min(settings.num_workers, len(left)),
-        read_images=getattr(model, "reads_images", True),
-        cases=cases,
-        skip=frozenset(case.id for case in cases) - {case.id for case in left},
-    )
+    options: dict[str, Any] = {
+        "batch_size": settings.batch_size or int(getattr(model, "preferred_batch", 1)),
+        "num_workers": min(settings.num_workers, len(left)),
+        "read_images": getattr(model, "reads_images", True),
+        "skip": frozenset(case.id for case in cases) - {case.id for case in left},
+    }
     with Scorer(task, run, scoring_id(task), scoring_workers(settings.score_workers)) as scorer:
-        submit_stored(scorer, run, unscored)
-        trainer = settings.trainer(logger=False, enable_checkpointing=False)
-        try:
-            trainer.test(EvaluationModule(task, model, run, scorer), datamodule=data, verbose=False)
-        except SystemExit as stop:  # Lightning's answer to Ctrl-C
-            raise KeyboardInterrupt from stop
+        asker = Asker(task, model, run, scorer)
+        if task.inline and _alone(settings):
+            ask_here(asker, prompt_loader(task, cases, **options), settings.config.get("trainer") or {})
+        else:
+            if not task.inline:
+                submit_stored(scorer, run, unscored)
+            _ask_by_lightning(asker, settings, cases, options)
+    return asker.seconds_in_model
+
+
+def _alone(settings: Settings) -> bool:
+    """Whether one process on one device does it all."""
+    trainer = settings.config.get("trainer") or {}
+    one = [str(trainer.get(key, 1)) == "1" for key in ("devices", "num_nodes")]
+    return all(one) and trainer.get("strategy", "auto") == "auto"
+
+
+def _ask_by_lightning(asker: Asker, settings: Settings, cases: Sequence[Case], options: Mapping[str, Any]) -> None:
+    from medimg_eval.data.module import CaseDataModule
+    from medimg_eval.evaluation.module import EvaluationModule
+
+    trainer = settings.trainer(logger=False, enable_checkpointing=False)
+    data = CaseDataModule(asker.task, cases=cases, **options)
+    try:
+        trainer.test(EvaluationModule(asker), datamodule=data, verbose=False)
+    except SystemExit as stop:  # Lightning's answer to Ctrl-C
+        raise KeyboardInterrupt from stop
+
+
+def _note_time(run: Run, candidate: Candidate, seconds: float, asking: float) -> None:
+    """Notes what answering has taken, over all starts, and how much of it was not the model's."""
+    before = run.manifest.get("timing", {"seconds": 0.0, "in_model": 0.0})
+    whole, inside = before["seconds"] + seconds, before["in_model"] + asking
+    overhead = 1 - inside / whole
+    run.note(timing={"seconds": whole, "in_model": inside, "overhead": overhead})
+    log.info("%s: harness overhead %.1f %% of %.1f s", run.folder, 100 * overhead, whole)
+    used: Mapping[str, Any] = getattr(candidate.model, "usage", dict)()
+    if used:
+        run.note(usage=[*run.manifest.get("usage", []), dict(used)])
+
+
+def _judge(task: QuestionTask, settings: Settings, run: Run, cases: Sequence[Case]) -> None:
+    """Has the judge look at the answers; without one, verdicts that an earlier start has asked for stay."""
+    judge = settings.judge
+    if judge is None or not task.judge:
+        task.judged_by = run.manifest.get("judge", {}).get("id", "")
+        return
+    refuse_remote(task, judge, settings)
+    judge_id = f"{slug(judge.name)}-{digest(judge.identity)}"
+    run.note(judge={"id": judge_id, "name": judge.name, "identity": judge.identity})
+    task.judged_by = judge_id
+    judge_answers(task, run, cases, judge.model, judge_id)
 
 
 def _measure(task: Task, candidate: Candidate, settings: Settings, run: Run, cases: Sequence[Case]) -> None:

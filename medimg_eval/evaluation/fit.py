@@ -84,7 +84,7 @@ def fit(
         "model": candidate.identity,
         "data": fingerprint,
         "fit": settings.config.get("fit"),
-        "batch_size": settings.batch_size,
+        "batch_size": settings.batch_size or 1,
         "seed": settings.seed,
         # The number of processes multiplies the batch, so places count here.
         "trainer": settings.config.get("trainer"),
@@ -111,7 +111,7 @@ def _train(
     run.note(model_info=model_info(candidate))
     data = CaseDataModule(
         task,
-        batch_size=settings.batch_size,
+        batch_size=settings.batch_size or 1,
         num_workers=settings.num_workers,
         sample=partial(model.training_samples, labels=getattr(task, "labels", {})),
         cache=settings.cache,

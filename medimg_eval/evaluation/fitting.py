@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from medimg_eval.case import Failure, Image, Mask
-from medimg_eval.data.module import Asked, Samples
+from medimg_eval.data.asking import Asked
+from medimg_eval.data.module import Samples
 from medimg_eval.errors import UserError
 from medimg_eval.tasks.base import Task
 

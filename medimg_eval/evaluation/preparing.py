@@ -35,3 +35,8 @@ def prepare(task: Task, model: Any, cases: Sequence[Case]) -> None:
         raise UserError(f"task {task.name!r}: none of {len(cases)} images can be read; see python -m medimg_eval check")
 
     getattr(model, "prepare", lambda labels, example: None)(getattr(task, "labels", {}), example)
+    if callable(study := getattr(model, "study", None)):  # a baseline, which answers from the answer key alone
+        try:
+            study(task.cases("fit"), apart=True)
+        except UserError:
+            study(cases, apart=False)

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from medimg_eval.case import Case, Failure, Score
 from medimg_eval.errors import UserError
 from medimg_eval.evaluation.identity import data_fingerprint, digest
-from medimg_eval.evaluation.run import Run, now, write_json
-from medimg_eval.evaluation.scoring import Scorer, scoring_workers
+from medimg_eval.evaluation.run import Run, answered, now, write_json
+from medimg_eval.evaluation.scoring import Scorer, score_case, scoring_workers
 from medimg_eval.evaluation.tracking import tracked
 from medimg_eval.results import build_table, load_runs
 from medimg_eval.results.load import read_manifest
-from medimg_eval.tasks.base import Task
+from medimg_eval.tasks import QuestionTask, Task
+
+TOGETHER = 1000
+"""Cases whose scores are written at once, where judging one takes less time than a disk needs to confirm it."""
 
 
 def rescore(folder: Path, task: Task, workers: int | None = None) -> None:
@@ -33,12 +36,14 @@ def rescore(folder: Path, task: Task, workers: int | None = None) -> None:
     cases = task.cases("test")
     if data_fingerprint(cases) != manifest["data_fingerprint"]:
         raise UserError(f"{folder}: the data of task {task.name!r} have changed since this run; run test again")
+    if isinstance(task, QuestionTask):
+        task.judged_by = manifest.get("judge", {}).get("id", "")
     with Run(folder, manifest["run"]) as run:
         predictions = run.predictions()
         if len(predictions) < len(cases):
             raise UserError(f"{folder}: {len(predictions)} of {len(cases)} cases were asked; resume it with test first")
         for prediction in predictions.values():
-            if isinstance(prediction, Path):
+            if isinstance(prediction, Path):  # none is, of an inline task
                 task.check_stored(prediction)
         run.note(status="running", ended=None)
         score_stored(task, run, cases, workers)
@@ -47,9 +52,25 @@ def rescore(folder: Path, task: Task, workers: int | None = None) -> None:
 
 def score_stored(task: Task, run: Run, cases: Sequence[Case], wanted: int | None) -> None:
     """Scores the stored predictions of cases, on all cores unless a number of processes is wanted."""
+    if task.inline:
+        _score_here(task, run, cases)
+        return
     workers = min(scoring_workers(wanted, beside_model=False), len(cases))
     with Scorer(task, run, scoring_id(task), workers, patient=True) as scorer:
         submit_stored(scorer, run, tracked(cases, "scoring"))
+
+
+def _score_here(task: Task, run: Run, cases: Sequence[Case]) -> None:
+    """Scores predictions that are so small that handing them to another process takes longer than judging them."""
+    predictions, verdicts = run.predictions(), run.verdicts()
+    scoring = scoring_id(task)
+    for start in range(0, len(cases), TOGETHER):
+        scored = {}
+        for case in cases[start : start + TOGETHER]:
+            stored = predictions.get(case.id)
+            if isinstance(stored, Mapping):
+                scored[case.id] = score_case(task, case, {**stored, "judged": verdicts.get(case.id, {})})
+        run.append_scores(scored, scoring)
 
 
 def submit_stored(scorer: Scorer, run: Run, cases: Iterable[Case]) -> None:
@@ -68,7 +89,7 @@ def close(task: Task, run: Run, cases: Sequence[Case], model: str) -> None:
     failures: list[Failure] = []
     for case in cases:
         answer, result = predictions.get(case.id), scores.get(case.id)
-        if isinstance(answer, Path) and isinstance(result, list):
+        if answered(answer) and isinstance(result, list):
             rows += task.rows(case, result, run=run.run, model=model)
             continue
         unknown = Failure(case.id, "answer", "no answer was recorded")
@@ -82,7 +103,7 @@ def close(task: Task, run: Run, cases: Sequence[Case], model: str) -> None:
     run.note(
         **said,
         status="finished",
-        predicted=sum(isinstance(answer, Path) for answer in predictions.values()),
+        predicted=sum(answered(answer) for answer in predictions.values()),
         failed_cases=len(failures),
         ended=now(),
     )

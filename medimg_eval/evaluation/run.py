@@ -3,7 +3,8 @@
 manifest.json         what was run, on what, where; its status
 config.yaml           the resolved config, overrides.yaml the command line's part of it
 predictions/          one file per case
-predictions-R.jsonl   one line per case asked by rank R: where its prediction lies, or how it failed
+predictions-R.jsonl   one line per case asked by rank R: its answer, where its prediction lies, or how it failed
+judgements-R.jsonl    one line per question to a judge: what it was asked, its reply, and the verdict
 scores-R.jsonl        one line per case scored by rank R
 scores.parquet        the Score rows, written when every case is accounted for
 summary.json          means with intervals, and the failures by name
@@ -21,7 +22,7 @@ import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 from urllib.parse import quote
 
 from filelock import FileLock, Timeout
@@ -31,6 +32,9 @@ from medimg_eval.case import Case, Failure, Score
 from medimg_eval.errors import UserError
 from medimg_eval.metrics import LabelScore
 from medimg_eval.results.load import SCHEMA, read_manifest
+
+Stored = Path | Mapping[str, Any]
+"""A prediction as a run keeps it: the file it lies in, or what its task made of it for the run's own file."""
 
 LONGEST_NAME = 150
 """Characters of a case's id that its file keeps; file systems allow 255 bytes."""
@@ -74,7 +78,7 @@ class Run:
         except BaseException:
             self._unlock()
             raise
-        for name in ("predictions", "scores"):
+        for name in ("predictions", "scores", "judgements"):
             _drop_partial_line(self._shard(name))
         if self.rank == 0:  # before any other rank writes
             self._log = logging.FileHandler(self.folder / "run.log", encoding="utf-8")
@@ -122,12 +126,12 @@ class Run:
         return folder / f"{name}{suffix}"
 
     def append_predictions(
-        self, records: Mapping[str, Path | Failure], read_with: Mapping[str, Sequence[str]] | None = None
+        self, records: Mapping[str, Stored | Failure], read_with: Mapping[str, Sequence[str]] | None = None
     ) -> None:
         """Adds one line per case; they are on disk when this returns.
 
         Args:
-            records: by case, the file of its prediction, or how it failed.
+            records: by case, its prediction, or how it failed.
             read_with: by case, what its readers mended or doubted.
         """
         self._append(
@@ -135,7 +139,7 @@ class Run:
             (
                 {"case": case_id, "stage": record.stage, "failure": record.message}
                 if isinstance(record, Failure)
-                else {"case": case_id, "file": record.relative_to(self.folder).as_posix()}
+                else {"case": case_id, **self._located(record)}
                 | ({"read_with": list(notes)} if (notes := (read_with or {}).get(case_id)) else {})
                 for case_id, record in records.items()
             ),
@@ -153,16 +157,23 @@ class Run:
             ),
         )
 
-    def predictions(self) -> dict[str, Path | Failure]:
+    def _located(self, record: Stored) -> dict[str, Any]:
+        if isinstance(record, Path):
+            return {"file": record.relative_to(self.folder).as_posix()}
+        return {"answer": dict(record)}
+
+    def predictions(self) -> dict[str, Stored | Failure]:
         """What became of each case asked so far, by any rank. An answer beats an earlier failure."""
-        found: dict[str, Path | Failure] = {}
+        found: dict[str, Stored | Failure] = {}
         for line in self._lines("predictions"):
             case_id = line["case"]
-            if "file" in line:
+            if "answer" in line:
+                found[case_id] = line["answer"]
+            elif "file" in line:
                 path = self.folder / line["file"]
                 if path.is_file():
                     found[case_id] = path
-            elif not isinstance(found.get(case_id), Path):
+            elif not answered(found.get(case_id)):
                 found[case_id] = Failure(case_id, line["stage"], line["failure"])
         return found
 
@@ -181,6 +192,23 @@ class Run:
                 found[case_id] = [LabelScore(*score) for score in line["scores"]]
             elif not isinstance(found.get(case_id), list):
                 found[case_id] = Failure(case_id, line["stage"], line["failure"])
+        return found
+
+    def append_judgements(self, lines: Sequence[Mapping[str, Any]]) -> None:
+        """Adds what a judge said; it is on disk when this returns."""
+        self._append("judgements", lines)
+
+    def judgements(self) -> list[dict[str, Any]]:
+        """What judges have said so far, in the order in which they said it."""
+        return list(self._lines("judgements"))
+
+    def verdicts(self) -> dict[str, dict[str, Any]]:
+        """By case, name of a judge's question -> verdict, of the judge that the manifest names; the latest holds."""
+        judge = self.manifest.get("judge", {}).get("id")
+        found: dict[str, dict[str, Any]] = {}
+        for line in self._lines("judgements"):
+            if line["judge"] == judge:
+                found.setdefault(line["case"], {})[line["question"]] = line["value"]
         return found
 
     def write_scores(self, rows: Sequence[Score]) -> None:
@@ -270,9 +298,14 @@ def write_json(path: Path, value: Any) -> None:
     partial.replace(path)
 
 
-def unanswered(cases: Sequence[Case], predictions: Mapping[str, Path | Failure]) -> list[Case]:
+def answered(record: Stored | Failure | None) -> TypeGuard[Stored]:
+    """Whether there is a prediction."""
+    return record is not None and not isinstance(record, Failure)
+
+
+def unanswered(cases: Sequence[Case], predictions: Mapping[str, Stored | Failure]) -> list[Case]:
     """The cases without a prediction; those that failed are tried again."""
-    return [case for case in cases if not isinstance(predictions.get(case.id), Path)]
+    return [case for case in cases if not answered(predictions.get(case.id))]
 
 
 def now() -> str:

@@ -22,7 +22,7 @@ from medimg_eval.metrics import LabelScore
 from medimg_eval.tasks.base import Task
 
 if TYPE_CHECKING:  # workers start in less time without what a run is written with
-    from medimg_eval.evaluation.run import Run
+    from medimg_eval.evaluation.run import Run, Stored
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ BACKLOG = 4
 """Cases per worker that wait at most, where no model is kept waiting."""
 
 
-def score_case(task: Task, case: Case, prediction: Path) -> Scored:
+def score_case(task: Task, case: Case, prediction: Stored) -> Scored:
     """Judges one stored prediction; whatever goes wrong is this case's failure alone."""
     try:
         scores = task.score(case, prediction)

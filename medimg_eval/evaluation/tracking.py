@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Iterator
+from typing import Protocol, TypeVar
 
 import rich.progress
 from rich.console import Console
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 log = logging.getLogger(__name__)
 
@@ -19,10 +20,21 @@ PAUSE = 10.0
 """Seconds between two lines of a log."""
 
 
-def tracked(items: Sequence[T], what: str) -> Iterator[T]:
+class Counted(Protocol[T_co]):
+    """Items that are counted before they are there, as those of a data loader."""
+
+    def __len__(self) -> int:
+        """How many there will be."""
+
+    def __iter__(self) -> Iterator[T_co]:
+        """Yields them."""
+
+
+def tracked(items: Counted[T], what: str) -> Iterator[T]:
     """Yields the items, showing how far it has come."""
     if sys.stderr.isatty():
-        yield from rich.progress.track(items, what, console=Console(stderr=True), transient=True)
+        console = Console(stderr=True)
+        yield from rich.progress.track(items, what, total=len(items), console=console, transient=True)
         return
     last = time.monotonic()
     for index, item in enumerate(items):

@@ -1,0 +1,334 @@
+"""Questions about images: choices, yes or no, free text, numbers and places, asked of models that write."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from medimg_eval.case import Case, Image, Prompt, Prompts
+from medimg_eval.errors import CaseError, UsageError, nearest
+from medimg_eval.metrics import LabelScore, parse
+from medimg_eval.metrics._answer_rules import rules
+from medimg_eval.metrics._replies import ReplyPair
+from medimg_eval.question import Decoding, Key, Message, Question, Reply
+from medimg_eval.tasks.base import Task
+from medimg_eval.tasks.judging import JudgeQuestion
+from medimg_eval.tasks.templates import Template
+
+YES_NO = {"yes": "yes", "no": "no"}
+"""What a yes-no question lets a model choose from that does not write."""
+
+IMAGE_LENGTH = 1000
+"""Characters that an image counts as, where questions of like length are put into one batch."""
+
+
+@dataclass(kw_only=True)
+class QuestionTask(Task):
+    """Questions with an answer key.
+
+    Attributes:
+        template: how they are put; see `Template` and docs/questions.md.
+        decoding: how models write, as in `Decoding`.
+        answer_by: `generate`: models write, and one that cannot is asked to choose; `likelihood`: the option that a
+            model finds most likely is its answer.
+        blind: `remove` shows no images, `grey` shows grey ones of the same size: how much can be answered without.
+        extraction: how answers are taken from what models write: `cascade` (docs/extraction.md), `authors` for the
+            benchmark's own rule, or the name of a published rule.
+        authors: the benchmark's own settings: `extraction`, a rule's name, or kind of answer -> such a name.
+        judge: what a judge is asked about answers, when one is named on the command line: name -> `JudgeQuestion`.
+        shots: exemplars shown before the question: `{split: dev, number: 3}`, or `{split: dev, ids: [...]}`.
+        table: columns of the paper's own table; see docs/tables.md.
+    """
+
+    template: Mapping[str, Any] = field(default_factory=dict)
+    decoding: Mapping[str, Any] = field(default_factory=dict)
+    answer_by: Literal["generate", "likelihood"] = "generate"
+    blind: Literal["", "remove", "grey"] = ""
+    extraction: str = "cascade"
+    authors: Mapping[str, Any] = field(default_factory=dict)
+    judge: Mapping[str, Any] = field(default_factory=dict)
+    shots: Mapping[str, Any] = field(default_factory=dict)
+    table: Sequence[Mapping[str, Any]] = ()
+    metrics: Sequence[str] = ("accuracy", "unanswered")
+    monitor: str = "accuracy"
+    judged_by: str = field(default="", init=False)
+    """The judge whose verdicts count; the harness says."""
+
+    capability: ClassVar[str] = "generate"
+    inline: ClassVar[bool] = True
+    scoring_fields: ClassVar[frozenset[str]] = Task.scoring_fields | {"extraction", "authors", "judge", "table"}
+
+    def __post_init__(self) -> None:
+        """Refuses settings that cannot be meant, before anything is loaded."""
+        self.metrics = [self.metrics] if isinstance(self.metrics, str) else list(self.metrics)
+        if len(set(self.metrics)) < len(self.metrics):
+            raise UsageError(f"task {self.name!r}: expected `metrics` to name each metric once, got {self.metrics}")
+        for name in (*self.case_metrics, self.monitor):
+            if parse(name)[0].kind != "answer":
+                raise UsageError(f"task {self.name!r}: metric {name!r} does not judge answers")
+        for key, options in {"answer_by": ("generate", "likelihood"), "blind": ("", "remove", "grey")}.items():
+            if getattr(self, key) not in options:
+                raise UsageError(f"task.{key} is {getattr(self, key)!r}{nearest(str(getattr(self, key)), options)}")
+        self._template = Template.of(self.template)
+        self._judge = JudgeQuestion.all_of(self.judge)
+        try:
+            self._decoding = Decoding(**{**self.decoding, "stop": tuple(self.decoding.get("stop", ()))})
+        except TypeError as error:
+            raise UsageError(f"task.decoding: {error}") from error
+        for rule in self._rules.values():
+            if rule != "cascade" and rule not in rules():
+                raise UsageError(f"task {self.name!r}: there is no rule {rule!r}{nearest(rule, ['cascade', *rules()])}")
+
+    def serves(self, wrapper: type) -> bool:
+        """Whether a model of this class can be asked: it writes, or it chooses."""
+        writes, chooses = (callable(getattr(wrapper, name, None)) for name in ("generate", "choose"))
+        return chooses if self.answer_by == "likelihood" else writes or chooses
+
+    def length(self, case: Case) -> int:
+        """About how long the prompt will be: questions of like length are answered together."""
+        question = case.question or Question("")
+        return len(question.text) + sum(map(len, question.options.values())) + IMAGE_LENGTH * len(case.images)
+
+    def read_images(self, case: Case) -> tuple[Image, ...]:
+        """Reads what the model is shown: of a blind one nothing, or grey."""
+        if self.blind == "remove":
+            return ()
+        images = super().read_images(case)
+        return tuple(_grey(image) for image in images) if self.blind == "grey" else images
+
+    def prompt(self, case: Case, images: tuple[Image, ...]) -> Prompt:
+        """Puts the question, after exemplars if there are any.
+
+        Raises:
+            CaseError: the record of the case cannot be understood.
+        """
+        question = _question(case)
+        shown, exemplars = self._exemplars
+        if self.blind:
+            shown = () if self.blind == "remove" else tuple(_grey(image) for image in shown)
+            exemplars = exemplars if shown else tuple(_without_images(message) for message in exemplars)
+        messages, later = self._template.messages(question, case.attributes, len(images))
+        system = tuple(message for message in messages if message.role == "system")
+        asked = tuple(_moved(message, len(shown)) for message in messages if message.role != "system")
+        options = question.options or (YES_NO if question.kind == "yes_no" else {})
+        return Prompt(case.id, (*shown, *images), messages=(*system, *exemplars, *asked), options=options, later=later)
+
+    def ask(self, model: Any, prompts: Prompts) -> Sequence[Any]:
+        """Has the model write, turn by turn, or choose where it cannot write or is asked for likelihoods."""
+        choosing = self.answer_by == "likelihood" or not callable(getattr(model, "generate", None))
+        if not choosing and not getattr(model, "chooses_first", False):
+            return self._conversations(model, prompts)
+        some = [prompt for prompt in prompts if len(prompt.options) > 1]
+        if choosing and len(some) < len(prompts):
+            lost = next(prompt for prompt in prompts if len(prompt.options) < 2)
+            raise CaseError(
+                f"case {lost.case_id!r} has no options to choose from; leave such questions out by layout.only"
+            )
+        chosen = dict(zip((prompt.case_id for prompt in some), model.choose(some) if some else (), strict=True))
+        others = [prompt for prompt in prompts if prompt.case_id not in chosen]
+        written = dict(zip((prompt.case_id for prompt in others), self._conversations(model, others), strict=True))
+        return [chosen.get(prompt.case_id, written.get(prompt.case_id)) for prompt in prompts]
+
+    def _conversations(self, model: Any, prompts: Prompts) -> list[Reply]:
+        """Has the model answer the first turn of all, then the second of those that have one, and so on."""
+        if not prompts:
+            return []
+        texts: list[list[str]] = [[] for _ in prompts]
+        going = dict(enumerate(prompts))
+        while going:
+            answers = model.generate(list(going.values()), self._decoding)
+            if len(answers) != len(going):
+                raise CaseError(f"the model gave {len(answers)} answers to {len(going)} prompts")
+            following = {}
+            for (place, prompt), answer in zip(going.items(), answers, strict=True):
+                texts[place].append(answer)
+                turn = self.next_turn(prompts[place], texts[place])
+                if turn is not None:
+                    said = (*prompt.messages, Message("assistant", (answer,)), turn)
+                    following[place] = replace(prompt, messages=said)
+            going = following
+        return [Reply(tuple(said)) for said in texts]
+
+    def next_turn(self, prompt: Prompt, replies: Sequence[str]) -> Message | None:
+        """What the user says after so many replies; None where the last one is the answer.
+
+        Args:
+            prompt: as it was first put.
+            replies: what the model has said to it so far.
+        """
+        return prompt.later[len(replies) - 1] if len(replies) <= len(prompt.later) else None
+
+    def accept(self, case: Case, answer: Any, *, what: str = "prediction") -> Reply:
+        """Takes a text, a Reply, or a number for each option; raises CaseError for anything else."""
+        where = f"case {case.id!r}: {what}"
+        if isinstance(answer, str):
+            return Reply((answer,))
+        if isinstance(answer, Reply):
+            if not all(isinstance(text, str) for text in answer.texts):
+                raise CaseError(f"{where} holds a turn that is no text")
+            return answer
+        if not isinstance(answer, Mapping):
+            raise CaseError(f"{where} is {type(answer).__name__}, expected a text, or a number for each option")
+        question = _question(case)
+        options = question.options or YES_NO
+        if set(answer) != set(options):
+            raise CaseError(f"{where} has numbers for {sorted(answer)}, expected them for {sorted(options)}")
+        numbers = {letter: float(answer[letter]) for letter in options}
+        if not all(map(math.isfinite, numbers.values())):
+            raise CaseError(f"{where} holds numbers that are not finite")
+        return Reply(preferences=numbers)
+
+    def pack(self, prediction: Reply) -> dict[str, Any]:
+        """A reply as the run keeps it."""
+        packed: dict[str, Any] = {"texts": list(prediction.texts)}
+        if prediction.preferences is not None:
+            packed["preferences"] = dict(prediction.preferences)
+        if prediction.messages:
+            packed["messages"] = list(prediction.messages)
+        return packed
+
+    def score(self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None) -> list[LabelScore]:
+        """Judges one reply.
+
+        Args:
+            case: the case.
+            prediction: a Reply, or what `pack` made of it, with the judge's verdicts under `judged` if there are any.
+            metrics: by default those of the task.
+        """
+        packed: Any = self.pack(prediction) if isinstance(prediction, Reply) else prediction
+        pair = self._pair(case, packed)
+        wanted = self.case_metrics if metrics is None else metrics
+        scores = [LabelScore(pair.kind, name, _value(name, pair), pair.status) for name in wanted]
+        return [score for score in scores if not math.isnan(score.value)]
+
+    def worst(self, case: Case) -> list[LabelScore]:
+        """An empty answer at each metric's worst value; NaN when the record itself cannot be understood."""
+        try:
+            pair = self._pair(case, {"texts": [""]})
+        except CaseError:
+            return [LabelScore("unread", name, math.nan, "failed") for name in self.case_metrics]
+        judged = [name for name in self.case_metrics if not math.isnan(_value(name, pair))]
+        return [LabelScore(pair.kind, name, float(parse(name)[0].worst), "failed") for name in judged]
+
+    def chance(self, cases: Sequence[Case]) -> float:
+        """The expected accuracy of a draw among the options, over the questions that have some; NaN without any."""
+        counts = [len(case.question.options) or 2 * (case.question.kind == "yes_no") for case in cases if case.question]
+        return float(np.mean([1 / count for count in counts if count])) if any(counts) else math.nan
+
+    def signature(self) -> str:
+        """What decides the numbers beside the questions themselves."""
+        rule = ", ".join(f"{kind}: {name}" if kind else name for kind, name in self._rules.items())
+        parts = [f"extraction: {rule}"]
+        if self.answer_by == "likelihood":
+            parts.append("the likeliest option is the answer")
+        elif self._decoding.temperature > 0:
+            parts.append(f"temperature {self._decoding.temperature:g}, seed {self._decoding.seed}")
+        else:
+            parts.append("greedy decoding")
+        if self.blind:
+            parts.append({"remove": "without images", "grey": "grey images"}[self.blind])
+        if self.shots:
+            parts.append(f"{len(self._exemplars[1]) // 2} exemplars")
+        if self.judged_by:
+            parts.append(f"judged by {self.judged_by}")
+        return ", ".join(parts)
+
+    def judge_prompts(self, case: Case, packed: Mapping[str, Any]) -> list[tuple[JudgeQuestion, Prompt]]:
+        """What a judge is asked about a stored reply.
+
+        Raises:
+            CaseError: the record or an image cannot be read.
+        """
+        question, key = _question(case), case.target.read()
+        pair = self._pair(case, packed)
+        wanted = [one for one in self._judge if one.when == "always" or pair.extraction.value is None]
+        if pair.preferences is not None:
+            return []
+        images = super().read_images(case) if any(one.images for one in wanted) else ()
+        reply = Reply(tuple(packed["texts"]))
+        return [(one, one.prompt(case, question, key, reply, images)) for one in wanted]
+
+    def _pair(self, case: Case, packed: Mapping[str, Any]) -> ReplyPair:
+        question = _question(case)
+        key: Key = case.target.read()
+        texts = tuple(packed.get("texts", ()))
+        named = self._rules
+        return ReplyPair(
+            kind=question.kind,
+            output=texts[-1] if texts else "",
+            value=key.value,
+            question=question.text,
+            options=question.options,
+            preferences=packed.get("preferences"),
+            rule=named.get(question.kind, named.get("", "cascade")),
+            outputs=texts,
+            more=key.more,
+            judged=packed.get("judged", {}),
+        )
+
+    @cached_property
+    def _rules(self) -> dict[str, str]:
+        """Rule by kind of answer; under "" that of kinds that are not named."""
+        if self.extraction != "authors":
+            return {"": self.extraction}
+        own = self.authors.get("extraction")
+        if not own:
+            raise UsageError(f"task {self.name!r}: its authors' rule is not known; use task.extraction=cascade")
+        return {str(kind): str(rule) for kind, rule in own.items()} if isinstance(own, Mapping) else {"": str(own)}
+
+    @cached_property
+    def _exemplars(self) -> tuple[tuple[Image, ...], tuple[Message, ...]]:
+        """Images and turns shown before every question."""
+        if not self.shots:
+            return (), ()
+        cases = list(self.layout.cases(str(self.shots.get("split", "dev"))))
+        ids = [str(one) for one in self.shots.get("ids", ())]
+        known = {case.id: case for case in cases}
+        lost = next((one for one in ids if one not in known), None)
+        if lost is not None:
+            raise UsageError(f"task.shots: there is no case {lost!r}{nearest(lost, known)}")
+        chosen = [known[one] for one in ids] if ids else cases[: int(self.shots.get("number", 1))]
+        images: list[Image] = []
+        turns: list[Message] = []
+        for case in chosen:
+            read = tuple(reference.read() for reference in case.images)
+            messages, _ = self._template.messages(_question(case), case.attributes, len(read))
+            turns += [_moved(message, len(images)) for message in messages if message.role != "system"]
+            turns.append(Message("assistant", (str(case.target.read().value),)))
+            images += read
+        return tuple(images), tuple(turns)
+
+
+def _question(case: Case) -> Question:
+    if case.question is None:
+        case.target.read()  # says what is wrong with the record
+        raise CaseError(f"case {case.id!r} has no question; this task's layout must give one")
+    return case.question
+
+
+def _value(name: str, pair: ReplyPair) -> float:
+    found, parameter = parse(name)
+    return float(found.function(pair) if parameter is None else found.function(pair, parameter))
+
+
+def _moved(message: Message, by: int) -> Message:
+    """The same turn, with its images counted from further on."""
+    if not by:
+        return message
+    return replace(message, parts=tuple(part + by if isinstance(part, int) else part for part in message.parts))
+
+
+def _without_images(message: Message) -> Message:
+    return replace(message, parts=tuple(part for part in message.parts if isinstance(part, str)))
+
+
+def _grey(image: Image) -> Image:
+    """An image of the same shape without content."""
+    middle = 128 if image.array.dtype == np.uint8 else 0
+    return replace(image, array=np.full_like(image.array, middle), notes=())

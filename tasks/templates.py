@@ -1,0 +1,161 @@
+"""Prompt templates: how a question becomes the turns of a conversation."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal
+
+from medimg_eval.errors import UsageError, nearest
+from medimg_eval.question import Message, Question
+
+PLACE = re.compile(r"\{\{(?P<literal>\w+)\}\}|\{(?P<name>[A-Za-z_]\w*)\}")
+"""A field of a template, `{name}`, or the same as text, `{{name}}`."""
+
+OPTIONAL = re.compile(r"<<(.*?)>>", re.DOTALL)
+"""What is left out when a field in it is empty."""
+
+MARK = re.compile(r"<image[ _]?(\d*)>")
+"""Where a benchmark's text says that an image belongs: `<image>`, `<image 2>`, `<image_2>`."""
+
+_PICTURE = re.compile("\0(\\d*)\0")
+"""Where a template says so, once it is filled."""
+
+
+@dataclass(frozen=True)
+class Template:
+    """How a question is put.
+
+    Attributes:
+        system: the system turn; left out when empty.
+        turns: turns of the user; each after the first is said after the reply to the one before it.
+        option: a line of `{options}`, of `{letter}` and `{text}`.
+        join: what stands between those lines.
+        images: `first`: before the text; `marks`: where the text says `<image 1>`, those it does not name first. The
+            field `{image}` of a template is the next image wherever it stands, and then none comes first.
+        by: an attribute or field of the case, or `kind`, that decides which of `variants` holds.
+        variants: value -> what it replaces of the above.
+    """
+
+    system: str = ""
+    turns: tuple[str, ...] = ("{question}<<\n{options}>>",)
+    option: str = "{letter}. {text}"
+    join: str = "\n"
+    images: Literal["first", "marks"] = "first"
+    by: str = ""
+    variants: Mapping[str, Template] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> Template:
+        """Makes a template of a task's `template`, in which `user` may stand for a single turn.
+
+        Raises:
+            UsageError: a key is not known.
+        """
+        variants = dict(config.get("variants") or {})
+        own = {key: value for key, value in config.items() if key != "variants"}
+        made = cls._of(own)
+        return replace(made, variants={str(key): cls._of({**own, **dict(one)}) for key, one in variants.items()})
+
+    @classmethod
+    def _of(cls, config: Mapping[str, Any]) -> Template:
+        settings = dict(config)
+        if "user" in settings:
+            settings["turns"] = (settings.pop("user"),)
+        if "turns" in settings:
+            settings["turns"] = tuple(settings["turns"])
+        known = [one.name for one in fields(cls)]
+        strange = next((key for key in settings if key not in known), None)
+        if strange is not None:
+            raise UsageError(f"task.template has no key {strange!r}{nearest(str(strange), [*known, 'user'])}")
+        if settings.get("images", "first") not in ("first", "marks"):
+            raise UsageError(f"expected task.template.images to be first or marks, got {settings['images']!r}")
+        return cls(**settings)
+
+    def messages(
+        self, question: Question, attributes: Mapping[str, str], images: int
+    ) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
+        """Puts a question.
+
+        Args:
+            question: what is asked.
+            attributes: of its case.
+            images: how many there are to show.
+
+        Returns:
+            The system turn, if any, and the first of the user; and the turns that follow replies.
+
+        Raises:
+            UsageError: a template names a field that the case does not have.
+        """
+        if self.by:
+            said = {**attributes, **question.fields, "kind": question.kind}
+            if self.by not in said:
+                raise UsageError(f"task.template.by names {self.by!r}{nearest(self.by, said)}")
+            chosen = self.variants.get(said[self.by], self)
+            return replace(chosen, by="").messages(question, attributes, images)
+        known = self._fields(question, attributes)
+        first, *later = (fill(turn, known) for turn in self.turns)
+        parts = _placed(first, images, self.images)
+        opening = (Message("system", (fill(self.system, known),)),) if self.system else ()
+        return (*opening, Message("user", parts)), tuple(Message("user", (text,)) for text in later)
+
+    def _fields(self, question: Question, attributes: Mapping[str, str]) -> dict[str, str]:
+        letters = list(question.options)
+        lines = (fill(self.option, {"letter": key, "text": text}) for key, text in question.options.items())
+        return {
+            **attributes,
+            **question.fields,
+            **question.options,
+            "question": question.text,
+            "options": self.join.join(lines),
+            "letters": ", ".join(letters),
+            "first": letters[0] if letters else "",
+            "last": letters[-1] if letters else "",
+            "n": str(len(letters)) if letters else "",
+            "option_list": repr(list(question.options.values())),
+            "image": "\0\0",
+        }
+
+
+def fill(template: str, known: Mapping[str, str]) -> str:
+    """Puts values into the fields of a template, once: what a value holds stays as it is.
+
+    Raises:
+        UsageError: there is no such field.
+    """
+
+    def one(place: re.Match[str]) -> str:
+        if place["literal"]:
+            return f"{{{place['literal']}}}"
+        name = place["name"]
+        if name not in known:
+            raise UsageError(
+                f"the prompt template names {{{name}}}{nearest(name, known)}; braces that are text are doubled: "
+                f"{{{{{name}}}}}"
+            )
+        return known[name]
+
+    def kept(segment: re.Match[str]) -> str:
+        names = [place["name"] for place in PLACE.finditer(segment[1]) if place["name"]]
+        return segment[1] if all(known.get(name) for name in names) else ""
+
+    return PLACE.sub(one, OPTIONAL.sub(kept, template))
+
+
+def _placed(text: str, images: int, where: str) -> tuple[str | int, ...]:
+    """Parts a text at the places of images; images that have none come first."""
+    text = MARK.sub(lambda mark: f"\0{mark[1]}\0", text) if where == "marks" else text.replace("<image>", "")
+    pieces = _PICTURE.split(text)  # text, number or "", text, ...
+    parts: list[str | int] = []
+    named = [int(number) - 1 for number in pieces[1::2] if number]
+    spare = iter([place for place in range(images) if place not in named])
+    for piece, number in zip(pieces[::2], [*pieces[1::2], None], strict=True):
+        if piece:
+            parts.append(piece)
+        if number is not None:
+            place = int(number) - 1 if number else next(spare, images)
+            if 0 <= place < images:
+                parts.append(place)
+    return (*spare, *parts)

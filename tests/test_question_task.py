@@ -1,0 +1,297 @@
+"""Questions: how they are put, what is kept of replies, what they are worth, and how a run of them goes."""
+
+import json
+import logging
+import math
+from functools import partial
+
+import lightning.pytorch as pl
+import pandas as pd
+import pytest
+from asking import Painted, Prefers, Quiz, Says
+
+from medimg_eval.errors import CaseError, UsageError
+from medimg_eval.evaluation.evaluate import Candidate, Settings, evaluate, refuse_incapable
+from medimg_eval.evaluation.rescoring import rescore
+from medimg_eval.models import Model
+from medimg_eval.question import Reply
+from medimg_eval.results import load_runs
+from medimg_eval.tasks import QuestionTask
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:The 'test_dataloader' does not have many workers"),
+    pytest.mark.filterwarnings("ignore:You have overridden `transfer_batch_to_device`"),
+    pytest.mark.filterwarnings("ignore:.*isinstance.treespec, LeafSpec"),
+]
+
+LUNG = {
+    "text": "What is seen?",
+    "options": {"A": "effusion", "B": "nodule", "C": "nothing"},
+    "right": "B",
+    "images": [1, 2],
+    "attributes": {"language": "en"},
+    "fields": {"hint": "left side", "empty": ""},
+}
+
+
+def task(*items, **settings):
+    config = {"template": settings.get("template", {})} | settings
+    made = QuestionTask(name="quiz", layout=Quiz(list(items)), splits={"test": "test"}, **settings)
+    made.config = {"name": "quiz", **config}
+    return made
+
+
+def put(one, **settings):
+    """The turns of one question, as (role, parts)."""
+    quiz = task(one, **settings)
+    case = quiz.cases("test")[0]
+    prompt = quiz.prompt(case, quiz.read_images(case))
+    return [(message.role, message.parts) for message in prompt.messages], prompt
+
+
+def test_a_question_is_put_as_its_images_its_text_and_its_options():
+    turns, prompt = put(LUNG, template={"user": "{question}\n{options}\nAnswer with {letters}."})
+    text = "What is seen?\nA. effusion\nB. nodule\nC. nothing\nAnswer with A, B, C."
+    assert turns == [("user", (0, 1, text))]
+    assert prompt.text == text
+    assert dict(prompt.options) == LUNG["options"]
+
+
+def test_a_template_has_its_own_lines_of_options_and_leaves_out_what_is_empty():
+    template = {
+        "system": "You read X-rays.",
+        "user": "<<Hint: {hint}\n>><<Other: {empty}\n>>{question} {options} ({n} of {first} to {last}) {option_list}",
+        "option": "({letter}) {text}",
+        "join": "; ",
+    }
+    turns, _ = put(LUNG, template=template)
+    assert turns[0] == ("system", ("You read X-rays.",))
+    assert turns[1][1][-1] == (
+        "Hint: left side\nWhat is seen? (A) effusion; (B) nodule; (C) nothing (3 of A to C) "
+        "['effusion', 'nodule', 'nothing']"
+    )
+
+
+def test_images_stand_where_the_text_says_and_the_others_come_first():
+    one = {**LUNG, "text": "Compare <image 3> with <image 1>.", "images": [1, 2, 3]}
+    turns, _ = put(one, template={"user": "{question}", "images": "marks"})
+    assert turns == [("user", (1, "Compare ", 2, " with ", 0, "."))]
+
+
+def test_a_template_can_say_where_images_belong():
+    turns, _ = put(LUNG, template={"user": "Before: {image} after: {image} {question}"})
+    assert turns == [("user", ("Before: ", 0, " after: ", 1, " What is seen?"))]
+
+
+def test_a_variant_of_the_template_is_chosen_by_an_attribute():
+    template = {"user": "{question}", "by": "language", "variants": {"zh": {"user": "问题：{question}"}}}
+    assert put(LUNG, template=template)[0][0][1][-1] == "What is seen?"
+    chinese = {**LUNG, "attributes": {"language": "zh"}}
+    assert put(chinese, template=template)[0][0][1][-1] == "问题：What is seen?"
+
+
+def test_braces_that_are_text_are_doubled_and_what_a_value_holds_stays_as_it_is():
+    one = {**LUNG, "text": "What does {hint} mean?"}
+    turns, _ = put(one, template={"user": '{question} Answer as \\boxed{{X}} or {"answer": "A"}.'})
+    assert turns[0][1][-1] == 'What does {hint} mean? Answer as \\boxed{X} or {"answer": "A"}.'
+
+
+def test_a_field_that_the_case_lacks_is_named_with_the_nearest():
+    with pytest.raises(UsageError, match=r"names \{questoin\}; did you mean 'question'\?"):
+        put(LUNG, template={"user": "{questoin}"})
+
+
+def test_exemplars_come_before_the_question_with_their_images_and_answers():
+    shot = {**LUNG, "split": "dev", "id": "shot", "text": "And here?", "right": "C", "images": [9]}
+    quiz = task(LUNG, shot, template={"system": "S", "user": "{question}"}, shots={"split": "dev", "number": 1})
+    case = quiz.cases("test")[0]
+    prompt = quiz.prompt(case, quiz.read_images(case))
+    assert [(message.role, message.parts) for message in prompt.messages] == [
+        ("system", ("S",)),
+        ("user", (0, "And here?")),
+        ("assistant", ("C",)),
+        ("user", (1, 2, "What is seen?")),
+    ]
+    assert [int(image.array[0, 0, 0]) for image in prompt.images] == [9, 1, 2]
+    assert "1 exemplars" in quiz.signature()
+
+
+def test_a_blind_model_sees_nothing_or_grey():
+    turns, prompt = put(LUNG, blind="remove", template={"user": "{image}{question}"})
+    assert turns == [("user", ("What is seen?",))]
+    assert prompt.images == ()
+    _, prompt = put(LUNG, blind="grey")
+    assert [set(image.array.ravel()) for image in prompt.images] == [{128}, {128}]
+    assert prompt.images[0].array.shape == Painted(1).read().array.shape
+
+
+def test_later_turns_are_said_after_the_replies():
+    model = Says({"q0": ["Let me see: a nodule.", "B"]})
+    quiz = task(LUNG, template={"turns": ["Q: {question}", "Therefore, among {first} through {last}, the answer is"]})
+    case = quiz.cases("test")[0]
+    (reply,) = quiz.ask(model, [quiz.prompt(case, quiz.read_images(case))])
+    assert reply.texts == ("Let me see: a nodule.", "B")
+    assert [message.role for message in model.prompts[1].messages] == ["user", "assistant", "user"]
+    assert model.prompts[1].messages[-1].text == "Therefore, among A through C, the answer is"
+    assert quiz.score(case, reply)[0].value == 1
+
+
+def test_a_model_that_cannot_write_is_asked_to_choose():
+    quiz = task(LUNG)
+    case = quiz.cases("test")[0]
+    (answer,) = quiz.ask(Prefers(), [quiz.prompt(case, ())])
+    reply = quiz.accept(case, answer)
+    assert reply.preferences == {"A": 8.0, "B": 6.0, "C": 7.0}
+    assert {score.metric: score.value for score in quiz.score(case, reply)} == {"accuracy": 0, "unanswered": 0}
+
+
+def test_equal_preferences_are_worth_the_expected_value_of_a_draw():
+    quiz = task(LUNG, {**LUNG, "kind": "yes_no", "options": {}, "right": "yes"})
+    choice, yes_no = quiz.cases("test")
+    assert quiz.score(choice, Reply(preferences={"A": 0, "B": 0, "C": 0}))[0].value == pytest.approx(1 / 3)
+    assert quiz.score(choice, Reply(preferences={"A": 1, "B": 1, "C": 0}))[0].value == pytest.approx(1 / 2)
+    assert quiz.score(yes_no, quiz.accept(yes_no, {"yes": 0, "no": 0}))[0].value == pytest.approx(1 / 2)
+    assert quiz.chance([choice, yes_no]) == pytest.approx((1 / 3 + 1 / 2) / 2)
+
+
+def test_an_answer_that_is_none_is_refused_in_words():
+    quiz = task(LUNG)
+    case = quiz.cases("test")[0]
+    with pytest.raises(CaseError, match="is int, expected a text"):
+        quiz.accept(case, 3)
+    with pytest.raises(CaseError, match=r"numbers for \['A', 'B'\], expected them for \['A', 'B', 'C'\]"):
+        quiz.accept(case, {"A": 1.0, "B": 0.0})
+    with pytest.raises(CaseError, match="not finite"):
+        quiz.accept(case, {"A": math.nan, "B": 0.0, "C": 0.0})
+
+
+def test_settings_that_cannot_be_meant_are_refused():
+    for settings, message in (
+        ({"answer_by": "guess"}, "task.answer_by is 'guess'"),
+        ({"blind": "black"}, "task.blind is 'black'"),
+        ({"metrics": ["dice"]}, "'dice' does not judge answers"),
+        ({"extraction": "casacde"}, "there is no rule 'casacde'; did you mean 'cascade'"),
+        ({"extraction": "authors"}, "its authors' rule is not known"),
+        ({"decoding": {"beams": 3}}, "task.decoding: .*beams"),
+        ({"template": {"usre": "x"}}, "no key 'usre'; did you mean 'user'"),
+        ({"judge": {"x": {"prompt": {}}}}, "task.judge.x: expected `prompt` and `pattern`"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            task(LUNG, **settings)
+
+
+@pytest.fixture
+def settings(tmp_path):
+    trainer = partial(
+        pl.Trainer, accelerator="cpu", devices=1, enable_progress_bar=False, use_distributed_sampler=False
+    )
+    return Settings(runs=tmp_path / "runs", run=None, trainer=trainer, config={}, score_workers=0)
+
+
+def candidate(model, name="Says"):
+    return Candidate(name, type(model), {"name": name}, load=lambda: model)
+
+
+def quiz_of(number, **settings):
+    made = QuestionTask(name="quiz", layout=Quiz(number=number), splits={"test": "test"}, **settings)
+    made.config = {"name": "quiz", **settings}
+    return made
+
+
+def manifest(folder):
+    return json.loads((folder / "manifest.json").read_text())
+
+
+def rows(folder, metric="accuracy"):
+    frame = pd.read_parquet(folder / "scores.parquet")
+    return frame[frame["metric"] == metric].set_index("case")["value"].to_dict()
+
+
+def test_a_run_keeps_every_raw_reply_and_says_what_chance_and_overhead_are(settings):
+    folder = evaluate(quiz_of(8), candidate(Says(default="The answer is A.")), settings)
+    lines = [json.loads(line) for line in (folder / "predictions-0.jsonl").read_text().splitlines()]
+    assert lines[0] == {"case": "q0", "answer": {"texts": ["The answer is A."]}}
+    assert sum(rows(folder).values()) == 2
+    said = manifest(folder)
+    assert said["chance"] == {"accuracy": 0.25}
+    assert 0 <= said["timing"]["overhead"] <= 1
+    assert not (folder / "predictions").exists()
+    (run,) = load_runs([folder])
+    assert run.finished
+    assert run.predicted == 8
+
+
+def test_what_was_answered_before_a_stop_is_not_asked_again(settings, tmp_path):
+    log = tmp_path / "asked"
+    folder = evaluate(quiz_of(6), candidate(Says(log=log, fails_on=["q4"])), settings)
+    assert manifest(folder)["failed_cases"] == 1
+    assert rows(folder)["q4"] == 0
+    evaluate(quiz_of(6), candidate(Says(log=log)), settings)
+    assert log.read_text().split() == [*(f"q{n}" for n in range(6)), "q4"]
+    assert manifest(folder)["failed_cases"] == 0
+    assert rows(folder)["q4"] == 1
+
+
+def test_a_batch_that_does_not_fit_into_memory_is_halved_from_then_on(settings, caplog):
+    sizes = []
+    with caplog.at_level(logging.WARNING):
+        folder = evaluate(quiz_of(20), candidate(Says(most=2, batch=8, sizes=sizes)), settings)
+    assert manifest(folder)["failed_cases"] == 0
+    assert sizes == [8, 4, *[2] * 10]
+    assert "goes on with 2" in caplog.text
+
+
+def test_scoring_again_needs_no_model(settings):
+    folder = evaluate(quiz_of(4), candidate(Says(default="B.")), settings)
+    rescore(folder, quiz_of(4, metrics=["unanswered"]))
+    assert set(rows(folder, "unanswered").values()) == {0.0}
+    assert rows(folder) == {}
+
+
+def test_a_model_that_neither_writes_nor_chooses_is_refused():
+    class Mute(Model):
+        pass
+
+    with pytest.raises(UsageError, match="cannot"):
+        refuse_incapable(quiz_of(1), candidate(Mute()))
+    with pytest.raises(UsageError, match="cannot"):
+        refuse_incapable(quiz_of(1, answer_by="likelihood"), candidate(Says()))
+
+
+JUDGE = {
+    "right": {
+        "prompt": {"user": "Q: {question}\nTruth: {answer} {right_text}\nSaid: {output}\nVerdict?"},
+        "pattern": r"<judge>\s*([01])",
+        "values": {"0": 1, "1": 0},
+    }
+}
+
+
+def test_a_judge_is_asked_once_about_each_answer_and_its_words_are_kept(settings):
+    quiz = partial(quiz_of, 3, metrics=["accuracy", "judged@right"], judge=JUDGE)
+    judge = Says({"q0": "<think>hm</think><judge>0</judge>", "q1": "<judge>1</judge>", "q2": "I cannot say"})
+    settings.judge = candidate(judge, "Judge")
+    folder = evaluate(quiz(), candidate(Says(default="A")), settings)
+    assert rows(folder, "judged@right") == {"q0": 1, "q1": 0}
+    assert manifest(folder)["judge"]["without_verdict"] == 1
+    lines = [json.loads(line) for line in (folder / "judgements-0.jsonl").read_text().splitlines()]
+    assert lines[1]["reply"] == "<judge>1</judge>"
+    assert lines[1]["value"] == 0
+    assert lines[0]["prompt"] == "Q: Which of these is item 0?\nTruth: A a0\nSaid: A\nVerdict?"
+    evaluate(quiz(), candidate(Says(default="A")), settings)
+    assert len(judge.prompts) == 3
+    settings.judge = None
+    rescore(folder, quiz())
+    assert rows(folder, "judged@right") == {"q0": 1, "q1": 0}
+
+
+def test_credentialed_data_go_to_no_server_unless_that_is_allowed(settings):
+    class Elsewhere(Says):
+        remote = True
+
+    quiz = quiz_of(2)
+    quiz.card = {"access": "credentialed: PhysioNet"}
+    with pytest.raises(UsageError, match="data.allow_remote=true"):
+        evaluate(quiz, candidate(Elsewhere()), settings)
+    settings.config = {"data": {"allow_remote": True}}
+    assert manifest(evaluate(quiz, candidate(Elsewhere()), settings))["status"] == "finished"
