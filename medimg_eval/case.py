@@ -316,6 +316,7 @@ class Prompt:
             are there; None where the task gives none.
         messages: for a model that is spoken to: the conversation so far, which ends with a user's turn.
         options: of a question with options: letter -> text, in their order.
+        question: of a question: its text alone, without what a template puts about it.
         later: further turns of the user, each said after the reply to what stands before it; the harness does that.
     """
 
@@ -325,6 +326,7 @@ class Prompt:
     guides: Mapping[int, Sequence[Guide]] | None = None
     messages: tuple[Message, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
+    question: str = ""
     later: tuple[Message, ...] = ()
 
     @property

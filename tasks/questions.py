@@ -117,7 +117,8 @@ class QuestionTask(Task):
         system = tuple(message for message in messages if message.role == "system")
         asked = tuple(_moved(message, len(shown)) for message in messages if message.role != "system")
         options = question.options or (YES_NO if question.kind == "yes_no" else {})
-        return Prompt(case.id, (*shown, *images), messages=(*system, *exemplars, *asked), options=options, later=later)
+        said = (*system, *exemplars, *asked)
+        return Prompt(case.id, (*shown, *images), messages=said, options=options, question=question.text, later=later)
 
     def ask(self, model: Any, prompts: Prompts) -> Sequence[Any]:
         """Has the model write, turn by turn, or choose where it cannot write or is asked for likelihoods."""
@@ -218,7 +219,8 @@ class QuestionTask(Task):
 
     def chance(self, cases: Sequence[Case]) -> float:
         """The expected accuracy of a draw among the options, over the questions that have some; NaN without any."""
-        counts = [len(case.question.options) or 2 * (case.question.kind == "yes_no") for case in cases if case.question]
+        asked = [case.question for case in cases if case.question]
+        counts = [len(one.options) if one.kind == "choice" else 2 * (one.kind == "yes_no") for one in asked]
         return float(np.mean([1 / count for count in counts if count])) if any(counts) else math.nan
 
     def signature(self) -> str:

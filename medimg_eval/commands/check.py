@@ -12,6 +12,7 @@ import numpy as np
 from omegaconf import DictConfig
 from rich.console import Console
 
+from medimg_eval.commands.check_questions import check_questions
 from medimg_eval.commands.common import plain, printer
 from medimg_eval.errors import SplitError, UserError
 
@@ -36,10 +37,14 @@ def run(config: DictConfig) -> None:
     """
     wanted = plain(config)
     if wanted["path"] is None:
-        from medimg_eval.commands.building import build_tasks  # imports torch, which a look at a file can do without
+        from medimg_eval.commands.making import build_task  # reads tables, which a look at a file can do without
+        from medimg_eval.tasks import QuestionTask
 
-        (task,) = build_tasks(wanted)
-        check_task(task, wanted["parts"])
+        task = build_task(wanted["task"])
+        if isinstance(task, QuestionTask):
+            check_questions(task, wanted["parts"], wanted["sample"])
+        else:
+            check_task(task, wanted["parts"])
     else:
         check_path(Path(wanted["path"]).expanduser())
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from medimg_eval.case import Case, Image
-from medimg_eval.errors import UserError
+from medimg_eval.errors import SplitError, UserError
 from medimg_eval.tasks.base import Task
 
 log = logging.getLogger(__name__)
@@ -37,6 +37,10 @@ def prepare(task: Task, model: Any, cases: Sequence[Case]) -> None:
     getattr(model, "prepare", lambda labels, example: None)(getattr(task, "labels", {}), example)
     if callable(study := getattr(model, "study", None)):  # a baseline, which answers from the answer key alone
         try:
-            study(task.cases("fit"), apart=True)
-        except UserError:
+            fit = task.cases("fit")
+        except UserError as error:
+            if not isinstance(error, SplitError):
+                log.warning("%s; %s learns from the test cases instead", error, type(model).__name__)
             study(cases, apart=False)
+        else:
+            study(fit, apart=True)

@@ -1,0 +1,285 @@
+"""Baselines of questions that need no weights and see no image: what a score must exceed to mean anything."""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from medimg_eval.case import Array, Case, Prompt, Prompts
+from medimg_eval.errors import CaseError, UserError
+from medimg_eval.models.base import Chooser, VisionLanguageModel
+from medimg_eval.question import Decoding, Key, Question
+
+ALIKE = 10
+"""Patients whose questions have the same options, from which on these options are classes with a majority."""
+
+WORD = r"[\u3040-\u30ff\u3400-\u9fff]|[^\W\u3040-\u30ff\u3400-\u9fff]+"
+"""A word; in Chinese and Japanese, which put no spaces between them, a character."""
+
+NOWHERE = np.zeros(0, np.int64)
+
+YES_NO = {"yes": "yes", "no": "no"}
+
+
+class Known(NamedTuple):
+    """A question and its entry in the answer key.
+
+    Attributes:
+        group: the patient, or else the set, or else the case: what is left out together.
+        question: what is asked; a yes-no question has the options yes and no.
+        letters: the right options; empty where there is nothing to choose from.
+        answers: the right answers as texts.
+    """
+
+    group: str
+    question: Question
+    letters: tuple[str, ...]
+    answers: tuple[str, ...]
+
+
+class Baseline(VisionLanguageModel, Chooser):
+    """Prefers options by what is known without the image; where there are none, it writes."""
+
+    reads_images: ClassVar[bool] = False
+    preferred_batch = 64
+    chooses_first: ClassVar[bool] = True
+    """Asked to choose wherever there are options, although it also writes."""
+
+    def study(self, cases: Sequence[Case], apart: bool) -> None:
+        """Takes in an answer key, once, before it is asked.
+
+        Args:
+            cases: of the task's `fit` split, or the test cases themselves where it has none.
+            apart: whether none of them will be asked about.
+
+        Raises:
+            UserError: no case has an answer that it could learn from.
+        """
+
+    @abstractmethod
+    def preferences(self, prompt: Prompt) -> Mapping[str, float]:
+        """A number per option letter, the largest for the preferred one."""
+
+    def text(self, prompt: Prompt) -> str:
+        """What it writes where there are no options: nothing, unless it knows better."""
+        return ""
+
+    def choose(self, prompts: Prompts) -> Sequence[Mapping[str, float]]:
+        """Weighs the options of each prompt."""
+        return [self.preferences(prompt) for prompt in prompts]
+
+    def generate(self, prompts: Prompts, decoding: Decoding) -> Sequence[str]:
+        """Writes an answer to each prompt, as short as those of the answer key."""
+        return [self.text(prompt) for prompt in prompts]
+
+
+class Chance(Baseline):
+    """No preference: the score is the exact expected value of drawing an option for each question.
+
+    A question of n options counts 1/n, a yes-no question 1/2, one without options 0.
+    """
+
+    def preferences(self, prompt: Prompt) -> Mapping[str, float]:
+        """The same for all options."""
+        return dict.fromkeys(prompt.options, 0.0)
+
+
+class LongestOption(Baseline):
+    """Prefers the option with the most characters; of equally long ones, none.
+
+    Options that are their own letters, as yes and no are, have no text whose length could give them away.
+    """
+
+    def preferences(self, prompt: Prompt) -> Mapping[str, float]:
+        """The length of each option, without surplus white space."""
+        if _own_letters(prompt.options):
+            return dict.fromkeys(prompt.options, 0.0)
+        return {letter: float(len(" ".join(text.split()))) for letter, text in prompt.options.items()}
+
+
+class Majority(Baseline):
+    """Gives the most frequent right answer.
+
+    Questions that share all their option texts, in whatever order, are one classification problem: where at least ten
+    patients (or sets, or cases, as far as the data know them) have such a question, the text that was right most often
+    is preferred. Elsewhere texts differ from question to question, and the letter that was right most often is. Without
+    options, the answer written is the one that is right most often among questions without options. Where the task has
+    no `fit` split, the majority is that of the test cases themselves, their own answers included: the best that a
+    constant answer can do, not what could be known beforehand.
+    """
+
+    def __init__(self) -> None:
+        self._letters: Counter[str] = Counter()
+        self._texts: dict[frozenset[str], Counter[str]] = {}
+        self._answer: str | None = None
+
+    def study(self, cases: Sequence[Case], apart: bool) -> None:
+        """Counts the right answers."""
+        groups: dict[frozenset[str], set[str]] = {}
+        written: Counter[str] = Counter()
+        spelt: dict[str, str] = {}
+        self._letters, self._texts = Counter(), {}
+        for known in _known(cases, "majority").values():
+            self._letters.update(known.letters)
+            if known.letters:
+                same = _same(known.question.options.values())
+                groups.setdefault(same, set()).add(known.group)
+                self._texts.setdefault(same, Counter()).update(map(_plain, known.answers))
+            else:
+                written.update(map(_plain, known.answers))
+                spelt = {**{_plain(answer): answer for answer in known.answers}, **spelt}
+        self._texts = {same: right for same, right in self._texts.items() if len(groups[same]) >= ALIKE}
+        self._answer = spelt[written.most_common(1)[0][0]] if written else ""
+
+    def preferences(self, prompt: Prompt) -> Mapping[str, float]:
+        """How often each option was right."""
+        _check_studied(self._answer, "majority")
+        texts = self._texts.get(_same(prompt.options.values()))
+        if texts is None:
+            return {letter: float(self._letters[letter]) for letter in prompt.options}
+        return {letter: float(texts[_plain(text)]) for letter, text in prompt.options.items()}
+
+    def text(self, prompt: Prompt) -> str:
+        """The most frequent answer; "" where none was studied."""
+        return str(_check_studied(self._answer, "majority"))
+
+
+class NearestQuestion(Baseline):
+    """Gives the right answer to the most similar question, by text alone.
+
+    Similarity is the cosine of TF-IDF vectors (scikit-learn) of the question and its options. With options, the nearest
+    question is that whose right answer is one of them; of equally near questions the majority decides. No preference
+    where no question shares a word. Where the task has no `fit` split, the questions are those of the test itself: then
+    all of the same patient, set or case are left out, and a majority of one is none, because leaving an answer out
+    takes one from its side.
+    """
+
+    def __init__(self) -> None:
+        self._vectorizer: Any = None
+        self._apart = False
+
+    def study(self, cases: Sequence[Case], apart: bool) -> None:
+        """Makes vectors of the questions; equal ones share theirs."""
+        from sklearn.feature_extraction.text import TfidfVectorizer
+
+        known = _known(cases, "nearest_question")
+        items = list(known.values())
+        rows: dict[str, int] = {}
+        worded = (_wording(one.question.text, one.question.options) for one in items)
+        self._row = np.array([rows.setdefault(text, len(rows)) for text in worded])
+        self._vectorizer = TfidfVectorizer(token_pattern=WORD)
+        try:
+            self._vectors = self._vectorizer.fit_transform(rows).T.tocsr()
+        except ValueError as error:
+            raise UserError("nearest_question: the questions studied hold no words") from error
+        numbers = {group: number for number, group in enumerate(sorted({one.group for one in items}))}
+        self._groups = np.array([numbers[one.group] for one in items])
+        self._own = {} if apart else {case: numbers[one.group] for case, one in known.items()}
+        self._apart = apart
+        spelt: dict[str, tuple[int, str]] = {}
+        chosen: dict[str, list[int]] = {}
+        written: list[tuple[int, int]] = []
+        for place, one in enumerate(items):
+            for answer in one.answers:
+                if one.letters:
+                    chosen.setdefault(_plain(answer), []).append(place)
+                else:
+                    spelt.setdefault(_plain(answer), (len(spelt), answer))
+                    written.append((place, spelt[_plain(answer)][0]))
+        self._chosen = {answer: np.array(places) for answer, places in chosen.items()}
+        self._written = np.array(written, dtype=np.int64).reshape(-1, 2)
+        self._answers = [answer for _, answer in spelt.values()]
+
+    def preferences(self, prompt: Prompt) -> Mapping[str, float]:
+        """1 for what was right for the nearest question, else 0."""
+        _check_studied(self._vectorizer, "nearest_question")
+        texts = {letter: _plain(text) for letter, text in prompt.options.items()}
+        able = list(dict.fromkeys(texts.values()))
+        places = [self._chosen.get(text, NOWHERE) for text in able]
+        numbers = np.repeat(np.arange(len(able)), [len(some) for some in places])
+        votes = self._votes(prompt, np.concatenate(places), numbers)
+        enough = max(votes.values(), default=0) - (0 if self._apart else 1)
+        right = {able[number] for number, count in votes.items() if count >= enough}
+        return {letter: float(text in right) for letter, text in texts.items()}
+
+    def text(self, prompt: Prompt) -> str:
+        """What was right for the nearest question without options; "" where no question shares a word."""
+        _check_studied(self._vectorizer, "nearest_question")
+        votes = self._votes(prompt, self._written[:, 0], self._written[:, 1])
+        return self._answers[max(votes, key=lambda answer: (votes[answer], -answer))] if votes else ""
+
+    def _votes(self, prompt: Prompt, places: Array, answers: Array) -> dict[int, int]:
+        """How many of the nearest questions have each answer.
+
+        Args:
+            prompt: what is asked.
+            places: int, (candidate,), of the questions to look among.
+            answers: int, (candidate,), the number of the answer that is right there.
+        """
+        vector = self._vectorizer.transform([_wording(prompt.question, prompt.options)])
+        similarity = (vector @ self._vectors).toarray()[0][self._row[places]].round(9)
+        similarity[self._groups[places] == self._own.get(prompt.case_id, -1)] = 0
+        if not similarity.any():
+            return {}
+        near, counts = np.unique(answers[similarity == similarity.max()], return_counts=True)
+        return dict(zip(near.tolist(), counts.tolist(), strict=True))
+
+
+def _known(cases: Sequence[Case], who: str) -> dict[str, Known]:
+    """By case id, what is right; without records that cannot be read, which fail as cases where they are asked."""
+    found = {}
+    for case in cases:
+        try:
+            key = case.target.read()
+        except CaseError:
+            continue
+        if case.question is None or not isinstance(key, Key):
+            continue
+        group = case.patient or case.attributes.get("set") or case.id
+        known = _right(group, case.question, key.value)
+        if known.answers:
+            found[case.id] = known
+    if not found:
+        raise UserError(f"{who}: none of {len(cases)} cases has an answer to learn from; leave this baseline out")
+    return found
+
+
+def _right(group: str, question: Question, value: Any) -> Known:
+    values = tuple(value) if isinstance(value, list | tuple | set | frozenset) else (value,)
+    if question.kind in ("choice", "choices", "yes_no"):
+        options = question.options or (YES_NO if question.kind == "yes_no" else {})
+        letters = tuple(sorted(letter for letter in values if letter in options))
+        told = Question(question.text, question.kind, options)
+        return Known(group, told, letters, tuple(options[letter] for letter in letters))
+    if question.kind == "number":
+        return Known(group, question, (), tuple(f"{number:g}" for number in values))
+    texts = values if question.kind == "open" else ()
+    return Known(group, question, (), tuple(text for text in texts if isinstance(text, str) and text.strip()))
+
+
+def _wording(question: str, options: Mapping[str, str]) -> str:
+    return question if _own_letters(options) else "\n".join((question, *sorted(options.values())))
+
+
+def _own_letters(options: Mapping[str, str]) -> bool:
+    return all(_plain(letter) == _plain(text) for letter, text in options.items())
+
+
+def _same(texts: Iterable[str]) -> frozenset[str]:
+    return frozenset(map(_plain, texts))
+
+
+def _plain(text: str) -> str:
+    """A text without case, surplus white space and a closing full stop."""
+    return re.sub(r"\s+", " ", text).strip().removesuffix(".").casefold()
+
+
+def _check_studied(known: Any, who: str) -> Any:
+    if known is None:
+        raise UserError(f"{who}: knows no answers yet; `study` must be called with cases before it is asked")
+    return known

@@ -1,0 +1,244 @@
+"""CLIP models, as open_clip has them: options weighed by their similarity to the image."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from medimg_eval.case import Array, Image, Prompt, Prompts
+from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.models.base import Chooser, Example, Pass
+from medimg_eval.models.pictures import as_picture
+
+HUB = "hf-hub:"
+"""How open_clip marks a model on the Hugging Face hub."""
+
+FIELD = re.compile(r"\{(\w+)\}")
+"""What a template names."""
+
+KEPT = 50_000
+"""Texts whose embeddings are kept: few questions have options of their own, many share them."""
+
+
+class OpenClip(nn.Module, Chooser):
+    """Zero-shot choice with any model of open_clip: the option whose text is most similar to the image.
+
+    The similarity is the cosine of embeddings of length 1. An option is put into every template; the mean of their
+    embeddings, made length 1 again, is the option's (Radford et al. 2021, section 3.1.4). Where no image is shown there
+    is no preference.
+
+    Args:
+        model_name: open_clip's name, such as `ViT-B-32`; or `hf-hub:OWNER/NAME` for a model on the Hugging Face hub
+            with its weights, which may be downloaded.
+        pretrained: open_clip's tag of weights for an architecture, such as `laion2b_s34b_b79k`; may be downloaded.
+        checkpoint: file of weights for the architecture; or, without one, a folder that holds
+            `open_clip_config.json` and weights, as a copy of a model on the hub does.
+        templates: texts made of an option, with `{option}` and, where it helps, `{question}`. What is longer than the
+            model's context is cut off at its end.
+        several: of a prompt with several images: `mean` compares with the mean of their embeddings, `largest` takes
+            the most similar image for each option.
+        batch: images, or texts, computed at once.
+
+    Raises:
+        UsageError: a template without an option, or other settings that cannot be meant; `prepare` raises UserError
+            where the open_clip library is missing or the model cannot be loaded.
+    """
+
+    preferred_batch: ClassVar[int] = 32
+
+    def __init__(
+        self,
+        model_name: str | None = None,
+        pretrained: str | None = None,
+        checkpoint: str | None = None,
+        templates: Sequence[str] = ("{option}", "a photo of {option}"),
+        several: Literal["mean", "largest"] = "mean",
+        batch: int = 64,
+    ) -> None:
+        super().__init__()
+        if not _consistent(model_name, pretrained, checkpoint):
+            raise UsageError(
+                f"model.model_name={model_name}, pretrained={pretrained}, checkpoint={checkpoint}: expected a model on "
+                "the hub alone, one of open_clip's names with one of the others, or a folder as checkpoint alone"
+            )
+        self.templates = (templates,) if isinstance(templates, str) else tuple(templates)
+        for template in self.templates or ("",):
+            fields = set(FIELD.findall(template))
+            if "option" not in fields or fields - {"option", "question"}:
+                raise UsageError(
+                    f"model.templates: expected texts with {{option}} and, beside it, {{question}} at most; "
+                    f"got {template!r}"
+                )
+        if several not in ("mean", "largest"):
+            raise UsageError(f"model.several is {several!r}{nearest(str(several), ['mean', 'largest'])}")
+        self.model_name, self.pretrained, self.checkpoint = model_name, pretrained, checkpoint
+        self.several, self.batch = several, batch
+        self.clip: Any = None
+        self._preprocess: Any = None
+        self._tokenize: Any = None
+        self._texts: dict[str, Array] = {}
+
+    def check_ready(self) -> None:
+        """Raises UserError when there are no weights."""
+        if self.pretrained is None and self.checkpoint is None and not str(self.model_name).startswith(HUB):
+            raise UserError(
+                f"model {self.model_name} has no weights: set model.pretrained to a tag of open_clip, or "
+                "model.checkpoint to a file"
+            )
+
+    def prepare(self, labels: Mapping[int, str], example: Example) -> None:
+        """Loads the model, once."""
+        if self.clip is None:
+            self._load()
+
+    def one_pass(self) -> Pass | None:
+        """The encoding of one image."""
+        if self.clip is None:
+            return None
+        size = self.clip.visual.image_size
+        rows, columns = size if isinstance(size, Sequence) else (size, size)
+        return Pass(self.clip.encode_image, (1, 3, rows, columns))
+
+    def choose(self, prompts: Prompts) -> Sequence[Mapping[str, float]]:
+        """Returns the cosine similarity, -1 to 1, of each option to the prompt's image; 0 for all where it shows none.
+
+        Raises:
+            CaseError: an image is no picture.
+        """
+        worded = [self._worded(prompt) if prompt.images else [] for prompt in prompts]
+        self.embed_texts([text for texts in worded for text in texts])  # together; below they are looked up
+        seen = iter(self._images_of([prompt for prompt in prompts if prompt.images]))
+        chosen = []
+        for prompt, texts in zip(prompts, worded, strict=True):
+            if not prompt.images:
+                chosen.append(dict.fromkeys(prompt.options, 0.0))
+                continue
+            options = _unit(self.embed_texts(texts).reshape(len(prompt.options), len(self.templates), -1).mean(1))
+            similarity = (options @ next(seen).T).max(1)
+            chosen.append(dict(zip(prompt.options, similarity.tolist(), strict=True)))
+        return chosen
+
+    def embed(self, prompts: Prompts) -> Sequence[Array]:
+        """Returns for each prompt a vector of length 1, float32: of its images, or of its text where it has none.
+
+        Of several images it is that of the mean of their vectors.
+        """
+        pictured = [prompt for prompt in prompts if prompt.images]
+        seen = iter(self._images_of(pictured))
+        read = iter(self.embed_texts([prompt.text for prompt in prompts if not prompt.images]))
+        return [_unit(next(seen).mean(0)) if prompt.images else next(read) for prompt in prompts]
+
+    def embed_images(self, images: Sequence[Image]) -> Array:
+        """Returns the embeddings of pictures, float32, (image, feature), each of length 1.
+
+        Raises:
+            CaseError: one is no picture of 1 to 4 channels.
+        """
+        if self.clip is None:
+            self._load()
+        found = []
+        for begin in range(0, len(images), self.batch):
+            pictures = [self._preprocess(as_picture(image)) for image in images[begin : begin + self.batch]]
+            found.append(self._vectors(self.clip.encode_image, torch.stack(pictures)))
+        return np.concatenate(found) if found else np.zeros((0, 0), np.float32)
+
+    def embed_texts(self, texts: Sequence[str]) -> Array:
+        """Returns the embeddings of texts, float32, (text, feature), each of length 1; each text is computed once."""
+        if self.clip is None:
+            self._load()
+        missing = [text for text in dict.fromkeys(texts) if text not in self._texts]
+        for begin in range(0, len(missing), self.batch):
+            some = missing[begin : begin + self.batch]
+            self._texts.update(zip(some, self._vectors(self.clip.encode_text, self._tokenize(some)), strict=True))
+        found = [self._texts[text] for text in texts]
+        while len(self._texts) > KEPT:
+            del self._texts[next(iter(self._texts))]  # the oldest
+        return np.stack(found) if found else np.zeros((0, 0), np.float32)
+
+    @torch.inference_mode()
+    def _vectors(self, encode: Callable[[Tensor], Tensor], shown: Tensor) -> Array:
+        device = next(self.clip.parameters()).device
+        return _unit(encode(shown.to(device)).float().cpu().numpy())
+
+    def _worded(self, prompt: Prompt) -> list[str]:
+        """Every option in every template, template by template of the first option, then of the next."""
+        question = prompt.question
+        return [
+            FIELD.sub(lambda field, option=option: option if field[1] == "option" else question, template)  # type: ignore[misc]
+            for option in prompt.options.values()
+            for template in self.templates
+        ]
+
+    def _images_of(self, prompts: Prompts) -> list[Array]:
+        """For each prompt the embeddings it is compared with, (image, feature): one, unless the largest is wanted."""
+        shown = [shown_images(prompt) for prompt in prompts]
+        vectors = iter(self.embed_images([image for images in shown for image in images]))
+        found = [np.stack([next(vectors) for _ in images]) for images in shown]
+        return found if self.several == "largest" else [_unit(each.mean(0, keepdims=True)) for each in found]
+
+    def _load(self) -> None:
+        try:
+            open_clip: Any = importlib.import_module("open_clip")
+        except ImportError as error:
+            raise UserError("OpenClip needs the open_clip library: pip install 'medimg-eval[vlm]'") from error
+        source, weights = self._source(open_clip)
+        if weights is None and ":" not in source:
+            create = open_clip.create_model_and_transforms  # what it weighs without weights is noise: see `check_ready`
+        else:
+            create = open_clip.create_model_from_pretrained  # raises where weights cannot be found
+        try:
+            made = create(source, pretrained=weights)
+            self._tokenize = open_clip.get_tokenizer(source)
+        except Exception as error:  # the library fails in many ways over files, names and the network
+            raise UserError(f"{self.checkpoint or source}: cannot be loaded by open_clip ({error})") from error
+        self._preprocess = made[-1]
+        self.clip = made[0].eval()
+
+    def _source(self, open_clip: Any) -> tuple[str, str | None]:
+        """What open_clip calls the model, and its weights."""
+        path = None if self.checkpoint is None else Path(self.checkpoint).expanduser()
+        if path is not None and not path.exists():
+            raise UserError(f"{path}: no such file or folder; set model.checkpoint to weights of open_clip")
+        if self.model_name is None:
+            if path is None or not (path / "open_clip_config.json").is_file():
+                raise UserError(
+                    f"{path}: is no folder with an open_clip_config.json; for a file of weights, set model.model_name "
+                    "to open_clip's name of their network"
+                )
+            return f"local-dir:{path}", None
+        if self.model_name.startswith(HUB):
+            return self.model_name, None
+        name, names = self.model_name.replace("/", "-"), open_clip.list_models()
+        if name not in names:
+            close = nearest(name, names).partition(" (")[0]
+            raise UserError(f"model.model_name: open_clip has no {self.model_name!r}{close}")
+        if self.pretrained is not None and not open_clip.get_pretrained_cfg(name, self.pretrained):
+            close = nearest(self.pretrained, open_clip.list_pretrained_tags_by_model(name))
+            raise UserError(f"model.pretrained: open_clip has no weights {self.pretrained!r} for {name}{close}")
+        return name, self.pretrained if path is None else str(path)
+
+
+def _consistent(model_name: str | None, pretrained: str | None, checkpoint: str | None) -> bool:
+    if model_name is None:
+        return checkpoint is not None and pretrained is None
+    weights = sum(one is not None for one in (pretrained, checkpoint))
+    return weights == 0 if model_name.startswith(HUB) else weights <= 1
+
+
+def shown_images(prompt: Prompt) -> list[Image]:
+    """The images of the last turn, which come after those of exemplars; all where it names none."""
+    last = prompt.messages[-1].parts if prompt.messages else ()
+    return [prompt.images[part] for part in last if isinstance(part, int)] or list(prompt.images)
+
+
+def _unit(vectors: Array) -> Array:
+    """Vectors along the last axis, made length 1."""
+    made: Array = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
+    return made
