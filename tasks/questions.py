@@ -214,8 +214,13 @@ class QuestionTask(Task):
             pair = self._pair(case, {"texts": [""]})
         except CaseError:
             return [LabelScore("unread", name, math.nan, "failed") for name in self.case_metrics]
-        judged = [name for name in self.case_metrics if not math.isnan(_value(name, pair))]
-        return [LabelScore(pair.kind, name, float(parse(name)[0].worst), "failed") for name in judged]
+        rows = []
+        for name in self.case_metrics:
+            found = parse(name)[0]
+            value = _value(name, pair)  # NaN where the metric does not judge such questions
+            if not math.isnan(value):
+                rows.append(LabelScore(pair.kind, name, value if found.evidence else float(found.worst), "failed"))
+        return rows
 
     def chance(self, cases: Sequence[Case]) -> float:
         """The expected accuracy of a draw among the options, over the questions that have some; NaN without any."""

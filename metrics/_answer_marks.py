@@ -1,0 +1,63 @@
+"""Answers that are marked as such, whatever with: \\boxed{B}, <answer>B</answer>, {"answer": "B"}, and text without dress."""
+
+from __future__ import annotations
+
+import re
+
+OPEN, CLOSE = "\x02", "\x03"
+
+_TAGS = re.compile(
+    r"<(answer|final[ _-]?answer|ans|choice|option|conclusion|final|result|selected[ _]option|selection|letter|solution|response"
+    r"|output|prediction)(?:\s[^<>]{0,40})?>(.*?)(?:</\s*\1\s*>|$)",
+    re.IGNORECASE | re.DOTALL,
+)
+_BRACES = r"\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}"
+_BOXED = re.compile(rf"\\+(?:boxed|fbox)\s*(?:{_BRACES}|([A-Za-z0-9])\b)")
+_DRESSED = re.compile(r"\\+(?:text|textbf|textrm|textit|mathbf|mathrm|mathbb|mathsf|mathcal|mbox|bf|rm|bm|emph)\s*\{([^{}]*)\}")
+_KEYS = (
+    r"(?:final|correct|predicted|my|selected|best|chosen|model)?[ _-]?(?:answers?|ans|choices?|option|letter|label|prediction"
+    r"|response|result|selection|diagnosis|output|value)(?:[ _-]?(?:letter|choice|option|idx|index|key|label|text))?"
+    r"|选项|答案|最终答案|正确答案|정답|답|回答|正解|答え|الإجابة|الاجابة|respuesta|réponse|resposta|đáp án"
+)
+_JSON = re.compile(
+    rf"[\"'](?:{_KEYS})[\"']\s*:\s*(?!\s*\{{)(\[[^\[\]]*\]|\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'(?=\s*[,}}\]])|[^,}}\n]*)", re.IGNORECASE
+)
+_CALL = re.compile(r"\b(?:final_answer|answer|submit|select_option|choose)\(\s*(?:\w+\s*=\s*)?[\"']?([^()\"'\n]{1,80})[\"']?\s*\)")
+_HTML = re.compile(r"</?(?:b|strong|i|em|u|p|br|div|span|li|ul|ol|h\d|font|center|mark|code)\b[^<>]{0,60}>", re.IGNORECASE)
+_BOLD = re.compile(r"\*\*+[ \t]*([^*\n]{1,120}?)[ \t]*\*\*+|__([^_\n]{1,120})__|<(?:b|strong)>([^<\n]{1,120})</(?:b|strong)>")
+_MATH = re.compile(r"\\[\[\]();,!]|\\(?:quad|,)|\$+")
+_STARS = re.compile(r"[*`]+|(?<!\w)_+(?=\w)|(?<=\w)_+(?!\w)|^[ \t]*(?:#+|>+)[ \t]*|~~[^~\n]*~~", re.MULTILINE)
+
+
+def marked(text: str) -> str:
+    """Returns a text without markdown, LaTeX and HTML, each marked answer between `OPEN` and `CLOSE`."""
+    if "\\" in text or "$" in text:
+        text = _undressed(text)
+    if "<" in text:
+        text = _HTML.sub("", _TAGS.sub(rf"{OPEN}\2{CLOSE} ", text))
+    if '":' in text or "':" in text or '" :' in text:
+        text = _JSON.sub(lambda found: f"{OPEN}{_value(found[1])}{CLOSE} ", text)
+    if "(" in text:
+        text = _CALL.sub(rf"{OPEN}\1{CLOSE} ", text)
+    return _STARS.sub("", text) if any(mark in text for mark in "*`_#>~") else text
+
+
+def bold(text: str) -> list[str]:
+    """Returns what a text has in bold."""
+    if "**" not in text and "__" not in text and "<" not in text:
+        return []
+    return [found[1] or found[2] or found[3] for found in _BOLD.finditer(text)]
+
+
+def _undressed(text: str) -> str:
+    for _ in range(2):
+        text = _DRESSED.sub(r"\1", text)
+    text = _BOXED.sub(lambda found: f"{OPEN}{found[1] or found[2] or ''}{CLOSE} ", text)
+    return _MATH.sub(" " if "\\quad" in text else "", text)
+
+
+def _value(text: str) -> str:
+    """Returns a JSON value without its quotes: the members of a list stand side by side."""
+    if text.startswith("["):
+        return text.strip("[]").replace('"', "").replace("'", "")
+    return text.strip().strip("\"'")

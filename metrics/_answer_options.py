@@ -1,0 +1,204 @@
+"""The options of a question as an output may name them: their labels in one alphabet, their texts without dress."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from medimg_eval.metrics._answer_negation import denied
+from medimg_eval.metrics._answer_text import plain_letters
+
+ARABIC = "ابجدهوزحطي"
+_SIDES = re.compile(r"^[\s\W_]+|[\s\W_]+$")
+_LEADS = re.compile(r"^(?:(?:the|a|an|it is|it's|this is|there is|there are|image shows|shows)\s+)+")
+_SPELLED = re.compile(r"[-_‐‑–—/]+|(?<=[a-z])o(?=e[a-z])|(?<=\b)o(?=e(?:de|so|st))|a(?=e(?:m|st))|(?<=[tl]um)ou(?=r)")
+_MARKS = re.compile(r"[^\w. ]|\.(?!\d)")
+_PLURAL = re.compile(r"(?<=[a-z]no|[a-z]{2}a|cro|bro)ses\b")
+_SPACE = re.compile(r"[^\S\n]+")
+_DRESS = re.compile(r"[*`\"$\\()\[\]{}]+|(?<![a-z])'|'(?![a-z])")
+_EVIDENCE = re.compile(r"\bno (?:\w+ )?(?:evidence|signs?|indications?) of (?:an? |any )?")
+_BRACKETED = re.compile(r"^(.{2,}?)\s*[(\[]([^()\[\]]{2,})[)\]]\.?$")
+_WEAK = frozenset(
+    "no not none yes a an the and or is it in on of to left right both all i normal other unknown one two".split()
+)
+
+_WEAK_WORDS = frozenset("a an the of in on at to and or with for is are".split())
+
+_OR_BEFORE = re.compile(r"(\w+) (?:or|and|to|vs\.?|versus) $")
+_OR_AFTER = re.compile(r" (?:or |and |to |vs\.? |versus )?(\w+)\b")
+
+
+def spelled(text: str) -> str:
+    """Returns a text in lower case, in one spelling and without quotes, brackets and hyphens; line breaks stay."""
+    text = _DRESS.sub("", text.lower())
+    text = _SPELLED.sub(lambda found: " " if found[0][0] in "-_‐‑–—/" else "o" if found[0] == "ou" else "", text)
+    text = _PLURAL.sub("sis", _SPACE.sub(" ", text))
+    return _EVIDENCE.sub("no ", text.replace("the ", "") if " the " in text or text.startswith("the ") else text).strip()
+
+
+def bare(text: str) -> str:
+    """Returns what is left of a spelled text without an opening article and the marks around it."""
+    text = _SIDES.sub("", text) or text.strip()
+    return _LEADS.sub("", text)
+
+
+@dataclass(frozen=True)
+class Mention:
+    """An option's text where an output has it."""
+
+    letter: str
+    start: int
+    end: int
+
+
+class Sheet:
+    """The options of one question.
+
+    Attributes:
+        keys: label as rules know it (`A`, or `1`) -> the letter that the options have.
+        texts: label -> text, spelled and bare.
+    """
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self.keys, self._foreign = _labels(tuple(options))
+        self.texts = {
+            label: bare(spelled(plain_letters(str(options[letter])))) for label, letter in self.keys.items()
+        }
+        variants: dict[str, set[str]] = {}
+        for label, text in self.texts.items():
+            for variant in _variants(str(options[self.keys[label]]), text):
+                variants.setdefault(variant, set()).add(label)
+        self._variants: dict[str, str] = {}
+        for variant, owners in variants.items():
+            whole = [label for label in owners if self.texts[label] == variant]
+            if len(owners) == 1 or len(whole) == 1:
+                self._variants[variant] = (whole or [*owners])[0]
+        close = [_close(variant) for variant in self._variants]
+        self._close = {
+            _close(variant): label for variant, label in self._variants.items() if close.count(_close(variant)) == 1 and len(variant) > 3
+        }
+        self._longest = sorted(self._variants, key=len, reverse=True)
+
+    def translated(self, text: str) -> str:
+        """Returns an output with labels of another script written as rules know them."""
+        if self._foreign and not text.isascii():
+            return re.sub(
+                rf"(?<![^\W\d_])[{''.join(self._foreign)}](?![^\W\d_])", lambda found: self._foreign[found[0]], text
+            )
+        return text
+
+    def exact(self, text: str) -> str | None:
+        """Returns the label of the option whose text this is, whole; None if there is none, or several."""
+        text = spelled(text)
+        return self._variants.get(bare(text)) or self._variants.get(_SIDES.sub("", text)) or self._close.get(_close(text))
+
+    def part(self, text: str) -> str | None:
+        """Returns the label of the only option that contains a short text as whole words."""
+        text = bare(spelled(text))
+        if text in _WEAK - {"left", "right", "both", "normal", "other"} or len(text.split()) > 6:
+            return None
+        if len(text) < 2 and not text.isdigit():
+            return None
+        within = [label for label, own in self.texts.items() if f" {text} " in f" {_MARKS.sub(' ', own)} "]
+        return within[0] if len(within) == 1 else None
+
+    def begins(self, text: str) -> tuple[str, int] | None:
+        """Returns the label whose text a spelled text begins with, and where that ends."""
+        lead = _LEADS.match(text)
+        start = lead.end() if lead else 0
+        for variant in self._longest:
+            for place in {0, start}:
+                end = place + len(variant)
+                if text.startswith(variant, place) and not text[end : end + 1].isalnum():
+                    return self._variants[variant], end
+        return None
+
+    def words(self, sentence: str) -> str | None:
+        """Returns the label of the one option all of whose words, two at least, a spelled sentence has."""
+        said = set(re.findall(r"\w+", sentence))
+        own = {label: set(re.findall(r"\w+", text)) - _WEAK_WORDS for label, text in self.texts.items()}
+        within = [label for label, words in own.items() if len(words) > 1 and words <= said]
+        widest = [label for label in within if all(own[other] < own[label] for other in within if other != label)]
+        return widest[0] if len(widest) == 1 else None
+
+    def mentions(self, text: str) -> list[Mention]:
+        """Returns where a spelled text has an option's text as whole words, the longest first to take a place."""
+        found: list[Mention] = []
+        for variant in self._longest:
+            if len(variant) < 2 and not (variant.isdigit() or not variant.isascii()) or variant in _WEAK - {"normal", "both", "left", "right"}:
+                continue
+            start = text.find(variant)
+            while start >= 0:
+                end = start + len(variant)
+                if _stands_alone(text, start, end) and all(end <= one.start or one.end <= start for one in found):
+                    found.append(Mention(self._variants[variant], start, end))
+                    found += self._sharing(text, variant, start, end)
+                start = text.find(variant, start + 1)
+        return sorted(found, key=lambda one: one.start)
+
+    def _sharing(self, text: str, variant: str, start: int, end: int) -> list[Mention]:
+        """Returns the option that shares words with one mentioned: "left or right lung", "grade 2 or 3"."""
+        words = variant.split()
+        if len(words) < 2:
+            return []
+        found = []
+        if before := _OR_BEFORE.search(text, max(0, start - 24), start):
+            other = " ".join([before[1], *words[1:]])
+            found += [Mention(self._variants[other], before.start(1), start)] if other in self._variants else []
+        if after := _OR_AFTER.match(text, end):
+            other = " ".join([*words[:-1], after[1]])
+            found += [Mention(self._variants[other], end, after.end())] if other in self._variants else []
+        return [one for one in found if one.letter != self._variants[variant]]
+
+    def affirmed(self, text: str) -> list[Mention]:
+        """Returns the mentions in a spelled text that are not denied."""
+        return [one for one in self.mentions(text) if not denied(text, one.start, one.end)]
+
+
+@lru_cache(maxsize=256)
+def _labels(letters: tuple[str, ...]) -> tuple[dict[str, str], dict[str, str]]:
+    """Returns label as rules know it -> letter, and character of another script -> label."""
+    plain = [re.sub(r"[\s().:\[\]]", "", plain_letters(str(letter))).upper() or str(letter) for letter in letters]
+    keys = dict(zip(plain, letters, strict=True))
+    if len(keys) < len(letters):
+        keys = {str(letter): letter for letter in letters}
+    if all(label.isascii() for label in keys):
+        return keys, {} if not set("ABCD") & set(keys) else dict(zip(ARABIC[:5], "ABCDE", strict=True))
+    latin = dict(zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", letters, strict=False))
+    foreign = {label: letter for label, letter in zip(keys, latin, strict=False) if len(label) == 1}
+    return latin, foreign
+
+
+def _variants(text: str, own: str) -> set[str]:
+    """Returns the ways in which an option's text may be written: whole, and "CT" of "computed tomography (CT)"."""
+    found = {own} if own else set()
+    if pair := _BRACKETED.match(plain_letters(text).strip()):
+        found |= {bare(spelled(pair[1])), bare(spelled(pair[2]))}
+    return {variant for variant in found if variant}
+
+
+def _close(text: str) -> str:
+    """Returns the letters and digits of a text, so that "BI-RADS 2" and "birads 2" are the same."""
+    return re.sub(r"[^\w.]|\.(?!\d)|_", "", text)
+
+
+def _stands_alone(text: str, start: int, end: int) -> bool:
+    """Returns whether a place is no part of a longer word or number; the plural is the same word."""
+    before, after = text[start - 1 : start], text[end : end + 2]
+    first, last = text[start], text[end - 1]
+    if _joins(first) and _joins(before):
+        return False
+    if first.isdigit() and before in {".", ","} and start > 1 and text[start - 2].isdigit():
+        return False
+    if last.isdigit() and re.match(r"[.,]\d|[.)] |[.)]$", after) and (start == 0 or before == "\n" or after[1:].isdigit()):
+        return False
+    if not _joins(last) or not _joins(after[:1]):
+        return True
+    return after[0] == "s" and last.isalpha() and not _joins(text[end + 1 : end + 2])
+
+
+def _joins(letter: str) -> bool:
+    """Returns whether a character makes words with its neighbours; those of Chinese and Japanese stand for themselves."""
+    return letter.isalnum() and not "\u3040" <= letter <= "\u9fff" and not "\uac00" <= letter <= "\ud7a3"

@@ -1,0 +1,148 @@
+"""Numbers and places in an output: a number, a point, a box, boxes in a volume."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from medimg_eval.errors import UsageError
+from medimg_eval.metrics._answer_marks import marked
+from medimg_eval.metrics._answer_phrases import ANSWER, CORRECTION, MARK
+
+Numbers = tuple[float, ...]
+
+_NUMBER = r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?"
+_ONE = re.compile(rf"(?<![\w.,/^])(?<!\d[-–])(?P<number>{_NUMBER})(?P<percent>\s*%)?(?!\d|\.\d|/\d)")
+_RANGE = re.compile(rf"{_NUMBER}\s*(?:-|–|—|~|to|and|or|到|至)\s*{_NUMBER}")
+_SAID = re.compile(r"(?:\b(?:is|are|was|of|equals?|measures?|about|approximately|around|roughly|total(?:s|ing)?)|[=:≈~])[\s$(\"']*$")
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
+_WORDS = {
+    word: number
+    for number, word in enumerate("zero one two three four five six seven eight nine ten eleven twelve".split())
+}
+_WORD = re.compile(rf"\b(?:{'|'.join(_WORDS)})\b")
+_COORDINATE = re.compile(rf"(?<![\w.]){_NUMBER}(?!\w*\d)(?!\.\d)")
+_APART = re.compile(r"[^\w.]*(?:px|pixels?)?(?:[^\w.]|<[^<>]*>|\b(?:x|y|w|h|left|top|right|bottom|min|max|and|to)_?(?:min|max)?\d?\b)*")
+_SCALES = {"pixels": None, "thousand": 1000.0, "percent": 100.0, "unit": 1.0}
+
+
+def number_in(text: str) -> tuple[float | None, str]:
+    """Returns the number that a text without thinking commits to, and the rule."""
+    text = _THOUSANDS.sub("", marked(text).replace("\u2212", "-"))
+    low = text.lower()
+    if corrected := [found.end() for found in CORRECTION.finditer(low) if found.start() > 0]:
+        value, rule = _number(text[corrected[-1] :], low[corrected[-1] :])
+        if value is not None:
+            return value, rule
+    return _number(text, low)
+
+
+def _number(text: str, low: str) -> tuple[float | None, str]:
+    places = [(found.start() + 1, "marked answer") for found in MARK.finditer(text)]
+    places += [(found.end(), "answer phrase") for found in ANSWER.finditer(low)]
+    for end, rule in sorted(places, reverse=True):
+        value = _first(re.split(r"[\x03\n]|\.(?!\d)", text[end : end + 120].strip(), maxsplit=1)[0])
+        if value is not None:
+            return value, rule
+    if _RANGE.search(low):
+        return None, "several numbers"
+    found = list(_ONE.finditer(text))
+    values = {float(one["number"]) for one in found}
+    if len(values) == 1:
+        return values.pop(), "only number"
+    said = [float(one["number"]) for one in found if _SAID.search(low[max(0, one.start() - 20) : one.start()])]
+    if said:
+        return (said[-1], "stated number") if len(set(said)) == 1 else (None, "several numbers")
+    if values:
+        return None, "several numbers"
+    words = {_WORDS[word] for word in _WORD.findall(low)}
+    return (float(words.pop()), "number word") if len(words) == 1 else (None, "nothing found")
+
+
+def _first(text: str) -> float | None:
+    """Returns the first number of a fragment, unless a range begins with it."""
+    if _RANGE.search(text[:60]):
+        return None
+    if found := _ONE.search(text):
+        return float(found["number"])
+    word = _WORD.search(text.lower())
+    return float(_WORDS[word[0]]) if word else None
+
+
+def box_in(text: str) -> Numbers | None:
+    """Returns the four numbers of the box that a text without thinking answers with."""
+    return group(_answer_part(text), 4) or group(text, 4)
+
+
+def point_in(text: str) -> Numbers | None:
+    """Returns the two numbers of the point that a text without thinking answers with; of a box, its centre."""
+    part = _answer_part(text)
+    box = _bracketed(4).search(_plain(part))
+    if box:
+        x1, y1, x2, y2 = _floats(box[0])
+        return (x1 + x2) / 2, (y1 + y2) / 2
+    return group(part, 2) or group(text, 2)
+
+
+def group(text: str, size: int) -> Numbers | None:
+    """Returns the first numbers of a text that stand together as a group of `size`, those in brackets before others."""
+    text = _plain(text)
+    if found := _bracketed(size).search(text):
+        return _floats(found[0])
+    run: list[float] = []
+    end = -1
+    for one in _COORDINATE.finditer(text):
+        if run and not _APART.fullmatch(text[end : one.start()]):
+            if len(run) >= size:
+                break
+            run = []
+        run.append(float(one[0]))
+        end = one.end()
+    return tuple(run[:size]) if len(run) >= size else None
+
+
+@cache
+def _bracketed(size: int) -> re.Pattern[str]:
+    """Returns the pattern of so many numbers in brackets, or of pairs in brackets side by side."""
+    one = rf"{_NUMBER}(?:\s?px)?"
+    flat = rf"[\[(]\s*{one}(?:\s*[,;\s]\s*{one}){{{size - 1}}}\s*[\])]"
+    pair = rf"[\[(]\s*{one}\s*[,;\s]\s*{one}\s*[\])]"
+    pairs = rf"{pair}(?:[\s,;]*(?:to|and|-)?[\s,;]*{pair}){{{size // 2 - 1}}}" if size % 2 == 0 else flat
+    return re.compile(f"{flat}|{pairs}")
+
+
+def _floats(text: str) -> Numbers:
+    return tuple(float(found) for found in re.findall(_NUMBER, text))
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"<\|?/?(?:box|point)[^<>]*>", " ", text.replace("\u2212", "-"))
+
+
+def _answer_part(text: str) -> str:
+    """Returns what follows the last announcement of an answer, or is marked as one; else the whole text."""
+    text = marked(text)
+    places = [found.end() for found in ANSWER.finditer(text.lower())]
+    places += [found.start() + 1 for found in MARK.finditer(text)]
+    return text[max(places) :] if places else text
+
+
+def scaled(numbers: Numbers, more: Mapping[str, Any]) -> Numbers:
+    """Returns x, y, x, y, ... in pixels, from the convention that `more["convention"]` names, in an image of `more["size"]`.
+
+    Raises:
+        UsageError: If there is no such convention, or the size is missing that it needs.
+    """
+    convention = more.get("convention", "pixels")
+    if convention not in _SCALES:
+        raise UsageError(f"Expected the convention of coordinates to be one of {', '.join(_SCALES)}, got {convention!r}")
+    scale = _SCALES[convention]
+    if scale is None:
+        return numbers
+    size = more.get("size")
+    if size is None:
+        raise UsageError(f"Coordinates in the convention {convention!r} need more['size'], the image's width and height in pixels")
+    width, height = (size, size) if isinstance(size, int | float) else (float(size[0]), float(size[1]))
+    return tuple(value * (height if place % 2 else width) / scale for place, value in enumerate(numbers))

@@ -1,0 +1,74 @@
+"""A reply beside what is right: what metrics of answers take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from medimg_eval.metrics.answers import Extraction, extract
+
+
+@dataclass(frozen=True)
+class ReplyPair:
+    """What a model replied to one question, and the entry of the answer key.
+
+    Attributes:
+        kind: what an answer is, as in `medimg_eval.question.Kind`.
+        output: what the model wrote last; "" when it wrote nothing.
+        value: what is right, as in `medimg_eval.question.Key`.
+        question: what was asked.
+        options: letter -> text, in their order.
+        preferences: of a model that chose without writing: letter -> number, the largest preferred; None otherwise.
+        rule: how the answer is taken from the output: "cascade", or the name of a published rule.
+        outputs: what the model wrote, turn by turn.
+        more: what rules of scoring need beside the value, such as the size of the image.
+        judged: name of a judge's question -> its verdict, a number or name; NaN or absent where it has not been judged.
+    """
+
+    kind: str
+    output: str
+    value: Any
+    question: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
+    preferences: Mapping[str, float] | None = None
+    rule: str = "cascade"
+    outputs: tuple[str, ...] = ()
+    more: Mapping[str, Any] = field(default_factory=dict)
+    judged: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def extraction(self) -> Extraction:
+        """The answer that was taken from the output, and the rule that fired."""
+        return extract(self.kind, self.output, self.options, rule=self.rule, question=self.question, more=self.more)
+
+    @cached_property
+    def credit(self) -> float:
+        """How right the answer is: 1 or 0, and of preferences that are equal the expected value of a draw among them.
+
+        An answer that was not given or not understood is wrong. Texts, numbers and places are right or wrong only by
+        a metric of their own; here they must equal the value.
+        """
+        if self.preferences is not None:
+            best = max(self.preferences.values())
+            preferred = [letter for letter, number in self.preferences.items() if number == best]
+            return (self.value in preferred) / len(preferred)
+        given = self.extraction.value
+        if given is None:
+            return 0.0
+        if self.kind == "open":
+            right = self.value if isinstance(self.value, list | tuple) else (self.value,)
+            return float(given in right)
+        if self.kind == "choices":
+            return float(set(given) == set(self.value))
+        return float(given == self.value)
+
+    @property
+    def status(self) -> str:
+        """`right`, `wrong`, `chosen` (without writing), or why there is no answer: `unparsed`, `refused`, `empty`."""
+        if self.preferences is not None:
+            return "chosen"
+        if self.extraction.value is None:
+            return self.extraction.reason
+        return "right" if self.credit == 1 else "wrong"

@@ -1,0 +1,114 @@
+"""How much two texts have in common: n-grams, longest common subsequence, METEOR's alignment."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+ORDERS = 4
+"""The longest n-grams that BLEU counts."""
+
+Words = tuple[str, ...]
+
+
+class Counts(NamedTuple):
+    """What corpus BLEU sums over texts.
+
+    Attributes:
+        matches: by n, from 1 to 4: n-grams that a reference has too, each at most as often as the reference that has
+            it most often.
+        words: of the text.
+        due: words of the reference whose length is nearest to it, of equally near ones the shorter.
+    """
+
+    matches: tuple[int, ...]
+    words: int
+    due: int
+
+
+def ngrams(words: Words, n: int) -> Iterator[Any]:
+    """Yields the runs of n words: tuples, or the words themselves where n is 1."""
+    return iter(words) if n == 1 else zip(*(words[start:] for start in range(n)), strict=False)
+
+
+@lru_cache(maxsize=8)
+def counts(text: Words, references: tuple[Words, ...]) -> Counts:
+    """Returns what BLEU counts of one text beside one or more references."""
+    matches = tuple(_clipped(text, references, n) for n in range(1, ORDERS + 1))
+    nearest = min((len(reference) for reference in references), key=lambda length: (abs(length - len(text)), length))
+    return Counts(matches, len(text), nearest)
+
+
+def _clipped(text: Words, references: tuple[Words, ...], n: int) -> int:
+    if len(references) == 1 and n > 1:
+        # Long n-grams seldom occur twice; where one side has each but once, sets say all, in half the time.
+        said = set(ngrams(text, n))
+        if len(said) == max(0, len(text) - n + 1):
+            return len(said.intersection(ngrams(references[0], n)))
+    counted = Counter(ngrams(text, n))
+    held = [Counter(ngrams(reference, n)) for reference in references]
+    if len(held) == 1:
+        most = held[0]
+        return sum([min(count, most[gram]) for gram, count in counted.items() if gram in most])
+    return sum(min(count, max(one[gram] for one in held)) for gram, count in counted.items())
+
+
+def overlap(one: Words, other: Words, n: int = 1) -> int:
+    """Returns how many n-grams two texts share, each as often as the one has it that has it less often."""
+    return _clipped(one, (other,), n)
+
+
+def common_subsequence(one: Sequence[str], other: Sequence[str]) -> int:
+    """Returns the length of the longest common subsequence.
+
+    A row of the usual table is one integer, whose bits say where the length does not grow (Hyyrö 2004): one addition
+    of long integers per word instead of a loop over the other text.
+    """
+    places: dict[str, int] = {}
+    bit = 1
+    for word in one:
+        places[word] = places.get(word, 0) | bit
+        bit <<= 1
+    row = full = bit - 1
+    find = places.get
+    for word in other:
+        found = find(word)
+        if found is not None:
+            kept = row & found
+            row = (row + kept) | (row - kept)
+    return (~row & full).bit_count()
+
+
+class Alignment(NamedTuple):
+    """METEOR's alignment: how many words match, and in how many runs that are in order on both sides."""
+
+    matches: int
+    chunks: int
+
+
+def aligned_words(text: Words, reference: Words, stem: Callable[[str], str]) -> Alignment:
+    """Aligns words that are equal, then of those left ones that have the same stem, as NLTK's METEOR does.
+
+    Each word from the last to the first takes the last word of the reference that is still free.
+    """
+    pairs: list[tuple[int, int]] = []
+    left, free = list(enumerate(text)), list(enumerate(reference))
+    for form in (str.lower, lambda word: stem(word.lower())):
+        held: dict[str, list[int]] = {}
+        for place, word in free:
+            held.setdefault(form(word), []).append(place)
+        taken, used = set(), set()
+        for place, word in reversed(left):
+            if places := held.get(form(word)):
+                partner = places.pop()
+                pairs.append((place, partner))
+                taken.add(place)
+                used.add(partner)
+        left = [one for one in left if one[0] not in taken]
+        free = [one for one in free if one[0] not in used]
+    pairs.sort()
+    breaks = sum((b[0] - a[0], b[1] - a[1]) != (1, 1) for a, b in pairwise(pairs))
+    return Alignment(len(pairs), breaks + bool(pairs))
