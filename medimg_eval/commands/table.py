@@ -3,18 +3,37 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from omegaconf import DictConfig
 from rich.console import Console
+from rich.measure import Measurement
+from rich.text import Text
 
-from medimg_eval.commands.common import as_list, plain, show
-from medimg_eval.results import build_table, load_runs, write_all
+from medimg_eval.commands.common import as_list, plain, printer, show
+from medimg_eval.errors import UsageError, nearest
+from medimg_eval.results import Table, build_authors_tables, build_table, load_runs, to_rich, write_all
+
+AUTHORS = "authors"
 
 
 def run(config: DictConfig) -> None:
-    """Prints the table and, when `out` is given, writes it in four formats."""
+    """Prints the table, or the paper's own of each task, and writes it in four formats when `out` is given."""
     wanted = plain(config)
-    table = build_table(
+    tables = _authors(wanted) if wanted["table"] is not None else {"table": _usual(wanted)}
+    for table in tables.values():
+        if wanted["table"] is None:
+            show(table)
+        else:
+            _show_wrapped(table)
+    if wanted["out"] is not None:
+        folder = Path(wanted["out"])
+        written = [file for stem, table in tables.items() for file in write_all(table, folder, stem)]
+        Console(stderr=True).print("wrote " + ", ".join(str(path) for path in written), style="dim", soft_wrap=True)
+
+
+def _usual(wanted: dict[str, Any]) -> Table:
+    return build_table(
         load_runs([Path(path) for path in as_list(wanted["from"])]),
         metrics=None if wanted["metrics"] is None else as_list(wanted["metrics"]),
         by=None if wanted["by"] is None else str(wanted["by"]),
@@ -23,7 +42,36 @@ def run(config: DictConfig) -> None:
         level=wanted["level"],
         seed=wanted["seed"],
     )
-    show(table)
-    if wanted["out"] is not None:
-        written = write_all(table, Path(wanted["out"]))
-        Console(stderr=True).print("wrote " + ", ".join(str(path) for path in written), style="dim", soft_wrap=True)
+
+
+def _authors(wanted: dict[str, Any]) -> dict[str, Table]:
+    """Returns the tables by the name of their files."""
+    if wanted["table"] != AUTHORS:
+        raise UsageError(f"there is no table {wanted['table']!r}{nearest(str(wanted['table']), [AUTHORS])}")
+    for key, usual in (("metrics", None), ("by", None), ("mean", "case")):
+        if wanted[key] != usual:
+            raise UsageError(f"table=authors has columns of its own; leave out {key}={wanted[key]}")
+    tables = build_authors_tables(
+        load_runs([Path(path) for path in as_list(wanted["from"])]),
+        resamples=wanted["resamples"],
+        level=wanted["level"],
+        seed=wanted["seed"],
+    )
+    if len(tables) == 1:
+        return {"table": tables[0]}
+    return {f"table-{table.columns[0].task}": table for table in tables}
+
+
+def _show_wrapped(table: Table) -> None:
+    """Prints a table of one task and its footnotes; columns that do not fit beside each other, one below the other."""
+    console = printer()
+
+    def fits(part: Table) -> bool:
+        return (
+            Measurement.get(console, console.options.update(max_width=10_000), to_rich(part)).maximum <= console.width
+        )
+
+    for part in [table] if fits(table) else table.wrapped(fits):
+        console.print(to_rich(part))
+    for note in table.footnotes:
+        console.print(Text(note, style="dim"))

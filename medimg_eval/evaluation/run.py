@@ -16,9 +16,11 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import math
 import os
 import shutil
 import socket
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,6 +37,9 @@ from medimg_eval.results.load import SCHEMA, read_manifest
 
 Stored = Path | Mapping[str, Any]
 """A prediction as a run keeps it: the file it lies in, or what its task made of it for the run's own file."""
+
+SECONDS_UNCONFIRMED = 1.0
+"""How long a line may be known to the operating system alone."""
 
 LONGEST_NAME = 150
 """Characters of a case's id that its file keeps; file systems allow 255 bytes."""
@@ -61,6 +66,7 @@ class Run:
         self._locks: list[FileLock] = []
         self.manifest: dict[str, Any] = {}
         self._made = False
+        self._confirmed = -math.inf
         self._log: logging.Handler | None = None
 
     def __enter__(self) -> Run:
@@ -128,7 +134,7 @@ class Run:
     def append_predictions(
         self, records: Mapping[str, Stored | Failure], read_with: Mapping[str, Sequence[str]] | None = None
     ) -> None:
-        """Adds one line per case; they are on disk when this returns.
+        """Adds one line per case; a kill loses none of them once this returns.
 
         Args:
             records: by case, its prediction, or how it failed.
@@ -195,7 +201,7 @@ class Run:
         return found
 
     def append_judgements(self, lines: Sequence[Mapping[str, Any]]) -> None:
-        """Adds what a judge said; it is on disk when this returns."""
+        """Adds what a judge said; a kill loses none of it once this returns."""
         self._append("judgements", lines)
 
     def judgements(self) -> list[dict[str, Any]]:
@@ -229,7 +235,11 @@ class Run:
         with self._shard(name).open("a", encoding="utf-8") as stream:
             stream.write(text)
             stream.flush()
-            os.fsync(stream.fileno())
+            # A killed process loses nothing that was written; only a machine that stops does, and a disk needs
+            # milliseconds to confirm what it has, which is longer than some models need to answer.
+            if time.monotonic() - self._confirmed > SECONDS_UNCONFIRMED:
+                os.fsync(stream.fileno())
+                self._confirmed = time.monotonic()
 
     def _lines(self, name: str) -> Iterator[dict[str, Any]]:
         for shard in sorted(self.folder.glob(f"{name}-*.jsonl")):

@@ -1,12 +1,15 @@
 """Scores to statistics, ranking and tables."""
 
+from medimg_eval.results.authors import build_authors_tables
 from medimg_eval.results.cells import Cell, Column, Row
 from medimg_eval.results.comparison import compare, write_comparison
 from medimg_eval.results.intervals import Interval, mean_interval
+from medimg_eval.results.judges import judge_agreement
 from medimg_eval.results.load import RunScores, load_runs
 from medimg_eval.results.render import to_csv, to_html, to_latex, to_markdown, to_rich, write_all
 from medimg_eval.results.sheets import Comparison
 from medimg_eval.results.table import Table, build_table
+from medimg_eval.results.verdicts import Verdicts, read_verdicts
 
 __all__ = [
     "Cell",
@@ -16,10 +19,14 @@ __all__ = [
     "Row",
     "RunScores",
     "Table",
+    "Verdicts",
+    "build_authors_tables",
     "build_table",
     "compare",
+    "judge_agreement",
     "load_runs",
     "mean_interval",
+    "read_verdicts",
     "to_csv",
     "to_html",
     "to_latex",

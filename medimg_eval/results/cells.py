@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from medimg_eval import metrics
-from medimg_eval.results.intervals import class_mean_interval, mean_interval
+from medimg_eval.results.intervals import Interval, class_mean_interval, mean_interval
 from medimg_eval.results.kinds import is_known, is_summary
 from medimg_eval.results.parts import Part
 from medimg_eval.results.summaries import summarise
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
     import pandas as pd
 
     from medimg_eval.results.load import RunScores
@@ -41,6 +42,8 @@ class Column:
     higher_is_better: bool | None
     """None where the metric is not registered, so that its direction is unknown."""
     decimals: int
+    where: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Which cases count, if not all: attribute and the values that it may have; all of them must hold."""
 
     @property
     def arrow(self) -> str:
@@ -81,6 +84,8 @@ class Cell:
     mark: Mark = ""
     remark: str = ""
     """What is printed after the interval, such as "n = 12"."""
+    matched: bool = True
+    """False where the run has no case that the column is about."""
 
     @property
     def absent(self) -> bool:
@@ -94,7 +99,7 @@ class Cell:
 
     def text(self, column: Column) -> str:
         """Returns the mean as it is printed, or the reason why there is none."""
-        if self.run is None:
+        if self.run is None or not self.matched:
             return NO_RUN
         if not self.run.finished:
             return f"unfinished {self.run.predicted}/{self.run.cases}"
@@ -113,6 +118,12 @@ class Row:
     cells: tuple[Cell, ...]
     group: str = ""
     """The label or group; empty in a table that is not divided."""
+
+    @property
+    def baseline(self) -> bool:
+        """Whether all its runs are baselines, which stand below the models and are not ranked."""
+        runs = [cell.run for cell in self.cells if cell.run is not None]
+        return bool(runs) and all(run.baseline for run in runs)
 
 
 class Settings(NamedTuple):
@@ -162,35 +173,68 @@ def make_cell(part: Part | RunScores, metric: str, settings: Settings) -> Cell:
 def _mean_cell(run: RunScores, scores: pd.DataFrame, failed: int, settings: Settings) -> Cell:
     """Returns the mean of the Score rows of one metric."""
     cases = case_values(scores)
-    by_patient = run.resampled == "patients"
-    resamples, level, seed = settings.resamples, settings.level, settings.seed
-    if settings.mean == "class":
-        values, labels = scores["value"].to_numpy(), scores["label"].to_numpy(dtype=str)
-        unit = scores["patient" if by_patient else "case"].to_numpy(dtype=str)
-        interval = class_mean_interval(values, labels, unit, resamples=resamples, level=level, seed=seed)
-        interval = interval._replace(n=int(cases["value"].count()))
-    else:
-        unit = (cases["patient"] if by_patient else cases.index).to_numpy(dtype=str)
-        interval = mean_interval(cases["value"].to_numpy(), unit, resamples=resamples, level=level, seed=seed)
+    if settings.mean == "case":
+        return case_mean_cell(run, cases, units(run, cases), failed, settings)
+    values, labels = scores["value"].to_numpy(), scores["label"].to_numpy(dtype=str)
+    unit = scores["patient" if run.resampled == "patients" else "case"].to_numpy(dtype=str)
+    interval = class_mean_interval(
+        values, labels, unit, resamples=settings.resamples, level=settings.level, seed=settings.seed
+    )
+    return _with_counts(run, cases, interval._replace(n=int(cases["value"].count())), failed)
+
+
+def case_mean_cell(
+    run: RunScores, cases: pd.DataFrame, unit: npt.NDArray[np.int64], failed: int, settings: Settings
+) -> Cell:
+    """Returns the mean over cases.
+
+    Args:
+        run: The run.
+        cases: As `case_values` returns them, or some of those.
+        unit: Of each of them, as `units` returns it.
+        failed: How many cases failed.
+        settings: How the interval is computed.
+    """
+    interval = mean_interval(
+        cases["value"].to_numpy(), unit, resamples=settings.resamples, level=settings.level, seed=settings.seed
+    )
+    return _with_counts(run, cases, interval, failed)
+
+
+def _with_counts(run: RunScores, cases: pd.DataFrame, interval: Interval, failed: int) -> Cell:
     empty = cases["value"].isna()
-    not_judged = cases.index[empty & cases["failed"]]
+    not_judged = empty & cases["failed"]
     return Cell(
         run=run,
         **interval._asdict(),
-        rows=len(scores),
+        rows=int(cases["rows"].sum()),
         failed=failed,
-        not_judged=len(not_judged),
+        not_judged=int(not_judged.sum()),
         undefined_cases=int((empty & ~cases["failed"]).sum()),
-        undefined_labels=int((scores["value"].isna() & ~scores["case"].isin(not_judged)).sum()),
+        undefined_labels=int(cases.loc[~not_judged, "undefined"].sum()),
     )
 
 
-def case_values(rows: pd.DataFrame) -> pd.DataFrame:
-    """Returns one row per case for the Score rows of one metric: value, patient, failed.
+def units(run: RunScores, cases: pd.DataFrame) -> npt.NDArray[np.int64]:
+    """Returns what is resampled with each of `cases`, (case,), as its place among the sorted names."""
+    names = cases["patient"] if run.resampled == "patients" else cases.index.to_series()
+    return np.unique(names.to_numpy(dtype=str), return_inverse=True)[1].astype(np.int64)
 
-    The value is the mean over the case's labels that have one, and NaN where none has.
+
+def case_values(rows: pd.DataFrame) -> pd.DataFrame:
+    """Returns one row per case for the Score rows of one metric: value, patient, failed, rows, undefined.
+
+    The value is the mean over the case's labels that have one, and NaN where none has; `rows` counts its labels, and
+    `undefined` those without a value.
     """
-    rows = rows.assign(failed=rows["status"] == "failed")
+    rows = rows.assign(failed=rows["status"] == "failed", rows=1, undefined=rows["value"].isna())
+    kept = ["value", "patient", "failed", "rows", "undefined"]
+    if rows["case"].is_unique:
+        return rows.set_index("case")[kept].sort_index()
     return rows.groupby("case", observed=True, sort=True).agg(
-        value=("value", "mean"), patient=("patient", "first"), failed=("failed", "any")
+        value=("value", "mean"),
+        patient=("patient", "first"),
+        failed=("failed", "any"),
+        rows=("rows", "sum"),
+        undefined=("undefined", "sum"),
     )

@@ -50,7 +50,7 @@ def compare(
         raise UsageError(f"alpha must be a number between 0 and 1, got {alpha!r}")
     if not isinstance(metric, str):
         raise UsageError(f"compare takes one metric, got {metric!r}")
-    fields = make_fields(runs, metric, by_label=by == LABEL)
+    fields = make_fields(runs, metric, by_label=by == LABEL, baseline=baseline)
     if by is not None and by != LABEL:
         if baseline is not None:
             raise UsageError(f"by={by} compares groups of cases under one model; leave out baseline={baseline}")

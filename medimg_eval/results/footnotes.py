@@ -10,6 +10,7 @@ from medimg_eval.results.groups import GAP, SMALL
 from medimg_eval.results.kinds import is_summary, judged_labels
 from medimg_eval.results.layout import listed
 from medimg_eval.results.parts import LABEL, UNKNOWN
+from medimg_eval.results.question_notes import chance_note, question_basis, question_facts
 from medimg_eval.results.summaries import MOST_RESAMPLES
 
 if TYPE_CHECKING:
@@ -33,8 +34,18 @@ class _Group(NamedTuple):
     entries: list[_Entry]
 
     @property
+    def asks(self) -> bool:
+        """Whether its cases are questions."""
+        return all(entry.run.asks for entry in self.entries)
+
+    @property
     def finished(self) -> list[_Entry]:
         return [entry for entry in self.entries if entry.run.finished]
+
+    @property
+    def models(self) -> list[_Entry]:
+        """The finished ones without baselines, which are asked in other ways: without images, or for no text."""
+        return [entry for entry in self.finished if not entry.run.baseline] or self.finished
 
 
 def write_footnotes(
@@ -59,7 +70,7 @@ def write_footnotes(
     groups = _groups(columns, rows)
     notes = [*_method(columns, groups, settings), *_legend(shown, by)]
     for group in groups:
-        notes += [*_basis(group), *_warnings(group), *_different_cases(group)]
+        notes += [*_basis(group), *_chance(group), *_warnings(group), *_different_cases(group)]
         for entry in group.entries:
             notes += [f"{group.title}, {entry.name}: {fact}." for fact in _facts(entry)]
         from_manifests = dict.fromkeys(note for entry in group.entries for note in entry.run.notes)
@@ -111,7 +122,7 @@ def _method(columns: Sequence[Column], groups: Sequence[_Group], settings: Setti
     units: dict[str, dict[str, None]] = {}
     for group in groups:
         for entry in group.finished:
-            units.setdefault(entry.run.resampled, {})[group.title] = None
+            units.setdefault(entry.run.unit, {})[group.title] = None
     if not units:
         return
     if len(units) == 1:
@@ -125,9 +136,12 @@ def _method(columns: Sequence[Column], groups: Sequence[_Group], settings: Setti
 
     summaries = {column.metric: column.title for column in columns if is_summary(column.metric)}
     if len(summaries) < len({column.metric for column in columns}):
+        over_questions = f"Mean over questions {interval(settings.resamples)}."
+        over_cases = (
+            f"Mean over cases {interval(settings.resamples)}; a case counts with the mean over its labels (case-macro)."
+        )
         yield {
-            "case": f"Mean over cases {interval(settings.resamples)}; "
-            "a case counts with the mean over its labels (case-macro).",
+            "case": over_questions if all(group.asks for group in groups) else over_cases,
             "class": f"Mean over labels {interval(settings.resamples)}; "
             "a label counts with the mean over its cases (class-macro).",
         }[settings.mean]
@@ -143,6 +157,8 @@ def _legend(rows: Sequence[Row], by: str) -> Iterator[str]:
     if any(cell.mark for cell in cells):
         among = "" if not by else f" and {'label' if by == LABEL else 'group'}"
         yield f"Best of each column{among} in bold, second underlined; means equal as printed share their mark."
+    if baselines := dict.fromkeys(row.name for row in rows if row.baseline):
+        yield f"Baselines, below the models, neither ranked nor tested: {', '.join(baselines)}."
     if any(cell.absent for cell in cells):
         also = "" if not by else ", or has no such label there" if by == LABEL else ", or has no such cases there"
         yield f"{NO_RUN}: the model was not run on this task{also}."
@@ -159,19 +175,30 @@ def _few(cells: Sequence[Cell]) -> bool:
 
 def _basis(group: _Group) -> Iterator[str]:
     """Yields the number of cases and patients, and the settings that the scores depend on."""
+    signatures = {entry.run.signature for entry in group.models}
+    basis = question_basis(group.title, [entry.run for entry in group.entries]) if group.asks else _case_basis(group)
+    yield f"{basis}; {signatures.pop()}." if len(signatures) == 1 else f"{basis}."
+
+
+def _case_basis(group: _Group) -> str:
     sizes = sorted({entry.run.cases for entry in group.entries})
     by_patient = [entry.run for entry in group.finished if entry.run.resampled == "patients"]
     patients = sorted({run.scores["patient"].nunique() for run in by_patient})
     basis = f"{group.title}: n = {' or '.join(map(str, sizes))} cases"
     if patients:
         basis += f" of {' or '.join(map(str, patients))} patients"
-    signatures = {entry.run.signature for entry in group.finished}
-    yield f"{basis}; {signatures.pop()}." if len(signatures) == 1 else f"{basis}."
+    return basis
+
+
+def _chance(group: _Group) -> Iterator[str]:
+    shown = dict.fromkeys(column.metric for entry in group.entries for column, _ in entry.cells)
+    if group.asks:
+        yield from chance_note(group.title, [entry.run for entry in group.finished], list(shown))
 
 
 def _warnings(group: _Group) -> Iterator[str]:
     """Yields why the rows of one task may not be comparable."""
-    if len(signatures := _names_by(group.finished, lambda run: run.signature)) > 1:
+    if len(signatures := _names_by(group.models, lambda run: run.signature)) > 1:
         parts = "; ".join(f"{names} with {signature}" for signature, names in signatures.items())
         yield f"Warning: {group.title} was scored in different ways: {parts}."
     if len(fingerprints := _names_by(group.finished, lambda run: run.data_fingerprint)) > 1:
@@ -217,6 +244,8 @@ def _facts(entry: _Entry) -> Iterator[str]:
     if scored != run.cases:
         yield f"{scored} of {run.cases} cases have scores"
     yield from _failures(entry)
+    if run.asks:
+        yield from question_facts(run)
     if counts := _label_counts(run):
         total = len(judged_labels(run.scores))
         yield f"of {_count(total, 'label')}, {', '.join(f'{n} {status}' for status, n in counts.items())}"
@@ -224,11 +253,13 @@ def _facts(entry: _Entry) -> Iterator[str]:
         yield from _cell_facts(column, cell)
     yield from _used_facts(entry)
     if lacking := [column.title for column, cell in entry.cells if cell.n and cell.n_clusters < 2]:
-        yield f"no interval for {', '.join(lacking)}: fewer than 2 {run.resampled}"
+        yield f"no interval for {', '.join(lacking)}: fewer than 2 {run.unit}"
 
 
 def _cell_facts(column: Column, cell: Cell) -> Iterator[str]:
     """Yields what one cell lacks or leaves out."""
+    if not cell.matched:
+        return
     if cell.undefined_labels:
         whole = f" ({_count(cell.undefined_cases, 'whole case')})" if cell.undefined_cases else ""
         labels = _count(cell.undefined_labels, "label")
@@ -252,7 +283,8 @@ def _used_facts(entry: _Entry) -> Iterator[str]:
 
 
 def _failures(entry: _Entry) -> Iterator[str]:
-    failed = entry.cells[0][1].failed
+    scores = entry.run.scores
+    failed = int(scores.loc[scores["status"] == "failed", "case"].nunique())
     if not failed:
         return
     fact = f"{failed} of {entry.run.cases} cases failed, counted at the metric's worst value"

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 _CHUNK_DRAWS = 1 << 20
 """Draws held in memory at a time: 8 MiB of indices, however many clusters or resamples are asked for."""
+_MANY_DRAWS = 1 << 25
+"""More draws than this (3,355 clusters at 10,000 resamples) are made by kind of cluster, where there are few kinds."""
+_FEW_KINDS = 256
 
 
 class Interval(NamedTuple):
@@ -46,7 +49,9 @@ def mean_interval(
 
     NaN values are dropped first; `n` counts what is left and `n_clusters` the clusters that still hold a
     value. The result depends on the values and the sorted cluster names only, never on the order of the
-    rows. Models judged on the same clusters with the same seed meet the same resamples.
+    rows. Models judged on the same clusters with the same seed meet the same resamples, unless clusters are many and
+    of few kinds: of 100,000 questions that are right or wrong, how many of each a resample holds is drawn at once, from
+    the multinomial distribution that drawing them one by one has.
 
     Args:
         values: One number per case; NaN where it is undefined.
@@ -141,19 +146,13 @@ def class_mean_interval(
     shape = (int(owner.max()) + 1, int(kind.max()) + 1)
     order = np.lexsort((data, kind, owner))
     place = (owner * shape[1] + kind)[order]
-    sums = np.bincount(place, weights=data[order], minlength=shape[0] * shape[1]).reshape(shape)
+    sums = np.bincount(place, weights=data[order], minlength=shape[0] * shape[1]).reshape(shape).astype(np.float64)
     counts = np.bincount(place, minlength=shape[0] * shape[1]).reshape(shape).astype(np.float64)
     mean = float((sums.sum(axis=0) / counts.sum(axis=0)).mean())
     if shape[0] < 2:
         return Interval(mean, np.nan, np.nan, int(data.size), shape[0])
-    means = []
-    for drawn in draws(shape[0], resamples=resamples, seed=seed):
-        first = np.arange(len(drawn))[:, None] * shape[0]
-        times = np.bincount((drawn + first).ravel(), minlength=drawn.size).reshape(drawn.shape).astype(np.float64)
-        number = times @ counts
-        by_label = np.divide(times @ sums, number, out=np.zeros_like(number), where=number > 0)
-        means.append(by_label.sum(axis=1) / (number > 0).sum(axis=1))
-    low, high = np.quantile(np.concatenate(means), [(1 - level) / 2, (1 + level) / 2])
+    means = _resampled_label_means(sums, counts, resamples=resamples, seed=seed)
+    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
     return Interval(mean, float(low), float(high), int(data.size), shape[0])
 
 
@@ -169,5 +168,57 @@ def _resampled_means(
     sums: npt.NDArray[np.float64], counts: npt.NDArray[np.intp], *, resamples: int, seed: int
 ) -> npt.NDArray[np.float64]:
     """Returns the mean of each resample, from the sum and the count of each cluster."""
+    by_kind = _by_kind(np.column_stack([sums, counts]), resamples=resamples, seed=seed)
+    if by_kind is not None:
+        return np.asarray(by_kind[:, 0] / by_kind[:, 1], dtype=np.float64)
     drawn = draws(counts.size, resamples=resamples, seed=seed)
+    if (counts == 1).all():
+        return np.concatenate([sums[some].sum(axis=1) / counts.size for some in drawn])
     return np.concatenate([sums[some].sum(axis=1) / counts[some].sum(axis=1) for some in drawn])
+
+
+def _resampled_label_means(
+    sums: npt.NDArray[np.float64], counts: npt.NDArray[np.float64], *, resamples: int, seed: int
+) -> npt.NDArray[np.float64]:
+    """Returns the mean over labels of each resample, from the sums and counts of each cluster, (cluster, label)."""
+    size, labels = sums.shape
+    by_kind = _by_kind(np.hstack([sums, counts]), resamples=resamples, seed=seed)
+    if by_kind is not None:
+        return _label_means(by_kind[:, :labels], by_kind[:, labels:])
+    means = []
+    for drawn in draws(size, resamples=resamples, seed=seed):
+        first = np.arange(len(drawn))[:, None] * size
+        times = np.bincount((drawn + first).ravel(), minlength=drawn.size).reshape(drawn.shape).astype(np.float64)
+        means.append(_label_means(times @ sums, times @ counts))
+    return np.concatenate(means)
+
+
+def _label_means(sums: npt.NDArray[np.float64], counts: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Returns the mean over the labels that a resample holds of their means: (resample, label) each to (resample,)."""
+    by_label = np.divide(sums, counts, out=np.zeros_like(counts), where=counts > 0)
+    return np.asarray(by_label.sum(axis=1) / (counts > 0).sum(axis=1), dtype=np.float64)
+
+
+def _by_kind(features: npt.NDArray[np.float64], *, resamples: int, seed: int) -> npt.NDArray[np.float64] | None:
+    """Returns the sums of the features of the clusters in each resample; None where drawing cluster by cluster will do.
+
+    Clusters of the same features cannot be told apart, so that only how many of each kind are drawn matters.
+
+    Args:
+        features: (cluster, feature).
+        resamples: Number of bootstrap resamples.
+        seed: Seed of the random draws.
+
+    Returns:
+        (resample, feature).
+    """
+    size = len(features)
+    if size * resamples < _MANY_DRAWS:
+        return None
+    ordered = features[np.lexsort(features.T)]
+    starts = np.flatnonzero(np.append(True, (ordered[1:] != ordered[:-1]).any(axis=1)))
+    if len(starts) > _FEW_KINDS:
+        return None
+    members = np.diff(np.append(starts, size))
+    times = np.random.default_rng(seed).multinomial(size, members / size, size=resamples)
+    return np.asarray(times @ ordered[starts], dtype=np.float64)

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _OUTCOMES = ("present", "missed", "hallucinated", "absent", "failed")
+_ANSWERS = ("right", "wrong", "chosen", "unparsed", "refused", "empty")
 
 
 def is_known(metric: str) -> bool:
@@ -33,7 +34,7 @@ def judged_labels(scores: pd.DataFrame) -> pd.DataFrame:
     Evidence may hold several rows per label, with statuses of its own, or under labels that name more than a label
     (one reading of one reader). It counts only where there is nothing else.
     """
-    known = scores.loc[scores["status"].isin(_OUTCOMES)]
+    known = scores.loc[scores["status"].isin((*_OUTCOMES, *_ANSWERS))]
     evidence = [metric for metric in known["metric"].unique() if is_evidence(metric)]
     values = known.loc[~known["metric"].isin(evidence)]
     return (values if len(values) else known).drop_duplicates(["case", "label"])

@@ -76,9 +76,11 @@ def lay_out(table: Table) -> Layout:
     for column in table.columns:
         groups[column.group] = groups.get(column.group, 0) + 1
     lines: list[Line] = []
-    for row in table.rows:
+    for place, row in enumerate(table.rows):
         names = [one_line(name) for name in _names(table.by, row)]
         opens = bool(table.by and lines) and lines[-1].names[0] != names[0]
+        # Baselines stand apart from the models above them.
+        opens |= row.baseline and bool(lines) and not table.rows[place - 1].baseline
         lines.append(Line(names, _cells(table.columns, row.cells), opens))
     return Layout(
         groups=[(one_line(title), span) for title, span in groups.items()],

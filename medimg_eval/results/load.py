@@ -34,6 +34,8 @@ SCORE_COLUMNS = (
 )
 STATUSES = ("running", "finished", "failed", "interrupted")
 RESAMPLED = ("patients", "cases")
+BLIND = " (blind)"
+"""How the name of a model ends that was shown no images."""
 
 _T = TypeVar("_T")
 
@@ -69,6 +71,16 @@ class RunScores:
     """The task's metrics in its order, summaries among them; empty where the manifest does not say."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """What summaries may need beside scores: facts of the task, and what was measured of the model."""
+    baseline: bool = False
+    """Whether it is no model to be ranked, but what models are held against: chance, or one that saw no images."""
+    task_config: Mapping[str, Any] = field(default_factory=dict)
+    """The settings that the run was judged by."""
+    chance: Mapping[str, float] = field(default_factory=dict)
+    """What guessing is worth, by metric."""
+    timing: Mapping[str, float] = field(default_factory=dict)
+    """Of answering: `seconds`, those spent inside the model as `in_model`, and the share that was not as `overhead`."""
+    usage: Mapping[str, Any] = field(default_factory=dict)
+    """What answering took: tokens, requests, retries, cost."""
     older_left_out: int = 0
     """Older runs of the same task, model and settings that the search found and left out."""
 
@@ -76,6 +88,18 @@ class RunScores:
     def finished(self) -> bool:
         """Whether the run has its scores; only then is anything averaged."""
         return self.status == "finished"
+
+    @property
+    def asks(self) -> bool:
+        """Whether its cases are questions."""
+        return str(self.task_config.get("_target_", "")).endswith("QuestionTask")
+
+    @property
+    def unit(self) -> str:
+        """What the interval resamples, in words; questions share an image, a patient or a set."""
+        if not self.asks:
+            return self.resampled
+        return "groups of questions" if self.resampled == "patients" else "questions"
 
 
 def load_runs(paths: Sequence[Path]) -> list[RunScores]:
@@ -179,34 +203,55 @@ def _described_run(folder: Path, manifest: Mapping[str, object]) -> RunScores:
         data_fingerprint=entry("data_fingerprint", str),
         signature=entry("signature", str),
         resampled=resampled,
-        units=_units(manifest.get("task_config")),
+        units=str(_mapping(manifest, "task_config").get("units", "mm")),  # older manifests do not say, and meant mm
         notes=tuple(str(note) for note in entry("notes", list)),
         started=_time(entry("started", str), file),
         ended=ended,
         scores=pd.DataFrame(columns=list(SCORE_COLUMNS)),
         metrics=tuple(map(str, metrics)) if isinstance(metrics, list) else (),
         facts=_facts(manifest),
+        baseline=manifest.get("baseline") is True or entry("model", str).endswith(BLIND),
+        task_config=_mapping(manifest, "task_config"),
+        chance=_numbers(manifest, "chance"),
+        timing=_numbers(manifest, "timing"),
+        usage=_usage(manifest.get("usage")),
     )
+
+
+def _mapping(manifest: Mapping[str, object], key: str) -> Mapping[str, Any]:
+    """Returns what a manifest may hold under a key; nothing where older ones lack it."""
+    found = manifest.get(key)
+    return found if isinstance(found, dict) else {}
+
+
+def _numbers(manifest: Mapping[str, object], key: str) -> Mapping[str, float]:
+    found = _mapping(manifest, key)
+    return {name: float(value) for name, value in found.items() if isinstance(value, int | float)}
+
+
+def _usage(said: object) -> Mapping[str, Any]:
+    """Returns what all starts of a run have used together: numbers are added up, the last of anything else counts."""
+    starts = said if isinstance(said, list) else [said]
+    together: dict[str, Any] = {}
+    for start in starts:
+        for name, value in (start if isinstance(start, dict) else {}).items():
+            counts = isinstance(value, int | float) and isinstance(together.get(name, 0), int | float)
+            together[name] = together.get(name, 0) + value if counts else value
+    return together
 
 
 def _facts(manifest: Mapping[str, object]) -> dict[str, Any]:
     """Returns the facts of the task, what was measured of the model, and its number of parameters."""
-    task, measured, model = (manifest.get(key) for key in ("facts", "efficiency", "model_info"))
-    facts = {**(task if isinstance(task, dict) else {}), **(measured if isinstance(measured, dict) else {})}
-    parameters = model.get("parameters") if isinstance(model, dict) else None
+    facts = {**_mapping(manifest, "facts"), **_mapping(manifest, "efficiency")}
+    parameters = _mapping(manifest, "model_info").get("parameters")
     return facts | ({"parameters": parameters} if parameters else {})
-
-
-def _units(task_config: object) -> str:
-    """Returns what the distances of a run are in; older manifests do not say, and meant mm."""
-    return str(task_config.get("units", "mm")) if isinstance(task_config, dict) else "mm"
 
 
 def _answered(folder: Path) -> int:
     """Returns how many cases an unfinished run has stored an answer to; its manifest says how many it began with."""
     lines = (line for shard in folder.glob("predictions-*.jsonl") for line in shard.read_text("utf-8").splitlines(True))
     records = (json.loads(line) for line in lines if line.endswith("\n"))
-    return len({record["case"] for record in records if "file" in record})
+    return len({record["case"] for record in records if "failure" not in record})
 
 
 def _one_of(value: str, options: Sequence[str], *, key: str, file: Path) -> str:

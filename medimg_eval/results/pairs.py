@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from medimg_eval import metrics
-from medimg_eval.errors import UsageError, nearest
+from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.results.cells import Column, case_values, make_column
 from medimg_eval.results.columns import titles
 from medimg_eval.results.kinds import is_known, is_summary
@@ -38,6 +38,7 @@ class Field:
         column: The metric as it is printed.
         runs: The finished runs that have such scores, by model.
         scores: Of each model, the values by case: (case,), no NaN.
+        baselines: The rows that are not compared, because they are no models.
     """
 
     title: str
@@ -46,6 +47,7 @@ class Field:
     column: Column
     runs: Mapping[str, RunScores]
     scores: Mapping[str, pd.Series[float]]
+    baselines: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -53,10 +55,11 @@ class Field:
         return f"{self.title}, {self.label}" if self.label else self.title
 
     def ordered(self) -> list[str]:
-        """Returns the models by median, the best first; models of one median by name."""
+        """Returns the models by median, the best first; models of one median by mean, then by name."""
         sign = -1 if self.column.higher_is_better else 1
         medians = self.medians()
-        return sorted(self.scores, key=lambda model: (sign * medians[model], model))
+        means = {model: float(values.mean()) for model, values in self.scores.items()}
+        return sorted(self.scores, key=lambda model: (sign * medians[model], sign * means[model], model))
 
     def by_model(self) -> dict[str, npt.NDArray[np.float64]]:
         """Returns the values of each model by all cases, (case,), NaN where it has none."""
@@ -89,16 +92,18 @@ class Pair(NamedTuple):
     significant: bool
 
 
-def make_fields(runs: Sequence[RunScores], metric: str, *, by_label: bool) -> list[Field]:
-    """Returns what the models of `runs` can be compared on by one metric.
+def make_fields(runs: Sequence[RunScores], metric: str, *, by_label: bool, baseline: str | None = None) -> list[Field]:
+    """Returns what the models of `runs` can be compared on by one metric; baselines are left out.
 
     Args:
         runs: As `load_runs` returns them.
         metric: A metric of single cases.
         by_label: Whether every label is compared by itself.
+        baseline: The one that models are to be tested against, which is kept.
 
     Raises:
         UsageError: If `metric` cannot be compared, or no finished run has scores of it.
+        UserError: If only baselines have.
     """
     if is_summary(metric):
         needs = " or ".join(metrics.get(metric).needs)
@@ -120,9 +125,14 @@ def make_fields(runs: Sequence[RunScores], metric: str, *, by_label: bool) -> li
             for name, run in by_task.get(task, {}).items()
             if metric in set(run.scores["metric"])
         }
+        left_out = tuple(name for name in rows if by_task[task][name].baseline and name != baseline)
+        rows = {name: found for name, found in rows.items() if name not in left_out}
         labels = dict.fromkeys(str(label) for found in rows.values() for label in found["label"].unique())
         chosen = labels if by_label else [EVERY_LABEL] if rows else []
-        fields += [_field(title, label, metric, by_task[task], rows) for label in chosen]
+        made = [_field(title, label, metric, by_task[task], rows) for label in chosen]
+        fields += [replace(field, baselines=left_out) for field in made]
+    if not fields:
+        raise UserError(f"Only baselines have scores of {metric}, and they are not compared; name runs of models")
     return fields
 
 

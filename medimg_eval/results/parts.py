@@ -66,13 +66,17 @@ class Part:
         names = values[attribute][codes]
         parts = {}
         for name in sorted(set(names.tolist()) - UNKNOWN_GROUPS):
-            parts[name] = self._of_cases(names == name)
+            parts[name] = self._of_rows(names == name)
         nameless = np.isin(names, list(UNKNOWN_GROUPS))
         if nameless.any():
-            parts[UNKNOWN] = self._of_cases(nameless)
+            parts[UNKNOWN] = self._of_rows(nameless)
         return parts
 
-    def _of_cases(self, chosen: npt.NDArray[np.bool_]) -> Part:
+    def of_cases(self, cases: pd.Series[str]) -> Part:
+        """Returns the part of some cases, by their ids."""
+        return self._of_rows(self.scores["case"].isin(cases).to_numpy())
+
+    def _of_rows(self, chosen: npt.NDArray[np.bool_]) -> Part:
         rows = self.scores.loc[chosen]
         return Part(self.run, rows, self.clusters.loc[rows["case"].astype(str).unique()])
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import html
+import itertools
+import math
 import re
 from typing import TYPE_CHECKING
 
@@ -12,8 +14,10 @@ from rich.text import Text
 from medimg_eval.results.layout import Heading, Layout, Printable, Span, Style
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
+_LATEX_COLUMNS = 12
 _RICH_STYLES: dict[Style, str] = {
     "plain": "",
     "best": "bold",
@@ -121,8 +125,45 @@ def to_markdown(table: Printable) -> str:
 
 
 def to_latex(table: Printable) -> str:
-    r"""Returns a `table` environment with its footnotes; the document needs `\usepackage{booktabs}`."""
+    r"""Returns a `table` environment with its footnotes; the document needs `\usepackage{booktabs}`.
+
+    More than 12 columns are broken into blocks of about equal width, one below the other.
+    """
     layout = table.layout()
+    blocks = [_latex_tabular(block) for block in _blocks(layout)]
+    lines = [
+        r"\begin{table}[t]",
+        r"\centering",
+        rf"\caption{{{_escape_latex(layout.caption)}.}}",
+        "\n\\par\\medskip\n".join(blocks),
+        r"\par\smallskip",
+        r"\begin{minipage}{\linewidth}",
+        r"\footnotesize",
+        *(rf"{_escape_latex(note)}\par" for note in layout.footnotes),
+        r"\end{minipage}",
+        r"\end{table}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _blocks(layout: Layout) -> Iterator[Layout]:
+    """Yields the layout in blocks of columns that a page may hold."""
+    columns = len(layout.headings)
+    number = math.ceil(columns / _LATEX_COLUMNS)
+    if number < 2:
+        yield layout
+        return
+    titles = [title for title, width in layout.groups for _ in range(width)]
+    for block in range(number):
+        part = slice(columns * block // number, columns * (block + 1) // number)
+        yield layout._replace(
+            groups=[(title, len(list(same))) for title, same in itertools.groupby(titles[part])],
+            headings=layout.headings[part],
+            lines=[line._replace(cells=line.cells[part]) for line in layout.lines],
+        )
+
+
+def _latex_tabular(layout: Layout) -> str:
     spans, rules, first = [""] * len(layout.stubs), [], len(layout.stubs) + 1
     for title, width in layout.groups:
         spans.append(rf"\multicolumn{{{width}}}{{c}}{{{_escape_latex(title)}}}")
@@ -135,9 +176,6 @@ def to_latex(table: Printable) -> str:
         for line in layout.lines
     ]
     lines = [
-        r"\begin{table}[t]",
-        r"\centering",
-        rf"\caption{{{_escape_latex(layout.caption)}.}}",
         rf"\begin{{tabular}}{{{'l' * len(layout.stubs)}{'c' * len(layout.headings)}}}",
         r"\toprule",
         _latex_row(spans),
@@ -147,14 +185,8 @@ def to_latex(table: Printable) -> str:
         *body,
         r"\bottomrule",
         r"\end{tabular}",
-        r"\par\smallskip",
-        r"\begin{minipage}{\linewidth}",
-        r"\footnotesize",
-        *(rf"{_escape_latex(note)}\par" for note in layout.footnotes),
-        r"\end{minipage}",
-        r"\end{table}",
     ]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)
 
 
 def to_csv(table: Printable) -> str:

@@ -75,6 +75,8 @@ def p_relation(p: float) -> str:
 def cautions(field: Field) -> Iterator[str]:
     """Yields what the scores of a task rest on, and why its tests may say less than they seem to."""
     yield from comparability(field.title, field.runs)
+    if field.baselines:
+        yield f"{field.title}: baselines, which are not compared: {', '.join(field.baselines)}."
     for model, run in field.runs.items():
         if failed := run.scores.loc[run.scores["status"] == "failed", "case"].nunique():
             yield f"{field.title}, {model}: {failed} of {run.cases} cases failed, compared at the metric's worst value."

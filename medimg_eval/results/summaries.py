@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from medimg_eval.metrics import Rows, parse
-from medimg_eval.results.intervals import draws
+from medimg_eval.metrics import Metric, Rows, parse
+from medimg_eval.metrics.fairness import case_means
+from medimg_eval.results.intervals import Interval, class_mean_interval, draws
 from medimg_eval.results.parts import Part, attributes
 
 if TYPE_CHECKING:
@@ -19,6 +21,10 @@ if TYPE_CHECKING:
 
 MOST_RESAMPLES = 1_000
 """A summary is called once per resample, which costs more than a mean."""
+
+
+_MOST_SUMS = 1 << 25
+"""Sums of a group in a cluster that are held at a time: 256 MiB."""
 
 
 class Summarised(NamedTuple):
@@ -65,10 +71,10 @@ class _Source:
         self.size = int(owner.max()) + 1 if owner.size else 0
         self.cases = np.bincount(owner, minlength=self.size)
         self.first_case = np.concatenate([[0], np.cumsum(self.cases)])[:-1]
-        row_owner = owner[self.case]
-        self.counts = np.bincount(row_owner, minlength=self.size)
+        self.owner = owner[self.case]
+        self.counts = np.bincount(self.owner, minlength=self.size)
         self.first_row = np.concatenate([[0], np.cumsum(self.counts)])[:-1]
-        self.place = self.case - self.first_case[row_owner] if self.size else self.case
+        self.place = self.case - self.first_case[self.owner] if self.size else self.case
         self.metric = scores["metric"].to_numpy(dtype=str)
         self.label = scores["label"].to_numpy(dtype=str)
         self.value = scores["value"].to_numpy(dtype=np.float64)
@@ -127,6 +133,10 @@ def summarise(name: str, part: Part, *, resamples: int, level: float, seed: int)
     if source.size < 2:
         return Summarised(value, np.nan, np.nan, whole.cases, source.size, 0)
     number = min(resamples, MOST_RESAMPLES)
+    macro = _macro(source, whole, found, parameter, resamples=number, level=level, seed=seed)
+    # It is the same number only if the summary leaves out nothing else and weighs its groups alike.
+    if macro is not None and math.isclose(macro.mean, value, rel_tol=1e-9):
+        return Summarised(value, macro.low, macro.high, whole.cases, source.size, 0)
     values = np.array(
         [
             call(source.rows(clusters), *arguments)
@@ -140,3 +150,23 @@ def summarise(name: str, part: Part, *, resamples: int, level: float, seed: int)
     if values.size * 2 >= number:
         low, high = (float(bound) for bound in np.quantile(values, [(1 - level) / 2, (1 + level) / 2]))
     return Summarised(value, low, high, whole.cases, source.size, number - values.size)
+
+
+def _macro(
+    source: _Source, whole: Rows, found: Metric, attribute: float | str | None, **bootstrap: Any
+) -> Interval | None:
+    """Returns the mean over groups of cases of their means, all resamples at once, where that is what is asked for.
+
+    To call a summary a thousand times costs a minute with 100,000 cases.
+    """
+    if found.name != f"macro_{found.needs[0]}" or attribute not in whole.attributes:
+        return None
+    means, at = case_means(whole, found.needs[0])
+    names, name = np.unique(whole.attributes[str(attribute)][at], return_inverse=True)
+    lists = [[part for one in str(value).split(",") if (part := one.strip())] for value in names]
+    if len({part for parts in lists for part in parts}) * source.size > _MOST_SUMS:
+        return None
+    # A case of several groups counts in each.
+    times = np.array([len(parts) for parts in lists], dtype=np.intp)[name]
+    groups = [part for place in name.tolist() for part in lists[place]]
+    return class_mean_interval(np.repeat(means, times), groups, np.repeat(source.owner[at], times), **bootstrap)

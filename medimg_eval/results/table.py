@@ -17,7 +17,7 @@ from medimg_eval.results.groups import GAP, divided
 from medimg_eval.results.layout import Layout, lay_out
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from medimg_eval.results.load import RunScores
 
@@ -45,37 +45,62 @@ class Table:
     footnotes: list[str]
     by: str = ""
     """What the rows are divided by: "label", or an attribute of the cases."""
+    own_columns: bool = False
+    """Whether its columns are those of a benchmark's own table, which a metric alone does not name."""
 
     def by_task(self) -> list[Table]:
         """Returns one table per task, without footnotes, of the models that were run on it."""
         tables = []
         for task in dict.fromkeys(column.task for column in self.columns):
-            places = [place for place, column in enumerate(self.columns) if column.task == task]
-            rows = [replace(row, cells=tuple(row.cells[place] for place in places)) for row in self.rows]
-            kept = tuple(row for row in rows if not all(cell.absent for cell in row.cells))
-            tables.append(Table(tuple(self.columns[place] for place in places), kept, [], self.by))
+            part = self._of([place for place, column in enumerate(self.columns) if column.task == task])
+            kept = tuple(row for row in part.rows if not all(cell.absent for cell in row.cells))
+            tables.append(replace(part, rows=kept))
         return tables
+
+    def wrapped(self, fits: Callable[[Table], bool]) -> list[Table]:
+        """Returns tables of neighbouring columns, without footnotes, each of as many as fit, and of one at least.
+
+        Args:
+            fits: Whether a table is narrow enough.
+        """
+        parts: list[Table] = []
+        start = 0
+        while start < len(self.columns):
+            end = start + 1
+            while end < len(self.columns) and fits(self._of(range(start, end + 1))):
+                end += 1
+            parts.append(self._of(range(start, end)))
+            start = end
+        return parts
+
+    def _of(self, places: Sequence[int]) -> Table:
+        """Returns the table of some columns, without footnotes."""
+        rows = tuple(replace(row, cells=tuple(row.cells[place] for place in places)) for row in self.rows)
+        return replace(self, columns=tuple(self.columns[place] for place in places), rows=rows, footnotes=[])
 
     def layout(self) -> Layout:
         """Returns every text of the table in its place and style."""
         return lay_out(self)
 
     def frame(self) -> pd.DataFrame:
-        """Returns one row per model, task and metric, with unrounded numbers; in a divided table also per group.
+        """Returns one row per model, task and column, with unrounded numbers; in a divided table also per group.
 
         `patients` counts what the interval resamples, which is cases in a run whose manifest says so. Tasks
         that a model was not run on have no row.
         """
         records = [
             (
-                *(column.task, cell.run.model, cell.run.run, column.metric),
+                *(column.task, cell.run.model, cell.run.run, column.title, column.metric),
                 *(cell.mean, cell.low, cell.high, cell.n, cell.n_clusters, cell.failed, cell.run.status),
             )
             for row in self.rows
             for column, cell in zip(self.columns, row.cells, strict=True)
             if cell.run is not None
         ]
-        frame = pd.DataFrame.from_records(records, columns=list(FRAME_COLUMNS))
+        names = [*FRAME_COLUMNS[:3], "column", *FRAME_COLUMNS[3:]]
+        frame = pd.DataFrame.from_records(records, columns=names)
+        if not self.own_columns:
+            frame = frame.drop(columns="column")
         if self.by:
             shown = [row.group for row in self.rows for cell in row.cells if cell.run is not None]
             frame.insert(FRAME_COLUMNS.index("run"), "group", pd.Series(shown, dtype=str))
@@ -98,7 +123,7 @@ def build_table(
     with the mean over its labels that have a value, or over labels, of which each counts with the mean over its
     cases. A summary is one number for the whole run (see `summarise`). In each column the best and the second-best
     value are marked among finished runs, if at least two models have one. Values that are equal as printed share
-    their mark, and the next distinct one is second.
+    their mark, and the next distinct one is second. Baselines stand below the models and are not marked.
 
     Args:
         runs: At least one run, as `load_runs` returns them.
@@ -119,24 +144,24 @@ def build_table(
         raise UserError("No run to make a table of; run `python -m medimg_eval test` first")
     if mean not in ("case", "class"):
         raise UsageError(f"there is no mean {mean!r}{nearest(mean, ('case', 'class'))}")
-    _check_numbers(resamples, level, seed)
+    check_numbers(resamples, level, seed)
     if metrics is not None and not metrics:
         raise UsageError("metrics names none; name at least one, or leave it out for those of the tasks")
     columns, hidden = make_columns(runs, metrics)
     settings = Settings(resamples, level, seed, mean)
     shown = {column.task for column in columns}
     named = named_runs([run for run in runs if run.task in shown])
-    whole = [
+    whole = baselines_last(
         Row(name, tuple(_cell(by_task.get(column.task), column, settings) for column in columns))
         for name, by_task in named.items()
-    ]
+    )
     rows = divided(columns, named, whole, by=by, settings=settings) if by else whole
-    rows = _ranked(columns, rows)
+    rows = ranked(columns, rows)
     notes = write_footnotes(columns, whole, shown=rows, settings=settings, hidden=hidden, by=by or "")
     return Table(tuple(columns), tuple(rows), notes, by or "")
 
 
-def _check_numbers(resamples: object, level: object, seed: object) -> None:
+def check_numbers(resamples: object, level: object, seed: object) -> None:
     """Raises UsageError for settings of the bootstrap that cannot be meant."""
     if not isinstance(resamples, int) or isinstance(resamples, bool) or resamples < 1:
         raise UsageError(f"resamples must be a whole number of at least 1, got {resamples!r}")
@@ -163,22 +188,33 @@ def _cell(run: RunScores | None, column: Column, settings: Settings) -> Cell:
     return Cell() if run is None else make_cell(run, column.metric, settings)
 
 
-def _ranked(columns: Sequence[Column], rows: Sequence[Row]) -> list[Row]:
+def baselines_last(rows: Iterable[Row]) -> list[Row]:
+    """Returns the rows with those of baselines after those of models, each in their order."""
+    return sorted(rows, key=lambda row: row.baseline)
+
+
+def ranked(columns: Sequence[Column], rows: Sequence[Row]) -> list[Row]:
     """Returns the rows with the marks of every column set; models are compared within one label or group."""
-    ranked = list(rows)
+    marked = list(rows)
     for group in {row.group: row for row in rows if row.group != GAP}:
         places = [place for place, row in enumerate(rows) if row.group == group]
-        marks = [_marks(column, [rows[place].cells[at].mean for place in places]) for at, column in enumerate(columns)]
+        rivals = [[_rival(cell) for cell in rows[place].cells] for place in places]
+        marks = [_marks(column, means) for column, means in zip(columns, zip(*rivals, strict=True), strict=True)]
         for index, place in enumerate(places):
             cells = zip(rows[place].cells, marks, strict=True)
-            ranked[place] = replace(
+            marked[place] = replace(
                 rows[place], cells=tuple(replace(cell, mark=of_column[index]) for cell, of_column in cells)
             )
-    return ranked
+    return marked
+
+
+def _rival(cell: Cell) -> float:
+    """Returns the mean that is compared with others; NaN for a baseline, which is not."""
+    return np.nan if cell.run is not None and cell.run.baseline else cell.mean
 
 
 def _marks(column: Column, means: Sequence[float]) -> list[Mark]:
-    """Returns the mark of each mean of one column; NaN (absent, unfinished or undefined) is never marked."""
+    """Returns the mark of each mean of one column; NaN (absent, unfinished, undefined, a baseline) is never marked."""
     unmarked: list[Mark] = [""] * len(means)
     if column.higher_is_better is None or np.count_nonzero(~np.isnan(means)) < 2:
         return unmarked
