@@ -1,0 +1,281 @@
+"""One request to a server that speaks chat completions, repeated until there is a reply or no hope of one."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import logging
+import re
+import threading
+import time
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+from medimg_eval.errors import CaseError, UserError
+from medimg_eval.models._api_pace import Pace, backoff, retry_after
+from medimg_eval.models._api_request import Request
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+CONNECT_S = 10.0
+LONGEST_WORDS = 300
+WORTH_REPEATING = frozenset({408, 409, 429})  # and 5xx
+REFUSED_TO_ALL = {
+    401: "does not accept the key in {variable}",
+    402: "wants to be paid before it answers",
+    404: "knows no such model or address; look at model.model={model} and model.base_url",
+}
+"""What any other prompt would be told as well."""
+
+
+class Server(NamedTuple):
+    """Who is asked.
+
+    Attributes:
+        url: of chat completions.
+        model: the name it knows the model by.
+        key: sent as a bearer token, and never part of a message; "" sends none.
+        variable: the environment variable the key came from.
+        proxies: whether the environment's proxies are used.
+    """
+
+    url: str
+    model: str | None
+    key: str
+    variable: str | None
+    proxies: bool
+
+
+class Patience(NamedTuple):
+    """How long to try.
+
+    Attributes:
+        timeout_s: for one request, until the last byte of its reply.
+        retries: after failures. Waits that the server itself asks for do not count.
+        deadline_s: for all tries of one prompt, waits included.
+        backoff_s: the wait after the first failure; it doubles.
+    """
+
+    timeout_s: float
+    retries: int
+    deadline_s: float
+    backoff_s: float
+
+
+@dataclass
+class Tally:
+    """What asking has taken so far.
+
+    Attributes:
+        uncounted: replies for which the server did not say how many tokens they took.
+        cut_off: replies that ended because they were too long.
+        seconds: of the clock on the wall.
+    """
+
+    requests: int = 0
+    retries: int = 0
+    cache_hits: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    uncounted: int = 0
+    cut_off: int = 0
+    seconds: float = 0.0
+
+
+class _AgainError(Exception):
+    """A try that failed in a way in which the next one may not; `wait_s` is how long the server asks to wait."""
+
+    def __init__(self, message: str, wait_s: float | None = None) -> None:
+        super().__init__(message)
+        self.wait_s = wait_s
+
+
+class Client:
+    """Asks one server; belongs to the thread of `wait_for`."""
+
+    def __init__(self, server: Server, patience: Patience, pace: Pace, tally: Tally, connections: int) -> None:
+        self._server, self._patience, self._pace, self._tally = server, patience, pace, tally
+        self._refusal: UserError | None = None
+        httpx = http_library()
+        self._http = httpx.AsyncClient(
+            headers=authorization(server.key),
+            # A request is timed as a whole: a server that sends a byte now and then would pass any other limit.
+            timeout=httpx.Timeout(None, connect=min(CONNECT_S, patience.timeout_s)),
+            limits=httpx.Limits(max_connections=connections, max_keepalive_connections=connections),
+            trust_env=server.proxies,
+        )
+
+    async def ask(self, request: Request, case_id: str) -> dict[str, Any]:
+        """The reply to a request: `text`, `finish`, `model`, `prompt_tokens`, `completion_tokens`.
+
+        Raises:
+            CaseError: there is none: the server refuses this request, or it failed too often or for too long.
+            UserError: the server refuses this request, and would any other.
+        """
+        body = await asyncio.to_thread(request.body)
+        failures, deadline = 0, 0.0
+        while True:
+            await self._pace.turn(request.tokens)
+            if self._refusal is not None:
+                raise self._refusal
+            deadline = deadline or time.monotonic() + self._patience.deadline_s
+            left = max(0.0, deadline - time.monotonic())
+            try:
+                return await self._once(request, body, min(self._patience.timeout_s, left))
+            except _AgainError as trouble:
+                failures += trouble.wait_s is None
+                wait = (trouble.wait_s or 0.0) + backoff(max(1, failures), self._patience.backoff_s)
+                late = time.monotonic() + wait > deadline
+                if failures > self._patience.retries or late:
+                    spent = f"its {self._patience.deadline_s:g} s are over" if late else f"{failures} tries failed"
+                    raise CaseError(
+                        f"case {case_id!r}: no reply from {place(self._server.url)}: {trouble}; {spent}"
+                    ) from None
+                log.info("case %s: %s; asking again in %.1f s", case_id, trouble, wait)
+            self._tally.retries += 1
+            await asyncio.sleep(wait)
+
+    async def close(self) -> None:
+        """Closes its connections."""
+        await self._http.aclose()
+
+    async def _once(self, request: Request, body: bytes, seconds: float) -> dict[str, Any]:
+        httpx = http_library()
+        self._tally.requests += 1
+        try:
+            async with asyncio.timeout(seconds):
+                response = await self._http.post(
+                    self._server.url, content=body, headers={"Content-Type": "application/json"}
+                )
+        except TimeoutError:
+            raise _AgainError(f"no whole reply within {seconds:.3g} s") from None
+        except httpx.RequestError as error:
+            raise _AgainError(f"the connection failed ({type(error).__name__}: {error})") from None
+        if response.status_code == 200:
+            return self._counted(_reply(response.content), request)
+        raise self._trouble(response)
+
+    def _counted(self, reply: dict[str, Any], request: Request) -> dict[str, Any]:
+        read, written = reply["prompt_tokens"], reply["completion_tokens"]
+        if read is None or written is None:
+            self._tally.uncounted += 1
+        else:
+            self._tally.prompt_tokens += read
+            self._tally.completion_tokens += written
+            self._pace.correct(read + written - request.tokens)
+        return reply
+
+    def _trouble(self, response: Any) -> Exception:
+        status, words = response.status_code, _words(response.content)
+        if self._server.key:  # some servers say which key they do not accept
+            words = words.replace(self._server.key, "***")
+        said = f"{status}: {words or response.reason_phrase}"
+        if (status in WORTH_REPEATING or status >= 500) and "insufficient_quota" not in response.text:
+            wait = retry_after(response.headers)
+            if (
+                wait is not None and wait <= self._patience.deadline_s
+            ):  # longer ones are failures, of each prompt by itself
+                self._pace.hold(wait)
+            return _AgainError(f"it answered {said}", wait)
+        where = place(self._server.url)
+        if status in REFUSED_TO_ALL:
+            why = REFUSED_TO_ALL[status].format(variable=self._server.variable, model=self._server.model)
+            self._refusal = UserError(f"{where} {why} ({said})")
+            return self._refusal
+        return CaseError(
+            f"{where} refuses the request ({said}); model.extra adds fields to it, and takes out those it sets to null"
+        )
+
+
+def _reply(body: bytes) -> dict[str, Any]:
+    """What a body holds; raises _AgainError when that is no reply."""
+    try:
+        told = json.loads(body)
+    except ValueError:
+        raise _AgainError(f"its reply of {len(body)} bytes is no JSON") from None
+    choices = told.get("choices") if isinstance(told, dict) else None
+    if not (isinstance(choices, list) and choices and isinstance(choices[0], dict)):
+        raise _AgainError(f"its reply holds no choices ({_words(body) or 'and no error'})")
+    message, usage = choices[0].get("message"), told.get("usage")
+    usage = usage if isinstance(usage, dict) else {}
+    if not isinstance(message, dict):
+        raise _AgainError("its reply holds a choice without a message")
+    return {
+        "text": _text(message),
+        "finish": choices[0].get("finish_reason"),
+        "model": told.get("model"),
+        "prompt_tokens": usage.get("prompt_tokens"),
+        "completion_tokens": usage.get("completion_tokens"),
+    }
+
+
+def _text(message: dict[str, Any]) -> str:
+    content = message.get("content")
+    if isinstance(content, list):
+        return "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
+    return content if isinstance(content, str) else str(message.get("refusal") or "")
+
+
+def _words(body: bytes) -> str:
+    """What a server says in an error, without the request that some of them repeat."""
+    try:
+        told = json.loads(body)
+    except ValueError:
+        return ""
+    told = told.get("error", told) if isinstance(told, dict) else told
+    if isinstance(told, dict):
+        told = told.get("message") or told.get("detail")
+    if isinstance(told, list):
+        told = "; ".join(str(one.get("msg", "")) for one in told if isinstance(one, dict))
+    text = re.sub(r"data:[\w/+.-]*;base64,[\w/+=-]*", "data:...", told) if isinstance(told, str) else ""
+    return " ".join(text.split())[:LONGEST_WORDS]
+
+
+def place(url: str) -> str:
+    """An address without what may be secret in it: user, password, query."""
+    return str(http_library().URL(url).copy_with(username=None, password=None, query=None, fragment=None))
+
+
+def authorization(key: str) -> dict[str, str]:
+    """The header that carries a key."""
+    return {"Authorization": f"Bearer {key}"} if key else {}
+
+
+def http_library() -> Any:
+    """The module httpx2; raises UserError where it is not installed."""
+    try:
+        import httpx2
+    except ImportError as error:
+        raise UserError("asking a server needs the httpx2 library: pip install 'medimg-eval[api]'") from error
+    # It logs a line per request, with the whole address.
+    logging.getLogger("httpx2").setLevel(logging.WARNING)
+    return httpx2
+
+
+def wait_for(work: Coroutine[Any, Any, T]) -> T:
+    """Runs a coroutine to its end in a thread that is kept for it, so that it also works where a loop runs already.
+
+    Whatever interrupts the waiting, such as Ctrl-C, cancels it.
+    """
+    future = asyncio.run_coroutine_threadsafe(work, _loop())
+    try:
+        return future.result()
+    except BaseException:
+        future.cancel()
+        raise
+
+
+def close_soon(client: Client) -> None:
+    """Closes a client without waiting for it."""
+    asyncio.run_coroutine_threadsafe(client.close(), _loop())
+
+
+@functools.cache
+def _loop() -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="medimg_eval-requests", daemon=True).start()
+    return loop
