@@ -38,6 +38,9 @@ class Model:
     file_arguments: ClassVar[tuple[str, ...]] = ("checkpoint",)
     """Constructor arguments that name a file or folder: its content, not its path, identifies a run."""
 
+    pace_arguments: ClassVar[tuple[str, ...]] = ()
+    """Constructor arguments that decide how fast answers come and not what they are: a run goes on when they change."""
+
     def prepare(self, labels: Mapping[int, str], example: Example) -> None:
         """Takes from the task what the config left open. Called by `test` and `fit`, once for each task.
 

@@ -78,6 +78,10 @@ class OpenAICompatible(VisionLanguageModel):
     """
 
     file_arguments = ()
+    pace_arguments = (
+        *("api_key_env", "concurrency", "timeout_s", "retries", "deadline_s", "backoff_s", "requests_per_minute"),
+        *("tokens_per_minute", "price_per_million", "cache", "batch"),
+    )
 
     def __init__(
         self,

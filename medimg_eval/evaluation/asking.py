@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader
 
 from medimg_eval.case import Case, Failure, Prompt
 from medimg_eval.data.asking import Asked
-from medimg_eval.errors import CaseError
+from medimg_eval.errors import CaseError, UserError
 from medimg_eval.evaluation.run import Run, Stored
 from medimg_eval.evaluation.scoring import Scorer
 from medimg_eval.evaluation.tracking import tracked
@@ -76,6 +76,8 @@ class Asker:
         try:
             return _as_many(self.task.ask(_Timed(self.model, self._count), prompts), prompts)
         except Exception as error:
+            if isinstance(error, UserError) and not isinstance(error, CaseError):
+                raise  # such as a key that is refused: no other prompt would fare better
             if len(prompts) > 1 and not _out_of_memory(error):
                 return [answer for prompt in prompts for answer in self._ask([prompt])]
             if len(prompts) == 1:

@@ -69,7 +69,14 @@ class Candidate:
     def identity(self) -> dict[str, Any]:
         """Settings, the content of its files, and the code of a wrapper that is not ours."""
         files = getattr(self.wrapper, "file_arguments", Model.file_arguments)
-        return model_identity(self.config, files) | {"code": code_identity(self.wrapper)}
+        pace = getattr(self.wrapper, "pace_arguments", Model.pace_arguments)
+        return model_identity(self.config, files, pace) | {"code": code_identity(self.wrapper)}
+
+    @property
+    def settings(self) -> str:
+        """Hash of the settings that decide answers: models of one name that differ in it are different ones."""
+        pace = getattr(self.wrapper, "pace_arguments", Model.pace_arguments)
+        return digest({key: value for key, value in self.config.items() if key not in pace})
 
 
 @dataclass
@@ -230,7 +237,7 @@ def _asked(task: Task, candidate: Candidate, cases: Sequence[Case], run: Run, le
     return ({} if math.isnan(chance) else {"chance": {"accuracy": chance}}) | {
         "model": candidate.name,
         "baseline": candidate.baseline,
-        "settings": digest(candidate.config),
+        "settings": candidate.settings,
         "cases": len(cases),
         "split_source": getattr(task.layout, "split_source", dict)(),
         "predicted": len(cases) - len(left),

@@ -20,7 +20,13 @@ from medimg_eval.evaluation.tracking import tracked
 from medimg_eval.imaging.system import threads
 
 SAMPLED = 1 << 20
-"""Bytes hashed at each end of a compressed file."""
+"""Bytes hashed at each end of a compressed or large file."""
+
+LARGE = 1 << 28
+"""Bytes above which a file is sampled: tables and archives of images would take minutes to read whole."""
+
+PIECES = 64
+"""Places within a large file at which as much is hashed as at its ends."""
 
 PLACES = frozenset({"accelerator", "devices", "num_nodes", "strategy", "log_every_n_steps"})
 """Trainer settings that say where and how verbosely a model is tested, not what comes out."""
@@ -41,17 +47,24 @@ def file_digest(path: Path) -> str:
     """Hash of a file's content; of a gzip file, of its size and its first and last MiB.
 
     Compressed volumes would take longer to read than they do to evaluate, and a gzip file ends in the
-    checksum of its content, so the ends see every change. A missing file has a digest of its own, so
+    checksum of its content, so the ends see every change. So does a zip file's end, which lists the checksums of its
+    members; of other large files pieces between the ends are hashed too. A missing file has a digest of its own, so
     that supplying it changes the run.
     """
     try:
         with path.open("rb") as stream:
-            if path.suffix != ".gz":
-                return hashlib.file_digest(stream, "blake2b").hexdigest()
             size = path.stat().st_size
-            head = stream.read(SAMPLED)
-            stream.seek(max(size - SAMPLED, len(head)))
-            return hashlib.blake2b(b"%d" % size + head + stream.read(SAMPLED)).hexdigest()
+            if path.suffix != ".gz" and size <= LARGE:
+                return hashlib.file_digest(stream, "blake2b").hexdigest()
+            found = hashlib.blake2b(b"%d" % size)
+            found.update(stream.read(SAMPLED))
+            if path.suffix != ".gz":
+                for piece in range(1, PIECES):
+                    stream.seek(size * piece // PIECES)
+                    found.update(stream.read(SAMPLED))
+            stream.seek(max(size - SAMPLED, min(SAMPLED, size)))
+            found.update(stream.read(SAMPLED))
+            return found.hexdigest()
     except OSError:
         return "missing"
 
@@ -91,18 +104,29 @@ def data_fingerprint(cases: Sequence[Case]) -> str:
     )
 
 
-def model_identity(config: Mapping[str, Any], file_arguments: Iterable[str]) -> dict[str, Any]:
-    """A model's settings, with the content of its files in place of their paths."""
-    named = frozenset(file_arguments)
+def model_identity(
+    config: Mapping[str, Any], file_arguments: Iterable[str], pace_arguments: Iterable[str] = ()
+) -> dict[str, Any]:
+    """A model's settings, with the content of its files in place of their paths.
+
+    Args:
+        config: the settings.
+        file_arguments: those that name a file or folder; a name that is neither, such as an id on a hub, stays.
+        pace_arguments: those that do not decide answers.
+    """
+    named, left_out = frozenset(file_arguments), {"name", "description", *pace_arguments}
 
     def settled(key: str, value: Any) -> Any:
         if isinstance(value, Mapping):  # such as the models of an ensemble
             return {inner: settled(inner, one) for inner, one in value.items()}
         if isinstance(value, list | tuple):
             return [settled(key, one) for one in value]
-        return _content(Path(value).expanduser()) if key in named and isinstance(value, str) else value
+        if key not in named or not isinstance(value, str):
+            return value
+        path = Path(value).expanduser()
+        return _content(path) if path.exists() else value
 
-    return {key: settled(key, value) for key, value in config.items() if key not in ("name", "description")}
+    return {key: settled(key, value) for key, value in config.items() if key not in left_out}
 
 
 def _content(path: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -11,6 +12,7 @@ from medimg_eval.case import Case, Prompt
 from medimg_eval.errors import CaseError
 from medimg_eval.evaluation.identity import digest
 from medimg_eval.evaluation.run import Run, answered
+from medimg_eval.models.reply_cache import ReplyCache
 from medimg_eval.question import Decoding
 from medimg_eval.tasks import QuestionTask
 from medimg_eval.tasks.judging import JudgeQuestion
@@ -33,8 +35,9 @@ class _Asked(NamedTuple):
 def judge_answers(task: QuestionTask, run: Run, cases: Sequence[Case], judge: Any, judge_id: str) -> None:
     """Asks about every stored answer that this judge has not been asked about in these words.
 
-    Each reply is kept word for word with the text it answers; one that says nothing that was asked for has no verdict
-    and is counted. When the judge fails on a batch, its questions are asked one by one.
+    Each reply is kept word for word with the text it answers, and for other runs in the user's cache; one that says
+    nothing that was asked for has no verdict and is counted. When the judge fails on a batch, its questions are asked
+    one by one.
 
     Args:
         task: what is asked about answers.
@@ -46,10 +49,19 @@ def judge_answers(task: QuestionTask, run: Run, cases: Sequence[Case], judge: An
     earlier = [line for line in run.judgements() if line["judge"] == judge_id]
     done = {(line["case"], line["question"], line["prompt_id"]) for line in earlier}
     waiting = (one for one in _questions(task, run, cases) if (one.case.id, one.question.name, one.key) not in done)
-    asked = 0
+    asked, kept = 0, ReplyCache()
     while some := list(islice(waiting, max(1, getattr(judge, "preferred_batch", 1)))):
-        run.append_judgements([_line(one, reply, judge_id) for one, reply in zip(some, _ask(judge, some), strict=True)])
-        asked += len(some)
+        known = {place: said["text"] for place, one in enumerate(some) if (said := kept.get(f"{judge_id}/{one.key}"))}
+        new = [one for place, one in enumerate(some) if place not in known]
+        replies = iter(_ask(judge, new) if new else [])
+        lines = []
+        for place, one in enumerate(some):
+            reply = known[place] if place in known else next(replies)
+            if place not in known and isinstance(reply, str):
+                kept.put(f"{judge_id}/{one.key}", {"text": reply})
+            lines.append(_line(one, reply, judge_id))
+        run.append_judgements(lines)
+        asked += len(new)
     lines = [line for line in run.judgements() if line["judge"] == judge_id]
     unread = sum(line["value"] is None for line in lines)
     log.info("judged: %d questions asked now, %d in all, %d replies without a verdict", asked, len(lines), unread)
@@ -68,7 +80,9 @@ def _questions(task: QuestionTask, run: Run, cases: Sequence[Case]) -> Iterator[
             log.warning("case %s is not judged: %s", case.id, error)
             continue
         for question, prompt in prompts:
-            yield _Asked(case, question, prompt, digest(prompt.text, 16))
+            pixels = [hashlib.blake2b(image.array.tobytes()).hexdigest() for image in prompt.images]
+            said = [(message.role, message.parts) for message in prompt.messages]
+            yield _Asked(case, question, prompt, digest([said, pixels], 32))
 
 
 def _ask(judge: Any, asked: Sequence[_Asked]) -> list[str | Exception]:

@@ -273,9 +273,9 @@ def test_a_pair_takes_boolean_masks_only():
 def test_a_metric_of_something_else_is_refused(monkeypatch):
     monkeypatch.setattr(registry, "_METRICS", registry.available())
 
-    @metric(kind="text", title="BLEU", higher_is_better=True, best=1.0, worst=0.0, source="nobody")
-    def bleu(answer):
+    @metric(kind="text", title="Words", higher_is_better=True, best=1.0, worst=0.0, source="nobody")
+    def words_in_common(answer):
         return 1.0
 
-    with pytest.raises(UsageError, match="'bleu' judges text, not masks"):
-        segmentation_scores(REFERENCE, PREDICTION, (1, 1), labels=[1], metrics=["bleu"])
+    with pytest.raises(UsageError, match="'words_in_common' judges text, not masks"):
+        segmentation_scores(REFERENCE, PREDICTION, (1, 1), labels=[1], metrics=["words_in_common"])

@@ -9,6 +9,7 @@ from medimg_eval.data.layouts.frames import Frames
 from medimg_eval.data.layouts.kspace import KSpaceScans
 from medimg_eval.data.layouts.nnunet import MsdDatalist, NnUNet
 from medimg_eval.data.layouts.pictures import FolderPerClass, PairedFolders
+from medimg_eval.data.layouts.questions import Questions
 from medimg_eval.data.layouts.reports import Llava, R2Gen
 from medimg_eval.data.layouts.slides import Slides
 from medimg_eval.data.layouts.table import Table
@@ -29,6 +30,7 @@ __all__ = [
     "MsdDatalist",
     "NnUNet",
     "PairedFolders",
+    "Questions",
     "R2Gen",
     "ReferencedMask",
     "Slides",

@@ -1,0 +1,387 @@
+"""Questions about images: records of any form, what is asked, what may be chosen from, and what is right."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from medimg_eval.case import Case
+from medimg_eval.data.layouts.base import _uncollected as uncollected
+from medimg_eval.data.questions.answers import (
+    Faulty,
+    KeyOf,
+    answer_names,
+    check_answer,
+    check_kind,
+    kind_of,
+    labels_of,
+    more_of,
+    value_of,
+)
+from medimg_eval.data.questions.expand import ROTATE, expanded
+from medimg_eval.data.questions.options import check_options, option_names, options_of, within_text
+from medimg_eval.data.questions.pictures import (
+    Picture,
+    Pictures,
+    cell_columns,
+    content_of,
+    pattern_of,
+    places_of,
+    pointed,
+    specs_of,
+)
+from medimg_eval.data.questions.records import Record, check_names, names_in
+from medimg_eval.data.questions.sources import Source
+from medimg_eval.data.splits import digests
+from medimg_eval.errors import CaseError, SplitError, UserError, nearest
+from medimg_eval.question import Question
+
+IMAGE_COUNT = "image_count"
+"""An attribute that is no field of records: how many images a question has."""
+
+IMAGE_CONTENT = "image_content"
+"""A patient that is no field of records: what the first image holds, for tables that repeat it for each question."""
+
+LARGE = 64 * 2**20
+"""Bytes above which a file of records is known by its size and its ends: some hold all their images."""
+
+
+@dataclass(kw_only=True)
+class Questions:
+    """Records that each ask something, with or without images; see docs/questions.md.
+
+    A record that is wrong (a right answer that is not among the options, an empty question, an id that occurs twice)
+    becomes a case without a question, whose target says what is wrong when it is read; the others go on.
+
+    Args:
+        root: the dataset's folder.
+        records: the file below the root, a pattern with `*`, or a list of these, one after the other; or split -> such.
+        at: where records lie in a JSON file, such as `questions` or `*.test`; or split -> such.
+        literal: columns that hold a JSON or Python literal.
+        separator: between the fields of a text table; by its ending when empty.
+        expand: what is made of records before they are questions; see `medimg_eval.data.questions.expand.expanded`.
+            The step `rotate_options` asks each question once for each rotation of its options: of the n-th, the first
+            letter has the text of the n-th option. They are called `id.0`, `id.1`, ..., and are a set.
+        id: the column of the case id, or a pattern; the file's stem and the record's number when empty.
+        kind: what an answer is; `by_answer` for yes or no where that is right and open elsewhere; or `{column: ...,
+            kinds: {value: kind}}`.
+        question: the column of the question, or a pattern.
+        options: what may be chosen from; see `medimg_eval.data.questions.options.FORMS`.
+        answer: what is right; see `medimg_eval.data.questions.answers.FORMS`. Nothing where only a judge can say.
+        more: what rules of scoring need beside it: name -> column or pattern; `image` for (width, height) of the first.
+        images: where images lie; see `medimg_eval.data.questions.pictures.FORMS`.
+        min_images: images that a question must have, of a layout that has any; 0 where some are asked without.
+        max_side: pixels that an image's longer side is brought down to; 0 to leave it.
+        min_side: questions with an image of a shorter side are left out, as their authors do; `left_out` names them.
+        fields: what templates may name: name -> column or pattern.
+        attributes: for subgroup tables: name -> column or pattern, or `image_count`.
+        set: pattern that is the same for the members of a set, which are judged together.
+        order: the column of their order within a set.
+        patient: the column of whom intervals resample, or a pattern; by default the set, else the image where several
+            questions share one; `image_content` for tables that hold an image again for each of its questions.
+        only: a regular expression that is found in the ids of the cases that are meant.
+        modality: DICOM code of the images, where their files say none.
+        reading: passed to the reader of images.
+    """
+
+    root: str
+    records: str | Sequence[str] | Mapping[str, Any]
+    at: str | Mapping[str, str] = ""
+    literal: Sequence[str] = ()
+    separator: str = ""
+    expand: Sequence[Any] = ()
+    id: str = ""
+    kind: Any = "choice"
+    question: str = "question"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    answer: Mapping[str, Any] = field(default_factory=dict)
+    more: Mapping[str, Any] = field(default_factory=dict)
+    images: Any = ()
+    min_images: int = 1
+    max_side: int = 0
+    min_side: int = 0
+    fields: Mapping[str, str] = field(default_factory=dict)
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    set: str = ""
+    order: str = ""
+    patient: str = ""
+    only: str = ""
+    modality: str = ""
+    reading: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuses what cannot be meant, before any file is read."""
+        self.left_out: dict[str, str] = {}
+        check_options(self.options)
+        check_answer(self.answer)
+        check_kind(self.kind)
+        self._specs = specs_of(self.images)
+        self._rotates = any(step == ROTATE or (isinstance(step, Mapping) and ROTATE in step) for step in self.expand)
+
+    def cases(self, split: str) -> list[Case]:
+        """The cases of one split, in the order of their records; members of a set stand together.
+
+        Where nothing says which record belongs to which split, all of them serve any.
+
+        Raises:
+            SplitError: there is no such split.
+            UserError: the root or a file is missing, no record has a field that is named, or no record is left.
+        """
+        with uncollected():
+            return self._read(self.folder(), split)
+
+    def _read(self, root: Path, split: str) -> list[Case]:
+        source = self._source(root, split)
+        records = list(source.read(root))
+        if not records:
+            raise UserError(f"{', '.join(map(str, source.paths(root)))}: holds no record")
+        records = expanded(pointed(records, self._specs), self.expand, root)
+        if not records:
+            raise UserError(f"{root}: the steps of task.layout.expand leave no record of split {split!r}")
+        check_names(self._names(), records, (IMAGE_COUNT, IMAGE_CONTENT))
+        pictures = Pictures(root, self._specs, self.modality, dict(self.reading), self.max_side)
+        cases = [case for record in records for case in self._cases_of(record, pictures)]
+        cases = [case for case in _told_apart(cases) if re.search(self.only, case.id)]
+        if self.min_side:
+            cases = self._large_enough(cases)
+        return _resampled(_together(cases), by_image=not (self.set or self.patient))
+
+    def split_source(self) -> dict[str, str]:
+        """SHA-256 of each file that decides which record belongs to which split, by its path.
+
+        Of a file above `LARGE`, of its size and its first and last MiB.
+        """
+        if not isinstance(self.records, Mapping):
+            return {}
+        root = self.folder()
+        paths = dict.fromkeys(path for split in self.records for path in self._source(root, split).paths(root))
+        small = [path for path in paths if path.stat().st_size <= LARGE]
+        return digests(small) | {str(path): _ends(path) for path in paths if path not in small}
+
+    def folder(self) -> Path:
+        """The root; raises UserError when there is no such folder."""
+        root = Path(self.root).expanduser()
+        if not root.is_dir():
+            raise UserError(f"{root}: no such folder; set task.layout.root to where the dataset lies")
+        return root
+
+    def _source(self, root: Path, split: str) -> Source:
+        def of_split(given: Any, key: str) -> Any:
+            if not isinstance(given, Mapping):
+                return given
+            if split not in given:
+                raise SplitError(f"{root}: task.layout.{key} names no split {split!r}{nearest(split, given)}")
+            return given[split]
+
+        files = of_split(self.records, "records")
+        names = [files] if isinstance(files, str) else list(files)
+        at = of_split(self.at, "at")
+        return Source(names, at, self.literal, cell_columns(self._specs), self.separator, split)
+
+    def _names(self) -> Iterable[tuple[str, str]]:
+        """Key of the config, and each field of records that it names."""
+        column = self.kind.get("column", "") if isinstance(self.kind, Mapping) else ""
+        more = [one for one in self.more.values() if not re.fullmatch(r"image(?: \d+)?", str(one))]
+        for key, patterns in (
+            ("question", [self.question]),
+            ("id", [self.id]),
+            ("kind.column", [column]),
+            ("images", [pattern_of(spec) for spec in self._specs]),
+            ("fields", list(self.fields.values())),
+            ("attributes", list(self.attributes.values())),
+            ("more", more),
+            ("set", [self.set]),
+            ("order", [self.order]),
+            ("patient", [self.patient]),
+        ):
+            yield from ((key, name) for pattern in patterns for name in names_in(pattern))
+        yield from (("options", name) for name in option_names(self.options))
+        yield from (("answer", name) for name in answer_names(self.answer))
+
+    def _cases_of(self, record: Record, pictures: Pictures) -> list[Case]:
+        name = str(record.about["row"])
+        try:
+            if record.fault:
+                raise record.error(record.fault)
+            name = (record.fill(self.id) if self.id else "") or name
+            case = self._case(name, record, pictures)
+        except CaseError as error:
+            known = ({"set": name} if self._rotates else {}) | self._known(record)
+            return [Case(name, (), Faulty(record, str(error)), known.get("set"), known)]
+        return _rotations(case) if self._rotates else [case]
+
+    def _case(self, name: str, record: Record, pictures: Pictures) -> Case:
+        kind = kind_of(self.kind, record, self.answer)
+        options = options_of(self.options, record) if self.options else {}
+        if kind in ("choice", "choices") and len(options) < 2:
+            raise record.error(f"has {len(options)} options to choose from, expected at least 2")
+        text = record.fill(self.question)
+        if self.options.get("remove"):
+            _, text = within_text(text)
+        if not text:
+            raise record.error(f"the question {self.question!r} is empty")
+        images = pictures.of(record)
+        if self._specs and len(images) < self.min_images:
+            named = ", ".join(pattern_of(spec) for spec in self._specs)
+            raise record.error(f"{named!r} gives {len(images)} images, expected at least {self.min_images}")
+        value = value_of(self.answer, record, kind, options)
+        more, sized = more_of(self.more, record)
+        attributes = {
+            key: str(len(images)) if column == IMAGE_COUNT else record.fill(column)
+            for key, column in self._attributes().items()
+        }
+        fields = {key: record.fill(column) for key, column in self.fields.items()}
+        return Case(
+            name,
+            images,
+            KeyOf(value, record, more, images, self._box_form(), sized, labels_of(self.answer, record, pictures.root)),
+            self._patient(record, attributes, images),
+            attributes,
+            Question(text, kind, options, fields),
+        )
+
+    def _attributes(self) -> dict[str, str]:
+        """The attributes, and those that make sets."""
+        made = {"set": self.set, "order": self.order}
+        return {**self.attributes, **{key: column for key, column in made.items() if column}}
+
+    def _known(self, record: Record) -> dict[str, str]:
+        """What a wrong record still says of itself, so that it is missed in its set and subgroup."""
+        found = {}
+        for key, column in self._attributes().items():
+            if column != IMAGE_COUNT:
+                with suppress(CaseError):
+                    found[key] = record.fill(column)
+        return {key: text for key, text in found.items() if text}
+
+    def _box_form(self) -> Mapping[str, Any]:
+        return {key: self.answer[key] for key in ("box", "scale") if key in self.answer}
+
+    def _patient(self, record: Record, attributes: Mapping[str, str], images: Sequence[Picture]) -> str | None:
+        if not self.patient:
+            return attributes.get("set")
+        if self.patient == IMAGE_CONTENT:
+            return content_of(images[0]) if images else None
+        text = record.fill(self.patient)
+        if not text:
+            raise record.error(f"patient {self.patient!r} is empty")
+        return text
+
+    def _large_enough(self, cases: Sequence[Case]) -> list[Case]:
+        kept = []
+        self.left_out = {}
+        for case in cases:
+            side = _shortest(case)
+            if side is not None and side < self.min_side:
+                self.left_out[case.id] = f"has an image with a side of {side} pixels, under {self.min_side}"
+            else:
+                kept.append(case)
+        return kept
+
+
+def _ends(path: Path) -> str:
+    size = path.stat().st_size
+    with path.open("rb") as stream:
+        head = stream.read(2**20)
+        stream.seek(size - 2**20)
+        return hashlib.sha256(b"%d" % size + head + stream.read()).hexdigest()
+
+
+def _shortest(case: Case) -> int | None:
+    """The shortest side of a case's images; None where there are none, or one cannot be read, which is said later."""
+    try:
+        return min((side for image in case.images for side in image.geometry().shape), default=None)
+    except CaseError:
+        return None
+
+
+def _rotations(case: Case) -> list[Case]:
+    question = case.question
+    key = case.target
+    if question is None or not isinstance(key, KeyOf) or question.kind != "choice":
+        return [case]
+    letters, texts = list(question.options), list(question.options.values())
+    made = []
+    for turn in range(len(letters)):
+        turned = dict(zip(letters, texts[turn:] + texts[:turn], strict=True))
+        right = key.value if key.value is None else letters[(letters.index(key.value) - turn) % len(letters)]
+        attributes = {"set": case.id, **case.attributes, "rotation": str(turn)}
+        made.append(
+            replace(
+                case,
+                id=f"{case.id}.{turn}",
+                target=replace(key, value=right),
+                question=replace(question, options=turned),
+                attributes=attributes,
+                patient=case.patient or attributes["set"],
+            )
+        )
+    return made
+
+
+def _told_apart(cases: Sequence[Case]) -> list[Case]:
+    """Makes failed cases of those whose id was given before, under an id of their own."""
+    first: dict[str, Case] = {}
+    taken = Counter(case.id for case in cases)
+    made = []
+    for case in cases:
+        if case.id not in first:
+            first[case.id] = case
+            made.append(case)
+            continue
+        number = 2
+        while taken[f"{case.id}#{number}"]:
+            number += 1
+        taken[f"{case.id}#{number}"] = 1
+        record = _record(case)
+        said = f"the id {case.id!r} is that of {_record(first[case.id]).place} too; give it one of its own"
+        fault = Faulty(record, f"{record.path}, {record.place}: {said}")
+        made.append(Case(f"{case.id}#{number}", (), fault, case.patient, case.attributes))
+    return made
+
+
+def _record(case: Case) -> Record:
+    target = case.target
+    if not isinstance(target, KeyOf | Faulty):
+        raise TypeError(f"expected a case of this layout, got {type(target).__name__}")
+    return target.record
+
+
+def _together(cases: Sequence[Case]) -> list[Case]:
+    """Puts the members of a set where its first stands, in their order."""
+    groups: dict[str, list[Case]] = {}
+    for place, case in enumerate(cases):
+        groups.setdefault(case.attributes.get("set") or f"\0{place}", []).append(case)
+    return [one for name, group in groups.items() for one in _numbered(sorted(group, key=_order), name)]
+
+
+def _numbered(group: Sequence[Case], name: str) -> list[Case]:
+    """Gives the members of a set their number, by which a set that is drawn twice is told from a larger one."""
+    if name.startswith("\0"):
+        return list(group)
+    return [
+        replace(case, attributes={**case.attributes, "member": str(number)})
+        for number, case in enumerate(group, start=1)
+    ]
+
+
+def _order(case: Case) -> tuple[int, float, str]:
+    said = case.attributes.get("order", "")
+    return (0, float(said), "") if re.fullmatch(r"-?\d+(\.\d+)?", said) else (1, 0.0, said)
+
+
+def _resampled(cases: list[Case], *, by_image: bool) -> list[Case]:
+    """Gives cases without a patient the image they share, if any two of them share one."""
+    if not by_image:
+        return cases
+    named = [None if case.patient or not case.images else places_of(case.images) for case in cases]
+    counts = Counter(name for name in named if name)
+    if not any(count > 1 for count in counts.values()):
+        return cases
+    return [replace(case, patient=name) if name else case for case, name in zip(cases, named, strict=True)]

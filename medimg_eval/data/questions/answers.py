@@ -1,0 +1,343 @@
+"""What is right: the entry of the answer key, out of every way that benchmarks write it."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast, get_args
+
+from medimg_eval.case import Geometry, Image, Reference
+from medimg_eval.data.questions.boxes import LabelBoxes
+from medimg_eval.data.questions.options import LETTERS, PREFIX, form_of
+from medimg_eval.data.questions.records import MISSING, Record, as_text, bracketed, names_in, said_nothing
+from medimg_eval.data.records import below
+from medimg_eval.errors import CaseError, UsageError, nearest
+from medimg_eval.question import Key, Kind
+
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+BY_ANSWER = "by_answer"
+"""A kind that is `yes_no` where the answer is yes or no, and `open` elsewhere."""
+
+YES_NO = {"yes": "yes", "no": "no", "true": "yes", "false": "no", "是": "yes", "是的": "yes", "不是": "no", "否": "no"}
+
+FORMS = {
+    "letter": {"from"},
+    "index": {"from"},
+    "text": set(),
+    "either": set(),
+    "value": {"box", "scale", "key", "name"},
+    "labels": {"names"},
+}
+"""The ways to say what is right: the key that tells them apart -> the keys that go with it."""
+
+
+def check_answer(config: Mapping[str, Any]) -> None:
+    """Refuses a way to say what is right that there is not.
+
+    Raises:
+        UsageError: the message names the key.
+    """
+    form = form_of(config, FORMS, "answer")
+    unknown = next((key for key in config if form and key != form and key not in FORMS[form]), None)
+    if unknown is not None:
+        raise UsageError(f"task.layout.answer of {form!r} has no key {unknown!r}{nearest(unknown, FORMS[form])}")
+    for key, known in (("box", ("xyxy", "xywh")), ("scale", ("pixels", "percent", "unit"))):
+        if config.get(key, known[0]) not in known:
+            raise UsageError(f"task.layout.answer.{key} is {config[key]!r}{nearest(str(config[key]), known)}")
+
+
+def check_kind(config: Any) -> None:
+    """Refuses a kind that there is not.
+
+    Raises:
+        UsageError: the config is neither a kind, nor `by_answer`, nor `{column: ..., kinds: ...}`.
+    """
+    if isinstance(config, Mapping) and not config.get(BY_ANSWER):
+        if not config.get("column") or not isinstance(config.get("kinds"), Mapping):
+            raise UsageError(f"task.layout.kind is {dict(config)!r}, expected a kind, {BY_ANSWER}, or column and kinds")
+        wanted = list(config["kinds"].values())
+    else:
+        wanted = [BY_ANSWER if isinstance(config, Mapping) else config]
+    wrong = next((one for one in wanted if one not in (*KINDS, BY_ANSWER)), None)
+    if wrong is not None:
+        raise UsageError(f"task.layout.kind is {wrong!r}{nearest(str(wrong), [*KINDS, BY_ANSWER])}")
+
+
+def answer_names(config: Mapping[str, Any]) -> list[str]:
+    """The fields of records that the answer is read from."""
+    form = form_of(config, FORMS, "answer")
+    return names_in(config[form]) if form else []
+
+
+def kind_of(config: Any, record: Record, answer: Mapping[str, Any]) -> Kind:
+    """The kind of a record's question.
+
+    Args:
+        config: a kind; `by_answer`; or `{column: ..., kinds: {value: kind}}`.
+        record: the record.
+        answer: the config of the answer.
+
+    Raises:
+        CaseError: the record's column holds a value that is given no kind.
+    """
+    if isinstance(config, Mapping) and "column" in config:
+        said, kinds = record.text(config["column"]), config.get("kinds", {})
+        if said not in kinds:
+            known = ", ".join(map(str, kinds))
+            raise record.error(f"column {config['column']!r} holds {said!r}, of which no kind is known ({known} are)")
+        config = kinds[said]
+    if config == BY_ANSWER or (isinstance(config, Mapping) and config.get(BY_ANSWER)):
+        return "yes_no" if yes_no(as_text(_raw(answer, record))) else "open"
+    return cast("Kind", config)
+
+
+def yes_no(text: str) -> str | None:
+    """`yes` or `no` for a text that says just this, whatever its case and full stop; else None."""
+    return YES_NO.get(text.strip().rstrip(".。!").strip().lower())
+
+
+def _raw(config: Mapping[str, Any], record: Record) -> Any:
+    form = form_of(config, FORMS, "answer")
+    if not form:
+        return None
+    pattern = config[form]
+    return record.fill(pattern) if "{" in pattern else record.value(pattern)
+
+
+def value_of(config: Mapping[str, Any], record: Record, kind: Kind, options: Mapping[str, str]) -> Any:
+    """What is right about a record, as `medimg_eval.question.Key` holds it; boxes, and label maps, as they are written.
+
+    Raises:
+        CaseError: the record does not say, or says something that is not possible.
+    """
+    form = form_of(config, FORMS, "answer")
+    if not form:
+        return None
+    raw = _raw(config, record)
+    if said_nothing(raw) or raw == []:
+        raise record.error(f"the answer {config[form]!r} is empty")
+    if kind in ("choice", "choices") and form == "value":
+        raise UsageError(f"task.layout.answer.value is for answers that are no choice, and the kind is {kind!r}")
+    if kind == "choices":
+        several = bracketed(raw)
+        parts = several if isinstance(several, list | tuple) else _parted(str(several), options)
+        return tuple(_letter(form, config, one, record, options) for one in parts)
+    if form != "value" and (kind == "choice" or (kind == "yes_no" and options)):
+        if isinstance(raw, list) and len(raw) != 1:
+            raise record.error(f"names {len(raw)} right options, expected one; set kind: choices")
+        letter = _letter(form, config, raw[0] if isinstance(raw, list) else raw, record, options)
+        return _yes_no(options[letter], record) if kind == "yes_no" else letter
+    return _of_kind(config, raw, record, kind)
+
+
+def _parted(text: str, options: Mapping[str, str]) -> list[str]:
+    parts = [part for part in re.split(r"[\s,;/&]+", text) if part]
+    if len(parts) == 1 and parts[0] not in options and all(letter in options for letter in parts[0]):
+        return list(parts[0])
+    return parts
+
+
+def _letter(form: str, config: Mapping[str, Any], raw: Any, record: Record, options: Mapping[str, str]) -> str:
+    if not options:
+        raise record.error("has no options, so the answer is none of them")
+    said = as_text(raw)
+    found: str | None = None
+    if form in ("letter", "either"):
+        found = _as_letter(said, options)
+    if found is None and (form == "index" or "from" in config):
+        found = _by_index(said, int(config.get("from", 0)), options)
+    if found is None and form in ("text", "either"):
+        found = by_text(said, options)
+    if found is None:
+        choices = ", ".join(f"{letter}: {text:.40}" for letter, text in options.items())
+        raise record.error(f"the answer {said!r:.80} is not among the options ({choices}); mend the record")
+    return found
+
+
+def _as_letter(said: str, options: Mapping[str, str]) -> str | None:
+    bare = said.strip("().: ")
+    return next((letter for letter in (said, bare, bare.upper(), bare.lower()) if letter in options), None)
+
+
+def _by_index(said: str, first: int, options: Mapping[str, str]) -> str | None:
+    if not re.fullmatch(r"\d+(\.0)?", said):
+        return None
+    place = int(float(said)) - first
+    # An index counts the options as they were written, of which empty ones are left out here.
+    return LETTERS[place] if 0 <= place < len(LETTERS) and LETTERS[place] in options else None
+
+
+def by_text(said: str, options: Mapping[str, str]) -> str | None:
+    """The letter of the option that is a text: exactly, or but for case, blanks and a full stop, or with its letter."""
+    for same in (str, plain):
+        found = [letter for letter, text in options.items() if same(text) == same(said)]
+        if found:
+            return found[0]
+    prefixed = PREFIX.fullmatch(said)
+    if prefixed:
+        letter = (prefixed[1] or prefixed[2]).upper()
+        if letter in options and plain(prefixed[3]) == plain(options[letter]):
+            return letter
+    return None
+
+
+def plain(text: str) -> str:
+    """A text without what people write differently: case, width, blanks, a full stop at the end."""
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split()).rstrip(". ")
+
+
+def _yes_no(raw: Any, record: Record) -> str:
+    found = yes_no(as_text(raw))
+    if found is None:
+        raise record.error(f"the answer {as_text(raw)!r:.60} is neither yes nor no")
+    return found
+
+
+def _of_kind(config: Mapping[str, Any], raw: Any, record: Record, kind: Kind) -> Any:
+    if kind == "yes_no":
+        return _yes_no(raw[0] if isinstance(raw, list) and len(raw) == 1 else raw, record)
+    value = bracketed(raw)
+    if kind == "open":
+        return tuple(as_text(one) for one in value) if isinstance(value, list | tuple) else as_text(raw)
+    if kind == "number":
+        return _number(raw, record)
+    if kind in ("box", "point"):
+        return _boxes(value, record)
+    if kind == "regions" and isinstance(value, list):
+        return {as_text(one[config["key"]]): as_text(one[config["name"]]) for one in value}
+    return value
+
+
+def _boxes(value: Any, record: Record) -> Any:
+    """A box as four numbers, or several of them: of a list of lists, or of a text with more numbers."""
+    if isinstance(value, list | tuple) and value and isinstance(value[0], list | tuple):
+        return tuple(_boxes(one, record) for one in value)
+    numbers = value if isinstance(value, list | tuple) else re.findall(r"-?(?:\d+\.?\d*|\.\d+)", as_text(value))
+    if not numbers or len(numbers) % 4:
+        raise record.error(f"the box {as_text(value)!r:.60} is not of four numbers")
+    found = [_number(one, record) for one in numbers]
+    boxes = tuple(tuple(found[start : start + 4]) for start in range(0, len(found), 4))
+    return boxes if len(boxes) > 1 else boxes[0]
+
+
+def _number(raw: Any, record: Record) -> float:
+    found = re.fullmatch(r"\s*(-?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(?:%|[a-zA-Z°µ][\w^/°µ³²]*)?\s*", as_text(raw))
+    if found is None:
+        raise record.error(f"the answer {as_text(raw)!r:.60} is no number")
+    return float(found[1])
+
+
+@dataclass(frozen=True, eq=False)
+class KeyOf:
+    """The entry of the answer key, whose place in the image is known when the image's size is.
+
+    Attributes:
+        value: as `Key` has it, but for the box.
+        record: where it is written.
+        more: what goes beside it.
+        images: what the question is about.
+        config: how the answer is said, of a box.
+        sized: name in `more` -> place of the image whose (width, height) it gets.
+        labels: the label map whose boxes are the value.
+    """
+
+    value: Any
+    record: Record
+    more: Mapping[str, Any] = field(default_factory=dict)
+    images: tuple[Reference[Image], ...] = ()
+    config: Mapping[str, Any] = field(default_factory=dict)
+    sized: Mapping[str, int] = field(default_factory=dict)
+    labels: LabelBoxes | None = None
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The file of the record, and the label map."""
+        return (self.record.path,) if self.labels is None else (self.record.path, self.labels.path)
+
+    def read(self) -> Key:
+        """The entry, for which the image is looked at where a size is needed; raises CaseError where it cannot be."""
+        sizes = {name: self._size(place) for name, place in self.sized.items()}
+        value: Any = self.value if self.labels is None else self.labels.read()
+        if "box" in self.config or "scale" in self.config:
+            value = _placed(value, self.config, lambda: self._size(0))
+        return Key(value, {**self.more, **sizes})
+
+    def geometry(self) -> Geometry:
+        """The grid of the first image."""
+        if not self.images:
+            raise self.record.error("belongs to no image, so it has no grid")
+        return self.images[0].geometry()
+
+    def _size(self, place: int) -> tuple[int, int]:
+        if not -len(self.images) <= place < len(self.images):
+            raise self.record.error(f"has no image {place}, whose size is asked for")
+        rows, columns = self.images[place].geometry().shape
+        return columns, rows
+
+
+def _placed(box: Sequence[Any], config: Mapping[str, Any], size: Callable[[], tuple[int, int]]) -> tuple[Any, ...]:
+    if isinstance(box[0], tuple):
+        return tuple(_placed(one, config, size) for one in box)
+    x1, y1, x2, y2 = box
+    if config.get("box") == "xywh":
+        x2, y2 = x1 + x2, y1 + y2
+    if config.get("scale", "pixels") == "pixels":
+        return x1, y1, x2, y2
+    whole = 100.0 if config["scale"] == "percent" else 1.0
+    width, height = size()
+    return x1 / whole * width, y1 / whole * height, x2 / whole * width, y2 / whole * height
+
+
+@dataclass(frozen=True, eq=False)
+class Faulty:
+    """What stands where the truth of a wrong record would.
+
+    Attributes:
+        record: the record.
+        message: what is wrong, and how to mend it.
+    """
+
+    record: Record
+    message: str
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The file of the record."""
+        return (self.record.path,)
+
+    def read(self) -> Key:
+        """Raises CaseError with the message."""
+        raise CaseError(self.message)
+
+    def geometry(self) -> Geometry:
+        """Raises CaseError with the message."""
+        raise CaseError(self.message)
+
+
+def labels_of(config: Mapping[str, Any], record: Record, root: Path) -> LabelBoxes | None:
+    """The label map that `{labels: ..., names: {label: name}}` describes, if it does."""
+    if "labels" not in config:
+        return None
+    names = {int(label): str(name) for label, name in config.get("names", {}).items()}
+    return LabelBoxes(below(root, record.fill(config["labels"])), names)
+
+
+def more_of(config: Mapping[str, Any], record: Record) -> tuple[dict[str, Any], dict[str, int]]:
+    """What goes beside an answer, and what sizes of images do: `{size: image}`, or `image 2` for the second."""
+    found: dict[str, Any] = {}
+    sized: dict[str, int] = {}
+    for name, said in config.items():
+        of_image = re.fullmatch(r"image(?: (\d+))?", said) if isinstance(said, str) else None
+        if of_image:  # even where a column is called so, as many are
+            sized[name] = int(of_image[1] or 1) - 1
+        elif not isinstance(said, str):
+            found[name] = said
+        elif "{" in said:
+            found[name] = record.fill(said)
+        elif record.find(said) is not MISSING:
+            found[name] = record.value(said)
+    return found, sized

@@ -1,0 +1,144 @@
+"""Pictures inside zip files and cells: zip files are found their way in by a directory that is read once."""
+
+from __future__ import annotations
+
+import difflib
+import struct
+import zipfile
+import zlib
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from medimg_eval.case import Geometry, Image
+from medimg_eval.data.questions.cells import Cell
+from medimg_eval.data.questions.pixels import decoded, size_of_bytes
+from medimg_eval.errors import CaseError
+
+LARGEST = 2**30
+"""Bytes above which a member is refused: no picture is as large, and a bomb promises less than it holds."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """What the directory says of a member."""
+
+    start: int
+    packed: int
+    size: int
+    method: int
+    crc: int
+
+
+@dataclass(frozen=True)
+class ZipPicture:
+    """A picture in a zip file. No handle is kept, so it may be read in any process.
+
+    Attributes:
+        path: the zip file.
+        member: its name there.
+        place: the record that names it, for people.
+        modality: DICOM code, where known.
+        reading: passed to the reader of pictures.
+    """
+
+    path: Path
+    member: str
+    place: str
+    modality: str = ""
+    reading: dict[str, Any] = field(default_factory=dict, hash=False)
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The zip file."""
+        return (self.path,)
+
+    def read(self) -> Image:
+        """Decodes it; raises CaseError naming archive, member and record."""
+        return decoded(unzipped(self.path, self.member, self.place), self._name, self.modality, self.reading)
+
+    def geometry(self) -> Geometry:
+        """Rows and columns."""
+        return size_of_bytes(unzipped(self.path, self.member, self.place), self._name)
+
+    @property
+    def _name(self) -> str:
+        return f"{self.path}, member {self.member!r} ({self.place})"
+
+
+def unzipped(path: Path, member: str, place: str) -> bytes:
+    """The content of a member.
+
+    Raises:
+        CaseError: there is no such member, or it is damaged or too large.
+    """
+    found = _member(path, member, place)
+    where = f"{path}, member {member!r} ({place})"
+    if found.size > LARGEST:
+        raise CaseError(f"{where}: holds {found.size:,} bytes, which may be a decompression bomb; unpack it by hand")
+    if found.method not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise CaseError(f"{where}: is packed by method {found.method}; unpack the archive beside it")
+    with path.open("rb") as stream:
+        stream.seek(found.start)
+        head = stream.read(30)
+        if head[:4] != b"PK\3\4" or len(head) < 30:
+            raise CaseError(f"{where}: does not stand where the archive says; copy the archive again")
+        stream.seek(sum(struct.unpack("<HH", head[26:30])), 1)
+        packed = stream.read(found.packed)
+    try:
+        data = packed if found.method == zipfile.ZIP_STORED else zlib.decompressobj(-15).decompress(packed, found.size)
+    except zlib.error as error:
+        raise CaseError(f"{where}: is damaged ({error}); copy the archive again") from error
+    if len(data) != found.size or zlib.crc32(data) != found.crc:
+        raise CaseError(f"{where}: is damaged or cut short; copy the archive again")
+    return data
+
+
+def _member(path: Path, member: str, place: str) -> Member:
+    try:
+        members = _directory(path, path.stat().st_mtime_ns)
+    except (OSError, zipfile.BadZipFile) as error:
+        raise CaseError(f"{path}: cannot be read as a zip file ({error}); copy it again") from error
+    if member in members:
+        return members[member]
+    last = PurePosixPath(member).name
+    alike = [name for name in members if PurePosixPath(name).name == last]
+    if not alike:
+        folder = PurePosixPath(member).parent
+        beside = [name for name in members if PurePosixPath(name).parent == folder] or list(members)
+        alike = difflib.get_close_matches(member, beside[:2000], n=1, cutoff=0.3)
+    hint = f"; did you mean {alike[0]!r}?" if alike else ""
+    raise CaseError(f"{path}: holds no {member!r}, which {place} names{hint} ({len(members)} members)")
+
+
+@lru_cache(maxsize=64)
+def _directory(path: Path, _changed: int) -> dict[str, Member]:
+    with zipfile.ZipFile(path) as archive:
+        return {
+            one.filename: Member(one.header_offset, one.compress_size, one.file_size, one.compress_type, one.CRC)
+            for one in archive.infolist()
+            if not one.is_dir()
+        }
+
+
+@dataclass(frozen=True)
+class CellPicture:
+    """A picture in a field of a table."""
+
+    cell: Cell
+    modality: str = ""
+    reading: dict[str, Any] = field(default_factory=dict, hash=False)
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The table."""
+        return (self.cell.path,)
+
+    def read(self) -> Image:
+        """Decodes it; raises CaseError naming table, record and column."""
+        return decoded(self.cell.read(), self.cell.where, self.modality, self.reading)
+
+    def geometry(self) -> Geometry:
+        """Rows and columns."""
+        return size_of_bytes(self.cell.read(), self.cell.where)

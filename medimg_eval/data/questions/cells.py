@@ -1,0 +1,200 @@
+"""Pictures inside tables: cells that know where they stand, and are read when they are needed."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from medimg_eval.errors import CaseError
+
+LARGE = 64 * 2**20
+"""Bytes of a column in a row group above which its rows are read a batch at a time."""
+
+BATCH, RECENT = 16, 8
+"""Rows in a batch, and batches that are kept: neighbours are asked for in an order that is almost theirs."""
+
+
+@dataclass(frozen=True)
+class Cell(ABC):
+    """What one field of one record holds.
+
+    Attributes:
+        path: the table.
+        column: the column.
+        place: such as `line 7` or `row 7`.
+    """
+
+    path: Path
+    column: str
+    place: str
+
+    @abstractmethod
+    def content(self) -> bytes | str:
+        """What is stored."""
+
+    def read(self) -> bytes:
+        """The file that is stored, in base64 where it is stored as text.
+
+        Raises:
+            CaseError: the cell is empty, or no base64.
+        """
+        content = self.content()
+        if isinstance(content, str) or content[:5] == b"data:" or self.as_text:
+            content = self._unpacked(content.encode() if isinstance(content, str) else content)
+        if not content:
+            raise CaseError(f"{self.where} holds no file")
+        return content
+
+    @property
+    def as_text(self) -> bool:
+        """Whether bytes are text in base64."""
+        return False
+
+    def text(self) -> str:
+        """What is stored, as text."""
+        content = self.content()
+        return content if isinstance(content, str) else content.decode("utf-8", errors="replace")
+
+    def within(self, key: str) -> Cell:
+        """The cell of a named part."""
+        raise CaseError(f"{self.where} holds no {key!r}")
+
+    @property
+    def where(self) -> str:
+        """File, place and column, for people."""
+        return f"{self.path}, {self.place}: column {self.column!r}"
+
+    def _unpacked(self, content: bytes) -> bytes:
+        try:
+            packed = b"".join(content.rpartition(b"base64,")[2].split())
+            return base64.b64decode(packed, validate=True)
+        except (ValueError, binascii.Error) as error:
+            raise CaseError(f"{self.where} holds no base64 ({error}); write or copy the table again") from error
+
+
+@dataclass(frozen=True)
+class TextCell(Cell):
+    """A file in base64 that was read with its table."""
+
+    held: str = field(repr=False, default="")
+
+    def content(self) -> str:
+        """The text."""
+        return self.held
+
+
+@dataclass(frozen=True)
+class StreamedCell(Cell):
+    """A stretch of a text table.
+
+    Attributes:
+        start: its first byte.
+        stop: the byte behind its last.
+    """
+
+    start: int = 0
+    stop: int = 0
+
+    @property
+    def as_text(self) -> bool:
+        """Always: the table is a text."""
+        return True
+
+    def content(self) -> bytes:
+        """The bytes of the stretch; raises CaseError where the table has become shorter."""
+        with self.path.open("rb") as stream:
+            stream.seek(self.start)
+            found = stream.read(self.stop - self.start)
+        if len(found) < self.stop - self.start:
+            raise CaseError(f"{self.where} is cut short; the table has changed since it was looked through")
+        return found
+
+
+@dataclass(frozen=True)
+class ParquetCell(Cell):
+    """A field of a Parquet table.
+
+    Attributes:
+        group: its row group.
+        index: the row within that.
+        item: which item of a list, from 0; None for a field that holds no list.
+        key: which member of an object, where that is not `bytes`.
+    """
+
+    group: int = 0
+    index: int = 0
+    item: int | None = None
+    key: str = ""
+
+    def within(self, key: str) -> Cell:
+        """The cell of a member."""
+        return replace(self, key=key)
+
+    def content(self) -> bytes | str:
+        """The bytes, or the text of base64; raises CaseError where there is neither."""
+        value = rows_of(self.path, self.group, self.column, os.getpid()).value(self.index)
+        if self.item is not None:
+            value = value[self.item]
+        if isinstance(value, Mapping):
+            value = value.get(self.key) if self.key else self._file(value)
+        if not value or not isinstance(value, bytes | str):
+            raise CaseError(f"{self.where} holds no file")
+        return value
+
+    def _file(self, value: Mapping[str, Any]) -> Any:
+        if value.get("bytes") or not value.get("path"):
+            return value.get("bytes")
+        path = self.path.parent / value["path"]
+        if not path.is_file():
+            raise CaseError(f"{self.where} names {path}, and there is no such file")
+        return path.read_bytes()
+
+
+class Rows:
+    """The values of one column of a row group, which are read without holding all of them where they are large."""
+
+    def __init__(self, path: Path, group: int, column: str) -> None:
+        """Opens the table."""
+        import pyarrow.parquet as pq
+
+        self._file = pq.ParquetFile(path)
+        self._group, self._column = group, column
+        metadata = self._file.metadata.row_group(group)
+        parts = [metadata.column(place) for place in range(metadata.num_columns)]
+        own = [one for one in parts if one.path_in_schema.split(".")[0] == column]
+        if sum(int(one.total_uncompressed_size) for one in own) <= LARGE:
+            self._whole: Any = self._file.read_row_group(group, columns=[column]).column(column)
+        else:
+            self._whole = None
+            self._restart()
+
+    def value(self, index: int) -> Any:
+        """The value of a row. Neighbours are asked for one after the other, give or take a few batches."""
+        if self._whole is not None:
+            return self._whole[index].as_py()
+        place = index // BATCH
+        if place < self._next and place not in self._recent:
+            self._restart()
+        while place not in self._recent:
+            self._recent[self._next] = next(self._batches).column(0)
+            self._next += 1
+            self._recent.pop(self._next - 1 - RECENT, None)
+        return self._recent[place][index % BATCH].as_py()
+
+    def _restart(self) -> None:
+        self._recent: dict[int, Any] = {}
+        self._next = 0
+        self._batches = self._file.iter_batches(BATCH, row_groups=[self._group], columns=[self._column])
+
+
+@lru_cache(maxsize=2)
+def rows_of(path: Path, group: int, column: str, _process: int) -> Rows:
+    """The rows of a column of a row group; of each process its own, for a reader is not to be shared."""
+    return Rows(path, group, column)

@@ -1,0 +1,231 @@
+"""What is made of records before they are questions: lists taken apart, tables joined, some left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from medimg_eval.data.questions.records import MISSING, Record, as_text, check_names, names_in, said_nothing
+from medimg_eval.data.questions.sources import Source, source_of
+from medimg_eval.errors import UsageError, nearest
+
+ROTATE = "rotate_options"
+"""The step that is taken when options and answer are known: see `medimg_eval.data.layouts.Questions`."""
+
+Step = Mapping[str, Any]
+
+
+def expanded(records: Sequence[Record], steps: Sequence[Any], root: Path) -> list[Record]:
+    """Takes the steps one after the other; records with a fault pass through.
+
+    Args:
+        records: what a source held.
+        steps: `{explode: ...}`, `{pair: ...}`, `{cross: ...}`, `{join: ...}`, `{filter: ...}`, `{without: ...}`,
+            `{listed: ...}`, `{shuffle: ...}`, `{first: ...}`.
+        root: the dataset's folder.
+
+    Raises:
+        UsageError: there is no such step, or a step has no such key.
+        UserError: a step names a field that no record has, or a file that is missing.
+    """
+    made = list(records)
+    for step in steps:
+        if step == ROTATE:
+            continue
+        if not isinstance(step, Mapping) or not step:
+            raise UsageError(f"task.layout.expand holds {step!r}, expected a step such as {{explode: column}}")
+        name = next((key for key in step if key in STEPS), None)
+        if name is None:
+            raise UsageError(f"task.layout.expand knows no step {next(iter(step))!r}{nearest(next(iter(step)), STEPS)}")
+        take, known = STEPS[name]
+        unknown = next((key for key in step if key != name and key not in known), None)
+        if unknown is not None:
+            raise UsageError(f"task.layout.expand: {name} has no key {unknown!r}{nearest(unknown, known)}")
+        made = take(made, step, root)
+    return made
+
+
+def _each(records: Sequence[Record], make: Callable[[Record], Sequence[Record]]) -> list[Record]:
+    """What a step makes of each record, told apart by `row` where it makes several."""
+    found: list[Record] = []
+    for record in records:
+        made = [record] if record.fault else make(record)
+        if len(made) > 1:
+            rows = [f"{record.about['row']}-{number}" for number in range(1, len(made) + 1)]
+            made = [replace(one, about={**one.about, "row": row}) for one, row in zip(made, rows, strict=True)]
+        found += made
+    return found
+
+
+def _check(records: Sequence[Record], patterns: Sequence[str]) -> None:
+    check_names([("expand", name) for pattern in patterns for name in names_in(pattern)], records)
+
+
+def _explode(records: list[Record], step: Step, _root: Path) -> list[Record]:
+    columns = [step["explode"]] if isinstance(step["explode"], str) else list(step["explode"])
+    _check(records, columns)
+    own = columns[0]
+
+    def make(record: Record) -> list[Record]:
+        items = record.find(own)
+        if said_nothing(items) or items == []:
+            return []
+        if not isinstance(items, list | tuple):
+            return [record.with_values(**{f"{own}_number": 1, f"{own}_index": 0})]
+        lists = {column: record.find(column) for column in columns}
+        wrong = next((column for column, one in lists.items() if not _as_long(one, items)), None)
+        if wrong is not None:
+            return [replace(record, fault=f"columns {own!r} and {wrong!r} are no lists of the same length")]
+        return [
+            record.with_values(
+                **{column: one[place] for column, one in lists.items()},
+                **{f"{own}_number": place + 1, f"{own}_index": place},
+            )
+            for place in range(len(items))
+        ]
+
+    return _each(records, make)
+
+
+def _as_long(one: Any, items: Sequence[Any]) -> bool:
+    return isinstance(one, list | tuple) and len(one) == len(items)
+
+
+def _pair(records: list[Record], step: Step, _root: Path) -> list[Record]:
+    members = step["pair"]
+    _check(records, [column for member in members for column in member.values()])
+
+    def make(record: Record) -> list[Record]:
+        return [
+            record.with_values(**{name: record.value(column) for name, column in member.items()}, member=number)
+            for number, member in enumerate(members, start=1)
+        ]
+
+    return _each(records, make)
+
+
+def _cross(records: list[Record], step: Step, root: Path) -> list[Record]:
+    given = step["cross"]
+    name = step.get("as", "item")
+    if isinstance(given, list | tuple) and not all(isinstance(one, str) and Path(one).suffix for one in given):
+        others: list[Any] = list(given)
+    else:
+        source = source_of(given, "expand.cross", at=step.get("at", ""), literal=step.get("literal", ()))
+        others = [{**other.about, **other.values} for other in source.read(root)]
+    return _each(records, lambda record: [record.with_values(**{name: other}) for other in others])
+
+
+@dataclass(frozen=True)
+class _Keys:
+    """What must be the same in a record and in that of another file: patterns, or columns, of each."""
+
+    own: tuple[str, ...]
+    other: tuple[str, ...]
+
+    def of(self, record: Record, patterns: Sequence[str]) -> tuple[str, ...]:
+        return tuple(record.fill(pattern) for pattern in patterns)
+
+
+def _keys(step: Step) -> _Keys:
+    on = step.get("on")
+    if isinstance(on, Mapping) and on:
+        return _Keys(tuple(map(str, on)), tuple(map(str, on.values())))
+    names = (on,) if isinstance(on, str) else tuple(on or ())
+    if not names:
+        raise UsageError("task.layout.expand: `on` names the columns that must be the same, and is not set")
+    return _Keys(names, names)
+
+
+def _other(step: Step, name: str, root: Path, keep: Sequence[str] | None) -> tuple[_Keys, list[Record]]:
+    keys = _keys(step)
+    source: Source = source_of(step[name], f"expand.{name}", at=step.get("at", ""), literal=step.get("literal", ()))
+    wanted = None if keep is None else {*keep, *(one for pattern in keys.other for one in names_in(pattern))}
+    others = []
+    for record in source.read(root):
+        held = record.values
+        if wanted is not None:  # a table of reports may be many times as large as what is asked for
+            held = {one: value for one in wanted if (value := record.find(one)) is not MISSING}
+        others.append(replace(record, values=held))
+    _check(others, [*keys.other, *(keep or ())])
+    return keys, [record for record in others if not record.fault]
+
+
+def _join(records: list[Record], step: Step, root: Path) -> list[Record]:
+    keys, others = _other(step, "join", root, step.get("keep"))
+    _check(records, keys.own)
+    found: dict[tuple[str, ...], list[Record]] = {}
+    for other in others:
+        found.setdefault(keys.of(other, keys.other), []).append(other)
+    missing = step.get("missing", "fail")
+
+    def make(record: Record) -> list[Record]:
+        key = keys.of(record, keys.own)
+        there = found.get(key, [])
+        named = ", ".join(key)
+        if len(there) == 1:
+            other = there[0].values
+            kept = {name: other.get(name) for name in step["keep"]} if "keep" in step else dict(other)
+            joined = {step["as"]: kept} if "as" in step else {**kept, **record.values}
+            return [record.with_values(**joined)]
+        if there:
+            twice = f"{there[0].place} and {there[1].place} of {there[0].path}"
+            return [replace(record, fault=f"{named!r} stands twice, in {twice}; mend one of them")]
+        if missing == "fail":
+            return [replace(record, fault=f"{named!r} is not found in {step['join']}; complete that file")]
+        return [] if missing == "drop" else [record]
+
+    return _each(records, make)
+
+
+def _listed(records: list[Record], step: Step, root: Path) -> list[Record]:
+    keys, others = _other(step, "listed", root, ())
+    _check(records, keys.own)
+    wanted = {keys.of(other, keys.other) for other in others}
+    return [record for record in records if record.fault or keys.of(record, keys.own) in wanted]
+
+
+def _matching(condition: Mapping[str, Any], record: Record) -> bool:
+    for column, value in condition.items():
+        wanted = {as_text(one) for one in value} if isinstance(value, list | tuple) else {as_text(value)}
+        found = record.value(column)
+        said = {as_text(one) for one in found} if isinstance(found, list) else {as_text(found)}
+        if not wanted & said:
+            return False
+    return True
+
+
+def _filter(records: list[Record], step: Step, _root: Path) -> list[Record]:
+    _check(records, list(step["filter"]))
+    return [record for record in records if record.fault or _matching(step["filter"], record)]
+
+
+def _without(records: list[Record], step: Step, _root: Path) -> list[Record]:
+    _check(records, list(step["without"]))
+    return [record for record in records if record.fault or not _matching(step["without"], record)]
+
+
+def _shuffle(records: list[Record], step: Step, _root: Path) -> list[Record]:
+    # The order that the `datasets` library gives for the same seed.
+    return [records[place] for place in np.random.default_rng(int(step["shuffle"])).permutation(len(records))]
+
+
+def _first(records: list[Record], step: Step, _root: Path) -> list[Record]:
+    return records[: int(step["first"])]
+
+
+STEPS: Mapping[str, tuple[Callable[[list[Record], Step, Path], list[Record]], set[str]]] = {
+    "explode": (_explode, set()),
+    "pair": (_pair, set()),
+    "cross": (_cross, {"as", "at", "literal"}),
+    "join": (_join, {"on", "keep", "as", "at", "literal", "missing"}),
+    "filter": (_filter, set()),
+    "without": (_without, set()),
+    "listed": (_listed, {"on", "at", "literal"}),
+    "shuffle": (_shuffle, set()),
+    "first": (_first, set()),
+    ROTATE: (lambda records, _step, _root: records, set()),
+}

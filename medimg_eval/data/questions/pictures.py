@@ -1,0 +1,199 @@
+"""Where the pictures of a record lie: files, members of archives, cells, slices of volumes, frames of videos."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from medimg_eval.case import Image, Reference
+from medimg_eval.data.questions.archives import CellPicture, ZipPicture
+from medimg_eval.data.questions.cells import Cell, ParquetCell, TextCell
+from medimg_eval.data.questions.options import form_of
+from medimg_eval.data.questions.pixels import ShrunkPicture
+from medimg_eval.data.questions.records import Record, as_text, bracketed, names_in, said_nothing
+from medimg_eval.data.questions.stacks import StackPicture, stack_of
+from medimg_eval.data.questions.streamed import POINTER
+from medimg_eval.data.records import below
+from medimg_eval.errors import UsageError, nearest
+from medimg_eval.imaging import ImageFile
+
+FORMS = {
+    "path": {"strip", "below"},
+    "zip": {"member", "strip"},
+    "base64": {"pointer"},
+    "bytes": set(),
+    "volume": {"slices", "window", "clip", "plane", "strip"},
+    "video": {"frames", "strip"},
+}
+"""The ways to say where pictures lie: the key that tells them apart -> the keys that go with it."""
+
+Picture = Reference[Image]
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """Finds the pictures of a record.
+
+    Attributes:
+        root: the dataset's folder.
+        specs: the ways, in the order in which pictures are shown; a text is a path.
+        modality: DICOM code, where files say none.
+        reading: passed to the reader of images.
+        max_side: pixels that the longer side is brought down to; 0 to leave pictures as they are.
+    """
+
+    root: Path
+    specs: tuple[Mapping[str, Any], ...]
+    modality: str = ""
+    reading: dict[str, Any] = field(default_factory=dict)
+    max_side: int = 0
+
+    def of(self, record: Record) -> tuple[Picture, ...]:
+        """The pictures of one record; what a record leaves empty is left out."""
+        found = [one for spec in self.specs for one in self._of_spec(spec, record)]
+        return tuple(ShrunkPicture(one, self.max_side) for one in found) if self.max_side else tuple(found)
+
+    def _of_spec(self, spec: Mapping[str, Any], record: Record) -> Iterator[Picture]:
+        form = form_of(spec, FORMS, "images")
+        for item in filled_items(record, pattern_of(spec)):
+            if isinstance(item, Cell):
+                yield CellPicture(item, self.modality, self.reading)
+            elif form == "base64":
+                cell = TextCell(record.path, pattern_of(spec), record.place, item)
+                yield CellPicture(cell, self.modality, self.reading)
+            elif form in ("volume", "video"):
+                stack = stack_of(self._file(spec, item), spec)
+                yield from (StackPicture(stack, place) for place in range(stack.count))
+            elif form == "zip" and (archive := self.root / self._archive(spec, record)).is_file():
+                yield ZipPicture(archive, _stripped(item, spec), record.place, self.modality, self.reading)
+            else:
+                yield ImageFile(self._file(spec, item), modality=self.modality, options=self.reading)
+
+    @staticmethod
+    def _archive(spec: Mapping[str, Any], record: Record) -> str:
+        return record.fill(spec["zip"]) if "{" in spec["zip"] else str(spec["zip"])
+
+    def _file(self, spec: Mapping[str, Any], name: str) -> Path:
+        folder = self.root / spec["below"] if "below" in spec else self.root
+        return below(folder, _stripped(name, spec))
+
+
+def _stripped(name: str, spec: Mapping[str, Any]) -> str:
+    if "strip" not in spec:
+        return name
+    prefixes = spec["strip"]
+    for prefix in [prefixes] if isinstance(prefixes, str) else prefixes:
+        name = name.removeprefix(prefix)
+    return name
+
+
+def places_of(pictures: Sequence[Picture]) -> str:
+    """Where pictures lie, in words that are the same for questions about the same pictures."""
+    return "; ".join(dict.fromkeys(_place_of(one) for one in pictures))
+
+
+def _place_of(picture: Picture) -> str:
+    if isinstance(picture, ShrunkPicture):
+        return _place_of(picture.image)
+    if isinstance(picture, ZipPicture):
+        return picture.member
+    if isinstance(picture, CellPicture):
+        cell = picture.cell
+        item = f", {cell.item}" if isinstance(cell, ParquetCell) and cell.item is not None else ""
+        return f"{cell.path.name}, {cell.place}, {cell.column}{item}"
+    return "/".join(picture.files[0].parts[-3:])
+
+
+def content_of(picture: Picture) -> str:
+    """The start of the SHA-256 of a picture in a cell, and where another lies; raises CaseError for an empty cell."""
+    if isinstance(picture, ShrunkPicture):
+        return content_of(picture.image)
+    if isinstance(picture, CellPicture):
+        return hashlib.sha256(picture.cell.read()).hexdigest()[:16]
+    return _place_of(picture)
+
+
+def specs_of(images: Any) -> tuple[Mapping[str, Any], ...]:
+    """The ways that a config names: one, or a list of them.
+
+    Raises:
+        UsageError: one has a key that there is not.
+    """
+    several = images if isinstance(images, list | tuple) else [images] if images else []
+    specs: list[Mapping[str, Any]] = [{"path": one} if isinstance(one, str) else one for one in several]
+    for spec in specs:
+        form = form_of(spec, FORMS, "images")
+        unknown = next((key for key in spec if key != form and key not in FORMS[form]), None)
+        if unknown is not None:
+            raise UsageError(f"task.layout.images of {form!r} has no key {unknown!r}{nearest(unknown, FORMS[form])}")
+        if form == "zip" and "member" not in spec:
+            raise UsageError("task.layout.images: `zip` names the archive, and `member`, the name within, is not set")
+    return tuple(specs)
+
+
+def pattern_of(spec: Mapping[str, Any]) -> str:
+    """The pattern, or column, that differs from record to record."""
+    form = form_of(spec, FORMS, "images")
+    return str(spec["member"] if form == "zip" else spec[form])
+
+
+def cell_columns(specs: Sequence[Mapping[str, Any]]) -> set[str]:
+    """The columns that hold pictures themselves."""
+    names = [name for spec in specs if "base64" in spec or "bytes" in spec for name in names_in(pattern_of(spec))]
+    return {name.partition(".")[0] for name in names} | set(names)
+
+
+def filled_items(record: Record, pattern: str) -> Iterator[Cell | str]:
+    """What a pattern gives of a record: once, or once for each item of a field that is a list; nothing of an empty one.
+
+    Raises:
+        CaseError: two fields are lists, or an expression finds nothing.
+    """
+    values = {name: bracketed(record.value(name)) for name in names_in(pattern)}
+    if any(said_nothing(value) for value in values.values()):
+        return
+    lists = [name for name, value in values.items() if isinstance(value, list | tuple)]
+    if len(lists) > 1:
+        raise record.error(f"columns {lists[0]!r} and {lists[1]!r} of {pattern!r} are both lists")
+    for one in values[lists[0]] if lists else [None]:
+        if lists and said_nothing(one):
+            continue
+        item = {**values, lists[0]: one} if lists else values
+        cell = next((value for value in item.values() if isinstance(value, Cell)), None)
+        if cell is not None:
+            yield cell
+        else:
+            yield record.filled(pattern, lambda name, item=item: as_text(item[name]))  # type: ignore[misc]
+
+
+def pointed(records: Sequence[Record], specs: Sequence[Mapping[str, Any]]) -> list[Record]:
+    """Gives records whose cell names another record that one's image.
+
+    Args:
+        records: all of the files, before any is left out.
+        specs: those with a `pointer`, the column that the short cells name, say where it may be so.
+    """
+    made = list(records)
+    for spec in specs:
+        if "pointer" not in spec:
+            continue
+        column, key = pattern_of(spec), spec["pointer"]
+        known = {(one.path, one.text(key)): one.find(column) for one in made if not _short(one.find(column))}
+        for place, record in enumerate(made):
+            value = record.find(column)
+            if record.fault or not _short(value) or said_nothing(value):
+                continue
+            target = known.get((record.path, as_text(value)))
+            if target is not None:
+                made[place] = record.with_values(**{column: target})
+            else:
+                said = f"the image {as_text(value)!r} is no image, and names no record that holds one in {key!r}"
+                made[place] = replace(record, fault=said)
+    return made
+
+
+def _short(value: Any) -> bool:
+    return isinstance(value, str | int | float) and len(str(value)) <= POINTER

@@ -1,0 +1,162 @@
+"""A record that a question is made of: values reached by name, by path into what is nested, or told by its file."""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from medimg_eval.data.questions.cells import Cell
+from medimg_eval.data.records import FIELD, Row
+from medimg_eval.errors import CaseError, UserError, nearest
+
+MISSING = object()
+"""What a record says of a field that it has not."""
+
+SHOWN = 1000
+"""Records whose fields are looked through for the name that was meant."""
+
+
+@dataclass(frozen=True)
+class Record(Row):
+    """One record, before it is a question.
+
+    Attributes:
+        about: what its file tells: `path`, `folder` and `stem` of the file, `row_number` (from 1) and `row_index` (from
+            0) in it, `row` (stem and number), `key1`, ... of the objects it stands in, `split`. A column of the same
+            name goes first.
+        fault: what is wrong with it, in words; empty for a sound record.
+    """
+
+    about: Mapping[str, Any] = field(default_factory=dict)
+    fault: str = ""
+
+    def error(self, message: str) -> CaseError:
+        """An error of this record alone, whose message starts with the file and the place."""
+        return CaseError(f"{self.path}, {self.place}: {message}")
+
+    def find(self, name: str) -> Any:
+        """The value of a field, of a path such as `actions.0.bbox` or `images.*.file`, or `MISSING`."""
+        if name in self.values:
+            return self.values[name]
+        if name in self.about:
+            return self.about[name]
+        parts = name.split(".")
+        for cut in range(len(parts) - 1, 0, -1):
+            if (first := ".".join(parts[:cut])) in self.values:
+                return _within(self.values[first], parts[cut:])
+        return MISSING
+
+    def value(self, column: str) -> Any:
+        """The value of a field; None where this record has not what others have."""
+        found = self.find(column)
+        return None if found is MISSING else found
+
+    def text(self, column: str) -> str:
+        """The value of a field as text without blanks about it: `""` where nothing is said, lists joined by `", "`."""
+        return as_text(self.value(column))
+
+    def with_values(self, **more: Any) -> Record:
+        """The same record with other values."""
+        return replace(self, values={**self.values, **more})
+
+
+def as_text(value: Any) -> str:
+    """A value as text: `""` of None and NaN; lists joined by `", "`."""
+    if isinstance(value, str):
+        return value.strip()
+    if said_nothing(value):
+        return ""
+    if isinstance(value, list | tuple):
+        return ", ".join(as_text(one) for one in value)
+    if isinstance(value, Cell):
+        return value.text().strip()
+    return str(value)
+
+
+def said_nothing(value: Any) -> bool:
+    """Whether a value is absent: None, NaN, blank, or the `nan` that tables write for it."""
+    if isinstance(value, str):
+        return value.strip() in ("", "nan", "NaN")
+    return value is None or value is MISSING or (isinstance(value, float) and math.isnan(value))
+
+
+def _within(value: Any, path: Sequence[str]) -> Any:
+    for place, part in enumerate(path):
+        if isinstance(value, Cell):
+            return value.within(".".join(path[place:]))
+        if part == "*" and isinstance(value, list):
+            inner = [_within(one, path[place + 1 :]) for one in value]
+            return [one for one in inner if one is not MISSING]
+        if isinstance(value, Mapping) and part in value:
+            value = value[part]
+        elif isinstance(value, list) and part.lstrip("-").isdigit() and -len(value) <= int(part) < len(value):
+            value = value[int(part)]
+        else:
+            return MISSING
+    return value
+
+
+def literal(value: Any) -> Any:
+    """What a text that holds a JSON or Python literal stands for; any other value as it is.
+
+    Raises:
+        ValueError: the text is neither.
+    """
+    if not isinstance(value, str) or not value.strip():
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        try:
+            return ast.literal_eval(value.strip())
+        except (SyntaxError, TypeError, MemoryError, RecursionError) as error:
+            raise ValueError(f"{value!r:.60} is neither a JSON nor a Python literal") from error
+
+
+def bracketed(value: Any) -> Any:
+    """Like `literal` for a text in brackets or braces that is a literal; anything else as it is."""
+    if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
+        try:
+            return literal(value)
+        except ValueError:
+            return value
+    return value
+
+
+def names_in(pattern: Any) -> list[str]:
+    """The fields that a pattern names; a pattern without fields is itself the name of one."""
+    if not isinstance(pattern, str) or not pattern:
+        return []
+    return [match[1] for match in FIELD.finditer(pattern)] if "{" in pattern else [pattern]
+
+
+def check_names(names: Iterable[tuple[str, str]], records: Sequence[Record], known: Sequence[str] = ()) -> None:
+    """Refuses the name of a field that no record has.
+
+    Args:
+        names: key of the config, and the name it gives.
+        records: what there is, at least one.
+        known: names that are no fields of records.
+
+    Raises:
+        UserError: no record has a field; the message offers the nearest name.
+    """
+    sound = [record for record in records if not record.fault]
+    for key, name in dict.fromkeys(names):
+        if sound and name not in known and all(record.find(name) is MISSING for record in sound):
+            there = set(_fields(sound[:SHOWN])) | set(known)
+            files = ", ".join(dict.fromkeys(str(record.path) for record in sound[:3]))
+            raise UserError(f"{files}: no record has the field {name!r} of task.layout.{key}{nearest(name, there)}")
+
+
+def _fields(records: Iterable[Record]) -> Iterator[str]:
+    for record in records:
+        for name, value in record.values.items():
+            yield name
+            if isinstance(value, Mapping):
+                yield from (f"{name}.{inner}" for inner in value)
+        yield from record.about

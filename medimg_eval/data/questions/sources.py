@@ -1,0 +1,185 @@
+"""Where records stand: tables, JSON of any shape, trees of one JSON a sample."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from medimg_eval.data.questions.parquet import read_parquet
+from medimg_eval.data.questions.records import Record, literal
+from medimg_eval.data.questions.streamed import read_streamed
+from medimg_eval.data.records import stem
+from medimg_eval.data.tables import read_json, read_text
+from medimg_eval.errors import UsageError, UserError, nearest
+
+TABLES = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".ndjson", ".parquet")
+"""What records are read from, each of the text formats also with `.gz`."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Records of one or several files.
+
+    Attributes:
+        files: names below the root, or patterns with `*`, one after the other.
+        at: where they lie in a JSON file: `""` for a list, or an object of lists or of objects; `.` for the whole file
+            as one record; else names of keys joined by `.`, where `*` stands for every key or place.
+        literal: columns that hold a JSON or Python literal.
+        pictures: columns that hold images.
+        separator: between the fields of a text table; by its ending when empty.
+        split: what `{split}` is.
+    """
+
+    files: Sequence[str]
+    at: str = ""
+    literal: Sequence[str] = ()
+    pictures: Collection[str] = ()
+    separator: str = ""
+    split: str = ""
+
+    def paths(self, root: Path) -> list[Path]:
+        """The files, each pattern's in the order of their names.
+
+        Raises:
+            UserError: a file is missing, or a pattern finds none.
+        """
+        found: list[Path] = []
+        for name in self.files:
+            if any(sign in name for sign in "*?["):
+                matches = sorted(path for path in root.glob(name) if path.is_file())
+                if not matches:
+                    raise UserError(f"{root / name}: there is no such file; task.layout.records names it")
+                found += matches
+            else:
+                found.append(root / name)
+                if not found[-1].is_file():
+                    parent = found[-1].parent
+                    there = [one.name for one in parent.iterdir()] if parent.is_dir() else []
+                    hint = nearest(found[-1].name, there[:200]) if there else ""
+                    raise UserError(f"{found[-1]}: no such file; task.layout.records names it{hint}")
+        return found
+
+    def read(self, root: Path) -> Iterator[Record]:
+        """The records, in the order of the files.
+
+        Raises:
+            UserError: a file is missing or not understood; the message names it and the line.
+        """
+        paths = self.paths(root)
+        alike = len({stem(path) for path in paths}) < len(paths)
+        for path in paths:
+            relative = path.relative_to(root) if path.is_relative_to(root) else path
+            file = {"path": relative.as_posix(), "folder": relative.parent.name, "stem": stem(path)}
+            if self.split:
+                file["split"] = self.split
+            name = f"{relative.parent.as_posix()}/{file['stem']}" if alike else file["stem"]
+            for index, (place, values, keys, fault) in enumerate(self._items(path)):
+                about = {**file, "row_number": index + 1, "row_index": index, "row": f"{name}-{index + 1}", **keys}
+                yield self._parsed(Record(path, place, values, about, fault))
+
+    def _parsed(self, record: Record) -> Record:
+        try:
+            parsed = {name: literal(record.values[name]) for name in self.literal if name in record.values}
+        except ValueError as error:
+            return Record(record.path, record.place, record.values, record.about, str(error))
+        return record.with_values(**parsed) if parsed else record
+
+    def _items(self, path: Path) -> Iterator[tuple[str, dict[str, Any], dict[str, str], str]]:
+        kind = Path(path.name.removesuffix(".gz")).suffix.lower()
+        if kind == ".parquet":
+            for place, values in read_parquet(path, pictures=self.pictures):
+                yield place, values, {}, ""
+        elif kind in (".csv", ".tsv", ".txt"):
+            for line in read_streamed(path, separator=self.separator, pictures=self.pictures):
+                yield f"line {line.number}", line.values, {}, line.fault
+        elif kind in (".jsonl", ".ndjson") or (kind == ".json" and not self.at and _is_lines(path)):
+            yield from _lines(path)
+        elif kind == ".json":
+            for value, keys, place in walk(path, read_json(path), self.at):
+                named = {f"key{number}": key for number, key in enumerate(keys, start=1)}
+                yield place, dict(value) if isinstance(value, Mapping) else {"value": value}, named, ""
+        else:
+            raise UserError(f"{path}: is no table that is known; expected one of {', '.join(TABLES)}")
+
+
+def _is_lines(path: Path) -> bool:
+    """Whether a JSON file holds an object a line, whatever it is called."""
+    if path.suffix == ".gz":
+        return False
+    with path.open("rb") as stream:
+        first, second = stream.readline().strip(), stream.readline().strip()
+    return first[:1] == b"{" and first[-1:] == b"}" and second[:1] == b"{"
+
+
+def _lines(path: Path) -> Iterator[tuple[str, dict[str, Any], dict[str, str], str]]:
+    for number, line in enumerate(read_text(path).split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            value, fault = json.loads(line), ""
+        except json.JSONDecodeError as error:
+            value, fault = {}, f"is no JSON ({error.msg}); copy the file again"
+        if not isinstance(value, Mapping):
+            value, fault = {}, f"holds {value!r:.40}, expected an object of named values"
+        yield f"line {number}", dict(value), {}, fault
+
+
+def walk(path: Path, content: Any, at: str) -> Iterator[tuple[Any, tuple[str, ...], str]]:
+    """The records of a JSON file, each with the keys that were passed at a `*`, and its place in words.
+
+    Raises:
+        UserError: `at` leads nowhere.
+    """
+    if at == ".":
+        yield content, (), "item 1"
+        return
+    if not at and _of_one_kind(content):
+        at = "*"
+    found = list(_walked(path, content, at.split(".") if at else [], ()))
+    if not found:
+        raise UserError(f"{path}: holds no record at {at!r}, where task.layout.at says they lie")
+    yield from found
+
+
+def _of_one_kind(content: Any) -> bool:
+    values = list(content.values()) if isinstance(content, dict) else []
+    return bool(values) and any(all(isinstance(one, kind) for one in values) for kind in (list, dict))
+
+
+def _walked(path: Path, value: Any, parts: Sequence[str], keys: tuple[str, ...]) -> Iterator[Any]:
+    if not parts:
+        named = f" of {'.'.join(keys)!r}" if keys else ""
+        if isinstance(value, list):
+            for place, item in enumerate(value, start=1):
+                yield item, keys, f"item {place}{named}"
+        else:
+            yield value, keys, f"item {'.'.join(keys)!r}" if keys else "item 1"
+        return
+    part, rest = parts[0], parts[1:]
+    if part == "*" and isinstance(value, list):
+        for place, item in enumerate(value):
+            yield from _walked(path, item, rest, (*keys, str(place)))
+    elif part == "*" and isinstance(value, dict):
+        for key, item in value.items():
+            yield from _walked(path, item, rest, (*keys, key))
+    elif isinstance(value, dict) and part in value:
+        yield from _walked(path, value[part], rest, keys)
+    elif not keys:  # of the members of a `*`, some may lack what others have
+        there = nearest(part, value) if isinstance(value, dict) else "; it holds no object there"
+        raise UserError(f"{path}: holds no {part!r}, which task.layout.at names{there}")
+
+
+def source_of(given: Any, key: str, **more: Any) -> Source:
+    """The source that a config describes by the name of a file, or a list of names.
+
+    Raises:
+        UsageError: it is neither.
+    """
+    if isinstance(given, str):
+        return Source((given,), **more)
+    if isinstance(given, list | tuple) and given and all(isinstance(one, str) for one in given):
+        return Source(tuple(given), **more)
+    raise UsageError(f"task.layout.{key} is {given!r:.60}, expected the name of a file or a list of names")

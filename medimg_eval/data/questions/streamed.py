@@ -1,0 +1,204 @@
+"""Text tables of any size: read through once, record by record, with big cells left where they stand."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple, cast
+
+from medimg_eval.data.questions.cells import Cell, StreamedCell, TextCell
+from medimg_eval.errors import UserError
+
+CHUNK = 4 * 2**20
+"""Bytes read at once."""
+
+POINTER = 64
+"""Characters up to which the cell of an image is no image, but names the record that holds it."""
+
+LONG = 2**16
+"""Bytes above which a cell of any column stays in the file."""
+
+RETURN = ord("\r")
+
+RUN = re.compile(rb"[A-Za-z0-9+/=]{%d,}" % (POINTER + 1))
+"""A text in base64 within a list."""
+
+
+class Line(NamedTuple):
+    """One record of a text table.
+
+    Attributes:
+        number: the line it starts in, from 1.
+        values: column -> text, or a cell, or a list of cells; empty with a fault.
+        fault: what is wrong with it, in words.
+    """
+
+    number: int
+    values: dict[str, Any]
+    fault: str = ""
+
+
+class _Found(NamedTuple):
+    """Where the fields of one record stand: (start, stop, quoted) of each within `data`, which starts at `base`."""
+
+    data: bytes
+    base: int
+    spans: Sequence[tuple[int, int, bool]]
+    line: int
+
+
+class _QuoteError(Exception):
+    """A quote that is left open, or text behind a closing one."""
+
+
+def read_streamed(path: Path, *, separator: str = "", pictures: Collection[str] = ()) -> Iterator[Line]:
+    """Reads a CSV or TSV, also with `.gz`, record by record.
+
+    Quoted fields may hold separators, line breaks and doubled quotes. Memory holds no more than one record and a chunk
+    of the file beside what is yielded.
+
+    Args:
+        path: the table; its first line names the columns.
+        separator: between fields; a tab in `.tsv` and a comma elsewhere when empty.
+        pictures: columns that hold images in base64, or lists of such: cells longer than `POINTER` become
+            `StreamedCell`s, which know where they stand. So do cells of other columns longer than `LONG`.
+
+    Yields:
+        The records. One of too few or too many fields, or that is no UTF-8 text, has a fault.
+
+    Raises:
+        UserError: the table is missing or empty, has a column twice, or a quote that is left open.
+    """
+    if not path.is_file():
+        raise UserError(f"{path}: no such table")
+    packed = path.suffix == ".gz"
+    sep = (separator or ("\t" if path.name.removesuffix(".gz").lower().endswith(".tsv") else ",")).encode()
+    names: list[str] = []
+    with cast("BinaryIO", gzip.open(path) if packed else path.open("rb")) as stream:
+        for found in _records(path, stream, sep):
+            if not names:
+                names = _header(path, found)
+                continue
+            yield _line(path, found, names, pictures, packed=packed)
+    if not names:
+        raise UserError(f"{path}: holds no line; copy the file again")
+
+
+def _line(path: Path, found: _Found, names: Sequence[str], pictures: Collection[str], *, packed: bool) -> Line:
+    data, _, spans, number = found
+    if len(spans) != len(names):
+        said = f"has not as many fields ({len(spans)}) as the header's {len(names)}; copy the file again"
+        return Line(number, {}, said)
+    values: dict[str, Any] = {}
+    name = ""
+    try:
+        for name, (start, stop, quoted) in zip(names, spans, strict=True):
+            if stop - start > POINTER and name in pictures:
+                values[name] = _pictures(path, found, name, (start, stop), packed=packed)
+            elif stop - start > LONG and not packed and not quoted:
+                values[name] = _cell(path, found, name, (start, stop), packed=False)
+            else:
+                text = data[start:stop].decode()
+                values[name] = text.replace('""', '"') if quoted else text
+    except UnicodeDecodeError:
+        return Line(number, {}, f"column {name!r} is no UTF-8 text; convert the file to UTF-8")
+    return Line(number, values)
+
+
+def _pictures(path: Path, found: _Found, name: str, span: tuple[int, int], *, packed: bool) -> Cell | list[Cell]:
+    if found.data[span[0] : span[0] + 1] not in (b"[", b"{"):
+        return _cell(path, found, name, span, packed=packed)
+    return [_cell(path, found, name, run.span(), packed=packed) for run in RUN.finditer(found.data, *span)]
+
+
+def _cell(path: Path, found: _Found, name: str, span: tuple[int, int], *, packed: bool) -> Cell:
+    place = f"line {found.line}"
+    if packed:
+        return TextCell(path, name, place, found.data[slice(*span)].decode("ascii", "replace"))
+    return StreamedCell(path, name, place, found.base + span[0], found.base + span[1])
+
+
+def _header(path: Path, found: _Found) -> list[str]:
+    names = [found.data[start:stop].decode("utf-8-sig").strip() for start, stop, _ in found.spans]
+    names = [name.removeprefix('"').removesuffix('"') for name in names]  # behind a byte order mark
+    names = [name or f"column {place}" for place, name in enumerate(names, start=1)]
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise UserError(f"{path}, line {found.line}: column {twice[0]!r} occurs more than once; give one another name")
+    return names
+
+
+def _records(path: Path, stream: BinaryIO, sep: bytes) -> Iterator[_Found]:
+    data, base, place, line, whole = b"", 0, 0, 1, False
+    while True:
+        try:
+            found = _spans(data, place, sep, whole=whole)
+        except _QuoteError as error:
+            raise UserError(f"{path}, line {line}: cannot be read as a table ({error})") from error
+        if found is None:
+            if whole:
+                return
+            # Twice as much each time, so that a record longer than the chunk is not looked through again and again.
+            more = stream.read(max(CHUNK, len(data) - place))
+            data, base, place, whole = data[place:] + more, base + place, 0, not more
+            continue
+        spans, end = found
+        if any(stop > start for start, stop, _ in spans):
+            yield _Found(data, base, spans, line)
+        line += 1 + sum(data.count(b"\n", start, stop) for start, stop, quoted in spans if quoted)
+        place = end
+
+
+def _spans(data: bytes, place: int, sep: bytes, *, whole: bool) -> tuple[list[tuple[int, int, bool]], int] | None:
+    """The fields of the record that starts at `place`, and where the next starts; None if more must be read first."""
+    spans: list[tuple[int, int, bool]] = []
+    end = -1  # of the line
+    if place >= len(data):
+        return None
+    while True:
+        if data[place : place + 1] == b'"':
+            close = _closing(data, place + 1, whole=whole)
+            if close is None:
+                return None
+            spans.append((place + 1, close, True))
+            after = close + 1
+        else:
+            if end < place:
+                end = data.find(b"\n", place)
+            if end < 0:
+                if not whole:
+                    return None
+                end = len(data)
+            after = data.find(sep, place, end)
+            if after < 0:
+                spans.append((place, end - (end > place and data[end - 1] == RETURN), False))
+                return spans, end + 1
+            spans.append((place, after, False))
+        if data[after : after + 1] == sep:
+            place = after + 1
+            continue
+        return spans, _line_end(data, after)
+
+
+def _line_end(data: bytes, place: int) -> int:
+    """Where the next line starts, of a line whose last field ends in a quote before `place`."""
+    place += data[place : place + 1] == b"\r"
+    if data[place : place + 1] not in (b"\n", b""):
+        raise _QuoteError("text follows a closing quote; double the quotes within fields")
+    return place + 1
+
+
+def _closing(data: bytes, place: int, *, whole: bool) -> int | None:
+    """The quote that closes a field which starts at `place`; None if more must be read to know."""
+    while True:
+        quote = data.find(b'"', place)
+        if quote < 0 and whole:
+            raise _QuoteError("a quote is left open; is the file cut short?")
+        if quote < 0 or (quote + 1 == len(data) and not whole):
+            return None
+        if data[quote + 1 : quote + 2] != b'"':
+            return quote
+        place = quote + 2
