@@ -69,3 +69,21 @@ def accuracy_matched(pair: ReplyPair) -> float:
     if pair.preferences is None and pair.extraction.value is None:
         return float(pair.judged.get("option") == pair.value)
     return pair.credit
+
+
+@metric(
+    kind="answer",
+    title="Accuracy, open by judge",
+    higher_is_better=True,
+    best=1.0,
+    worst=0.0,
+    source="MedEvalKit: open answers are right where its judge says so, the others by rule",
+    parameter="the question to the judge",
+    parameter_is_text=True,
+)
+def accuracy_or_judged(pair: ReplyPair, question: str) -> float:
+    """Whether the answer is right, by the judge's verdict (1 or 0) where it is a text and by rule elsewhere.
+
+    NaN for texts that have no verdict.
+    """
+    return judged(pair, question) if pair.kind == "open" else pair.credit

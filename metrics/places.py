@@ -173,6 +173,20 @@ def grade_accuracy(pair: ReplyPair) -> float:
     return ratio(sum(name in given and given[name] == grade for name, grade in right.items()), len(right))
 
 
+@_answers(
+    title="Grade", source="Med-RewardBench: one winner for each dimension", parameter="which", parameter_is_text=True
+)
+def grade(pair: ReplyPair, name: str) -> float:
+    """Whether one of the named grades was answered right.
+
+    NaN where the key holds none of that name.
+    """
+    if pair.kind != "grades" or name not in pair.value:
+        return math.nan
+    given = pair.extraction.value
+    return float(isinstance(given, Mapping) and given.get(name) == pair.value[name])
+
+
 @_answers(title="Hallucination resistance", source=LMOD, worst=math.nan)
 def hallucination_resistance(pair: ReplyPair) -> float:
     """The share of the regions that an answer names which the picture has: 1 - invented ids / named ids.

@@ -78,6 +78,9 @@ def test_every_model_config_says_what_it_is_and_fits_its_class(name, tmp_path):
         return
     if config.get("root") == "???":
         config["root"] = str(tmp_path)
+    for key in ("checkpoint", "model"):
+        if config.get(key) == "???":
+            config[key] = "an-organisation/a-model"
     build(OmegaConf.create(config))
 
 

@@ -10,4 +10,5 @@ COMMANDS = {
     "list": "show the tasks, models, metrics and suites there are",
     "phantom": "write made-up patients in the real formats, with the truth known by construction",
     "check": "read every case of a task, or every image of a folder, and say what is wrong with it",
+    "download": "fetch an open benchmark from the hub, resumed and verified, or print how it is got",
 }

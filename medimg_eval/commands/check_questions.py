@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from medimg_eval.commands.common import printer
+from medimg_eval.commands.common import as_list, printer
 from medimg_eval.errors import SplitError, UserError
 
 if TYPE_CHECKING:
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 
     from medimg_eval.case import Case
     from medimg_eval.tasks import QuestionTask
+
+Place = tuple[Path, str]
+"""A file, and the name within it where it is an archive."""
 
 SHOWN = 5
 """Doubts of one sort that are printed before the others are counted."""
@@ -25,8 +29,7 @@ def check_questions(task: QuestionTask, parts: Iterable[str], sample: int) -> No
 
     Args:
         task: the benchmark.
-        parts: `fit`, `validate`, `test`; one that the benchmark does not have is said to be none, and only of `test`
-            that is a doubt.
+        parts: `fit`, `validate`, `test`; one that the benchmark does not have is passed over, but for `test`.
         sample: questions of each part whose images are opened and whose prompts are made, evenly spaced.
 
     Raises:
@@ -35,19 +38,21 @@ def check_questions(task: QuestionTask, parts: Iterable[str], sample: int) -> No
     console = printer()
     doubts = 0
     for part in parts:
-        try:
-            cases = task.cases(part)
-        except SplitError as error:
-            if part == "test" or part in task.splits:
-                _say(console, f"{part}: none; {error}")
-            doubts += part == "test"
+        if part not in task.splits and part != "test":
             continue
+        try:
+            cases, found = _cases(task, part)
         except UserError as error:
             _say(console, f"{part}: {error}")
             doubts += 1
             continue
-        found = [*_records(cases), *_missing(cases), *_opened(task, cases, sample)]
+        left_out: Mapping[str, str] = getattr(task.layout, "left_out", {})
+        lost = _lost(cases)
+        found += [*_records(cases), *_missing(lost), *_opened(task, cases, lost, sample)]
         _say(console, f"{part}: {_summary(cases)}")
+        if left_out:
+            case, why = next(iter(left_out.items()))
+            _say(console, f"{part}: {len(left_out)} more left out by the layout, the first of which is {case}: {why}")
         for sort, some in _sorted(found).items():
             for text in some[:SHOWN]:
                 _say(console, f"{part}: {text}")
@@ -57,41 +62,50 @@ def check_questions(task: QuestionTask, parts: Iterable[str], sample: int) -> No
     if doubts:
         for line in how_to_get(task.name, task.card):
             _say(console, line)
-        raise UserError(f"task {task.name!r}: {doubts} doubts, listed above")
+        raise UserError(f"task {task.name!r}: {doubts} doubt{'s' * (doubts > 1)}, listed above")
 
 
 def how_to_get(name: str, card: Mapping[str, Any]) -> list[str]:
     """The steps by which a benchmark's data are got, from its card."""
     steps = card.get("download")
-    access = str(card.get("access", ""))
+    access = str(card.get("access") or "access unknown")
     if isinstance(steps, Mapping):
         lines = [f"to get it: python -m medimg_eval download task={name} (from {steps.get('hub')}, {access})"]
-    else:
-        lines = [f"to get it ({access}):"]
-        lines += [
-            f"  {step}" for step in ([steps] if isinstance(steps, str) else steps or [str(card.get("source", ""))])
-        ]
-    return lines
+        return lines + [f"  then: {step}" for step in as_list(steps.get("then") or [])]
+    listed = as_list(steps or card.get("source") or [])
+    return [f"to get it ({access}):", *(f"  {step}" for step in listed)]
 
 
 def _say(console: Console, text: str) -> None:
     console.print(text, highlight=False, soft_wrap=True, markup=False)
 
 
+def _cases(task: QuestionTask, part: str) -> tuple[list[Case], list[tuple[str, str]]]:
+    """The cases, and what is wrong with all of them together, such as how many they are."""
+    try:
+        return list(task.cases(part)), []
+    except SplitError:
+        raise
+    except UserError as error:
+        cases = list(task.layout.cases(task.splits[part]))  # raises the same again where there are none
+        return cases, [("unexpected things", str(error))]
+
+
 def _summary(cases: Sequence[Case]) -> str:
-    asked = [case for case in cases if case.question is not None]
-    kinds = Counter(case.question.kind for case in asked if case.question)
-    options = Counter(len(case.question.options) for case in asked if case.question and case.question.options)
-    images = Counter(len(case.images) for case in asked)
-    parts = [f"{len(cases)} questions"]
-    parts += [", ".join(f"{count} {kind}" for kind, count in kinds.most_common())]
-    parts += [f"options: {_counts(options)}"] if options else []
-    parts += [f"images: {_counts(images)}"]
+    asked = [case.question for case in cases if case.question is not None]
+    kinds = Counter(question.kind for question in asked)
+    options = Counter(len(question.options) for question in asked if question.options)
+    images = Counter(len(case.images) for case in cases if case.question is not None)
+    parts = [f"{len(cases)} question{'s' * (len(cases) != 1)}"]
+    parts += [", ".join(f"{count} {kind}" for kind, count in kinds.most_common())] if kinds else []
+    parts += [_counts(options, "option")] if options else []
+    parts += [_counts(images, "image")] if images else []
     return "; ".join(parts)
 
 
-def _counts(counter: Counter[int]) -> str:
-    return ", ".join(f"{number} in {count}" for number, count in sorted(counter.items()))
+def _counts(counter: Counter[int], noun: str) -> str:
+    some = [f"{count} with {number} {noun}{'s' * (number != 1)}" for number, count in sorted(counter.items())]
+    return ", ".join(some)
 
 
 def _records(cases: Sequence[Case]) -> list[tuple[str, str]]:
@@ -105,25 +119,59 @@ def _records(cases: Sequence[Case]) -> list[tuple[str, str]]:
     return found
 
 
-def _missing(cases: Sequence[Case]) -> list[tuple[str, str]]:
-    files: dict[Path, str] = {}
+def _lost(cases: Sequence[Case]) -> dict[Place, str]:
+    """Files, and members of archives, that are not there -> the first question that is asked about them."""
+    first: dict[Place, str] = {}
     for case in cases:
-        for image in case.images:
-            for path in image.files:
-                files.setdefault(path, case.id)
-    lost = [path for path in files if not path.exists()]
-    return [("missing files", f"{path}: missing (first asked about in {files[path]})") for path in lost]
+        for place in _places(case):
+            first.setdefault(place, case.id)
+    files = {path: path.exists() for path, _ in first}
+    members = {path: _members(path) for path, member in first if member and files[path]}
+    lost = {}
+    for (path, member), asked in first.items():
+        known = members.get(path) if member else None
+        if not files[path] or (known is not None and member not in known):
+            lost[path, member] = asked
+    return lost
 
 
-def _opened(task: QuestionTask, cases: Sequence[Case], sample: int) -> list[tuple[str, str]]:
-    asked = [case for case in cases if case.question is not None]
-    some = asked[:: max(1, len(asked) // max(1, sample))][:sample]
+def _missing(lost: Mapping[Place, str]) -> list[tuple[str, str]]:
+    found: dict[Place, tuple[str, str]] = {}
+    for (path, member), asked in lost.items():
+        if not path.exists():
+            found.setdefault((path, ""), ("missing files", f"{path}: missing (first asked about in {asked})"))
+        else:
+            text = f"{path}: holds no {member!r} (first asked about in {asked})"
+            found[path, member] = ("images that archives do not hold", text)
+    return list(found.values())
+
+
+def _places(case: Case) -> Iterator[Place]:
+    """The files of a case's images, each with the name within it of an image that lies in an archive."""
+    for image in case.images:
+        stored = getattr(image, "image", image)  # of one that is shrunk when it is read
+        for path in image.files:
+            yield path, str(getattr(stored, "member", ""))
+
+
+def _members(path: Path) -> set[str] | None:
+    """The names in an archive; None where it cannot be read, which is said when an image of it is opened."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return set(archive.namelist())
+    except (OSError, zipfile.BadZipFile):
+        return None
+
+
+def _opened(task: QuestionTask, cases: Sequence[Case], lost: Container[Place], sample: int) -> list[tuple[str, str]]:
+    """What is wrong with evenly spaced questions when their images are read, their prompts made, their keys placed."""
+    whole = [case for case in cases if case.question is not None and not any(one in lost for one in _places(case))]
+    some = whole if sample >= len(whole) else [whole[place * len(whole) // sample] for place in range(sample)]
     found = []
     for case in some:
-        if not all(path.exists() for image in case.images for path in image.files):
-            continue  # said above
         try:
             task.prompt(case, task.read_images(case))
+            case.target.read()
         except UserError as error:
             found.append(("questions that cannot be put", f"case {case.id}: {error}"))
     return found

@@ -6,6 +6,7 @@ import importlib
 import itertools
 import logging
 import os
+import re
 import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
@@ -115,14 +116,16 @@ def _tell(error: Exception, words: Words | None, *, traced: bool) -> int:
 def explain(error: BaseException, words: Words | None) -> UserError | None:
     """Turns an error that the user can mend into one sentence; returns None for any other."""
     from hydra.errors import HydraException, MissingConfigException
-    from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
+    from omegaconf.errors import InterpolationToMissingValueError, MissingMandatoryValue, OmegaConfBaseException
 
     chain = list(_causes(error))
     for link in chain:
         if isinstance(link, UserError):
             return link
-        if isinstance(link, MissingMandatoryValue):
-            return UsageError(f"{link.full_key} is not set; add {link.full_key}=VALUE to the command")
+        if isinstance(link, MissingMandatoryValue | InterpolationToMissingValueError):
+            refers = isinstance(link, InterpolationToMissingValueError)  # its message alone names the key that is meant
+            key = re.sub(r"(?s).*mandatory value: (\S+).*", r"\1", str(link)) if refers else link.full_key
+            return UsageError(f"{key} is not set; add {key}=VALUE to the command")
     for link in chain:
         if isinstance(link, MissingConfigException) and link.missing_cfg_file:
             group, _, name = link.missing_cfg_file.rpartition("/")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -109,4 +112,17 @@ def prompt_loader(
         collate_fn=list,
         batch_size=batch_size,
         num_workers=num_workers,
+        worker_init_fn=leave_with_parent,
     )
+
+
+def leave_with_parent(_: int) -> None:
+    """Ends a reading process when its parent is killed: it would otherwise wait for ever to hand its cases over."""
+    threading.Thread(target=_leave, daemon=True).start()
+
+
+def _leave() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

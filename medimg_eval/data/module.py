@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, Sampler, default_collate
 
 from medimg_eval.case import Case, Failure, Image, Mask
-from medimg_eval.data.asking import Asked, prompt_loader
+from medimg_eval.data.asking import Asked, leave_with_parent, prompt_loader
 from medimg_eval.data.cache import Made, VolumeCache, content_key
 from medimg_eval.errors import CaseError
 from medimg_eval.tasks.base import Task, same_grid
@@ -127,6 +127,7 @@ class CaseDataModule(pl.LightningDataModule):
             persistent_workers=self._num_workers > 0,
             batch_size=self._batch_size,
             num_workers=self._num_workers,
+            worker_init_fn=leave_with_parent,
         )
 
     def val_dataloader(self) -> DataLoader[Asked]:

@@ -1,0 +1,60 @@
+"""`download`: fetch an open benchmark from the hub, or print the steps by which it is got."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig
+
+from medimg_eval.commands.check_questions import how_to_get
+from medimg_eval.commands.common import plain, printer
+from medimg_eval.data.download import AccessError, HubFiles, fetch
+from medimg_eval.data.unpacking import in_words
+from medimg_eval.errors import UsageError, UserError
+
+
+def run(config: DictConfig) -> None:
+    """Fetches what the task's card names, says what came, and what to run next.
+
+    Raises:
+        UsageError: no task is named, or its card cannot be meant.
+        UserError: it is not to be had from the hub, in which case the steps are printed, or something came wrong.
+    """
+    wanted = plain(config)
+    task = wanted.get("task")
+    if task is None:
+        raise UsageError("no task is named; add task=NAME (see python -m medimg_eval list what=tasks)")
+    name, card = task["name"], task.get("card") or {}
+    console = printer()
+
+    def say(text: str) -> None:
+        console.print(text, highlight=False, soft_wrap=True, markup=False)
+
+    if not isinstance(card.get("download"), Mapping):
+        for line in how_to_get(name, card):
+            say(line)
+        raise UserError(
+            f"task {name!r} is not fetched for you ({card.get('access', 'access unknown')}); see the steps above"
+        )
+    source = HubFiles.of(card["download"])
+    root = _root(wanted["root"], task)
+    try:
+        done = fetch(source, root, say)
+    except AccessError:
+        for line in how_to_get(name, card):
+            say(line)
+        raise
+    say(f"{root}: {done.files} files fetched, {in_words(done.size)}; {done.present} were there")
+    for step in source.then:
+        say(f"left to do: {step}")
+    elsewhere = "" if wanted["root"] is None else f" task.layout.root={root}"
+    say(f"next: python -m medimg_eval check task={name}{elsewhere}")
+
+
+def _root(given: Any, task: Mapping[str, Any]) -> Path:
+    root = given if given is not None else (task.get("layout") or {}).get("root")
+    if root is None:
+        raise UsageError(f"task {task['name']!r} names no folder for its data; add root=DIR")
+    return Path(str(root)).expanduser()

@@ -1,0 +1,336 @@
+"""Fetching a dataset from the Hugging Face hub: only what is needed, resumed where it broke off, verified."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from medimg_eval.data.unpacking import Archive, in_words, require_space, stays_inside
+from medimg_eval.errors import UsageError, UserError, nearest
+
+PARTS = ".download"
+"""The folder below the root that holds files while they are incomplete, each named by its checksum."""
+
+KEYS = {"hub", "files", "revision", "unpack", "then"}
+
+BLOCK = 2**20
+
+Say = Callable[[str], None]
+
+
+class AccessError(UserError):
+    """The hub does not let this user have the files."""
+
+
+@dataclass(frozen=True)
+class HubFiles:
+    """The files of a hub dataset that a benchmark needs.
+
+    Attributes:
+        hub: `owner/name`.
+        files: patterns of paths in the dataset; `*` also stands for `/`.
+        revision: branch, tag or commit; the main branch when empty.
+        unpack: archives that are unpacked beside themselves.
+        then: steps that are left to the user.
+    """
+
+    hub: str
+    files: tuple[str, ...]
+    revision: str = ""
+    unpack: tuple[Archive, ...] = ()
+    then: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> HubFiles:
+        """What `card.download` of a task says.
+
+        Raises:
+            UsageError: a key is not known, or `hub` or `files` is missing.
+        """
+        unknown = next((key for key in config if key not in KEYS), None)
+        if unknown is not None:
+            raise UsageError(f"task.card.download has no key {unknown!r}{nearest(str(unknown), KEYS)}")
+        if not config.get("hub") or not config.get("files"):
+            raise UsageError("task.card.download: expected `hub`, as owner/name, and `files`, a list of patterns")
+        return cls(
+            str(config["hub"]),
+            tuple(_listed(config["files"])),
+            str(config.get("revision") or ""),
+            tuple(Archive.of(one) for one in _listed(config.get("unpack"))),
+            tuple(_listed(config.get("then"))),
+        )
+
+    @property
+    def page(self) -> str:
+        """Where people read about it, and ask for access."""
+        return f"https://huggingface.co/datasets/{self.hub}"
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """A file as the hub lists it.
+
+    Attributes:
+        path: its place in the dataset.
+        size: bytes.
+        sha256: of what it holds; empty for small files, which the hub keeps in git.
+        blob: the name that git gives it, the SHA-1 of its size and what it holds; what is compared where `sha256` is
+            empty.
+    """
+
+    path: str
+    size: int
+    sha256: str
+    blob: str
+
+    @property
+    def checksum(self) -> str:
+        """What its content is known by."""
+        return self.sha256 or self.blob
+
+    def is_whole(self, path: Path) -> bool:
+        """Whether a file has the size and the checksum."""
+        if not path.is_file() or path.stat().st_size != self.size:
+            return False
+        digest = hashlib.sha256() if self.sha256 else hashlib.sha1(b"blob %d\0" % self.size, usedforsecurity=False)
+        with path.open("rb") as stream:
+            while block := stream.read(BLOCK):
+                digest.update(block)
+        return digest.hexdigest() == self.checksum
+
+
+@dataclass
+class Fetched:
+    """What `fetch` did: how many files and bytes came over the network, and how many files were there already."""
+
+    files: int = 0
+    size: int = 0
+    present: int = 0
+
+
+def fetch(wanted: HubFiles, root: Path, say: Say) -> Fetched:
+    """Brings the files below a folder; what is there whole stays, what broke off goes on, all of it is verified.
+
+    Args:
+        wanted: which files of which dataset.
+        root: the folder; is made.
+        say: is told what happens, a line at a time.
+
+    Raises:
+        AccessError: the dataset is gated or private, and the hub does not accept the user's token.
+        UserError: huggingface_hub is not installed, there is no such dataset or file, the disk is too full, the
+            transfer broke off, or a file is not what the hub says it is; the message names it.
+    """
+    from filelock import FileLock, Timeout
+
+    with _explained(wanted):
+        revision, files = listing(wanted, say)
+    say(f"{wanted.hub}, revision {revision[:12]}: {len(files)} files, {in_words(sum(one.size for one in files))}")
+    if not sys.stderr.isatty():
+        _hub("utils").disable_progress_bars()
+    (root / PARTS).mkdir(parents=True, exist_ok=True)
+    lock = FileLock(root / PARTS / "lock")
+    try:
+        with lock.acquire(timeout=0):
+            done = _fetch_all(wanted, revision, files, root, say)
+    except Timeout as error:
+        raise UserError(f"{root}: another process is downloading into this folder; wait for it") from error
+    (root / PARTS / "lock").unlink(missing_ok=True)
+    with suppress(OSError):  # an incomplete file of something else is left there
+        (root / PARTS).rmdir()
+    for archive in wanted.unpack:
+        archive.unpack(root, say)
+    return done
+
+
+def listing(wanted: HubFiles, say: Say) -> tuple[str, list[RemoteFile]]:
+    """The commit that the revision stands for, and its files that are wanted, sorted by path.
+
+    Args:
+        wanted: which files of which dataset.
+        say: is told of patterns that match none.
+
+    Raises:
+        UserError: a file that is named is not there, no pattern matches any, or the hub gives a file a name outside of
+            the folder.
+    """
+    api = _hub().HfApi()
+    commit = str(api.repo_info(wanted.hub, repo_type="dataset", revision=wanted.revision or None).sha)
+    there = list(_tree(api, wanted, commit))
+    lost = [name for name in wanted.files if not any(fnmatchcase(one.path, name) for one in there)]
+    named = [name for name in lost if not set("*?[") & set(name)]
+    if named or len(lost) == len(wanted.files):
+        raise UserError(
+            f"{wanted.hub}: holds no file {(named or lost)[0]!r} in revision {commit[:12]}; look for its present name "
+            f"at {wanted.page}/tree/main, and set task.card.download.files"
+        )
+    for name in lost:
+        say(f"{wanted.hub}: no file is called {name}")
+    files = {one.path: one for one in there if any(fnmatchcase(one.path, name) for name in wanted.files)}
+    outside = next((path for path in files if not stays_inside(path)), None)
+    if outside is not None:
+        raise UserError(f"{wanted.hub}: names a file {outside!r}, which is outside of the folder; nothing is fetched")
+    return commit, [files[path] for path in sorted(files)]
+
+
+def _tree(api: Any, wanted: HubFiles, commit: str) -> Iterator[RemoteFile]:
+    """The files of the folders in which patterns can match."""
+    for folder, deep in _folders(wanted.files).items():
+        with suppress(_hub("errors").EntryNotFoundError):  # no such folder: its patterns match nothing
+            for one in api.list_repo_tree(
+                wanted.hub, folder or None, recursive=deep, revision=commit, repo_type="dataset"
+            ):
+                if hasattr(one, "blob_id"):  # a file
+                    yield RemoteFile(one.path, one.size, one.lfs.sha256 if one.lfs else "", one.blob_id)
+
+
+def _fetch_all(wanted: HubFiles, revision: str, files: Sequence[RemoteFile], root: Path, say: Say) -> Fetched:
+    lost = [one for one in files if not one.is_whole(root / one.path)]
+    done = Fetched(present=len(files) - len(lost))
+    if done.present:
+        say(f"{done.present} of {len(files)} files are there already, and are whole")
+    begun = [_part(root, one) for one in lost]
+    needed = sum(one.size for one in lost) - sum(part.stat().st_size for part in begun if part.is_file())
+    require_space(root, needed, f"what is missing of {wanted.hub}")
+    wrong = []
+    for one in lost:
+        if (root / one.path).exists():
+            say(f"{one.path}: differs from the hub's, and is replaced")
+        with _explained(wanted, one.path):
+            came, whole = _fetch(wanted, revision, one, root)
+        done.size += came
+        done.files += whole
+        if whole:
+            say(f"{one.path}: {in_words(one.size)}, checksum right")
+        else:
+            wrong.append(one)
+            say(f"{one.path}: does not have the checksum {one.checksum} that the hub gives")
+    if wrong:
+        names = ", ".join(one.path for one in wrong)
+        raise UserError(
+            f"{wanted.hub}: {len(wrong)} of {len(files)} files do not have the checksum that the hub gives, and were "
+            f"thrown away: {names}; the same command fetches them again"
+        )
+    return done
+
+
+def _fetch(wanted: HubFiles, revision: str, file: RemoteFile, root: Path) -> tuple[int, bool]:
+    """Fetches one file, verifies it, puts it into its place; returns how many bytes came, and whether it is right."""
+    part, target = _part(root, file), root / file.path
+    came = 0
+    while True:
+        held = part.stat().st_size if part.exists() else 0
+        if held > file.size:
+            part.unlink()
+            held = 0
+        _transfer(wanted, revision, file, part)
+        came += file.size - held
+        if file.is_whole(part):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            part.replace(target)
+            return came, True
+        part.unlink()
+        if not held:
+            return came, False  # what began with a part of an earlier command is fetched once more, from its start
+
+
+def _transfer(wanted: HubFiles, revision: str, file: RemoteFile, part: Path) -> None:
+    """Goes on with a part until it has the size; tries again for as long as more of it comes."""
+    hub = _hub()
+    url = hub.hf_hub_url(wanted.hub, file.path, repo_type="dataset", revision=revision, endpoint=hub.HfApi().endpoint)
+    headers = {**_hub("utils").build_hf_headers(), "Accept-Encoding": "identity"}
+    while True:
+        with part.open("ab") as stream:
+            held = stream.tell()
+            try:
+                _hub("file_download").http_get(
+                    url,
+                    stream,
+                    resume_size=held,
+                    headers=headers,
+                    expected_size=file.size,
+                    displayed_filename=file.path,
+                )
+            except _broken():
+                stream.flush()
+                if part.stat().st_size <= held:
+                    raise
+            else:
+                return
+
+
+def _part(root: Path, file: RemoteFile) -> Path:
+    return root / PARTS / f"{file.checksum}.part"
+
+
+def _folders(patterns: Sequence[str]) -> dict[str, bool]:
+    """The folders in which patterns can match, and whether what is below them matters too."""
+    found: dict[str, bool] = {}
+    for pattern in patterns:
+        fixed = min((pattern.index(sign) for sign in "*?[" if sign in pattern), default=len(pattern))
+        folder = pattern[:fixed].rpartition("/")[0]
+        found[folder] = found.get(folder, False) or fixed < len(pattern)
+    return found
+
+
+def _hub(part: str = "") -> Any:
+    """The library, or a module of it."""
+    try:
+        return importlib.import_module(f"huggingface_hub.{part}" if part else "huggingface_hub")
+    except ImportError as error:
+        raise UserError("downloads need huggingface_hub: pip install 'medimg-eval[vlm]'") from error
+
+
+def _broken() -> tuple[type[BaseException], ...]:
+    """What a transfer ends with: the errors of whichever HTTP library the hub's own is built on, and the system's."""
+    return (OSError, *_hub("errors").HfHubHTTPError.__bases__)
+
+
+@contextmanager
+def _explained(wanted: HubFiles, file: str = "") -> Iterator[None]:
+    """Turns what the hub and the network say into sentences."""
+    errors = _hub("errors")
+    what = f"{wanted.hub}, file {file}" if file else wanted.hub
+    try:
+        yield
+    except errors.GatedRepoError as error:
+        raise AccessError(
+            f"{wanted.hub} is gated, and the hub does not accept {_token()}; ask for access at {wanted.page}, then run "
+            "`hf auth login` and the same command again"
+        ) from error
+    except errors.RepositoryNotFoundError as error:
+        raise AccessError(
+            f"the hub shows no dataset {wanted.hub} to {_token()}; look at {wanted.page}, and where it is private run "
+            "`hf auth login`"
+        ) from error
+    except errors.RevisionNotFoundError as error:
+        raise UserError(
+            f"{wanted.hub}: has no revision {wanted.revision!r}; set task.card.download.revision"
+        ) from error
+    except errors.HFValidationError as error:
+        raise UsageError(f"task.card.download.hub is {wanted.hub!r}, expected owner/name") from error
+    except errors.HfHubHTTPError as error:
+        code = getattr(error.response, "status_code", None)
+        if code in (401, 403):
+            said = f"the hub does not accept {_token()} ({code}); run `hf auth login` and the same command again"
+            raise AccessError(f"{what}: {said}") from error
+        raise UserError(f"{what}: the hub answers {code}; the same command goes on from here") from error
+    except _broken() as error:
+        said = " ".join(str(error).split()) or type(error).__name__
+        found = "the transfer broke off" if file else "the hub cannot be reached"
+        raise UserError(f"{what}: {found} ({said}); the same command goes on from here") from error
+
+
+def _token() -> str:
+    return "the token of this machine" if _hub().get_token() else "a user without a token"
+
+
+def _listed(value: Any) -> list[Any]:
+    return [] if value is None else value if isinstance(value, list) else [value]

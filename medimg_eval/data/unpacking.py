@@ -1,0 +1,134 @@
+"""Zip archives unpacked without harm: nothing outside of the folder, nothing larger than the archive declares."""
+
+from __future__ import annotations
+
+import shutil
+import stat
+import zipfile
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import Any
+
+from medimg_eval.errors import UsageError, UserError, nearest
+
+MAX_RATIO = 1000
+"""How many times its size an archive may unpack to: deflate reaches 1032, and pictures come nowhere near it."""
+
+KEYS = {"zip", "strip", "below"}
+
+
+@dataclass(frozen=True)
+class Archive:
+    """A zip archive that is unpacked beside itself.
+
+    Attributes:
+        name: its path below the root.
+        strip: what is taken off the names of members that begin with it.
+        below: the folder, beside the archive, that they are put into.
+    """
+
+    name: str
+    strip: str = ""
+    below: str = ""
+
+    @classmethod
+    def of(cls, config: str | Mapping[str, Any]) -> Archive:
+        """What an item of `card.download.unpack` says: a name, or `{zip: name, strip: prefix, below: folder}`.
+
+        Raises:
+            UsageError: a key is not known, or the archive is not named.
+        """
+        if isinstance(config, str):
+            return cls(config)
+        unknown = next((key for key in config if key not in KEYS), None)
+        if unknown is not None:
+            raise UsageError(f"task.card.download.unpack has no key {unknown!r}{nearest(str(unknown), KEYS)}")
+        if "zip" not in config:
+            raise UsageError("task.card.download.unpack: `zip`, the archive's name, is not set")
+        return cls(str(config["zip"]), str(config.get("strip", "")), str(config.get("below", "")))
+
+    def unpack(self, root: Path, say: Callable[[str], None]) -> None:
+        """Writes the members; those that are there with the right size stay.
+
+        Args:
+            root: the folder that the archive lies below.
+            say: is told how many were written.
+
+        Raises:
+            UserError: the archive is damaged, needs a password, names places outside of the folder, declares more than
+                the disk holds or than an honest archive could, or a member does not hold what it declares.
+        """
+        path = root / self.name
+        folder = path.parent / self.below
+        try:
+            with zipfile.ZipFile(path) as archive:
+                members = [(one, folder / self._name(path, one)) for one in archive.infolist() if not one.is_dir()]
+                lost = [
+                    (one, place)
+                    for one, place in members
+                    if not place.is_file() or place.stat().st_size != one.file_size
+                ]
+                _refuse_bomb(path, folder, [one for one, _ in lost])
+                for one, place in lost:
+                    _write(archive, one, place)
+        except (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+            raise UserError(
+                f"{path}: cannot be unpacked ({error}); delete it, and run the same command again"
+            ) from error
+        say(f"{self.name}: {len(lost)} of {len(members)} members unpacked below {folder}")
+
+    def _name(self, path: Path, member: zipfile.ZipInfo) -> str:
+        kind = stat.S_IFMT(member.external_attr >> 16)
+        if not stays_inside(member.filename) or kind not in (0, stat.S_IFREG):
+            raise UserError(
+                f"{path}: member {member.filename!r} is a link, or lies outside of the folder; it is not unpacked"
+            )
+        return member.filename.removeprefix(self.strip) or member.filename
+
+
+def stays_inside(name: str) -> bool:
+    """Whether a name, read as any system does, is a place below the folder that it is put into."""
+    windows = PureWindowsPath(name)
+    parts = {*PurePosixPath(name).parts, *windows.parts}
+    return bool(parts) and ".." not in parts and not windows.drive and not windows.root and "\0" not in name
+
+
+def require_space(folder: Path, needed: int, what: str) -> None:
+    """Raises UserError where a disk has less room than `what` needs, in bytes; the folder need not exist yet."""
+    there = next(one for one in (folder, *folder.absolute().parents) if one.is_dir())
+    free = shutil.disk_usage(there).free
+    if needed > free:
+        raise UserError(
+            f"{folder}: {what} needs {in_words(needed)}, and {in_words(free)} are free; make room, or set root="
+        )
+
+
+def in_words(size: int) -> str:
+    """Bytes for people."""
+    for unit, power in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
+        if size >= 2**power:
+            return f"{size / 2**power:.1f} {unit}"
+    return f"{size} bytes"
+
+
+def _refuse_bomb(path: Path, folder: Path, members: list[zipfile.ZipInfo]) -> None:
+    declared, packed = sum(one.file_size for one in members), path.stat().st_size
+    if declared > MAX_RATIO * packed:
+        raise UserError(
+            f"{path}: declares {declared:,} bytes in {packed:,}, which may be a decompression bomb; unpack it by hand"
+        )
+    require_space(folder, declared, f"what {path.name} unpacks to")
+
+
+def _write(archive: zipfile.ZipFile, member: zipfile.ZipInfo, place: Path) -> None:
+    """Writes one member, whole or not at all; zipfile stops at the declared size and compares the checksum."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    partial = place.with_name(f".{place.name}.partial")
+    try:
+        with archive.open(member) as source, partial.open("wb") as target:
+            shutil.copyfileobj(source, target, 2**20)
+        partial.replace(place)
+    finally:
+        partial.unlink(missing_ok=True)
