@@ -160,7 +160,10 @@ class Questions:
         if not isinstance(self.records, Mapping):
             return {}
         root = self.folder()
-        paths = dict.fromkeys(path for split in self.records for path in self._source(root, split).paths(root))
+        paths: dict[Path, None] = {}
+        for split in self.records:
+            with suppress(UserError):  # a split that is not at hand has no part in what is asked
+                paths |= dict.fromkeys(self._source(root, split).paths(root))
         small = [path for path in paths if path.stat().st_size <= LARGE]
         return digests(small) | {str(path): _ends(path) for path in paths if path not in small}
 
