@@ -15,7 +15,7 @@ from medimg_eval.case import Case, Image, Prompt, Prompts
 from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics._answer_rules import rules
-from medimg_eval.metrics._replies import ReplyPair
+from medimg_eval.metrics._replies import JUDGE, ReplyPair
 from medimg_eval.question import Decoding, Key, Message, Question, Reply
 from medimg_eval.tasks.base import Task
 from medimg_eval.tasks.judging import JudgeQuestion
@@ -39,7 +39,8 @@ class QuestionTask(Task):
             model finds most likely is its answer.
         blind: `remove` shows no images, `grey` shows grey ones of the same size: how much can be answered without.
         extraction: how answers are taken from what models write: `cascade` (docs/extraction.md), `authors` for the
-            benchmark's own rule, or the name of a published rule.
+            benchmark's own rule, or the name of a published rule; with `+judge` behind it, what it does not understand
+            is left to the judge's question `option`, and with `judge` alone everything is.
         authors: the benchmark's own settings: `extraction`, a rule's name, or kind of answer -> such a name.
         judge: what a judge is asked about answers, when one is named on the command line: name -> `JudgeQuestion`.
         shots: exemplars shown before the question: `{split: dev, number: 3}`, or `{split: dev, ids: [...]}`.
@@ -81,8 +82,9 @@ class QuestionTask(Task):
             self._decoding = Decoding(**{**self.decoding, "stop": tuple(self.decoding.get("stop", ()))})
         except TypeError as error:
             raise UsageError(f"task.decoding: {error}") from error
-        for rule in self._rules.values():
-            if rule != "cascade" and rule not in rules():
+        for named in self._rules.values():
+            rule = named.removesuffix(f"+{JUDGE}")
+            if rule not in ("cascade", JUDGE) and rule not in rules():
                 raise UsageError(f"task {self.name!r}: there is no rule {rule!r}{nearest(rule, ['cascade', *rules()])}")
 
     def serves(self, wrapper: type) -> bool:

@@ -32,8 +32,8 @@ class Template:
         turns: turns of the user; each after the first is said after the reply to the one before it.
         option: a line of `{options}`, of `{letter}` and `{text}`.
         join: what stands between those lines.
-        images: `first`: before the text; `marks`: where the text says `<image 1>`, those it does not name first. The
-            field `{image}` of a template is the next image wherever it stands, and then none comes first.
+        images: `first`: before the text; `last`: behind it; `marks`: where the text says `<image 1>`, those it does not
+            name first. The field `{image}` of a template is the next image wherever it stands.
         by: an attribute or field of the case, or `kind`, that decides which of `variants` holds.
         variants: value -> what it replaces of the above.
     """
@@ -42,7 +42,7 @@ class Template:
     turns: tuple[str, ...] = ("{question}<<\n{options}>>",)
     option: str = "{letter}. {text}"
     join: str = "\n"
-    images: Literal["first", "marks"] = "first"
+    images: Literal["first", "last", "marks"] = "first"
     by: str = ""
     variants: Mapping[str, Template] = field(default_factory=dict)
 
@@ -69,8 +69,8 @@ class Template:
         strange = next((key for key in settings if key not in known), None)
         if strange is not None:
             raise UsageError(f"task.template has no key {strange!r}{nearest(str(strange), [*known, 'user'])}")
-        if settings.get("images", "first") not in ("first", "marks"):
-            raise UsageError(f"expected task.template.images to be first or marks, got {settings['images']!r}")
+        if settings.get("images", "first") not in ("first", "last", "marks"):
+            raise UsageError(f"expected task.template.images to be first, last or marks, got {settings['images']!r}")
         return cls(**settings)
 
     def messages(
@@ -145,7 +145,7 @@ def fill(template: str, known: Mapping[str, str]) -> str:
 
 
 def _placed(text: str, images: int, where: str) -> tuple[str | int, ...]:
-    """Parts a text at the places of images; images that have none come first."""
+    """Parts a text at the places of images; images that have none come first, or last."""
     text = MARK.sub(lambda mark: f"\0{mark[1]}\0", text) if where == "marks" else text.replace("<image>", "")
     pieces = _PICTURE.split(text)  # text, number or "", text, ...
     parts: list[str | int] = []
@@ -158,4 +158,4 @@ def _placed(text: str, images: int, where: str) -> tuple[str | int, ...]:
             place = int(number) - 1 if number else next(spare, images)
             if 0 <= place < images:
                 parts.append(place)
-    return (*spare, *parts)
+    return (*parts, *spare) if where == "last" else (*spare, *parts)

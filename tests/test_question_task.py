@@ -295,3 +295,25 @@ def test_credentialed_data_go_to_no_server_unless_that_is_allowed(settings):
         evaluate(quiz, candidate(Elsewhere()), settings)
     settings.config = {"data": {"allow_remote": True}}
     assert manifest(evaluate(quiz, candidate(Elsewhere()), settings))["status"] == "finished"
+
+
+def test_a_judge_can_say_which_option_an_output_means_behind_a_rule_or_in_its_place():
+    quiz = partial(task, LUNG, metrics=["accuracy", "unanswered"])
+    case = quiz().cases("test")[0]
+    understood, vague = {"texts": ["A"]}, {"texts": ["Something round, well defined."]}
+    for rule, said, worth in (
+        ("cascade", vague, (0, 1)),
+        ("cascade+judge", vague, (1, 0)),
+        ("cascade+judge", understood, (0, 0)),
+        ("judge", understood, (1, 0)),
+        ("vlmevalkit+judge", vague, (1, 0)),
+    ):
+        scores = quiz(extraction=rule).score(case, {**said, "judged": {"option": "B"}})
+        assert tuple(score.value for score in scores) == worth, rule
+    (none,) = (one for one in quiz(extraction="judge").score(case, understood) if one.metric == "unanswered")
+    assert none.value == 1
+
+
+def test_images_can_stand_behind_the_text():
+    turns, _ = put(LUNG, template={"user": "{question}", "images": "last"})
+    assert turns == [("user", ("What is seen?", 0, 1))]

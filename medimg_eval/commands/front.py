@@ -221,15 +221,17 @@ def _run(words: Words) -> list[Exception]:
 
 
 def _forced(words: Words) -> list[str]:
-    """The overrides, in a form in which keys of a swept group can be set.
+    """The overrides, in a form in which keys can be set that a config leaves to their default.
 
-    Hydra looks for such keys in the group's default first, before any of the swept options: `model=a,b model.x=1`
-    would be refused where the default model has no x.
+    A task's YAML states what differs from the defaults of its class, and what its class does not know it refuses when
+    it is made. Of a swept group, Hydra looks for keys in the group's default first, before any of the swept options:
+    `model=a,b model.x=1` would be refused where the default model has no x.
     """
-    if not {"-m", "--multirun"} & set(words.flags):
-        return words.overrides
-    swept = {key for key, _, value in (word.partition("=") for word in words.overrides) if "," in value}
-    return [f"++{word}" if word.partition(".")[0] in swept & set(GROUPS) else word for word in words.overrides]
+    open_to = {"task"}
+    if {"-m", "--multirun"} & set(words.flags):
+        swept = {key for key, _, value in (word.partition("=") for word in words.overrides) if "," in value}
+        open_to |= swept & set(GROUPS)
+    return [f"++{word}" if word.partition(".")[0] in open_to else word for word in words.overrides]
 
 
 def _search_path(words: Words, folders: Sequence[str] = ()) -> list[str]:

@@ -183,7 +183,7 @@ def test_keys_of_a_swept_group_are_set_in_every_job():
         "++model.x=1",
         "+model.y=2",
         "task=c",
-        "task.z=3",
+        "++task.z=3",
         "seed=1,2",
     ]
     words = take_apart(["test", "model=a", "model.x=1"])
