@@ -9,6 +9,9 @@ from typing import Any
 
 from medimg_eval.metrics.answers import Extraction, extract
 
+JUDGE = "judge"
+"""What stands in the place of a rule, or behind one, where a judge says which option an output means."""
+
 
 @dataclass(frozen=True)
 class ReplyPair:
@@ -40,8 +43,24 @@ class ReplyPair:
 
     @cached_property
     def extraction(self) -> Extraction:
-        """The answer that was taken from the output, and the rule that fired."""
-        return extract(self.kind, self.output, self.options, rule=self.rule, question=self.question, more=self.more)
+        """The answer that was taken from the output, and the rule that fired.
+
+        A rule that ends in "+judge" leaves outputs that it does not understand to the judge's question `option`; the
+        rule "judge" leaves all to it.
+        """
+        rule, _, judge = self.rule.rpartition("+") if self.rule != JUDGE else ("", "", JUDGE)
+        if judge != JUDGE:
+            return self._extracted(self.rule)
+        found = (
+            self._extracted(rule) if rule else Extraction(None, JUDGE, "unparsed" if self.output.strip() else "empty")
+        )
+        named = self.judged.get("option")
+        if found.value is None and named in (self.options or ("yes", "no")):
+            return Extraction(named, JUDGE)
+        return found
+
+    def _extracted(self, rule: str) -> Extraction:
+        return extract(self.kind, self.output, self.options, rule=rule, question=self.question, more=self.more)
 
     @cached_property
     def credit(self) -> float:
