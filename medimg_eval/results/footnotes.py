@@ -134,7 +134,8 @@ def _method(columns: Sequence[Column], groups: Sequence[_Group], settings: Setti
         how = f"{100 * settings.level:g} % interval: percentile bootstrap"
         return f"[{how}, {resamples:,} resamples of {what}, seed {settings.seed}]"
 
-    summaries = {column.metric: column.title for column in columns if is_summary(column.metric)}
+    # A paper's own table calls its columns otherwise, and may have one metric in several of them.
+    summaries = {column.metric: metrics.title(column.metric) for column in columns if is_summary(column.metric)}
     if len(summaries) < len({column.metric for column in columns}):
         over_questions = f"Mean over questions {interval(settings.resamples)}."
         over_cases = (
@@ -267,10 +268,8 @@ def _cell_facts(column: Column, cell: Cell) -> Iterator[str]:
     if not cell.rows and column.metric != NO_METRIC:
         yield f"no {column.title} scores; score the run again to have them"
     elif is_summary(column.metric) and not cell.n:
-        yield (
-            f"{column.title} undefined: its rows or facts do not suffice "
-            "(U-Score needs efficiency=true; see docs/metrics-summaries.md)"
-        )
+        hint = " (it needs efficiency=true; see docs/metrics-summaries.md)" if column.metric == "u_score" else ""
+        yield f"{column.title} undefined: its rows or facts do not suffice{hint}"
     if cell.dropped:
         yield f"{column.title} undefined on {_count(cell.dropped, 'resample')}, left out of its interval"
 
