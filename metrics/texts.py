@@ -41,7 +41,7 @@ def texts_of(pair: ReplyPair) -> tuple[str, tuple[str, ...]] | None:
     if pair.kind != "open" or pair.preferences is not None:
         return None
     right = pair.value if isinstance(pair.value, list | tuple) else (pair.value,)
-    references = tuple(str(one) for one in right if str(one).strip())
+    references = tuple(str(one) for one in right if one is not None and str(one).strip())
     return (str(pair.extraction.value or ""), references) if references else None
 
 

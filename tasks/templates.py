@@ -16,8 +16,8 @@ PLACE = re.compile(r"\{\{(?P<literal>\w+)\}\}|\{(?P<name>[A-Za-z_]\w*)\}")
 OPTIONAL = re.compile(r"<<(.*?)>>", re.DOTALL)
 """What is left out when a field in it is empty."""
 
-MARK = re.compile(r"<image[ _]?(\d*)>")
-"""Where a benchmark's text says that an image belongs: `<image>`, `<image 2>`, `<image_2>`."""
+MARK = re.compile(r"<im(?:age|g)[ _]?(\d*)>")
+"""Where a benchmark's text says that an image belongs: `<image>`, `<img>`, `<image 2>`, `<image_2>`."""
 
 _PICTURE = re.compile("\0(\\d*)\0")
 """Where a template says so, once it is filled."""

@@ -38,6 +38,7 @@ def expanded(records: Sequence[Record], steps: Sequence[Any], root: Path) -> lis
             continue
         if not isinstance(step, Mapping) or not step:
             raise UsageError(f"task.layout.expand holds {step!r}, expected a step such as {{explode: column}}")
+        step = {"on" if key is True else key: value for key, value in step.items()}  # YAML's old word for true
         name = next((key for key in step if key in STEPS), None)
         if name is None:
             raise UsageError(f"task.layout.expand knows no step {next(iter(step))!r}{nearest(next(iter(step)), STEPS)}")
