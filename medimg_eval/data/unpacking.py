@@ -21,10 +21,10 @@ KEYS = {"zip", "strip", "below"}
 
 @dataclass(frozen=True)
 class Archive:
-    """A zip archive that is unpacked beside itself.
+    """A zip archive, or several, that is unpacked beside itself.
 
     Attributes:
-        name: its path below the root.
+        name: its path below the root, or a pattern with `*`.
         strip: what is taken off the names of members that begin with it.
         below: the folder, beside the archive, that they are put into.
     """
@@ -60,32 +60,41 @@ class Archive:
             UserError: the archive is damaged, needs a password, names places outside of the folder, declares more than
                 the disk holds or than an honest archive could, or a member does not hold what it declares.
         """
-        path = root / self.name
-        folder = path.parent / self.below
-        try:
-            with zipfile.ZipFile(path) as archive:
-                members = [(one, folder / self._name(path, one)) for one in archive.infolist() if not one.is_dir()]
-                lost = [
-                    (one, place)
-                    for one, place in members
-                    if not place.is_file() or place.stat().st_size != one.file_size
-                ]
-                _refuse_bomb(path, folder, [one for one, _ in lost])
-                for one, place in lost:
-                    _write(archive, one, place)
-        except (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
-            raise UserError(
-                f"{path}: cannot be unpacked ({error}); delete it, and run the same command again"
-            ) from error
-        say(f"{self.name}: {len(lost)} of {len(members)} members unpacked below {folder}")
+        paths = sorted(root.glob(self.name)) if "*" in self.name else [root / self.name]
+        if not paths:
+            raise UserError(f"{root}: holds no archive {self.name!r}; set task.card.download.unpack")
+        for path in paths:
+            folder = path.parent / self.below
+            try:
+                written, count = self._unpack(path, folder)
+            except (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+                raise UserError(
+                    f"{path}: cannot be unpacked ({error}); delete it, and run the same command again"
+                ) from error
+            say(f"{path.relative_to(root)}: {written} of {count} members unpacked below {folder}")
+
+    def _unpack(self, path: Path, folder: Path) -> tuple[int, int]:
+        """Writes the members of one archive; returns how many, and how many there are."""
+        with zipfile.ZipFile(path) as archive:
+            members = [(one, folder / self._name(path, one)) for one in archive.infolist() if not one.is_dir()]
+            lost = [(one, place) for one, place in members if not _is_there(one, place)]
+            _refuse_bomb(path, folder, [one for one, _ in lost])
+            for one, place in lost:
+                _write(archive, one, place)
+        return len(lost), len(members)
 
     def _name(self, path: Path, member: zipfile.ZipInfo) -> str:
         kind = stat.S_IFMT(member.external_attr >> 16)
-        if not stays_inside(member.filename) or kind not in (0, stat.S_IFREG):
+        name = member.filename.removeprefix(self.strip) or member.filename  # `a//b` without `a/` begins at the root
+        if not (stays_inside(member.filename) and stays_inside(name)) or kind not in (0, stat.S_IFREG):
             raise UserError(
                 f"{path}: member {member.filename!r} is a link, or lies outside of the folder; it is not unpacked"
             )
-        return member.filename.removeprefix(self.strip) or member.filename
+        return name
+
+
+def _is_there(member: zipfile.ZipInfo, place: Path) -> bool:
+    return place.is_file() and place.stat().st_size == member.file_size
 
 
 def stays_inside(name: str) -> bool:
