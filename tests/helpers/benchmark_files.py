@@ -24,7 +24,7 @@ def config(name, group="task"):
 def _merged(name, group):
     own = OmegaConf.load(CONFIGS / group / f"{name}.yaml")
     bases = [
-        _merged(base["/protocol@_here_"] if OmegaConf.is_dict(base) else base, "protocol")
+        _merged(base["/protocol@_here_"], "protocol") if OmegaConf.is_dict(base) else _merged(base, group)
         for base in own.pop("defaults", [])
         if base != "_self_"
     ]
