@@ -5,94 +5,113 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from medimg_eval.metrics import _answer_scan as scan
+from medimg_eval.metrics._answer_claims import announced, claimed
+from medimg_eval.metrics._answer_lines import placed, without_echo
 from medimg_eval.metrics._answer_marks import bold, marked
-from medimg_eval.metrics._answer_phrases import CORRECTION, WITHDRAWAL
+from medimg_eval.metrics._answer_mentions import mentioned, polar, why_not
+from medimg_eval.metrics._answer_phrases import WITHDRAWAL, corrections
 from medimg_eval.metrics._answer_settle import DISAGREE, SEVERAL, Asked, Found, beside
 from medimg_eval.metrics._answer_text import before_next_question, is_error, visible
+from medimg_eval.metrics._answer_words import lower
 
+_CITED = re.compile(r"(?<=\S) ?\[\d{1,2}\]")
 _AGAIN = re.compile(
-    r"^(?:[\s,.:;—…-]|(?:no|wait|sorry|actually|hmm|i mean|rather|it is|it's|it should be|should be|make that|but|so)\b)+", re.IGNORECASE
+    r"(?:[\s,.:;—…-]|(?:no|wait|sorry|actually|hmm|i mean|rather|it is|it's|it should be|should be|make that)\b"
+    r"|(?:but|so)\b)+",
+    re.IGNORECASE,
 )
 
 
 def choose(output: str, options: Mapping[str, str]) -> tuple[str | None, str]:
-    """Returns the letter of the option that an output commits to, and the rule; docs/extraction.md numbers the rules."""
+    """Returns the letter of the option that an output commits to, and the rule, as docs/extraction.md names it."""
     text = visible(output)
     if not text:
         return None, "thinking only" if output.strip() else "empty"
     asked = Asked.of(options)
     if not asked.sheet.keys:
         return None, "no options"
-    found = decide(asked.sheet.translated(text), asked)
+    found = _decide(asked.sheet.translated(text), asked)
     return (None if found.label is None else asked.sheet.keys[found.label]), found.rule
 
 
-def decide(text: str, asked: Asked) -> Found:
+def _decide(text: str, asked: Asked) -> Found:
     """Returns what a text without thinking commits to."""
-    if found := whole(text, asked):
+    if found := _whole(text, asked) or _repeated(text, asked):
         return found
     if is_error(text):
         return Found(None, "error")
     bolds = bold(text)
-    text = marked(text)
-    if found := whole(text.replace("\x02", " ").replace("\x03", " "), asked):
+    text = asked.sheet.told(marked(text))
+    if not asked.labels.digits:
+        text = _CITED.sub("", text)
+    if found := _whole(text.replace("\x02", " ").replace("\x03", " "), asked):
         return found
-    text, echoed = scan.without_echo(text, asked)
+    text, echoed = without_echo(text, asked)
     if echoed and not re.search(r"\w", text):
         return Found(None, "options repeated")
     cut = before_next_question(text)
-    if cut != text and (found := commitment(cut, asked, bolds)) and found.label:
+    if cut != text and (found := _commitment(cut, asked, bolds)) and found.label:
         return found
-    return commitment(text, asked, bolds) or Found(None, scan.why_not(text))
+    return _commitment(text, asked, bolds) or Found(None, why_not(text))
 
 
-def whole(text: str, asked: Asked) -> Found | None:
+def _whole(text: str, asked: Asked) -> Found | None:
     """Returns what a text commits to that is a label alone, an option's text alone, or both and nothing else."""
     if len(text) > 400:
         return None
-    found = asked.labels.alone.fullmatch(text) if len(text) < 60 else None
-    if found:
-        return asked.known(asked.labels.canonical(found["label"]), "label alone")
+    if len(text) < 60 and (alone := asked.labels.alone.fullmatch(text)):
+        return asked.known(alone["label"].upper(), "label alone")
     if label := asked.sheet.exact(text):
         return Found(label, "option text alone")
     item = asked.labels.item.match(text)
     if item and (said := beside(text[item.end() :], asked)) and asked.sheet.exact(text[item.end() :]):
-        label = asked.labels.canonical(item["label"])
-        if label == said[0]:
-            return Found(label, "label and text")
-        return Found(None, DISAGREE) if label in asked.sheet.keys else asked.known(label, "label alone")
+        label = item["label"].upper()
+        return (
+            Found(None, DISAGREE)
+            if label in asked.sheet.keys and label != said[0]
+            else asked.known(label, "label and text")
+        )
     if "\n" not in text.strip() and (label := asked.sheet.part(text)):
         return Found(label, "part of an option text")
     return None
 
 
-def commitment(text: str, asked: Asked, bolds: list[str]) -> Found | None:
+def _repeated(text: str, asked: Asked) -> Found | None:
+    """Returns the label that a text repeats, "B. B. B.", and nothing else."""
+    words = set(re.findall(r"[^\W_]+", text[:120].upper()))
+    if len(words) != 1 or not words <= set(asked.sheet.keys):
+        return None
+    return (
+        Found(words.pop(), "label alone") if re.fullmatch(r"(?:\W*\w{1,2}\W*[.,)\n])+\W*\w{0,2}", text[:400]) else None
+    )
+
+
+def _commitment(text: str, asked: Asked, bolds: list[str]) -> Found | None:
     """Returns what a text commits to last, by the strongest rule that finds anything."""
-    corrected = _corrected(text, asked)
-    if corrected:
-        return corrected
-    return _stated(text, asked) or scan.lines(text, asked, bolds) or scan.polar(text, asked) or scan.mentioned(text, asked)
-
-
-def _stated(text: str, asked: Asked) -> Found | None:
-    """Returns the last answer that is stated in so many words."""
-    explicit = scan.explicit(text, asked)
-    if explicit:
-        return explicit[0]
-    return scan.claimed(text, asked)
+    return (
+        _corrected(text, asked)
+        or announced(text, asked)
+        or claimed(text, asked)
+        or placed(text, asked, bolds)
+        or polar(text, asked)
+        or mentioned(text, asked)
+    )
 
 
 def _corrected(text: str, asked: Asked) -> Found | None:
     """Returns what follows the last correction, "wait, actually B", if anything was committed to before it."""
-    places = [found for found in CORRECTION.finditer(text.lower()) if found.start() > 0]
-    for place in reversed(places[-3:]):
-        head, tail = text[: place.start()], _AGAIN.sub("", text[place.end() :])
-        if not (before := _stated(head, asked) or scan.lines(head, asked, []) or whole(head, asked)):
+    low = lower(text)
+    for start, end in reversed(corrections(low)[-3:]):
+        head, tail = text[:start], text[end:]
+        if again := _AGAIN.match(tail):
+            tail = tail[again.end() :]
+        before = announced(head, asked) or claimed(head, asked) or placed(head, asked, []) or _whole(head, asked)
+        if not before:
             continue
-        after = whole(tail, asked) or _stated(tail, asked) or scan.lines(tail, asked, []) or scan.mentioned(tail, asked)
+        after = _whole(tail, asked) or announced(tail, asked) or claimed(tail, asked) or placed(tail, asked, [])
+        after = after or mentioned(tail, asked)
         if after and (after.label or after.rule == SEVERAL):
             return Found(after.label, "correction" if after.label else after.rule)
-        if before.label and WITHDRAWAL.search(text[place.start() :].lower()):
+        if before.label and WITHDRAWAL.search(low[start:]):
             return Found(None, "withdrawn")
     return None

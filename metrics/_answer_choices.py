@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from medimg_eval.metrics import _answer_scan as scan
+from medimg_eval.metrics._answer_lines import without_echo
 from medimg_eval.metrics._answer_marks import marked
+from medimg_eval.metrics._answer_mentions import why_not
 from medimg_eval.metrics._answer_negation import denied
 from medimg_eval.metrics._answer_options import spelled
-from medimg_eval.metrics._answer_phrases import ANSWER, MARK
+from medimg_eval.metrics._answer_phrases import MARK, announcements
 from medimg_eval.metrics._answer_settle import Asked
 from medimg_eval.metrics._answer_text import is_error, refuses, visible
 
@@ -23,19 +24,19 @@ def choose_several(output: str, options: Mapping[str, str]) -> tuple[tuple[str, 
     text = marked(asked.sheet.translated(text))
     if is_error(text):
         return None, "error"
-    text, echoed = scan.without_echo(text, asked)
+    text, echoed = without_echo(text, asked)
     if echoed and not re.search(r"\w", text):
         return None, "options repeated"
     for found, rule in _attempts(text, asked):
         if found:
             return tuple(letter for label, letter in asked.sheet.keys.items() if label in found), rule
-    return None, scan.why_not(text)
+    return None, why_not(text)
 
 
 def _attempts(text: str, asked: Asked) -> list[tuple[set[str], str]]:
     low = text.lower() if len(text.lower()) == len(text) else text
     places = [(found.start() + 1, "marked answer") for found in MARK.finditer(text)]
-    places += [(found.end(), "answer phrase") for found in ANSWER.finditer(low)]
+    places += [(end, "answer phrase") for _, end in announcements(low)]
     said = [
         (_listed(re.split(r"[\x03\n]|\.\s(?=[A-Z][a-z])", text[end : end + 300].strip(), maxsplit=1)[0], asked), rule)
         for end, rule in sorted(places, reverse=True)
@@ -56,16 +57,23 @@ def _listed(text: str, asked: Asked) -> set[str]:
     found = set()
     for one in asked.labels.one.finditer(text):
         start, end = one.span("label")
-        label = asked.labels.canonical(one["label"])
+        label = one["label"].upper()
         used = one["label"].isupper() or asked.labels.digits or re.match(r"\s*(?:[,.;)\]&/]|$|and\b|or\b)", text[end:])
-        if label in asked.sheet.keys and used and asked.labels.is_label(text, start, end) and not denied(low, start, end):
+        if (
+            label in asked.sheet.keys
+            and used
+            and asked.labels.is_label(text, start, end)
+            and not denied(low, start, end)
+        ):
             found.add(label)
-    return found or {one.letter for one in asked.sheet.affirmed(spelled(text))}
+    return found or {one.label for one in asked.sheet.affirmed(spelled(text))}
 
 
 def _mentioned(text: str, asked: Asked) -> set[str]:
     """Returns the options that sentences name and do not deny, by label where any is named so, and else by text."""
-    kept = "\n".join(row for row in re.split(r"(?<=[.!?])\s+|\n", text) if not refuses(row.lower()) and not row.endswith("?"))
+    kept = "\n".join(
+        row for row in re.split(r"(?<=[.!?])\s+|\n", text) if not refuses(row.lower()) and not row.endswith("?")
+    )
     low = kept.lower() if len(kept.lower()) == len(kept) else kept
-    labels = {asked.labels.canonical(kept[start:end]) for start, end in asked.labels.affirmed(kept, low)}
-    return labels & set(asked.sheet.keys) or {one.letter for one in asked.sheet.affirmed(spelled(kept))}
+    labels = {kept[start:end].upper() for start, end in asked.labels.affirmed(kept, low)}
+    return labels & set(asked.sheet.keys) or {one.label for one in asked.sheet.affirmed(spelled(kept))}

@@ -11,12 +11,14 @@ from medimg_eval.metrics._answer_marks import CLOSE, OPEN, marked
 from medimg_eval.metrics._answer_places import group
 
 _FINAL = re.compile(
-    r"(?:^|\n|[.!?]\s)\s*[#*_ ]*(?:the\s+)?(?:final|correct|short)?\s*(?:answer|response|conclusion)(?:\s+is)?[*_ ]*(?::|\bis\b|\n)[*_ ]*\s*"
+    r"(?:^|\n|[.!?]\s)\s*[#*_ ]*(?:the\s+)?(?:final|correct|short)?\s*(?:answer|response|conclusion)(?:\s+is)?"
+    r"[*_ ]*(?::|\bis\b|\n)[*_ ]*\s*"
     r"|(?:最终)?答案(?:是|:)\s*",
     re.IGNORECASE,
 )
 _REGION = re.compile(
-    r"(?:region|box|structure|label|object)?\s*(?:id|number|no\.?)?\s*[:#]?\s*[\"'\[(]?(?P<id>\d+)[\"'\])]?\s*[;,:\-–|=]+\s*(?:(?:type|name|class|label|is)\s*[:=]?\s*)?"
+    r"(?:region|box|structure|label|object)?\s{0,2}(?:id|number|no\.?)?\s{0,2}[:#]?\s{0,2}[\"'\[(]?(?<!\d)(?P<id>\d{1,6})[\"'\])]?"
+    r"\s{0,2}[;,:\-–|=]{1,3}\s{0,2}(?:(?:type|name|class|label|is)\s*[:=]?\s*)?"
     r"[\"']?(?P<name>[A-Za-z][^;,\n|\"'}]*)",
     re.IGNORECASE,
 )
@@ -24,7 +26,7 @@ _TRIES = 64
 
 
 def free_text(text: str) -> str:
-    """Returns the answer in a text without thinking: what is marked, else what follows "final answer:", else all of it."""
+    """Returns the answer in a text without thinking: what is marked, or follows "final answer:", else all of it."""
     if found := list(re.finditer(f"{OPEN}([^{CLOSE}]*){CLOSE}", marked(text))):
         last = found[-1][1].strip()
         if last:
@@ -59,7 +61,11 @@ def last_object(text: str) -> dict[str, Any] | None:
 def regions(text: str) -> dict[str, str] | None:
     """Returns region id -> name from "Region ID: 1; Type: choroid; ...", or from a JSON object of that form."""
     if found := last_object(text):
-        named = {str(key): str(value) for key, value in found.items() if re.fullmatch(r"\D*\d+", str(key)) and isinstance(value, str)}
+        named = {
+            str(key): str(value)
+            for key, value in found.items()
+            if re.fullmatch(r"\D*\d+", str(key)) and isinstance(value, str)
+        }
         if named:
             return {re.sub(r"\D", "", key): value.strip() for key, value in named.items()}
     said = {found["id"]: found["name"].strip(" .*_") for found in _REGION.finditer(re.sub(r"</?\w+>", " ", text))}

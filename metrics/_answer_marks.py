@@ -1,4 +1,4 @@
-"""Answers that are marked as such, whatever with: \\boxed{B}, <answer>B</answer>, {"answer": "B"}, and text without dress."""
+"""Answers that are marked as such, in a LaTeX box, a tag, or JSON; and text without its dress."""
 
 from __future__ import annotations
 
@@ -7,24 +7,36 @@ import re
 OPEN, CLOSE = "\x02", "\x03"
 
 _TAGS = re.compile(
-    r"<(answer|final[ _-]?answer|ans|choice|option|conclusion|final|result|selected[ _]option|selection|letter|solution|response"
-    r"|output|prediction)(?:\s[^<>]{0,40})?>(.*?)(?:</\s*\1\s*>|$)",
+    r"<(answer|final[ _-]?answer|ans|choice|option|conclusion|final|result|selected[ _]option|selection|letter|solution"
+    r"|response|output|prediction)(?:\s[^<>]{0,40})?>(.*?)(?:</\s*\1\s*>|$)",
     re.IGNORECASE | re.DOTALL,
 )
-_BRACES = r"\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}"
+_BRACES = r"\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\}){0,300}\}){0,300})\}"
 _BOXED = re.compile(rf"\\+(?:boxed|fbox)\s*(?:{_BRACES}|([A-Za-z0-9])\b)")
-_DRESSED = re.compile(r"\\+(?:text|textbf|textrm|textit|mathbf|mathrm|mathbb|mathsf|mathcal|mbox|bf|rm|bm|emph)\s*\{([^{}]*)\}")
+_DRESSED = re.compile(
+    r"\\+(?:text|textbf|textrm|textit|mathbf|mathrm|mathbb|mathsf|mathcal|mbox|bf|rm|bm|emph)\s*\{([^{}]*)\}"
+)
 _KEYS = (
-    r"(?:final|correct|predicted|my|selected|best|chosen|model)?[ _-]?(?:answers?|ans|choices?|option|letter|label|prediction"
-    r"|response|result|selection|diagnosis|output|value)(?:[ _-]?(?:letter|choice|option|idx|index|key|label|text))?"
-    r"|选项|答案|最终答案|正确答案|정답|답|回答|正解|答え|الإجابة|الاجابة|respuesta|réponse|resposta|đáp án"
+    r"(?:final|correct|predicted|my|selected|best|chosen|model)?[ _-]?(?:answers?|ans|choices?|option|letter|label"
+    r"|prediction|response|result|selection|diagnosis|output|value)"
+    r"(?:[ _-]?(?:letter|choice|option|idx|index|key|label|text))?"
+    r"|选项|答案|最终答案|正确答案|정답|답|回答|正解|答え|الإجابة|الاجابة"
+    r"|respuesta|réponse|resposta|đáp án"
 )
 _JSON = re.compile(
-    rf"[\"'](?:{_KEYS})[\"']\s*:\s*(?!\s*\{{)(\[[^\[\]]*\]|\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'(?=\s*[,}}\]])|[^,}}\n]*)", re.IGNORECASE
+    rf"[\"'](?:{_KEYS})[\"']\s*:\s*(?!\s*\{{)(\[[^\[\]]*\]|\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'(?=\s*[,}}\]])|[^,}}\n]*)",
+    re.IGNORECASE,
 )
-_CALL = re.compile(r"\b(?:final_answer|answer|submit|select_option|choose)\(\s*(?:\w+\s*=\s*)?[\"']?([^()\"'\n]{1,80})[\"']?\s*\)")
-_HTML = re.compile(r"</?(?:b|strong|i|em|u|p|br|div|span|li|ul|ol|h\d|font|center|mark|code)\b[^<>]{0,60}>", re.IGNORECASE)
-_BOLD = re.compile(r"\*\*+[ \t]*([^*\n]{1,120}?)[ \t]*\*\*+|__([^_\n]{1,120})__|<(?:b|strong)>([^<\n]{1,120})</(?:b|strong)>")
+_TRUE = re.compile(r"[\"']([A-Za-z]|\d{1,2})[\"']\s*:\s*[Tt]rue\b")
+_CALL = re.compile(
+    r"\b(?:final_answer|answer|submit|select_option|choose)\(\s*(?:\w+\s*=\s*)?[\"']?([^()\"'\n]{1,80})[\"']?\s*\)"
+)
+_HTML = re.compile(
+    r"</?(?:b|strong|i|em|u|p|br|div|span|li|ul|ol|h\d|font|center|mark|code)\b[^<>]{0,60}>", re.IGNORECASE
+)
+_BOLD = re.compile(
+    r"\*\*+[ \t]*([^*\n]{1,120}?)[ \t]*\*\*+|__([^_\n]{1,120})__|<(?:b|strong)>([^<\n]{1,120})</(?:b|strong)>"
+)
 _MATH = re.compile(r"\\[\[\]();,!]|\\(?:quad|,)|\$+")
 _STARS = re.compile(r"[*`]+|(?<!\w)_+(?=\w)|(?<=\w)_+(?!\w)|^[ \t]*(?:#+|>+)[ \t]*|~~[^~\n]*~~", re.MULTILINE)
 
@@ -34,9 +46,13 @@ def marked(text: str) -> str:
     if "\\" in text or "$" in text:
         text = _undressed(text)
     if "<" in text:
-        text = _HTML.sub("", _TAGS.sub(rf"{OPEN}\2{CLOSE} ", text))
+        for _ in range(2):  # tags within tags
+            text = _TAGS.sub(rf"{OPEN}\2{CLOSE} ", text)
+        text = _HTML.sub("", text)
     if '":' in text or "':" in text or '" :' in text:
         text = _JSON.sub(lambda found: f"{OPEN}{_value(found[1])}{CLOSE} ", text)
+        if len(true := _TRUE.findall(text)) == 1:
+            text += f"\n{OPEN}{true[0]}{CLOSE}"
     if "(" in text:
         text = _CALL.sub(rf"{OPEN}\1{CLOSE} ", text)
     return _STARS.sub("", text) if any(mark in text for mark in "*`_#>~") else text

@@ -13,29 +13,70 @@ from medimg_eval.metrics._answer_text import plain_letters
 ARABIC = "ابجدهوزحطي"
 _SIDES = re.compile(r"^[\s\W_]+|[\s\W_]+$")
 _LEADS = re.compile(r"^(?:(?:the|a|an|it is|it's|this is|there is|there are|image shows|shows)\s+)+")
-_SPELLED = re.compile(r"[-_‐‑–—/]+|(?<=[a-z])o(?=e[a-z])|(?<=\b)o(?=e(?:de|so|st))|a(?=e(?:m|st))|(?<=[tl]um)ou(?=r)")
+_BRITISH = re.compile(r"\bo(?=e(?:de|so|st))|(?<=[a-z])o(?=e[a-z])|a(?=e(?:m|st))|(?<=tumo)u(?=r)|(?<=colo)u(?=r)")
 _MARKS = re.compile(r"[^\w. ]|\.(?!\d)")
 _PLURAL = re.compile(r"(?<=[a-z]no|[a-z]{2}a|cro|bro)ses\b")
+_ARTICLE = re.compile(r"\ban? (?=[a-z])")
+_POSSESSIVE = re.compile(r"(?<=[a-z]{3})'s\b")
+_THE = re.compile(r"\bthe ")
 _SPACE = re.compile(r"[^\S\n]+")
-_DRESS = re.compile(r"[*`\"$\\()\[\]{}]+|(?<![a-z])'|'(?![a-z])")
+_DRESS = str.maketrans(dict.fromkeys('*`"$\\)[]{}') | dict.fromkeys("-_‐‑–—/", " ") | {"(": ", "})
+_QUOTES = re.compile(r"(?<![a-z])'|'(?![a-z])")
 _EVIDENCE = re.compile(r"\bno (?:\w+ )?(?:evidence|signs?|indications?) of (?:an? |any )?")
 _BRACKETED = re.compile(r"^(.{2,}?)\s*[(\[]([^()\[\]]{2,})[)\]]\.?$")
-_WEAK = frozenset(
-    "no not none yes a an the and or is it in on of to left right both all i normal other unknown one two".split()
+_COMMON = frozenset(
+    [
+        "a",
+        "all",
+        "an",
+        "and",
+        "i",
+        "in",
+        "is",
+        "it",
+        "no",
+        "none",
+        "not",
+        "of",
+        "on",
+        "one",
+        "or",
+        "the",
+        "to",
+        "two",
+        "yes",
+    ]
 )
-
-_WEAK_WORDS = frozenset("a an the of in on at to and or with for is are".split())
-
+"""What is too common in any text to be the mention of an option."""
+_JOINTS = frozenset(["a", "an", "and", "are", "at", "for", "in", "is", "of", "on", "or", "the", "to", "with"])
+_LETTERS = re.compile(r"\b[a-j]\b")
+_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth")
+_ORDINAL = re.compile(
+    rf"\b(?:the )?({'|'.join(_ORDINALS)}|last) (?:answer )?(?:option|choice)\b(?! (?:of|treatment|therapy|drug)\b)",
+    re.IGNORECASE,
+)
 _OR_BEFORE = re.compile(r"(\w+) (?:or|and|to|vs\.?|versus) $")
 _OR_AFTER = re.compile(r" (?:or |and |to |vs\.? |versus )?(\w+)\b")
 
 
 def spelled(text: str) -> str:
     """Returns a text in lower case, in one spelling and without quotes, brackets and hyphens; line breaks stay."""
-    text = _DRESS.sub("", text.lower())
-    text = _SPELLED.sub(lambda found: " " if found[0][0] in "-_‐‑–—/" else "o" if found[0] == "ou" else "", text)
-    text = _PLURAL.sub("sis", _SPACE.sub(" ", text))
-    return _EVIDENCE.sub("no ", text.replace("the ", "") if " the " in text or text.startswith("the ") else text).strip()
+    if " a " in text or " an " in text or text.startswith(("a ", "an ")):
+        text = _ARTICLE.sub("", text)
+    text = text.lower().translate(_DRESS)
+    if "'" in text:
+        text = _QUOTES.sub("", _POSSESSIVE.sub("", text))
+    if "ae" in text or "oe" in text or "our" in text:
+        text = _BRITISH.sub("", text)
+    if "  " in text or "\t" in text:
+        text = _SPACE.sub(" ", text)
+    if "ses" in text:
+        text = _PLURAL.sub("sis", text)
+    if "the " in text:
+        text = _THE.sub("", text)
+    if "no " in text:
+        text = _EVIDENCE.sub("no ", text)
+    return text.strip()
 
 
 def bare(text: str) -> str:
@@ -48,7 +89,7 @@ def bare(text: str) -> str:
 class Mention:
     """An option's text where an output has it."""
 
-    letter: str
+    label: str
     start: int
     end: int
 
@@ -63,9 +104,7 @@ class Sheet:
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self.keys, self._foreign = _labels(tuple(options))
-        self.texts = {
-            label: bare(spelled(plain_letters(str(options[letter])))) for label, letter in self.keys.items()
-        }
+        self.texts = {label: bare(spelled(plain_letters(str(options[letter])))) for label, letter in self.keys.items()}
         variants: dict[str, set[str]] = {}
         for label, text in self.texts.items():
             for variant in _variants(str(options[self.keys[label]]), text):
@@ -75,9 +114,17 @@ class Sheet:
             whole = [label for label in owners if self.texts[label] == variant]
             if len(owners) == 1 or len(whole) == 1:
                 self._variants[variant] = (whole or [*owners])[0]
+        self._words: dict[str, set[str]] | None = None
+        self._naming = [
+            (str(options[self.keys[label]]).strip(" ."), label)
+            for label, text in self.texts.items()
+            if len(set(_LETTERS.findall(text)) & {key.lower() for key in self.keys}) > 1
+        ]
         close = [_close(variant) for variant in self._variants]
         self._close = {
-            _close(variant): label for variant, label in self._variants.items() if close.count(_close(variant)) == 1 and len(variant) > 3
+            _close(variant): label
+            for variant, label in self._variants.items()
+            if close.count(_close(variant)) == 1 and len(variant) > 3
         }
         self._longest = sorted(self._variants, key=len, reverse=True)
 
@@ -89,20 +136,40 @@ class Sheet:
             )
         return text
 
+    def told(self, text: str) -> str:
+        """Returns an output that names options by their labels: not as "the second option", nor as "both A and B"."""
+        for name, label in self._naming:
+            text = re.sub(rf"\b{re.escape(name)}\b", f"option {label}", text, flags=re.IGNORECASE)
+        low = text.lower()
+        if (" option" in low or " choice" in low) and any(word in low for word in (*_ORDINALS, "last")):
+            text = _ORDINAL.sub(self._ordinal, text)
+        return text
+
+    def _ordinal(self, found: re.Match[str]) -> str:
+        labels = list(self.keys)
+        place = -1 if found[1].lower() == "last" else _ORDINALS.index(found[1].lower())
+        return f"option {labels[place]}" if place < len(labels) else found[0]
+
     def exact(self, text: str) -> str | None:
         """Returns the label of the option whose text this is, whole; None if there is none, or several."""
         text = spelled(text)
-        return self._variants.get(bare(text)) or self._variants.get(_SIDES.sub("", text)) or self._close.get(_close(text))
+        return (
+            self._variants.get(bare(text)) or self._variants.get(_SIDES.sub("", text)) or self._close.get(_close(text))
+        )
 
     def part(self, text: str) -> str | None:
         """Returns the label of the only option that contains a short text as whole words."""
         text = bare(spelled(text))
-        if text in _WEAK - {"left", "right", "both", "normal", "other"} or len(text.split()) > 6:
+        if text in _COMMON or len(text.split()) > 6:
             return None
         if len(text) < 2 and not text.isdigit():
             return None
         within = [label for label, own in self.texts.items() if f" {text} " in f" {_MARKS.sub(' ', own)} "]
-        return within[0] if len(within) == 1 else None
+        if len(within) == 1 and " " not in text and len(text) < 5 and text.isalpha():
+            own = self.texts[within[0]]
+            within = within if own.startswith(text) or set(text) <= set("ivx") else []
+        touched = [label for label, own in self.texts.items() if text in own] if len(text) > 3 else within
+        return within[0] if len(within) == len(touched) == 1 else None
 
     def begins(self, text: str) -> tuple[str, int] | None:
         """Returns the label whose text a spelled text begins with, and where that ends."""
@@ -118,7 +185,9 @@ class Sheet:
     def words(self, sentence: str) -> str | None:
         """Returns the label of the one option all of whose words, two at least, a spelled sentence has."""
         said = set(re.findall(r"\w+", sentence))
-        own = {label: set(re.findall(r"\w+", text)) - _WEAK_WORDS for label, text in self.texts.items()}
+        if self._words is None:
+            self._words = {label: set(re.findall(r"\w+", text)) - _JOINTS for label, text in self.texts.items()}
+        own = self._words
         within = [label for label, words in own.items() if len(words) > 1 and words <= said]
         widest = [label for label in within if all(own[other] < own[label] for other in within if other != label)]
         return widest[0] if len(widest) == 1 else None
@@ -127,7 +196,7 @@ class Sheet:
         """Returns where a spelled text has an option's text as whole words, the longest first to take a place."""
         found: list[Mention] = []
         for variant in self._longest:
-            if len(variant) < 2 and not (variant.isdigit() or not variant.isascii()) or variant in _WEAK - {"normal", "both", "left", "right"}:
+            if variant in _COMMON or (len(variant) < 2 and variant.isascii() and not variant.isdigit()):
                 continue
             start = text.find(variant)
             while start >= 0:
@@ -150,7 +219,7 @@ class Sheet:
         if after := _OR_AFTER.match(text, end):
             other = " ".join([*words[:-1], after[1]])
             found += [Mention(self._variants[other], end, after.end())] if other in self._variants else []
-        return [one for one in found if one.letter != self._variants[variant]]
+        return [one for one in found if one.label != self._variants[variant]]
 
     def affirmed(self, text: str) -> list[Mention]:
         """Returns the mentions in a spelled text that are not denied."""
@@ -192,7 +261,11 @@ def _stands_alone(text: str, start: int, end: int) -> bool:
         return False
     if first.isdigit() and before in {".", ","} and start > 1 and text[start - 2].isdigit():
         return False
-    if last.isdigit() and re.match(r"[.,]\d|[.)] |[.)]$", after) and (start == 0 or before == "\n" or after[1:].isdigit()):
+    if (
+        last.isdigit()
+        and re.match(r"[.,]\d|[.)] |[.)]$", after)
+        and (start == 0 or before == "\n" or after[1:].isdigit())
+    ):
         return False
     if not _joins(last) or not _joins(after[:1]):
         return True
@@ -200,5 +273,5 @@ def _stands_alone(text: str, start: int, end: int) -> bool:
 
 
 def _joins(letter: str) -> bool:
-    """Returns whether a character makes words with its neighbours; those of Chinese and Japanese stand for themselves."""
+    """Returns whether a character makes words with its neighbours; those of East Asia stand alone."""
     return letter.isalnum() and not "\u3040" <= letter <= "\u9fff" and not "\uac00" <= letter <= "\ud7a3"

@@ -3,102 +3,263 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 
-from medimg_eval.metrics._answer_labels import WORD, Labels, labels_of
+from medimg_eval.metrics._answer_labels import WORD
 from medimg_eval.metrics._answer_marks import CLOSE, OPEN
+from medimg_eval.metrics._answer_words import either
 
+MARK = re.compile(f"{OPEN}([^{CLOSE}]*)")
+
+_BE = either(
+    """is, was, are, would be, will be, should be, must be, has to be, may be, might be, could be, seems to be,
+    appears to be, remains, is likely, is thus, is therefore, is hence, becomes, 's"""
+)
 _IS = (
-    r"(?:\s*(?:option|choice|letter))?\s*(?:[:=：]|→|->|=>|[-–—](?=\s)|(?:is|was|are|would be|will be|should be|must be|has to be|may be"
-    r"|might be|could be|seems to be|appears to be|remains|is likely|is thus|is therefore|is hence|becomes)\b)"
+    rf"(?:\s*(?:option|choice|letter))?\s*(?:[:=：]|→|->|=>|[-–—](?=\s)|{_BE}\b)"
     r"(?:\s*(?:most likely|probably|likely|clearly|therefore|thus|then))*(?:\s+to be)?\s*[:=]?"
 )
-_OF = r"(?:\s+(?:to|for|of|in|among|based on|given|from)\s+(?:the|this|these|that|your|my|our)[^.:\n]{0,60}?)?(?:\s*\([^()\n]{0,40}\))?"
-ANSWER = re.compile(
-    rf"\b(?:answers?|ans|solution|prediction|verdict){_OF}{_IS}"
-    rf"|\b(?:correct|right|best|final|selected|chosen|predicted|my|proper|appropriate|accurate|likely|suitable|fitting)\s+(?:and \w+ )?"
-    rf"(?:answer |response )?(?:response|option|choice|selection|letter|label|one|alternative|decision|conclusion|output|match|pick)"
-    rf"{_OF}(?:\s+(?:that|which)\s[^.:\n]{{1,60}}?)?{_IS}"
-    r"|(?:^|\n)\s*(?:ans|answer|final answer|response|choice|option|letter|selection|result|final|output)\s*(?:[:=.]|\n)"
-    r"|\ba:(?=\s*\(?[a-z]\)?\s*$)"
-    r"|(?:最终|正确|所以|因此|故|本题|我的|最佳)?(?:的)?(?:答案|正确选项|最佳选项|选择|正解|正確答案|答え|解答|回答)(?:应该|应当|应|就|只能|最可能)?"
-    r"(?:是|为|選|选择?|[:=]|は|应为|為)\s*[:]?"
-    r"|(?:应该|应|故|只能|因此|所以|建议|我)?(?:选择|选|選)(?:择|项|了|的是)?\s*[:]?(?=\s*[(\"'\[]*[a-j0-9])|选项(?:是|为|[:])"
-    r"|(?:최종\s*)?(?:정답|답|답변|정답지)(?:은|는|:|\s+)\s*[:]?"
-    r"|(?:الإجابة|الجواب|الاجابة|الخيار|إجابتي|الاختيار)(?:\s+(?:الصحيحة?|النهائية?|هو|هي|الأصح|الأنسب))*\s*(?:[:]|هي|هو|(?<=هي)|(?<=هو)|(?<=الصحيح)|(?<=الصحيحة))"
-    r"|\b(?:respuesta|opción|alternativa|resposta|opção|réponse|option|antwort|risposta|opzione|opcja|svar|antwoord|cevap|jawaban|ответ"
-    r"|вариант|đáp án|câu trả lời|lựa chọn|trả lời|phương án)(?:\s+(?:correcta?|corretta|correcte|correto|final|finale|lautet|richtige|doğru|đúng|cuối cùng|"
-    r"exacte|es|bonne|chính xác|nhất|yang benar|la más \w+|la|le|adequada|adecuada|correta|benar|правильный))*\s*(?:[:=]|—|-(?=\s)|\b(?:es|est|é|è|ist|là|adalah|la|lautet)\b)\s*[:]?"
-    r"|\b(?:chọn|elijo|elegiría|escolho|choisis|wähle)(?:\s+(?:đáp án|la opción|a opção|l'option|phương án|câu))?(?=\s+\W*[a-j]\b)"
-    r"|उत्तर(?:\s+है)?\s*[:]?|คำตอบ(?:ที่ถูกต้อง)?(?:คือ|:)?"
+_OF = (
+    r"(?:\s+(?:to|for|of|in|among|based on|given|from)\s+(?:the|this|these|that|your|my|our)[^.:\n]{0,60}?)?"
+    r"(?:\s*\([^()\n]{0,40}\))?"
 )
+_GOOD = either(
+    """correct, right, best, final, selected, chosen, predicted, my, proper, appropriate, accurate, likely, suitable,
+    fitting"""
+)
+_ONE = either(
+    "response, option, choice, selection, letter, label, one, alternative, decision, conclusion, output, match, pick"
+)
+_HEADS = either("ans, answer, final answer, response, choice, option, letter, selection, result, final, output")
+_CHINESE = (
+    r"(?:最终|正确|所以|因此|故|本题|我的|最佳)?的?(?:答案|正确选项|最佳选项|选择|正解|正確答案|答え|解答|回答)"
+    r"(?:应该|应当|应|就|只能|最可能)?(?:是|为|選|选择?|[:=]|は|应为|為)\s*:?"
+    r"|(?:应该|应|故|只能|因此|所以|建议|我)?(?:选择|选|選)(?:择|项|了|的是)?\s*:?(?=\s*[(\"'\[]*[a-j0-9])|选项(?:是|为|:)"
+)
+_KOREAN = r"(?:최종\s*)?(?:정답|답변|답)(?:은|는|:|\s+)\s*:?"
+_ARABIC = (
+    r"(?:الإجابة|الجواب|الاجابة|الخيار|إجابتي|الاختيار)(?:\s+(?:الصحيحة?|النهائية?|هو|هي|الأصح|الأنسب))*\s*"
+    r"(?::|هي|هو|(?<=هي)|(?<=هو)|(?<=الصحيح)|(?<=الصحيحة))"
+)
+_EUROPEAN = (
+    r"\b"
+    + either(
+        """respuesta, opción, alternativa, resposta, opção, réponse, l'option, antwort, risposta, opzione, svar,
+        antwoord, cevap, jawaban, ответ, вариант, đáp án, câu trả lời, lựa chọn, trả lời, phương án"""
+    )
+    + r"(?:\s+"
+    + either(
+        r"""correcta?, corretta, correcte, correto, correta, final, finale, lautet, richtige, doğru, đúng, cuối cùng,
+        exacte, es, bonne, chính xác, nhất, yang benar, benar, la más \w+, la, le, adequada, adecuada, правильный"""
+    )
+    + r")*\s*(?:[:=]|—|-(?=\s)|\b(?:es|est|é|è|ist|là|adalah|la|lautet)\b)\s*:?"
+    r"|\b(?:chọn|elijo|elegiría|escolho|choisis|wähle)"
+    r"(?:\s+(?:đáp án|la opción|a opção|l'option|phương án|câu))?(?=\s+\W*[a-j]\b)"
+)
+_LATIN = [
+    re.compile(rf"\b(?:answers?|ans|solution|prediction|verdict){_OF}{_IS}"),
+    re.compile(
+        rf"\b{_GOOD}\s+(?:and \w+ )?(?:answer |response )?{_ONE}{_OF}(?:\s+(?:that|which)\s[^.:\n]{{1,60}}?)?{_IS}"
+    ),
+    re.compile(rf"^\s*{_HEADS}\s*(?:[:=.]|\n)", re.MULTILINE),
+    re.compile(r"\ba:(?=\s*\(?[a-z]\)?\s*$)"),
+    re.compile(r"(?<=\?)\s*a:"),
+]
+_EUROPE = re.compile(_EUROPEAN)
+_IN_EUROPE = (
+    "resp",
+    "opci",
+    "opç",
+    "altern",
+    "répons",
+    "antwort",
+    "rispo",
+    "opzio",
+    "svar",
+    "antwoord",
+    "cevap",
+    "jawab",
+    "ответ",
+    "option",
+    "вариант",
+    "đáp",
+    "trả",
+    "lựa",
+    "phương",
+    "chọn",
+    "elij",
+    "eleg",
+    "escol",
+    "choisi",
+    "wähl",
+)
+_OTHER = re.compile("|".join([_CHINESE, _KOREAN, _ARABIC, r"उत्तर(?:\s+है)?\s*:?", r"คำตอบ(?:ที่ถูกต้อง)?(?:คือ|:)?"]))
+
+
+def announcements(low: str) -> list[tuple[int, int]]:
+    """Returns where a lower-case text announces an answer, "the correct answer is": the start and end of the phrase."""
+    patterns = [*_LATIN]
+    if any(stem in low for stem in _IN_EUROPE):
+        patterns.append(_EUROPE)
+    if not low.isascii():
+        patterns.append(_OTHER)
+    return [found.span() for pattern in patterns for found in pattern.finditer(low)]
+
+
 SOFT = re.compile(
-    r"\b(?:diagnosis|impression|finding|conclusion|assessment|modality|interpretation)(?:\s+(?:here|in this (?:case|image)))?\s*(?::|\bis\b)"
+    r"\b(?:diagnosis|impression|finding|conclusion|assessment|modality|interpretation)"
+    r"(?:\s+(?:here|in this (?:case|image)))?\s*(?::|\bis\b)"
 )
+"""Announces what may be an answer: "diagnosis:"."""
+
 CONDITIONAL = re.compile(
     r"\b(?:if|unless|assuming|suppose|supposing|were (?:it|the|this)|had (?:the|it|this))\b"
     r"(?! (?:i |we )?(?:had|have|were|must|am|look|forced|was)\b| forced| pressed| i'm| you| possible| not)"
 )
 DISBELIEF = re.compile(
-    r"(?:\b(?:whether|cannot|can't|unable|not sure|unsure|don't know|doubt|don't think|do not think|not|n't|someone|some people|wrong to say|say that"
-    r" the|claims?|previous(?:ly)?|user|you said|first thought|initially|originally|pretend|format|typically|usually|generally|often|normally|in general|example|e\.g\.|such as)\b)[^.,;:!?\n]{0,40}$"
+    r"\b"
+    + either(
+        r"""whether, cannot, can't, unable, not sure, unsure, don't know, doubt, don't think, do not think, not,
+        someone, some people, wrong to say, say that the, claims?, previous(?:ly)?, user, you said, first thought,
+        initially, originally, pretend, format, typically, usually, generally, often, normally, in general, example,
+        e\.g\., such as"""
+    )
+    + r"\b[^.,;:!?\n]{0,40}$|n't\b[^.,;:!?\n]{0,40}$|[不别勿非没](?:能|应|该|应该|可)?$"
 )
+"""Stands before what is no commitment: a doubt, what somebody else says."""
+
 WITHDRAWN = re.compile(
-    r"[\s.,;!?—-]*(?:\(?(?:but|however|though|and|no|wait|hmm|actually|oops|sorry)[\s,.:—-]*)*(?:(?:i think|i see|i realize|i believe)[\s,]*)?(?:that|this|it|which|the above|my answer|the answer)"
-    r"(?:'s|\s+(?:is|was|would be|seems|can't be|cannot be|isn't|is not|could not be))?\s+(?:also |actually |clearly |probably |obviously )?"
-    r"(?:wrong|incorrect|not (?:right|correct|true|quite|accurate)|mistaken|a mistake|an error|false|right$|correct$)"
+    r"[\s.,;!?—-]*(?:\(?(?:but|however|though|and|no|wait|hmm|actually|oops|sorry)[\s,.:—-]*)*"
+    r"(?:(?:i think|i see|i realize|i believe)[\s,]*)?(?:that|this|it|which|the above|my answer|the answer)"
+    r"(?:'s|\s+(?:is|was|would be|seems|can't be|cannot be|isn't|is not|could not be))?\s+"
+    r"(?:also |actually |clearly |probably |obviously )?"
+    + either(
+        """wrong, incorrect, not (?:right|correct|true|quite|accurate), mistaken, a mistake, an error, false, right$,
+        correct$"""
+    )
 )
-CORRECTION = re.compile(
-    r"\b(?:wait|correction|scratch that|on second thoughts?|let me (?:re-?\w+|think again|double.?check|correct)|i (?:made a mistake|was wrong|take that back"
-    r"|misread|misspoke|meant)|oops|hold on|(?:up)?on (?:further|closer|second) (?:re\w+|look|inspection|examination|thought|consideration|analysis|review)"
-    r"|chang(?:e|ed|ing) my (?:mind|answer)|edit:|revised|updated answer|my apologies|apologies|i stand corrected|strike that|never ?mind)\b"
-    r"|(?:[.!?\n,;—-]\s*|\bbut )(?:actually|hmm|rather)\b|(?<=[.!?\n…])\s*(?:no|sorry)[,.]|(?:等等|等一下|不对|更正|重新考虑|修正|アッ|いや|待って)"
+"""Stands after a commitment and takes it back."""
+
+_CORRECTION = re.compile(
+    r"\b"
+    + either(
+        r"""wait, correction, corrected(?= ?(?:answer|to)?:), scratch that, on second thoughts?, let me re-?\w+,
+        let me (?:think again|double.?check|correct),
+        i (?:made a mistake|was wrong|take that back|misread|misspoke|meant), oops, hold on,
+        chang(?:e|ed|ing) my mind, chang(?:e|ed|ing) my answer, edit(?=:), revised, updated answer, my apologies,
+        apologies, i stand corrected, strike that, never ?mind"""
+    )
+    + r"\b|\b(?:up)?on (?:further|closer|second) "
+    + either(r"re\w+, look, inspection, examination, thought, consideration, analysis")
+    + r"\b|(?:[.!?\n,;—-]\s*|\bbut )(?:actually|hmm|rather)\b|(?<=[.!?\n…])\s*(?:no|sorry)[,.]"
+    r"|等等|等一下|不对|更正|重新考虑|修正|いや|待って"
 )
+_CORRECTS = (
+    *(
+        "wait",
+        "correction",
+        "corrected",
+        "let me correct",
+        "let me re",
+        "let me think",
+        "let me double",
+        "scratch",
+        "second",
+    ),
+    *("i made", "i was", "i take", "i mis", "i meant", "i stand", "oops", "hold on", "my mind", "my answer", "edit:"),
+    *(
+        "revised",
+        "apolog",
+        "actually",
+        "hmm",
+        "rather",
+        "no,",
+        "no.",
+        "sorry",
+        "updated",
+        "further",
+        "closer",
+        "strike",
+    ),
+    *("never mind", "nevermind", "等", "不对", "更正", "重新", "修正", "いや", "待って"),
+)
+
+
+def corrections(low: str) -> list[tuple[int, int]]:
+    """Returns where a lower-case text corrects itself, "wait, actually": the start and end; not at its beginning."""
+    if not any(stem in low for stem in _CORRECTS):
+        return []
+    return [found.span() for found in _CORRECTION.finditer(low) if found.start() > 0]
+
+
 WITHDRAWAL = re.compile(
-    r"\b(?:scratch that|take that back|re-?(?:consider|evaluate|think|assess|examine|check)|think again|not (?:right|correct)|incorrect|wrong"
-    r"|made a mistake|not sure|unsure|never ?mind|strike that)\b|不对|重新考虑"
+    r"\b"
+    + either(
+        r"""scratch that, take that back, re-?(?:consider|evaluate|think|assess|examine|check), think again,
+        not (?:right|correct), incorrect, wrong, made a mistake, not sure, unsure, never ?mind, strike that"""
+    )
+    + r"\b|不对|重新考虑"
 )
 NOTHING = re.compile(
-    r"\W*(?:none\b|n/?a\b|nan\b|null\b|unknown|unclear|uncertain|undetermined|not (?:sure|determin|possible|clear|given|provided|available|enough|known|applicable)"
-    r"|cannot|can't|can not|unable|impossible|insufficient|indeterminate|no (?:answer|option|correct)|i (?:don't|do not|cannot|can't|am not|am unable|'m not)"
-    r"|无法|不确定|不知道|都不|没有|\?+$|tbd|undefined|error)"
+    r"\W*"
+    + either(
+        r"""none\b, n/?a\b, nan\b, null\b, unknown, unclear, uncertain, undetermined, cannot, can't, can not, unable,
+        not (?:sure|determin|possible|clear|given|provided|available|enough|known|applicable), impossible,
+        insufficient, indeterminate, no (?:answer|option|correct),
+        i (?:don't|do not|cannot|can't|am not|am unable|'m not), 无法, 不确定, 不知道, 都不, 没有, \?+$, tbd, undefined,
+        error"""
+    )
 )
+"""Stands where an answer should and says that there is none."""
+
 _AFFIRMS = (
-    r"(?:(?:clearly|definitely|likely|probably|thus|therefore|also|indeed|by far|certainly|actually|the|a|an|my|our|single|only|now|best"
-    r"|most|more|much|still)\s+)*(?:correct|right|best|likely|accurate|answer|choice|option|true|consistent|plausible|appropriate|better|fit|match|probable"
-    r"|suitable|supported|favou?red|one|diagnosis|most)\b"
+    r"(?:"
+    + either(
+        """clearly, definitely, likely, probably, thus, therefore, also, indeed, by far, certainly, actually, the, a,
+        an, my, our, single, only, now, best, most, more, much, still"""
+    )
+    + r"\s+)*"
+    + either(
+        """correct, right, best, likely, accurate, answer, choice, option, true, consistent, plausible, appropriate,
+        better, fit, match, probable, suitable, supported, favou?red, one, diagnosis, most"""
+    )
+    + r"\b"
 )
+_CHOOSE = either(
+    r"""choos(?:e|ing), chose, chosen, select(?:ed|ing)?, pick(?:ed|ing)?, opt(?:ed|ing)? for,
+    go(?:ing)? (?:with|for), went (?:with|for), vote(?: for)?, confiden\w+ (?:in|that), certain (?:of|that),
+    (?:we|i) (?:have|get), probably, likely, presumably, possibly, maybe, perhaps, settle on, on (?:reflection|balance),
+    lean(?:ing)? (?:more )?(?:towards?|to), favou?rs?, prefer, guess, say,
+    (?:i|i'd|would|we|i'll|to|can|must|should) answer(?: with)?, answered(?: with)?, believe, think, conclude,
+    predict, suggests?, suggesting, indicat\w+, supports?, supporting, point(?:s|ing)? (?:to|towards?),
+    corresponds? (?:to|with), corresponding to, match(?:es|ing)?, consistent with, compatible with,
+    leav(?:es|ing)(?: us with| only| just)?, left with, down to, be, it is, it's, (?<!so )is, that's, so, therefore,
+    thus, hence, finally, then, overall, mean, meant, only, identif\w+ as, align\w* with, best with, rather,
+    instead, than, like, with, fits?, mark(?:ed)?, tick(?:ed)?"""
+)
+_COPULA = either("is, was, are, seems, appears, looks, would be, should be, must be, remains, being, =")
 
 
-class Phrases:
-    """Patterns of claims about labels: "B is correct", "I choose B", "therefore B"."""
+_NO_LABEL = rf"(?![^{WORD}][A-Z0-9](?![{WORD}]))"
+_GAP = rf"(?P<gap>(?:(?:{_NO_LABEL}[^.\n!?;\x02]){{1,70}}?)??)(?:(?<=[\s),:-])|(?<=[A-Ja-j0-9]))"
 
-    def __init__(self, labels: Labels) -> None:
-        token = labels.token
-        listed = rf"(?:(?:[A-Za-z]|\d)[)\]]?\s*(?:,|and|or|&|/)\s*(?:and |or )?)?"
-        self.verdict = re.compile(
-            rf"(?:\b(?:option|choice|answer|letter)s?\s+)?{listed}[(\[\"']?{token}[)\]\"']?[.:]?(?P<gap>(?:(?:(?![^{WORD}][A-Z0-9](?![{WORD}]))[^.\n!?;\x02]){{1,70}}?)?)"
-            rf"(?:(?<=[\s),:-])|(?<=[A-J]))\s*(?:,\s*)?(?:is|was|are|seems|appears|looks|would be|should be|must be|remains|being|=)\s+(?:to be\s+)?(?=(?i:{_AFFIRMS}))"
-            rf"|[(\[\"']?{token.replace('label>', 'last>')}[)\]\"']?\s+(?:(?:best |most closely |clearly |alone )?(?:fits|matches|remains|stands out|wins|it is|describes|explains)\b)"
-        )
-        self.choose = re.compile(
-            r"(?:\b(?i:choos(?:e|ing)|chose|chosen|select(?:ed|ing)?|pick(?:ed|ing)?|opt(?:ed|ing)? for|go(?:ing)? (?:with|for)|went (?:with|for)|vote(?: for)?|confiden\w+ (?:in|that)|certain (?:of|that)|settle on|lean(?:ing)? (?:more )?(?:towards?|to)"
-            r"|favou?rs?|prefer|guess|say|answer(?:ed)?(?: with)?|believe|think|conclude|predict|suggests?|suggesting|indicat\w+|supports?|supporting|point(?:s|ing)? (?:to|towards?)"
-            r"|corresponds? (?:to|with)|corresponding to|match(?:es|ing)?|consistent with|compatible with|leav(?:es|ing)(?: us with| only| just)?|left with|down to|be|it is|it's|is"
-            r"|that's|so|therefore|thus|hence|finally|then|overall|mean|meant|only|identif\w+ as|align\w* with|best with|rather|instead|than|like|choice|option|with|fits?|mark(?:ed)?|tick(?:ed)?)\b"
-            r"|→|->|=>|⇒|∴|✓|✔|✅|☑|\[[xX]\]|所以|因此|故|选|選|是|支持)"
-            r"[ \t]*[,:]?[ \t]*(?i:that\s+)?(?i:it(?:'s| is| must be| should be)\s+|(?:the )?(?:correct |right |best )?answer (?:is|to be)\s+)?(?i:(?:clearly|definitely|likely|probably|most likely|either)\s+)?"
-            r"(?i:the\s+)?(?i:(?:correct |right |best )?(?:option|choice|answer|letter|选项)s?\s*)?[(\[\"']{0,2}" + token + r"[)\]\"']{0,2}"
-        )
-        self.native = re.compile(
-            rf"{token}\s*[)\]]?\s*(?:选项|项|番|번|가|이)?\s*(?:是|为|が|는|은|가)?\s*(?:最|更)?(?:正确|正しい|適切|正解|正答|合适|可能|符合|정답|입니다|です|だ|이다|더)"
-        )
+VERDICT = re.compile(
+    rf"[)\]\"']?[.:]?{_GAP}\s*(?:,\s*)?{_COPULA}\s+(?:to be\s+)?(?=(?i:{_AFFIRMS}))"
+    r"|[)\]\"']?\s+(?:best |most closely |clearly |alone )?"
+    r"(?:fits|matches|remains|stands out|wins|it is|describes|explains|does(?! not))\b"
+    r"|\)?\?\s*(?i:yes|correct|right)\b"
+)
+"""Follows a label and calls it right: "B is correct"."""
 
+VERDICT_ELSEWHERE = re.compile(
+    r"\s*[)\]]?\s*(?:选项|项|番|번|가|이)?\s*(?:是|为|が|는|은|가)?\s*(?:最|更)?"
+    r"(?:正确|正しい|適切|正解|正答|合适|可能|符合|정답|입니다|です|だ|이다|더)"
+)
+"""The same in other languages."""
 
-@lru_cache(maxsize=128)
-def phrases_of(known: frozenset[str]) -> Phrases:
-    """Returns the phrases about some labels, their patterns compiled once."""
-    return Phrases(labels_of(known))
-
-
-MARK = re.compile(f"{OPEN}([^{CLOSE}]*)")
+CHOICE = re.compile(
+    rf"(?:\b(?i:{_CHOOSE})\b|→|->|=>|⇒|∴|✓|✔|✅|☑|\[[xX]\]|所以|因此|故|选|選|是|支持)[ \t]*[,:]?[ \t]*"
+    r"(?i:that\s+)?(?i:it(?:'s| is| must be| should be)\s+|(?:the )?(?:correct |right |best )?answer (?:is|to be)\s+)?"
+    r"(?i:(?:clearly|definitely|likely|probably|most likely|either)\s+)?(?i:the\s+)?"
+    r"(?i:(?:correct |right |best )?(?:option|choice|answer|letter|选项)s?\s*)?[(\[\"']{0,2}\Z"
+)
+"""Stands before a label and chooses it: "I would go with B"."""

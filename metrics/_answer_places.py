@@ -9,22 +9,23 @@ from typing import Any
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics._answer_marks import marked
-from medimg_eval.metrics._answer_phrases import ANSWER, CORRECTION, MARK
+from medimg_eval.metrics._answer_phrases import MARK, announcements, corrections
 
 Numbers = tuple[float, ...]
 
-_NUMBER = r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?"
+_NUMBER = r"[-+]?\d{1,15}(?:\.\d{1,15})?(?:[eE][-+]?\d{1,3})?"
 _ONE = re.compile(rf"(?<![\w.,/^])(?<!\d[-–])(?P<number>{_NUMBER})(?P<percent>\s*%)?(?!\d|\.\d|/\d)")
 _RANGE = re.compile(rf"{_NUMBER}\s*(?:-|–|—|~|to|and|or|到|至)\s*{_NUMBER}")
-_SAID = re.compile(r"(?:\b(?:is|are|was|of|equals?|measures?|about|approximately|around|roughly|total(?:s|ing)?)|[=:≈~])[\s$(\"']*$")
+_SAID = re.compile(
+    r"(?:\b(?:is|are|was|of|equals?|measures?|about|approximately|around|roughly|total(?:s|ing)?)|[=:≈~])[\s$(\"']*$"
+)
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
-_WORDS = {
-    word: number
-    for number, word in enumerate("zero one two three four five six seven eight nine ten eleven twelve".split())
-}
+_WORDS = {"zero": 0, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9}
 _WORD = re.compile(rf"\b(?:{'|'.join(_WORDS)})\b")
 _COORDINATE = re.compile(rf"(?<![\w.]){_NUMBER}(?!\w*\d)(?!\.\d)")
-_APART = re.compile(r"[^\w.]*(?:px|pixels?)?(?:[^\w.]|<[^<>]*>|\b(?:x|y|w|h|left|top|right|bottom|min|max|and|to)_?(?:min|max)?\d?\b)*")
+_APART = re.compile(
+    r"[^\w.]*(?:px|pixels?)?(?:[^\w.]|<[^<>]*>|\b(?:x|y|w|h|left|top|right|bottom|min|max|and|to)_?(?:min|max)?\d?\b)*"
+)
 _SCALES = {"pixels": None, "thousand": 1000.0, "percent": 100.0, "unit": 1.0}
 
 
@@ -32,7 +33,7 @@ def number_in(text: str) -> tuple[float | None, str]:
     """Returns the number that a text without thinking commits to, and the rule."""
     text = _THOUSANDS.sub("", marked(text).replace("\u2212", "-"))
     low = text.lower()
-    if corrected := [found.end() for found in CORRECTION.finditer(low) if found.start() > 0]:
+    if corrected := [end for _, end in corrections(low)]:
         value, rule = _number(text[corrected[-1] :], low[corrected[-1] :])
         if value is not None:
             return value, rule
@@ -41,7 +42,7 @@ def number_in(text: str) -> tuple[float | None, str]:
 
 def _number(text: str, low: str) -> tuple[float | None, str]:
     places = [(found.start() + 1, "marked answer") for found in MARK.finditer(text)]
-    places += [(found.end(), "answer phrase") for found in ANSWER.finditer(low)]
+    places += [(end, "answer phrase") for _, end in announcements(low)]
     for end, rule in sorted(places, reverse=True):
         value = _first(re.split(r"[\x03\n]|\.(?!\d)", text[end : end + 120].strip(), maxsplit=1)[0])
         if value is not None:
@@ -124,25 +125,29 @@ def _plain(text: str) -> str:
 def _answer_part(text: str) -> str:
     """Returns what follows the last announcement of an answer, or is marked as one; else the whole text."""
     text = marked(text)
-    places = [found.end() for found in ANSWER.finditer(text.lower())]
+    places = [end for _, end in announcements(text.lower())]
     places += [found.start() + 1 for found in MARK.finditer(text)]
     return text[max(places) :] if places else text
 
 
 def scaled(numbers: Numbers, more: Mapping[str, Any]) -> Numbers:
-    """Returns x, y, x, y, ... in pixels, from the convention that `more["convention"]` names, in an image of `more["size"]`.
+    """Returns x, y, x, y, ... in pixels, from the convention `more["convention"]`, in an image of `more["size"]`.
 
     Raises:
         UsageError: If there is no such convention, or the size is missing that it needs.
     """
     convention = more.get("convention", "pixels")
     if convention not in _SCALES:
-        raise UsageError(f"Expected the convention of coordinates to be one of {', '.join(_SCALES)}, got {convention!r}")
+        raise UsageError(
+            f"Expected the convention of coordinates to be one of {', '.join(_SCALES)}, got {convention!r}"
+        )
     scale = _SCALES[convention]
     if scale is None:
         return numbers
     size = more.get("size")
     if size is None:
-        raise UsageError(f"Coordinates in the convention {convention!r} need more['size'], the image's width and height in pixels")
+        raise UsageError(
+            f"Coordinates in the convention {convention!r} need more['size'], the image's width and height in pixels"
+        )
     width, height = (size, size) if isinstance(size, int | float) else (float(size[0]), float(size[1]))
     return tuple(value * (height if place % 2 else width) / scale for place, value in enumerate(numbers))

@@ -5,84 +5,111 @@ from __future__ import annotations
 import re
 
 from medimg_eval.metrics._answer_marks import marked
-from medimg_eval.metrics._answer_phrases import ANSWER, CORRECTION, MARK
+from medimg_eval.metrics._answer_phrases import MARK, announcements, corrections
 from medimg_eval.metrics._answer_text import refuses
+from medimg_eval.metrics._answer_words import SENTENCES, either
 
-_YES = r"yes|yeah|yep|yup|true|affirmative|absolutely|certainly|indeed|definitely|correct|sí|oui|sim|ja|はい|예|네|نعم|是的?|有的?|对|正确|存在|да|हाँ|có|vâng|ใช่"
-_NO = r"no|nope|nah|false|negative|incorrect|non|não|nein|いいえ|아니오|아니요|아뇨|لا|كلا|不是|没有|否|无|不|不对|错误|不存在|нет|नहीं|không|ไม่"
-_STRONG_YES, _STRONG_NO = r"yes|sí|oui|はい|نعم|예|是|да|true", r"no|non|いいえ|لا|아니오|아니요|否|нет|false"
-_EDGE = r"(?![^\W\d_])"
-_START = re.compile(rf"\W*(?:(?P<no>{_NO}){_EDGE}|(?P<yes>{_YES}){_EDGE})(?P<after>.{{0,40}})", re.DOTALL)
-_WORD = re.compile(rf"(?<![^\W_])(?<!-)(?:(?P<yes>{_STRONG_YES})|(?P<no>{_STRONG_NO}))(?![^\W_])(?!-)")
-_BOTH = re.compile(r"\byes\W{1,3}(?:(?:and|or|nor|/)\W{0,2})?no\b|\bno\W{1,3}(?:(?:and|or)\W{0,2})?yes\b|\byes/no\b|是(?:或|还是|/)否|是不是|有没有")
-_DETERMINER = re.compile(r"\s+[^\W\d_]")
-_HERE = re.compile(
-    r"\b(?:there (?:is|are|appears to be|seems to be) (?P<none>no\b|not\b|n't)|(?P<absent>not (?:present|seen|visible|detected|identified|observed|there|evident|found)|absent\b|isn't\b|aren't\b"
-    r"|does not (?:show|contain|demonstrate|have)|doesn't|is not\b|are not\b|no evidence|negative for|without evidence)|(?P<there>there (?:is|are|appears to be|seems to be) (?!no\b|not\b)|"
-    r"(?:is|are) (?:clearly |also )?(?:present|visible|seen|evident|detected|identified|observed)|^present\b|^positive\b|positive for))"
+_YES = either(
+    """yes, yeah, yep, yup, true, affirmative, absolutely, certainly, indeed, definitely, correct, of course,
+    i think so, positive, sí, oui, sim, ja, はい, 예, 네, نعم, да, हाँ, có, vâng, ใช่, si(?=\\W*$|[.;:!])"""
 )
+_NO = either(
+    """no, nope, nah, false, negative, incorrect, non, não, nein, いいえ, 아니오, 아니요, 아뇨, لا, كلا, нет,
+    नहीं, không, ไม่, definitely not, absolutely not, certainly not, not at all, not really, of course not,
+    i (?:don't|do not) think so"""
+)
+_CHINESE_NO = "(?:不是(?!很?确定)|没有|否|不存在|未见|无(?!法)|不(?!确定|能|知|清|好)|错误)"
+_CHINESE_YES = "(?:(?:是|有|对|正确|存在)(?![否没不]))"
+_EMPTY_NO = either("doubt, question, idea, image, picture, problem, worries, way to, information, answer")
+_OPENING = re.compile(
+    rf"\W*(?:(?P<no>{_NO}(?![^\W\d_]|-\w)(?! {_EMPTY_NO}\b)|{_CHINESE_NO})"
+    rf"|(?P<yes>{_YES}(?![^\W\d_]|-\w)|{_CHINESE_YES}))"
+)
+_ALONE = re.compile(r"\W*(?:(?P<yes>y)|(?P<no>n))\W*")
+_WORD = re.compile(
+    r"(?<![^\W_])(?<!-)(?:(?P<yes>yes|sí|oui|はい|نعم|예|是的|да|true)"
+    r"|(?P<no>no|non|いいえ|لا|아니오|아니요|нет|false))"
+    r"(?![^\W_]|-)(?P<noun>[ \t]+[^\W\d_])?"
+)
+_BOTH = re.compile(
+    r"\byes\s*(?:and|or|nor|/|\||,)\s*no\b(?=\W*$|[.,!?)\"']| can| is| to)"
+    r"|\bno\s*(?:and|or|nor|/|\||,)\s*yes\b(?=\W*$|[.,!?])"
+    r"|是(?:或|还是|/)否|是不是|是否|有没有"
+)
+_ABSENT = re.compile(
+    r"\bthere (?:is|are|appears to be|seems to be|does not|do not) (?:no\b|not\b)|\bthere (?:isn't|aren't)\b|\b"
+    + either(
+        """not (?:present|seen|visible|detected|identified|observed|there|evident|found), absent, isn't, aren't,
+        doesn't, does not (?:show|contain|demonstrate|have|appear), is not, are not, no evidence, negative for,
+        without evidence, cannot be seen, (?:do|does|did) not see, see no"""
+    )
+    + r"\b"
+)
+_PRESENT = re.compile(
+    r"\bthere (?:is|are|appears to be|seems to be) (?!no\b|not\b)"
+    r"|^(?:it|there|this|they) (?:is|are|does|do|has|have)\W*$"
+    r"|\b(?:is|are) (?:clearly |also )?(?:present|visible|seen|evident|detected|identified|observed)\b"
+    r"|^\W*present\b|\bpositive for\b"
+)
+_DECIDES = re.compile(r"\b(?:but|however|so|therefore|final|actually|thus|hence|overall)\b")
 _UNSURE = re.compile(r"\b(?:maybe|perhaps|possibly|might|either|unclear|both)\b|也许|可能")
+
+Said = tuple[str, str]
 
 
 def yes_or_no(text: str) -> tuple[str | None, str]:
     """Returns "yes", "no" or None of a text without thinking, and the rule."""
-    text = marked(text)
-    low = text.lower().strip()
+    low = marked(text).lower().strip()
     if not low:
         return None, "empty"
+    if alone := _ALONE.fullmatch(low):
+        return ("yes" if alone["yes"] else "no"), "word alone"
     if found := _announced(low):
         return found
     if _BOTH.search(low):
         low = _BOTH.sub(" ", low)
         if not _WORD.search(low):
             return None, "yes and no"
-    corrected = [found.end() for found in CORRECTION.finditer(low) if found.start() > 0]
-    if corrected and (found := _opening(low[corrected[-1] :].lstrip(" ,.:;-—"))):
-        return found
-    if found := _opening(low):
-        return found
-    return _later(low)
+    corrected = [end for _, end in corrections(low)]
+    found = (_opening(low[corrected[-1] :]) if corrected else None) or _opening(low)
+    return found or _later(low)
 
 
-def _announced(low: str) -> tuple[str, str] | None:
+def _announced(low: str) -> Said | None:
     """Returns the last answer that is marked or announced."""
-    places = [(found.start(), found.start() + 1, "marked answer") for found in MARK.finditer(low)]
-    places += [(found.start(), found.end(), "answer phrase") for found in ANSWER.finditer(low)]
-    for _, end, rule in sorted(places, reverse=True):
-        after = low[end : end + 80]
-        if _BOTH.match(after.lstrip(" \"'(:")):
-            continue
-        if found := _opening(after.lstrip(" :\"'(")):
+    places = [(found.start() + 1, "marked answer") for found in MARK.finditer(low)]
+    places += [(end, "answer phrase") for _, end in announcements(low)]
+    for end, rule in sorted(places, reverse=True):
+        after = low[end : end + 80].lstrip(" :\"'(\n")
+        if not _BOTH.match(after) and (found := _opening(after)):
             return found[0], rule
     return None
 
 
-def _opening(low: str) -> tuple[str, str] | None:
+def _opening(low: str) -> Said | None:
     """Returns what a text answers by its first word."""
-    found = _START.match(low)
-    if not found:
+    found = _OPENING.match(low)
+    if not found or (found["yes"] in {"correct", "true", "positive"} and re.match(r"\s+\w", low[found.end() :])):
         return None
-    if found["no"]:
-        return "no", "first word"
-    if found["yes"] in {"correct", "indeed", "true", "definitely", "certainly", "absolutely"} and re.match(r"\s+(?:no|not)\b", found["after"]):
-        return "no", "first word"
-    if found["yes"] in {"ja", "correct", "true", "有", "对"} and _DETERMINER.match(found["after"]) and found["yes"] == "correct":
-        return None
-    return "yes", "first word"
+    return ("yes" if found["yes"] else "no"), "first word"
 
 
 def _later(low: str) -> tuple[str | None, str]:
     """Returns what a text answers by a word that stands alone, or by saying that something is there, or is not."""
-    words = []
-    for found in _WORD.finditer(low):
-        if found["no"] in {"no", "non"} and _DETERMINER.match(low[found.end() :]) and not low[found.end() :].startswith(("\n", " -")):
-            continue
-        words.append("yes" if found["yes"] else "no")
-    if words and len(set(words)) == 1:
+    words = [
+        "yes" if found["yes"] else "no"
+        for found in _WORD.finditer(low)
+        if not (found["no"] in {"no", "non", "false"} and found["noun"])
+        and not (found["yes"] == "true" and found["noun"])
+    ]
+    if len(set(words)) == 1:
         return words[0], "word alone"
     if words:
-        return (words[-1], "last word") if re.search(r"(?:but|however|so|therefore|final|actually|thus|hence)\W", low) else (None, "yes and no")
+        return (words[-1], "last word") if _DECIDES.search(low) else (None, "yes and no")
     if refuses(low) or _UNSURE.search(low):
         return None, "refused"
-    said = {"yes" if found["there"] else "no" for found in _HERE.finditer(low)}
+    said = set()
+    for sentence in SENTENCES.split(low):
+        if sentence and not sentence.endswith(("?", "？")):
+            said |= {"no"} if _ABSENT.search(sentence) else {"yes"} if _PRESENT.search(sentence) else set()
     return (said.pop(), "statement") if len(said) == 1 else (None, "nothing found")

@@ -9,24 +9,34 @@ from functools import cached_property
 
 from medimg_eval.metrics._answer_labels import SEPARATOR, Labels, labels_of
 from medimg_eval.metrics._answer_negation import denied_after, denied_before
-from medimg_eval.metrics._answer_options import Sheet, bare, spelled
-from medimg_eval.metrics._answer_phrases import NOTHING, Phrases, phrases_of
+from medimg_eval.metrics._answer_options import Sheet, spelled
+from medimg_eval.metrics._answer_phrases import NOTHING
 from medimg_eval.metrics._answer_text import refuses
+from medimg_eval.metrics._answer_words import either
 
 SEVERAL, FOREIGN, NO_ANSWER, DISAGREE = "several options", "foreign label", "no answer", "label against text"
 
 _LEAD = re.compile(
-    r"(?:[\s\"'(\[{<:=.,>\x02#-]|→|：)*(?:(?:the|my|is|it|it's|its|it is|that|would|should|must|be|to be|most|likely|probably|clearly|definitely|definitively"
-    r"|correct|right|best|final|answer|option|options|choice|choices|letter|label|either|both|therefore|so|thus|still|indeed|actually|now|hence|however|simply|just|as follows"
-    r"|i|we|i'd|think|believe|would say|say|choose|select|pick|go with|guess|as follows|应该|应|选项|选择|选|是|为|项|即|보기|번|الخيار|هو|هي|opción|opção|lựa chọn|đáp án|la|le"
-    r"|(?-i:[ao](?= [(]?[A-J]\b)))(?![A-Za-z'-])(?<=\S)[\s\"'(\[{:=,.]*)*",
+    r"(?:[\s\"'(\[{<:=.,>\x02#-]|→|：)*(?:(?:"
+    + either(
+        """the, my, is, it, it's, its, it is, that, would, should, must, be, to be, most, likely, probably, clearly,
+        definitely, definitively, correct, right, best, final, answer, option, options, choice, choices, letter,
+        label, either, both, therefore, so, thus, still, indeed, actually, now, hence, however, simply, just,
+        as follows, i, we, i'd, think, believe, would say, say, choose, select, pick, go with, guess, 应该, 应, 选项,
+        选择, 选, 是, 为, 项, 即, 보기, 번, الخيار, هو, هي, opción, opção, lựa chọn, đáp án, la, le"""
+    )
+    + r"|(?-i:[ao](?= [(]?[A-J]\b)))(?![A-Za-z'-])(?<=\S)[\s\"'(\[{:=,.]*)*",
     re.IGNORECASE,
 )
 _CLOSED = re.compile(r"[\s\"')\]}.:,;、|–—-]*")
-_NEGATED = re.compile(r"(?:(?:is|are|was)\s+)?(?:definitely |clearly )?(?:not\b|neither\b|isn't|never\b|no longer|不是|不)", re.IGNORECASE)
+_NEGATED = re.compile(
+    r"(?:(?:is|are|was)\s+)?(?:definitely |clearly )?(?:not\b|neither\b|isn't|never\b|no longer|不是|不)", re.IGNORECASE
+)
 _INSTEAD = re.compile(r"[,;.—-]?\s*\b(?:but(?: rather)?|instead|rather|it(?:'s| is)|而是)[\s:,]+", re.IGNORECASE)
 _SENTENCE = re.compile(r"[.!?。！？](?=\s|$)|[\n\x03]")
-_RIVAL = re.compile(r"(?:is|are|was|would be)(?: clearly| also)? (?:not|incorrect|wrong|less|unlikely|ruled)|isn't", re.IGNORECASE)
+_RIVAL = re.compile(
+    r"(?:is|are|was|would be)(?: clearly| also)? (?:not|incorrect|wrong|less|unlikely|ruled)|isn't", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True)
@@ -47,11 +57,6 @@ class Asked:
     def labels(self) -> Labels:
         """The labels and their patterns."""
         return labels_of(frozenset(self.sheet.keys))
-
-    @cached_property
-    def phrases(self) -> Phrases:
-        """The phrases about the labels."""
-        return phrases_of(frozenset(self.sheet.keys))
 
     def known(self, label: str, rule: str) -> Found:
         """Returns what a label stands for: itself, or nothing if it was not offered."""
@@ -90,7 +95,7 @@ def _at(text: str, start: int, asked: Asked) -> re.Match[str] | None:
 
 def _labelled(text: str, found: re.Match[str], asked: Asked, rule: str) -> Found | None:
     """Returns what a label at the start of a fragment commits to, with what follows it."""
-    label = asked.labels.canonical(found["label"])
+    label = found["label"].upper()
     if label not in asked.sheet.keys:
         return Found(None, FOREIGN)
     end = found.end()
@@ -123,22 +128,26 @@ def _next_label(rest: str, asked: Asked) -> bool:
 
 
 def beside(text: str, asked: Asked) -> tuple[str, int] | None:
-    """Returns the option whose whole text stands where a label's text would, and where that ends in the spelled text."""
+    """Returns the option whose whole text stands beside a label, and where that ends in the spelled text."""
     line = re.split(r"[\n\x03]", text.strip(" \"'*"), maxsplit=1)[0]
     begun = asked.sheet.begins(spelled(line))
     if begun is None:
         return None
     left = spelled(line)[begun[1] :]
-    return begun if re.match(r"\W*$|\s*[.,;:)(|–—-]|\s+(?:and|or|because|since|as|is|due|with|given|which)\b", left) else None
+    return (
+        begun
+        if re.match(r"\W*$|\s*[.,;:)(|–—-]|\s+(?:and|or|because|since|as|is|due|with|given|which)\b", left)
+        else None
+    )
 
 
 def others(rest: str, label: str, asked: Asked) -> bool:
     """Returns whether the rest of a sentence adds another label by "and", "or" or a comma."""
-    sentence = re.split(r"[!?\n\x03]|(?<=[a-z)]{2})\.\s", rest[:160], maxsplit=1)[0]
+    sentence = re.split(r"[!?\x03]|\n(?!\s*(?:or|and)\b)|(?<=[a-z)]{2})\.\s", rest[:160], maxsplit=1)[0]
     for found in asked.labels.listed.finditer(sentence):
         start, end = found.span("label")
         token = found["label"]
-        if asked.labels.canonical(token) not in asked.sheet.keys or asked.labels.canonical(token) == label:
+        if token.upper() not in asked.sheet.keys or token.upper() == label:
             continue
         if not asked.labels.is_label(sentence, start, end) or (found.start() > 2 and not _far(sentence, found, asked)):
             continue
@@ -152,7 +161,11 @@ def others(rest: str, label: str, asked: Asked) -> bool:
 def _far(sentence: str, found: re.Match[str], asked: Asked) -> bool:
     """Returns whether a label at some distance is punctuated as one, and belongs to no other list."""
     start, end = found.span("label")
-    if asked.labels.digits or found["label"].islower() or re.search(rf"{asked.labels.token}$", sentence[: found.start()]):
+    if (
+        asked.labels.digits
+        or found["label"].islower()
+        or re.search(rf"{asked.labels.token}$", sentence[: found.start()])
+    ):
         return False
     return sentence[start - 1] in "([" or bool(re.match(r"[.:)]\s*\w|\s*$", sentence[end:])) or "ption" in found[0]
 
@@ -164,22 +177,18 @@ def _texted(text: str, asked: Asked, rule: str) -> Found | None:
     mentions = asked.sheet.affirmed(low)
     if begun and not (low[begun[1] :] and denied_after(low, begun[1])):
         joined = re.match(rf"\s*\W?\s*{SEPARATOR}", low[begun[1] :])
-        rival = any(one.start - begun[1] < 12 and one.letter != begun[0] for one in mentions if one.start >= begun[1])
+        rival = any(one.start - begun[1] < 12 and one.label != begun[0] for one in mentions if one.start >= begun[1])
         return Found(None, SEVERAL) if joined and rival else Found(begun[0], rule)
-    named = {one.letter for one in mentions}
+    named = {one.label for one in mentions}
     if len(named) == 1:
         return Found(named.pop(), rule)
     if named:
         return Found(None, SEVERAL)
-    return None
+    label = asked.sheet.part(low)
+    return Found(label, rule) if label else None
 
 
 def _nothing(text: str) -> Found | None:
     """Returns "no answer" for a fragment that says that there is none."""
     low = text[:120].lower().strip(" \n\"'([{.,:\x02\x03")
     return Found(None, NO_ANSWER) if NOTHING.match(low) or (low and refuses(low[:60])) else None
-
-
-def short(text: str) -> str:
-    """Returns a text's bare words, to be compared with an option's."""
-    return bare(spelled(text))

@@ -6,6 +6,8 @@ import html
 import re
 import unicodedata
 
+from medimg_eval.metrics._answer_words import either
+
 LONGEST_HEAD, LONGEST_TAIL = 2_000, 6_000
 
 _NAMES = r"(?:seed:)?(?:think(?:ing)?|thoughts?|reasoning|reason|analysis|scratchpad|reflection|rationale|cot)"
@@ -22,6 +24,7 @@ _TURN = re.compile(
     r"\[/INST\]|(?:^|\n) *(?:#+ *)?(?:assistant|response) *: |(?:^|\n) *(?:assistant|model) *\n"
     r"|<\|im_start\|>assistant|<start_of_turn>model|\bASSISTANT:|assistantfinal"
 )
+_TURNS = ("ssistant", "ASSISTANT", "esponse", "model", "[/INST]")
 _RUN_ON = re.compile(r"\n[ \t#*]*(?:question|user|human|instruction|q)[ \t*]*\d*[ \t]*:", re.IGNORECASE)
 _TOKENS = re.compile(r"<\|[^|<>\n]{1,40}\|>|</?s>|<(?:eos|bos|pad|unk|image|end_of_turn|eot|endoftext)>|\[/?INST\]")
 _ERROR = re.compile(
@@ -30,20 +33,72 @@ _ERROR = re.compile(
     r"|cuda out of memory|(?:4\d\d|5\d\d) (?:too many|bad|internal|service|gateway|not found|unauthorized))",
     re.IGNORECASE,
 )
+_AMOUNT = re.compile(r"\d+(?:[.,/-]\d+)*%?")
+_RUNS = re.compile(r"([^\w.])\1{7,}")
 _NOTHING = re.compile(r"[\W_]*(?:none|null|nan|n/a|na|undefined|nil)?[\W_]*", re.IGNORECASE)
+_CANNOT = either("cannot, can't, can not, could not, couldn't")
 _REFUSAL = re.compile(
-    r"\b(?:i(?:'m| am)? (?:really |very )?sorry|as an? (?:ai|language|large)|i (?:apologi[sz]e|must decline|decline)"
-    r"|(?:i|we) (?:\w+ )?(?:cannot|can't|can not|could not|couldn't|won't|am not able to|am unable)"
-    r"|(?:i'm|i am|it is|it's|is|be|am|are|was) (?:\w+ )?(?:unable|not able|not (?:\w+ )?(?:possible|sure|certain|clear)|unsure"
-    r"|impossible|difficult to (?:say|tell|determine))"
-    r"|unable to|(?:cannot|can't|could not|couldn't|can not) (?:be|determine|tell|say|answer|see|provide|identify|make|view)"
-    r"|(?:don't|do not) (?:know|have|see|feel)|not enough|insufficient|no image|consult|more information|seek"
-    r"|health ?care (?:professional|provider)|medical (?:professional|advice)|uncertain|undetermined|indeterminate"
-    r"|need (?:more|additional|further))\b"
-    r"|无法|抱歉|对不起|不确定|不能确定|不知道|죄송|알 수 없|わかりません|申し訳|عذر|لا أستطيع|لا يمكن|lo siento|no puedo"
-    r"|desolé|désolé|je ne (?:peux|sais)|não (?:posso|sei)|không thể|xin lỗi",
+    r"\b"
+    + either(
+        rf"""i(?:'m| am)? (?:really |very )?sorry, as an? (?:ai|language|large),
+        i (?:apologi[sz]e|must decline|decline), (?:i|we) (?:\w+ )?(?:{_CANNOT}|won't|am not able to|am unable),
+        unable to, not enough, insufficient, no image, consult,
+        (?:i'm|i am|it is|it's|is|be|am|are|was) (?:\w+ )?(?:unable|not able|unsure|impossible|difficult to),
+        (?:i'm|i am|it is|it's|is|be|am|are|was) (?:\w+ )?not (?:\w+ )?(?:possible|sure|certain|clear),
+        {_CANNOT} (?:be|determine|tell|say|answer|see|provide|identify|make|view), more information, seek, uncertain,
+        (?:don't|do not) (?:know|have|see|feel), health ?care (?:professional|provider),
+        medical (?:professional|advice), undetermined, indeterminate, need (?:more|additional|further)"""
+    )
+    + r"\b|"
+    + either(
+        """无法, 抱歉, 对不起, 不确定, 不能确定, 不知道, 죄송,
+        알 수 없, わかりません, 申し訳, عذر, لا أستطيع, لا يمكن,
+        lo siento, no puedo, désolé, je ne (?:peux|sais), não (?:posso|sei), không thể, xin lỗi"""
+    )
 )
-_ARABIC = {"أ": "ا", "إ": "ا", "آ": "ا", "ـ": "", "‏": "", "‎": ""}
+_REFUSES = (
+    "not",
+    "n't",
+    "sorry",
+    "an ai",
+    "a lang",
+    "a large",
+    "apolog",
+    "decline",
+    "unable",
+    "insuff",
+    "image",
+    "consult",
+    "unsure",
+    "difficult",
+    "impossible",
+    "information",
+    "seek",
+    "certain",
+    "profess",
+    "provider",
+    "advice",
+    "determin",
+    "need ",
+    "无法",
+    "抱歉",
+    "对不起",
+    "不",
+    "죄송",
+    "알 수",
+    "わかりません",
+    "申し訳",
+    "عذر",
+    "لا",
+    "siento",
+    "no puedo",
+    "désol",
+    "je ne",
+    "não",
+    "không",
+    "xin",
+)
+_ARABIC = {"أ": "ا", "إ": "ا", "آ": "ا", "ـ": "", "\u200f": "", "\u200e": ""}
 _PLAIN = str.maketrans(
     {
         **{0x1F170 + place: chr(65 + place) for place in range(26)},
@@ -52,39 +107,43 @@ _PLAIN = str.maketrans(
         **dict.fromkeys((0x200B, 0x200C, 0x200D, 0xFE0F, 0x2060, 0xFEFF, 0xAD), ""),
         **dict.fromkeys(map(ord, "‘’ʼ＇"), "'"),
         **dict.fromkeys(map(ord, "“”„«»「」『』"), '"'),
-        **dict.fromkeys(map(ord, "\x02\x03\x04\x05"), " "),
+        2: " ",
+        3: " ",
         **{ord(letter): plain for letter, plain in _ARABIC.items()},
         **dict(zip(map(ord, "。、【】〔〕〈〉《》"), ".,[][]<><>", strict=True)),
     }
 )
+_CONTROLS = {2: " ", 3: " "}
 _ALIKE = str.maketrans("АВСЕНКМОРТХаесорхΑΒΕΗΙΚΜΝΟΡΤΧ", "ABCEHKMOPTXaecopxABEHIKMNOPTX")
 
 
-def visible(output: str) -> str:
-    """Returns an output without thinking, earlier turns and special tokens, its letters made plain; long ones cut.
+def visible(output: str, *, plain: bool = True) -> str:
+    """Returns an output without thinking, earlier turns and special tokens, and, if `plain`, its letters made plain.
+
+    Of very long ones the beginning and the end are kept, which bounds the work.
 
     A thinking block that was not closed goes to the end, and one that was not opened begins at the start. An answer
     in a tag that closes the output counts even when the block before it was not closed.
     """
     text = html.unescape(output) if "&lt;" in output else output
-    if not text.isascii():
-        text = plain_letters(text)
+    text = plain_letters(text) if plain else text
     text = _without_thinking(text)
-    turns = list(_TURN.finditer(text)) if "ssistant" in text or "[/INST]" in text or "model" in text or (
-        "esponse" in text or "ASSISTANT" in text
-    ) else []
+    turns = list(_TURN.finditer(text)) if any(name in text for name in _TURNS) else []
     if turns and text[turns[-1].end() :].strip():
         text = text[turns[-1].end() :]
     if "<" in text or "[" in text:
         text = text.replace("<|begin_of_box|>", "<answer>").replace("<|end_of_box|>", "</answer>")
         text = _TOKENS.sub(" ", text)
-    if len(text) > LONGEST_HEAD + LONGEST_TAIL:
+    text = _RUNS.sub(lambda run: run[1] * 3, text)
+    if plain and len(text) > LONGEST_HEAD + LONGEST_TAIL:
         text = f"{text[:LONGEST_HEAD]}\n\n{text[-LONGEST_TAIL:]}"
     return text.strip()
 
 
 def plain_letters(text: str) -> str:
     """Returns a text with full-width, circled, squared and styled letters, odd quotes and look-alikes made plain."""
+    if text.isascii():
+        return text.translate(_CONTROLS) if "\x02" in text or "\x03" in text else text
     text = unicodedata.normalize("NFKC", text.translate(_PLAIN)).translate(_PLAIN)
     foreign = [letter for letter in text if "\u0370" <= letter <= "\u04ff"]
     if foreign and len(foreign) <= 3:
@@ -103,9 +162,15 @@ def is_error(text: str) -> bool:
     return bool(_ERROR.match(text)) or bool(_NOTHING.fullmatch(text[:200]))
 
 
+def is_prose(text: str) -> bool:
+    """Returns whether a text is made of words: of letters and blanks for the most part, numbers apart."""
+    text = _AMOUNT.sub("", text)
+    return sum(letter.isalpha() or letter.isspace() for letter in text) >= 0.7 * len(text)
+
+
 def refuses(text: str) -> bool:
     """Returns whether a lower-case text declines to answer or says that it cannot be known."""
-    return bool(_REFUSAL.search(text))
+    return any(stem in text for stem in _REFUSES) and bool(_REFUSAL.search(text))
 
 
 def _without_thinking(text: str) -> str:

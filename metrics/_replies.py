@@ -70,9 +70,10 @@ class ReplyPair:
         a metric of their own; here they must equal the value.
         """
         if self.preferences is not None:
-            best = max(self.preferences.values())
-            preferred = [letter for letter, number in self.preferences.items() if number == best]
-            return (self.value in preferred) / len(preferred)
+            right = self.value
+            if self.kind == "choices":  # one option is chosen, which is all that is right or is not
+                right = next(iter(right)) if len(right) == 1 else None
+            return (right in self.preferred) / len(self.preferred)
         given = self.extraction.value
         if given is None:
             return 0.0
@@ -82,6 +83,20 @@ class ReplyPair:
         if self.kind == "choices":
             return float(set(given) == set(self.value))
         return float(given == self.value)
+
+    @cached_property
+    def preferred(self) -> tuple[str, ...]:
+        """What a model that chose prefers: one answer, or several alike; none where it wrote.
+
+        Letters of options; of a question whose answer is yes or no, what the options say.
+        """
+        if self.preferences is None:
+            return ()
+        best = max(self.preferences.values())
+        letters = [letter for letter, number in self.preferences.items() if number == best]
+        if self.kind != "yes_no" or {"yes", "no"} >= self.options.keys():
+            return tuple(letters)
+        return tuple(str(extract("yes_no", self.options[letter], {}).value) for letter in letters)
 
     @property
     def status(self) -> str:

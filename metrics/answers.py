@@ -36,6 +36,7 @@ __all__ = [
 
 Reason = Literal["", "unparsed", "refused", "empty"]
 
+_NO_REFUSAL = {"several options", "foreign label", "label against text", "withdrawn", "options repeated", "yes and no"}
 _FORMS = {"regions": regions, "grades": last_object, "boxes3d": boxes3d}
 
 
@@ -91,25 +92,18 @@ def extract(
     """
     more = more or {}
     if rule != CASCADE:
-        value = rule_named(rule).function(output, options, question, more)
-        return Extraction(value, rule, "" if value is not None else _reason(output))
+        return _found(rule_named(rule).function(output, options, question, more), rule, output)
     if kind == "choice":
         found = extract_choice(output, options)
-        return Extraction(found.letter, found.rule, "" if found.letter is not None else _reason(output, found.rule))
+        return _found(found.letter, found.rule, output)
     if kind == "choices":
         return extract_choices(output, options)
-    if kind == "yes_no":
-        return extract_yes_no(output)
-    if kind == "number":
-        return extract_number(output)
-    if kind == "box":
-        return extract_box(output, more)
-    if kind == "point":
-        return extract_point(output, more)
+    if kind in {"box", "point"}:
+        return (extract_box if kind == "box" else extract_point)(output, more)
     if kind in _FORMS:
         value = _FORMS[kind](visible(output))
         return _found(value, "form" if value is not None else "nothing found", output)
-    return extract_open(output)
+    return {"yes_no": extract_yes_no, "number": extract_number}.get(kind, extract_open)(output)
 
 
 def extract_choice(output: str, options: Mapping[str, str]) -> ChoiceExtraction:
@@ -181,7 +175,7 @@ def extract_point(output: str, more: Mapping[str, Any] | None = None) -> Extract
 
 def extract_open(output: str) -> Extraction:
     """Takes the text of an answer: what is marked as it or follows "final answer:", else all but the thinking."""
-    text = visible(output)
+    text = visible(output, plain=False)
     value = free_text(text) if text and not is_error(text) else ""
     return _found(value or None, "text" if value else "empty", output)
 
@@ -190,9 +184,11 @@ def _found(value: Any, rule: str, output: str) -> Extraction:
     return Extraction(value, rule, "" if value is not None else _reason(output, rule))
 
 
-def _reason(output: str, rule: str = "") -> Reason:
-    """Returns why there is no answer."""
+def _reason(output: str, rule: str) -> Reason:
+    """Returns why there is no answer; a published rule does not say, so the output is looked at."""
     text = visible(output)
     if rule in {"empty", "error"} or not output.strip() or (text and is_error(text)):
         return "empty"
-    return "refused" if rule in {"refused", "no answer"} or (rule in {"", "nothing found"} and refuses(text.lower())) else "unparsed"
+    if rule in {"refused", "no answer"} or (rule not in _NO_REFUSAL and refuses(text.lower())):
+        return "refused"
+    return "unparsed"

@@ -267,7 +267,7 @@ def given_place(pair: ReplyPair) -> float:
     letter = _given(pair)
     if letter is None or letter == "":
         return math.nan if letter is None else NONE_GIVEN
-    letters = list(pair.options) or ["yes", "no"]
+    letters = list(pair.options) if pair.kind == "choice" else ["yes", "no"]
     return float(letters.index(letter) + 1) if letter in letters else NONE_GIVEN
 
 
@@ -276,9 +276,7 @@ def _given(pair: ReplyPair) -> Any:
     if pair.kind not in (*_CHOSEN_FROM, "open"):
         return None
     if pair.preferences is not None:
-        best = max(pair.preferences.values())
-        preferred = [letter for letter, number in pair.preferences.items() if number == best]
-        return preferred[0] if len(preferred) == 1 else None
+        return pair.preferred[0] if len(pair.preferred) == 1 else None
     return "" if pair.extraction.value is None else pair.extraction.value
 
 

@@ -1,0 +1,21 @@
+"""Small tools for reading text: alternatives, lower case of the same length, sentences."""
+
+from __future__ import annotations
+
+import re
+
+SENTENCES = re.compile(r"(?<=[.!?;])(?<!\b[A-Za-z]\.)\s+|(?<=[。！？；])|\n+")
+"""Where a sentence ends; not after a single letter and a point, as in "E. coli"."""
+
+
+def either(phrases: str) -> str:
+    """Returns a pattern for any one of some patterns, which commas divide."""
+    return "(?:" + "|".join(" ".join(phrase.split()) for phrase in phrases.split(",") if phrase.strip()) + ")"
+
+
+def lower(text: str) -> str:
+    """Returns a text in lower case, of the same length: places in one are places in the other."""
+    low = text.lower()
+    if len(low) == len(text):
+        return low
+    return "".join(letter.lower() if len(letter.lower()) == 1 else letter for letter in text)
