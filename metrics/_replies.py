@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from medimg_eval.metrics.answers import Extraction, extract
+from medimg_eval.metrics.answers import Extraction, extract, extract_choice
+
+UNREAD = "unread"
+"""The label of scores of a case whose record cannot be understood: nothing is known of what would be right."""
 
 JUDGE = "judge"
 """What stands in the place of a rule, or behind one, where a judge says which option an output means."""
@@ -60,7 +63,20 @@ class ReplyPair:
         return found
 
     def _extracted(self, rule: str) -> Extraction:
-        return extract(self.kind, self.output, self.options, rule=rule, question=self.question, more=self.more)
+        found = extract(self.kind, self.output, self.options, rule=rule, question=self.question, more=self.more)
+        if found.value is None and rule == "cascade" and self.kind == "yes_no" and self._lettered:
+            chosen = extract_choice(self.output, self.options)
+            return found if chosen.letter is None else Extraction(self._meant(chosen.letter), chosen.rule)
+        return found
+
+    @property
+    def _lettered(self) -> bool:
+        """Whether yes and no stand under other letters."""
+        return not {"yes", "no"} >= self.options.keys()
+
+    def _meant(self, letter: str) -> str:
+        """What an option of a question says whose answer is yes or no."""
+        return str(extract("yes_no", self.options[letter], {}).value)
 
     @cached_property
     def credit(self) -> float:
@@ -94,9 +110,7 @@ class ReplyPair:
             return ()
         best = max(self.preferences.values())
         letters = [letter for letter, number in self.preferences.items() if number == best]
-        if self.kind != "yes_no" or {"yes", "no"} >= self.options.keys():
-            return tuple(letters)
-        return tuple(str(extract("yes_no", self.options[letter], {}).value) for letter in letters)
+        return tuple(map(self._meant, letters)) if self.kind == "yes_no" and self._lettered else tuple(letters)
 
     @property
     def status(self) -> str:

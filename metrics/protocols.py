@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.errors import UsageError, nearest
+from medimg_eval.metrics._replies import UNREAD
 from medimg_eval.metrics.registry import Rows, summary
 from medimg_eval.metrics.vqa import NONE_GIVEN
 
@@ -78,6 +79,8 @@ class Answers:
 def sets_of(answers: Answers) -> Sets:
     """Puts rows into their sets, as many of one name as the bootstrap drew; rows without a set are left out.
 
+    So are sets of which a record cannot be understood.
+
     Args:
         answers: A row for each case.
 
@@ -93,7 +96,11 @@ def sets_of(answers: Answers) -> Sets:
             "Expected every question of a set to have the attribute 'member', its number in the set, found a 'set' "
             "without; state the task's set and order"
         )
-    inside = np.flatnonzero(names != "")
+    belongs = names != ""
+    unread = answers.rows.label == UNREAD
+    if unread.any():  # of a set with a member that nobody can judge, whether all is right is not known
+        belongs &= ~np.isin(names, answers.rows.attributes[SET][unread])
+    inside = np.flatnonzero(belongs)
     name, number = _codes(names[inside]), _positions(members[inside])
     copy = _occurrences(name * (number.max(initial=0) + 1) + number, answers.case[inside])
     whole = name * (copy.max(initial=0) + 1) + copy

@@ -253,6 +253,8 @@ def _right(group: str, question: Question, value: Any) -> Known:
     values = tuple(value) if isinstance(value, list | tuple | set | frozenset) else (value,)
     if question.kind in ("choice", "choices", "yes_no"):
         options = question.options or (YES_NO if question.kind == "yes_no" else {})
+        if question.kind == "yes_no":  # options may say yes and no under other letters
+            values = tuple(letter for letter, text in options.items() if {_plain(letter), _plain(text)} & {*values})
         letters = tuple(sorted(letter for letter in values if letter in options))
         told = Question(question.text, question.kind, options)
         return Known(group, told, letters, tuple(options[letter] for letter in letters))

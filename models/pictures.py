@@ -24,7 +24,7 @@ def as_picture(image: Image) -> Picture:
         image: (channel, row, column), of 1 to 4 channels.
 
     Raises:
-        CaseError: it is a volume or a clip; the task's layout names the slice or frames to be shown.
+        CaseError: it is a volume or a clip, whose slice or frames the layout must name, or holds nothing.
     """
     from PIL import Image as Pictures
 
@@ -33,12 +33,15 @@ def as_picture(image: Image) -> Picture:
         raise CaseError(
             f"an image of shape {array.shape} is no picture; name the slices or frames shown in task.layout.images"
         )
+    if not array.size:
+        raise CaseError(f"an image of shape {array.shape} holds no pixel; mend the file, or leave the case out")
     alpha = array[-1:] if array.shape[0] in (2, 4) else None
     colours = array if alpha is None else array[:-1]
     if colours.dtype != np.uint8:
         colours = _stretched(colours)
     if alpha is not None:
         opaque = alpha.astype(np.float32) / (np.iinfo(alpha.dtype).max if alpha.dtype.kind in "iu" else 1)
+        opaque = np.clip(np.nan_to_num(opaque), 0, 1)  # what is no alpha channel must not turn colours round
         colours = np.rint(colours * opaque + 255 * (1 - opaque)).astype(np.uint8)
     bands = [Pictures.fromarray(np.ascontiguousarray(band)) for band in colours]
     return Pictures.merge("RGB", bands if len(bands) == 3 else bands * 3)

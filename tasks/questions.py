@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from medimg_eval.case import Case, Image, Prompt, Prompts
 from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics._answer_rules import rules
-from medimg_eval.metrics._replies import JUDGE, ReplyPair
+from medimg_eval.metrics._replies import JUDGE, UNREAD, ReplyPair
 from medimg_eval.question import Decoding, Key, Message, Question, Reply
 from medimg_eval.tasks.base import Task
 from medimg_eval.tasks.judging import JudgeQuestion
@@ -76,6 +76,10 @@ class QuestionTask(Task):
         for key, options in {"answer_by": ("generate", "likelihood"), "blind": ("", "remove", "grey")}.items():
             if getattr(self, key) not in options:
                 raise UsageError(f"task.{key} is {getattr(self, key)!r}{nearest(str(getattr(self, key)), options)}")
+        if self.shots and str(self.shots.get("split", "dev")) == self.splits.get("test"):
+            raise UsageError(
+                "task.shots: exemplars of the split that is asked about would give answers away; name another"
+            )
         self._template = Template.of(self.template)
         self._judge = JudgeQuestion.all_of(self.judge)
         try:
@@ -127,13 +131,15 @@ class QuestionTask(Task):
         choosing = self.answer_by == "likelihood" or not callable(getattr(model, "generate", None))
         if not choosing and not getattr(model, "chooses_first", False):
             return self._conversations(model, prompts)
-        some = [prompt for prompt in prompts if len(prompt.options) > 1]
+        # A single option is nothing to choose from, but what a baseline is worth there is known.
+        some = [prompt for prompt in prompts if len(prompt.options) > choosing]
         if choosing and len(some) < len(prompts):
             lost = next(prompt for prompt in prompts if len(prompt.options) < 2)
             raise CaseError(
                 f"case {lost.case_id!r} has no options to choose from; leave such questions out by layout.only"
             )
-        chosen = dict(zip((prompt.case_id for prompt in some), model.choose(some) if some else (), strict=True))
+        weighed = _one_each(model.choose(some), some) if some else ()
+        chosen = dict(zip((prompt.case_id for prompt in some), weighed, strict=True))
         others = [prompt for prompt in prompts if prompt.case_id not in chosen]
         written = dict(zip((prompt.case_id for prompt in others), self._conversations(model, others), strict=True))
         return [chosen.get(prompt.case_id, written.get(prompt.case_id)) for prompt in prompts]
@@ -145,9 +151,7 @@ class QuestionTask(Task):
         texts: list[list[str]] = [[] for _ in prompts]
         going = dict(enumerate(prompts))
         while going:
-            answers = model.generate(list(going.values()), self._decoding)
-            if len(answers) != len(going):
-                raise CaseError(f"the model gave {len(answers)} answers to {len(going)} prompts")
+            answers = _one_each(model.generate(list(going.values()), self._decoding), going)
             following = {}
             for (place, prompt), answer in zip(going.items(), answers, strict=True):
                 texts[place].append(answer)
@@ -174,18 +178,22 @@ class QuestionTask(Task):
             return Reply((answer,))
         if isinstance(answer, Reply):
             if not all(isinstance(text, str) for text in answer.texts):
-                raise CaseError(f"{where} holds a turn that is no text")
-            return answer
-        if not isinstance(answer, Mapping):
-            raise CaseError(f"{where} is {type(answer).__name__}, expected a text, or a number for each option")
+                strange = next(type(text).__name__ for text in answer.texts if not isinstance(text, str))
+                raise CaseError(f"{where} is {strange}, expected a text")
+            if answer.preferences is None:
+                return answer
+        weighed = answer.preferences if isinstance(answer, Reply) else answer
+        if not isinstance(weighed, Mapping):
+            raise CaseError(f"{where} is {type(weighed).__name__}, expected a text, or a number for each option")
         question = _question(case)
         options = question.options or YES_NO
-        if set(answer) != set(options):
-            raise CaseError(f"{where} has numbers for {sorted(answer)}, expected them for {sorted(options)}")
-        numbers = {letter: float(answer[letter]) for letter in options}
+        if set(weighed) != set(options):
+            given = sorted(map(str, weighed))
+            raise CaseError(f"{where} has numbers for {given}, expected them for {sorted(options)}")
+        numbers = {letter: float(weighed[letter]) for letter in options}
         if not all(map(math.isfinite, numbers.values())):
             raise CaseError(f"{where} holds numbers that are not finite")
-        return Reply(preferences=numbers)
+        return replace(answer, preferences=numbers) if isinstance(answer, Reply) else Reply(preferences=numbers)
 
     def pack(self, prediction: Reply) -> dict[str, Any]:
         """A reply as the run keeps it."""
@@ -215,20 +223,27 @@ class QuestionTask(Task):
         try:
             pair = self._pair(case, {"texts": [""]})
         except CaseError:
-            return [LabelScore("unread", name, math.nan, "failed") for name in self.case_metrics]
+            return [LabelScore(UNREAD, name, math.nan, "failed") for name in self.case_metrics]
+        # The judge is not asked about what was not answered; its verdicts would have been the worst.
+        damned = replace(pair, judged=dict.fromkeys(self.judge, 0.0) if self.judged_by else {})
         rows = []
         for name in self.case_metrics:
             found = parse(name)[0]
             value = _value(name, pair)  # NaN where the metric does not judge such questions
+            if math.isnan(value) and found.name != "judge_failures":
+                value = _value(name, damned)
             if not math.isnan(value):
                 rows.append(LabelScore(pair.kind, name, value if found.evidence else float(found.worst), "failed"))
         return rows
 
     def chance(self, cases: Sequence[Case]) -> float:
-        """The expected accuracy of a draw among the options, over the questions that have some; NaN without any."""
-        asked = [case.question for case in cases if case.question]
-        counts = [len(one.options) if one.kind == "choice" else 2 * (one.kind == "yes_no") for one in asked]
-        return float(np.mean([1 / count for count in counts if count])) if any(counts) else math.nan
+        """The expected `accuracy` of one who draws an option of each question; NaN where no question has any.
+
+        Over the questions that `accuracy` judges: what must be written, such as a number, is not drawn and counts 0.
+        """
+        worth = [one for one in map(_worth_of_a_draw, cases) if one is not None]
+        drawn = any(case.question and (case.question.options or case.question.kind == "yes_no") for case in cases)
+        return float(np.mean(worth)) if worth and drawn else math.nan
 
     def signature(self) -> str:
         """What decides the numbers beside the questions themselves."""
@@ -246,6 +261,8 @@ class QuestionTask(Task):
             parts.append(f"{len(self._exemplars[1]) // 2} exemplars")
         if self.judged_by:
             parts.append(f"judged by {self.judged_by}")
+        elif any(rule.rpartition("+")[2] == JUDGE for rule in self._rules.values()):
+            parts.append("which no judge was asked for")
         return ", ".join(parts)
 
     def judge_prompts(self, case: Case, packed: Mapping[str, Any]) -> list[tuple[JudgeQuestion, Prompt]]:
@@ -255,13 +272,17 @@ class QuestionTask(Task):
             CaseError: the record or an image cannot be read.
         """
         question, key = _question(case), case.target.read()
-        pair = self._pair(case, packed)
-        wanted = [one for one in self._judge if one.when == "always" or pair.extraction.value is None]
-        if pair.preferences is not None:
-            return []
+        wanted = self.judge_wanted(case, packed)
         images = super().read_images(case) if any(one.images for one in wanted) else ()
         reply = Reply(tuple(packed["texts"]))
         return [(one, one.prompt(case, question, key, reply, images)) for one in wanted]
+
+    def judge_wanted(self, case: Case, packed: Mapping[str, Any]) -> list[JudgeQuestion]:
+        """Which questions there are to a judge about a stored reply; raises CaseError as `judge_prompts` does."""
+        if not self._judge or packed.get("preferences") is not None:
+            return []
+        pair = self._pair(case, packed)
+        return [one for one in self._judge if one.when == "always" or pair.extraction.value is None]
 
     def _pair(self, case: Case, packed: Mapping[str, Any]) -> ReplyPair:
         question = _question(case)
@@ -309,7 +330,7 @@ class QuestionTask(Task):
             read = tuple(reference.read() for reference in case.images)
             messages, _ = self._template.messages(_question(case), case.attributes, len(read))
             turns += [_moved(message, len(images)) for message in messages if message.role != "system"]
-            turns.append(Message("assistant", (str(case.target.read().value),)))
+            turns.append(Message("assistant", (_spelt(_question(case).kind, case.target.read().value),)))
             images += read
         return tuple(images), tuple(turns)
 
@@ -324,6 +345,37 @@ def _question(case: Case) -> Question:
 def _value(name: str, pair: ReplyPair) -> float:
     found, parameter = parse(name)
     return float(found.function(pair) if parameter is None else found.function(pair, parameter))
+
+
+def _one_each(answers: Any, prompts: Sized) -> Sequence[Any]:
+    """The answers, if they are one for each prompt: of a single text, each character would be taken for one."""
+    if isinstance(answers, str | bytes | Mapping) or not isinstance(answers, Sized):
+        raise CaseError(f"the model gave one {type(answers).__name__}, expected a list of answers, one for each prompt")
+    if len(answers) != len(prompts):
+        raise CaseError(f"the model gave {len(answers)} answers to {len(prompts)} prompts")
+    return list(cast("Sequence[Any]", answers))
+
+
+def _worth_of_a_draw(case: Case) -> float | None:
+    """The expected `accuracy` of an option that is drawn; None where `accuracy` does not judge the question."""
+    question = case.question
+    if question is None or question.kind not in ("choice", "choices", "yes_no", "number", "point"):
+        return None
+    if question.kind in ("number", "point"):
+        return 0.0
+    count = len(question.options) or 2
+    if question.kind == "choices" and len(case.target.read().value) > 1:
+        return 0.0  # one option is never several
+    return 1 / count
+
+
+def _spelt(kind: str, value: Any) -> str:
+    """What is right, as a model would write it: letters with commas, of several right texts the first."""
+    if kind == "choices":
+        return ", ".join(value)
+    if isinstance(value, list | tuple) and value and isinstance(value[0], str):
+        return value[0]
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _moved(message: Message, by: int) -> Message:

@@ -65,6 +65,10 @@ class Template:
             settings["turns"] = (settings.pop("user"),)
         if "turns" in settings:
             settings["turns"] = tuple(settings["turns"])
+            if any("{image}" in turn for turn in settings["turns"][1:]):
+                raise UsageError(
+                    "task.template.turns: images are shown in the first turn; take {image} out of the others"
+                )
         known = [one.name for one in fields(cls)]
         strange = next((key for key in settings if key not in known), None)
         if strange is not None:
@@ -135,7 +139,8 @@ def fill(template: str, known: Mapping[str, str]) -> str:
                 f"the prompt template names {{{name}}}{nearest(name, known)}; braces that are text are doubled: "
                 f"{{{{{name}}}}}"
             )
-        return known[name]
+        # Nothing that a value holds is taken for the place of an image.
+        return known[name] if name == "image" else known[name].replace("\0", "")
 
     def kept(segment: re.Match[str]) -> str:
         names = [place["name"] for place in PLACE.finditer(segment[1]) if place["name"]]

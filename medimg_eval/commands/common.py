@@ -56,7 +56,12 @@ def fail_if_cases_failed(folders: Iterable[Path]) -> None:
 
     lines: list[str] = []
     for folder in folders:
-        if read_manifest(folder / "manifest.json")["failed_cases"]:
+        manifest = read_manifest(folder / "manifest.json")
+        judge = manifest.get("judge", {})
+        if judge.get("failed"):
+            lines.append(f"{judge['failed']} questions to judge {judge['name']} failed in {folder}; run test again:")
+            lines += [f"  {one['case']} ({one['question']}): {one['message']}" for one in judge["failures"][:SHOWN]]
+        if manifest["failed_cases"]:
             failures = json.loads((folder / "summary.json").read_text(encoding="utf-8"))["failures"]
             lines.append(f"{len(failures)} cases failed in {folder}:")
             lines += [f"  {failure['case']} ({failure['stage']}): {failure['message']}" for failure in failures[:SHOWN]]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pkgutil
+from collections.abc import Iterable
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,26 +12,39 @@ from omegaconf import DictConfig
 
 from medimg_eval.commands.common import as_list, fail_if_cases_failed, plain, show
 from medimg_eval.commands.making import build_task
-from medimg_eval.errors import UserError
+from medimg_eval.errors import UsageError, UserError
 from medimg_eval.evaluation.rescoring import rescore
 from medimg_eval.results import build_table, load_runs
 from medimg_eval.results.load import read_manifest
+
+BELONGS = {"surface": "segmentations", "empty": "segmentations", "extraction": "questions"}
+"""Keys that only some tasks have -> which."""
 
 
 def run(config: DictConfig) -> None:
     """Scores one run or several, with other metrics or conventions when they are given."""
     wanted = plain(config)
     folders = [Path(folder) for folder in as_list(wanted["run"])]
-    changed = {key: wanted[key] for key in ("metrics", "surface", "empty") if wanted[key] is not None}
+    changed = {key: wanted[key] for key in ("metrics", *BELONGS) if wanted[key] is not None}
     for folder in folders:
         manifest = read_manifest(folder / "manifest.json")
         if manifest.get("command") != "test":
             raise UserError(f"{folder}: holds a {manifest.get('command')} run; only test runs can be scored again")
         stated: dict[str, Any] = manifest["task_config"]
-        # JSON turned the labels' integers into text.
-        labels = {int(label): name for label, name in stated.get("labels", {}).items()}
+        _refuse_strange(manifest["task"], str(stated.get("_target_", "")), changed)
+        if "labels" in stated:  # JSON turned their integers into text
+            stated["labels"] = {int(label): name for label, name in stated["labels"].items()}
         if wanted["root"] is not None:
             stated["layout"]["root"] = wanted["root"]
-        rescore(folder, build_task(stated | {"labels": labels} | changed), wanted["score_workers"])
+        rescore(folder, build_task(stated | changed), wanted["score_workers"])
     show(build_table(load_runs(folders)))
     fail_if_cases_failed(folders)
+
+
+def _refuse_strange(task: str, target: str, changed: Iterable[str]) -> None:
+    """Raises UsageError when a key is not one of the task's."""
+    made = pkgutil.resolve_name(target) if target else None
+    known = {field.name for field in fields(made)} if is_dataclass(made) else set(changed)
+    strange = next((key for key in changed if key not in known), None)
+    if strange is not None:
+        raise UsageError(f"{strange}= is for tasks of {BELONGS[strange]}, and {task!r} is none")

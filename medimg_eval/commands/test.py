@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,10 +13,13 @@ from omegaconf import DictConfig
 from medimg_eval.commands.building import build_candidate, build_settings, build_tasks
 from medimg_eval.commands.common import fail_if_cases_failed, plain, show
 from medimg_eval.commands.making import build_task
-from medimg_eval.errors import UsageError, nearest
+from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.evaluation.evaluate import Candidate, Settings, evaluate, refuse_incapable
 from medimg_eval.results import build_table, load_runs
+from medimg_eval.results.load import BLIND
 from medimg_eval.tasks import QuestionTask, Task
+
+log = logging.getLogger(__name__)
 
 BASELINES = {
     "Chance": "Chance",
@@ -25,7 +29,7 @@ BASELINES = {
 }
 """What tables call them -> their classes in `medimg_eval.models.baselines`."""
 
-BLIND = ("remove", "grey")
+WAYS = ("remove", "grey")
 
 
 def run(config: DictConfig) -> None:
@@ -39,9 +43,11 @@ def run(config: DictConfig) -> None:
     candidate = build_candidate(wanted["model"])
     blind = wanted["blind"]
     if blind is not None:
-        tasks, candidate = [_blinded(task, blind) for task in tasks], _called_blind(candidate)
+        tasks, candidate = [_blinded(task, blind) for task in tasks], _called_blind(candidate, blind)
     for task in tasks:
         refuse_incapable(task, candidate)
+        if wanted["baselines"] and not isinstance(task, QuestionTask):
+            raise UsageError(f"task {task.name!r} asks no questions, so there are no baselines for it")
     settings = build_settings(wanted)
     if settings.run is not None and (len(tasks) > 1 or wanted["baselines"]):
         raise UsageError(f"run={settings.run} names one folder, but there are several runs to make; use runs=DIR")
@@ -56,27 +62,28 @@ def run(config: DictConfig) -> None:
 def _baselines(tasks: Sequence[Task], candidate: Candidate, settings: Settings, blind: str | None) -> list[Path]:
     """Asks those that models of questions are compared with: lines that need no weights, and the model blind."""
     folders = []
-    for task in tasks:
-        if not isinstance(task, QuestionTask):
-            raise UsageError(f"task {task.name!r} asks no questions, so there are no baselines for it")
+    for task in (one for one in tasks if isinstance(one, QuestionTask)):
         # They write nothing, so that likelihoods are not asked of them.
-        plain_task = _changed(task, answer_by="generate")
         for name, kind in BASELINES.items():
             one = build_candidate({"_target_": f"medimg_eval.models.baselines.{kind}", "name": name})
-            folders.append(evaluate(plain_task, replace(one, baseline=True), settings))
+            try:
+                folders.append(evaluate(_changed(task, answer_by="generate"), replace(one, baseline=True), settings))
+            except UserError as error:  # such as one that has no answers to learn from
+                log.warning("%s is left out of task %s: %s", name, task.name, error)
         if blind is None:
-            folders.append(evaluate(_blinded(task, "remove"), _called_blind(candidate), settings))
+            folders.append(evaluate(_blinded(task, "remove"), _called_blind(candidate, "remove"), settings))
     return folders
 
 
-def _called_blind(candidate: Candidate) -> Candidate:
-    # The same object loads both, so that the model is loaded once.
-    return replace(candidate, name=f"{candidate.name} (blind)", load=lambda: candidate.model, baseline=True)
+def _called_blind(candidate: Candidate, how: str) -> Candidate:
+    # Tables take runs of one name for the same; the same object loads both, so that the model is loaded once.
+    seen = ", grey images" if how == "grey" else ""
+    return replace(candidate, name=f"{candidate.name}{seen}{BLIND}", load=lambda: candidate.model, baseline=True)
 
 
 def _blinded(task: Task, how: str) -> QuestionTask:
-    if how not in BLIND:
-        raise UsageError(f"there is no way of being blind called {how!r}{nearest(str(how), BLIND)}")
+    if how not in WAYS:
+        raise UsageError(f"there is no way of being blind called {how!r}{nearest(str(how), WAYS)}")
     if not isinstance(task, QuestionTask):
         raise UsageError(f"task {task.name!r} asks no questions; blind= is for tasks that do")
     return _changed(task, blind=how)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from medimg_eval.case import Case, Failure, Prompt
-from medimg_eval.errors import CaseError
+from medimg_eval.errors import UserError
 from medimg_eval.tasks.base import Task
 
 
@@ -71,7 +71,7 @@ class Prompted(Dataset[Asked]):
         try:
             images = self._task.read_images(case) if self._read_images else ()
             return Asked(case, self._task.prompt(case, images))
-        except CaseError as error:
+        except UserError as error:
             return Asked(case, Failure(case.id, "read", str(error)))
         except Exception as error:  # noqa: BLE001 - one unreadable case must not end the run
             files = ", ".join(str(path) for path in case.files)

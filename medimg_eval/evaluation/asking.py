@@ -118,7 +118,7 @@ def ask_here(asker: Asker, batches: DataLoader[Asked], trainer: Mapping[str, Any
         batches: of prompts.
         trainer: the trainer's settings, of which `accelerator` and `precision` count.
     """
-    device = _device(str(trainer.get("accelerator", "auto")))
+    device = device_of(str(trainer.get("accelerator", "auto")))
     with in_use(asker.model, device, str(trainer.get("precision", "32-true"))):
         for batch in tracked(batches, "asking"):
             asker.step(batch)
@@ -140,7 +140,7 @@ def in_use(model: Any, device: torch.device, precision: str) -> Iterator[None]:
             model.train(training)
 
 
-def _device(accelerator: str) -> torch.device:
+def device_of(accelerator: str) -> torch.device:
     """The device that Lightning takes for the name of an accelerator."""
     if accelerator in ("gpu", "cuda") or (accelerator == "auto" and torch.cuda.is_available()):
         return torch.device("cuda")

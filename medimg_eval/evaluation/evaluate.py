@@ -6,18 +6,20 @@ import logging
 import math
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from torch import nn
+
 from medimg_eval.case import Case
 from medimg_eval.data.asking import prompt_loader
 from medimg_eval.data.cache import VolumeCache
 from medimg_eval.errors import UsageError
-from medimg_eval.evaluation.asking import Asker, ask_here, parameter_count
-from medimg_eval.evaluation.efficiency import efficiency
+from medimg_eval.evaluation.asking import Asker, ask_here, device_of, in_use, parameter_count
 from medimg_eval.evaluation.identity import (
     code_identity,
     data_fingerprint,
@@ -27,7 +29,7 @@ from medimg_eval.evaluation.identity import (
     trainer_identity,
 )
 from medimg_eval.evaluation.judging import judge_answers
-from medimg_eval.evaluation.preparing import prepare
+from medimg_eval.evaluation.preparing import prepare, refuse_unaskable
 from medimg_eval.evaluation.rescoring import close, judged, score_stored, scoring_id, submit_stored
 from medimg_eval.evaluation.run import Run, now, unanswered
 from medimg_eval.evaluation.scoring import Scorer, scoring_workers
@@ -136,11 +138,22 @@ def refuse_remote(task: Task, candidate: Candidate, settings: Settings) -> None:
     """Raises UsageError before data that may not leave the machine are sent to a server elsewhere."""
     access = str(task.card.get("access", ""))
     allowed = (settings.config.get("data") or {}).get("allow_remote", False)
-    if access.startswith("credentialed") and getattr(candidate.model, "remote", False) and not allowed:
+    if "credentialed" in access and getattr(candidate.model, "remote", False) and not allowed:
         raise UsageError(
             f"task {task.name!r} has credentialed data, and model {candidate.name!r} would send them to another "
             "machine; if the data's terms allow that, add data.allow_remote=true"
         )
+
+
+def refuse_judge(task: Task, settings: Settings) -> None:
+    """Raises UsageError, before a model is asked anything, when its answers could not be given to the judge."""
+    judge = settings.judge
+    if judge is None or not isinstance(task, QuestionTask) or not task.judge:
+        return
+    if not callable(getattr(judge.wrapper, "generate", None)):
+        raise UsageError(f"judge {judge.name!r} ({judge.wrapper.__name__}) cannot write; name a model with generate()")
+    if getattr(judge.wrapper, "remote", False):  # only then is it loaded, which such models are in no time
+        refuse_remote(task, judge, settings)
 
 
 def evaluate(task: Task, candidate: Candidate, settings: Settings) -> Path:
@@ -153,6 +166,7 @@ def evaluate(task: Task, candidate: Candidate, settings: Settings) -> Path:
         UserError: the task has no cases, the folder is in use or holds another run.
     """
     begun = time.perf_counter()
+    refuse_judge(task, settings)
     cases = task.cases("test")
     fingerprint = data_fingerprint(cases)
     settled = {
@@ -167,6 +181,7 @@ def evaluate(task: Task, candidate: Candidate, settings: Settings) -> Path:
     with Run(folder, run_id, settings.rank) as run:
         left = unanswered(cases, run.predictions())
         if left:  # a model that cannot be loaded must not change what the run says of itself
+            refuse_unaskable(task, left)
             refuse_remote(task, candidate, settings)
             getattr(candidate.model, "check_ready", lambda: None)()
             prepare(task, candidate.model, cases)
@@ -183,7 +198,7 @@ def evaluate(task: Task, candidate: Candidate, settings: Settings) -> Path:
             if isinstance(task, QuestionTask):
                 _judge(task, settings, run, cases)
                 known = {} if task.judged_by else run.scores(scoring_id(task))  # verdicts may have come since
-                score_stored(task, run, [case for case in cases if case.id not in known], 0)
+                score_stored(task, run, [case for case in cases if not isinstance(known.get(case.id), list)], 0)
             close(task, run, cases, candidate.name)
     return folder
 
@@ -318,15 +333,29 @@ def _judge(task: QuestionTask, settings: Settings, run: Run, cases: Sequence[Cas
     if judge is None or not task.judge:
         task.judged_by = run.manifest.get("judge", {}).get("id", "")
         return
-    refuse_remote(task, judge, settings)
-    judge_id = f"{slug(judge.name)}-{digest(judge.identity)}"
-    run.note(judge={"id": judge_id, "name": judge.name, "identity": judge.identity})
+    trainer = settings.config.get("trainer") or {}
+    precision = str(trainer.get("precision", "32-true"))
+    identity = judge.identity
+    if issubclass(judge.wrapper, nn.Module) and precision != "32-true":
+        identity = identity | {"precision": precision}
+
+    @contextmanager
+    def lent() -> Iterator[Model]:
+        refuse_remote(task, judge, settings)
+        getattr(judge.model, "check_ready", lambda: None)()
+        with in_use(judge.model, device_of(str(trainer.get("accelerator", "auto"))), precision):
+            yield judge.model
+
+    judge_id = f"{slug(judge.name)}-{digest(identity)}"
+    run.note(judge={"id": judge_id, "name": judge.name, "identity": identity})
     task.judged_by = judge_id
-    judge_answers(task, run, cases, judge.model, judge_id)
+    judge_answers(task, run, cases, lent, judge_id)
 
 
 def _measure(task: Task, candidate: Candidate, settings: Settings, run: Run, cases: Sequence[Case]) -> None:
     """Notes what the model costs; a finished run that lacks it is given it too, without asking about its cases."""
+    from medimg_eval.evaluation.efficiency import efficiency  # importing it takes as long as a small run
+
     prepare(task, candidate.model, cases)
     trainer = settings.trainer(logger=False, enable_checkpointing=False)
     run.note(efficiency=efficiency(candidate.model, trainer.strategy.root_device, str(trainer.precision)))

@@ -7,10 +7,32 @@ from collections.abc import Sequence
 from typing import Any
 
 from medimg_eval.case import Case, Image
-from medimg_eval.errors import SplitError, UserError
-from medimg_eval.tasks.base import Task
+from medimg_eval.errors import SplitError, UsageError, UserError
+from medimg_eval.tasks import QuestionTask, Task
 
 log = logging.getLogger(__name__)
+
+
+TRIED = 20
+"""Questions of which one at least must fit the prompt template, or none will."""
+
+
+def refuse_unaskable(task: Task, cases: Sequence[Case]) -> None:
+    """Raises UsageError, before a model is loaded, when the first questions name a field that none of them has."""
+    if not isinstance(task, QuestionTask):
+        return
+    found: UsageError | None = None
+    for case in cases[:TRIED]:
+        try:
+            task.prompt(case, ())
+        except UsageError as error:
+            found = error
+        except Exception as error:  # noqa: BLE001 - a case that cannot be read fails alone, when it is asked about
+            log.debug("case %s cannot be tried: %s", case.id, error)
+        else:
+            return
+    if found is not None:
+        raise UsageError(f"task {task.name!r}: {found}") from found
 
 
 def prepare(task: Task, model: Any, cases: Sequence[Case]) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from medimg_eval.case import Case, Failure, Score
-from medimg_eval.errors import UserError
+from medimg_eval.errors import CaseError, UserError
 from medimg_eval.evaluation.identity import data_fingerprint, digest
 from medimg_eval.evaluation.run import Run, answered, now, write_json
 from medimg_eval.evaluation.scoring import Scorer, score_case, scoring_workers
@@ -62,7 +63,7 @@ def score_stored(task: Task, run: Run, cases: Sequence[Case], wanted: int | None
 
 def _score_here(task: Task, run: Run, cases: Sequence[Case]) -> None:
     """Scores predictions that are so small that handing them to another process takes longer than judging them."""
-    predictions, verdicts = run.predictions(), run.verdicts()
+    predictions, verdicts = run.predictions(), _verdicts(task, run)
     scoring = scoring_id(task)
     for start in range(0, len(cases), TOGETHER):
         scored = {}
@@ -71,6 +72,29 @@ def _score_here(task: Task, run: Run, cases: Sequence[Case]) -> None:
             if isinstance(stored, Mapping):
                 scored[case.id] = score_case(task, case, {**stored, "judged": verdicts.get(case.id, {})})
         run.append_scores(scored, scoring)
+
+
+def _verdicts(task: Task, run: Run) -> dict[str, dict[str, Any]]:
+    """By case, what the judge said to the questions that the task still has."""
+    still = task.judge if isinstance(task, QuestionTask) else {}
+    return {
+        case: {name: value for name, value in said.items() if name in still} for case, said in run.verdicts().items()
+    }
+
+
+def _unjudged(task: Task, run: Run, cases: Sequence[Case]) -> list[str]:
+    """Says how many questions the judge has never been asked: of a start that was stopped, or by another rule."""
+    if not isinstance(task, QuestionTask) or not task.judged_by:
+        return []
+    predictions, verdicts, count = run.predictions(), run.verdicts(), 0
+    for case in cases:
+        stored = predictions.get(case.id)
+        if isinstance(stored, Mapping):
+            with suppress(CaseError):
+                count += sum(one.name not in verdicts.get(case.id, {}) for one in task.judge_wanted(case, stored))
+    if not count:
+        return []
+    return [f"the judge has not been asked {count:,} of its questions; run test again with it"]
 
 
 def submit_stored(scorer: Scorer, run: Run, cases: Iterable[Case]) -> None:
@@ -98,6 +122,7 @@ def close(task: Task, run: Run, cases: Sequence[Case], model: str) -> None:
     run.write_scores(rows)
     read_with = run.read_with()
     said = judged(task)
+    said["notes"] += _unjudged(task, run, cases)
     if read_with:
         said["notes"] += [f"{len(read_with)} of {len(cases)} cases were read with a repair or doubt: see summary.json"]
     run.note(

@@ -13,7 +13,9 @@ run.log
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import io
 import json
 import logging
 import math
@@ -22,6 +24,7 @@ import shutil
 import socket
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -40,6 +43,9 @@ Stored = Path | Mapping[str, Any]
 
 SECONDS_UNCONFIRMED = 1.0
 """How long a line may be known to the operating system alone."""
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What the system says of a disk, or of one's share of it, that is full."""
 
 LONGEST_NAME = 150
 """Characters of a case's id that its file keeps; file systems allow 255 bytes."""
@@ -68,6 +74,7 @@ class Run:
         self._made = False
         self._confirmed = -math.inf
         self._log: logging.Handler | None = None
+        self._open: dict[str, io.FileIO] = {}
 
     def __enter__(self) -> Run:
         """Takes the folder, mends what a kill left half-written, and reads the manifest."""
@@ -94,17 +101,25 @@ class Run:
                 partial.unlink()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Notes how the work ended and lets go of the folder."""
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        """Notes how the work ended and lets go of the folder; a full disk is said in a sentence."""
         if kind is not None and self.manifest.get("status") == "running":
-            self.note(status="interrupted" if issubclass(kind, KeyboardInterrupt) else "failed", ended=now())
+            with suppress(OSError):  # of a full disk, which is what has ended it
+                self.note(status="interrupted" if issubclass(kind, KeyboardInterrupt) else "failed", ended=now())
         if self._log is not None:
             logging.getLogger("medimg_eval").removeHandler(self._log)
             self._log.close()
+        for stream in self._open.values():
+            stream.close()
+        self._open = {}
         self._unlock()
         if kind is not None and issubclass(kind, UserError) and self._made and not self._worked():
             # Refused before any work was done: an empty run would only clutter tables.
             shutil.rmtree(self.folder, ignore_errors=True)
+        if isinstance(error, OSError) and error.errno in FULL:
+            raise UserError(
+                f"{self.folder}: there is no more room ({error}); make some, and the same command goes on from here"
+            ) from error
 
     def _worked(self) -> bool:
         return any(next(self.folder.glob(name), None) for name in ("predictions-*.jsonl", "checkpoints"))
@@ -224,22 +239,31 @@ class Run:
 
         schema = pa.schema([(name, pa.float64() if name == "value" else pa.string()) for name in Score.__annotations__])
         partial = self.folder / ".scores.parquet"
-        pq.write_table(pa.Table.from_pylist([row.row() for row in rows], schema=schema), partial)
+        content: dict[str, list[Any]] = {name: [getattr(row, name) for row in rows] for name in schema.names}
+        try:
+            table = pa.Table.from_pydict(content, schema=schema)
+        except UnicodeEncodeError:  # half a character, as JSON can hold and files cannot
+            table = pa.Table.from_pydict(
+                {name: list(map(_writable, column)) for name, column in content.items()}, schema
+            )
+        pq.write_table(table, partial)
         partial.replace(self.folder / "scores.parquet")
 
     def _shard(self, name: str) -> Path:
         return self.folder / f"{name}-{self.rank}.jsonl"
 
     def _append(self, name: str, records: Iterable[Mapping[str, Any]]) -> None:
-        text = "".join(json.dumps(record) + "\n" for record in records)
-        with self._shard(name).open("a", encoding="utf-8") as stream:
-            stream.write(text)
-            stream.flush()
-            # A killed process loses nothing that was written; only a machine that stops does, and a disk needs
-            # milliseconds to confirm what it has, which is longer than some models need to answer.
-            if time.monotonic() - self._confirmed > SECONDS_UNCONFIRMED:
-                os.fsync(stream.fileno())
-                self._confirmed = time.monotonic()
+        if name not in self._open:  # once: opening it takes longer than the rest of this
+            self._open[name] = io.FileIO(self._shard(name), "a")
+        stream = self._open[name]
+        left = memoryview("".join(json.dumps(record) + "\n" for record in records).encode())
+        while left:
+            left = left[stream.write(left) :]
+        # A killed process loses nothing that was written; only a machine that stops does, and a disk needs
+        # milliseconds to confirm what it has, which is longer than some models need to answer.
+        if time.monotonic() - self._confirmed > SECONDS_UNCONFIRMED:
+            os.fsync(stream.fileno())
+            self._confirmed = time.monotonic()
 
     def _lines(self, name: str) -> Iterator[dict[str, Any]]:
         for shard in sorted(self.folder.glob(f"{name}-*.jsonl")):
@@ -321,6 +345,11 @@ def unanswered(cases: Sequence[Case], predictions: Mapping[str, Stored | Failure
 def now() -> str:
     """The time in UTC, to the second, as ISO 8601."""
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _writable(value: Any) -> Any:
+    """A text that can be written as UTF-8, its half characters spelt out; anything else as it is."""
+    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
 
 
 def _drop_partial_line(shard: Path) -> None:
