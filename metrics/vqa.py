@@ -22,7 +22,7 @@ from medimg_eval.metrics._replies import ReplyPair
 from medimg_eval.metrics._texts_overlap import overlap
 from medimg_eval.metrics._texts_words import normalised, words
 from medimg_eval.metrics.agreement import aligned
-from medimg_eval.metrics.places import in_box, in_limits, limits_of
+from medimg_eval.metrics.places import in_box, in_limits, limits_of, relative_accuracy
 from medimg_eval.metrics.registry import Rows, metric, summary
 from medimg_eval.metrics.texts import texts_of
 
@@ -77,6 +77,17 @@ def accuracy_or_exact_match(pair: ReplyPair) -> float:
     if pair.kind != "open":
         return accuracy(pair)
     return max(exact_match(pair), pair.credit)  # a published rule may count more than the same text as right
+
+
+@_answers(title="Free-form score", source="DeepTumorVQA, its evaluation of free-form answers")
+def free_form_score(pair: ReplyPair) -> float:
+    """How right an answer is: a number by its relative accuracy, a text by exact match, any other by accuracy.
+
+    In [0, 1].
+    """
+    if pair.kind == "number":
+        return relative_accuracy(pair)
+    return accuracy_or_exact_match(pair)
 
 
 @_answers(title="Accuracy of answered", source="ChestAgentBench; KorMedMCQA-V", worst=math.nan)

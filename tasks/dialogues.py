@@ -79,6 +79,11 @@ class ConsultationQuestionTask(QuestionTask):
         whole = "\n".join(f"{one['role']}: {one['text']}" for one in said) or "".join(packed["texts"][-1:])
         return super().judge_prompts(case, {**packed, "texts": [whole]})
 
+    @property
+    def remote(self) -> bool:
+        """Whether the patient is asked on another machine."""
+        return self.patient is not None and bool(getattr(self._patient, "remote", False))
+
     @cached_property
     def _patient(self) -> Any:
         model = self.patient

@@ -138,10 +138,12 @@ def refuse_remote(task: Task, candidate: Candidate, settings: Settings) -> None:
     """Raises UsageError before data that may not leave the machine are sent to a server elsewhere."""
     access = str(task.card.get("access", ""))
     allowed = (settings.config.get("data") or {}).get("allow_remote", False)
-    if "credentialed" in access and getattr(candidate.model, "remote", False) and not allowed:
+    if "credentialed" not in access or allowed:
+        return
+    if getattr(candidate.model, "remote", False) or getattr(task, "remote", False):
         raise UsageError(
-            f"task {task.name!r} has credentialed data, and model {candidate.name!r} would send them to another "
-            "machine; if the data's terms allow that, add data.allow_remote=true"
+            f"task {task.name!r} has credentialed data, and model {candidate.name!r}, or one the task names, would "
+            "send them to another machine; if the data's terms allow that, add data.allow_remote=true"
         )
 
 

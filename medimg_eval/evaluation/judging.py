@@ -86,9 +86,12 @@ def judge_answers(task: QuestionTask, run: Run, cases: Sequence[Case], lent: Len
 
 
 def _settle(run: Run, kept: ReplyCache, judge: Any, new: Sequence[_Asked], judge_id: str) -> int:
-    """Asks, and keeps what is replied."""
+    """Asks each question once, however many of them are worded alike, and keeps what is replied."""
     lines = []
-    for one, reply in zip(new, _ask(judge, new), strict=True):
+    different = {one.key: one for one in new}
+    replies = dict(zip(different, _ask(judge, list(different.values())), strict=True))
+    for one in new:
+        reply = replies[one.key]
         if isinstance(reply, str):
             kept.put(f"{judge_id}/{one.key}", {"text": reply})
         lines.append(_line(one, reply, judge_id))

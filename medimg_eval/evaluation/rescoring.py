@@ -128,6 +128,8 @@ def close(task: Task, run: Run, cases: Sequence[Case], model: str) -> None:
     run.note(
         **said,
         status="finished",
+        # A case may be judged as several, such as the stages of a conversation; tables count those.
+        cases=max(len(cases), len({row.case for row in rows})),
         predicted=sum(answered(answer) for answer in predictions.values()),
         failed_cases=len(failures),
         ended=now(),

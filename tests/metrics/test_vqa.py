@@ -279,10 +279,19 @@ def test_summaries_of_nothing_are_not_known():
 
 def test_every_metric_of_answers_says_what_a_table_needs():
     ours = [found for found in available("answer").values() if found.function.__module__.endswith("vqa")]
-    assert len(ours) == 14
+    assert len(ours) == 15
     for found in ours:
         assert found.definition.endswith(".")
         assert found.source
         assert found.evidence == math.isnan(found.best)
     assert not get("unanswered").higher_is_better
     assert (get("unanswered").best, get("unanswered").worst) == (0, 1)
+
+
+def test_the_free_form_score_takes_each_kind_of_answer_by_its_own_measure():
+    from medimg_eval.metrics.vqa import free_form_score
+
+    assert free_form_score(ReplyPair("number", "90", 100.0)) == pytest.approx(0.9)
+    assert free_form_score(ReplyPair("open", "Left kidney.", "left kidney")) == 1
+    assert free_form_score(ReplyPair("yes_no", "No", "yes")) == 0
+    assert free_form_score(ReplyPair("choice", "B", "B", options={"A": "x", "B": "y"})) == 1
