@@ -23,6 +23,9 @@ T = TypeVar("T")
 
 CONNECT_S = 10.0
 LONGEST_WORDS = 300
+ANSWERING = ("text", "output_text", None)
+"""Types of the parts of a reply that hold the answer."""
+
 WORTH_REPEATING = frozenset({408, 409, 429})  # and 5xx
 REFUSED_TO_ALL = {
     401: "does not accept the key in {variable}",
@@ -156,7 +159,13 @@ class Client:
         except httpx.RequestError as error:
             raise _AgainError(f"the connection failed ({type(error).__name__}: {error})") from None
         if response.status_code == 200:
-            return self._counted(_reply(response.content), request)
+            if response.content.startswith((b"data:", b"event:")):
+                self._refusal = UserError(
+                    f"{place(self._server.url)} streams its replies, which nobody asked it to; set "
+                    "model.extra.stream=false, or look at the server's settings"
+                )
+                raise self._refusal
+            return self._counted(_reply(response.content, self._server.key), request)
         raise self._trouble(response)
 
     def _counted(self, reply: dict[str, Any], request: Request) -> dict[str, Any]:
@@ -170,9 +179,7 @@ class Client:
         return reply
 
     def _trouble(self, response: Any) -> Exception:
-        status, words = response.status_code, _words(response.content)
-        if self._server.key:  # some servers say which key they do not accept
-            words = words.replace(self._server.key, "***")
+        status, words = response.status_code, _words(response.content, self._server.key)
         said = f"{status}: {words or response.reason_phrase}"
         if (status in WORTH_REPEATING or status >= 500) and "insufficient_quota" not in response.text:
             wait = retry_after(response.headers)
@@ -182,6 +189,9 @@ class Client:
                 self._pace.hold(wait)
             return _AgainError(f"it answered {said}", wait)
         where = place(self._server.url)
+        if 300 <= status < 400:
+            self._refusal = moved(self._server.url, response)
+            return self._refusal
         if status in REFUSED_TO_ALL:
             why = REFUSED_TO_ALL[status].format(variable=self._server.variable, model=self._server.model)
             self._refusal = UserError(f"{where} {why} ({said})")
@@ -191,15 +201,24 @@ class Client:
         )
 
 
-def _reply(body: bytes) -> dict[str, Any]:
+def moved(url: str, response: Any) -> UserError:
+    """What to do about an address that sends elsewhere, where the key and the images are not sent unasked."""
+    to = response.headers.get("location", "")
+    there = f" ({place(str(response.url.join(to)))})" if to else ""
+    return UserError(
+        f"{place(url)} sends elsewhere{there}, {response.status_code}; set model.base_url to where it lies"
+    )
+
+
+def _reply(body: bytes, secret: str) -> dict[str, Any]:
     """What a body holds; raises _AgainError when that is no reply."""
     try:
         told = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise _AgainError(f"its reply of {len(body)} bytes is no JSON") from None
     choices = told.get("choices") if isinstance(told, dict) else None
     if not (isinstance(choices, list) and choices and isinstance(choices[0], dict)):
-        raise _AgainError(f"its reply holds no choices ({_words(body) or 'and no error'})")
+        raise _AgainError(f"its reply holds no choices ({_words(body, secret) or 'and no error'})")
     message, usage = choices[0].get("message"), told.get("usage")
     usage = usage if isinstance(usage, dict) else {}
     if not isinstance(message, dict):
@@ -208,23 +227,30 @@ def _reply(body: bytes) -> dict[str, Any]:
         "text": _text(message),
         "finish": choices[0].get("finish_reason"),
         "model": told.get("model"),
-        "prompt_tokens": usage.get("prompt_tokens"),
-        "completion_tokens": usage.get("completion_tokens"),
+        "prompt_tokens": _tokens(usage.get("prompt_tokens")),
+        "completion_tokens": _tokens(usage.get("completion_tokens")),
     }
+
+
+def _tokens(said: Any) -> int | None:
+    return said if isinstance(said, int) and said >= 0 else None
 
 
 def _text(message: dict[str, Any]) -> str:
     content = message.get("content")
-    if isinstance(content, list):
-        return "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
-    return content if isinstance(content, str) else str(message.get("refusal") or "")
+    if isinstance(content, list):  # of which parts that hold reasoning are no answer
+        texts = [part.get("text") for part in content if isinstance(part, dict) and part.get("type") in ANSWERING]
+        content = "".join(text for text in texts if isinstance(text, str))
+    text = content if isinstance(content, str) and content else str(message.get("refusal") or "")
+    # A reply that is cut off may end in half of a sign, which cannot be written.
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def _words(body: bytes) -> str:
-    """What a server says in an error, without the request that some of them repeat."""
+def _words(body: bytes, secret: str) -> str:
+    """What a server says in an error, without the request that some repeat, or the key that some do not accept."""
     try:
         told = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return ""
     told = told.get("error", told) if isinstance(told, dict) else told
     if isinstance(told, dict):
@@ -232,7 +258,7 @@ def _words(body: bytes) -> str:
     if isinstance(told, list):
         told = "; ".join(str(one.get("msg", "")) for one in told if isinstance(one, dict))
     text = re.sub(r"data:[\w/+.-]*;base64,[\w/+=-]*", "data:...", told) if isinstance(told, str) else ""
-    return " ".join(text.split())[:LONGEST_WORDS]
+    return " ".join((text.replace(secret, "***") if secret else text).split())[:LONGEST_WORDS]
 
 
 def place(url: str) -> str:

@@ -40,7 +40,10 @@ class ChatTemplate:
             path = Path(file).expanduser()
             if not path.is_file():
                 raise UserError(f"{path}: no such file; model.chat_template names one with a Jinja template")
-            self.template = path.read_text(encoding="utf-8")
+            try:
+                self.template = path.read_text(encoding="utf-8")
+            except UnicodeDecodeError as error:
+                raise UserError(f"{path}: is no UTF-8 text; model.chat_template names a Jinja template") from error
         if not self.template:
             raise UserError(f"{name}: has no chat template; name a file with one in model.chat_template")
         mark = getattr(processor, "image_token", None)

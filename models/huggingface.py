@@ -67,10 +67,12 @@ class HuggingFaceVLM(nn.Module, VisionLanguageModel, Chooser):
         likelihood: Literal["letter", "text"] = "letter",
     ) -> None:
         super().__init__()
-        if dtype != "auto" and not isinstance(getattr(torch, dtype, None), torch.dtype):
+        if dtype != "auto" and not isinstance(getattr(torch, str(dtype), None), torch.dtype):
             raise UsageError(f"model.dtype is {dtype!r}; expected auto, float32, bfloat16 or float16")
         if likelihood not in ("letter", "text"):
             raise UsageError(f"model.likelihood is {likelihood!r}; expected letter or text")
+        if batch < 1:
+            raise UsageError(f"model.batch is {batch}; expected at least 1")
         self.checkpoint, self.revision, self.adapter = checkpoint, revision, adapter
         self.trusted, self.chat_template = trust_remote_code, chat_template
         self.settings, self.preferred_batch, self.likelihood = dict(processor or {}), batch, likelihood

@@ -25,6 +25,7 @@ from medimg_eval.models._api_client import (
     authorization,
     close_soon,
     http_library,
+    moved,
     place,
     wait_for,
 )
@@ -151,6 +152,9 @@ class OpenAICompatible(VisionLanguageModel):
                 f"{place(self.base_url)} is out of reach ({type(error).__name__}: {error}); "
                 "start the server, or look at model.base_url"
             ) from error
+        there = answer.next_request.url if answer.is_redirect else answer.url
+        if (there.scheme, there.host) != (answer.url.scheme, answer.url.host):
+            raise moved(self.base_url, answer)
         if answer.status_code in (401, 403):
             raise UserError(
                 f"{place(self.base_url)} does not accept the key in {self.api_key_env} "

@@ -200,8 +200,9 @@ def test_med_rewardbench_joins_what_people_say_by_organ_and_id(tmp_path):
         "brain-1": "A",
         "lung-1": "B",
     }
+    dimensions = ["Accuracy", "Relevance", "Comprehensiveness", "Creativity", "Responsiveness"]
     assert own_table("med_rewardbench", tmp_path / "own") == pytest.approx(
-        {"brain": 5 / 12, "lung": 1, "Average": 11 / 18}
+        {**dict.fromkeys(dimensions, 2 / 3), "Overall": 1 / 3, "brain": 5 / 12, "lung": 1, "Average": 11 / 18}
     )
 
 

@@ -129,7 +129,7 @@ def test_a_short_cell_names_the_row_that_holds_the_image_even_one_that_is_left_o
         fields={"hint": "hint"},
         expand=[{"filter": {"split": "test"}}],
     ).cases("test")
-    assert [case.id for case in cases] == ["2", "MMBench-3", "4"]
+    assert [case.id for case in cases] == ["2", "3", "4"]
     assert (levels(cases[0]), levels(cases[2])) == ([31], [31])
     assert cases[0].patient == cases[2].patient == "MMBench.tsv, line 2, image"
     assert cases[0].question.fields == {"hint": "look"}

@@ -51,8 +51,9 @@ def test_packed_tables_are_read_too(tmp_path):
     [
         (b"", r"t\.csv: holds no line"),
         (b"a,a\n1,2\n", r"t\.csv, line 1: column 'a' occurs more than once"),
-        (b'a,b\n1,2\n"x,3\n4,5\n', r"t\.csv, line 3: cannot be read as a table \(a quote is left open"),
-        (b'a,b\n"x"y,3\n', r"t\.csv, line 2: cannot be read as a table \(text follows a closing quote"),
+        (b'a,"b\n1,2\n', r"t\.csv, line 1: cannot be read as the names of columns \(a quote is left open"),
+        (b'"a"x,b\n1,2\n', r"t\.csv, line 1: cannot be read as the names of columns \(text follows a closing quote"),
+        (b"a,\xe9\n1,2\n", r"t\.csv, line 1: is no UTF-8 text"),
     ],
 )
 def test_a_table_that_cannot_be_understood_is_named_with_its_line(tmp_path, data, words):

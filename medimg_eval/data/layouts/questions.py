@@ -146,8 +146,10 @@ class Questions:
             raise UserError(f"{root}: the steps of task.layout.expand leave no record of split {split!r}")
         check_names(self._names(), records, (IMAGE_COUNT, IMAGE_CONTENT))
         pictures = Pictures(root, self._specs, self.modality, dict(self.reading), self.max_side)
-        cases = [case for record in records for case in self._cases_of(record, pictures)]
-        cases = [case for case in _told_apart(cases) if re.search(self.only, case.id)]
+        cases = _told_apart([self._case_of(record, pictures) for record in records])
+        if self._rotates:
+            cases = _told_apart([one for case in cases for one in _rotations(case)])
+        cases = [case for case in cases if re.search(self.only, case.id)]
         if self.min_side:
             cases = self._large_enough(cases)
         return _resampled(_together(cases), by_image=not (self.set or self.patient))
@@ -207,17 +209,16 @@ class Questions:
         yield from (("options", name) for name in option_names(self.options))
         yield from (("answer", name) for name in answer_names(self.answer))
 
-    def _cases_of(self, record: Record, pictures: Pictures) -> list[Case]:
+    def _case_of(self, record: Record, pictures: Pictures) -> Case:
         name = str(record.about["row"])
         try:
+            name = (record.fill(self.id) if self.id and record.values else "") or name
             if record.fault:
                 raise record.error(record.fault)
-            name = (record.fill(self.id) if self.id else "") or name
-            case = self._case(name, record, pictures)
+            return self._case(name, record, pictures)
         except CaseError as error:
-            known = ({"set": name} if self._rotates else {}) | self._known(record)
-            return [Case(name, (), Faulty(record, str(error)), known.get("set"), known)]
-        return _rotations(case) if self._rotates else [case]
+            known = self._known(record)
+            return Case(name, (), Faulty(record, str(error)), known.get("set"), known)
 
     def _case(self, name: str, record: Record, pictures: Pictures) -> Case:
         kind = kind_of(self.kind, record, self.answer)
@@ -239,6 +240,8 @@ class Questions:
             key: str(len(images)) if column == IMAGE_COUNT else record.fill(column)
             for key, column in self._attributes().items()
         }
+        if self.set and not attributes["set"]:
+            raise record.error(f"set {self.set!r} is empty")
         fields = {key: record.fill(column) for key, column in self.fields.items()}
         return Case(
             name,
@@ -307,7 +310,10 @@ def _shortest(case: Case) -> int | None:
 def _rotations(case: Case) -> list[Case]:
     question = case.question
     key = case.target
-    if question is None or not isinstance(key, KeyOf) or question.kind != "choice":
+    if question is None or not isinstance(key, KeyOf):
+        attributes = {"set": case.id, **case.attributes}
+        return [replace(case, attributes=attributes, patient=case.patient or attributes["set"])]
+    if question.kind != "choice":
         return [case]
     letters, texts = list(question.options), list(question.options.values())
     made = []
@@ -343,7 +349,9 @@ def _told_apart(cases: Sequence[Case]) -> list[Case]:
             number += 1
         taken[f"{case.id}#{number}"] = 1
         record = _record(case)
-        said = f"the id {case.id!r} is that of {_record(first[case.id]).place} too; give it one of its own"
+        other = _record(first[case.id])
+        place = other.place if other.path == record.path else f"{other.path}, {other.place},"
+        said = f"the id {case.id!r} is that of {place} too; give it one of its own"
         fault = Faulty(record, f"{record.path}, {record.place}: {said}")
         made.append(Case(f"{case.id}#{number}", (), fault, case.patient, case.attributes))
     return made

@@ -85,9 +85,9 @@ def kind_of(config: Any, record: Record, answer: Mapping[str, Any]) -> Kind:
         CaseError: the record's column holds a value that is given no kind.
     """
     if isinstance(config, Mapping) and "column" in config:
-        said, kinds = record.text(config["column"]), config.get("kinds", {})
+        said, kinds = record.text(config["column"]), {as_text(one): kind for one, kind in config["kinds"].items()}
         if said not in kinds:
-            known = ", ".join(map(str, kinds))
+            known = ", ".join(kinds)
             raise record.error(f"column {config['column']!r} holds {said!r}, of which no kind is known ({known} are)")
         config = kinds[said]
     if config == BY_ANSWER or (isinstance(config, Mapping) and config.get(BY_ANSWER)):
@@ -125,7 +125,7 @@ def value_of(config: Mapping[str, Any], record: Record, kind: Kind, options: Map
     if kind == "choices":
         several = bracketed(raw)
         parts = several if isinstance(several, list | tuple) else _parted(str(several), options)
-        return tuple(_letter(form, config, one, record, options) for one in parts)
+        return tuple(dict.fromkeys(_letter(form, config, one, record, options) for one in parts))
     if form != "value" and (kind == "choice" or (kind == "yes_no" and options)):
         if isinstance(raw, list) and len(raw) != 1:
             raise record.error(f"names {len(raw)} right options, expected one; set kind: choices")
@@ -135,7 +135,7 @@ def value_of(config: Mapping[str, Any], record: Record, kind: Kind, options: Map
 
 
 def _parted(text: str, options: Mapping[str, str]) -> list[str]:
-    parts = [part for part in re.split(r"[\s,;/&]+", text) if part]
+    parts = [part for part in re.split(r"[\s,;/&、，；]+", text) if part]
     if len(parts) == 1 and parts[0] not in options and all(letter in options for letter in parts[0]):
         return list(parts[0])
     return parts
@@ -172,11 +172,14 @@ def _by_index(said: str, first: int, options: Mapping[str, str]) -> str | None:
 
 
 def by_text(said: str, options: Mapping[str, str]) -> str | None:
-    """The letter of the option that is a text: exactly, or but for case, blanks and a full stop, or with its letter."""
+    """The letter of the option that is a text: exactly, or but for case, blanks and a full stop, or with its letter.
+
+    Of options with the very same text it is the first; one that is only like two different ones is none of them.
+    """
     for same in (str, plain):
         found = [letter for letter, text in options.items() if same(text) == same(said)]
         if found:
-            return found[0]
+            return found[0] if len({options[letter] for letter in found}) == 1 else None
     prefixed = PREFIX.fullmatch(said)
     if prefixed:
         letter = (prefixed[1] or prefixed[2]).upper()
@@ -202,14 +205,27 @@ def _of_kind(config: Mapping[str, Any], raw: Any, record: Record, kind: Kind) ->
         return _yes_no(raw[0] if isinstance(raw, list) and len(raw) == 1 else raw, record)
     value = bracketed(raw)
     if kind == "open":
-        return tuple(as_text(one) for one in value) if isinstance(value, list | tuple) else as_text(raw)
+        several = [as_text(one) for one in value if as_text(one)] if isinstance(value, list | tuple) else [as_text(raw)]
+        if not several:
+            raise record.error(f"the answer {as_text(raw)!r:.60} holds no text")
+        return tuple(several) if isinstance(value, list | tuple) else several[0]
     if kind == "number":
         return _number(raw, record)
     if kind in ("box", "point"):
         return _boxes(value, record)
     if kind == "regions" and isinstance(value, list):
-        return {as_text(one[config["key"]]): as_text(one[config["name"]]) for one in value}
+        return _regions(value, config, record)
+    if kind in ("regions", "grades", "boxes3d") and not (isinstance(value, Mapping) or "labels" in config):
+        raise record.error(f"the answer {as_text(raw)!r:.60} is no object of names and values")
     return value
+
+
+def _regions(value: Sequence[Any], config: Mapping[str, Any], record: Record) -> dict[str, str]:
+    names = [str(config.get(part, "")) for part in ("key", "name")]
+    lost = next((one for one in value if not isinstance(one, Mapping) or any(name not in one for name in names)), None)
+    if lost is not None:
+        raise record.error(f"the answer holds {lost!r:.60}, expected objects with {names[0]!r} and {names[1]!r}")
+    return {as_text(one[names[0]]): as_text(one[names[1]]) for one in value}
 
 
 def _boxes(value: Any, record: Record) -> Any:

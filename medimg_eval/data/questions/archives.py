@@ -29,6 +29,7 @@ class Member:
     size: int
     method: int
     crc: int
+    locked: bool
 
 
 @dataclass(frozen=True)
@@ -77,8 +78,12 @@ def unzipped(path: Path, member: str, place: str) -> bytes:
     where = f"{path}, member {member!r} ({place})"
     if found.size > LARGEST:
         raise CaseError(f"{where}: holds {found.size:,} bytes, which may be a decompression bomb; unpack it by hand")
+    if found.locked:
+        raise CaseError(f"{where}: is encrypted; unpack the archive where it lies, and move it away")
     if found.method not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise CaseError(f"{where}: is packed by method {found.method}; unpack the archive beside it")
+        raise CaseError(
+            f"{where}: is packed by method {found.method}; unpack the archive where it lies, and move it away"
+        )
     with path.open("rb") as stream:
         stream.seek(found.start)
         head = stream.read(30)
@@ -98,8 +103,11 @@ def unzipped(path: Path, member: str, place: str) -> bytes:
 def _member(path: Path, member: str, place: str) -> Member:
     try:
         members = _directory(path, path.stat().st_mtime_ns)
-    except (OSError, zipfile.BadZipFile) as error:
+    except FileNotFoundError as error:
+        raise CaseError(f"{path}: no such archive, of which {place} names the member {member!r}") from error
+    except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile) as error:
         raise CaseError(f"{path}: cannot be read as a zip file ({error}); copy it again") from error
+    member = _tidied(member)
     if member in members:
         return members[member]
     last = PurePosixPath(member).name
@@ -116,10 +124,22 @@ def _member(path: Path, member: str, place: str) -> Member:
 def _directory(path: Path, _changed: int) -> dict[str, Member]:
     with zipfile.ZipFile(path) as archive:
         return {
-            one.filename: Member(one.header_offset, one.compress_size, one.file_size, one.compress_type, one.CRC)
+            _tidied(one.filename): Member(
+                one.header_offset,
+                one.compress_size,
+                one.file_size,
+                one.compress_type,
+                one.CRC,
+                locked=bool(one.flag_bits & 1),
+            )
             for one in archive.infolist()
             if not one.is_dir()
         }
+
+
+def _tidied(member: str) -> str:
+    r"""A name as most archives write it; those made on Windows part folders by `\`."""
+    return member.replace("\\", "/").removeprefix("./")
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import os
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -16,6 +17,15 @@ from medimg_eval.errors import CaseError
 
 LARGE = 64 * 2**20
 """Bytes of a column in a row group above which its rows are read a batch at a time."""
+
+ESCAPED = re.compile(rb"\s+|\\[nr]|\\(?=/)")
+"""What may stand between the letters of base64: blanks, line breaks, and what JSON writes before them and slashes."""
+
+STANDARD = bytes.maketrans(b"-_", b"+/")
+"""From the alphabet for addresses to that for mail."""
+
+UNPADDED = 64
+"""Letters of base64 above which the signs that fill its end may be missing; less is no picture."""
 
 BATCH, RECENT = 16, 8
 """Rows in a batch, and batches that are kept: neighbours are asked for in an order that is almost theirs."""
@@ -73,7 +83,8 @@ class Cell(ABC):
 
     def _unpacked(self, content: bytes) -> bytes:
         try:
-            packed = b"".join(content.rpartition(b"base64,")[2].split())
+            packed = ESCAPED.sub(b"", content.rpartition(b"base64,")[2]).translate(STANDARD)
+            packed += b"=" * (-len(packed) % 4) if len(packed) > UNPADDED else b""
             return base64.b64decode(packed, validate=True)
         except (ValueError, binascii.Error) as error:
             raise CaseError(f"{self.where} holds no base64 ({error}); write or copy the table again") from error
@@ -139,11 +150,16 @@ class ParquetCell(Cell):
 
     def content(self) -> bytes | str:
         """The bytes, or the text of base64; raises CaseError where there is neither."""
-        value = rows_of(self.path, self.group, self.column, os.getpid()).value(self.index)
+        try:
+            value = rows_of(self.path, self.group, self.column, os.getpid()).value(self.index)
+        except (OSError, ValueError, LookupError, StopIteration) as error:
+            raise CaseError(f"{self.where} cannot be read ({error}); copy the table again") from error
         if self.item is not None:
             value = value[self.item]
+        for part in filter(None, self.key.split(".")):
+            value = value.get(part) if isinstance(value, Mapping) else None
         if isinstance(value, Mapping):
-            value = value.get(self.key) if self.key else self._file(value)
+            value = self._file(value)
         if not value or not isinstance(value, bytes | str):
             raise CaseError(f"{self.where} holds no file")
         return value

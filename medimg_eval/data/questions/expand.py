@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 
 from medimg_eval.data.questions.records import MISSING, Record, as_text, check_names, names_in, said_nothing
 from medimg_eval.data.questions.sources import Source, source_of
-from medimg_eval.errors import UsageError, nearest
+from medimg_eval.errors import CaseError, UsageError, nearest
 
 ROTATE = "rotate_options"
 """The step that is taken when options and answer are known: see `medimg_eval.data.layouts.Questions`."""
@@ -33,12 +34,12 @@ def expanded(records: Sequence[Record], steps: Sequence[Any], root: Path) -> lis
         UserError: a step names a field that no record has, or a file that is missing.
     """
     made = list(records)
-    for step in steps:
-        if step == ROTATE:
+    for given in steps:
+        if given == ROTATE:
             continue
-        if not isinstance(step, Mapping) or not step:
-            raise UsageError(f"task.layout.expand holds {step!r}, expected a step such as {{explode: column}}")
-        step = {"on" if key is True else key: value for key, value in step.items()}  # YAML's old word for true
+        if not isinstance(given, Mapping) or not given:
+            raise UsageError(f"task.layout.expand holds {given!r}, expected a step such as {{explode: column}}")
+        step = {"on" if key is True else key: value for key, value in given.items()}  # YAML's old word for true
         name = next((key for key in step if key in STEPS), None)
         if name is None:
             raise UsageError(f"task.layout.expand knows no step {next(iter(step))!r}{nearest(next(iter(step)), STEPS)}")
@@ -46,8 +47,24 @@ def expanded(records: Sequence[Record], steps: Sequence[Any], root: Path) -> lis
         unknown = next((key for key in step if key != name and key not in known), None)
         if unknown is not None:
             raise UsageError(f"task.layout.expand: {name} has no key {unknown!r}{nearest(unknown, known)}")
+        if not _is_meant(name, step[name]):
+            raise UsageError(f"task.layout.expand: {name} is {step[name]!r:.60}, expected {EXPECTED[name]}")
         made = take(made, step, root)
     return made
+
+
+def _is_meant(name: str, given: Any) -> bool:
+    """Whether what a step is given is of the form it needs; names of files are looked at where they are read."""
+    if name in ("filter", "without"):
+        return isinstance(given, Mapping) and bool(given)
+    if name in ("shuffle", "first"):
+        return isinstance(given, int) and given >= 0
+    if name == "pair":
+        return isinstance(given, list | tuple) and bool(given) and all(isinstance(one, Mapping) for one in given)
+    if name == "explode":
+        several = [given] if isinstance(given, str) else given
+        return isinstance(several, list | tuple) and bool(several) and all(isinstance(one, str) for one in several)
+    return True
 
 
 def _each(records: Sequence[Record], make: Callable[[Record], Sequence[Record]]) -> list[Record]:
@@ -102,7 +119,7 @@ def _pair(records: list[Record], step: Step, _root: Path) -> list[Record]:
 
     def make(record: Record) -> list[Record]:
         return [
-            record.with_values(**{name: record.value(column) for name, column in member.items()}, member=number)
+            record.with_values(**{"member": number} | {name: record.value(column) for name, column in member.items()})
             for number, member in enumerate(members, start=1)
         ]
 
@@ -160,11 +177,17 @@ def _join(records: list[Record], step: Step, root: Path) -> list[Record]:
     _check(records, keys.own)
     found: dict[tuple[str, ...], list[Record]] = {}
     for other in others:
-        found.setdefault(keys.of(other, keys.other), []).append(other)
+        with suppress(CaseError):  # a key that does not fit its pattern is nobody's
+            found.setdefault(keys.of(other, keys.other), []).append(other)
     missing = step.get("missing", "fail")
+    if missing not in ("fail", "drop", "keep"):
+        raise UsageError(f"task.layout.expand: missing is {missing!r}{nearest(str(missing), ('fail', 'drop', 'keep'))}")
 
     def make(record: Record) -> list[Record]:
-        key = keys.of(record, keys.own)
+        try:
+            key = keys.of(record, keys.own)
+        except CaseError as error:
+            return [replace(record, fault=record.said(error))]
         there = found.get(key, [])
         named = ", ".join(key)
         if len(there) == 1:
@@ -185,8 +208,18 @@ def _join(records: list[Record], step: Step, root: Path) -> list[Record]:
 def _listed(records: list[Record], step: Step, root: Path) -> list[Record]:
     keys, others = _other(step, "listed", root, ())
     _check(records, keys.own)
-    wanted = {keys.of(other, keys.other) for other in others}
-    return [record for record in records if record.fault or keys.of(record, keys.own) in wanted]
+    wanted = set()
+    for other in others:
+        with suppress(CaseError):
+            wanted.add(keys.of(other, keys.other))
+
+    def make(record: Record) -> list[Record]:
+        try:
+            return [record] if keys.of(record, keys.own) in wanted else []
+        except CaseError as error:
+            return [replace(record, fault=record.said(error))]
+
+    return _each(records, make)
 
 
 def _matching(condition: Mapping[str, Any], record: Record) -> bool:
@@ -230,3 +263,13 @@ STEPS: Mapping[str, tuple[Callable[[list[Record], Step, Path], list[Record]], se
     "first": (_first, set()),
     ROTATE: (lambda records, _step, _root: records, set()),
 }
+
+EXPECTED = {
+    "explode": "the name of a column or a list of names",
+    "pair": "a list of objects that say which column gives which field",
+    "filter": "an object of columns and values",
+    "without": "an object of columns and values",
+    "shuffle": "a whole number",
+    "first": "a whole number",
+}
+"""What each step is given, for people."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from medimg_eval.data.questions.records import Record, as_text, literal, names_in, said_nothing
+from medimg_eval.data.questions.records import Record, Repeated, as_text, literal, names_in, said_nothing
 from medimg_eval.errors import UsageError, nearest
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -91,6 +91,8 @@ def options_of(config: Mapping[str, Any], record: Record) -> dict[str, str]:
         found = _read(record, config["dict"])
         if not isinstance(found, Mapping) and not said_nothing(found):
             raise record.error(f"options {found!r:.60} are no object of letters and texts")
+        if isinstance(found, Repeated):
+            raise record.error(f"options name a letter more than once ({', '.join(name for name, _ in found.pairs)})")
         return _lettered(found or {}, strip=strip)
     if form == "answer":
         return _of_distractors(config, record)
@@ -124,7 +126,9 @@ def _columns(columns: Sequence[str] | Mapping[str, str]) -> Sequence[tuple[str, 
 def _lettered_columns(columns: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     own = [re.fullmatch(r"(?:.*[ _.-])?([A-Za-z])", column) for column in columns]
     letters = [one[1].upper() for one in own if one]
-    return tuple(zip(letters if len(letters) == len(columns) else LETTERS, columns, strict=False))
+    if len(columns) > len(LETTERS):
+        raise UsageError(f"task.layout.options.columns names {len(columns)}, expected at most {len(LETTERS)}")
+    return tuple(zip(letters if len(set(letters)) == len(columns) else LETTERS, columns, strict=False))
 
 
 def _lettered(found: Mapping[Any, Any], *, strip: bool) -> dict[str, str]:
@@ -153,19 +157,24 @@ def listed(found: Any, record: Record, *, strip: bool) -> dict[str, str]:
     if found and all(isinstance(one, Mapping) for one in found):
         if not all("letter" in one and "content" in one for one in found):
             raise record.error(f"options {found!r:.60} are objects without 'letter' and 'content'")
-        return {str(one["letter"]): as_text(one["content"]) for one in found}
+        letters = [str(one["letter"]) for one in found]
+        if len(set(letters)) < len(letters):
+            raise record.error(f"options name a letter more than once ({', '.join(letters)})")
+        return _lettered({str(one["letter"]): one["content"] for one in found}, strip=False)
     texts = [as_text(one) for one in found]
     if not strip:
-        return dict(zip(LETTERS, texts, strict=False))
+        return _lettered(dict(zip(LETTERS, texts, strict=False)), strip=False)
     prefixed = [PREFIX.fullmatch(text) for text in texts]
     letters = [(one[1] or one[2]).upper() if one else "" for one in prefixed]
     if all(letters) and len(set(letters)) == len(letters):
-        return {letter: one[3].strip() for letter, one in zip(letters, prefixed, strict=True) if one}
+        return _lettered(
+            {letter: one[3].strip() for letter, one in zip(letters, prefixed, strict=True) if one}, strip=False
+        )
     kept = [
         one[3].strip() if one and letter == LETTERS[place] else text
         for place, (text, one, letter) in enumerate(zip(texts, prefixed, letters, strict=True))
     ]
-    return dict(zip(LETTERS, kept, strict=False))
+    return _lettered(dict(zip(LETTERS, kept, strict=False)), strip=False)
 
 
 def _of_distractors(config: Mapping[str, Any], record: Record) -> dict[str, str]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from medimg_eval.case import Image, Reference
+from medimg_eval.case import Geometry, Image, Reference
 from medimg_eval.data.questions.archives import CellPicture, ZipPicture
 from medimg_eval.data.questions.cells import Cell, ParquetCell, TextCell
 from medimg_eval.data.questions.options import form_of
@@ -17,7 +18,7 @@ from medimg_eval.data.questions.records import Record, as_text, bracketed, names
 from medimg_eval.data.questions.stacks import StackPicture, stack_of
 from medimg_eval.data.questions.streamed import POINTER
 from medimg_eval.data.records import below
-from medimg_eval.errors import UsageError, nearest
+from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.imaging import ImageFile
 
 FORMS = {
@@ -31,6 +32,34 @@ FORMS = {
 """The ways to say where pictures lie: the key that tells them apart -> the keys that go with it."""
 
 Picture = Reference[Image]
+
+
+@dataclass(frozen=True)
+class FilePicture(ImageFile):
+    """A picture in a file of its own.
+
+    Attributes:
+        said_by: the table and the place of the record that names it.
+    """
+
+    said_by: str = ""
+
+    def read(self) -> Image:
+        """Reads it; raises CaseError naming the file and the record."""
+        with self._naming():
+            return super().read()
+
+    def geometry(self) -> Geometry:
+        """Reads the grid alone; raises CaseError naming the file and the record."""
+        with self._naming():
+            return super().geometry()
+
+    @contextmanager
+    def _naming(self) -> Iterator[None]:
+        try:
+            yield
+        except CaseError as error:
+            raise CaseError(f"{error} (named by {self.said_by})") from error
 
 
 @dataclass(frozen=True)
@@ -67,10 +96,16 @@ class Pictures:
             elif form in ("volume", "video"):
                 stack = stack_of(self._file(spec, item), spec)
                 yield from (StackPicture(stack, place) for place in range(stack.count))
-            elif form == "zip" and (archive := self.root / self._archive(spec, record)).is_file():
+            elif form == "zip" and not self._is_unpacked(
+                archive := self.root / self._archive(spec, record), spec, item
+            ):
                 yield ZipPicture(archive, _stripped(item, spec), record.place, self.modality, self.reading)
             else:
-                yield ImageFile(self._file(spec, item), modality=self.modality, options=self.reading)
+                said_by = f"{record.path.name}, {record.place}"
+                yield FilePicture(self._file(spec, item), None, self.modality, self.reading, said_by)
+
+    def _is_unpacked(self, archive: Path, spec: Mapping[str, Any], item: str) -> bool:
+        return not archive.is_file() and self._file(spec, item).is_file()
 
     @staticmethod
     def _archive(spec: Mapping[str, Any], record: Record) -> str:

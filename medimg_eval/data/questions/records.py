@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import math
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,6 +19,16 @@ MISSING = object()
 
 SHOWN = 1000
 """Records whose fields are looked through for the name that was meant."""
+
+
+class Repeated(dict[str, Any]):
+    """An object of JSON that names a key more than once.
+
+    Attributes:
+        pairs: all that it holds.
+    """
+
+    pairs: list[tuple[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -37,6 +48,10 @@ class Record(Row):
     def error(self, message: str) -> CaseError:
         """An error of this record alone, whose message starts with the file and the place."""
         return CaseError(f"{self.path}, {self.place}: {message}")
+
+    def said(self, error: CaseError) -> str:
+        """What an error of this record says, without the place."""
+        return str(error).removeprefix(f"{self.path}, {self.place}: ")
 
     def find(self, name: str) -> Any:
         """The value of a field, of a path such as `actions.0.bbox` or `images.*.file`, or `MISSING`."""
@@ -59,7 +74,7 @@ class Record(Row):
         """The value of a field as text without blanks about it: `""` where nothing is said, lists joined by `", "`."""
         return as_text(self.value(column))
 
-    def with_values(self, **more: Any) -> Record:
+    def with_values(self, /, **more: Any) -> Record:
         """The same record with other values."""
         return replace(self, values={**self.values, **more})
 
@@ -110,10 +125,12 @@ def literal(value: Any) -> Any:
         return value
     try:
         return json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         try:
-            return ast.literal_eval(value.strip())
-        except (SyntaxError, TypeError, MemoryError, RecursionError) as error:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of backslashes, which are meant as they stand
+                return ast.literal_eval(value.strip())
+        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:
             raise ValueError(f"{value!r:.60} is neither a JSON nor a Python literal") from error
 
 

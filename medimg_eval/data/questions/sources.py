@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import re
+import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 from medimg_eval.data.questions.parquet import read_parquet
-from medimg_eval.data.questions.records import Record, literal
-from medimg_eval.data.questions.streamed import read_streamed
+from medimg_eval.data.questions.records import Record, Repeated, literal
+from medimg_eval.data.questions.streamed import MARK, read_streamed
 from medimg_eval.data.records import stem
-from medimg_eval.data.tables import read_json, read_text
+from medimg_eval.data.tables import read_text
 from medimg_eval.errors import UsageError, UserError, nearest
 
 TABLES = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".ndjson", ".parquet")
 """What records are read from, each of the text formats also with `.gz`."""
+
+HALF = re.compile(r"\\u[dD][89a-fA-F]")
+"""How JSON may write one half of a sign of two, without the other."""
 
 
 @dataclass(frozen=True)
@@ -98,30 +105,97 @@ class Source:
         elif kind in (".jsonl", ".ndjson") or (kind == ".json" and not self.at and _is_lines(path)):
             yield from _lines(path)
         elif kind == ".json":
-            for value, keys, place in walk(path, read_json(path), self.at):
+            for value, keys, place in walk(path, load(path), self.at):
                 named = {f"key{number}": key for number, key in enumerate(keys, start=1)}
-                yield place, dict(value) if isinstance(value, Mapping) else {"value": value}, named, ""
+                values = dict(value) if isinstance(value, Mapping) else {"value": value}
+                yield place, values, named, _twice(value)
         else:
             raise UserError(f"{path}: is no table that is known; expected one of {', '.join(TABLES)}")
 
 
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        found = Repeated(found)
+        found.pairs = pairs
+    return found
+
+
+def _twice(value: Any) -> str:
+    if not isinstance(value, Repeated):
+        return ""
+    name = next((name for name, said in value.pairs if said != value[name]), None)
+    return "" if name is None else f"says two things of {name!r}; leave one of them out"
+
+
+def _parsed_json(text: str) -> Any:
+    r"""What a JSON text says; what `\ud83d` alone stands for, half of a sign, becomes U+FFFD.
+
+    Raises:
+        ValueError: it is no JSON, or nests too deep.
+    """
+    try:
+        value = json.loads(text, object_pairs_hook=_object)
+    except RecursionError as error:
+        raise ValueError("its brackets stand in each other too deep") from error
+    return _whole_signs(value) if HALF.search(text) else value
+
+
+def _whole_signs(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, list):
+        return [_whole_signs(one) for one in value]
+    if isinstance(value, dict):
+        pairs = value.pairs if isinstance(value, Repeated) else value.items()
+        return _object([(_whole_signs(key), _whole_signs(one)) for key, one in pairs])
+    return value
+
+
+def load(path: Path) -> Any:
+    """The content of a JSON file; an object that names a key twice is a `Repeated`.
+
+    Raises:
+        UserError: it is missing or no JSON; the message names file and line.
+    """
+    try:
+        return _parsed_json(read_text(path))
+    except json.JSONDecodeError as error:
+        raise UserError(f"{path}, line {error.lineno}: is no JSON ({error.msg})") from error
+    except ValueError as error:
+        raise UserError(f"{path}: is no JSON ({error})") from error
+
+
 def _is_lines(path: Path) -> bool:
     """Whether a JSON file holds an object a line, whatever it is called."""
-    if path.suffix == ".gz":
-        return False
-    with path.open("rb") as stream:
-        first, second = stream.readline().strip(), stream.readline().strip()
-    return first[:1] == b"{" and first[-1:] == b"}" and second[:1] == b"{"
+    lines = [line.strip() for _, line in islice(_byte_lines(path), 2)]
+    return len(lines) == 2 and all(line[:1] == b"{" for line in lines) and lines[0][-1:] == b"}"
+
+
+def _byte_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file that are not blank, unpacked and without a byte order mark, and their numbers."""
+    if not path.is_file():
+        raise UserError(f"{path}: no such file")
+    try:
+        with cast("BinaryIO", gzip.open(path) if path.suffix == ".gz" else path.open("rb")) as stream:
+            for number, line in enumerate(stream, start=1):
+                told = line.removeprefix(MARK) if number == 1 else line
+                if told.strip():
+                    yield number, told
+    except (OSError, EOFError, zlib.error) as error:
+        raise UserError(f"{path}: cannot be read ({error}); copy the file again") from error
 
 
 def _lines(path: Path) -> Iterator[tuple[str, dict[str, Any], dict[str, str], str]]:
-    for number, line in enumerate(read_text(path).split("\n"), start=1):
-        if not line.strip():
-            continue
+    for number, line in _byte_lines(path):
+        value: Any = {}
         try:
-            value, fault = json.loads(line), ""
-        except json.JSONDecodeError as error:
-            value, fault = {}, f"is no JSON ({error.msg}); copy the file again"
+            value = _parsed_json(line.decode())
+            fault = _twice(value)
+        except UnicodeDecodeError:
+            fault = "is no UTF-8 text; convert the file to UTF-8"
+        except ValueError as error:
+            fault = f"is no JSON ({error.msg if isinstance(error, json.JSONDecodeError) else error}); copy it again"
         if not isinstance(value, Mapping):
             value, fault = {}, f"holds {value!r:.40}, expected an object of named values"
         yield f"line {number}", dict(value), {}, fault
@@ -163,7 +237,7 @@ def _walked(path: Path, value: Any, parts: Sequence[str], keys: tuple[str, ...])
         for place, item in enumerate(value):
             yield from _walked(path, item, rest, (*keys, str(place)))
     elif part == "*" and isinstance(value, dict):
-        for key, item in value.items():
+        for key, item in value.pairs if isinstance(value, Repeated) else value.items():
             yield from _walked(path, item, rest, (*keys, key))
     elif isinstance(value, dict) and part in value:
         yield from _walked(path, value[part], rest, keys)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import re
+import zlib
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
@@ -23,8 +24,14 @@ LONG = 2**16
 
 RETURN = ord("\r")
 
-RUN = re.compile(rb"[A-Za-z0-9+/=]{%d,}" % (POINTER + 1))
-"""A text in base64 within a list."""
+LONGEST = 2**28
+"""Bytes of one record, in which an open quote must be closed: else it would be sought to the end of the file."""
+
+MARK = b"\xef\xbb\xbf"
+"""The byte order mark of UTF-8."""
+
+RUN = re.compile(rb"(?:[A-Za-z0-9+/=_-]|\\[nr/]|\s){%d,}" % (POINTER + 1))
+"""A text in base64 within a list: of either alphabet, with line breaks and slashes as JSON may escape them."""
 
 
 class Line(NamedTuple):
@@ -48,6 +55,7 @@ class _Found(NamedTuple):
     base: int
     spans: Sequence[tuple[int, int, bool]]
     line: int
+    fault: str = ""
 
 
 class _QuoteError(Exception):
@@ -67,28 +75,34 @@ def read_streamed(path: Path, *, separator: str = "", pictures: Collection[str] 
             `StreamedCell`s, which know where they stand. So do cells of other columns longer than `LONG`.
 
     Yields:
-        The records. One of too few or too many fields, or that is no UTF-8 text, has a fault.
+        The records. One of too few or too many fields, with a quote that is left open or closed too early, or that is
+        no UTF-8 text, has a fault; behind a wrong quote, reading goes on with the next line of the file.
 
     Raises:
-        UserError: the table is missing or empty, has a column twice, or a quote that is left open.
+        UserError: the table is missing, empty or damaged, or its header cannot be understood.
     """
     if not path.is_file():
         raise UserError(f"{path}: no such table")
     packed = path.suffix == ".gz"
     sep = (separator or ("\t" if path.name.removesuffix(".gz").lower().endswith(".tsv") else ",")).encode()
     names: list[str] = []
-    with cast("BinaryIO", gzip.open(path) if packed else path.open("rb")) as stream:
-        for found in _records(path, stream, sep):
-            if not names:
-                names = _header(path, found)
-                continue
-            yield _line(path, found, names, pictures, packed=packed)
+    try:
+        with cast("BinaryIO", gzip.open(path) if packed else path.open("rb")) as stream:
+            for found in _records(stream, sep):
+                if not names:
+                    names = _header(path, found)
+                    continue
+                yield _line(path, found, names, pictures, packed=packed)
+    except (OSError, EOFError, zlib.error) as error:
+        raise UserError(f"{path}: cannot be read ({error}); copy the file again") from error
     if not names:
         raise UserError(f"{path}: holds no line; copy the file again")
 
 
 def _line(path: Path, found: _Found, names: Sequence[str], pictures: Collection[str], *, packed: bool) -> Line:
-    data, _, spans, number = found
+    data, _, spans, number, fault = found
+    if fault:
+        return Line(number, {}, f"cannot be read as a record of a table ({fault})")
     if len(spans) != len(names):
         said = f"has not as many fields ({len(spans)}) as the header's {len(names)}; copy the file again"
         return Line(number, {}, said)
@@ -122,8 +136,12 @@ def _cell(path: Path, found: _Found, name: str, span: tuple[int, int], *, packed
 
 
 def _header(path: Path, found: _Found) -> list[str]:
-    names = [found.data[start:stop].decode("utf-8-sig").strip() for start, stop, _ in found.spans]
-    names = [name.removeprefix('"').removesuffix('"') for name in names]  # behind a byte order mark
+    if found.fault:
+        raise UserError(f"{path}, line {found.line}: cannot be read as the names of columns ({found.fault})")
+    try:
+        names = [found.data[start:stop].decode().strip() for start, stop, _ in found.spans]
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}, line {found.line}: is no UTF-8 text; convert the file to UTF-8") from error
     names = [name or f"column {place}" for place, name in enumerate(names, start=1)]
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
@@ -131,13 +149,18 @@ def _header(path: Path, found: _Found) -> list[str]:
     return names
 
 
-def _records(path: Path, stream: BinaryIO, sep: bytes) -> Iterator[_Found]:
-    data, base, place, line, whole = b"", 0, 0, 1, False
+def _records(stream: BinaryIO, sep: bytes) -> Iterator[_Found]:
+    data, base, place, line, whole = stream.read(CHUNK + len(MARK)), 0, 0, 1, False
+    if data.startswith(MARK):
+        place = len(MARK)
     while True:
+        fault = ""
         try:
             found = _spans(data, place, sep, whole=whole)
         except _QuoteError as error:
-            raise UserError(f"{path}, line {line}: cannot be read as a table ({error})") from error
+            fault, stop = str(error), data.find(b"\n", place)
+            stop = len(data) if stop < 0 else stop
+            found = [(place, stop, False)], stop + 1
         if found is None:
             if whole:
                 return
@@ -147,7 +170,7 @@ def _records(path: Path, stream: BinaryIO, sep: bytes) -> Iterator[_Found]:
             continue
         spans, end = found
         if any(stop > start for start, stop, _ in spans):
-            yield _Found(data, base, spans, line)
+            yield _Found(data, base, spans, line, fault)
         line += 1 + sum(data.count(b"\n", start, stop) for start, stop, quoted in spans if quoted)
         place = end
 
@@ -160,7 +183,7 @@ def _spans(data: bytes, place: int, sep: bytes, *, whole: bool) -> tuple[list[tu
         return None
     while True:
         if data[place : place + 1] == b'"':
-            close = _closing(data, place + 1, whole=whole)
+            close = _closing(data, place + 1, whole=whole or len(data) - place > LONGEST)
             if close is None:
                 return None
             spans.append((place + 1, close, True))
@@ -180,7 +203,8 @@ def _spans(data: bytes, place: int, sep: bytes, *, whole: bool) -> tuple[list[tu
         if data[after : after + 1] == sep:
             place = after + 1
             continue
-        return spans, _line_end(data, after)
+        end = _line_end(data, after)
+        return (spans, end) if whole or end <= len(data) else None
 
 
 def _line_end(data: bytes, place: int) -> int:
