@@ -67,6 +67,7 @@ def test_deeptumorvqas_tables_are_by_type_of_question(tmp_path):
     assert [known[title] for title in list(known)[:5]] == pytest.approx([2 / 5, 0, 1 / 2, np.nan, 1], nan_ok=True)
     assert columns("deeptumorvqa_v2_free", tmp_path / "free") == pytest.approx(
         {
+            "Overall": (1.15 + 1 + 0) / 5,
             "Yes-no": 1 / 2,
             "Sensitivity": 0,
             "Specificity": 1,
