@@ -5,16 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from medimg_eval.metrics._answer_claims import announced, claimed
-from medimg_eval.metrics._answer_lines import placed, without_echo
+from medimg_eval.metrics._answer_claims import announced, claimed, diagnosed
+from medimg_eval.metrics._answer_lines import last_label, placed, without_echo
 from medimg_eval.metrics._answer_marks import bold, marked
 from medimg_eval.metrics._answer_mentions import mentioned, polar, why_not
-from medimg_eval.metrics._answer_phrases import WITHDRAWAL, corrections
+from medimg_eval.metrics._answer_phrases import WITHDRAWAL, announcements, corrections
 from medimg_eval.metrics._answer_settle import DISAGREE, SEVERAL, Asked, Found, beside
 from medimg_eval.metrics._answer_text import before_next_question, is_error, visible
-from medimg_eval.metrics._answer_words import lower
+from medimg_eval.metrics._answer_words import LONG, ending, lower
 
 _CITED = re.compile(r"(?<=\S) ?\[\d{1,2}\]")
+_MARKS = re.compile(r"[<\\]|[\"']\s?:|\w\(\s*[\"']")
+"""What may mark an answer."""
 _AGAIN = re.compile(
     r"(?:[\s,.:;—…-]|(?:no|wait|sorry|actually|hmm|i mean|rather|it is|it's|it should be|should be|make that)\b"
     r"|(?:but|so)\b)+",
@@ -40,6 +42,11 @@ def _decide(text: str, asked: Asked) -> Found:
         return found
     if is_error(text):
         return Found(None, "error")
+    return (len(text) > LONG and _ending(text, asked)) or _read(text, asked)
+
+
+def _read(text: str, asked: Asked) -> Found:
+    """Returns what a text commits to, read from its beginning."""
     bolds = bold(text)
     text = asked.sheet.told(marked(text))
     if not asked.labels.digits:
@@ -53,6 +60,18 @@ def _decide(text: str, asked: Asked) -> Found:
     if cut != text and (found := _commitment(cut, asked, bolds)) and found.label:
         return found
     return _commitment(text, asked, bolds) or Found(None, why_not(text))
+
+
+def _ending(text: str, asked: Asked) -> Found | None:
+    """Returns the option that the end of a long text marks or announces: nothing before it can change that."""
+    end = marked(ending(text))
+    if before_next_question(text) != text or corrections(lower(end)):
+        return None
+    end = without_echo(asked.sheet.told(end), asked)[0]
+    if found := announced(end, asked):
+        return found if found.label else None
+    found = last_label(end, asked)
+    return found if found and not _MARKS.search(text) and not announcements(lower(text)) else None
 
 
 def _whole(text: str, asked: Asked) -> Found | None:
@@ -91,11 +110,18 @@ def _commitment(text: str, asked: Asked, bolds: list[str]) -> Found | None:
     return (
         _corrected(text, asked)
         or announced(text, asked)
+        or last_label(text, asked)
+        or diagnosed(text, asked)
         or claimed(text, asked)
         or placed(text, asked, bolds)
         or polar(text, asked)
         or mentioned(text, asked)
     )
+
+
+def _said(text: str, asked: Asked) -> Found | None:
+    """Returns what one side of a correction commits to."""
+    return announced(text, asked) or diagnosed(text, asked) or claimed(text, asked) or placed(text, asked, [])
 
 
 def _corrected(text: str, asked: Asked) -> Found | None:
@@ -105,11 +131,10 @@ def _corrected(text: str, asked: Asked) -> Found | None:
         head, tail = text[:start], text[end:]
         if again := _AGAIN.match(tail):
             tail = tail[again.end() :]
-        before = announced(head, asked) or claimed(head, asked) or placed(head, asked, []) or _whole(head, asked)
+        before = _said(head, asked) or _whole(head, asked)
         if not before:
             continue
-        after = _whole(tail, asked) or announced(tail, asked) or claimed(tail, asked) or placed(tail, asked, [])
-        after = after or mentioned(tail, asked)
+        after = _whole(tail, asked) or _said(tail, asked) or mentioned(tail, asked)
         if after and (after.label or after.rule == SEVERAL):
             return Found(after.label, "correction" if after.label else after.rule)
         if before.label and WITHDRAWAL.search(low[start:]):

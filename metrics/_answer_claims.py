@@ -11,11 +11,11 @@ from medimg_eval.metrics._answer_phrases import (
     CONDITIONAL,
     DISBELIEF,
     MARK,
-    SOFT,
     VERDICT,
     VERDICT_ELSEWHERE,
     WITHDRAWN,
     announcements,
+    diagnoses,
 )
 from medimg_eval.metrics._answer_settle import SEVERAL, Asked, Found, others, settle
 from medimg_eval.metrics._answer_words import lower
@@ -33,6 +33,7 @@ _DECIDES = re.compile(r"\b(?:therefore|so|thus|hence|however|but|best|most|final
 _CALLED = re.compile(r"(?:option|choice|answer|letter)s?\s*[(\[\"']*$")
 _CALLED_OR_BRACKETED = re.compile(r"(?:option|choice|answer|letter|[(\[])\s*[(\[]?$")
 _NUMBER_CALLED = re.compile(r"(?:option|choice|answer|number|no\.|[(\[]|选项|选|choose|select|pick)\s*$")
+_WOULD = re.compile(r"\b(?:would|could|might) be\b")
 _ENDS = re.compile(r"\s*(?:[.,;!)]|$|\n|because\b|here\b)")
 
 
@@ -53,9 +54,15 @@ def announced(text: str, asked: Asked) -> Found | None:
             continue
         if (found := settle(text[end:], asked, rule)) and not _withdrawn(low, end):
             return found
-    for soft in reversed(list(SOFT.finditer(low))[-_MOST:]):
-        found = None if _disbelieved(low, soft.start()) else settle(text[soft.end() :], asked, "diagnosis phrase")
-        if found and found.label is not None and not _withdrawn(low, soft.end()):
+    return None
+
+
+def diagnosed(text: str, asked: Asked) -> Found | None:
+    """Returns the last option that is announced as a diagnosis or a finding: "diagnosis: pneumothorax"."""
+    low = lower(text)
+    for start, end in reversed(diagnoses(low)[-_MOST:]):
+        found = None if _disbelieved(low, start) else settle(text[end:], asked, "diagnosis phrase")
+        if found and found.label is not None and not _withdrawn(low, end):
             return found
     return None
 
@@ -94,7 +101,9 @@ def _claims(text: str, low: str, asked: Asked) -> list[_Claim]:
         if not _stands(low, chosen.start() if chosen else start, start, verdict.end() if verdict else end, end):
             continue
         several = others(text[end:], label, asked) or _joined_before(text, start, asked, label)
-        tentative = bool(_TENTATIVE.search(re.split(r"[,.;:]|\bbut\b", low[max(0, start - 24) : start])[-1]))
+        lead = re.split(r"[,.;:]|\bbut\b", low[max(0, start - 24) : start])[-1]
+        tentative = bool(_TENTATIVE.search(lead))
+        several = several or (tentative and " also " in lead)
         claims.append(_Claim(start, None if several else label, bool(verdict), tentative))
     return claims
 
@@ -125,6 +134,9 @@ def _stands(low: str, first: int, start: int, last: int, end: int) -> bool:
     if _disbelieved(low, first) or denied_before(low, start) or denied_after(low, last) or _withdrawn(low, end):
         return False
     stop = re.search(r"[.!?\n]", low[last:])
+    rest = low[last : last + stop.start()] if stop else low[last:]
+    if _WOULD.search(low, max(0, first - 12), start) and CONDITIONAL.search(rest):
+        return False
     return not stop or stop[0] != "?"
 
 

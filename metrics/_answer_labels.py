@@ -10,7 +10,7 @@ from medimg_eval.metrics._answer_negation import denied_after, denied_before
 from medimg_eval.metrics._answer_words import either
 
 WORD = "A-Za-z0-9_À-ɏḀ-ỿ"
-_AND = either("and/or, and, or, as well as, plus, y, et, ou, e, und, oder, và, hoặc, и, или")
+_AND = either("and/or, and or, and, or, as well as, plus, y, et, ou, e, und, oder, và, hoặc, и, или")
 SEPARATOR = rf"(?:\s*(?:,\s*(?:and|or)\b|[,/&+|、;]|\b{_AND}\b|[和或及与跟]|と|または|와|과|또는|\bو|أو)\s*)"
 
 _FUNCTION = either(
@@ -68,6 +68,7 @@ class Labels:
         alone: a text that is a label and no more.
         item: a label that a mark divides from what follows: "B. ", "(B)".
         listed: a further label of a list: ", B", " or (B)".
+        listing: a label and what divides it from a further one, which begins where the text ends: "A, ", "(A) or (".
     """
 
     def __init__(self, known: frozenset[str]) -> None:
@@ -94,6 +95,7 @@ class Labels:
             rf"(?:[.):\]]?\s*)?[\"')\](]*{SEPARATOR}{maybe}(?:(?:could|might|may)(?: also)? be )?"
             rf"(?:option |choice |选项)?[\"'(\[]*{self.token}[)\]\"']*"
         )
+        self.listing = re.compile(rf"{self.token}(?:[)\]\"']*{SEPARATOR}(?:option |choice )?[\"'(\[]*|[)\]]\s*[(\[])\Z")
         self._named = re.compile(
             rf"(?:\b(?:option|choice|answer|alternative|letter|statement)s? +|选项\s*|الخيار\s+)[\"'(\[]*{self.token}"
             rf"|[(\[]{self.token.replace('?P<label>', '?P<inner>')}[)\]]",

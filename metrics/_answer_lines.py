@@ -9,13 +9,16 @@ from medimg_eval.metrics._answer_negation import denied_after, denied_before
 from medimg_eval.metrics._answer_options import spelled
 from medimg_eval.metrics._answer_settle import DISAGREE, FOREIGN, SEVERAL, Asked, Found, beside, others
 from medimg_eval.metrics._answer_text import is_prose
-from medimg_eval.metrics._answer_words import lower
+from medimg_eval.metrics._answer_words import SENTENCES, lower
 
 _RIGHT = re.compile(r"[✓✔✅☑]|\[x\]|\b(?:correct|true|yes|right|best)\b")
 _TICK = re.compile(r"[✓✔✅☑]|\[x\]")
 _WRONG = re.compile(r"[✗✘❌×✕]|\[ \]|\b(?:incorrect|false|no|wrong|not|n't|unlikely|ruled out|excluded|less)\b")
 _REASON = re.compile(r"\s+(?:because|since|as|due to|given|based on|rather than|instead of|it is\b|\(|\[|>)")
 _LIST_HEAD = re.compile(r"(?i)\b(?:the )?(?:answer )?(?:options|choices)(?: are| were)?(?: as follows)?\s*:?\s*\n")
+
+_FEW = 3
+"""Lines of a text that may list its verdicts sentence by sentence."""
 
 Item = tuple[str, re.Match[str]]
 
@@ -26,8 +29,9 @@ def placed(text: str, asked: Asked, bolds: list[str]) -> Found | None:
     if not rows:
         return None
     items = [(row, found) for row in rows if (found := _item(row, asked))]
+    sentences = [one for row in rows for one in SENTENCES.split(row)] if len(rows) < _FEW else rows
     return (
-        _verdicts(items, asked)
+        _verdicts([(one, found) for one in sentences if (found := _item(one, asked))], asked)
         or _last_line(rows, items, asked)
         or _first_words(rows, items, asked)
         or _in_bold(bolds, asked)
@@ -35,10 +39,25 @@ def placed(text: str, asked: Asked, bolds: list[str]) -> Found | None:
     )
 
 
+def last_label(text: str, asked: Asked) -> Found | None:
+    """Returns the label, with or without its option's text, that is the only one to stand in a line, the last."""
+    rows = [row.strip() for row in text.rsplit("\n", 3)[-3:]] if "\n" in text else []
+    rows = [row for row in rows if row]
+    if len(rows) < 2 or asked.labels.digits or _alone(rows[-2], asked) or _item(rows[-2], asked):
+        return None
+    found = _line(rows[-1], asked) if len(rows[-1]) < 200 else None
+    return found if found and found.label and (_alone(rows[-1], asked) or _item(rows[-1], asked)) else None
+
+
+def _alone(row: str, asked: Asked) -> re.Match[str] | None:
+    """Returns the label that is the whole of a line."""
+    return asked.labels.alone.fullmatch(row) if len(row) < 60 else None
+
+
 def without_echo(text: str, asked: Asked) -> tuple[str, bool]:
     """Returns a text without a list in which the model repeats the options, and whether there was one."""
     low, needed = text.lower(), max(2, min(len(asked.sheet.keys), 3))
-    if sum(own.split(" ", 1)[0] in low for own in asked.sheet.texts.values()) < needed:
+    if sum(_listed(low, label, own) for label, own in asked.sheet.texts.items()) < needed:
         return text, False
     spans: dict[str, tuple[int, int]] = {}
     for found in asked.labels.item.finditer(text):
@@ -57,6 +76,18 @@ def without_echo(text: str, asked: Asked) -> tuple[str, bool]:
     for start, end in reversed(places):
         text = text[:start] + "\n" + text[end:].lstrip(" .,;|")
     return _LIST_HEAD.sub("\n", text + "\n").strip(), True
+
+
+def _listed(low: str, label: str, own: str) -> bool:
+    """Returns whether the first word of an option's text stands anywhere soon after its label: a fast test."""
+    word, label = own.split(" ", 1)[0], label.lower()
+    place = low.find(word)
+    while place >= 0:
+        left = low[max(0, place - 14) : place]
+        if label in left and not left[left.rfind(label) + len(label) :][:1].isalpha():
+            return True
+        place = low.find(word, place + 1)
+    return False
 
 
 def _prefix(text: str, start: int, own: str) -> int:
@@ -101,17 +132,19 @@ def _last_line(rows: list[str], items: list[Item], asked: Asked) -> Found | None
     """Returns what the last of several lines commits to by a label, or a label and its option's text, and no more."""
     if len(rows) < 2:
         return None
-    alone = [asked.labels.alone.fullmatch(row) if len(row) < 60 else None for row in rows[-2:]]
+    alone = [_alone(row, asked) for row in rows[-2:]]
     if all(alone) and rows[-1] != rows[-2]:
         return Found(None, SEVERAL)
     labels = {found["label"].upper() for _, found in items}
     found = _line(rows[-1], asked)
+    if found and asked.sheet.exact(rows[-1]) == found.label and asked.sheet.exact(rows[-2]) not in {None, found.label}:
+        return Found(None, SEVERAL)
     return found if found and (len(labels) < 2 or alone[-1]) else None
 
 
 def _line(row: str, asked: Asked) -> Found | None:
     """Returns what a line commits to that holds a label, an option's text, or both, and no more."""
-    if len(row) < 60 and (alone := asked.labels.alone.fullmatch(row)):
+    if alone := _alone(row, asked):
         return asked.known(alone["label"].upper(), "last line")
     item = _item(row, asked)
     if item and (said := asked.sheet.exact(row[item.end() :])):
@@ -180,4 +213,6 @@ def _last_words(row: str, asked: Asked) -> Found | None:
     start, end = found.start("label") + first, found.end("label") + first
     if denied_before(lower(row), start) or not asked.labels.is_label(row, start, end):
         return None
+    if asked.labels.listing.search(row, max(0, start - 24), start):
+        return Found(None, SEVERAL)
     return asked.known(found["label"], "last words")

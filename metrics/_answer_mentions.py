@@ -131,7 +131,9 @@ def _concluded(low: str, asked: Asked) -> Found | None:
 def _worded(low: str, asked: Asked) -> Found | None:
     """Returns the only option whose words stand in a sentence that denies nothing, in whatever order."""
     sentences = SENTENCES.split(low)
-    named = {label for one in sentences if (label := asked.sheet.words(one)) and not denies(one)}
+    named = {
+        label for one in sentences if (label := asked.sheet.words(one)) and not denies(one) and " when " not in one
+    }
     if len(named) == 1:
         return Found(named.pop(), "words of one option")
     so = _SO.search(sentences[-1])

@@ -11,7 +11,7 @@ _REACH = 90
 
 _BREAK = re.compile(
     r"[.;:!?。；！？](?=\s|$)|\n|[。；！？]|而是|但是?|—|->|=>|→|,? "
-    + either("but, however, although, though, whereas, while, yet, sino, sondern, mais, mas, pero")
+    + either("(?<!anything )but, however, although, though, whereas, while, yet, sino, sondern, mais, mas, pero")
     + r"\b"
 )
 _BEFORE = re.compile(
@@ -19,7 +19,8 @@ _BEFORE = re.compile(
     + either(
         r"""no(?! doubt| question|w), not(?! only| just| surprising), cannot, without(?! doubt), neither, nor, never,
         non, ru(?:le|led|les|ling) out, exclud(?:e|ed|es|ing), eliminat(?:e|es|ed|ing), reject(?:s|ed|ing)?,
-        discard(?:ed|ing)?, dismiss(?:es|ed|ing)?, absence of, absent, negative for, lack(?:s|ing)?(?: of)?, free of,
+        discard(?:ed|ing)?, dismiss(?:es|ed|ing)?, absence of, absent, negative for, anything but, free of,
+        (?<!caused by )(?<!caused by a )(?<!from )(?<!from a )lack(?:s|ing)?(?: of)?,
         less likely, unlikely, against, differentiat\w+, distinguish\w*, mistaken for, confused with, mimic\w*,
         whether, denies, n[ií], sin, sans, pas, não, sem, không(?: phải)?"""
     )
@@ -45,18 +46,27 @@ _COPULA = (
     + either("is, are, was, were, seems?, appears?, would be, has been, looks?, 's, be")
     + r" )?"
 )
+_HYPOTHETICAL = (
+    r"(?<!\bi )(?<!\bwe )would be (?!"
+    + either(
+        """the, an?, my, our, most, more, best, better, correct, right, likely, consistent, compatible, favou?red,
+        appropriate, suitable, considered, good, preferred, suspected, reasonable, supported, probable"""
+    )
+    + r"\b)(?=[a-z])"
+)
 _AFTER = re.compile(
     r"[ )\]\"':(–-]{0,3}(?:\(?(?:option |choice )?[a-j]\)?\W{1,3})?(?:[\w'-]+ ){0,3}?"
     + _COPULA
-    + r"(?:\w+ly |also |less |very |therefore |thus |quite |all |both )?"
+    + r"(?:\w+ly |also |less |very |therefore |thus |quite |all |both )?(?:"
     + either(
         r"""not\b(?! only| (?:option |choice )?[b-j]\b| a\s*[).;]| a$),
         (?:is|are|was|were|does|do|did|would|could|can|wo)n't, cannot, unlikely, incorrect, wrong, ruled out,
         excluded, absent, less likely, less probable, eliminated, false, implausible, inconsistent, out\b, inaccurate,
         improbable, rejected, dismissed, typically, usually, classically, generally, refers to, does not,
         would (?:show|present|have|appear|typically|usually|require|demonstrate|look|cause|involve|produce|reveal),
-        would be (?:expected|seen|characteri|associated|indicated|wrong|incorrect|unlikely)"""
+        (?:occurs|happens|arises|is) when, is defined"""
     )
+    + rf"|{_HYPOTHETICAL})"
     + r"|\W{0,3}"
     + either("(?:选项)?(?:不|错|是错|可排除|可以排除|被排除|排除|并不), [✗✘❌×✕]")
     + "|"

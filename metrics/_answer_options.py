@@ -24,6 +24,7 @@ _DRESS = str.maketrans(dict.fromkeys('*`"$\\)[]{}') | dict.fromkeys("-_‐‑–
 _QUOTES = re.compile(r"(?<![a-z])'|'(?![a-z])")
 _EVIDENCE = re.compile(r"\bno (?:\w+ )?(?:evidence|signs?|indications?) of (?:an? |any )?")
 _BRACKETED = re.compile(r"^(.{2,}?)\s*[(\[]([^()\[\]]{2,})[)\]]\.?$")
+_PREFIX = re.compile(r"\b(non|intra|extra|inter|peri|supra|infra|trans|ultra|micro|multi|x)(?=(?!s\b)[a-z]{4}|ray)")
 _COMMON = frozenset(
     [
         "a",
@@ -54,6 +55,12 @@ _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth")
 _ORDINAL = re.compile(
     rf"\b(?:the )?({'|'.join(_ORDINALS)}|last) (?:answer )?(?:option|choice)\b(?! (?:of|treatment|therapy|drug)\b)",
     re.IGNORECASE,
+)
+_ALL_BUT = re.compile(
+    r"\b(?i:(?:all|every|each|any)(?:thing)?(?: of)?(?: the)?(?: other)?(?: (?:option|choice|answer|one)s?)?,?"
+    r" (?:except|but|other than|apart from|aside from)(?: for)?(?: option| choice)?) [(\"']?([A-J])[)\"']?,?"
+    r" (?:(?:is|are|can|could|may|might|must|have|has|been|be|clearly|therefore|safely|also) )+"
+    r"(?:wrong|incorrect|false|excluded|eliminated|ruled out|unlikely|implausible|dismissed|rejected|inconsistent)\b"
 )
 _OR_BEFORE = re.compile(r"(\w+) (?:or|and|to|vs\.?|versus) $")
 _OR_AFTER = re.compile(r" (?:or |and |to |vs\.? |versus )?(\w+)\b")
@@ -126,6 +133,7 @@ class Sheet:
             for variant, label in self._variants.items()
             if close.count(_close(variant)) == 1 and len(variant) > 3
         }
+        self._widest = 2 * max(map(len, map(str, options.values())), default=0) + 80
         self._longest = sorted(self._variants, key=len, reverse=True)
 
     def translated(self, text: str) -> str:
@@ -140,6 +148,8 @@ class Sheet:
         """Returns an output that names options by their labels: not as "the second option", nor as "both A and B"."""
         for name, label in self._naming:
             text = re.sub(rf"\b{re.escape(name)}\b", f"option {label}", text, flags=re.IGNORECASE)
+        if "xcept" in text or " but " in text or " than " in text or " from " in text:
+            text = _ALL_BUT.sub(r"option \1 is correct", text)
         low = text.lower()
         if (" option" in low or " choice" in low) and any(word in low for word in (*_ORDINALS, "last")):
             text = _ORDINAL.sub(self._ordinal, text)
@@ -152,6 +162,8 @@ class Sheet:
 
     def exact(self, text: str) -> str | None:
         """Returns the label of the option whose text this is, whole; None if there is none, or several."""
+        if len(text) > self._widest:
+            return None
         text = spelled(text)
         return (
             self._variants.get(bare(text)) or self._variants.get(_SIDES.sub("", text)) or self._close.get(_close(text))
@@ -243,6 +255,10 @@ def _labels(letters: tuple[str, ...]) -> tuple[dict[str, str], dict[str, str]]:
 def _variants(text: str, own: str) -> set[str]:
     """Returns the ways in which an option's text may be written: whole, and "CT" of "computed tomography (CT)"."""
     found = {own} if own else set()
+    if "-" in text:
+        found.add(bare(spelled(plain_letters(text).replace("-", ""))))
+    if apart := _PREFIX.sub(r"\1 ", own):
+        found.add(apart)
     if pair := _BRACKETED.match(plain_letters(text).strip()):
         found |= {bare(spelled(pair[1])), bare(spelled(pair[2]))}
     return {variant for variant in found if variant}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 
 from medimg_eval.metrics._answer_labels import WORD
 from medimg_eval.metrics._answer_marks import CLOSE, OPEN
@@ -22,14 +23,17 @@ _OF = (
     r"(?:\s+(?:to|for|of|in|among|based on|given|from)\s+(?:the|this|these|that|your|my|our)[^.:\n]{0,60}?)?"
     r"(?:\s*\([^()\n]{0,40}\))?"
 )
-_GOOD = either(
-    """correct, right, best, final, selected, chosen, predicted, my, proper, appropriate, accurate, likely, suitable,
-    fitting"""
+_GOODS = (
+    *("correct", "right", "best", "final", "selected", "chosen", "predicted", "my", "proper", "appropriate"),
+    *("accurate", "likely", "suitable", "fitting"),
 )
+_GOOD = either(",".join(_GOODS))
 _ONE = either(
     "response, option, choice, selection, letter, label, one, alternative, decision, conclusion, output, match, pick"
 )
-_HEADS = either("ans, answer, final answer, response, choice, option, letter, selection, result, final, output")
+_HEADS = either(
+    "ans, answer, final answer, correct, response, choice, option, letter, selection, result, final, output"
+)
 _CHINESE = (
     r"(?:最终|正确|所以|因此|故|本题|我的|最佳)?的?(?:答案|正确选项|最佳选项|选择|正解|正確答案|答え|解答|回答)"
     r"(?:应该|应当|应|就|只能|最可能)?(?:是|为|選|选择?|[:=]|は|应为|為)\s*:?"
@@ -55,15 +59,13 @@ _EUROPEAN = (
     r"|\b(?:chọn|elijo|elegiría|escolho|choisis|wähle)"
     r"(?:\s+(?:đáp án|la opción|a opção|l'option|phương án|câu))?(?=\s+\W*[a-j]\b)"
 )
-_LATIN = [
-    re.compile(rf"\b(?:answers?|ans|solution|prediction|verdict){_OF}{_IS}"),
-    re.compile(
-        rf"\b{_GOOD}\s+(?:and \w+ )?(?:answer |response )?{_ONE}{_OF}(?:\s+(?:that|which)\s[^.:\n]{{1,60}}?)?{_IS}"
-    ),
-    re.compile(rf"^\s*{_HEADS}\s*(?:[:=.]|\n)", re.MULTILINE),
-    re.compile(r"\ba:(?=\s*\(?[a-z]\)?\s*$)"),
-    re.compile(r"(?<=\?)\s*a:"),
-]
+_ANSWER = re.compile(rf"(?:answers?|ans|solution|prediction|verdict){_OF}{_IS}")
+_ANSWERS = ("ans", "solution", "prediction", "verdict")
+_GOOD_ONE = re.compile(
+    rf"{_GOOD}\s+(?:and \w+ )?(?:answer |response )?{_ONE}{_OF}(?:\s+(?:that|which)\s[^.:\n]{{1,60}}?)?{_IS}"
+)
+_HEAD = re.compile(rf"[^\S\n]*{_HEADS}\s*(?:[:=.]|\n)")
+_SPOKEN = re.compile(r"\ba:(?=\s*\(?[a-z]\)?\s*$)|(?<=\?)\s*a:")
 _EUROPE = re.compile(_EUROPEAN)
 _IN_EUROPE = (
     "resp",
@@ -92,24 +94,53 @@ _IN_EUROPE = (
     "choisi",
     "wähl",
 )
-_OTHER = re.compile("|".join([_CHINESE, _KOREAN, _ARABIC, r"उत्तर(?:\s+है)?\s*:?", r"คำตอบ(?:ที่ถูกต้อง)?(?:คือ|:)?"]))
+_OTHER = re.compile(
+    "|".join([_CHINESE, _KOREAN, _ARABIC, r"(?:^|\n)答:", r"उत्तर(?:\s+है)?\s*:?", r"คำตอบ(?:ที่ถูกต้อง)?(?:คือ|:)?"])
+)
 
 
 def announcements(low: str) -> list[tuple[int, int]]:
     """Returns where a lower-case text announces an answer, "the correct answer is": the start and end of the phrase."""
-    patterns = [*_LATIN]
+    patterns = [_SPOKEN] if "a:" in low else []
     if any(stem in low for stem in _IN_EUROPE):
         patterns.append(_EUROPE)
     if not low.isascii():
         patterns.append(_OTHER)
-    return [found.span() for pattern in patterns for found in pattern.finditer(low)]
+    places = [found.span() for pattern in patterns for found in pattern.finditer(low)]
+    return [*places, *_at_words(_ANSWER, _ANSWERS, low), *_at_words(_GOOD_ONE, _GOODS, low), *_at_lines(_HEAD, low)]
 
 
-SOFT = re.compile(
-    r"\b(?:diagnosis|impression|finding|conclusion|assessment|modality|interpretation)"
+def _at_words(pattern: re.Pattern[str], stems: Sequence[str], low: str) -> Iterator[tuple[int, int]]:
+    """Yields where a pattern matches at words that begin with given stems: far faster than to try it everywhere."""
+    for stem in stems:
+        place = low.find(stem)
+        while place >= 0:
+            before = low[place - 1 : place]
+            if not before.isalnum() and before != "_" and (found := pattern.match(low, place)):
+                yield found.span()
+            place = low.find(stem, place + len(stem))
+
+
+def _at_lines(pattern: re.Pattern[str], low: str) -> Iterator[tuple[int, int]]:
+    """Yields where a pattern matches at the beginning of a line."""
+    place = 0
+    while place >= 0:
+        if found := pattern.match(low, place):
+            yield found.span()
+        place = low.find("\n", place) + 1 or -1
+
+
+_SOFT = re.compile(
+    r"(?:diagnosis|impression|finding|conclusion|assessment|modality|interpretation)"
     r"(?:\s+(?:here|in this (?:case|image)))?\s*(?::|\bis\b)"
 )
-"""Announces what may be an answer: "diagnosis:"."""
+_SOFTS = ("diagnosis", "impression", "finding", "conclusion", "assessment", "modality", "interpretation")
+
+
+def diagnoses(low: str) -> list[tuple[int, int]]:
+    """Returns where a lower-case text announces what may be an answer, "diagnosis:", in its order."""
+    return sorted(_at_words(_SOFT, _SOFTS, low))
+
 
 CONDITIONAL = re.compile(
     r"\b(?:if|unless|assuming|suppose|supposing|were (?:it|the|this)|had (?:the|it|this))\b"
@@ -144,49 +175,32 @@ _CORRECTION = re.compile(
     + either(
         r"""wait, correction, corrected(?= ?(?:answer|to)?:), scratch that, on second thoughts?, let me re-?\w+,
         let me (?:think again|double.?check|correct),
-        i (?:made a mistake|was wrong|take that back|misread|misspoke|meant), oops, hold on,
-        chang(?:e|ed|ing) my mind, chang(?:e|ed|ing) my answer, edit(?=:), revised, updated answer, my apologies,
-        apologies, i stand corrected, strike that, never ?mind"""
+        i (?:made a mistake|was wrong|take that back|misread|misspoke|meant|mean), oops, hold on,
+        chang(?:e|ed|ing) (?:my mind|(?:my|the) (?:final )?answer)(?: (?:from \W*\w\W+)?to)?, edit(?=:), revised,
+        updated answer, my apologies, apologies, i stand corrected, strike that, never ?mind"""
     )
     + r"\b|\b(?:up)?on (?:further|closer|second) "
     + either(r"re\w+, look, inspection, examination, thought, consideration, analysis")
-    + r"\b|(?:[.!?\n,;—-]\s*|\bbut )(?:actually|hmm|rather)\b|(?<=[.!?\n…])\s*(?:no|sorry)[,.]"
+    + r"\b|\b(?:up)?on re-?"
+    + either("examin, consider, evaluat, assess, inspect, view, think, read, check")
+    + r"\w*|\b(?:after|when|now) (?:re-?)?"
+    + either("look, check, think, view, examin, consider, inspect, read")
+    + r"\w*(?: [a-z]+){0,4} (?:again|once more|more (?:carefully|closely)|a second time)\b"
+    r"|(?:[.!?\n,;—-]\s*|\bbut )(?:actually|hmm|rather)\b|(?<=[.!?\n…])\s*(?:no|sorry)[,.]"
     r"|等等|等一下|不对|更正|重新考虑|修正|いや|待って"
 )
-_CORRECTS = (
-    *(
-        "wait",
-        "correction",
-        "corrected",
-        "let me correct",
-        "let me re",
-        "let me think",
-        "let me double",
-        "scratch",
-        "second",
-    ),
-    *("i made", "i was", "i take", "i mis", "i meant", "i stand", "oops", "hold on", "my mind", "my answer", "edit:"),
-    *(
-        "revised",
-        "apolog",
-        "actually",
-        "hmm",
-        "rather",
-        "no,",
-        "no.",
-        "sorry",
-        "updated",
-        "further",
-        "closer",
-        "strike",
-    ),
-    *("never mind", "nevermind", "等", "不对", "更正", "重新", "修正", "いや", "待って"),
+_CORRECTS = tuple(
+    """wait|correction|corrected|let me correct|let me re|let me think|let me double|scratch|second|i made|i was|i take
+    |i mis|i mean|i stand|oops|hold on|my mind|my answer|answer to|answer from|edit:|revised|apolog|actually|hmm|rather
+    |no,|no.|sorry|updated|further|closer|strike|never mind|nevermind|on re|again|once more|more c|等|不对|更正|重新
+    |修正|いや|待って""".replace("\n    ", "").split("|")
 )
 
 
 def corrections(low: str) -> list[tuple[int, int]]:
     """Returns where a lower-case text corrects itself, "wait, actually": the start and end; not at its beginning."""
-    if not any(stem in low for stem in _CORRECTS):
+    plain = low.replace("against", "")
+    if not any(stem in plain for stem in _CORRECTS):
         return []
     return [found.span() for found in _CORRECTION.finditer(low) if found.start() > 0]
 
@@ -257,7 +271,8 @@ VERDICT_ELSEWHERE = re.compile(
 """The same in other languages."""
 
 CHOICE = re.compile(
-    rf"(?:\b(?i:{_CHOOSE})\b|→|->|=>|⇒|∴|✓|✔|✅|☑|\[[xX]\]|所以|因此|故|选|選|是|支持)[ \t]*[,:]?[ \t]*"
+    rf"(?:\b(?i:{_CHOOSE})\b|\b(?i:not|neither)\b[^.;!?\n]{{1,60}}?\b(?i:but(?: rather)?)\b"
+    r"|→|->|=>|⇒|∴|✓|✔|✅|☑|\[[xX]\]|所以|因此|故|选|選|是|支持)[ \t]*[,:]?[ \t]*"
     r"(?i:that\s+)?(?i:it(?:'s| is| must be| should be)\s+|(?:the )?(?:correct |right |best )?answer (?:is|to be)\s+)?"
     r"(?i:(?:clearly|definitely|likely|probably|most likely|either)\s+)?(?i:the\s+)?"
     r"(?i:(?:correct |right |best )?(?:option|choice|answer|letter|选项)s?\s*)?[(\[\"']{0,2}\Z"

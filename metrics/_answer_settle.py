@@ -30,9 +30,15 @@ _LEAD = re.compile(
 )
 _CLOSED = re.compile(r"[\s\"')\]}.:,;、|–—-]*")
 _NEGATED = re.compile(
-    r"(?:(?:is|are|was)\s+)?(?:definitely |clearly )?(?:not\b|neither\b|isn't|never\b|no longer|不是|不)", re.IGNORECASE
+    r"(?:(?:is|are|was)\s+)?(?:definitely |clearly )?(?:not\b|neither\b|isn't|never\b|no longer|anything but"
+    r"|(?:initially|originally|first|previously) \w+|不是|不)",
+    re.IGNORECASE,
 )
-_INSTEAD = re.compile(r"[,;.—-]?\s*\b(?:but(?: rather)?|instead|rather|it(?:'s| is)|而是)[\s:,]+", re.IGNORECASE)
+_INSTEAD = re.compile(
+    r"[,;.—-]?\s*\b(?<!anything )(?:but(?: rather)?|instead|rather|it(?:'s| is)|而是)[\s:,]+"
+    r"(?:(?:is )?(?:in fact|now)\s)?",
+    re.IGNORECASE,
+)
 _SENTENCE = re.compile(r"[.!?。！？](?=\s|$)|[\n\x03]")
 _RIVAL = re.compile(
     r"(?:is|are|was|would be)(?: clearly| also)? (?:not|incorrect|wrong|less|unlikely|ruled)|isn't", re.IGNORECASE

@@ -43,6 +43,9 @@ _REFUSAL = re.compile(
         rf"""i(?:'m| am)? (?:really |very )?sorry, as an? (?:ai|language|large),
         i (?:apologi[sz]e|must decline|decline), (?:i|we) (?:\w+ )?(?:{_CANNOT}|won't|am not able to|am unable),
         unable to, not enough, insufficient, no image, consult,
+        too \w+ (?:\w+ )?to (?:identify|tell|see|say|determine|judge|assess|interpret|read|make|answer|decide|know),
+        (?:please|can you|could you|kindly) (?:clarify|provide|upload|share|specify|attach|send|resend),
+        (?:image|picture|photo|file|attachment)s? (?:is |are |was |were )?not (?:found|avail|provid|attach|load)\w*,
         (?:i'm|i am|it is|it's|is|be|am|are|was) (?:\w+ )?(?:unable|not able|unsure|impossible|difficult to),
         (?:i'm|i am|it is|it's|is|be|am|are|was) (?:\w+ )?not (?:\w+ )?(?:possible|sure|certain|clear),
         {_CANNOT} (?:be|determine|tell|say|answer|see|provide|identify|make|view), more information, seek, uncertain,
@@ -57,6 +60,11 @@ _REFUSAL = re.compile(
     )
 )
 _REFUSES = (
+    "too ",
+    "please",
+    "can you",
+    "could you",
+    "kindly",
     "not",
     "n't",
     "sorry",
@@ -160,6 +168,11 @@ def before_next_question(text: str) -> str:
 def is_error(text: str) -> bool:
     """Returns whether a text is the message of a failure, or says that there is nothing."""
     return bool(_ERROR.match(text)) or bool(_NOTHING.fullmatch(text[:200]))
+
+
+def says_none(text: str) -> bool:
+    """Returns whether a text is the word "none", which answers an open question."""
+    return text.strip(" \n.*_\"'`").lower() == "none"
 
 
 def is_prose(text: str) -> bool:

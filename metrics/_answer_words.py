@@ -13,6 +13,18 @@ def either(phrases: str) -> str:
     return "(?:" + "|".join(" ".join(phrase.split()) for phrase in phrases.split(",") if phrase.strip()) + ")"
 
 
+LONG = 400
+"""Characters of a text whose end is read first: an answer that stands there saves the rest of the work."""
+_BEGINS = re.compile(r"[.!?]\s|\n")
+
+
+def ending(text: str) -> str:
+    """Returns the end of a long text, from the beginning of a sentence."""
+    end = text[-LONG:]
+    first = _BEGINS.search(end)
+    return end[first.end() :] if first else end
+
+
 def lower(text: str) -> str:
     """Returns a text in lower case, of the same length: places in one are places in the other."""
     low = text.lower()

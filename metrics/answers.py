@@ -16,7 +16,7 @@ from medimg_eval.metrics._answer_forms import boxes3d, free_text, last_object, r
 from medimg_eval.metrics._answer_places import box_in, number_in, point_in, scaled
 from medimg_eval.metrics._answer_polar import yes_or_no
 from medimg_eval.metrics._answer_rules import CASCADE, AnswerRule, answer_rule, rule_named, rules
-from medimg_eval.metrics._answer_text import is_error, refuses, visible
+from medimg_eval.metrics._answer_text import is_error, refuses, says_none, visible
 
 __all__ = [
     "AnswerRule",
@@ -176,7 +176,7 @@ def extract_point(output: str, more: Mapping[str, Any] | None = None) -> Extract
 def extract_open(output: str) -> Extraction:
     """Takes the text of an answer: what is marked as it or follows "final answer:", else all but the thinking."""
     text = visible(output, plain=False)
-    value = free_text(text) if text and not is_error(text) else ""
+    value = free_text(text) if text and (says_none(text) or not is_error(text)) else ""
     return _found(value or None, "text" if value else "empty", output)
 
 
