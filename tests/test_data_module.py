@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medimg_eval.case import Failure, Prompt
-from medimg_eval.data.asking import EveryCaseOnce
+from medimg_eval.data.asking import Batches, EveryCaseOnce
 from medimg_eval.data.cache import VolumeCache
 from medimg_eval.data.module import CaseDataModule
 from tests.conftest import ellipsoids
@@ -43,6 +43,18 @@ def test_batches_hold_prompts_in_order_and_an_unreadable_case_as_a_failure(write
     others = [one.prompt for index, one in enumerate(asked) if index != 2]
     assert all(isinstance(prompt, Prompt) and prompt.image.array.shape == (1, 16, 14, 10) for prompt in others)
     assert others[0].labels == {1: "core", 2: "rim"}
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+@pytest.mark.parametrize("size", [1, 3, 9])
+def test_batches_that_are_handed_over_together_are_as_large_as_was_asked_for(write_dataset, size, num_workers):
+    task = ellipsoids(write_dataset(10))
+    cases = list(task.cases("test"))
+    batches = Batches(task, cases, batch_size=size, num_workers=num_workers, skip=frozenset({cases[4].id}))
+    found = [[one.case.id for one in batch] for batch in batches]
+    left = [case.id for case in cases if case.id != cases[4].id]
+    assert found == [left[start : start + size] for start in range(0, len(left), size)]
+    assert len(batches) == len(found)
 
 
 def test_cases_that_are_done_are_skipped_and_images_left_unread_on_demand(write_dataset):

@@ -295,15 +295,15 @@ def test_connections_are_closed_with_the_model():
 
 def test_an_interrupt_is_not_kept_waiting(tmp_path):
     code = CLIENT.replace("timeout_s=2", "timeout_s=60")
-    with chat_server([["slow", "always"]], seconds=3) as server:
+    with chat_server([["slow", "always"]], seconds=60) as server:
         client = subprocess.Popen([sys.executable, "-c", code, server.url, str(tmp_path)], env=environment(), stderr=-1)
         while not server.counts()["asked"]:
             assert client.poll() is None
             time.sleep(0.01)
         began = time.monotonic()
         client.send_signal(signal.SIGINT)
-        assert b"KeyboardInterrupt" in client.communicate(timeout=10)[1]
-        assert time.monotonic() - began < 2
+        assert b"KeyboardInterrupt" in client.communicate(timeout=60)[1]
+        assert time.monotonic() - began < 30  # the server would keep it waiting for longer than that
 
 
 # -- before the first question

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import lightning.pytorch as pl
 import numpy as np
 import torch
+from lightning.fabric.utilities.seed import pl_worker_init_function
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, Sampler, default_collate
 
@@ -127,7 +129,7 @@ class CaseDataModule(pl.LightningDataModule):
             persistent_workers=self._num_workers > 0,
             batch_size=self._batch_size,
             num_workers=self._num_workers,
-            worker_init_fn=leave_with_parent,
+            worker_init_fn=partial(_begin, rank),
         )
 
     def val_dataloader(self) -> DataLoader[Asked]:
@@ -160,6 +162,12 @@ class CaseDataModule(pl.LightningDataModule):
     def _place(self) -> tuple[int, int]:
         trainer = self.trainer
         return (trainer.global_rank, trainer.world_size) if trainer else (0, 1)
+
+
+def _begin(rank: int, worker: int) -> None:
+    """Seeds a worker as Lightning does where no other function is given, and lets it leave with its parent."""
+    pl_worker_init_function(worker, rank)
+    leave_with_parent(worker)
 
 
 def _flatten(visits: list[Samples | Failure]) -> Any:

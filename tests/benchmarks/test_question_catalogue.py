@@ -31,6 +31,12 @@ TASKS = sorted(path.stem for path in (CONFIGS / "task").glob("*.yaml") if _asks(
 EACH = pytest.mark.parametrize("name", sorted(SAMPLES))
 
 
+@pytest.fixture(autouse=True)
+def few_resamples(monkeypatch):
+    """Intervals are not what is tested here, and a summary is computed anew for every resample."""
+    monkeypatch.setattr("medimg_eval.results.summaries.MOST_RESAMPLES", 20)
+
+
 def readable(task):
     return [case for case in task.cases("test") if case.question is not None]
 

@@ -1,5 +1,6 @@
 """The command line: words taken apart, errors in one line with the nearest name, exit codes, completion."""
 
+import gc
 import json
 import os
 import subprocess
@@ -188,3 +189,10 @@ def test_keys_of_a_swept_group_are_set_in_every_job():
     ]
     words = take_apart(["test", "model=a", "model.x=1"])
     assert _forced(words) == ["model=a", "model.x=1"]
+
+
+def test_garbage_is_collected_as_before_after_a_command(capsys):
+    assert start(["list", "what=metrics"]) == 0
+    assert capsys.readouterr().out
+    assert gc.isenabled()
+    assert gc.get_freeze_count() == 0

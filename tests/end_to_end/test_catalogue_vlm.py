@@ -27,6 +27,12 @@ def model(tmp_path_factory):
     return Candidate("Tiny", HuggingFaceVLM, {"checkpoint": str(folder)}, load=lambda: loaded)
 
 
+@pytest.fixture(autouse=True)
+def few_resamples(monkeypatch):
+    """Intervals are not what is tested here, and a summary is computed anew for every resample."""
+    monkeypatch.setattr("medimg_eval.results.summaries.MOST_RESAMPLES", 20)
+
+
 @pytest.mark.parametrize("name", sorted(SAMPLES))
 def test_a_benchmark_runs_from_its_files_to_its_own_table(name, model, tmp_path):
     task = task_of(name, tmp_path / "data")

@@ -58,7 +58,7 @@ def one_run(folder):
     return manifest.parent
 
 
-@pytest.mark.parametrize("batch", [1, 8])
+@pytest.mark.parametrize("batch", [8])
 def test_killed_at_question_150_of_200_it_goes_on_and_ends_as_if_nothing_had_happened(program, quiz, tmp_path, batch):
     words = ["test", *quiz(200), "model._target_=asking.Killed", "+model.at=150", f"+model.batch={batch}"]
     log = tmp_path / "asked"

@@ -4,7 +4,9 @@ import base64
 import io
 import json
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -115,11 +117,17 @@ def stored_picture(seed: int, name: str | None = None) -> dict[str, Any]:
 
 def config_of(name: str, root: Path, **changes: Any) -> dict[str, Any]:
     """The resolved config of a task, with its data below a root."""
+    found = deepcopy(_composed(name))
+    found["layout"]["root"] = str(root)
+    return found | {"expected": {}} | changes
+
+
+@cache
+def _composed(name: str) -> dict[str, Any]:
     with initialize_config_module("medimg_eval.configs", version_base="1.3"):
         config: Any = OmegaConf.to_container(compose(f"task/{name}"), resolve=True)
     found: dict[str, Any] = config["task"]
-    found["layout"]["root"] = str(root)
-    return found | {"expected": {}} | changes
+    return found
 
 
 def task_of(name: str, root: Path, **changes: Any) -> Any:
