@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import os
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from torch.utils.data import DataLoader, Dataset, Sampler
 
@@ -25,6 +27,9 @@ class Asked:
 
 WINDOW = 32
 """Batches within which cases are put in order of length: few enough that reading ahead stays near."""
+
+TOGETHER = 8
+"""Cases that a reading process hands over at once, where batches are smaller: that takes longer than a small case."""
 
 
 class EveryCaseOnce(Sampler[int]):
@@ -87,6 +92,7 @@ def prompt_loader(
     read_images: bool = True,
     skip: frozenset[str] = frozenset(),
     place: tuple[int, int] = (0, 1),
+    together: int = 1,
 ) -> DataLoader[Asked]:
     """Batches of prompts.
 
@@ -99,6 +105,7 @@ def prompt_loader(
         read_images: False for models that need no pixels.
         skip: ids of cases that are left out, being done already.
         place: rank of this process, and number of processes.
+        together: batches that are read and handed over as one.
     """
     rank, world = place
     left = [index for index, case in enumerate(cases) if case.id not in skip]
@@ -110,10 +117,41 @@ def prompt_loader(
         Prompted(task, cases, read_images=read_images),
         sampler=EveryCaseOnce(left, rank, world),
         collate_fn=list,
-        batch_size=batch_size,
+        batch_size=batch_size * together,
         num_workers=num_workers,
         worker_init_fn=leave_with_parent,
     )
+
+
+class Batches:
+    """The batches of `prompt_loader`, of which processes that read ahead hand over several at once when they are small.
+
+    Args:
+        task: what is asked.
+        cases: about which.
+        batch_size: cases of one batch.
+        num_workers: processes that read ahead.
+        options: further ones of `prompt_loader`.
+    """
+
+    def __init__(
+        self, task: Task, cases: Sequence[Case], *, batch_size: int = 1, num_workers: int = 0, **options: Any
+    ) -> None:
+        self._size = batch_size
+        together = max(1, TOGETHER // batch_size) if num_workers else 1
+        options |= {"batch_size": batch_size, "num_workers": num_workers, "together": together}
+        self._parts = prompt_loader(task, cases, **options)
+        self._count = len(self._parts.sampler)  # type: ignore[arg-type]
+
+    def __len__(self) -> int:
+        """How many batches there are."""
+        return math.ceil(self._count / self._size)
+
+    def __iter__(self) -> Iterator[list[Asked]]:
+        """Yields them one by one."""
+        for some in self._parts:
+            for start in range(0, len(some), self._size):
+                yield some[start : start + self._size]
 
 
 def leave_with_parent(_: int) -> None:

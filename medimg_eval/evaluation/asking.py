@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,14 +13,13 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils.data import DataLoader
 
 from medimg_eval.case import Case, Failure, Prompt
 from medimg_eval.data.asking import Asked
 from medimg_eval.errors import CaseError, UserError
 from medimg_eval.evaluation.run import Run, Stored
 from medimg_eval.evaluation.scoring import Scorer
-from medimg_eval.evaluation.tracking import tracked
+from medimg_eval.evaluation.tracking import Counted, tracked
 from medimg_eval.models import Model
 from medimg_eval.tasks.base import Task
 
@@ -110,7 +110,7 @@ class Asker:
         return path
 
 
-def ask_here(asker: Asker, batches: DataLoader[Asked], trainer: Mapping[str, Any]) -> None:
+def ask_here(asker: Asker, batches: Counted[Sequence[Asked]], trainer: Mapping[str, Any]) -> None:
     """Asks in this process alone, as Lightning would on one device, without the seconds that importing it takes.
 
     Args:
@@ -120,8 +120,12 @@ def ask_here(asker: Asker, batches: DataLoader[Asked], trainer: Mapping[str, Any
     """
     device = device_of(str(trainer.get("accelerator", "auto")))
     with in_use(asker.model, device, str(trainer.get("precision", "32-true"))):
-        for batch in tracked(batches, "asking"):
-            asker.step(batch)
+        gc.freeze()  # what is loaded stays; to search it for garbage would take 0.2 s, between two questions
+        try:
+            for batch in tracked(batches, "asking"):
+                asker.step(batch)
+        finally:
+            gc.unfreeze()
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from medimg_eval.case import Case
-from medimg_eval.data.asking import prompt_loader
+from medimg_eval.data.asking import Batches
 from medimg_eval.data.cache import VolumeCache
 from medimg_eval.errors import UsageError
 from medimg_eval.evaluation.asking import Asker, ask_here, device_of, in_use, parameter_count
@@ -290,7 +290,7 @@ def _predict(
     with Scorer(task, run, scoring_id(task), scoring_workers(settings.score_workers)) as scorer:
         asker = Asker(task, model, run, scorer)
         if task.inline and _alone(settings):
-            ask_here(asker, prompt_loader(task, cases, **options), settings.config.get("trainer") or {})
+            ask_here(asker, Batches(task, cases, **options), settings.config.get("trainer") or {})
         else:
             if not task.inline:
                 submit_stored(scorer, run, unscored)
