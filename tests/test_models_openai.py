@@ -294,7 +294,9 @@ def test_connections_are_closed_with_the_model():
 
 
 def test_an_interrupt_is_not_kept_waiting(tmp_path):
-    code = CLIENT.replace("timeout_s=2", "timeout_s=60")
+    # Processes that a shell has put into the background ignore interrupts, and so do their children.
+    heed = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    code = heed + CLIENT.replace("timeout_s=2", "timeout_s=60")
     with chat_server([["slow", "always"]], seconds=60) as server:
         client = subprocess.Popen([sys.executable, "-c", code, server.url, str(tmp_path)], env=environment(), stderr=-1)
         while not server.counts()["asked"]:
