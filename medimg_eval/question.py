@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Role = Literal["system", "user", "assistant"]
-Kind = Literal["choice", "choices", "yes_no", "open", "number", "box", "boxes3d", "point", "regions", "grades"]
-"""What an answer is: a letter, several letters, yes or no, free text, a number, a place, names of regions, grades."""
+Kind = Literal[
+    "choice", "choices", "yes_no", "open", "number", "box", "boxes3d", "point", "regions", "grades", "report"
+]
+"""What an answer is: a letter, letters, yes or no, free text, a number, a place, names of regions, grades, a report."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ class Key:
         value: by the question's kind: a letter (`choice`); letters (`choices`); `yes` or `no` (`yes_no`); a text or
             several that are all right (`open`); a float (`number`); (x1, y1, x2, y2) in pixels, the far edges outside
             (`box`, and `point` for a point that must lie inside); region id -> name (`regions`); name -> grade
-            (`grades`).
+            (`grades`); the reference report, or several that are all right (`report`).
         more: what rules of scoring need beside it, such as the size of the image or a range of right values.
     """
 

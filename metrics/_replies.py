@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
+from medimg_eval.errors import CaseError
+from medimg_eval.metrics._corpus import Corpus
 from medimg_eval.metrics.answers import Extraction, extract, extract_choice
 
 UNREAD = "unread"
@@ -14,6 +16,13 @@ UNREAD = "unread"
 
 JUDGE = "judge"
 """What stands in the place of a rule, or behind one, where a judge says which option an output means."""
+
+
+class Read(NamedTuple):
+    """What an annotator read in both texts of a pair, as JSON holds it."""
+
+    reference: Any
+    prediction: Any
 
 
 @dataclass(frozen=True)
@@ -30,7 +39,12 @@ class ReplyPair:
         rule: how the answer is taken from the output: "cascade", or the name of a published rule.
         outputs: what the model wrote, turn by turn.
         more: what rules of scoring need beside the value, such as the size of the image.
-        judged: name of a judge's question -> its verdict, a number or name; NaN or absent where it has not been judged.
+        judged: name of a judge's question -> its verdict, a number, a name, or what the metric that asks takes; NaN
+            or absent where it has not been judged.
+        readings: of a report: name of an annotator -> what it read: of one that reads texts, `Read`; of one that
+            compares pairs, what it made of this one. Absent of annotators that were not asked.
+        corpus: of a report: the set that it belongs to.
+        clean: of a report: how metrics of words clean texts first, by name, such as "r2gen_iu"; "" for not at all.
     """
 
     kind: str
@@ -43,6 +57,9 @@ class ReplyPair:
     outputs: tuple[str, ...] = ()
     more: Mapping[str, Any] = field(default_factory=dict)
     judged: Mapping[str, Any] = field(default_factory=dict)
+    readings: Mapping[str, Any] = field(default_factory=dict)
+    corpus: Corpus | None = None
+    clean: str = ""
 
     @cached_property
     def extraction(self) -> Extraction:
@@ -69,6 +86,23 @@ class ReplyPair:
             return found if chosen.letter is None else Extraction(self._meant(chosen.letter), chosen.rule)
         return found
 
+    @cached_property
+    def text(self) -> str:
+        """What was written of an answer in free words or a report; "" where there is nothing."""
+        return str(self.extraction.value or "")
+
+    @cached_property
+    def references(self) -> tuple[str, ...]:
+        """The texts that are right, of those that hold anything but blanks."""
+        right = self.value if isinstance(self.value, list | tuple) else (self.value,)
+        return tuple(str(one) for one in right if one is not None and str(one).strip())
+
+    def read(self, annotator: str) -> Any:
+        """Returns what an annotator made of the pair; raises CaseError where it was not asked."""
+        if annotator not in self.readings:
+            raise CaseError(f"annotator {annotator!r} has not read this report; score the run again")
+        return self.readings[annotator]
+
     @property
     def _lettered(self) -> bool:
         """Whether yes and no stand under other letters."""
@@ -93,7 +127,7 @@ class ReplyPair:
         given = self.extraction.value
         if given is None:
             return 0.0
-        if self.kind == "open":
+        if self.kind in ("open", "report"):
             right = self.value if isinstance(self.value, list | tuple) else (self.value,)
             return float(given in right)
         if self.kind == "choices":

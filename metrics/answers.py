@@ -6,6 +6,7 @@ and empty outputs give None and never a guess. docs/extraction.md numbers the ru
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -17,6 +18,7 @@ from medimg_eval.metrics._answer_places import box_in, number_in, point_in, scal
 from medimg_eval.metrics._answer_polar import yes_or_no
 from medimg_eval.metrics._answer_rules import CASCADE, AnswerRule, answer_rule, rule_named, rules
 from medimg_eval.metrics._answer_text import is_error, refuses, says_none, visible
+from medimg_eval.metrics._reports_sections import chosen
 
 __all__ = [
     "AnswerRule",
@@ -30,6 +32,7 @@ __all__ = [
     "extract_number",
     "extract_open",
     "extract_point",
+    "extract_report",
     "extract_yes_no",
     "rules",
 ]
@@ -37,6 +40,7 @@ __all__ = [
 Reason = Literal["", "unparsed", "refused", "empty"]
 
 _NO_REFUSAL = {"several options", "foreign label", "label against text", "withdrawn", "options repeated", "yes and no"}
+_MARKED = re.compile(r"[<\u25c1\u3010]|\bthink", re.IGNORECASE)
 _FORMS = {"regions": regions, "grades": last_object, "boxes3d": boxes3d}
 
 
@@ -98,8 +102,8 @@ def extract(
         return _found(found.letter, found.rule, output)
     if kind == "choices":
         return extract_choices(output, options)
-    if kind in {"box", "point"}:
-        return (extract_box if kind == "box" else extract_point)(output, more)
+    if kind in _BESIDE:
+        return _BESIDE[kind](output, more)
     if kind in _FORMS:
         value = _FORMS[kind](visible(output))
         return _found(value, "form" if value is not None else "nothing found", output)
@@ -178,6 +182,23 @@ def extract_open(output: str) -> Extraction:
     text = visible(output, plain=False)
     value = free_text(text) if text and (says_none(text) or not is_error(text)) else ""
     return _found(value or None, "text" if value else "empty", output)
+
+
+def extract_report(output: str, more: Mapping[str, Any] | None = None) -> Extraction:
+    """Takes the text of a report: all but the thinking, or the sections that are wanted where it has them.
+
+    Args:
+        output: what the model wrote.
+        more: `sections`: by name, such as "findings"; a text without headings is taken for them.
+    """
+    # What a reporting model writes is not touched where nothing in it can be thinking, a turn or a token.
+    text = visible(output, plain=False) if _MARKED.search(output) else output.strip()
+    value = chosen(text, (more or {}).get("sections", ()))
+    return Extraction(value or None, "text" if value else "empty", "" if value else "empty")
+
+
+_BESIDE = {"box": extract_box, "point": extract_point, "report": extract_report}
+"""Kinds whose answers are taken with regard to what the answer key says beside the value."""
 
 
 def _found(value: Any, rule: str, output: str) -> Extraction:

@@ -14,7 +14,7 @@ import math
 import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, wraps
 from importlib.metadata import entry_points
 from typing import Any, Literal, TypeVar
 
@@ -52,6 +52,11 @@ class Metric:
         rules: Of a mask metric: which rules it follows, "instances" or "lesions"; tables print them.
         needs: Of a summary: the metrics whose rows it is computed from.
         evidence: Whether its values are only there for summaries, so that a table does not show their mean.
+        settings: The choices behind it that others make differently, such as a tokeniser: its part of a signature.
+        reads: Of a metric of texts: the annotators whose readings of them it needs, such as "chexbert".
+        asks: Of a metric of texts: the questions whose verdicts by a judge it needs, such as "green".
+        pieces: Of a summary that is a function of sums over rows: what each row adds to them; see `summary`.
+        total: Of the same: the value of such sums.
     """
 
     name: str
@@ -72,6 +77,11 @@ class Metric:
     rules: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     evidence: bool = False
+    settings: str = ""
+    reads: tuple[str, ...] = ()
+    asks: tuple[str, ...] = ()
+    pieces: Callable[..., npt.NDArray[np.float64]] | None = None
+    total: Callable[..., Any] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,8 +145,12 @@ def metric(
     defined_when_empty: bool = False,
     rules: tuple[str, ...] = (),
     evidence: bool = False,
+    settings: str = "",
+    reads: tuple[str, ...] = (),
+    asks: tuple[str, ...] = (),
+    name: str = "",
 ) -> Callable[[Scorer], Scorer]:
-    """Registers the function below it as a metric of the same name; the arguments are `Metric`'s.
+    """Registers the function below it as a metric of the same name, or of another; the arguments are `Metric`'s.
 
     Raises:
         ValueError: If another function already has the name.
@@ -145,7 +159,7 @@ def metric(
     def register(function: Scorer) -> Scorer:
         _add(
             Metric(
-                name=function.__name__,
+                name=name or function.__name__,
                 function=function,
                 kind=kind,
                 title=title,
@@ -162,6 +176,9 @@ def metric(
                 defined_when_empty=defined_when_empty,
                 rules=rules,
                 evidence=evidence,
+                settings=settings,
+                reads=reads,
+                asks=asks,
             )
         )
         return function
@@ -179,11 +196,18 @@ def summary(
     unit: str = "",
     parameter: str | None = None,
     parameter_is_text: bool = False,
+    settings: str = "",
+    pieces: Callable[..., npt.NDArray[np.float64]] | None = None,
+    name: str = "",
 ) -> Callable[[Scorer], Scorer]:
-    """Registers the function below it as a summary of the same name: a number for a whole run.
+    """Registers the function below it as a summary of the same name, or of another: a number for a whole run.
 
     The function takes `Rows` of the metrics that it `needs`, and the parameter if it has one; it returns NaN
     where the rows do not suffice. Its interval comes from calling it on resampled rows.
+
+    A summary that is a function of sums, such as BLEU of counts or F1 of hits and misses, is told in two parts, whose
+    interval costs a matrix product: `pieces` takes `Rows` and the parameter and returns what each row adds,
+    (row, quantity); the function below takes the sums, (..., quantity), and the parameter, and returns (...) values.
 
     Raises:
         ValueError: If another function already has the name.
@@ -192,8 +216,8 @@ def summary(
     def register(function: Scorer) -> Scorer:
         _add(
             Metric(
-                name=function.__name__,
-                function=function,
+                name=name or function.__name__,
+                function=function if pieces is None else _of_sums(function, pieces),
                 kind="run",
                 title=title,
                 higher_is_better=higher_is_better,
@@ -205,6 +229,9 @@ def summary(
                 parameter=parameter,
                 parameter_is_text=parameter_is_text,
                 needs=needs,
+                settings=settings,
+                pieces=pieces,
+                total=function if pieces is not None else None,
             )
         )
         return function
@@ -275,6 +302,16 @@ def _add(found: Metric) -> None:
             f"Expected one metric named {found.name!r}, got {_origin(known.function)} and {_origin(found.function)}"
         )
     _METRICS[found.name] = found
+
+
+def _of_sums(function: Callable[..., Any], pieces: Callable[..., npt.NDArray[np.float64]]) -> Callable[..., float]:
+    @wraps(function)
+    def called(rows: Rows, *parameter: float | str) -> float:
+        if not rows.value.size:
+            return math.nan
+        return float(function(pieces(rows, *parameter).sum(axis=0), *parameter))
+
+    return called
 
 
 def _first_sentence(function: Callable[..., float]) -> str:

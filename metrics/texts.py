@@ -1,7 +1,7 @@
 """Overlap of texts: BLEU, ROUGE, METEOR, in pure Python, of answers and reports beside one or more right texts.
 
-The metrics judge questions of the kind "open" and are NaN of others. Where several texts are right, each definition
-says which counts. An answer that was not given or not understood is an empty text.
+The metrics judge answers in free words and reports, and are NaN of other kinds. Where several texts are right, each
+definition says which counts. An answer that was not given or not understood is an empty text.
 
 BLEU over a test set is no mean of BLEU over texts: n-grams are counted over all texts first. Each case therefore leaves
 its counts as rows, and `bleu` and `bleu_13a` are summaries of them, whose intervals count anew in every resample.
@@ -34,15 +34,13 @@ Tokeniser = Callable[[str], Words]
 
 
 def texts_of(pair: ReplyPair) -> tuple[str, tuple[str, ...]] | None:
-    """Returns what was answered to an open question, "" for nothing, and the texts that are right.
+    """Returns what was answered in free words, "" for nothing, and the texts that are right.
 
     None for a question of another kind, of a model that chose without writing, and where no right text has a letter.
     """
-    if pair.kind != "open" or pair.preferences is not None:
+    if pair.kind not in ("open", "report") or pair.preferences is not None or not pair.references:
         return None
-    right = pair.value if isinstance(pair.value, list | tuple) else (pair.value,)
-    references = tuple(str(one) for one in right if one is not None and str(one).strip())
-    return (str(pair.extraction.value or ""), references) if references else None
+    return pair.text, pair.references
 
 
 def bleu_of(matches: Sequence[int], said: Sequence[int], due: int) -> float:

@@ -5,6 +5,16 @@ from medimg_eval.tasks.detection import DetectionTask
 from medimg_eval.tasks.landmarks import LandmarkTask
 from medimg_eval.tasks.measurements import MeasurementTask
 from medimg_eval.tasks.questions import QuestionTask
+from medimg_eval.tasks.reports import ReportTask
 from medimg_eval.tasks.segmentation import SegmentationTask
 
-__all__ = ["DetectionTask", "LandmarkTask", "Layout", "MeasurementTask", "QuestionTask", "SegmentationTask", "Task"]
+__all__ = [
+    "DetectionTask",
+    "LandmarkTask",
+    "Layout",
+    "MeasurementTask",
+    "QuestionTask",
+    "ReportTask",
+    "SegmentationTask",
+    "Task",
+]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, cast
 
 from medimg_eval.case import Case, Geometry, Image, Prompt, Prompts, Score
-from medimg_eval.errors import CaseError, SplitError, UserError, nearest
+from medimg_eval.errors import CaseError, SplitError, UsageError, UserError, nearest
 from medimg_eval.imaging.system import whole
 from medimg_eval.metrics import LabelScore, parse
 
@@ -55,6 +55,8 @@ class Task(ABC):
     facts: Mapping[str, Any] = field(default_factory=dict)
     card: Mapping[str, Any] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
+    remarks: list[str] = field(default_factory=list, init=False)
+    """What the harness has found that readers of a table must know."""
 
     capability: ClassVar[str]
     """The method a model needs to be asked this."""
@@ -85,6 +87,9 @@ class Task(ABC):
     def pack(self, prediction: Any) -> dict[str, Any]:
         """A prediction as JSON holds it, of a task whose predictions are kept in one file together."""
         raise NotImplementedError
+
+    def gather(self, cases: Sequence[Case]) -> None:  # noqa: B027 - most metrics judge a case by itself
+        """Takes note of all cases before any is scored: some metrics weigh a case by what the others are."""
 
     @property
     def asked(self) -> Mapping[str, Any]:
@@ -176,6 +181,25 @@ class Task(ABC):
             )
             for score in scores
         ]
+
+
+def name_once(task: Task) -> None:
+    """Raises UsageError when a task names one of its metrics twice."""
+    if len(set(task.metrics)) < len(task.metrics):
+        raise UsageError(f"task {task.name!r}: expected `metrics` to name each metric once, got {list(task.metrics)}")
+
+
+def one_each(answers: Any, prompts: Sized, who: str = "the model") -> list[Any]:
+    """The answers, if they are one for each prompt: of a single text, each character would be taken for one.
+
+    Raises:
+        CaseError: they are not.
+    """
+    if isinstance(answers, str | bytes | Mapping) or not isinstance(answers, Sized):
+        raise CaseError(f"{who} gave one {type(answers).__name__}, expected a list of answers, one for each prompt")
+    if len(answers) != len(prompts):
+        raise CaseError(f"{who} gave {len(answers)} answers to {len(prompts)} prompts")
+    return list(cast("Sequence[Any]", answers))
 
 
 def write_answer(path: Path, content: Mapping[str, Any]) -> None:

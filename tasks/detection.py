@@ -20,7 +20,7 @@ from medimg_eval.metrics.detection import (
     judged_boxes,
     judged_points,
 )
-from medimg_eval.tasks.base import Task, write_answer
+from medimg_eval.tasks.base import Task, name_once, write_answer
 
 
 @dataclass(kw_only=True)
@@ -56,8 +56,7 @@ class DetectionTask(Task):
         named = [*self.labels, *self.excluded]
         if not self.labels or len(set(named)) < len(named):
             raise UsageError(f"task {self.name!r}: expected `labels` and `excluded` to be different names, got {named}")
-        if len(set(self.metrics)) < len(self.metrics):
-            raise UsageError(f"task {self.name!r}: expected `metrics` to name each metric once, got {self.metrics}")
+        name_once(self)
         for name in (*self.case_metrics, self.monitor):
             if parse(name)[0].kind != "detection":
                 raise UsageError(f"task {self.name!r}: metric {name!r} does not judge detections")

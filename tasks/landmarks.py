@@ -15,7 +15,7 @@ from medimg_eval.case import Array, Case, Geometry, Image, Points, Prompt, Promp
 from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.landmarks import Missed, landmark_metrics, landmark_scores, worst_landmark_scores
-from medimg_eval.tasks.base import Task, write_answer
+from medimg_eval.tasks.base import Task, name_once, write_answer
 
 NOTHING = "landmarks"
 """The label of a case of which no landmark is known."""
@@ -51,7 +51,7 @@ class LandmarkTask(Task):
         self.labels = {str(label): str(name) for label, name in self.labels.items()}
         if len(set(self.labels.values())) < len(self.labels):
             raise UsageError(f"task {self.name!r}: expected `labels` to have different names, got {self.labels}")
-        self.metrics = check_metrics(self)
+        check_metrics(self)
         landmark_metrics([*self.case_metrics, self.monitor])
         number = isinstance(self.missed, int | float) and 0 <= self.missed < math.inf
         if self.missed not in ("diagonal", "skip") and not number:
@@ -133,16 +133,14 @@ class LandmarkTask(Task):
         return math.hypot(*np.multiply(grid.shape, 1.0 if self.units == "pixel" else grid.spacing))
 
 
-def check_metrics(task: Any) -> list[str]:
-    """Returns a task's metrics as a list; raises UsageError for one named twice, or units there are not."""
-    metrics = [task.metrics] if isinstance(task.metrics, str) else list(task.metrics)
+def check_metrics(task: Any) -> None:
+    """Makes a list of a task's metrics; raises UsageError for one named twice, or units there are not."""
+    task.metrics = [task.metrics] if isinstance(task.metrics, str) else list(task.metrics)
     if task.units not in get_args(Units):
         raise UsageError(f"task {task.name!r}: there is no units {task.units!r}{nearest(task.units, get_args(Units))}")
-    if len(set(metrics)) < len(metrics):
-        raise UsageError(f"task {task.name!r}: expected `metrics` to name each metric once, got {metrics}")
+    name_once(task)
     if task.monitor and parse(task.monitor)[0].kind == "run":
         raise UsageError(f"task {task.name!r}: metric {task.monitor!r} judges whole runs, so fit cannot follow it")
-    return metrics
 
 
 def checked_points(case: Case, answer: Any, axes: int, what: str) -> Points:

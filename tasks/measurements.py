@@ -82,7 +82,7 @@ class MeasurementTask(Task):
                 raise UsageError(f"task {self.name!r}: periods: there is no {name!r}{nearest(name, self.names)}")
             if not 0 < period < math.inf:
                 raise UsageError(f"task {self.name!r}: expected the period of {name!r} to be above 0, got {period!r}")
-        self.metrics = check_metrics(self)
+        check_metrics(self)
         measurement_metrics([*self.case_metrics, self.monitor])
 
     @property

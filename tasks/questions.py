@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics._answer_rules import rules
 from medimg_eval.metrics._replies import JUDGE, UNREAD, ReplyPair
 from medimg_eval.question import Decoding, Key, Message, Question, Reply
-from medimg_eval.tasks.base import Task
+from medimg_eval.tasks.base import Task, name_once, one_each
 from medimg_eval.tasks.judging import JudgeQuestion
 from medimg_eval.tasks.templates import Template
 
@@ -68,8 +68,7 @@ class QuestionTask(Task):
     def __post_init__(self) -> None:
         """Refuses settings that cannot be meant, before anything is loaded."""
         self.metrics = [self.metrics] if isinstance(self.metrics, str) else list(self.metrics)
-        if len(set(self.metrics)) < len(self.metrics):
-            raise UsageError(f"task {self.name!r}: expected `metrics` to name each metric once, got {self.metrics}")
+        name_once(self)
         for name in (*self.case_metrics, self.monitor):
             if parse(name)[0].kind != "answer":
                 raise UsageError(f"task {self.name!r}: metric {name!r} does not judge answers")
@@ -138,7 +137,7 @@ class QuestionTask(Task):
             raise CaseError(
                 f"case {lost.case_id!r} has no options to choose from; leave such questions out by layout.only"
             )
-        weighed = _one_each(model.choose(some), some) if some else ()
+        weighed = one_each(model.choose(some), some) if some else ()
         chosen = dict(zip((prompt.case_id for prompt in some), weighed, strict=True))
         others = [prompt for prompt in prompts if prompt.case_id not in chosen]
         written = dict(zip((prompt.case_id for prompt in others), self._conversations(model, others), strict=True))
@@ -151,7 +150,7 @@ class QuestionTask(Task):
         texts: list[list[str]] = [[] for _ in prompts]
         going = dict(enumerate(prompts))
         while going:
-            answers = _one_each(model.generate(list(going.values()), self._decoding), going)
+            answers = one_each(model.generate(list(going.values()), self._decoding), going)
             following = {}
             for (place, prompt), answer in zip(going.items(), answers, strict=True):
                 texts[place].append(answer)
@@ -215,8 +214,8 @@ class QuestionTask(Task):
         packed: Any = self.pack(prediction) if isinstance(prediction, Reply) else prediction
         pair = self._pair(case, packed)
         wanted = self.case_metrics if metrics is None else metrics
-        scores = [LabelScore(pair.kind, name, _value(name, pair), pair.status) for name in wanted]
-        return [score for score in scores if not math.isnan(score.value)]
+        values = ((name, label, value) for name in wanted for label, value in _values(name, pair).items())
+        return [LabelScore(label, name, value, pair.status) for name, label, value in values if not math.isnan(value)]
 
     def worst(self, case: Case) -> list[LabelScore]:
         """An empty answer at each metric's worst value; NaN when the record itself cannot be understood."""
@@ -229,11 +228,11 @@ class QuestionTask(Task):
         rows = []
         for name in self.case_metrics:
             found = parse(name)[0]
-            value = _value(name, pair)  # NaN where the metric does not judge such questions
-            if math.isnan(value) and found.name != "judge_failures":
-                value = _value(name, damned)
-            if not math.isnan(value):
-                rows.append(LabelScore(pair.kind, name, value if found.evidence else float(found.worst), "failed"))
+            for label, given in _values(name, pair).items():  # NaN where the metric does not judge such questions
+                asked = math.isnan(given) and found.name != "judge_failures"
+                value = _values(name, damned).get(label, math.nan) if asked else given
+                if not math.isnan(value):
+                    rows.append(LabelScore(label, name, value if found.evidence else float(found.worst), "failed"))
         return rows
 
     def chance(self, cases: Sequence[Case]) -> float:
@@ -342,18 +341,11 @@ def _question(case: Case) -> Question:
     return case.question
 
 
-def _value(name: str, pair: ReplyPair) -> float:
+def _values(name: str, pair: ReplyPair) -> Mapping[str, float]:
+    """A metric's value, by the kind of question; of a metric that judges several things, by their names."""
     found, parameter = parse(name)
-    return float(found.function(pair) if parameter is None else found.function(pair, parameter))
-
-
-def _one_each(answers: Any, prompts: Sized) -> Sequence[Any]:
-    """The answers, if they are one for each prompt: of a single text, each character would be taken for one."""
-    if isinstance(answers, str | bytes | Mapping) or not isinstance(answers, Sized):
-        raise CaseError(f"the model gave one {type(answers).__name__}, expected a list of answers, one for each prompt")
-    if len(answers) != len(prompts):
-        raise CaseError(f"the model gave {len(answers)} answers to {len(prompts)} prompts")
-    return list(cast("Sequence[Any]", answers))
+    value: Any = found.function(pair) if parameter is None else found.function(pair, parameter)
+    return value if isinstance(value, Mapping) else {pair.kind: float(value)}
 
 
 def _worth_of_a_draw(case: Case) -> float | None:

@@ -25,7 +25,7 @@ from medimg_eval.metrics import (
 )
 from medimg_eval.metrics.calibration import SLACK, probability_metrics, probability_scores, worst_probability_scores
 from medimg_eval.metrics.segmentation import mask_metrics, needs_spacing
-from medimg_eval.tasks.base import Task, same_grid
+from medimg_eval.tasks.base import Task, name_once, same_grid
 from medimg_eval.tasks.prompting import guides_of
 
 
@@ -285,8 +285,7 @@ class SegmentationTask(Task):
 
     def _check_rules(self) -> None:
         """Refuses what scoring would refuse, before anything is asked."""
-        if len(set(self.metrics)) < len(self.metrics):
-            raise UsageError(f"task {self.name!r}: expected `metrics` to name each metric once, got {self.metrics}")
+        name_once(self)
         if not self.metrics:
             raise UsageError(f"task {self.name!r}: expected `metrics` to name at least one")
         for name, members in self.regions.items():

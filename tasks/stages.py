@@ -15,7 +15,7 @@ from medimg_eval.metrics import LabelScore
 from medimg_eval.metrics._replies import ReplyPair
 from medimg_eval.question import Message, Reply
 from medimg_eval.tasks.judging import JudgeQuestion
-from medimg_eval.tasks.questions import QuestionTask, _question, _value
+from medimg_eval.tasks.questions import QuestionTask, _question, _values
 
 LETTER = re.compile(r"\(([A-Za-z])\)\s*")
 """What stands before an option within a question, and before the right one in the answer key."""
@@ -245,7 +245,7 @@ class StagedQuestionTask(QuestionTask):
             elif name == "in_range":
                 value = self._in_range(case, stage, steps[-1].pair.output)
             else:
-                value = _value(name, steps[-1].pair)
+                value = next(iter(_values(name, steps[-1].pair).values()))
             if not math.isnan(value):
                 yield LabelScore(stage.name, name, value, "right" if done else status)
 

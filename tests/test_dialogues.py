@@ -13,7 +13,8 @@ from asking import Painted, Quiz, Says
 
 from medimg_eval.case import Image
 from medimg_eval.errors import CaseError, UsageError
-from medimg_eval.evaluation.evaluate import Candidate, Settings, evaluate
+from medimg_eval.evaluation.candidates import Candidate
+from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.models import Model
 from medimg_eval.question import Reply
 from medimg_eval.tasks.dialogues import ConsultationQuestionTask

@@ -11,8 +11,9 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from medimg_eval.case import Image
+from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.efficiency import efficiency
-from medimg_eval.evaluation.evaluate import Candidate, Settings, evaluate
+from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.models.gaussian_mixture import GaussianMixture
 from medimg_eval.models.monai_segmenter import MonaiSegmenter
 from tests.conftest import LABELS, ellipsoids

@@ -13,7 +13,8 @@ import pytest
 from answering import Mute, Thresholds
 
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.evaluation.evaluate import Candidate, Settings, evaluate, refuse_incapable
+from medimg_eval.evaluation.candidates import Candidate
+from medimg_eval.evaluation.evaluate import Settings, evaluate, refuse_incapable
 from medimg_eval.evaluation.identity import file_digest, files_digest
 from medimg_eval.evaluation.rescoring import rescore
 from medimg_eval.results import load_runs

@@ -13,7 +13,8 @@ from monai.networks.nets import UNet
 
 from medimg_eval.case import Mask
 from medimg_eval.errors import UserError
-from medimg_eval.evaluation.evaluate import Candidate, Settings
+from medimg_eval.evaluation.candidates import Candidate
+from medimg_eval.evaluation.evaluate import Settings
 from medimg_eval.evaluation.fit import Recipe, fit
 from medimg_eval.imaging import write_mask
 from medimg_eval.models.monai_segmenter import MonaiSegmenter

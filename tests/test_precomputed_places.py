@@ -17,7 +17,8 @@ from medimg_eval.case import Boxes, Image, Prompt
 from medimg_eval.data.layouts import Volumes
 from medimg_eval.data.targets import FromTable, NumberColumns, PointColumns, VertebraCentroids
 from medimg_eval.errors import CaseError, UsageError, UserError
-from medimg_eval.evaluation.evaluate import Candidate, Settings, evaluate
+from medimg_eval.evaluation.candidates import Candidate
+from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.models import Detector
 from medimg_eval.models.precomputed_places import PrecomputedNumbers, PrecomputedPlaces
 from medimg_eval.tasks.detection import DetectionTask

@@ -16,7 +16,8 @@ from torch import nn
 
 from medimg_eval.case import Case, Image, Mask, Probabilities, Prompt
 from medimg_eval.errors import CaseError, UsageError, UserError
-from medimg_eval.evaluation.evaluate import Candidate, Settings, evaluate, refuse_incapable
+from medimg_eval.evaluation.candidates import Candidate
+from medimg_eval.evaluation.evaluate import Settings, evaluate, refuse_incapable
 from medimg_eval.evaluation.rescoring import rescore
 from medimg_eval.imaging import ImageFile, MaskFile, read, write_mask
 from medimg_eval.imaging.probabilities import read_probabilities, write_probabilities

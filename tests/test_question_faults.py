@@ -19,7 +19,8 @@ from medimg_eval.commands.common import fail_if_cases_failed
 from medimg_eval.commands.making import build_task
 from medimg_eval.commands.test import _baselines, _called_blind
 from medimg_eval.errors import CaseError, UsageError, UserError
-from medimg_eval.evaluation.evaluate import Candidate, Settings, evaluate
+from medimg_eval.evaluation.candidates import Candidate
+from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.evaluation.rescoring import rescore
 from medimg_eval.evaluation.run import Run
 from medimg_eval.models import Chooser, VisionLanguageModel
@@ -278,9 +279,9 @@ def test_a_fourth_channel_beyond_opaque_does_not_turn_colours_round():
     ("give", "message"),
     [
         (lambda prompts: [None] * len(prompts), "reply is NoneType, expected a text"),
-        (lambda prompts: ["1"] * (len(prompts) - 1), "gave 0 replies to 1 prompts"),
-        (lambda prompts: ["1"] * (len(prompts) + 1), "gave 2 replies to 1 prompts"),
-        (lambda prompts: "1", "gave one text to 1 prompts"),
+        (lambda prompts: ["1"] * (len(prompts) - 1), "gave 0 answers to 1 prompts"),
+        (lambda prompts: ["1"] * (len(prompts) + 1), "gave 2 answers to 1 prompts"),
+        (lambda prompts: "1", "gave one str, expected a list"),
     ],
 )
 def test_a_judge_that_does_not_give_a_text_for_each_question_has_failed_and_is_asked_again(settings, give, message):

@@ -11,7 +11,8 @@ import pytest
 from asking import Painted, Prefers, Quiz, Says
 
 from medimg_eval.errors import CaseError, UsageError
-from medimg_eval.evaluation.evaluate import Candidate, Settings, evaluate, refuse_incapable
+from medimg_eval.evaluation.candidates import Candidate
+from medimg_eval.evaluation.evaluate import Settings, evaluate, refuse_incapable
 from medimg_eval.evaluation.rescoring import rescore
 from medimg_eval.models import Model
 from medimg_eval.question import Reply

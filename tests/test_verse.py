@@ -16,7 +16,8 @@ from medimg_eval.commands.making import build
 from medimg_eval.data.layouts import Volumes
 from medimg_eval.data.targets.verse import MiccaiCentroids
 from medimg_eval.errors import CaseError, UserError
-from medimg_eval.evaluation.evaluate import Candidate, Settings, evaluate
+from medimg_eval.evaluation.candidates import Candidate
+from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.models import Model
 from medimg_eval.tasks.landmarks import LandmarkTask
 

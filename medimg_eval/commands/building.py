@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import logging
 import os
-import pkgutil
 import sys
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from hydra.core.hydra_config import HydraConfig
 
-from medimg_eval.commands.making import build, build_task
+from medimg_eval.commands.making import Annotators, build, build_candidate, build_task
 from medimg_eval.data.cache import VolumeCache
 from medimg_eval.errors import UsageError
-from medimg_eval.evaluation.evaluate import Candidate, Settings
-from medimg_eval.models import Model
+from medimg_eval.evaluation.evaluate import Settings
 from medimg_eval.tasks import Task
 
 if TYPE_CHECKING:  # importing it takes seconds
@@ -36,29 +34,6 @@ def build_tasks(config: Mapping[str, Any]) -> list[Task]:
     if twice is not None:
         raise UsageError(f"the suite holds two tasks called {twice!r}; give one of them another name")
     return tasks
-
-
-def build_candidate(config: Mapping[str, Any]) -> Candidate:
-    """Finds a model's class; the model itself is made when it is first asked.
-
-    Raises:
-        UsageError: the class cannot be imported.
-    """
-    target = config["_target_"]
-    try:
-        wrapper = pkgutil.resolve_name(target)
-    except Exception as error:  # a user's module can fail in any way while it is imported
-        raise UsageError(
-            f"model._target_={target} cannot be imported ({error}); install the package it is in, "
-            "or run from the folder it lies in"
-        ) from error
-    arguments = {key: value for key, value in config.items() if key != "name"}
-    return Candidate(
-        name=config.get("name") or wrapper.__name__,
-        wrapper=wrapper,
-        config=arguments,
-        load=lambda: cast("Model", build(arguments)),
-    )
 
 
 def build_settings(config: Mapping[str, Any]) -> Settings:
@@ -86,6 +61,7 @@ def build_settings(config: Mapping[str, Any]) -> Settings:
         rank=_rank(),
         seed=config["seed"],
         judge=build_candidate(config["judge"]) if config.get("judge") else None,
+        annotators=Annotators(config["annotators"]),
         cache=VolumeCache(Path(config["cache"]).expanduser(), config["cache_gib"]) if config.get("cache") else None,
     )
 

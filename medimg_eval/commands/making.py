@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import pkgutil
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
 
 from hydra.utils import instantiate
 
-from medimg_eval.errors import UsageError
+from medimg_eval.commands.listing import configs_of
+from medimg_eval.errors import UsageError, nearest
+from medimg_eval.evaluation.candidates import Candidate
+from medimg_eval.models import Model
 from medimg_eval.tasks import Task
 
 
@@ -37,3 +41,58 @@ def build_task(config: Mapping[str, Any]) -> Task:
         raise UsageError(f"task {config.get('name')!r}: {config.get('_target_')} is not a Task")
     task.config = config
     return task
+
+
+def build_candidate(config: Mapping[str, Any], group: str = "model") -> Candidate:
+    """Finds a model's class; the model itself is made when it is first asked.
+
+    Raises:
+        UsageError: the class cannot be imported.
+    """
+    target = config["_target_"]
+    try:
+        wrapper = pkgutil.resolve_name(target)
+    except Exception as error:  # a user's module can fail in any way while it is imported
+        raise UsageError(
+            f"{group}._target_={target} cannot be imported ({error}); install the package it is in, "
+            "or run from the folder it lies in"
+        ) from error
+    arguments = {key: value for key, value in config.items() if key != "name"}
+    return Candidate(
+        name=config.get("name") or wrapper.__name__,
+        wrapper=wrapper,
+        config=arguments,
+        load=lambda: cast("Model", build(arguments)),
+    )
+
+
+class Annotators(Mapping[str, Candidate]):
+    """The annotators there are, by name; each class is found when it is asked for.
+
+    Args:
+        given: the command line's changes to the config group `annotator`, and annotators of the user's own.
+
+    Raises:
+        UsageError: something is set of an annotator that there is not.
+    """
+
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        configs = configs_of("annotator")
+        known = {**configs, **{name: config for name, config in given.items() if "_target_" in config}}
+        lost = next((name for name in given if name not in known), None)
+        if lost is not None:
+            raise UsageError(f"there is no annotator {lost!r}{nearest(lost, known)}")
+        self._configs = {name: {**config, **(given.get(name) or {}), "name": name} for name, config in known.items()}
+        self._found: dict[str, Candidate] = {}
+
+    def __getitem__(self, name: str) -> Candidate:
+        if name not in self._found:
+            config = {key: value for key, value in self._configs[name].items() if key != "description"}
+            self._found[name] = build_candidate(config, group=f"annotators.{name}")
+        return self._found[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._configs)
+
+    def __len__(self) -> int:
+        return len(self._configs)

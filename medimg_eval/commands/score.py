@@ -11,7 +11,7 @@ from typing import Any
 from omegaconf import DictConfig
 
 from medimg_eval.commands.common import as_list, fail_if_cases_failed, plain, show
-from medimg_eval.commands.making import build_task
+from medimg_eval.commands.making import Annotators, build_task
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.evaluation.rescoring import rescore
 from medimg_eval.results import build_table, load_runs
@@ -26,6 +26,7 @@ def run(config: DictConfig) -> None:
     wanted = plain(config)
     folders = [Path(folder) for folder in as_list(wanted["run"])]
     changed = {key: wanted[key] for key in ("metrics", *BELONGS) if wanted[key] is not None}
+    annotators = Annotators(wanted["annotators"])
     for folder in folders:
         manifest = read_manifest(folder / "manifest.json")
         if manifest.get("command") != "test":
@@ -36,7 +37,7 @@ def run(config: DictConfig) -> None:
             stated["labels"] = {int(label): name for label, name in stated["labels"].items()}
         if wanted["root"] is not None:
             stated["layout"]["root"] = wanted["root"]
-        rescore(folder, build_task(stated | changed), wanted["score_workers"])
+        rescore(folder, build_task(stated | changed), wanted["score_workers"], annotators)
     show(build_table(load_runs(folders)))
     fail_if_cases_failed(folders)
 

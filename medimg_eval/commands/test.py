@@ -10,11 +10,12 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from medimg_eval.commands.building import build_candidate, build_settings, build_tasks
+from medimg_eval.commands.building import build_settings, build_tasks
 from medimg_eval.commands.common import fail_if_cases_failed, plain, show
-from medimg_eval.commands.making import build_task
+from medimg_eval.commands.making import build_candidate, build_task
 from medimg_eval.errors import UsageError, UserError, nearest
-from medimg_eval.evaluation.evaluate import Candidate, Settings, evaluate, refuse_incapable
+from medimg_eval.evaluation.candidates import Candidate
+from medimg_eval.evaluation.evaluate import Settings, evaluate, refuse_incapable
 from medimg_eval.results import build_table, load_runs
 from medimg_eval.results.load import BLIND
 from medimg_eval.tasks import QuestionTask, Task

@@ -21,7 +21,7 @@ from medimg_eval.evaluation.run import Run, Stored
 from medimg_eval.evaluation.scoring import Scorer
 from medimg_eval.evaluation.tracking import Counted, tracked
 from medimg_eval.models import Model
-from medimg_eval.tasks.base import Task
+from medimg_eval.tasks.base import Task, one_each
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ class Asker:
         if most is not None and len(prompts) > most:
             return [*self._ask(prompts[:most]), *self._ask(prompts[most:])]
         try:
-            return _as_many(self.task.ask(_Timed(self.model, self._count), prompts), prompts)
+            return one_each(self.task.ask(_Timed(self.model, self._count), prompts), prompts)
         except Exception as error:
             if isinstance(error, UserError) and not isinstance(error, CaseError):
                 raise  # such as a key that is refused: no other prompt would fare better
@@ -184,9 +184,3 @@ def _out_of_memory(error: Exception) -> bool:
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     return isinstance(error, RuntimeError) and "out of memory" in str(error).lower()
-
-
-def _as_many(answers: Sequence[Any], prompts: Sequence[Prompt]) -> Sequence[Any]:
-    if len(answers) != len(prompts):
-        raise CaseError(f"the model gave {len(answers)} answers to {len(prompts)} prompts")
-    return answers

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,12 +18,12 @@ from medimg_eval.case import Case
 from medimg_eval.data.asking import Batches
 from medimg_eval.data.cache import VolumeCache
 from medimg_eval.errors import UsageError
+from medimg_eval.evaluation.annotating import read_reports, refuse_unready
 from medimg_eval.evaluation.asking import Asker, ask_here, device_of, in_use, parameter_count
+from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.identity import (
-    code_identity,
     data_fingerprint,
     digest,
-    model_identity,
     provenance,
     trainer_identity,
 )
@@ -35,50 +34,12 @@ from medimg_eval.evaluation.run import Run, now, unanswered
 from medimg_eval.evaluation.scoring import Scorer, scoring_workers
 from medimg_eval.models import Model
 from medimg_eval.results.load import SCHEMA
-from medimg_eval.tasks import QuestionTask, Task
+from medimg_eval.tasks import QuestionTask, ReportTask, Task
 
 if TYPE_CHECKING:  # importing it takes seconds, which a run of questions on one device can do without
     import lightning.pytorch as pl
 
 log = logging.getLogger(__name__)
-
-
-@dataclass
-class Candidate:
-    """A model that is loaded only once it is needed, and then once.
-
-    Attributes:
-        name: what tables call it.
-        wrapper: its class.
-        config: the arguments it is made of, resolved.
-        load: makes it.
-        baseline: whether it is there to be compared with, beside those that tables are about.
-    """
-
-    name: str
-    wrapper: type
-    config: Mapping[str, Any]
-    load: Callable[[], Model]
-    baseline: bool = False
-
-    @cached_property
-    def model(self) -> Model:
-        """The loaded model."""
-        log.info("loading %s", self.name)
-        return self.load()
-
-    @cached_property
-    def identity(self) -> dict[str, Any]:
-        """Settings, the content of its files, and the code of a wrapper that is not ours."""
-        files = getattr(self.wrapper, "file_arguments", Model.file_arguments)
-        pace = getattr(self.wrapper, "pace_arguments", Model.pace_arguments)
-        return model_identity(self.config, files, pace) | {"code": code_identity(self.wrapper)}
-
-    @property
-    def settings(self) -> str:
-        """Hash of the settings that decide answers: models of one name that differ in it are different ones."""
-        pace = getattr(self.wrapper, "pace_arguments", Model.pace_arguments)
-        return digest({key: value for key, value in self.config.items() if key not in pace})
 
 
 @dataclass
@@ -98,6 +59,7 @@ class Settings:
         seed: part of a run's identity; seeding is done by the caller.
         cache: keeps the cases that `fit` reads.
         judge: is asked about answers, where the task says what.
+        annotators: of reports: name -> what reads them for the metrics that name it.
     """
 
     runs: Path
@@ -112,6 +74,7 @@ class Settings:
     seed: int = 0
     cache: VolumeCache | None = None
     judge: Candidate | None = None
+    annotators: Mapping[str, Candidate] = field(default_factory=dict)
 
 
 def model_info(candidate: Candidate) -> dict[str, Any]:
@@ -169,6 +132,7 @@ def evaluate(task: Task, candidate: Candidate, settings: Settings) -> Path:
     """
     begun = time.perf_counter()
     refuse_judge(task, settings)
+    refuse_unready(task, settings.annotators, judge=settings.judge is not None)
     cases = task.cases("test")
     fingerprint = data_fingerprint(cases)
     settled = {
@@ -199,7 +163,9 @@ def evaluate(task: Task, candidate: Candidate, settings: Settings) -> Path:
         if settings.rank == 0:
             if isinstance(task, QuestionTask):
                 _judge(task, settings, run, cases)
-                known = {} if task.judged_by else run.scores(scoring_id(task))  # verdicts may have come since
+                read_reports(task, run, cases, settings.annotators)
+                # Verdicts and readings may have come since.
+                known = {} if task.judged_by or isinstance(task, ReportTask) else run.scores(scoring_id(task))
                 score_stored(task, run, [case for case in cases if not isinstance(known.get(case.id), list)], 0)
             close(task, run, cases, candidate.name)
     return folder

@@ -23,7 +23,8 @@ from lightning.pytorch.loggers import Logger
 from medimg_eval.case import Case
 from medimg_eval.data.module import CaseDataModule
 from medimg_eval.errors import UserError
-from medimg_eval.evaluation.evaluate import Candidate, Settings, begin, model_info, slug, task_identity
+from medimg_eval.evaluation.candidates import Candidate
+from medimg_eval.evaluation.evaluate import Settings, begin, model_info, slug, task_identity
 from medimg_eval.evaluation.fitting import FitModule, require_trainable
 from medimg_eval.evaluation.identity import data_fingerprint, digest
 from medimg_eval.evaluation.preparing import prepare

@@ -16,6 +16,7 @@ from medimg_eval.evaluation.run import Run, answered
 from medimg_eval.models.reply_cache import ReplyCache
 from medimg_eval.question import Decoding
 from medimg_eval.tasks import QuestionTask
+from medimg_eval.tasks.base import one_each
 from medimg_eval.tasks.judging import JudgeQuestion
 
 log = logging.getLogger(__name__)
@@ -139,7 +140,7 @@ def _questions(task: QuestionTask, run: Run, cases: Sequence[Case]) -> Iterator[
 
 def _ask(judge: Any, asked: Sequence[_Asked]) -> list[str | Exception]:
     try:
-        return _one_each(judge.generate([one.prompt for one in asked], DECODING), len(asked))
+        return _texts(one_each(judge.generate([one.prompt for one in asked], DECODING), asked, "the judge"))
     except Exception as error:
         if isinstance(error, UserError) and not isinstance(error, CaseError):
             raise  # such as a key that is refused: no other question would fare better
@@ -150,15 +151,12 @@ def _ask(judge: Any, asked: Sequence[_Asked]) -> list[str | Exception]:
     return [reply for one in asked for reply in _ask(judge, [one])]
 
 
-def _one_each(replies: Any, count: int) -> list[str | Exception]:
-    """The replies, if they are one text for each question: `None` written out could pass for a verdict."""
-    if isinstance(replies, str) or len(replies) != count:
-        found = "one text" if isinstance(replies, str) else f"{len(replies)} replies"
-        raise CaseError(f"the judge gave {found} to {count} prompts, expected a list of one for each")
+def _texts(replies: list[Any]) -> list[str | Exception]:
+    """The replies, if they are texts: `None` written out could pass for a verdict."""
     strange = next((type(reply).__name__ for reply in replies if not isinstance(reply, str)), "")
     if strange:
         raise CaseError(f"the judge's reply is {strange}, expected a text")
-    return list(replies)
+    return replies
 
 
 def _line(asked: _Asked, reply: str | Exception, judge_id: str) -> dict[str, Any]:

@@ -6,10 +6,11 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from medimg_eval.case import Case, Failure, Score
 from medimg_eval.errors import CaseError, UserError
+from medimg_eval.evaluation.annotating import read_reports, refuse_unready
 from medimg_eval.evaluation.identity import data_fingerprint, digest
 from medimg_eval.evaluation.run import Run, answered, now, write_json
 from medimg_eval.evaluation.scoring import Scorer, score_case, scoring_workers
@@ -18,17 +19,23 @@ from medimg_eval.results import build_table, load_runs
 from medimg_eval.results.load import read_manifest
 from medimg_eval.tasks import QuestionTask, Task
 
+if TYPE_CHECKING:
+    from medimg_eval.evaluation.candidates import Candidate
+
 TOGETHER = 1000
 """Cases whose scores are written at once, where judging one takes less time than a disk needs to confirm it."""
 
 
-def rescore(folder: Path, task: Task, workers: int | None = None) -> None:
+def rescore(
+    folder: Path, task: Task, workers: int | None = None, annotators: Mapping[str, Candidate] | None = None
+) -> None:
     """Scores the stored predictions of a run again, loading no model.
 
     Args:
         folder: the run.
         task: as it is to be judged now; its cases must be those of the run.
         workers: scoring processes; None chooses.
+        annotators: of reports: name -> what it is made of.
 
     Raises:
         UserError: the run's data have changed, it is not done, or it is in use.
@@ -39,6 +46,7 @@ def rescore(folder: Path, task: Task, workers: int | None = None) -> None:
         raise UserError(f"{folder}: the data of task {task.name!r} have changed since this run; run test again")
     if isinstance(task, QuestionTask):
         task.judged_by = manifest.get("judge", {}).get("id", "")
+    refuse_unready(task, annotators or {}, judge=bool(manifest.get("judge")))
     with Run(folder, manifest["run"]) as run:
         predictions = run.predictions()
         if len(predictions) < len(cases):
@@ -47,6 +55,7 @@ def rescore(folder: Path, task: Task, workers: int | None = None) -> None:
             if isinstance(prediction, Path):  # none is, of an inline task
                 task.check_stored(prediction)
         run.note(status="running", ended=None)
+        read_reports(task, run, cases, annotators or {})
         score_stored(task, run, cases, workers)
         close(task, run, cases, manifest["model"])
 
@@ -122,7 +131,7 @@ def close(task: Task, run: Run, cases: Sequence[Case], model: str) -> None:
     run.write_scores(rows)
     read_with = run.read_with()
     said = judged(task)
-    said["notes"] += _unjudged(task, run, cases)
+    said["notes"] += [*task.remarks, *_unjudged(task, run, cases)]
     if read_with:
         said["notes"] += [f"{len(read_with)} of {len(cases)} cases were read with a repair or doubt: see summary.json"]
     run.note(

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from medimg_eval import metrics
 from medimg_eval.results.cells import NO_METRIC, NO_RUN, Cell, Column, Row, Settings
 from medimg_eval.results.groups import GAP, SMALL
-from medimg_eval.results.kinds import is_summary, judged_labels
+from medimg_eval.results.kinds import is_known, is_summary, judged_labels
 from medimg_eval.results.layout import listed
 from medimg_eval.results.parts import LABEL, UNKNOWN
 from medimg_eval.results.question_notes import chance_note, question_basis, question_facts
 from medimg_eval.results.summaries import MOST_RESAMPLES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from medimg_eval.results.load import RunScores
 
@@ -149,8 +149,17 @@ def _method(columns: Sequence[Column], groups: Sequence[_Group], settings: Setti
     if summaries:
         most = min(settings.resamples, MOST_RESAMPLES)
         yield f"{listed(list(summaries.values()))}: one value for all cases together {interval(most)}."
-    for metric, title in summaries.items():
-        yield f"{title}: {metrics.get(metric).definition}"
+    yield from _told_once((title, metrics.get(metric).definition) for metric, title in summaries.items())
+    known = [(column.title, metrics.get(column.metric).settings) for column in columns if is_known(column.metric)]
+    yield from _told_once((title, f"{how}.") for title, how in known if how)
+
+
+def _told_once(facts: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Yields what is to be said of columns, once of all that it is true of."""
+    titles: dict[str, dict[str, None]] = {}
+    for title, fact in facts:
+        titles.setdefault(fact, {})[title] = None
+    yield from (f"{listed(list(of))}: {fact}" for fact, of in titles.items())
 
 
 def _legend(rows: Sequence[Row], by: str) -> Iterator[str]:

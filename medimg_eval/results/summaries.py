@@ -133,6 +133,9 @@ def summarise(name: str, part: Part, *, resamples: int, level: float, seed: int)
     if source.size < 2:
         return Summarised(value, np.nan, np.nan, whole.cases, source.size, 0)
     number = min(resamples, MOST_RESAMPLES)
+    if found.pieces is not None:
+        values = _of_sums(source, whole, found, arguments, resamples=number, seed=seed)
+        return Summarised(value, *_bounds(values, number, level), whole.cases, source.size, _undefined(values))
     macro = _macro(source, whole, found, parameter, resamples=number, level=level, seed=seed)
     # It is the same number only if the summary leaves out nothing else and weighs its groups alike.
     if macro is not None and math.isclose(macro.mean, value, rel_tol=1e-9):
@@ -145,11 +148,37 @@ def summarise(name: str, part: Part, *, resamples: int, level: float, seed: int)
         ],
         dtype=np.float64,
     )
-    values = values[~np.isnan(values)]
-    low = high = np.nan
-    if values.size * 2 >= number:
-        low, high = (float(bound) for bound in np.quantile(values, [(1 - level) / 2, (1 + level) / 2]))
-    return Summarised(value, low, high, whole.cases, source.size, number - values.size)
+    return Summarised(value, *_bounds(values, number, level), whole.cases, source.size, _undefined(values))
+
+
+def _bounds(values: npt.NDArray[np.float64], number: int, level: float) -> tuple[float, float]:
+    """Returns the bounds of an interval; NaN where most resamples have no value."""
+    known = values[~np.isnan(values)]
+    if known.size * 2 < number:
+        return np.nan, np.nan
+    low, high = np.quantile(known, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def _undefined(values: npt.NDArray[np.float64]) -> int:
+    return int(np.isnan(values).sum())
+
+
+def _of_sums(
+    source: _Source, whole: Rows, found: Metric, arguments: tuple[float | str, ...], *, resamples: int, seed: int
+) -> npt.NDArray[np.float64]:
+    """Returns the value on each resample of a summary that is a function of sums: (resample,)."""
+    if found.pieces is None or found.total is None:
+        raise TypeError(f"{found.name} is no function of sums")
+    added = found.pieces(whole, *arguments)
+    sums = np.zeros((source.size, added.shape[1]))
+    np.add.at(sums, source.owner, added)
+    values = []
+    for some in draws(source.size, resamples=resamples, seed=seed):
+        places = some + source.size * np.arange(len(some))[:, None]
+        times = np.bincount(places.ravel(), minlength=some.size).reshape(some.shape)
+        values.append(np.asarray(found.total(times @ sums, *arguments), dtype=np.float64))
+    return np.concatenate(values)
 
 
 def _macro(

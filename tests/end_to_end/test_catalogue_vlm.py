@@ -7,7 +7,8 @@ import lightning.pytorch as pl
 import pytest
 
 from medimg_eval.errors import UsageError
-from medimg_eval.evaluation.evaluate import Candidate, Settings, evaluate
+from medimg_eval.evaluation.candidates import Candidate
+from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.models.huggingface import HuggingFaceVLM
 from medimg_eval.results import build_authors_tables, build_table, load_runs
 from tests.helpers import tiny_vlm

@@ -203,8 +203,8 @@ def _yes_no(raw: Any, record: Record) -> str:
 def _of_kind(config: Mapping[str, Any], raw: Any, record: Record, kind: Kind) -> Any:
     if kind == "yes_no":
         return _yes_no(raw[0] if isinstance(raw, list) and len(raw) == 1 else raw, record)
-    value = bracketed(raw)
-    if kind == "open":
+    value = raw if kind == "report" else bracketed(raw)
+    if kind in ("open", "report"):
         several = [as_text(one) for one in value if as_text(one)] if isinstance(value, list | tuple) else [as_text(raw)]
         if not several:
             raise record.error(f"the answer {as_text(raw)!r:.60} holds no text")

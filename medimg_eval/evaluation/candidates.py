@@ -1,0 +1,55 @@
+"""Models that are loaded only once they are needed. Imports no torch."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from medimg_eval.evaluation.identity import code_identity, digest, model_identity
+from medimg_eval.models.base import Model
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Candidate:
+    """A model that is loaded only once it is needed, and then once.
+
+    Attributes:
+        name: what tables call it.
+        wrapper: its class.
+        config: the arguments it is made of, resolved.
+        load: makes it.
+        baseline: whether it is there to be compared with, beside those that tables are about.
+    """
+
+    name: str
+    wrapper: type
+    config: Mapping[str, Any]
+    load: Callable[[], Model]
+    baseline: bool = False
+
+    @cached_property
+    def model(self) -> Model:
+        """The loaded model."""
+        log.info("loading %s", self.name)
+        return self.load()
+
+    @cached_property
+    def identity(self) -> dict[str, Any]:
+        """Settings, the content of its files, and the code of a wrapper that is not ours."""
+        files = getattr(self.wrapper, "file_arguments", Model.file_arguments)
+        return model_identity(self.config, files, self._pace) | {"code": code_identity(self.wrapper)}
+
+    @property
+    def settings(self) -> str:
+        """Hash of the settings that decide answers: models of one name that differ in it are different ones."""
+        return digest({key: value for key, value in self.config.items() if key not in self._pace})
+
+    @property
+    def _pace(self) -> Sequence[str]:
+        pace: Sequence[str] = getattr(self.wrapper, "pace_arguments", Model.pace_arguments)
+        return pace

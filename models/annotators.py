@@ -1,0 +1,188 @@
+"""Annotators: models that read reports, for metrics to compare what they read.
+
+A metric of reports that needs a model is told in two parts: an annotator, which is a model and loads weights, and a
+function below it, which is arithmetic on what the annotator returned. Metrics name the annotators that they need
+(`reads=("chexbert",)`); `configs/annotator/chexbert.yaml` says which class that is and where its weights are.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+from medimg_eval.errors import UserError
+from medimg_eval.metrics._corpus import Corpus
+from medimg_eval.models.base import Model
+
+
+class TextPair(NamedTuple):
+    """A report and what a model wrote in its place."""
+
+    reference: str
+    prediction: str
+
+
+@dataclass(frozen=True)
+class Weights:
+    """What must come from the user, and all that a message about it has to say.
+
+    Attributes:
+        argument: the annotator's constructor argument that names it.
+        what: the exact file, or what the folder holds.
+        source: where it is had.
+        licence: a note on its licence.
+        files: of a repository of the model hub: the files that must be there.
+    """
+
+    argument: str
+    what: str
+    source: str
+    licence: str
+    files: tuple[str, ...] = ("config.json",)
+
+
+class Annotator(Model, ABC):
+    """What `TextAnnotator` and `PairAnnotator` share.
+
+    Attributes:
+        name: what metrics call it; set by whoever makes it.
+        preferred_batch: texts or pairs that it likes to be given at once.
+        needs: the weights that must come from the user.
+    """
+
+    name: str = ""
+    preferred_batch: int = 32
+    needs: ClassVar[Sequence[Weights]] = ()
+    file_arguments: ClassVar[tuple[str, ...]] = ("weights",)
+    pace_arguments: ClassVar[tuple[str, ...]] = ("device", "preferred_batch")
+
+    def check_ready(self) -> None:
+        """Raises UserError when weights are not there, within a second and without loading any."""
+        for one in self.needs:
+            located(getattr(self, one.argument), one, self.name)
+
+    @property
+    def revision(self) -> str:
+        """What signatures say of the weights: their names, with what identifies the files."""
+        return ", ".join(_called(getattr(self, one.argument), one, self.name) for one in self.needs)
+
+
+class TextAnnotator(Annotator):
+    """Reads single texts: labels, entities and relations, structured findings."""
+
+    @abstractmethod
+    def annotate(self, texts: Sequence[str]) -> Sequence[Any]:
+        """Reads a batch of texts.
+
+        Args:
+            texts: reports, which may be empty.
+
+        Returns:
+            What it read in each, in order, as JSON holds it.
+
+        Raises:
+            Exception: whatever it raises is recorded against the reports of the batch.
+        """
+
+
+class PairAnnotator(Annotator):
+    """Compares a report with its reference: similarities that are too large to keep, such as of embeddings."""
+
+    uses_corpus: ClassVar[bool] = False
+    """Whether what it returns depends on the whole set of references, such as on how many of them have a word."""
+
+    @abstractmethod
+    def compare(self, pairs: Sequence[TextPair], corpus: Corpus) -> Sequence[Any]:
+        """Compares a batch of pairs.
+
+        Args:
+            pairs: texts, which may be empty.
+            corpus: all references of the set, whatever part of it is in the batch.
+
+        Returns:
+            What it found of each pair, in order, as JSON holds it.
+
+        Raises:
+            Exception: whatever it raises is recorded against the reports of the batch.
+        """
+
+
+def located(given: str | None, weights: Weights, metric: str) -> Path:
+    """Finds weights on this machine: a file or folder, or a repository `owner/name[@revision][:file]` of the hub.
+
+    The hub is not asked: what is not in its cache here is missing, so that this takes no time, with a network or not.
+
+    Args:
+        given: the setting; None or "" for none.
+        weights: what is looked for.
+        metric: who needs it, for the message.
+
+    Returns:
+        The file or folder.
+
+    Raises:
+        UserError: it is not there; the message says what, where it is had, on which terms, and which key names it.
+    """
+    if given:
+        path = Path(given).expanduser()
+        if path.exists():
+            return path
+        found = _in_hub_cache(given, weights)
+        if found is not None:
+            return found
+    key = f"annotators.{metric}.{weights.argument}"
+    looked = f"{given!r} is neither a path nor in the model hub's cache" if given else "none is named"
+    fetch = f"python -m medimg_eval download annotator={metric}"
+    raise UserError(
+        f"annotator {metric!r} lacks its weights: {weights.what} ({looked}); they are had from {weights.source} "
+        f"(licence: {weights.licence}); fetch them by `{fetch}`, or set {key}=PATH, or HF_HOME to a cache that has them"
+    )
+
+
+class HubName(NamedTuple):
+    """A repository of the model hub, a revision of it, and a file in it; "" for the default one, and for none."""
+
+    repository: str
+    revision: str
+    file: str
+
+
+def hub_name(given: str) -> HubName:
+    """Takes `owner/name[@revision][:file]` apart."""
+    rest, _, file = given.partition(":")
+    repository, _, revision = rest.partition("@")
+    return HubName(repository, revision, file)
+
+
+def _in_hub_cache(given: str, weights: Weights) -> Path | None:
+    name = hub_name(given)
+    if name.repository.count("/") != 1 or given.startswith((".", os.sep, "~")):
+        return None
+    from huggingface_hub import try_to_load_from_cache
+
+    found = None
+    for file in (name.file,) if name.file else weights.files:
+        found = try_to_load_from_cache(name.repository, file, revision=name.revision or None)
+        if not isinstance(found, str):
+            return None
+    if found is None:
+        return None
+    path = Path(found)
+    return path if name.file else path.parents[len(Path(weights.files[-1]).parts) - 1]
+
+
+def _called(given: str | None, weights: Weights, metric: str) -> str:
+    path = located(given, weights, metric)
+    snapshot = next((parent.name for parent in (path, *path.parents) if parent.parent.name == "snapshots"), "")
+    if snapshot:
+        return f"{hub_name(given or '').repository}@{snapshot[:8]}"
+    return path.name
+
+
+def annotator_facts(made: Annotator) -> Mapping[str, str]:
+    """What a run notes of an annotator."""
+    return {"class": type(made).__qualname__, "weights": made.revision}

@@ -1,0 +1,117 @@
+"""Reports: texts about images, or about other texts, judged beside the reports that were written of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib.resources import files
+from typing import Any, ClassVar
+
+import yaml
+
+from medimg_eval.case import Case
+from medimg_eval.errors import CaseError, UsageError
+from medimg_eval.metrics import LabelScore, parse
+from medimg_eval.metrics._corpus import Corpus
+from medimg_eval.metrics._replies import ReplyPair
+from medimg_eval.tasks.questions import QuestionTask
+
+JUDGING = "medimg_eval.configs"
+
+
+@dataclass(kw_only=True)
+class ReportTask(QuestionTask):
+    """Reports to be written.
+
+    Attributes:
+        sections: which sections are judged, such as `[findings]`: of what a model writes under headings, these are
+            taken; a text without headings is taken for them. All of it where none are named.
+        clean: how metrics of words clean both texts first, by name, as the authors of a benchmark do: see
+            `medimg_eval.metrics.text_scores`. Metrics of what a report says see it as it is.
+    """
+
+    sections: Sequence[str] = ()
+    clean: str = ""
+    metrics: Sequence[str] = ("bleu@1", "bleu@4", "rouge_l", "meteor_stem", "unanswered")
+    monitor: str = "rouge_l"
+
+    corpus: Corpus | None = field(default=None, init=False)
+    readings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, init=False)
+    """By case: what annotators made of it; the harness says."""
+    annotated_by: Mapping[str, str] = field(default_factory=dict, init=False)
+    """Annotator -> the weights that it read with; the harness says."""
+
+    scoring_fields: ClassVar[frozenset[str]] = QuestionTask.scoring_fields | {"sections", "clean"}
+
+    def __post_init__(self) -> None:
+        """Refuses settings that cannot be meant, and adds the questions that metrics have a judge asked."""
+        self.metrics = [self.metrics] if isinstance(self.metrics, str) else list(self.metrics)
+        asked = dict.fromkeys(question for name in self.case_metrics for question in parse(name)[0].asks)
+        self.judge = {**{name: _judging(name) for name in asked if name not in self.judge}, **self.judge}
+        super().__post_init__()
+
+    @property
+    def annotators(self) -> list[str]:
+        """Names of the annotators whose readings the metrics need."""
+        return list(dict.fromkeys(one for name in self.case_metrics for one in parse(name)[0].reads))
+
+    def gather(self, cases: Sequence[Case]) -> None:
+        """Takes note of all references."""
+        self.corpus = Corpus([references for case in cases if (references := self._references(case))])
+
+    def texts(self, case: Case, packed: Mapping[str, Any] | None) -> tuple[str, str]:
+        """The reference and the prediction of a case, as annotators are given them; "" for no prediction.
+
+        Raises:
+            CaseError: the record cannot be read, or has several references, which annotators do not compare with.
+        """
+        pair = self._pair(case, packed or {"texts": [""]})
+        if len(pair.references) > 1:
+            raise CaseError(
+                f"case {case.id!r} has {len(pair.references)} references, and {', '.join(self.annotators)} compare "
+                "with one; leave such metrics out, or give one reference"
+            )
+        return (pair.references[0] if pair.references else ""), pair.text
+
+    def score(self, case: Case, prediction: Any, metrics: Sequence[str] | None = None) -> list[LabelScore]:
+        """Judges one report, as `QuestionTask.score` does an answer."""
+        if self.corpus is None:
+            self.corpus = Corpus([self._references(case)])
+        return super().score(case, prediction, metrics)
+
+    def signature(self) -> str:
+        """What decides the numbers beside the reports themselves."""
+        parts = [super().signature().removeprefix("extraction: cascade, ")]
+        if self.sections:
+            parts.append(f"sections: {' and '.join(self.sections)}")
+        if self.clean:
+            parts.append(f"words cleaned as {self.clean} does")
+        parts += [f"{name} by {weights}" for name, weights in self.annotated_by.items()]
+        return ", ".join(parts)
+
+    def _references(self, case: Case) -> tuple[str, ...]:
+        try:
+            return super()._pair(case, {"texts": [""]}).references
+        except CaseError:  # the case says so itself, when it is asked or judged
+            return ()
+
+    def _pair(self, case: Case, packed: Mapping[str, Any]) -> ReplyPair:
+        pair = super()._pair(case, packed)
+        return replace(
+            pair,
+            more={**pair.more, "sections": tuple(self.sections)},
+            corpus=self.corpus,
+            clean=self.clean,
+            readings=self.readings.get(case.id, {}),
+        )
+
+
+@cache
+def _judging(name: str) -> Mapping[str, Any]:
+    """The question to a judge that a metric of reports asks, from `configs/judging`."""
+    place = files(JUDGING) / "judging" / f"{name}.yaml"
+    if not place.is_file():
+        raise UsageError(f"task.judge.{name}: a metric needs the question {name!r} to a judge, which is not set")
+    loaded: Mapping[str, Any] = yaml.safe_load(place.read_text(encoding="utf-8"))
+    return loaded
