@@ -6,7 +6,7 @@ Nothing here reads files or imports torch, so that scoring processes start in a 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -375,10 +375,6 @@ class Score:
     value: float
     status: str
     attributes: str
-
-    def row(self) -> dict[str, Any]:
-        """The fields by name, as they are stored."""
-        return asdict(self)
 
 
 Prompts = Sequence[Prompt]

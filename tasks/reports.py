@@ -82,13 +82,14 @@ class ReportTask(QuestionTask):
 
     def signature(self) -> str:
         """What decides the numbers beside the reports themselves."""
-        parts = [super().signature().removeprefix("extraction: cascade, ")]
+        # Without a template nobody was asked: the texts were there before.
+        parts = [super().signature().removeprefix("extraction: cascade, ")] if self.template else []
         if self.sections:
             parts.append(f"sections: {' and '.join(self.sections)}")
         if self.clean:
             parts.append(f"words cleaned as {self.clean} does")
         parts += [f"{name} by {weights}" for name, weights in self.annotated_by.items()]
-        return ", ".join(parts)
+        return ", ".join(parts) or "whole texts"
 
     def _references(self, case: Case) -> tuple[str, ...]:
         try:

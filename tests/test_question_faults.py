@@ -450,7 +450,7 @@ def built(items=(), number=0, **settings):
 
 
 def score(folder, **wanted):
-    keys = ("root", "score_workers", "extraction", "metrics", "surface", "empty")
+    keys = ("root", "reports", "score_workers", "extraction", "metrics", "surface", "empty", "annotators")
     score_command.run(OmegaConf.create({"run": str(folder), **dict.fromkeys(keys), **wanted}))
 
 

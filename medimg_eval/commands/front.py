@@ -10,7 +10,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from importlib.metadata import entry_points
 from importlib.resources import files
 from pathlib import Path
@@ -245,11 +245,18 @@ def _forced(words: Words) -> list[str]:
     it is made. Of a swept group, Hydra looks for keys in the group's default first, before any of the swept options:
     `model=a,b model.x=1` would be refused where the default model has no x.
     """
-    open_to = {"task", "annotators"}
+    open_to = {"task", "annotators", "columns"}
     if {"-m", "--multirun"} & set(words.flags):
         swept = {key for key, _, value in (word.partition("=") for word in words.overrides) if "," in value}
         open_to |= swept & set(GROUPS)
-    return [f"++{word}" if word.partition(".")[0] in open_to else word for word in words.overrides]
+    return [f"++{word}" if _sets_in(word, open_to) else word for word in words.overrides]
+
+
+def _sets_in(word: str, groups: Collection[str]) -> bool:
+    """Whether an override sets keys within one of the groups, one by one or several in braces."""
+    key, _, value = word.partition("=")
+    group, dot, _ = key.partition(".")
+    return group in groups and bool(dot or value.startswith("{"))
 
 
 def _search_path(words: Words, folders: Sequence[str] = ()) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pkgutil
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Any, cast
 
 from hydra.utils import instantiate
@@ -67,32 +68,38 @@ def build_candidate(config: Mapping[str, Any], group: str = "model") -> Candidat
 
 
 class Annotators(Mapping[str, Candidate]):
-    """The annotators there are, by name; each class is found when it is asked for.
+    """The annotators there are, by name; configs are read, and each class is found, when one is asked for.
 
     Args:
         given: the command line's changes to the config group `annotator`, and annotators of the user's own.
-
-    Raises:
-        UsageError: something is set of an annotator that there is not.
     """
 
     def __init__(self, given: Mapping[str, Any]) -> None:
-        configs = configs_of("annotator")
-        known = {**configs, **{name: config for name, config in given.items() if "_target_" in config}}
-        lost = next((name for name in given if name not in known), None)
+        self._given = given
+        self._found: dict[str, Candidate] = {}
+
+    @cached_property
+    def configs(self) -> dict[str, dict[str, Any]]:
+        """What each is made of.
+
+        Raises:
+            UsageError: something is set of an annotator that there is not.
+        """
+        own = {name: config for name, config in self._given.items() if "_target_" in config}
+        known: dict[str, dict[str, Any]] = {**configs_of("annotator"), **own}
+        lost = next((name for name in self._given if name not in known), None)
         if lost is not None:
             raise UsageError(f"there is no annotator {lost!r}{nearest(lost, known)}")
-        self._configs = {name: {**config, **(given.get(name) or {}), "name": name} for name, config in known.items()}
-        self._found: dict[str, Candidate] = {}
+        return {name: {**config, **(self._given.get(name) or {}), "name": name} for name, config in known.items()}
 
     def __getitem__(self, name: str) -> Candidate:
         if name not in self._found:
-            config = {key: value for key, value in self._configs[name].items() if key != "description"}
+            config = {key: value for key, value in self.configs[name].items() if key != "description"}
             self._found[name] = build_candidate(config, group=f"annotators.{name}")
         return self._found[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._configs)
+        return iter(self.configs)
 
     def __len__(self) -> int:
-        return len(self._configs)
+        return len(self.configs)

@@ -12,6 +12,7 @@ from omegaconf import DictConfig
 
 from medimg_eval.commands.common import as_list, fail_if_cases_failed, plain, show
 from medimg_eval.commands.making import Annotators, build_task
+from medimg_eval.commands.score_reports import score_reports
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.evaluation.rescoring import rescore
 from medimg_eval.results import build_table, load_runs
@@ -24,9 +25,14 @@ BELONGS = {"surface": "segmentations", "empty": "segmentations", "extraction": "
 def run(config: DictConfig) -> None:
     """Scores one run or several, with other metrics or conventions when they are given."""
     wanted = plain(config)
+    if (wanted["run"] is None) == (wanted["reports"] is None):
+        raise UsageError("name what to score: run=DIR, a run folder, or reports=FILE, a table of reports")
+    if wanted["reports"] is not None:
+        score_reports(wanted)
+        return
     folders = [Path(folder) for folder in as_list(wanted["run"])]
     changed = {key: wanted[key] for key in ("metrics", *BELONGS) if wanted[key] is not None}
-    annotators = Annotators(wanted["annotators"])
+    annotators = Annotators(wanted["annotators"] or {})
     for folder in folders:
         manifest = read_manifest(folder / "manifest.json")
         if manifest.get("command") != "test":

@@ -25,7 +25,9 @@ LONGEST = 2**31 - 1
 """Characters in one field: some tables hold images."""
 
 
-def read_table(path: Path, *, separator: str = "", header: Sequence[str] = ()) -> list[Row]:
+def read_table(
+    path: Path, *, separator: str = "", header: Sequence[str] = (), strays: list[UserError] | None = None
+) -> list[Row]:
     """Reads the records of a table.
 
     Args:
@@ -34,6 +36,8 @@ def read_table(path: Path, *, separator: str = "", header: Sequence[str] = ()) -
             record per object, whose `id` is its name.
         separator: between the fields of a text table; a tab in `.tsv` and a comma elsewhere when empty.
         header: the names of the columns, for a text table without a header line.
+        strays: takes what is wrong with lines that are not understood, and the others are read; without it the first
+            of them is raised. A quote that is left open is raised all the same: nothing after it can be told apart.
 
     Returns:
         Records in the table's order. Names of columns lose the blanks about them. Cells of a Parquet table
@@ -49,8 +53,8 @@ def read_table(path: Path, *, separator: str = "", header: Sequence[str] = ()) -
         return _parquet(path)
     text = read_text(path)
     if kind in (".json", ".jsonl", ".ndjson"):
-        return list(_json(path, text, lines=kind != ".json"))
-    return list(_separated(path, text, separator or ("\t" if kind == ".tsv" else ","), header))
+        return list(_json(path, text, lines=kind != ".json", strays=strays))
+    return list(_separated(path, text, separator or ("\t" if kind == ".tsv" else ","), header, strays))
 
 
 def read_json(path: Path) -> Any:
@@ -98,7 +102,9 @@ def read_text(path: Path) -> str:
         raise UserError(f"{path}, line {line}: is no UTF-8 text; convert the file to UTF-8") from error
 
 
-def _separated(path: Path, text: str, separator: str, header: Sequence[str]) -> Iterator[Row]:
+def _separated(
+    path: Path, text: str, separator: str, header: Sequence[str], strays: list[UserError] | None
+) -> Iterator[Row]:
     # Not splitlines, which also parts lines at characters that texts hold, such as U+2028.
     reader = csv.reader(
         io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=separator == " ", strict=True
@@ -115,10 +121,12 @@ def _separated(path: Path, text: str, separator: str, header: Sequence[str]) -> 
                 names = _header(path, first, fields, separator)
                 continue
             if len(fields) != len(names):
-                raise UserError(
+                stray = UserError(
                     f"{path}, line {first}: has not as many fields ({len(fields)}) as the header's {len(names)}; "
                     "quote fields that hold the separator"
                 )
+                _note(strays, stray)
+                continue
             yield Row(path, f"line {first}", dict(zip(names, fields, strict=True)))
     except csv.Error as error:
         raise UserError(f"{path}, line {start}: cannot be read as a table ({error}); is a quote left open?") from error
@@ -135,14 +143,22 @@ def _header(path: Path, line: int, fields: Sequence[str], separator: str) -> lis
     return names
 
 
-def _json(path: Path, text: str, *, lines: bool) -> Iterator[Row]:
+def _note(strays: list[UserError] | None, error: UserError, cause: Exception | None = None) -> None:
+    if strays is None:
+        raise error from cause
+    strays.append(error)
+
+
+def _json(path: Path, text: str, *, lines: bool, strays: list[UserError] | None = None) -> Iterator[Row]:
     held = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
     if lines or (len(held) > 1 and _is_object(held[0][1])):  # JSON lines, whatever the file is called
         for number, line in held:
             try:
-                yield _record(path, f"line {number}", json.loads(line))
+                record = _record(path, f"line {number}", json.loads(line))
             except json.JSONDecodeError as error:
-                raise UserError(f"{path}, line {number}: is no JSON ({error.msg})") from error
+                _note(strays, UserError(f"{path}, line {number}: is no JSON ({error.msg})"), error)
+            else:
+                yield record
         return
     content = read_json(path)
     if isinstance(content, list):

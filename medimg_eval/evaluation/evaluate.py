@@ -33,6 +33,7 @@ from medimg_eval.evaluation.rescoring import close, judged, score_stored, scorin
 from medimg_eval.evaluation.run import Run, now, unanswered
 from medimg_eval.evaluation.scoring import Scorer, scoring_workers
 from medimg_eval.models import Model
+from medimg_eval.models.given_texts import GivenTexts
 from medimg_eval.results.load import SCHEMA
 from medimg_eval.tasks import QuestionTask, ReportTask, Task
 
@@ -158,7 +159,7 @@ def evaluate(task: Task, candidate: Candidate, settings: Settings) -> Path:
         if settings.config.get("efficiency") and "efficiency" not in run.manifest:
             _measure(task, candidate, settings, run, cases)
         asking = _predict(task, candidate, settings, run, cases, left)
-        if left and task.inline:
+        if left and task.inline and not isinstance(candidate.model, GivenTexts):  # which took no time here
             _note_time(run, candidate, time.perf_counter() - begun, asking)
         if settings.rank == 0:
             if isinstance(task, QuestionTask):

@@ -86,7 +86,10 @@ def files_digest(paths: Iterable[Path]) -> str:
 
 
 def data_fingerprint(cases: Sequence[Case]) -> str:
-    """Hash of case ids and of the content of their files; where the files lie does not matter."""
+    """Hash of case ids and of the content of their files; where the files lie does not matter.
+
+    A target that stands beside other things in its file, such as what a model wrote, has its `content` hashed instead.
+    """
     paths = list(dict.fromkeys(path for case in cases for path in case.files))
     # Reading and hashing let other threads go on. Few at a time, or a folder of pictures is mostly bookkeeping.
     workers = threads(len(paths)) or 1
@@ -100,8 +103,16 @@ def data_fingerprint(cases: Sequence[Case]) -> str:
     finally:
         pool.shutdown(cancel_futures=True)  # Ctrl-C need not wait for the rest
     return digest(
-        [(case.id, case.patient, dict(case.attributes), [known[path] for path in case.files]) for case in cases], 16
+        [
+            (case.id, case.patient, dict(case.attributes), [*(known[path] for path in case.files), *_content_of(case)])
+            for case in cases
+        ],
+        16,
     )
+
+
+def _content_of(case: Case) -> list[Any]:
+    return [case.target.content] if hasattr(case.target, "content") else []
 
 
 def model_identity(

@@ -6,13 +6,14 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from medimg_eval.case import Case, Failure, Score
 from medimg_eval.errors import CaseError, UserError
 from medimg_eval.evaluation.annotating import read_reports, refuse_unready
 from medimg_eval.evaluation.identity import data_fingerprint, digest
-from medimg_eval.evaluation.run import Run, answered, now, write_json
+from medimg_eval.evaluation.run import Run, Stored, answered, now, write_json
 from medimg_eval.evaluation.scoring import Scorer, score_case, scoring_workers
 from medimg_eval.evaluation.tracking import tracked
 from medimg_eval.results import build_table, load_runs
@@ -27,7 +28,10 @@ TOGETHER = 1000
 
 
 def rescore(
-    folder: Path, task: Task, workers: int | None = None, annotators: Mapping[str, Candidate] | None = None
+    folder: Path,
+    task: Task,
+    workers: int | None = None,
+    annotators: Mapping[str, Candidate] = MappingProxyType({}),
 ) -> None:
     """Scores the stored predictions of a run again, loading no model.
 
@@ -46,7 +50,7 @@ def rescore(
         raise UserError(f"{folder}: the data of task {task.name!r} have changed since this run; run test again")
     if isinstance(task, QuestionTask):
         task.judged_by = manifest.get("judge", {}).get("id", "")
-    refuse_unready(task, annotators or {}, judge=bool(manifest.get("judge")))
+    refuse_unready(task, annotators, judge=bool(manifest.get("judge")))
     with Run(folder, manifest["run"]) as run:
         predictions = run.predictions()
         if len(predictions) < len(cases):
@@ -55,7 +59,7 @@ def rescore(
             if isinstance(prediction, Path):  # none is, of an inline task
                 task.check_stored(prediction)
         run.note(status="running", ended=None)
-        read_reports(task, run, cases, annotators or {})
+        read_reports(task, run, cases, annotators)
         score_stored(task, run, cases, workers)
         close(task, run, cases, manifest["model"])
 
@@ -91,11 +95,11 @@ def _verdicts(task: Task, run: Run) -> dict[str, dict[str, Any]]:
     }
 
 
-def _unjudged(task: Task, run: Run, cases: Sequence[Case]) -> list[str]:
+def _unjudged(task: Task, run: Run, cases: Sequence[Case], predictions: Mapping[str, Stored | Failure]) -> list[str]:
     """Says how many questions the judge has never been asked: of a start that was stopped, or by another rule."""
     if not isinstance(task, QuestionTask) or not task.judged_by:
         return []
-    predictions, verdicts, count = run.predictions(), run.verdicts(), 0
+    verdicts, count = run.verdicts(), 0
     for case in cases:
         stored = predictions.get(case.id)
         if isinstance(stored, Mapping):
@@ -131,7 +135,7 @@ def close(task: Task, run: Run, cases: Sequence[Case], model: str) -> None:
     run.write_scores(rows)
     read_with = run.read_with()
     said = judged(task)
-    said["notes"] += [*task.remarks, *_unjudged(task, run, cases)]
+    said["notes"] += [*task.remarks, *_unjudged(task, run, cases, predictions)]
     if read_with:
         said["notes"] += [f"{len(read_with)} of {len(cases)} cases were read with a repair or doubt: see summary.json"]
     run.note(

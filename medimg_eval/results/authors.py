@@ -255,7 +255,7 @@ def _notes(field: _Field, columns: Sequence[Column], rows: Sequence[Row]) -> Ite
     """Yields what the columns are means of, on how many cases they rest, and which are about none."""
     if not field.cases:
         return
-    noun = "questions" if field.newest.asks else "cases"
+    noun = field.newest.noun
     by_metric: dict[str, list[str]] = {}
     sizes: dict[str, str] = {}
     empty: list[str] = []

@@ -35,7 +35,7 @@ class _Group(NamedTuple):
 
     @property
     def asks(self) -> bool:
-        """Whether its cases are questions."""
+        """Whether its cases are put in words."""
         return all(entry.run.asks for entry in self.entries)
 
     @property
@@ -137,12 +137,13 @@ def _method(columns: Sequence[Column], groups: Sequence[_Group], settings: Setti
     # A paper's own table calls its columns otherwise, and may have one metric in several of them.
     summaries = {column.metric: metrics.title(column.metric) for column in columns if is_summary(column.metric)}
     if len(summaries) < len({column.metric for column in columns}):
-        over_questions = f"Mean over questions {interval(settings.resamples)}."
+        nouns = listed(list(dict.fromkeys(entry.run.noun for group in groups for entry in group.entries)))
+        over_asked = f"Mean over {nouns} {interval(settings.resamples)}."
         over_cases = (
             f"Mean over cases {interval(settings.resamples)}; a case counts with the mean over its labels (case-macro)."
         )
         yield {
-            "case": over_questions if all(group.asks for group in groups) else over_cases,
+            "case": over_asked if all(group.asks for group in groups) else over_cases,
             "class": f"Mean over labels {interval(settings.resamples)}; "
             "a label counts with the mean over its cases (class-macro).",
         }[settings.mean]

@@ -91,14 +91,20 @@ class RunScores:
 
     @property
     def asks(self) -> bool:
-        """Whether its cases are questions."""
-        return str(self.task_config.get("_target_", "")).endswith("QuestionTask")
+        """Whether its cases are put in words: questions, or reports to be written."""
+        return self.noun != "cases"
+
+    @property
+    def noun(self) -> str:
+        """What its cases are called."""
+        made = str(self.task_config.get("_target_", ""))
+        return "questions" if made.endswith("QuestionTask") else "reports" if made.endswith("ReportTask") else "cases"
 
     @property
     def unit(self) -> str:
         """What the interval resamples, in words; questions share an image, a patient or a set."""
-        if not self.asks:
-            return self.resampled
+        if self.noun != "questions":
+            return self.noun if self.resampled == "cases" else self.resampled
         return "groups of questions" if self.resampled == "patients" else "questions"
 
 

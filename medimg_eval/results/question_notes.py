@@ -19,18 +19,20 @@ NULLS = {"unparsed": "not understood", "refused": "refused", "empty": "empty"}
 
 
 def question_basis(title: str, runs: Sequence[RunScores]) -> str:
-    """Returns how many questions the numbers of one task rest on, the denominator of its shares.
+    """Returns how many questions or reports the numbers of one task rest on, the denominator of its shares.
 
     Args:
         title: The task's title.
         runs: Its runs, finished or not.
     """
     sizes = sorted({run.cases for run in runs})
-    basis = f"{title}: n = {' or '.join(f'{size:,}' for size in sizes)} questions"
+    basis = f"{title}: n = {' or '.join(f'{size:,}' for size in sizes)} {runs[0].noun}"
     grouped = [run for run in runs if run.finished and run.resampled == "patients"]
     groups = sorted({int(run.scores["patient"].nunique()) for run in grouped})
     if groups:
-        basis += f" in {' or '.join(f'{size:,}' for size in groups)} groups (of one patient, image or set)"
+        counts = " or ".join(f"{size:,}" for size in groups)
+        reports = runs[0].noun == "reports"
+        basis += f" of {counts} patients" if reports else f" in {counts} groups (of one patient, image or set)"
     return basis
 
 

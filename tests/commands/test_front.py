@@ -55,7 +55,7 @@ def test_the_nearest_name_is_offered_only_when_one_is_near():
         ),
         ("test model=unet_small +model.colour=1", "unexpected keyword argument 'colour'"),
         ("test model=[", "no viable alternative"),
-        ("score", "run is not set"),
+        ("score", "name what to score: run=DIR"),
         ("list what=taks", "there is no list of 'taks'; did you mean 'tasks'?"),
         ("list card=brain", "there is no task 'brain'; did you mean 'brain_tissue'?"),
         ("test suite=quikstart", "there is no suite 'quikstart'; did you mean 'quickstart'?"),

@@ -82,7 +82,7 @@ class FolderLayout(ABC):
             SplitError: there is no such split.
             UserError: the root or a file is missing, a line is not understood, or a patient lies in two splits.
         """
-        with _uncollected():
+        with uncollected():
             return self._cases(self.folder(), split)
 
     def _cases(self, root: Path, split: str) -> list[Case]:
@@ -152,7 +152,7 @@ class FolderLayout(ABC):
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
+def uncollected() -> Iterator[None]:
     """Holds the garbage collector off: among the objects of a large table it finds nothing, at half the time."""
     was = gc.isenabled()
     gc.disable()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from medimg_eval.case import Case
-from medimg_eval.data.layouts.base import _uncollected as uncollected
+from medimg_eval.data.layouts.base import uncollected
 from medimg_eval.data.questions.answers import (
     Faulty,
     KeyOf,
@@ -37,8 +36,7 @@ from medimg_eval.data.questions.pictures import (
     specs_of,
 )
 from medimg_eval.data.questions.records import Record, check_names, names_in
-from medimg_eval.data.questions.sources import Source
-from medimg_eval.data.splits import digests
+from medimg_eval.data.questions.sources import Source, fingerprints
 from medimg_eval.errors import CaseError, SplitError, UserError, nearest
 from medimg_eval.question import Question
 
@@ -47,9 +45,6 @@ IMAGE_COUNT = "image_count"
 
 IMAGE_CONTENT = "image_content"
 """A patient that is no field of records: what the first image holds, for tables that repeat it for each question."""
-
-LARGE = 64 * 2**20
-"""Bytes above which a file of records is known by its size and its ends: some hold all their images."""
 
 
 @dataclass(kw_only=True)
@@ -155,10 +150,7 @@ class Questions:
         return _resampled(_together(cases), by_image=not (self.set or self.patient))
 
     def split_source(self) -> dict[str, str]:
-        """SHA-256 of each file that decides which record belongs to which split, by its path.
-
-        Of a file above `LARGE`, of its size and its first and last MiB.
-        """
+        """SHA-256 of each file that decides which record belongs to which split, as `fingerprints` has it."""
         if not isinstance(self.records, Mapping):
             return {}
         root = self.folder()
@@ -166,8 +158,7 @@ class Questions:
         for split in self.records:
             with suppress(UserError):  # a split that is not at hand has no part in what is asked
                 paths |= dict.fromkeys(self._source(root, split).paths(root))
-        small = [path for path in paths if path.stat().st_size <= LARGE]
-        return digests(small) | {str(path): _ends(path) for path in paths if path not in small}
+        return fingerprints(paths)
 
     def folder(self) -> Path:
         """The root; raises UserError when there is no such folder."""
@@ -289,14 +280,6 @@ class Questions:
             else:
                 kept.append(case)
         return kept
-
-
-def _ends(path: Path) -> str:
-    size = path.stat().st_size
-    with path.open("rb") as stream:
-        head = stream.read(2**20)
-        stream.seek(size - 2**20)
-        return hashlib.sha256(b"%d" % size + head + stream.read()).hexdigest()
 
 
 def _shortest(case: Case) -> int | None:

@@ -1,0 +1,86 @@
+"""`score reports=FILE`: scores a plain table of references and predictions, without a task and without a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from medimg_eval.commands.common import as_list, fail_if_cases_failed, printer, show
+from medimg_eval.commands.making import Annotators, build_candidate, build_task
+from medimg_eval.data.layouts.report_table import ReportTable
+from medimg_eval.errors import UsageError
+from medimg_eval.evaluation.candidates import Candidate
+from medimg_eval.models.given_texts import GivenTexts
+
+TASK = "reports"
+
+
+def score_reports(wanted: Mapping[str, Any]) -> None:
+    """Scores one table or several, one row of the printed table for each.
+
+    Args:
+        wanted: the config of `score`: `reports`, `columns`, `attributes`, `separator`, `sections`, `clean`, `metrics`,
+            `annotators`, `judge`.
+
+    Raises:
+        UsageError: a key that is for runs alone.
+        UserError: a row was not understood, after all others were scored and the table was printed.
+    """
+    for key in ("root", "extraction", "surface", "empty"):
+        if wanted[key] is not None:
+            raise UsageError(f"{key}= is for runs; leave it out with reports=")
+    # Only here: it imports torch, which scoring a run again can do without.
+    from medimg_eval.evaluation.evaluate import Settings, evaluate
+
+    folders = []
+    for file in map(str, as_list(wanted["reports"])):
+        layout = {
+            "_target_": "medimg_eval.data.layouts.report_table.ReportTable",
+            "root": file,
+            **{key: wanted[key] for key in ("columns", "attributes", "separator") if wanted[key]},
+        }
+        config = {
+            "_target_": "medimg_eval.tasks.ReportTask",
+            "name": TASK,
+            "title": "Reports",
+            "layout": layout,
+            "splits": {"test": "test"},
+            # Nobody knows of a table whether its reports may leave the machine.
+            "card": {"access": "perhaps credentialed"},
+            **{key: wanted[key] for key in ("metrics", "sections", "clean") if wanted[key]},
+        }
+        task = build_task(config)
+        folders.append(
+            evaluate(
+                task,
+                _given(file, task.layout),
+                Settings(
+                    runs=Path(wanted["runs"]),
+                    run=None,
+                    trainer=_no_trainer,
+                    config={key: value for key, value in wanted.items() if key != "runs"},
+                    judge=build_candidate(wanted["judge"]) if wanted.get("judge") else None,
+                    annotators=Annotators(wanted["annotators"] or {}),
+                ),
+            )
+        )
+    from medimg_eval.results import build_table, load_runs
+
+    show(build_table(load_runs(folders)))
+    for folder in folders:
+        printer().print(f"scores of every report: {folder / 'scores.parquet'}", style="dim", soft_wrap=True)
+    fail_if_cases_failed(folders)
+
+
+def _given(file: str, layout: Any) -> Candidate:
+    """What was written, as a model that answers so."""
+    if not isinstance(layout, ReportTable):
+        raise TypeError(f"{type(layout).__name__} is no ReportTable")
+    stem = Path(file).name.removesuffix(".gz")
+    config = {"file": file, "columns": dict(layout.columns)}
+    return Candidate(Path(stem).stem, GivenTexts, config, lambda: GivenTexts(file, texts=layout.predictions))
+
+
+def _no_trainer(**_: Any) -> Any:
+    raise UsageError("texts that were written before need no trainer")

@@ -1,0 +1,161 @@
+"""A table of reports and of what was written in their place: the shortest way from a file to scores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from medimg_eval.case import Case, Geometry
+from medimg_eval.data.records import Row
+from medimg_eval.data.tables import read_table
+from medimg_eval.errors import CaseError, SplitError, UsageError, UserError, nearest
+from medimg_eval.question import Key, Question
+
+COLUMNS = ("id", "reference", "prediction")
+OPTIONAL = ("subject", "study", "view", "set")
+
+
+@dataclass(frozen=True)
+class Stated:
+    """A reference that stands in the table, beside what was written in its place: tables with the same one agree.
+
+    Attributes:
+        content: the reference, or several.
+        wrong: what is wrong with the row, if anything is.
+        files: none, for the table holds more than the reference.
+    """
+
+    content: str | tuple[str, ...]
+    wrong: str = ""
+    files: tuple[Path, ...] = ()
+
+    def read(self) -> Key:
+        """Returns it; raises CaseError saying what is wrong with the row."""
+        if self.wrong:
+            raise CaseError(self.wrong)
+        return Key(self.content)
+
+    def geometry(self) -> Geometry:
+        """Raises CaseError: a report in a table has no grid."""
+        raise CaseError("a report in a table belongs to no image, so it has no grid")
+
+
+@dataclass(kw_only=True)
+class ReportTable:
+    """One table with a row per report: id, reference, prediction, and if there are any subject, study, view and set.
+
+    A row that is not understood, without a reference, or of an id that an earlier row has with other texts, is a case
+    that fails and is not judged; the others are. A blank prediction is an empty text. Intervals resample subjects,
+    else studies, else reports. A row that stands twice counts once.
+
+    Args:
+        root: the file: CSV, TSV, JSON, JSON lines or Parquet. In JSON a reference may be a list of several.
+        columns: what the columns are called: `id`, `reference`, `prediction`, `subject`, `study`, `view`, `set`. Of
+            those that are not named, `subject`, `study`, `view` and `set` are used if the table has them.
+        attributes: further columns to divide tables by.
+        separator: between the fields of a text table.
+
+    Raises:
+        UsageError: there is no such column.
+        UserError: the file cannot be read at all.
+    """
+
+    root: str
+    columns: Mapping[str, str] = field(default_factory=dict)
+    attributes: Sequence[str] = ()
+    separator: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuses columns that there are not."""
+        strange = next((name for name in self.columns if name not in (*COLUMNS, *OPTIONAL)), None)
+        if strange is not None:
+            raise UsageError(f"columns: there is nothing called {strange!r}{nearest(strange, (*COLUMNS, *OPTIONAL))}")
+
+    def cases(self, split: str) -> Sequence[Case]:
+        """The reports in the order of their ids; there is one split, `test`."""
+        if split != "test":
+            raise SplitError(f"{self.root}: a table of reports has one split, test, not {split!r}")
+        return [case for case, _ in self._read]
+
+    @property
+    def predictions(self) -> dict[str, str]:
+        """By case: what was written."""
+        return {case.id: text for case, text in self._read}
+
+    @cached_property
+    def _read(self) -> list[tuple[Case, str]]:
+        path = Path(self.root).expanduser()
+        strays: list[UserError] = []
+        rows = read_table(path, separator=self.separator, strays=strays)
+        if not rows and not strays:
+            raise UserError(f"{path}: holds no report")
+        named = self._columns(rows, path)
+        found: dict[str, tuple[Case, str]] = {}
+        texts: dict[str, tuple[Any, str]] = {}
+        for row in rows:
+            case, text = self._case(row, named)
+            said = (row.value(named["reference"]), text)
+            if texts.get(case.id) == said:
+                continue
+            if case.id in found:
+                message = (
+                    f"{path}, {row.place}: id {case.id!r} stands on an earlier row with other texts; "
+                    "give every report an id of its own"
+                )
+                case = Case(id=f"{case.id} ({row.place})", images=(), target=Stated("", message))
+            found[case.id] = case, text
+            texts[case.id] = said
+        for stray in strays:
+            place = str(stray).removeprefix(f"{path}, ").partition(":")[0]
+            found[place] = Case(id=place, images=(), target=Stated("", str(stray))), ""
+        # In the order of ids, so that tables of the same reports in another order are the same data.
+        return [found[name] for name in sorted(found)]
+
+    def _columns(self, rows: Sequence[Row], path: Path) -> dict[str, str]:
+        """What each column is called, of those that there are."""
+        there = list(rows[0].values) if rows else list(COLUMNS)
+        named = {}
+        for name in (*COLUMNS, *OPTIONAL):
+            called = self.columns.get(name, name)
+            if called in there:
+                named[name] = called
+            elif name in COLUMNS or name in self.columns:
+                raise UsageError(
+                    f"{path}: has no column {called!r}{nearest(called, there)}; name that of the {name} with "
+                    f"columns.{name}=COLUMN"
+                )
+        lost = next((name for name in self.attributes if name not in there), None)
+        if lost is not None:
+            raise UsageError(f"{path}: has no column {lost!r} to divide by{nearest(lost, there)}")
+        return named
+
+    def _case(self, row: Row, named: Mapping[str, str]) -> tuple[Case, str]:
+        name = row.text(named["id"])
+        attributes = {key: row.text(named[key]) for key in ("view", "set") if key in named}
+        attributes |= {key: row.text(key) for key in self.attributes}
+        cluster = next((row.text(named[key]) for key in ("subject", "study") if key in named), "")
+        try:
+            if not name:
+                raise row.error("the id is empty; give every report one")
+            target = Stated(self._reference(row, named["reference"]))
+        except UserError as error:
+            target = Stated("", str(error))
+        case = Case(
+            id=name or row.place,
+            images=(),
+            target=target,
+            patient=cluster or None,
+            attributes=attributes,
+            question=Question("", "report"),
+        )
+        return case, row.text(named["prediction"])
+
+    def _reference(self, row: Row, column: str) -> str | tuple[str, ...]:
+        value = row.value(column)
+        texts = value if isinstance(value, list) else [row.text(column)]
+        if not any(isinstance(text, str) and text.strip() for text in texts):
+            raise row.error(f"the reference is empty; leave the row out, or fill column {column!r}")
+        return tuple(map(str, texts)) if isinstance(value, list) else str(texts[0])

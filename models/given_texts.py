@@ -1,0 +1,82 @@
+"""Texts that already lie in a table, whichever program wrote them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from medimg_eval.case import Prompts
+from medimg_eval.errors import CaseError, UserError, nearest
+from medimg_eval.models.base import VisionLanguageModel
+from medimg_eval.question import Decoding
+
+
+class GivenTexts(VisionLanguageModel):
+    """Answers each case with the text that a table holds of it; a case that it does not hold fails.
+
+    Args:
+        file: CSV, TSV, JSON, JSON lines or Parquet, with a row per case.
+        id: the column of the case's id.
+        prediction: the column of the text; an empty cell is an empty answer.
+        texts: by case what the table holds, where it has been read before.
+
+    Raises:
+        UserError: the file or a column is not there, or a case stands in it twice with different texts.
+    """
+
+    reads_images: ClassVar[bool] = False
+    file_arguments: ClassVar[tuple[str, ...]] = ("file",)
+    preferred_batch = 1000
+
+    def __init__(
+        self,
+        file: str,
+        id: str = "id",  # noqa: A002 - as the column is called
+        prediction: str = "prediction",
+        texts: Mapping[str, str] | None = None,
+    ) -> None:
+        self.file, self.columns = Path(file).expanduser(), (id, prediction)
+        self._texts = texts
+
+    @property
+    def texts(self) -> Mapping[str, str]:
+        """By case."""
+        if self._texts is None:
+            self._texts = self._read()
+        return self._texts
+
+    def _read(self) -> Mapping[str, str]:
+        import pandas as pd
+
+        kind = Path(self.file.name.removesuffix(".gz")).suffix.lower()
+        try:
+            if kind == ".parquet":
+                table = pd.read_parquet(self.file)
+            elif kind in (".json", ".jsonl", ".ndjson"):
+                table = pd.read_json(self.file, lines=kind != ".json", dtype=False)
+            else:
+                separator = "\t" if kind == ".tsv" else ","
+                table = pd.read_csv(self.file, sep=separator, dtype=str, keep_default_na=False)
+        except (OSError, ValueError) as error:
+            raise UserError(f"{self.file}: cannot be read as a table ({error})") from error
+        lost = next((name for name in self.columns if name not in table), None)
+        if lost is not None:
+            raise UserError(f"{self.file}: has no column {lost!r}{nearest(lost, list(map(str, table)))}")
+        rows = table[list(self.columns)].drop_duplicates()
+        twice = rows[self.columns[0]].duplicated()
+        if twice.any():
+            raise UserError(f"{self.file}: id {rows[self.columns[0]][twice].iloc[0]!r} stands there with several texts")
+        texts = rows[self.columns[1]].where(rows[self.columns[1]].notna(), "")
+        return dict(zip(rows[self.columns[0]].astype(str).str.strip(), texts.astype(str), strict=True))
+
+    def check_ready(self) -> None:
+        """Reads the table."""
+        _ = self.texts
+
+    def generate(self, prompts: Prompts, decoding: Decoding) -> Sequence[str]:
+        """The texts of the cases; raises CaseError for one that the table does not hold."""
+        lost = next((prompt.case_id for prompt in prompts if prompt.case_id not in self.texts), None)
+        if lost is not None:
+            raise CaseError(f"{self.file}: has no row for case {lost!r}")
+        return [self.texts[prompt.case_id] for prompt in prompts]

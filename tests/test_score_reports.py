@@ -1,0 +1,191 @@
+"""`score reports=FILE`: a table of references and predictions, scored in one line."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from medimg_eval.commands.front import start
+from medimg_eval.data.layouts.report_table import ReportTable
+from medimg_eval.data.tables import read_table
+from medimg_eval.errors import CaseError, SplitError, UsageError, UserError
+from medimg_eval.models.given_texts import GivenTexts
+from medimg_eval.question import Decoding
+from medimg_eval.results import load_runs
+
+ROWS = [
+    ("a", "No effusion.\nThe heart is normal.", "No effusion. The heart is normal."),
+    ("b", "Mild edema.", "There is mild edema."),
+    ("c", "A nodule of 3.5 cm.", "Clear lungs."),
+]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MEDIMG_EVAL_CACHE", str(tmp_path / "cache"))
+    return tmp_path
+
+
+def write(path, rows=ROWS, header=("id", "reference", "prediction")):
+    with Path(path).open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([header, *rows])
+    return str(path)
+
+
+def scores(folder, metric):
+    (run,) = load_runs([one.parent for one in Path(folder).glob("runs/reports/*/manifest.json")])
+    rows = run.scores[run.scores["metric"] == metric]
+    return dict(zip(rows["case"], rows["value"], strict=True))
+
+
+def said(capsys):
+    found = capsys.readouterr()
+    return " ".join(found.out.split()), " ".join(found.err.split())
+
+
+def test_a_table_is_scored_in_one_line_with_intervals_and_what_decides_them(folder, capsys):
+    write("mine.csv")
+    assert start(["score", "reports=mine.csv", "metrics=[rouge_l,unanswered]"]) == 0
+    out, _ = said(capsys)
+    assert "mine" in out
+    assert "0.556 [0.000, 1.000]" in out
+    assert "n = 3 reports" in out
+    assert scores(folder, "rouge_l") == {"a": 1.0, "b": pytest.approx(2 / 3), "c": 0.0}
+
+
+def test_the_same_command_again_asks_nothing_and_gives_the_same_numbers(folder, capsys):
+    write("mine.csv")
+    assert start(["score", "reports=mine.csv", "metrics=[rouge_l]"]) == 0
+    first, _ = said(capsys)
+    assert start(["score", "reports=mine.csv", "metrics=[rouge_l]"]) == 0
+    again, _ = said(capsys)
+    assert again == first
+
+
+def test_order_of_rows_and_kind_of_file_do_not_matter(folder, capsys):
+    rows = [dict(zip(("id", "reference", "prediction"), row, strict=True)) for row in ROWS]
+    write("a.csv", ROWS[::-1])
+    Path("b.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    Path("c.json").write_text(json.dumps(rows), encoding="utf-8")
+    pd.DataFrame(rows).to_parquet("d.parquet")
+    assert start(["score", "reports=[a.csv,b.jsonl,c.json,d.parquet]", "metrics=[rouge_l]"]) == 0
+    out, _ = said(capsys)
+    assert out.count("0.556 [0.000, 1.000]") == 4
+    assert "not comparable" not in out.replace("different cases", "")
+
+
+def test_subjects_are_what_intervals_resample_and_views_divide_tables(folder, capsys):
+    write("s.csv", [(*row, "p1" if row[0] < "c" else "p2", "PA") for row in ROWS],
+          ("study_id", "truth", "written", "subject", "view"))  # fmt: skip
+    columns = "columns={id: study_id, reference: truth, prediction: written}"
+    assert start(["score", "reports=s.csv", columns, "metrics=[rouge_l]"]) == 0
+    out, _ = said(capsys)
+    assert "3 reports of 2 patients" in out
+    (run,) = load_runs([one.parent for one in folder.glob("runs/reports/*/manifest.json")])
+    assert set(run.scores["patient"]) == {"p1", "p2"}
+    assert json.loads(run.scores["attributes"].iloc[0])["view"] == "PA"
+
+
+def test_odd_rows_fail_by_name_and_all_others_are_scored(folder, capsys):
+    Path("odd.csv").write_text(
+        "id,reference,prediction\n"
+        "a,Clear lungs.,Clear lungs.\n"
+        "blank,Clear lungs.,\n"
+        "lost,,Clear lungs.\n"
+        "wide,Clear lungs.,Clear, lungs.\n"
+        "a,Other.,Thing.\n"
+        "a,Clear lungs.,Clear lungs.\n"
+        ",Clear lungs.,Clear lungs.\n",
+        encoding="utf-8",
+    )
+    assert start(["score", "reports=odd.csv", "metrics=[rouge_l,unanswered]"]) == 1
+    out, err = said(capsys)
+    assert "0.500 [0.000, 1.000]" in out
+    for message in (
+        "line 4: the reference is empty; leave the row out",
+        "line 5: has not as many fields (4) as the header's 3; quote fields",
+        "line 6: id 'a' stands on an earlier row with other texts",
+        "line 8: the id is empty",
+    ):
+        assert message in err
+    found = scores(folder, "rouge_l")
+    assert (found["a"], found["blank"]) == (1.0, 0.0)
+
+
+def test_a_text_of_ten_thousand_words_is_scored_in_time(folder, capsys):
+    long = " ".join(f"word{n % 97}" for n in range(10_000))
+    write("long.csv", [("a", long, long), ("b", long, "Short.")])
+    assert start(["score", "reports=long.csv"]) == 0
+    assert scores(folder, "rouge_l") == {"a": 1.0, "b": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["reports=mine.csv", "columns.reference=truth"], "has no column 'truth'"),
+        (["reports=lost.csv"], "no such table; did you mean 'mine.csv'?"),
+        (["reports=mine.csv", "columns.ref=x"], "there is nothing called 'ref'; did you mean 'reference'?"),
+        (["reports=mine.csv", "attributes=[sex]"], "has no column 'sex' to divide by"),
+        (["reports=mine.csv", "surface=voxel"], "surface= is for runs"),
+        (["reports=mine.csv", "metrics=[dice]"], "'dice' does not judge answers"),
+        (["reports=mine.csv", "run=runs"], "name what to score"),
+        ([], "name what to score"),
+    ],
+)
+def test_what_cannot_be_meant_is_said_before_anything_is_scored(folder, capsys, words, message):
+    write("mine.csv")
+    assert start(["score", *words]) > 0
+    assert message in said(capsys)[1]
+    assert not (folder / "runs").exists()
+
+
+def test_an_empty_table_and_a_split_that_is_not_there_are_refused(folder):
+    Path("none.csv").write_text("id,reference,prediction\n", encoding="utf-8")
+    with pytest.raises(UserError, match="holds no report"):
+        ReportTable(root="none.csv").cases("test")
+    with pytest.raises(SplitError, match="one split, test"):
+        ReportTable(root=write("mine.csv")).cases("train")
+
+
+def test_several_references_come_from_a_list_and_a_row_that_is_wrong_says_so_when_it_is_read(folder):
+    rows = [{"id": 1, "reference": ["A.", "B."], "prediction": "A."}, {"id": 2, "reference": [" "], "prediction": "B"}]
+    Path("two.json").write_text(json.dumps(rows), encoding="utf-8")
+    good, bad = ReportTable(root="two.json").cases("test")
+    assert good.target.read().value == ("A.", "B.")
+    with pytest.raises(CaseError, match="the reference is empty"):
+        bad.target.read()
+
+
+def test_lines_that_are_not_understood_can_be_collected(folder):
+    Path("x.jsonl").write_text('{"id": 1}\n{"id": \n', encoding="utf-8")
+    strays = []
+    assert len(read_table(Path("x.jsonl"), strays=strays)) == 1
+    assert "line 2: is no JSON" in str(strays[0])
+    with pytest.raises(UserError, match="line 2"):
+        read_table(Path("x.jsonl"))
+
+
+def test_given_texts_answer_by_case_and_say_what_they_lack(folder):
+    from medimg_eval.case import Prompt
+
+    made = GivenTexts(write("mine.csv"))
+    made.check_ready()
+    assert made.generate([Prompt("b", ())], Decoding()) == ["There is mild edema."]
+    with pytest.raises(CaseError, match="no row for case 'z'"):
+        made.generate([Prompt("z", ())], Decoding())
+    with pytest.raises(UserError, match="has no column 'text'"):
+        GivenTexts("mine.csv", prediction="text").check_ready()
+    with pytest.raises(UserError, match="'a' stands there with several texts"):
+        GivenTexts(write("twice.csv", [*ROWS, ("a", "x", "y")])).check_ready()
+    with pytest.raises(UserError, match="cannot be read as a table"):
+        GivenTexts("lost.csv").check_ready()
+
+
+def test_a_column_that_is_not_one_of_ours_is_refused():
+    with pytest.raises(UsageError, match="nothing called"):
+        ReportTable(root="x.csv", columns={"text": "a"})
