@@ -4,21 +4,22 @@ BIN := $(VENV)/bin
 RUN := $(BIN)/python -m medimg_eval
 DEMO ?= runs/demo
 
-.PHONY: help demo test lint types contracts pytest notebooks picture clean
+.PHONY: help demo test checks lint types contracts pytest notebooks picture clean
 
 help:
 	@echo "make demo   install into $(VENV), fit a small U-Net, test it beside a Gaussian mixture, print the table"
 	@echo "make test   install with the development tools, then lint, types, import contracts, tests, notebooks"
 	@echo "make clean  remove what was built (not the runs)"
 
+# What is imported is compiled when it is; compiling all of torch first takes a minute.
 $(VENV)/.base: pyproject.toml setup.py
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -e .
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml setup.py
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
+	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -e ".[dev]"
 	@touch $@ $(VENV)/.base
 
 demo: $(VENV)/.base
@@ -27,7 +28,10 @@ demo: $(VENV)/.base
 	$(RUN) test task=brain_tissue model=gaussian_mixture runs=$(DEMO)
 	$(RUN) table from=$(DEMO) out=$(DEMO)/table
 
-test: lint types contracts pytest notebooks
+test: checks pytest notebooks
+
+checks: $(VENV)/.dev
+	$(MAKE) --no-print-directory -j 2 types contracts lint
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -2,70 +2,156 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 NAMES = {
-    "findings": ("findings", "finding"),
-    "impression": ("impression", "impressions", "conclusion", "conclusions"),
+    "findings": ("findings", "finding", "report", "observations"),
+    "impression": (
+        "impression",
+        "impressions",
+        "conclusion",
+        "conclusions",
+        "opinion",
+        "summary",
+        "interpretation",
+    ),
+    "findings and impression": (
+        "findings and impression",
+        "impression and findings",
+        "findings/impression",
+        "impression/findings",
+        "findings / impression",
+        "findings & impression",
+    ),
     "indication": (
         "indication",
         "indications",
+        "clinical indication",
         "history",
         "clinical history",
+        "patient history",
         "clinical information",
+        "clinical details",
+        "clinical data",
+        "clinical statement",
+        "clinical question",
         "reason for exam",
+        "reason for examination",
+        "reason for study",
+        "reason for the exam",
+        "reason for the examination",
+        "reason for this examination",
+        "history and indication",
+        "indication/history",
     ),
-    "comparison": ("comparison", "comparisons"),
-    "technique": ("technique", "procedure"),
-    "examination": ("examination", "exam", "study"),
+    "comparison": ("comparison", "comparisons", "comparison studies", "comparison study", "prior studies"),
+    "technique": ("technique", "techniques", "procedure", "views", "protocol"),
+    "examination": ("examination", "exam", "study", "exam type", "type of exam", "type of examination"),
+    "recommendation": ("recommendation", "recommendations"),
+    "notification": ("notification", "notifications"),
+    "wet read": ("wet read", "preliminary report", "preliminary read"),
+    "final report": ("final report",),
+    "addendum": ("addendum",),
 }
 """Sections, and what reports call them."""
 
+_BOTH = "findings and impression"
 _SECTION = {called: name for name, calls in NAMES.items() for called in calls}
-_CALLS = "|".join(sorted(map(re.escape, _SECTION), key=len, reverse=True))
+_CALLS = "|".join(re.sub(r"\\?\ ", "[ \t]+", re.escape(one)) for one in sorted(_SECTION, key=len, reverse=True))
+_CLOSED = r"[ \t]*(?:\*{0,2}[ \t]*:[ \t]*\**|\*+[ \t]*(?=\n|\Z)|(?=\n|\Z))"
+_MARKS = r"(?:[ \t]|[#*>\u2022-]|\d{1,2}[.)])*"
 _HEADING = re.compile(
-    rf"(?:^|(?<=[.\n!?]))[ \t]*[#*_]*[ \t]*(?P<name>{_CALLS})[ \t]*"
-    r"(?:[*_]*[ \t]*:[ \t]*[*_]*|[*_]+[ \t]*(?=\n)|(?=\n))"
-    r"|^[ \t]*(?P<other>[A-Z][A-Z /,&()-]*[A-Z)])[ \t]*:",
+    rf"(?:^|(?<=[.\n!?}}\]])){_MARKS}(?P<name>{_CALLS}){_CLOSED}"
+    r"|(?P<inside>(?-i:(?<=\s)(?:FINDINGS|IMPRESSION|INDICATION|COMPARISON|TECHNIQUE)))[ \t]*:"
+    r"|^[ \t]*(?P<bare>(?-i:FINDINGS|IMPRESSION|CONCLUSION))[ \t]+(?=(?-i:[A-Z][a-z]|\d[.)]))"
+    r"|^[ \t]*(?P<other>(?-i:[A-Z][A-Z /,&()-]*[A-Z)]))[ \t]*:",
     re.IGNORECASE | re.MULTILINE,
 )
+_MAYBE = re.compile(r"[:\n*]|FINDINGS|IMPRESSION|CONCLUSION|^\W*\w+(?:\W+\w+){0,4}\W*$")
+_ORGANS = r"""
+lungs? heart mediastin\w* cardi\w* pleura\w* bones? bony osseous musculoskeletal soft chest\swall upper abdomen lines?
+tubes? support devices? hardware airways? trachea hila diaphragm\w* vasc\w* vessels aorta other spine ribs thyroid neck
+liver kidneys spleen et ett ng picc right left
+"""
+_INNER = re.compile(rf"(?:the )?(?:{'|'.join(_ORGANS.split())})\b")
+"""What headings in capitals begin with that part a section by organ instead of ending it."""
+_COVER = {"{": "}", "[": "]"}
 
 
 def sections(text: str) -> dict[str, str]:
     r"""Returns the sections of a report in their order: name in lower case -> text, blanks folded.
 
     A heading stands at the start of a line or behind a sentence, with a colon, or alone on its line; marks of Markdown
-    about it do not count. What stands before the first heading is under "". Of two sections of one name the texts are
-    put together.
+    and numbers about it do not count. Names that mean the same are one section, as `NAMES` has them: a conclusion is an
+    impression. Other headings count in capitals, but names of organs do not end a section: "LUNGS:" stays in the
+    findings. What stands before the first heading is under "". Of two sections of one name the texts are put together.
+    Brackets around a whole section are left out. An object in JSON whose values are texts, or lists of texts, is read
+    by its keys.
 
     >>> sections("FINDINGS: Clear lungs.\nIMPRESSION: Normal.")
     {'findings': 'Clear lungs.', 'impression': 'Normal.'}
     """
     held: dict[str, list[str]] = {}
-    name, start = "", 0
-    for heading in [*_headings(text), None]:
-        end = len(text) if heading is None else heading.start()
-        if found := " ".join(text[start:end].split()):
+    for name, said in _keyed(text) or ((name, text[start:end]) for name, start, end in spans(text)):
+        if found := _bare(" ".join(said.split())):
             held.setdefault(name, []).append(found)
-        if heading is not None:
-            said = (heading["name"] or heading["other"]).lower()
-            name, start = _SECTION.get(said, said), heading.end()
     return {name: " ".join(texts) for name, texts in held.items()}
+
+
+def spans(text: str) -> Iterator[tuple[str, int, int]]:
+    """Yields the name of each section and where its text lies, in their order, as `sections` has them."""
+    name, start = "", 0
+    if not _MAYBE.search(text):  # most sentences have no heading, and to look for each name takes long
+        yield name, 0, len(text)
+        return
+    for found in _HEADING.finditer(text):
+        heading = found["name"] or found["inside"] or found["bare"] or found["other"]
+        if found["other"] and _INNER.match(heading.lower()):
+            continue
+        yield name, start, found.start()
+        name, start = canonical(heading), found.end()
+    yield name, start, len(text)
+
+
+def canonical(name: str) -> str:
+    """Returns the name that `sections` has for a heading: "impression" for "Conclusion"; in lower case for others."""
+    said = " ".join(name.lower().split())
+    return _SECTION.get(said, said)
 
 
 def chosen(text: str, wanted: Sequence[str]) -> str:
     """Returns the wanted sections of a text, one after the other; all of it where it has none of them.
 
-    A text without any heading is taken for what was wanted. Sections are named as in `sections`.
+    A text without any heading is taken for what was wanted. Sections are named as in `sections`, or as reports call
+    them; one that is findings and impression in one is there for both.
     """
     if not wanted:
         return text
     held = sections(text)
-    found = [held[name] for name in wanted if name in held]
+    names = dict.fromkeys(
+        name if name in held or name not in _BOTH.split() else _BOTH for name in map(canonical, wanted)
+    )
+    found = [held[name] for name in names if name in held]
     return " ".join(found) if found else text
 
 
-def _headings(text: str) -> list[re.Match[str]]:
-    # Letters are compared without case for known names alone: an unknown heading is one only in capitals.
-    return [one for one in _HEADING.finditer(text) if one["name"] or one["other"].isupper()]
+def _bare(text: str) -> str:
+    if text[:1] in _COVER and text.endswith(_COVER[text[0]]) and text.count(text[0]) == 1:
+        return text[1:-1].strip()
+    return text
+
+
+def _keyed(text: str) -> list[tuple[str, str]]:
+    """The sections of an object in JSON; none where it is not one, or has other values than texts or lists of texts."""
+    if not text.lstrip().startswith("{"):
+        return []
+    try:
+        held = json.loads(text)
+    except ValueError:
+        return []
+    texts = {name: [said] if isinstance(said, str) else said for name, said in held.items()}
+    if not all(isinstance(said, list) and all(isinstance(one, str) for one in said) for said in texts.values()):
+        return []
+    return [(canonical(name), " ".join(said)) for name, said in texts.items()]

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 ORDERS = 4
 """The longest n-grams that BLEU counts."""
 
 Words = tuple[str, ...]
+
+_BITS = 16
+"""Of a word's number in an integer that stands for four of them; numbers count from 1."""
+
+_SHIFT = np.uint64(_BITS)
 
 
 class Counts(NamedTuple):
@@ -34,12 +41,39 @@ def ngrams(words: Words, n: int) -> Iterator[Any]:
     return iter(words) if n == 1 else zip(*(words[start:] for start in range(n)), strict=False)
 
 
-@lru_cache(maxsize=8)
 def counts(text: Words, references: tuple[Words, ...]) -> Counts:
     """Returns what BLEU counts of one text beside one or more references."""
-    matches = tuple(_clipped(text, references, n) for n in range(1, ORDERS + 1))
     nearest = min((len(reference) for reference in references), key=lambda length: (abs(length - len(text)), length))
-    return Counts(matches, len(text), nearest)
+    numbers = dict(zip(set(text).union(*references), range(1, 1 << _BITS), strict=False))
+    if len(numbers) == (1 << _BITS) - 1:
+        return Counts(tuple(_clipped(text, references, n) for n in range(1, ORDERS + 1)), len(text), nearest)
+    said, held = _keys(text, numbers), [_keys(reference, numbers) for reference in references]
+    times = [keys.searchsorted(said, "right") - keys.searchsorted(said) for keys in held]
+    most = times[0] if len(times) == 1 else np.maximum.reduce(times)
+    # The k-th time that an n-gram is said it matches where a reference has it k times.
+    matched = np.arange(said.size) - said.searchsorted(said) < most
+    matches, start = [], 0
+    for n in range(ORDERS):
+        end = start + max(0, len(text) - n)
+        matches.append(int(np.count_nonzero(matched[start:end])))
+        start = end
+    return Counts(tuple(matches), len(text), nearest)
+
+
+def _keys(words: Words, numbers: dict[str, int]) -> npt.NDArray[np.uint64]:
+    """Returns all n-grams of a text, for n from 1 to 4, as integers in ascending order: longer ones are larger."""
+    together = np.empty(sum(max(0, len(words) - n) for n in range(ORDERS)), np.uint64)
+    size = len(words)
+    shorter = together[:size]
+    shorter[:] = np.fromiter(map(numbers.__getitem__, words), np.uint64, size)
+    tokens, end = shorter.copy(), size
+    for n in range(1, min(ORDERS, size)):
+        longer = together[end : end + size - n]
+        np.left_shift(shorter[:-1], _SHIFT, out=longer)
+        longer |= tokens[n:]
+        shorter, end = longer, end + size - n
+    together.sort()
+    return together
 
 
 def _clipped(text: Words, references: tuple[Words, ...], n: int) -> int:
@@ -73,9 +107,7 @@ def common_subsequence(one: Sequence[str], other: Sequence[str]) -> int:
         places[word] = places.get(word, 0) | bit
         bit <<= 1
     row = full = bit - 1
-    find = places.get
-    for word in other:
-        found = find(word)
+    for found in map(places.get, other):
         if found is not None:
             kept = row & found
             row = (row + kept) | (row - kept)

@@ -6,6 +6,8 @@ import re
 import unicodedata
 from functools import lru_cache
 
+from medimg_eval.metrics._texts_stems import stem
+
 _RUNS = re.compile(r"[a-z0-9]+")
 
 _NO_SPACES = re.compile(r"([\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff])")
@@ -44,9 +46,24 @@ def split_words(text: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=64)
+def blank_words(text: str) -> tuple[str, ...]:
+    """Returns what stands between single blanks, as pycocoevalcap's ROUGE takes it; none of a text without words.
+
+    A double blank makes an empty word, and a line break is part of one.
+    """
+    return tuple(text.split(" ")) if text.strip() else ()
+
+
+@lru_cache(maxsize=64)
+def stemmed_words(text: str) -> tuple[str, ...]:
+    """Returns the words of `words` as rouge-score stems them: Porter stems of those longer than three letters."""
+    return tuple([stem(word) if len(word) > 3 else word for word in words(text)])
+
+
+@lru_cache(maxsize=64)
 def words_13a(text: str) -> tuple[str, ...]:
     """Returns a text's words by the rule 13a of mteval, as sacreBLEU does: punctuation apart, case kept."""
-    text = text.replace("<skipped>", "").replace("-\n", "").replace("\n", " ")
+    text = text.rstrip().replace("<skipped>", "").replace("-\n", "").replace("\n", " ")
     for entity, char in (("&quot;", '"'), ("&amp;", "&"), ("&lt;", "<"), ("&gt;", ">")):
         text = text.replace(entity, char)
     text = _SPACED.sub(r" \1 ", f" {text} ")

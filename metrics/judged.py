@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 from medimg_eval.metrics._replies import ReplyPair
 from medimg_eval.metrics.registry import metric
@@ -46,9 +48,10 @@ def judged_total(pair: ReplyPair) -> float:
 def judge_failures(pair: ReplyPair) -> float:
     """The share of questions to the judge whose reply holds no verdict.
 
-    NaN where no judge was asked.
+    A question that is put about each sentence or phrase counts once for each, and one that could not be put, because
+    another before it holds no verdict, once. NaN where no judge was asked.
     """
-    values = list(pair.judged.values())
+    values = [value for verdict in pair.judged.values() for value in replies_in(verdict)]
     return sum(value is None for value in values) / len(values) if values else math.nan
 
 
@@ -87,3 +90,10 @@ def accuracy_or_judged(pair: ReplyPair, question: str) -> float:
     NaN for texts that have no verdict.
     """
     return judged(pair, question) if pair.kind == "open" else pair.credit
+
+
+def replies_in(verdict: Any) -> list[Any]:
+    """Returns the verdicts that a judge gave to one question: one, or one for each text that it was put about."""
+    if isinstance(verdict, Mapping) and verdict.keys() == {"items", "verdicts"}:
+        return list(verdict["verdicts"])
+    return [verdict]

@@ -25,7 +25,7 @@ from medimg_eval.errors import UsageError, nearest
 
 PACKAGE = "medimg_eval.metrics"
 
-Scorer = TypeVar("Scorer", bound=Callable[..., float])
+Scorer = TypeVar("Scorer", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Metric:
         function: Computes it; what it takes depends on `kind`, and the parameter comes last.
         kind: What it judges, for example "mask"; "run" for a summary.
         title: What a table's header calls it.
-        higher_is_better: Its direction.
+        higher_is_better: Its direction; None of a number that is neither better nor worse, such as a length.
         unit: Such as "mm" or "°"; "" without one.
         best: The value of a perfect answer.
         worst: The value of an answer that failed; "diagonal" stands for the diagonal of the image in mm.
@@ -57,13 +57,15 @@ class Metric:
         asks: Of a metric of texts: the questions whose verdicts by a judge it needs, such as "green".
         pieces: Of a summary that is a function of sums over rows: what each row adds to them; see `summary`.
         total: Of the same: the value of such sums.
+        check: Of one whose parameter is a text: raises UsageError for a text that cannot be meant.
+        remark: Of a summary: takes `Rows` and the parameter and tells what to know of this run; "" for nothing.
     """
 
     name: str
     function: Callable[..., float]
     kind: str
     title: str
-    higher_is_better: bool
+    higher_is_better: bool | None
     unit: str
     best: float
     worst: float | Literal["diagonal"]
@@ -82,6 +84,8 @@ class Metric:
     asks: tuple[str, ...] = ()
     pieces: Callable[..., npt.NDArray[np.float64]] | None = None
     total: Callable[..., Any] | None = None
+    check: Callable[[str], object] | None = None
+    remark: Callable[..., str] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,7 +137,7 @@ def metric(
     *,
     kind: str,
     title: str,
-    higher_is_better: bool,
+    higher_is_better: bool | None,
     best: float,
     worst: float | Literal["diagonal"],
     source: str,
@@ -148,6 +152,7 @@ def metric(
     settings: str = "",
     reads: tuple[str, ...] = (),
     asks: tuple[str, ...] = (),
+    check: Callable[[str], object] | None = None,
     name: str = "",
 ) -> Callable[[Scorer], Scorer]:
     """Registers the function below it as a metric of the same name, or of another; the arguments are `Metric`'s.
@@ -179,6 +184,7 @@ def metric(
                 settings=settings,
                 reads=reads,
                 asks=asks,
+                check=check,
             )
         )
         return function
@@ -190,7 +196,7 @@ def summary(
     *,
     needs: tuple[str, ...],
     title: str,
-    higher_is_better: bool,
+    higher_is_better: bool | None,
     best: float,
     source: str,
     unit: str = "",
@@ -198,6 +204,8 @@ def summary(
     parameter_is_text: bool = False,
     settings: str = "",
     pieces: Callable[..., npt.NDArray[np.float64]] | None = None,
+    check: Callable[[str], object] | None = None,
+    remark: Callable[..., str] | None = None,
     name: str = "",
 ) -> Callable[[Scorer], Scorer]:
     """Registers the function below it as a summary of the same name, or of another: a number for a whole run.
@@ -232,6 +240,8 @@ def summary(
                 settings=settings,
                 pieces=pieces,
                 total=function if pieces is not None else None,
+                check=check,
+                remark=remark,
             )
         )
         return function
@@ -273,6 +283,8 @@ def parse(name: str) -> tuple[Metric, float | str | None]:
         example = "" if found.parameter_is_text else f", for example '{base}@2'"
         raise UsageError(f"Metric {base!r} needs a parameter ({found.parameter}){example}")
     if found.parameter_is_text:
+        if found.check is not None:
+            found.check(text)
         return found, text
     try:
         parameter = float(text)

@@ -1,31 +1,32 @@
-"""Overlap of texts: BLEU, ROUGE, METEOR, in pure Python, of answers and reports beside one or more right texts.
+"""Overlap of texts: ROUGE, METEOR, CIDEr-D and lengths of answers and reports beside one or more right texts.
 
 The metrics judge answers in free words and reports, and are NaN of other kinds. Where several texts are right, each
-definition says which counts. An answer that was not given or not understood is an empty text.
-
-BLEU over a test set is no mean of BLEU over texts: n-grams are counted over all texts first. Each case therefore leaves
-its counts as rows, and `bleu` and `bleu_13a` are summaries of them, whose intervals count anew in every resample.
+definition says which counts. An answer that was not given or not understood is an empty text, which has the worst
+value; a right text of nothing but blanks is none, and its answer is not judged.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics._replies import ReplyPair
-from medimg_eval.metrics._texts_overlap import ORDERS, Counts, Words, aligned_words, common_subsequence, counts, overlap
+from medimg_eval.metrics._text_profiles import cleaned
+from medimg_eval.metrics._texts_consensus import Consensus
+from medimg_eval.metrics._texts_overlap import Words, aligned_words, common_subsequence, overlap
 from medimg_eval.metrics._texts_stems import stem
-from medimg_eval.metrics._texts_words import split_words, words, words_13a
+from medimg_eval.metrics._texts_words import blank_words, split_words, stemmed_words, words
 from medimg_eval.metrics.registry import Rows, metric, summary
 
 PAPINENI = "Papineni et al. 2002"
 LIN = "Lin 2004; rouge-score"
 COCO = "Chen et al. 2015, pycocoevalcap"
 LAVIE = "Banerjee and Lavie 2005; NLTK"
+VEDANTAM = "Vedantam et al. 2015, pycocoevalcap"
 
 _BETA = 1.2
 """How much more recall weighs than precision in pycocoevalcap's ROUGE-L."""
@@ -34,30 +35,25 @@ Tokeniser = Callable[[str], Words]
 
 
 def texts_of(pair: ReplyPair) -> tuple[str, tuple[str, ...]] | None:
-    """Returns what was answered in free words, "" for nothing, and the texts that are right.
+    """Returns what was answered in free words, "" for nothing, and the texts that are right: both as they are.
 
     None for a question of another kind, of a model that chose without writing, and where no right text has a letter.
     """
-    if pair.kind not in ("open", "report") or pair.preferences is not None or not pair.references:
+    if pair.kind not in ("open", "report") or pair.preferences is not None or not (right := pair.references):
         return None
-    return pair.text, pair.references
+    return pair.text, right
 
 
-def bleu_of(matches: Sequence[int], said: Sequence[int], due: int) -> float:
-    """Returns BLEU of what was counted, of one text or summed over many.
+def cleaned_of(pair: ReplyPair) -> tuple[str, tuple[str, ...]] | None:
+    """Returns the texts of `texts_of` as metrics of words take them: cleaned as the pair says.
 
-    The geometric mean of the shares of n-grams that match, times exp(1 - r / c) where the c words said are fewer than
-    the r words of the references. No smoothing: 0 where no n-gram of some length matches.
-
-    Args:
-        matches: by n from 1: n-grams that match, clipped.
-        said: by n from 1: n-grams that were said.
-        due: words of the references.
+    Raises:
+        UsageError: there is no cleaner of the pair's name.
     """
-    if not all(matches):
-        return 0.0
-    mean = sum(math.log(match / total) for match, total in zip(matches, said, strict=True)) / len(said)
-    return math.exp(mean + min(0.0, 1 - due / said[0]))
+    found = texts_of(pair)
+    if found is None or not pair.clean:
+        return found
+    return cleaned(found[0], pair.clean), tuple(cleaned(one, pair.clean) for one in found[1])
 
 
 def rouge_n(text: Words, reference: Words, n: int) -> float:
@@ -91,32 +87,20 @@ def _f1(shared: int, said: int, due: int) -> float:
 
 def _best(pair: ReplyPair, tokenise: Tokeniser, judge: Callable[[Words, Words], float]) -> float:
     """Returns the best value over the right texts, which is NaN where there is nothing to judge."""
-    found = texts_of(pair)
+    found = cleaned_of(pair)
     if found is None:
         return math.nan
     text = tokenise(found[0])
     return max(judge(text, tokenise(reference)) for reference in found[1])
 
 
+_RUNS = "tokeniser: runs of letters and digits, case: lower, aggregation: mean"
+_STEMS = f"{_RUNS}, stemmer: Porter (NLTK) from 4 letters"
+
 _overlap = partial(metric, kind="answer", higher_is_better=True, best=1.0, worst=0.0)
 
 
-@_overlap(title="BLEU (sentence)", source=f"{PAPINENI}; NLTK's sentence_bleu", parameter="n", parameter_most=ORDERS)
-def sentence_bleu(pair: ReplyPair, n: float) -> float:
-    """BLEU of a single answer, without smoothing: clipped n-gram precision up to n and brevity penalty.
-
-    Its mean over cases is the kind of BLEU that MedEvalKit and LLaVA-Med print; `bleu` is that of the test set. Words
-    are split at blanks after lower-casing. In [0, 1]; 0 where no n-gram of some length matches, so that
-    `sentence_bleu@4` of an answer of three words is 0 even if it is right. Several right texts count together, as in
-    `bleu`.
-    """
-    order, found = _order("sentence_bleu", n), _counted(pair, lambda text: split_words(text.lower()))
-    if found is None:
-        return math.nan
-    return bleu_of(found.matches[:order], [max(0, found.words - length) for length in range(order)], found.due)
-
-
-@_overlap(title="ROUGE-1", source=LIN)
+@_overlap(title="ROUGE-1", source=LIN, settings=_RUNS)
 def rouge_1(pair: ReplyPair) -> float:
     """The F1 of the words that answer and right text share.
 
@@ -126,7 +110,7 @@ def rouge_1(pair: ReplyPair) -> float:
     return _best(pair, words, lambda text, reference: rouge_n(text, reference, 1))
 
 
-@_overlap(title="ROUGE-2", source=LIN)
+@_overlap(title="ROUGE-2", source=LIN, settings=_RUNS)
 def rouge_2(pair: ReplyPair) -> float:
     """The F1 of the pairs of neighbouring words that answer and right text share.
 
@@ -135,7 +119,7 @@ def rouge_2(pair: ReplyPair) -> float:
     return _best(pair, words, lambda text, reference: rouge_n(text, reference, 2))
 
 
-@_overlap(title="ROUGE-L", source=LIN)
+@_overlap(title="ROUGE-L", source=LIN, settings=_RUNS)
 def rouge_l(pair: ReplyPair) -> float:
     """The F1 of the longest common subsequence of words of answer and right text.
 
@@ -145,18 +129,50 @@ def rouge_l(pair: ReplyPair) -> float:
     return _best(pair, words, rouge_longest)
 
 
-@_overlap(title="ROUGE-L (COCO)", source=COCO)
+@_overlap(title="ROUGE-1 (stems)", source=LIN, settings=_STEMS)
+def rouge_1_stem(pair: ReplyPair) -> float:
+    """The F1 of the words that answer and right text share, after Porter's stemmer.
+
+    As rouge-score with `use_stemmer=True`, which RadEval prints: words of more than three letters are stemmed, by
+    NLTK's rules. Otherwise as `rouge_1`.
+    """
+    return _best(pair, stemmed_words, lambda text, reference: rouge_n(text, reference, 1))
+
+
+@_overlap(title="ROUGE-2 (stems)", source=LIN, settings=_STEMS)
+def rouge_2_stem(pair: ReplyPair) -> float:
+    """The F1 of the pairs of neighbouring words that answer and right text share, after Porter's stemmer.
+
+    Stems as in `rouge_1_stem`; otherwise as `rouge_2`.
+    """
+    return _best(pair, stemmed_words, lambda text, reference: rouge_n(text, reference, 2))
+
+
+@_overlap(title="ROUGE-L (stems)", source=LIN, settings=_STEMS)
+def rouge_l_stem(pair: ReplyPair) -> float:
+    """The F1 of the longest common subsequence of words of answer and right text, after Porter's stemmer.
+
+    Stems as in `rouge_1_stem`; otherwise as `rouge_l`.
+    """
+    return _best(pair, stemmed_words, rouge_longest)
+
+
+@_overlap(
+    title="ROUGE-L (COCO)",
+    source=COCO,
+    settings="tokeniser: single blanks, case: kept, aggregation: mean, beta: 1.2",
+)
 def rouge_l_coco(pair: ReplyPair) -> float:
     """The F-score of the longest common subsequence with recall weighted by 1.2, as pycocoevalcap has it.
 
-    Words are split at blanks, and keep case and punctuation. Of several right texts the best precision and the best
-    recall are taken, each for itself. In [0, 1].
+    Words are split at each blank, and keep case and punctuation: a double blank makes an empty word, and a line break
+    is part of one. Of several right texts the best precision and the best recall are taken, each for itself. In [0, 1].
     """
-    found = texts_of(pair)
+    found = cleaned_of(pair)
     if found is None:
         return math.nan
-    text = split_words(found[0])
-    references = [split_words(reference) for reference in found[1]]
+    text = blank_words(found[0])
+    references = [blank_words(reference) for reference in found[1]]
     shared = [common_subsequence(text, reference) for reference in references]
     if not any(shared):
         return 0.0
@@ -165,125 +181,97 @@ def rouge_l_coco(pair: ReplyPair) -> float:
     return (1 + _BETA**2) * precision * recall / (recall + _BETA**2 * precision)
 
 
-@_overlap(title="METEOR (exact, stem)", source=LAVIE)
+@_overlap(title="METEOR (exact, stem)", source=LAVIE, settings=f"{_RUNS}, matches: words and stems, synonyms: none")
 def meteor_stem(pair: ReplyPair) -> float:
     """METEOR of equal words and equal Porter stems, without synonyms.
 
-    The parameters are NLTK's (alpha 0.9, beta 3, gamma 0.5), so this is its METEOR without WordNet, and not the Java
-    program's. Words as in `rouge_1`. In [0, 1); of several right texts the best.
+    The parameters and stems are NLTK's (alpha 0.9, beta 3, gamma 0.5), so this is its METEOR without WordNet, and not
+    the Java program's. Words as in `rouge_1`. In [0, 1), for identical texts of w words 1 - 0.5 / w^3; of several right
+    texts the best.
     """
     return _best(pair, words, meteor_of)
 
 
-def _counted(pair: ReplyPair, tokenise: Tokeniser) -> Counts | None:
-    found = texts_of(pair)
+@metric(
+    kind="answer",
+    title="CIDEr-D",
+    higher_is_better=True,
+    best=10.0,
+    worst=0.0,
+    source=VEDANTAM,
+    settings="tokeniser: blanks, case: kept, aggregation: mean, document frequency: all references, sigma: 6",
+)
+def cider_d(pair: ReplyPair) -> float:
+    """Ten times the mean cosine, for n from 1 to 4, of n-grams weighted by how few reports of the set have them.
+
+    Clipped, times exp(-d^2 / 72) for texts d words apart, as pycocoevalcap's CIDEr-D; "CIDEr" in papers is nearly
+    always this. The reports are all references of the test set, whatever part of it is scored or resampled. Words are
+    split at blanks and keep case and punctuation; of several right texts the mean counts. In [0, 10].
+
+    Identical texts have 10, unless they have fewer than four words, or for some n only n-grams that every report has,
+    which weigh nothing: each such n costs a quarter. A set of one report has 0. Other sets give other values to the
+    same texts, and a difference of ten words costs three quarters, so that reports are punished more than captions.
+
+    Raises:
+        UsageError: the task keeps no set of reports.
+    """
+    found = cleaned_of(pair)
     if found is None:
-        return None
-    return counts(tokenise(found[0]), tuple(tokenise(reference) for reference in found[1]))
+        return math.nan
+    corpus = pair.corpus
+    if corpus is None:
+        raise UsageError("Metric 'cider_d' weighs words by a set of reports, which only a task of reports keeps")
+
+    def weigh() -> Consensus:
+        tidy = partial(cleaned, name=pair.clean) if pair.clean else str
+        return Consensus.of([[split_words(tidy(one)) for one in references] for references in corpus.references])
+
+    consensus = corpus.once(("cider_d", pair.clean), weigh)
+    return consensus.score(split_words(found[0]), [split_words(one) for one in found[1]])
 
 
-_evidence = partial(metric, kind="answer", source=PAPINENI, evidence=True, worst=math.nan, best=math.nan)
+@metric(
+    kind="answer",
+    title="Length ratio",
+    higher_is_better=None,
+    best=1.0,
+    worst=0.0,
+    source="Papineni et al. 2002",
+    settings=_RUNS,
+)
+def length_ratio(pair: ReplyPair) -> float:
+    """How many words the answer has for each word of the right text.
 
-
-def _count(pair: ReplyPair, tokenise: Tokeniser, which: Callable[[Counts], int]) -> float:
-    found = _counted(pair, tokenise)
-    return math.nan if found is None else float(which(found))
-
-
-@_evidence(title="n-grams matched", higher_is_better=True, parameter="n", parameter_most=ORDERS)
-def bleu_matches(pair: ReplyPair, n: float) -> float:
-    """How many n-grams of the answer a right text has too, clipped, in words between blanks.
-
-    Evidence for `bleu`.
+    Words as in `rouge_1`. At least 0, which an empty answer has; best 1, for neither more nor fewer words are better;
+    NaN where the right text has no words. Of several right texts that counts which is nearest in length, of two that
+    are as near the shorter. `length_ratio_quantile` tells how it is spread.
     """
-    order = _order("bleu_matches", n)
-    return _count(pair, split_words, lambda found: found.matches[order - 1])
-
-
-@_evidence(title="Words", higher_is_better=True)
-def bleu_words(pair: ReplyPair) -> float:
-    """How many words between blanks the answer has.
-
-    Evidence for `bleu`.
-    """
-    return _count(pair, split_words, lambda found: found.words)
-
-
-@_evidence(title="Words of the right text", higher_is_better=True)
-def bleu_due(pair: ReplyPair) -> float:
-    """How many words between blanks the right text has; of several the one nearest in length to the answer.
-
-    Evidence for `bleu`.
-    """
-    return _count(pair, split_words, lambda found: found.due)
-
-
-@_evidence(title="n-grams matched (13a)", higher_is_better=True, parameter="n", parameter_most=ORDERS)
-def bleu_13a_matches(pair: ReplyPair, n: float) -> float:
-    """How many n-grams of the answer a right text has too, clipped, in words by the rule 13a.
-
-    Evidence for `bleu_13a`.
-    """
-    order = _order("bleu_13a_matches", n)
-    return _count(pair, words_13a, lambda found: found.matches[order - 1])
-
-
-@_evidence(title="Words (13a)", higher_is_better=True)
-def bleu_13a_words(pair: ReplyPair) -> float:
-    """How many words by the rule 13a the answer has.
-
-    Evidence for `bleu_13a`.
-    """
-    return _count(pair, words_13a, lambda found: found.words)
-
-
-@_evidence(title="Words of the right text (13a)", higher_is_better=True)
-def bleu_13a_due(pair: ReplyPair) -> float:
-    """How many words by the rule 13a the right text has; of several the one nearest in length to the answer.
-
-    Evidence for `bleu_13a`.
-    """
-    return _count(pair, words_13a, lambda found: found.due)
-
-
-def _evidence_of(name: str) -> tuple[str, ...]:
-    return (*(f"{name}_matches@{n}" for n in range(1, ORDERS + 1)), f"{name}_words", f"{name}_due")
-
-
-@summary(needs=_evidence_of("bleu"), title="BLEU", higher_is_better=True, best=1.0, source=COCO, parameter="n")
-def bleu(rows: Rows, n: float) -> float:
-    """BLEU of the test set up to n-grams of length n: clipped counts are summed over all answers first, as COCO does.
-
-    The geometric mean of the shares of n-grams that match, for 1 to n, times exp(1 - r / c) where the answers' c words
-    are fewer than the right texts' r. Words are split at blanks and keep case and punctuation, as in pycocoevalcap when
-    it is given plain text. No smoothing: 0 where no n-gram of some length matches anywhere, where pycocoevalcap gives
-    a small number. In [0, 1].
-    """
-    return _corpus("bleu", rows, n)
+    found = cleaned_of(pair)
+    if found is None:
+        return math.nan
+    said, dues = len(words(found[0])), [len(words(one)) for one in found[1]]
+    due = min(dues, key=lambda length: (abs(length - said), length))
+    return said / due if due else math.nan
 
 
 @summary(
-    needs=_evidence_of("bleu_13a"), title="BLEU (13a)", higher_is_better=True, best=1.0, source=PAPINENI, parameter="n"
+    needs=("length_ratio",),
+    title="Length ratio, quantile",
+    higher_is_better=None,
+    best=1.0,
+    source=PAPINENI,
+    parameter="per cent",
+    settings=_RUNS.replace("mean", "quantile"),
 )
-def bleu_13a(rows: Rows, n: float) -> float:
-    """BLEU of the test set as `bleu`, with words by the rule 13a of mteval: punctuation apart, case kept.
+def length_ratio_quantile(rows: Rows, percent: float) -> float:
+    """The length ratio that so many per cent of the answers do not exceed: 50 for the median, 25 and 75 for quartiles.
 
-    That of sacreBLEU's corpus_bleu without smoothing, in [0, 1] instead of 0 to 100, and of `evaluate`'s bleu.
+    Between two answers it is interpolated. Best 1.
+
+    Raises:
+        UsageError: more than 100 per cent.
     """
-    return _corpus("bleu_13a", rows, n)
-
-
-def _corpus(name: str, rows: Rows, n: float) -> float:
-    order = _order(name, n)
-    words_said = rows.of(f"{name}_words").value
-    if np.isnan(words_said).all():
-        return math.nan
-    matches = [int(np.nansum(rows.of(f"{name}_matches@{length}").value)) for length in range(1, order + 1)]
-    said = [int(np.nansum(np.maximum(0, words_said - length))) for length in range(order)]
-    return bleu_of(matches, said, int(np.nansum(rows.of(f"{name}_due").value)))
-
-
-def _order(name: str, n: float) -> int:
-    if n not in range(1, ORDERS + 1):
-        raise UsageError(f"Expected n of metric {name!r} to be 1, 2, 3 or 4, as in '{name}@4', got {n:g}")
-    return int(n)
+    if percent > 100:
+        raise UsageError(f"Expected at most 100 per cent of metric 'length_ratio_quantile', got {percent:g}")
+    values = rows.value[~np.isnan(rows.value)]
+    return float(np.percentile(values, percent)) if values.size else math.nan

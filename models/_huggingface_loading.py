@@ -135,7 +135,7 @@ def load(
     except ImportError as error:
         raise UserError("HuggingFaceVLM needs the transformers library: pip install 'medimg-eval[vlm]'") from error
     general = dict(source.options) | {"trust_remote_code": remote}
-    with _quiet(), _said_plainly(source.name):
+    with quiet(), _said_plainly(source.name):
         config = AutoConfig.from_pretrained(source.place, **general)
         sees = _sees(source.name, config)
         if sees:
@@ -251,7 +251,7 @@ def _said_plainly(name: str) -> Iterator[None]:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Keeps the library's progress bars out of log files, and its advice to programmers away from users.
 
     What it imports and loads stays, so that looking for garbage meanwhile would double the time it takes.

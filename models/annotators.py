@@ -35,7 +35,8 @@ class Weights:
         what: the exact file, or what the folder holds.
         source: where it is had.
         licence: a note on its licence.
-        files: of a repository of the model hub: the files that must be there.
+        files: of a folder, or a repository of the model hub: the files that must be there; of several joined by "|"
+            one.
     """
 
     argument: str
@@ -127,15 +128,18 @@ def located(given: str | None, weights: Weights, metric: str) -> Path:
     Raises:
         UserError: it is not there; the message says what, where it is had, on which terms, and which key names it.
     """
+    looked = "none is named"
     if given:
+        looked = f"{given!r} is neither a path nor in the model hub's cache"
         path = Path(given).expanduser()
         if path.exists():
-            return path
-        found = _in_hub_cache(given, weights)
-        if found is not None:
+            lost = next((one for one in weights.files if not _holds(path, one)), None) if path.is_dir() else None
+            if lost is None:
+                return path
+            looked = f"the folder {given} holds no {lost.replace('|', ' or ')}"
+        elif (found := _in_hub_cache(given, weights)) is not None:
             return found
     key = f"annotators.{metric}.{weights.argument}"
-    looked = f"{given!r} is neither a path nor in the model hub's cache" if given else "none is named"
     fetch = f"python -m medimg_eval download annotator={metric}"
     raise UserError(
         f"annotator {metric!r} lacks its weights: {weights.what} ({looked}); they are had from {weights.source} "
@@ -158,21 +162,32 @@ def hub_name(given: str) -> HubName:
     return HubName(repository, revision, file)
 
 
+def _holds(folder: Path, wanted: str) -> bool:
+    return any((folder / one).exists() for one in wanted.split("|"))
+
+
 def _in_hub_cache(given: str, weights: Weights) -> Path | None:
     name = hub_name(given)
-    if name.repository.count("/") != 1 or given.startswith((".", os.sep, "~")):
+    if name.repository.count("/") > 1 or given.startswith((".", os.sep, "~")):
         return None
-    from huggingface_hub import try_to_load_from_cache
-
-    found = None
-    for file in (name.file,) if name.file else weights.files:
-        found = try_to_load_from_cache(name.repository, file, revision=name.revision or None)
-        if not isinstance(found, str):
+    try:
+        from huggingface_hub import try_to_load_from_cache
+        from huggingface_hub.errors import HFValidationError
+    except ImportError:  # without the library nothing was fetched with it
+        return None
+    path = None
+    for wanted in (name.file,) if name.file else weights.files:
+        for file in wanted.split("|"):
+            try:
+                found = try_to_load_from_cache(name.repository, file, revision=name.revision or None)
+            except HFValidationError:  # no name that a repository could have
+                return None
+            if isinstance(found, str):
+                break
+        else:
             return None
-    if found is None:
-        return None
-    path = Path(found)
-    return path if name.file else path.parents[len(Path(weights.files[-1]).parts) - 1]
+        path = Path(found) if name.file else Path(found).parents[len(Path(file).parts) - 1]
+    return path
 
 
 def _called(given: str | None, weights: Weights, metric: str) -> str:

@@ -148,3 +148,49 @@ class Chooser(Model, ABC):
         Raises:
             Exception: whatever it raises is recorded against the case; the others go on.
         """
+
+
+class Embedder(Model, ABC):
+    """A model that gives images and texts vectors, which are alike where image and text belong together."""
+
+    @abstractmethod
+    def embed(self, prompts: Prompts) -> Sequence[Array]:
+        """Embeds images or texts.
+
+        Args:
+            prompts: each with `images` (arrays (channel, row, column)), or without any and with a `text`.
+
+        Returns:
+            For each prompt, in order, a vector, float32, (feature,): of its images together, or of its text where it
+            shows none. Vectors of images and texts have the same length, and are compared by their cosine.
+
+        Raises:
+            Exception: whatever it raises is recorded against the case; the others go on.
+        """
+
+    def cuts(self, texts: Sequence[str]) -> Sequence[bool]:
+        """Returns which texts are longer than what the model reads, so that their ends do not count."""
+        return [False] * len(texts)
+
+
+class Reconstructor(Model, ABC):
+    """A model that makes an image of what a scanner measured."""
+
+    @abstractmethod
+    def reconstruct(self, prompts: Prompts) -> Sequence[Array]:
+        """Reconstructs a batch of scans, which may differ in shape and number of coils.
+
+        Args:
+            prompts: each with an `image` that holds samples of k-space: complex, (coil, *axes), 0 where nothing was
+                measured. Its attribute `axes` names the axes but the coil's, in words between blanks; those that
+                start with `k` are frequencies. `centred` is `true` where the lowest frequency lies in the middle
+                (index n // 2) of these, `false` where it lies at index 0.
+
+        Returns:
+            For each prompt, in order, an image: magnitudes or complex numbers, (*axes), in the units of an orthonormal
+            inverse FFT. It may be longer than the reference along its last two axes, as of oversampled scans: then its
+            middle is judged.
+
+        Raises:
+            Exception: whatever it raises is recorded against the case; the others go on.
+        """

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from medimg_eval.case import Array, Image, Prompt, Prompts
 from medimg_eval.errors import UsageError, UserError, nearest
-from medimg_eval.models.base import Chooser, Example, Pass
+from medimg_eval.models.base import Chooser, Embedder, Example, Pass
 from medimg_eval.models.pictures import as_picture
 
 HUB = "hf-hub:"
@@ -27,7 +27,7 @@ KEPT = 50_000
 """Texts whose embeddings are kept: few questions have options of their own, many share them."""
 
 
-class OpenClip(nn.Module, Chooser):
+class OpenClip(nn.Module, Chooser, Embedder):
     """Zero-shot choice with any model of open_clip: the option whose text is most similar to the image.
 
     The similarity is the cosine of embeddings of length 1. An option is put into every template; the mean of their
@@ -134,6 +134,16 @@ class OpenClip(nn.Module, Chooser):
         seen = iter(self._images_of(pictured))
         read = iter(self.embed_texts([prompt.text for prompt in prompts if not prompt.images]))
         return [_unit(next(seen).mean(0)) if prompt.images else next(read) for prompt in prompts]
+
+    def cuts(self, texts: Sequence[str]) -> Sequence[bool]:
+        """Returns which texts have more tokens than the model's context, such as 77; the rest of those is not read."""
+        if self.clip is None:
+            self._load()
+        words = self._tokenize
+        whole = getattr(words, "tokenizer", None)  # of the Hugging Face library, which counts its own marks
+        if whole is not None:
+            return [len(whole(words.clean_fn(text), verbose=False).input_ids) > words.context_length for text in texts]
+        return [len(words.encode(text)) + 2 > words.context_length for text in texts]
 
     def embed_images(self, images: Sequence[Image]) -> Array:
         """Returns the embeddings of pictures, float32, (image, feature), each of length 1.

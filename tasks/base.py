@@ -67,6 +67,9 @@ class Task(ABC):
     inline: ClassVar[bool] = False
     """Whether predictions are so small that they are kept in one file together: what `pack` makes of them."""
 
+    together: ClassVar[bool] = False
+    """Whether a case's scores depend on what was predicted of others: one that comes later has all scored again."""
+
     scoring_fields: ClassVar[frozenset[str]] = frozenset({"metrics", "facts", "title", "expected", "monitor", "card"})
     """What can change without asking the model again: kept out of the run id."""
 
@@ -90,6 +93,9 @@ class Task(ABC):
 
     def gather(self, cases: Sequence[Case]) -> None:  # noqa: B027 - most metrics judge a case by itself
         """Takes note of all cases before any is scored: some metrics weigh a case by what the others are."""
+
+    def take(self, predictions: Mapping[str, Any]) -> None:  # noqa: B027 - most metrics judge a case by itself
+        """Takes note of what is stored of all cases, before any is scored; failures are among it."""
 
     @property
     def asked(self) -> Mapping[str, Any]:

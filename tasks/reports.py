@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
@@ -15,6 +16,8 @@ from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics._corpus import Corpus
 from medimg_eval.metrics._replies import ReplyPair
+from medimg_eval.metrics._text_profiles import cleaner
+from medimg_eval.metrics.report_consistency import Written
 from medimg_eval.tasks.questions import QuestionTask
 
 JUDGING = "medimg_eval.configs"
@@ -33,10 +36,21 @@ class ReportTask(QuestionTask):
 
     sections: Sequence[str] = ()
     clean: str = ""
-    metrics: Sequence[str] = ("bleu@1", "bleu@4", "rouge_l", "meteor_stem", "unanswered")
+    metrics: Sequence[str] = (
+        "bleu@1",
+        "bleu@4",
+        "rouge_l",
+        "meteor_stem",
+        "cider_d",
+        "length_ratio",
+        "unanswered",
+    )
     monitor: str = "rouge_l"
 
     corpus: Corpus | None = field(default=None, init=False)
+    peers: Mapping[str, Sequence[Written]] = field(default_factory=dict, init=False)
+    """By case: what was written of the others of its set."""
+    _sets: dict[str, list[Case]] = field(default_factory=dict, init=False, repr=False)
     readings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, init=False)
     """By case: what annotators made of it; the harness says."""
     annotated_by: Mapping[str, str] = field(default_factory=dict, init=False)
@@ -47,6 +61,8 @@ class ReportTask(QuestionTask):
     def __post_init__(self) -> None:
         """Refuses settings that cannot be meant, and adds the questions that metrics have a judge asked."""
         self.metrics = [self.metrics] if isinstance(self.metrics, str) else list(self.metrics)
+        if self.clean:
+            cleaner(self.clean)
         asked = dict.fromkeys(question for name in self.case_metrics for question in parse(name)[0].asks)
         self.judge = {**{name: _judging(name) for name in asked if name not in self.judge}, **self.judge}
         super().__post_init__()
@@ -57,8 +73,27 @@ class ReportTask(QuestionTask):
         return list(dict.fromkeys(one for name in self.case_metrics for one in parse(name)[0].reads))
 
     def gather(self, cases: Sequence[Case]) -> None:
-        """Takes note of all references."""
+        """Takes note of all references, and of which cases form a set."""
         self.corpus = Corpus([references for case in cases if (references := self._references(case))])
+        self._sets = {}
+        for case in cases:
+            if name := case.attributes.get("set"):
+                self._sets.setdefault(name, []).append(case)
+
+    def take(self, predictions: Mapping[str, Any]) -> None:
+        """Takes note of what was written of the members of each set, for metrics that compare them."""
+        self.peers = {}
+        found: dict[str, tuple[Written, ...]] = {}
+        for members in self._sets.values():
+            written = {}
+            for case in members:
+                packed = predictions.get(case.id)
+                with suppress(CaseError):  # the case says so itself
+                    pair = self._pair(case, packed if isinstance(packed, Mapping) else {"texts": [""]})
+                    written[case.id] = Written(pair.references, pair.text, pair.readings)
+            for one in written:
+                found[one] = tuple(other for name, other in written.items() if name != one)
+        self.peers = found
 
     def texts(self, case: Case, packed: Mapping[str, Any] | None) -> tuple[str, str]:
         """The reference and the prediction of a case, as annotators are given them; "" for no prediction.
@@ -84,6 +119,8 @@ class ReportTask(QuestionTask):
         """What decides the numbers beside the reports themselves."""
         # Without a template nobody was asked: the texts were there before.
         parts = [super().signature().removeprefix("extraction: cascade, ")] if self.template else []
+        if self.judged_by and not self.template:
+            parts.append(f"judged by {self.judged_by}")
         if self.sections:
             parts.append(f"sections: {' and '.join(self.sections)}")
         if self.clean:
@@ -101,7 +138,7 @@ class ReportTask(QuestionTask):
         pair = super()._pair(case, packed)
         return replace(
             pair,
-            more={**pair.more, "sections": tuple(self.sections)},
+            more={**pair.more, "sections": tuple(self.sections), "peers": self.peers.get(case.id, ())},
             corpus=self.corpus,
             clean=self.clean,
             readings=self.readings.get(case.id, {}),

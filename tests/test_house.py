@@ -78,7 +78,7 @@ def test_every_model_config_says_what_it_is_and_fits_its_class(name, tmp_path):
         return
     if config.get("root") == "???":
         config["root"] = str(tmp_path)
-    for key in ("checkpoint", "model"):
+    for key in ("checkpoint", "model", "file"):
         if config.get(key) == "???":
             config[key] = "an-organisation/a-model"
     build(OmegaConf.create(config))

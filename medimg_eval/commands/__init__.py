@@ -3,12 +3,14 @@
 COMMANDS = {
     "fit": "train a model on a task; its best checkpoint is then a model for test",
     "test": "ask a model, store its answers, score them, print the table (the quickstart when no task is named)",
-    "score": "score stored predictions again, without loading a model",
+    "score": "score stored predictions again, without loading a model, or a table of reports",
     "table": "print the paper table of any number of runs, and write it as Markdown, LaTeX, CSV and HTML",
     "compare": "test whether models differ by more than chance: significance maps, a baseline, groups of cases",
-    "agree": "validate a judge of answers against human labels: agreement, kappa, ICC, AUROC",
+    "agree": "validate a judge against human labels, or our report labels against CheXbert: agreement, kappa, ICC",
     "list": "show the tasks, models, metrics and suites there are",
     "phantom": "write made-up patients in the real formats, with the truth known by construction",
-    "check": "read every case of a task, or every image of a folder, and say what is wrong with it",
-    "download": "fetch an open benchmark from the hub, resumed and verified, or print how it is got",
+    "check": "read every case of a task, or every image of a folder, and say what is wrong; or what metrics lack",
+    "phi_scan": "find what still identifies a patient: in headers, side-cars and names of files, or in written reports",
+    "readers": "write a blinded form for a reader study of real and generated images, or score what came back",
+    "download": "fetch an open benchmark, or a metric's weights, from the hub, resumed; or print how it is got",
 }

@@ -1,34 +1,51 @@
-"""`agree`: whether a judge of answers agrees with people."""
+"""`agree`: whether a judge of answers agrees with people, and our own labels of reports with an annotator's."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from rich.text import Text
 
 from medimg_eval.commands.common import plain, printer
 from medimg_eval.results import judge_agreement, read_verdicts, to_rich, write_all
 from medimg_eval.results.load import MANIFEST, read_manifest
+from medimg_eval.results.sheets import Sheet
 
 
 def run(config: DictConfig) -> None:
-    """Prints the agreement of judges with human labels and, when `out` is given, writes it in four formats."""
+    """Prints the agreement of two who judge or label and, when `out` is given, writes it in four formats."""
+    if config.get("reports") is not None:
+        from medimg_eval.commands.agree_labels import agree_on_labels
+
+        _print(agree_on_labels(_without_run(config)), config.out)
+        return
     wanted = plain(config)
     folder = Path(wanted["run"])
     title = str(read_manifest(folder / MANIFEST).get("task_title", folder.name))
     verdicts = read_verdicts(
         folder,
         Path(wanted["human"]),
-        column=str(wanted["column"]),
+        column="human" if wanted["column"] is None else str(wanted["column"]),
         judge=None if wanted["judge"] is None else str(wanted["judge"]),
     )
     sheet = judge_agreement(verdicts, title, resamples=wanted["resamples"], level=wanted["level"], seed=wanted["seed"])
+    _print(sheet, wanted["out"])
+
+
+def _without_run(config: DictConfig) -> dict[str, Any]:
+    """The config without what labels of reports do not need."""
+    wanted = plain(OmegaConf.masked_copy(config, [str(key) for key in config if key not in ("run", "human")]))
+    return {**wanted, "column": "report" if wanted["column"] is None else wanted["column"]}
+
+
+def _print(sheet: Sheet, out: str | None) -> None:
     console = printer()
     console.print(to_rich(sheet))
     for note in sheet.content.footnotes:
         console.print(Text(note, style="dim"))
-    if wanted["out"] is not None:
-        written = write_all(sheet, Path(wanted["out"]), stem="agree")
+    if out is not None:
+        written = write_all(sheet, Path(out), stem="agree")
         Console(stderr=True).print("wrote " + ", ".join(str(path) for path in written), style="dim", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""`check`: read every case of a task, or every image of a folder, and say what is wrong with it."""
+"""`check`: read every case of a task, or every image of a folder, and say what is wrong; or what metrics lack."""
 
 from __future__ import annotations
 
@@ -30,13 +30,17 @@ VARIABLE = ("values", "labels")
 
 
 def run(config: DictConfig) -> None:
-    """Checks the path, or else the task, that the config names.
+    """Checks the metrics, the path, or else the task, that the config names.
 
     Raises:
-        UserError: something is wrong with the data.
+        UserError: something is wrong with the data, or a metric that is named lacks something.
     """
     wanted = plain(config)
-    if wanted["path"] is None:
+    if wanted["metrics"] is not None:
+        from medimg_eval.commands.check_metrics import check_metrics
+
+        check_metrics(wanted["metrics"], wanted["annotators"])
+    elif wanted["path"] is None:
         from medimg_eval.commands.making import build_task  # reads tables, which a look at a file can do without
         from medimg_eval.tasks import QuestionTask
 

@@ -38,14 +38,21 @@ def printer() -> Console:
 
 
 def show(table: Table) -> None:
-    """Prints a table and its footnotes to standard output; task by task where side by side is too wide."""
+    """Prints a table and its footnotes to standard output.
+
+    Where it is too wide, task by task; of a task columns that do not fit beside each other, one below the other.
+    """
     from medimg_eval.results import to_rich
 
     console = printer()
-    whole = to_rich(table)
-    fits = Measurement.get(console, console.options.update(max_width=10_000), whole).maximum <= console.width
-    for grid in [whole] if fits else [to_rich(part) for part in table.by_task()]:
-        console.print(grid)
+
+    def fits(part: Table) -> bool:
+        wide = Measurement.get(console, console.options.update(max_width=10_000), to_rich(part)).maximum
+        return wide <= console.width
+
+    parts = [table] if fits(table) else [one for part in table.by_task() for one in part.wrapped(fits)]
+    for part in parts:
+        console.print(to_rich(part))
     for note in table.footnotes:
         console.print(Text(note, style="dim"))
 

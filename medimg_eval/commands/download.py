@@ -1,4 +1,4 @@
-"""`download`: fetch an open benchmark from the hub, or print the steps by which it is got."""
+"""`download`: fetch an open benchmark, or a metric's weights, from the hub; or print the steps by which it is got."""
 
 from __future__ import annotations
 
@@ -16,13 +16,18 @@ from medimg_eval.errors import UsageError, UserError
 
 
 def run(config: DictConfig) -> None:
-    """Fetches what the task's card names, says what came, and what to run next.
+    """Fetches what the task's card, or the annotator's config, names; says what came, and what to run next.
 
     Raises:
-        UsageError: no task is named, or its card cannot be meant.
+        UsageError: nothing is named, or its card cannot be meant.
         UserError: it is not to be had from the hub, in which case the steps are printed, or something came wrong.
     """
     wanted = plain(config)
+    if wanted.get("annotator") is not None:
+        from medimg_eval.commands.download_weights import chosen_annotator, download_weights
+
+        download_weights(*chosen_annotator(wanted))
+        return
     task = wanted.get("task")
     if task is None:
         raise UsageError("no task is named; add task=NAME (see python -m medimg_eval list what=tasks)")

@@ -40,7 +40,7 @@ TAKES_VALUE = {
     "-cn",
 }
 RANK_VARIABLES = ("LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-GROUPS = ("task", "model", "suite", "trainer", "logger")
+GROUPS = ("task", "model", "suite", "trainer", "logger", "annotator")
 
 
 class Words(NamedTuple):

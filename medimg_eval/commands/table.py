@@ -7,12 +7,10 @@ from typing import Any
 
 from omegaconf import DictConfig
 from rich.console import Console
-from rich.measure import Measurement
-from rich.text import Text
 
-from medimg_eval.commands.common import as_list, plain, printer, show
+from medimg_eval.commands.common import as_list, plain, show
 from medimg_eval.errors import UsageError, nearest
-from medimg_eval.results import Table, build_authors_tables, build_table, load_runs, to_rich, write_all
+from medimg_eval.results import Table, build_authors_tables, build_table, load_runs, write_all
 
 AUTHORS = "authors"
 
@@ -22,10 +20,7 @@ def run(config: DictConfig) -> None:
     wanted = plain(config)
     tables = _authors(wanted) if wanted["table"] is not None else {"table": _usual(wanted)}
     for table in tables.values():
-        if wanted["table"] is None:
-            show(table)
-        else:
-            _show_wrapped(table)
+        show(table)
     if wanted["out"] is not None:
         folder = Path(wanted["out"])
         written = [file for stem, table in tables.items() for file in write_all(table, folder, stem)]
@@ -60,18 +55,3 @@ def _authors(wanted: dict[str, Any]) -> dict[str, Table]:
     if len(tables) == 1:
         return {"table": tables[0]}
     return {f"table-{table.columns[0].task}": table for table in tables}
-
-
-def _show_wrapped(table: Table) -> None:
-    """Prints a table of one task and its footnotes; columns that do not fit beside each other, one below the other."""
-    console = printer()
-
-    def fits(part: Table) -> bool:
-        return (
-            Measurement.get(console, console.options.update(max_width=10_000), to_rich(part)).maximum <= console.width
-        )
-
-    for part in [table] if fits(table) else table.wrapped(fits):
-        console.print(to_rich(part))
-    for note in table.footnotes:
-        console.print(Text(note, style="dim"))

@@ -51,7 +51,7 @@ def refuse_unready(task: Task, annotators: Mapping[str, Candidate], *, judge: bo
             lacks.append(f"{wanted}: there is no annotator {name!r}; add annotators.{name}._target_=YOUR.CLASS")
             continue
         try:
-            _made(name, annotators[name]).check_ready()
+            _checked(name, annotators[name].load()).check_ready()
         except UserError as error:
             lacks.append(f"{wanted}: {error}")
     asking = [name for name in task.case_metrics if parse(name)[0].asks]
@@ -111,7 +111,10 @@ def _wanted_by(task: ReportTask, annotator: str) -> str:
 
 
 def _made(name: str, candidate: Candidate) -> Annotator:
-    made: Any = candidate.model
+    return _checked(name, candidate.model)
+
+
+def _checked(name: str, made: Any) -> Annotator:
     if not isinstance(made, TextAnnotator | PairAnnotator):
         raise UserError(f"annotators.{name}: {type(made).__name__} is no TextAnnotator and no PairAnnotator")
     made.name = name

@@ -27,7 +27,7 @@ from medimg_eval.evaluation.identity import (
     provenance,
     trainer_identity,
 )
-from medimg_eval.evaluation.judging import judge_answers
+from medimg_eval.evaluation.judging import judge_answers, refuse_unfit
 from medimg_eval.evaluation.preparing import prepare, refuse_unaskable
 from medimg_eval.evaluation.rescoring import close, judged, score_stored, scoring_id, submit_stored
 from medimg_eval.evaluation.run import Run, now, unanswered
@@ -118,6 +118,7 @@ def refuse_judge(task: Task, settings: Settings) -> None:
         return
     if not callable(getattr(judge.wrapper, "generate", None)):
         raise UsageError(f"judge {judge.name!r} ({judge.wrapper.__name__}) cannot write; name a model with generate()")
+    refuse_unfit(task, judge.config, judge.name)
     if getattr(judge.wrapper, "remote", False):  # only then is it loaded, which such models are in no time
         refuse_remote(task, judge, settings)
 
@@ -162,11 +163,13 @@ def evaluate(task: Task, candidate: Candidate, settings: Settings) -> Path:
         if left and task.inline and not isinstance(candidate.model, GivenTexts):  # which took no time here
             _note_time(run, candidate, time.perf_counter() - begun, asking)
         if settings.rank == 0:
-            if isinstance(task, QuestionTask):
-                _judge(task, settings, run, cases)
+            if task.inline:
+                if isinstance(task, QuestionTask):
+                    _judge(task, settings, run, cases)
                 read_reports(task, run, cases, settings.annotators)
-                # Verdicts and readings may have come since.
-                known = {} if task.judged_by or isinstance(task, ReportTask) else run.scores(scoring_id(task))
+                # Verdicts, readings and others' predictions may have come since.
+                changed = task.together or isinstance(task, ReportTask) or bool(getattr(task, "judged_by", ""))
+                known = {} if changed else run.scores(scoring_id(task))
                 score_stored(task, run, [case for case in cases if not isinstance(known.get(case.id), list)], 0)
             close(task, run, cases, candidate.name)
     return folder

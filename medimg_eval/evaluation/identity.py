@@ -39,8 +39,16 @@ RECORDED = (
 
 def digest(value: Any, length: int = 8) -> str:
     """A short hash of anything JSON can hold, independent of key order."""
-    text = json.dumps(value, sort_keys=True, default=str)
+    text = json.dumps(_keyed(value), sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:length]
+
+
+def _keyed(value: Any) -> Any:
+    """The same with keys that can be sorted: YAML reads a bare `on:` as true, which stands among texts then."""
+    if isinstance(value, Mapping):
+        mixed = len({type(key) for key in value}) > 1
+        return {json.dumps(key, default=str) if mixed else key: _keyed(one) for key, one in value.items()}
+    return [_keyed(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def file_digest(path: Path) -> str:

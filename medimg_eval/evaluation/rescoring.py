@@ -13,6 +13,7 @@ from medimg_eval.case import Case, Failure, Score
 from medimg_eval.errors import CaseError, UserError
 from medimg_eval.evaluation.annotating import read_reports, refuse_unready
 from medimg_eval.evaluation.identity import data_fingerprint, digest
+from medimg_eval.evaluation.judging import judge_remarks
 from medimg_eval.evaluation.run import Run, Stored, answered, now, write_json
 from medimg_eval.evaluation.scoring import Scorer, score_case, scoring_workers
 from medimg_eval.evaluation.tracking import tracked
@@ -77,6 +78,7 @@ def score_stored(task: Task, run: Run, cases: Sequence[Case], wanted: int | None
 def _score_here(task: Task, run: Run, cases: Sequence[Case]) -> None:
     """Scores predictions that are so small that handing them to another process takes longer than judging them."""
     predictions, verdicts = run.predictions(), _verdicts(task, run)
+    task.take(predictions)
     scoring = scoring_id(task)
     for start in range(0, len(cases), TOGETHER):
         scored = {}
@@ -135,7 +137,12 @@ def close(task: Task, run: Run, cases: Sequence[Case], model: str) -> None:
     run.write_scores(rows)
     read_with = run.read_with()
     said = judged(task)
+    if isinstance(task, QuestionTask):
+        said["notes"] += judge_remarks(task, run)
     said["notes"] += [*task.remarks, *_unjudged(task, run, cases, predictions)]
+    if left_out := getattr(task.layout, "left_out", {}):
+        name, why = next(iter(left_out.items()))
+        said["notes"] += [f"{len(left_out):,} left out of the data for what they lack, such as {name}: {why}"]
     if read_with:
         said["notes"] += [f"{len(read_with)} of {len(cases)} cases were read with a repair or doubt: see summary.json"]
     run.note(

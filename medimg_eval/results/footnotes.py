@@ -9,9 +9,9 @@ from medimg_eval.results.cells import NO_METRIC, NO_RUN, Cell, Column, Row, Sett
 from medimg_eval.results.groups import GAP, SMALL
 from medimg_eval.results.kinds import is_known, is_summary, judged_labels
 from medimg_eval.results.layout import listed
-from medimg_eval.results.parts import LABEL, UNKNOWN
+from medimg_eval.results.parts import LABEL, UNKNOWN, Part
 from medimg_eval.results.question_notes import chance_note, question_basis, question_facts
-from medimg_eval.results.summaries import MOST_RESAMPLES
+from medimg_eval.results.summaries import MOST_RESAMPLES, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -80,7 +80,7 @@ def write_footnotes(
     notes += [
         f"{column.title} is not a known metric: without a direction it is not ranked."
         for column in {column.metric: column for column in columns}.values()
-        if column.higher_is_better is None and column.metric != NO_METRIC
+        if column.metric != NO_METRIC and not is_known(column.metric)
     ]
     notes += [f"{title} is not shown: it has no scores of the metrics asked for." for title in hidden]
     if left_out := sum(entry.run.older_left_out for group in groups for entry in group.entries):
@@ -262,6 +262,7 @@ def _facts(entry: _Entry) -> Iterator[str]:
         yield f"of {_count(total, 'label')}, {', '.join(f'{n} {status}' for status, n in counts.items())}"
     for column, cell in entry.cells:
         yield from _cell_facts(column, cell)
+    yield from _remarks(entry)
     yield from _used_facts(entry)
     if lacking := [column.title for column, cell in entry.cells if cell.n and cell.n_clusters < 2]:
         yield f"no interval for {', '.join(lacking)}: fewer than 2 {run.unit}"
@@ -282,6 +283,17 @@ def _cell_facts(column: Column, cell: Cell) -> Iterator[str]:
         yield f"{column.title} undefined: its rows or facts do not suffice{hint}"
     if cell.dropped:
         yield f"{column.title} undefined on {_count(cell.dropped, 'resample')}, left out of its interval"
+
+
+def _remarks(entry: _Entry) -> Iterator[str]:
+    """Yields what summaries have to say of a run, each thing once."""
+    told: dict[str, None] = {}
+    for column, cell in entry.cells:
+        found, parameter = metrics.parse(column.metric) if is_summary(column.metric) else (None, None)
+        if found is not None and found.remark is not None and cell.n:
+            rows = rows_of(Part.whole(entry.run), found.needs)
+            told[found.remark(rows, *(() if parameter is None else (parameter,)))] = None
+    yield from (remark for remark in told if remark)
 
 
 def _used_facts(entry: _Entry) -> Iterator[str]:

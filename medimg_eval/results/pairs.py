@@ -114,6 +114,8 @@ def make_fields(runs: Sequence[RunScores], metric: str, *, by_label: bool, basel
         raise UsageError(f"No finished run has scores of {metric!r}{nearest(metric, scored)}")
     if not is_known(metric):
         raise UsageError(f"{metric} is not a known metric: whether higher is better must be known to compare models")
+    if metrics.get(metric).higher_is_better is None:
+        raise UsageError(f"{metric} is neither better nor worse for being higher, so models cannot be compared by it")
     by_task: dict[str, dict[str, RunScores]] = {}
     for name, named in named_runs(finished).items():
         for task, run in named.items():

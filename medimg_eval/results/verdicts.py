@@ -67,7 +67,8 @@ def read_verdicts(folder: Path, labels: Path, *, column: str = "human", judge: s
     Args:
         folder: The run's, with `judgements-*.jsonl`; of several verdicts of one judge on one case the last counts.
         labels: A CSV file with the columns `case`, `question` (needed where judges were asked several) and the label.
-            A label is a number, yes or no, true or false, or a name; empty ones are left out.
+            A label is a number, yes or no, true or false, or a name; empty ones are left out. Questions whose verdicts
+            are more than that, such as lists of findings, are left out too.
         column: The column that holds the labels.
         judge: The judge's id; None takes all.
 
@@ -78,7 +79,7 @@ def read_verdicts(folder: Path, labels: Path, *, column: str = "human", judge: s
         UsageError: If there is no such judge or column, or it is not clear which question a label answers.
         UserError: If a file cannot be read, or the two have no case in common.
     """
-    judged = list(_judgements(folder))
+    judged = _alone(list(_judgements(folder)), folder)
     judges = dict.fromkeys(one.judge for one in judged)
     if judge is not None and judge not in judges:
         raise UsageError(f"{folder} has no verdicts of a judge {judge!r}{nearest(judge, judges)}")
@@ -97,6 +98,18 @@ def read_verdicts(folder: Path, labels: Path, *, column: str = "human", judge: s
                 found.append(Verdicts(question, name, np.array(both), *sides, *left))
     if not found:
         raise UserError(f"{labels} labels no case that {folder} has a verdict on; compare its `case` with the run's")
+    return found
+
+
+def _alone(judged: list[_Judged], folder: Path) -> list[_Judged]:
+    """Leaves out questions whose verdicts are no numbers and no names, with what such verdicts are put together of."""
+    structured = {one.question for one in judged if isinstance(one.value, dict | list)}
+    found = [one for one in judged if not structured & {one.question, one.question.rpartition("/")[0]}]
+    if judged and not found:
+        raise UserError(
+            f"{folder}: every verdict is a list or a mapping ({', '.join(sorted(structured))}), which labels cannot be "
+            "compared with; ask the judge for a number or a name"
+        )
     return found
 
 

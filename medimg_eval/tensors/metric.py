@@ -178,7 +178,7 @@ class SegmentationScore(SegmentationScores):
     @property
     def higher_is_better(self) -> bool:  # type: ignore[override]
         """The metric's direction."""
-        return parse(self.metrics[0])[0].higher_is_better
+        return bool(parse(self.metrics[0])[0].higher_is_better)
 
     def compute(self) -> Tensor:  # type: ignore[override]
         """Returns the mean of the metric."""

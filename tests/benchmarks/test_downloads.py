@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 import medimg_eval
 from medimg_eval.commands.making import build_task
 from medimg_eval.data.download import HubFiles
-from tests.helpers.catalogue import SAMPLES, config_of
+from tests.helpers.catalogue import REPORTS, SAMPLES, config_of
 from tests.helpers.samples import ALL
 
 assert ALL
@@ -22,6 +22,8 @@ PAGE = Path(medimg_eval.__file__).parents[1] / "docs" / "downloads.md"
 AT_THE_HUB = {"GMAI_mm_bench_VAL.tsv": "GMAI-MMBench_VAL.tsv"}
 """Files of samples, by the authors' name -> what the mirror calls them that they are fetched from."""
 
+EVERY = {**SAMPLES, **REPORTS}
+
 HEAD = "| task | access | how |\n| --- | --- | --- |\n"
 
 
@@ -29,7 +31,7 @@ HEAD = "| task | access | how |\n| --- | --- | --- |\n"
 def cards():
     """The card of every benchmark of questions."""
     with initialize_config_module("medimg_eval.configs", version_base="1.3"):
-        found = {name: OmegaConf.to_container(compose(f"task/{name}"), resolve=True) for name in sorted(SAMPLES)}
+        found = {name: OmegaConf.to_container(compose(f"task/{name}"), resolve=True) for name in sorted(EVERY)}
     return {name: config["task"]["card"] for name, config in found.items()}
 
 
@@ -63,7 +65,7 @@ def test_the_table_in_the_docs_is_that_of_the_cards(cards):
     assert table(cards) in PAGE.read_text()
 
 
-@pytest.mark.parametrize("name", sorted(SAMPLES))
+@pytest.mark.parametrize("name", sorted(EVERY))
 def test_what_is_fetched_is_what_the_layout_reads(name, cards, tmp_path):
     if not isinstance(cards[name]["download"], Mapping):
         return  # of these the card lists the steps
@@ -71,8 +73,8 @@ def test_what_is_fetched_is_what_the_layout_reads(name, cards, tmp_path):
     whole, root = tmp_path / "whole", tmp_path / "fetched"
     whole.mkdir()
     root.mkdir()
-    SAMPLES[name].write(whole)
-    config = config_of(name, root, **SAMPLES[name].settings)
+    EVERY[name].write(whole)
+    config = config_of(name, root, **EVERY[name].settings)
     others = []
     for path in sorted(one for one in whole.rglob("*") if one.is_file()):
         place = path.relative_to(whole).as_posix()
@@ -91,7 +93,7 @@ def test_what_is_fetched_is_what_the_layout_reads(name, cards, tmp_path):
         archive.unpack(root, print)
     task = build_task(config)
     cases = task.cases("test")
-    assert [case.id for case in cases] == SAMPLES[name].cases
+    assert [case.id for case in cases] == EVERY[name].cases
     for case in cases:
         if case.question is not None:
             task.read_images(case)
@@ -107,7 +109,7 @@ if __name__ == "__main__":
     with initialize_config_module("medimg_eval.configs", version_base="1.3"):
         every: dict[str, dict] = {
             name: OmegaConf.to_container(compose(f"task/{name}"), resolve=True)["task"]["card"]
-            for name in sorted(SAMPLES)
+            for name in sorted(EVERY)
         }
     text = PAGE.read_text()
     start = text.index(HEAD)

@@ -9,7 +9,7 @@ from omegaconf import OmegaConf
 import medimg_eval
 from medimg_eval.commands.making import build, build_task
 from medimg_eval.data import layouts, targets
-from medimg_eval.data.layouts import FolderLayout, Questions
+from medimg_eval.data.layouts import FolderLayout, Questions, Studies
 from medimg_eval.errors import UserError
 
 ROOT = Path(medimg_eval.__file__).parents[1]
@@ -21,7 +21,7 @@ BLOCKS = re.findall(r"^```yaml\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
 def test_every_block_of_yaml_makes_what_it_names(block, tmp_path):
     config = OmegaConf.create(block)
     layout = build_task(config).layout if "layout" in config else build(config)
-    assert isinstance(layout, FolderLayout | Questions)
+    assert isinstance(layout, FolderLayout | Questions | Studies)
     # Arguments reach the layout as they are meant: the root, which is missing here, is the first thing looked for.
     with pytest.raises(UserError, match=f"{layout.root}: no such folder"):
         layout.cases("test")

@@ -20,7 +20,6 @@ from medimg_eval.evaluation.identity import data_fingerprint, digest
 from medimg_eval.evaluation.rescoring import close, judged, score_stored
 from medimg_eval.evaluation.run import Run, now
 from medimg_eval.metrics import get
-from medimg_eval.results import build_table, load_runs
 from medimg_eval.results.load import SCHEMA
 
 
@@ -54,6 +53,8 @@ class Sample:
 
 
 SAMPLES: dict[str, Sample] = {}
+REPORTS: dict[str, Sample] = {}
+"""Those of tasks whose answers are reports."""
 
 
 def sample(name: str, **fields: Any) -> Callable[[Callable[[Path], None]], Callable[[Path], None]]:
@@ -62,6 +63,17 @@ def sample(name: str, **fields: Any) -> Callable[[Callable[[Path], None]], Calla
     def register(write: Callable[[Path], None]) -> Callable[[Path], None]:
         assert name not in SAMPLES, name
         SAMPLES[name] = Sample(write, **fields)
+        return write
+
+    return register
+
+
+def reports(name: str, **fields: Any) -> Callable[[Callable[[Path], None]], Callable[[Path], None]]:
+    """The same of a task whose answers are reports."""
+
+    def register(write: Callable[[Path], None]) -> Callable[[Path], None]:
+        assert name not in REPORTS, name
+        REPORTS[name] = Sample(write, **fields)
         return write
 
     return register
@@ -132,7 +144,7 @@ def _composed(name: str) -> dict[str, Any]:
 
 def task_of(name: str, root: Path, **changes: Any) -> Any:
     """The task of a benchmark on its sample, which is written below a root."""
-    one = SAMPLES[name]
+    one = SAMPLES.get(name) or REPORTS[name]
     root.mkdir(parents=True, exist_ok=True)
     one.write(root)
     return build_task(config_of(name, root, **{**one.settings, **changes}))
@@ -173,15 +185,15 @@ def answered(task: Any, replies: Mapping[str, str], folder: Path, judged_as: Map
 
 
 def worth(folder: Path) -> dict[str, float]:
-    """Metric -> value, of a run."""
-    frame = build_table(load_runs([folder]), resamples=20).frame()
-    return dict(zip(frame["metric"], frame["mean"], strict=True))
+    """Metric -> value, of a finished run."""
+    rows = json.loads((folder / "summary.json").read_text())["metrics"]
+    return {row["metric"]: np.nan if row["mean"] is None else row["mean"] for row in rows}
 
 
 def right_reply(case: Any) -> str:
     """What says the right answer plainly."""
     value, question = case.target.read().value, case.question
-    first = value[0] if isinstance(value, list | tuple) and question.kind == "open" else value
+    first = value[0] if isinstance(value, list | tuple) and question.kind in ("open", "report") else value
     if question.kind == "choices":
         return ", ".join(value)
     if question.kind == "box":

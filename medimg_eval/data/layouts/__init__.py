@@ -12,6 +12,7 @@ from medimg_eval.data.layouts.pictures import FolderPerClass, PairedFolders
 from medimg_eval.data.layouts.questions import Questions
 from medimg_eval.data.layouts.reports import Llava, R2Gen
 from medimg_eval.data.layouts.slides import Slides
+from medimg_eval.data.layouts.studies import Studies
 from medimg_eval.data.layouts.table import Table
 from medimg_eval.data.layouts.volumes import Volumes
 
@@ -34,6 +35,7 @@ __all__ = [
     "R2Gen",
     "ReferencedMask",
     "Slides",
+    "Studies",
     "Table",
     "Volumes",
     "Yolo",

@@ -18,6 +18,7 @@ from medimg_eval.data.questions.answers import (
     answer_names,
     check_answer,
     check_kind,
+    is_absent,
     kind_of,
     labels_of,
     more_of,
@@ -66,9 +67,10 @@ class Questions:
         id: the column of the case id, or a pattern; the file's stem and the record's number when empty.
         kind: what an answer is; `by_answer` for yes or no where that is right and open elsewhere; or `{column: ...,
             kinds: {value: kind}}`.
-        question: the column of the question, or a pattern.
+        question: the column of the question, or a pattern; or `{text: what is asked of all}`.
         options: what may be chosen from; see `medimg_eval.data.questions.options.FORMS`.
-        answer: what is right; see `medimg_eval.data.questions.answers.FORMS`. Nothing where only a judge can say.
+        answer: what is right; see `medimg_eval.data.questions.answers.FORMS`. Nothing where only a judge can say. With
+            `absent: leave_out`, records that do not say it are left out; `left_out` names them.
         more: what rules of scoring need beside it: name -> column or pattern; `image` for (width, height) of the first.
         images: where images lie; see `medimg_eval.data.questions.pictures.FORMS`.
         min_images: images that a question must have, of a layout that has any; 0 where some are asked without.
@@ -93,7 +95,7 @@ class Questions:
     expand: Sequence[Any] = ()
     id: str = ""
     kind: Any = "choice"
-    question: str = "question"
+    question: str | Mapping[str, str] = "question"
     options: Mapping[str, Any] = field(default_factory=dict)
     answer: Mapping[str, Any] = field(default_factory=dict)
     more: Mapping[str, Any] = field(default_factory=dict)
@@ -140,6 +142,7 @@ class Questions:
         if not records:
             raise UserError(f"{root}: the steps of task.layout.expand leave no record of split {split!r}")
         check_names(self._names(), records, (IMAGE_COUNT, IMAGE_CONTENT))
+        records = self._sure(records)
         pictures = Pictures(root, self._specs, self.modality, dict(self.reading), self.max_side)
         cases = _told_apart([self._case_of(record, pictures) for record in records])
         if self._rotates:
@@ -151,11 +154,10 @@ class Questions:
 
     def split_source(self) -> dict[str, str]:
         """SHA-256 of each file that decides which record belongs to which split, as `fingerprints` has it."""
-        if not isinstance(self.records, Mapping):
-            return {}
+        named = next((one for one in (self.records, self.at) if isinstance(one, Mapping)), {})
         root = self.folder()
         paths: dict[Path, None] = {}
-        for split in self.records:
+        for split in named:
             with suppress(UserError):  # a split that is not at hand has no part in what is asked
                 paths |= dict.fromkeys(self._source(root, split).paths(root))
         return fingerprints(paths)
@@ -185,7 +187,7 @@ class Questions:
         column = self.kind.get("column", "") if isinstance(self.kind, Mapping) else ""
         more = [one for one in self.more.values() if not re.fullmatch(r"image(?: \d+)?", str(one))]
         for key, patterns in (
-            ("question", [self.question]),
+            ("question", [] if isinstance(self.question, Mapping) else [self.question]),
             ("id", [self.id]),
             ("kind.column", [column]),
             ("images", [pattern_of(spec) for spec in self._specs]),
@@ -216,7 +218,7 @@ class Questions:
         options = options_of(self.options, record) if self.options else {}
         if kind in ("choice", "choices") and len(options) < 2:
             raise record.error(f"has {len(options)} options to choose from, expected at least 2")
-        text = record.fill(self.question)
+        text = self.question["text"] if isinstance(self.question, Mapping) else record.fill(self.question)
         if self.options.get("remove"):
             _, text = within_text(text)
         if not text:
@@ -270,9 +272,16 @@ class Questions:
             raise record.error(f"patient {self.patient!r} is empty")
         return text
 
+    def _sure(self, records: Sequence[Record]) -> list[Record]:
+        """Those that say what is right, where the others are left out."""
+        doubtful = [record for record in records if is_absent(self.answer, record)]
+        said = f"says nothing of {next(iter(self.answer.values()), '')!r}"
+        self.left_out = {(record.fill(self.id) if self.id else "") or record.about["row"]: said for record in doubtful}
+        lost = set(map(id, doubtful))
+        return [record for record in records if id(record) not in lost]
+
     def _large_enough(self, cases: Sequence[Case]) -> list[Case]:
         kept = []
-        self.left_out = {}
         for case in cases:
             side = _shortest(case)
             if side is not None and side < self.min_side:

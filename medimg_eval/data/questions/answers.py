@@ -15,6 +15,7 @@ from medimg_eval.data.questions.options import LETTERS, PREFIX, form_of
 from medimg_eval.data.questions.records import MISSING, Record, as_text, bracketed, names_in, said_nothing
 from medimg_eval.data.records import below
 from medimg_eval.errors import CaseError, UsageError, nearest
+from medimg_eval.metrics._text_profiles import cleaned
 from medimg_eval.question import Key, Kind
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -29,10 +30,13 @@ FORMS = {
     "index": {"from"},
     "text": set(),
     "either": set(),
-    "value": {"box", "scale", "key", "name"},
+    "value": {"box", "scale", "key", "name", "join", "clean", "words"},
     "labels": {"names"},
 }
-"""The ways to say what is right: the key that tells them apart -> the keys that go with it."""
+"""The ways to say what is right: the key that tells them apart -> the keys that go with it, and `absent` with all."""
+
+ABSENT = ("fail", "leave_out")
+"""What becomes of a record that does not say what is right: a case that fails, or none."""
 
 
 def check_answer(config: Mapping[str, Any]) -> None:
@@ -42,10 +46,10 @@ def check_answer(config: Mapping[str, Any]) -> None:
         UsageError: the message names the key.
     """
     form = form_of(config, FORMS, "answer")
-    unknown = next((key for key in config if form and key != form and key not in FORMS[form]), None)
+    unknown = next((key for key in config if form and key not in (form, "absent", *FORMS[form])), None)
     if unknown is not None:
         raise UsageError(f"task.layout.answer of {form!r} has no key {unknown!r}{nearest(unknown, FORMS[form])}")
-    for key, known in (("box", ("xyxy", "xywh")), ("scale", ("pixels", "percent", "unit"))):
+    for key, known in (("box", ("xyxy", "xywh")), ("scale", ("pixels", "percent", "unit")), ("absent", ABSENT)):
         if config.get(key, known[0]) not in known:
             raise UsageError(f"task.layout.answer.{key} is {config[key]!r}{nearest(str(config[key]), known)}")
 
@@ -108,6 +112,14 @@ def _raw(config: Mapping[str, Any], record: Record) -> Any:
     return record.fill(pattern) if "{" in pattern else record.value(pattern)
 
 
+def is_absent(config: Mapping[str, Any], record: Record) -> bool:
+    """Whether a record does not say what is right, and is to be left out for it."""
+    if record.fault or config.get("absent") != "leave_out":
+        return False
+    raw = _raw(config, record)
+    return said_nothing(raw) or raw == []
+
+
 def value_of(config: Mapping[str, Any], record: Record, kind: Kind, options: Mapping[str, str]) -> Any:
     """What is right about a record, as `medimg_eval.question.Key` holds it; boxes, and label maps, as they are written.
 
@@ -131,7 +143,7 @@ def value_of(config: Mapping[str, Any], record: Record, kind: Kind, options: Map
             raise record.error(f"names {len(raw)} right options, expected one; set kind: choices")
         letter = _letter(form, config, raw[0] if isinstance(raw, list) else raw, record, options)
         return _yes_no(options[letter], record) if kind == "yes_no" else letter
-    return _of_kind(config, raw, record, kind)
+    return _report_of(config, raw, record) if kind == "report" else _of_kind(config, raw, record, kind)
 
 
 def _parted(text: str, options: Mapping[str, str]) -> list[str]:
@@ -203,8 +215,8 @@ def _yes_no(raw: Any, record: Record) -> str:
 def _of_kind(config: Mapping[str, Any], raw: Any, record: Record, kind: Kind) -> Any:
     if kind == "yes_no":
         return _yes_no(raw[0] if isinstance(raw, list) and len(raw) == 1 else raw, record)
-    value = raw if kind == "report" else bracketed(raw)
-    if kind in ("open", "report"):
+    value = bracketed(raw)
+    if kind == "open":
         several = [as_text(one) for one in value if as_text(one)] if isinstance(value, list | tuple) else [as_text(raw)]
         if not several:
             raise record.error(f"the answer {as_text(raw)!r:.60} holds no text")
@@ -218,6 +230,20 @@ def _of_kind(config: Mapping[str, Any], raw: Any, record: Record, kind: Kind) ->
     if kind in ("regions", "grades", "boxes3d") and not (isinstance(value, Mapping) or "labels" in config):
         raise record.error(f"the answer {as_text(raw)!r:.60} is no object of names and values")
     return value
+
+
+def _report_of(config: Mapping[str, Any], raw: Any, record: Record) -> str | tuple[str, ...]:
+    """The reference report, or several: put together, cleaned or cut where benchmarks do so with references."""
+    several = [text for one in (raw if isinstance(raw, list | tuple) else [raw]) if (text := as_text(one))]
+    if "join" in config:
+        several = [str(config["join"]).join(several)] if several else []
+    if "clean" in config:
+        several = [cleaned(text, str(config["clean"])) for text in several]
+    if "words" in config:
+        several = [" ".join(text.split()[: int(config["words"])]) for text in several]
+    if not several:
+        raise record.error(f"the answer {as_text(raw)!r:.60} holds no text")
+    return several[0] if "join" in config or not isinstance(raw, list | tuple) else tuple(several)
 
 
 def _regions(value: Sequence[Any], config: Mapping[str, Any], record: Record) -> dict[str, str]:

@@ -190,19 +190,22 @@ def _join(records: list[Record], step: Step, root: Path) -> list[Record]:
             return [replace(record, fault=record.said(error))]
         there = found.get(key, [])
         named = ", ".join(key)
-        if len(there) == 1:
-            other = there[0].values
-            kept = {name: other.get(name) for name in step["keep"]} if "keep" in step else dict(other)
-            joined = {step["as"]: kept} if "as" in step else {**kept, **record.values}
-            return [record.with_values(**joined)]
-        if there:
+        if there and any(_kept(one, step) != _kept(there[0], step) for one in there):
             twice = f"{there[0].place} and {there[1].place} of {there[0].path}"
             return [replace(record, fault=f"{named!r} stands twice, in {twice}; mend one of them")]
+        if there:
+            kept = _kept(there[0], step)
+            joined = {step["as"]: kept} if "as" in step else {**kept, **record.values}
+            return [record.with_values(**joined)]
         if missing == "fail":
             return [replace(record, fault=f"{named!r} is not found in {step['join']}; complete that file")]
         return [] if missing == "drop" else [record]
 
     return _each(records, make)
+
+
+def _kept(other: Record, step: Step) -> dict[str, Any]:
+    return {name: other.values.get(name) for name in step["keep"]} if "keep" in step else dict(other.values)
 
 
 def _listed(records: list[Record], step: Step, root: Path) -> list[Record]:
@@ -224,7 +227,8 @@ def _listed(records: list[Record], step: Step, root: Path) -> list[Record]:
 
 def _matching(condition: Mapping[str, Any], record: Record) -> bool:
     for column, value in condition.items():
-        wanted = {as_text(one) for one in value} if isinstance(value, list | tuple) else {as_text(value)}
+        several = value if isinstance(value, list | tuple) else [value]
+        wanted = {as_text(record.about.get("split")) if one == "{split}" else as_text(one) for one in several}
         found = record.value(column)
         said = {as_text(one) for one in found} if isinstance(found, list) else {as_text(found)}
         if not wanted & said:

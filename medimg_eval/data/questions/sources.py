@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import re
 import zlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -16,6 +17,7 @@ from medimg_eval.data.questions.parquet import read_parquet
 from medimg_eval.data.questions.records import Record, Repeated, literal
 from medimg_eval.data.questions.streamed import MARK, read_streamed
 from medimg_eval.data.records import stem
+from medimg_eval.data.splits import digests
 from medimg_eval.data.tables import read_text
 from medimg_eval.errors import UsageError, UserError, nearest
 
@@ -244,6 +246,25 @@ def _walked(path: Path, value: Any, parts: Sequence[str], keys: tuple[str, ...])
     elif not keys:  # of the members of a `*`, some may lack what others have
         there = nearest(part, value) if isinstance(value, dict) else "; it holds no object there"
         raise UserError(f"{path}: holds no {part!r}, which task.layout.at names{there}")
+
+
+LARGE = 64 * 2**20
+"""Bytes above which a file of records is known by its size and its ends: some hold all their images."""
+
+
+def fingerprints(paths: Iterable[Path]) -> dict[str, str]:
+    """SHA-256 of each file, by its path; of a file above `LARGE`, of its size and its first and last MiB."""
+    several = list(dict.fromkeys(paths))
+    small = [path for path in several if path.stat().st_size <= LARGE]
+    return digests(small) | {str(path): _ends(path) for path in several if path not in small}
+
+
+def _ends(path: Path) -> str:
+    size = path.stat().st_size
+    with path.open("rb") as stream:
+        head = stream.read(2**20)
+        stream.seek(size - 2**20)
+        return hashlib.sha256(b"%d" % size + head + stream.read()).hexdigest()
 
 
 def source_of(given: Any, key: str, **more: Any) -> Source:

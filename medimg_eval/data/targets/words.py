@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,9 +12,7 @@ import numpy as np
 from medimg_eval.case import Array, FrameLabels, Geometry, Image, Reference, Survival, Text
 from medimg_eval.data.records import Entry, Given, Row, given, grid_of
 from medimg_eval.errors import CaseError, UsageError
-
-HEADING = re.compile(r"^[ \t]*([A-Z][A-Z /,&()-]*[A-Z)])[ \t]*:", re.MULTILINE)
-"""The heading of a section in an English report: capitals and a colon at the start of a line."""
+from medimg_eval.metrics._reports_sections import canonical, sections
 
 
 @dataclass
@@ -87,13 +84,9 @@ class TextFile:
 
 
 def section(text: str, names: Sequence[str]) -> str | None:
-    """The first of several sections that a report has and that holds words, blanks at line ends folded."""
-    headings = list(HEADING.finditer(text))
-    ends = [*(heading.start() for heading in headings[1:]), len(text)][: len(headings)]
-    held: dict[str, str] = {}
-    for heading, end in zip(headings, ends, strict=True):
-        held.setdefault(heading[1].lower(), " ".join(text[heading.end() : end].split()))
-    return next((held[name.lower()] for name in names if held.get(name.lower())), None)
+    """The first of several sections that a report has and that holds words, blanks folded; see `sections`."""
+    held = sections(text)
+    return next((held[name] for name in map(canonical, names) if name in held), None)
 
 
 @dataclass

@@ -1,0 +1,70 @@
+"""`agree reports=`: how well our own rules agree with CheXbert, or another annotator, on a user's reports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from medimg_eval.commands.download_weights import chosen_annotator
+from medimg_eval.data.tables import read_table
+from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.evaluation.tracking import tracked
+from medimg_eval.metrics.report_labels import CHEXPERT_14
+from medimg_eval.metrics.report_rules import label_report
+from medimg_eval.models.annotators import TextAnnotator
+from medimg_eval.results.label_agreement import label_agreement
+from medimg_eval.results.sheets import Sheet
+
+
+def agree_on_labels(wanted: Mapping[str, Any]) -> Sheet:
+    """Labels a column of reports by rules and by an annotator, and compares the two; empty cells are left out.
+
+    Args:
+        wanted: the command's config.
+
+    Raises:
+        UsageError: there is no such column, or the annotator labels no texts.
+        UserError: the file cannot be read, holds no report, or the annotator lacks its weights.
+    """
+    name, made = chosen_annotator(wanted)
+    file = Path(str(wanted["reports"])).expanduser()
+    if not isinstance(made, TextAnnotator):
+        raise UsageError(f"annotator {name!r} compares texts, and does not label them; name one that does")
+    made.check_ready()
+    texts = _reports(file, str(wanted["column"]))
+    return label_agreement(
+        [_states(reading, name) for reading in _read(made, texts)],
+        [label_report(text) for text in texts],
+        CHEXPERT_14,
+        names=(f"{name} ({made.revision})", "rule_ce"),
+        title=file.name,
+        resamples=wanted["resamples"],
+        level=wanted["level"],
+        seed=wanted["seed"],
+    )
+
+
+def _reports(file: Path, column: str) -> list[str]:
+    rows = [row.values for row in read_table(file)]
+    columns = dict.fromkeys(name for row in rows for name in row)
+    if rows and column not in columns:
+        raise UsageError(f"{file} has no column {column!r}{nearest(column, columns)}; set column=")
+    texts = [str(row[column]) for row in rows if row.get(column) is not None]
+    found = [text for text in texts if text.strip() and text.strip().lower() != "nan"]
+    if not found:
+        raise UserError(f"{file}: column {column!r} holds no report")
+    return found
+
+
+def _read(made: TextAnnotator, texts: Sequence[str]) -> Iterator[Any]:
+    size = max(1, made.preferred_batch)
+    batches = [texts[start : start + size] for start in range(0, len(texts), size)]
+    for batch in tracked(batches, f"reading ({made.name})"):
+        yield from made.annotate(batch)
+
+
+def _states(reading: Any, name: str) -> Mapping[str, int]:
+    if not isinstance(reading, Mapping):
+        raise UserError(f"annotator {name} gives {type(reading).__name__}, expected label -> state")
+    return reading

@@ -1,0 +1,153 @@
+"""`download annotator=`: the weights that a metric of reports needs, into the hub's own cache."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from hydra.core.hydra_config import HydraConfig
+
+from medimg_eval.commands.common import printer
+from medimg_eval.commands.making import Annotators
+from medimg_eval.data.unpacking import in_words
+from medimg_eval.errors import UsageError, UserError
+from medimg_eval.models.annotators import Annotator, HubName, Weights, hub_name, located
+
+SMALL = (".json", ".txt", ".model")
+"""What configs and tokenizers are kept in."""
+
+WHOLE = ("config.json",)
+"""The files that are looked for of a model that is needed as a whole."""
+
+PARAMETERS = ("model*.safetensors", "pytorch_model*.bin")
+"""Names of files of parameters, the better format first."""
+
+
+def chosen_annotator(wanted: Mapping[str, Any]) -> tuple[str, Annotator]:
+    """Makes the annotator that `annotator=NAME` names, with the command line's changes to it; loads no weights."""
+    name = HydraConfig.get().runtime.choices["annotator"]
+    changed = wanted["annotators"].get(name) or {}
+    config = changed if "_target_" in changed else {**wanted["annotator"], **changed}
+    made: Any = Annotators({**wanted["annotators"], name: config})[name].load()
+    made.name = name
+    return name, made
+
+
+def download_weights(name: str, made: Annotator) -> None:
+    """Fetches what an annotator needs and is not there, says what came, and what to run next.
+
+    What broke off goes on; the hub's library keeps the files, below HF_HOME, and verifies their size.
+
+    Args:
+        name: the annotator's, such as "chexbert".
+        made: the annotator.
+
+    Raises:
+        UsageError: its weights are named as no repository can be.
+        UserError: the hub does not give a file, or cannot be reached; or something is to be had elsewhere.
+    """
+    console = printer()
+
+    def say(text: str) -> None:
+        console.print(text, highlight=False, soft_wrap=True, markup=False)
+
+    if not sys.stderr.isatty():
+        _hub("utils").disable_progress_bars()
+    left, seen = [], set()
+    # What an archive needs beside itself may stand in the archive, and is known once it is there.
+    while (weights := next((one for one in made.needs if one.argument not in seen), None)) is not None:
+        seen.add(weights.argument)
+        key = f"annotators.{name}.{weights.argument}"
+        if not _bring(getattr(made, weights.argument), weights, name, say):
+            left.append(f"{key}: {weights.what}; had from {weights.source} (licence: {weights.licence})")
+    if left:
+        raise UserError("\n".join([*left, "cannot be fetched from the hub for you; set each key to a path"]))
+    say(f"next: python -m medimg_eval check metrics=all, or test with metrics that need {name}")
+
+
+def _bring(given: Any, weights: Weights, name: str, say: Callable[[str], None]) -> bool:
+    """Fetches one of an annotator's needs, unless it is there; returns whether it is there now."""
+    key = f"annotators.{name}.{weights.argument}"
+    try:
+        there = located(given, weights, name)
+    except UserError:
+        named = hub_name(str(given or ""))
+        if named.repository.count("/") != 1 or named.repository.startswith((".", "~", "/")):
+            return False
+        say(f"{named.repository}: {weights.what}; licence: {weights.licence}")
+        with _explained(named, named.file, key):
+            files = _files(named, weights)
+        for file in files:
+            with _explained(named, file, key):
+                got = Path(_hub().hf_hub_download(named.repository, file, revision=named.revision or None))
+            say(f"{file}: {in_words(got.stat().st_size)}")
+        there = located(given, weights, name)
+    say(f"{key}: {there}")
+    return True
+
+
+def _files(named: HubName, weights: Weights) -> list[str]:
+    """Which files of a repository are wanted: those that are looked for, and all small ones, which come last.
+
+    Where only `config.json` is looked for, the parameters belong to it, too, in one of their formats.
+    """
+    if named.file:
+        return [named.file]
+    there = _hub().HfApi().list_repo_files(named.repository, revision=named.revision or None)
+    top = [file for file in there if "/" not in file]
+    needed = [next((one for one in wanted.split("|") if one in there), wanted) for wanted in weights.files]
+    small = [file for file in top if Path(file).suffix in SMALL and file not in needed]
+    if weights.files == WHOLE:
+        of_kind = ([file for file in top if fnmatchcase(file, kind)] for kind in PARAMETERS)
+        needed = [*next(filter(None, of_kind), []), *needed]
+    return [*sorted(needed, key=lambda file: Path(file).suffix in SMALL), *small]
+
+
+@contextmanager
+def _explained(named: HubName, file: str, key: str) -> Iterator[None]:
+    """Turns what the hub and the network say into sentences."""
+    errors = _hub("errors")
+    page = f"https://huggingface.co/{named.repository}"
+    try:
+        yield
+    except errors.GatedRepoError as error:
+        raise UserError(
+            f"{named.repository} is gated; ask for access at {page}, then run `hf auth login` and the command again"
+        ) from error
+    except errors.RepositoryNotFoundError as error:
+        raise UserError(
+            f"the hub shows no model {named.repository}; look at {page}, run `hf auth login` where it is private, or "
+            f"set {key}"
+        ) from error
+    except errors.RevisionNotFoundError as error:
+        raise UserError(f"{named.repository}: has no revision {named.revision!r}; set {key}") from error
+    except errors.EntryNotFoundError as error:
+        if isinstance(error, errors.LocalEntryNotFoundError):
+            raise _broken_off(named, file, error) from error
+        raise UserError(
+            f"{named.repository}: holds no file {file!r}; look for its present name at {page}/tree/main, and set {key}"
+        ) from error
+    except errors.HFValidationError as error:
+        raise UsageError(f"{key} names {named.repository!r}, expected owner/name") from error
+    except (OSError, *errors.HfHubHTTPError.__bases__) as error:
+        raise _broken_off(named, file, error) from error
+
+
+def _broken_off(named: HubName, file: str, error: Exception) -> UserError:
+    said = " ".join(str(error).split()) or type(error).__name__
+    return UserError(
+        f"{named.repository}, file {file}: could not be fetched ({said}); the same command goes on from here"
+    )
+
+
+def _hub(part: str = "") -> Any:
+    """The library, or a module of it."""
+    try:
+        return importlib.import_module(f"huggingface_hub.{part}" if part else "huggingface_hub")
+    except ImportError as error:
+        raise UserError("downloads need huggingface_hub: pip install 'medimg-eval[vlm]'") from error

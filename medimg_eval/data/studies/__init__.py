@@ -1,0 +1,1 @@
+"""Studies: images, texts and earlier studies of patients, put together from tables."""

@@ -1,0 +1,73 @@
+"""The order of a patient's studies in time, and which was the one before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from medimg_eval.case import Array
+
+UNKNOWN = -1
+"""The rank of what has no time."""
+
+
+def ranks(columns: Sequence[Sequence[str]]) -> Array:
+    """Ranks rows in time: rows of the same time have the same rank, those without one have `UNKNOWN`.
+
+    Args:
+        columns: texts by row, the coarsest first, such as dates and then times of day. A column of numbers alone, such
+            as 93014.531 for half past nine, counts as numbers, any other by the letters, as dates like 2024-05-31 want.
+
+    Returns:
+        int64, (row,).
+    """
+    keys = [_numbers(column) for column in columns]
+    known = ~np.any([np.isnan(key) for key in keys], axis=0)
+    order = np.lexsort([key[known] for key in reversed(keys)])
+    steps = np.zeros(len(order), dtype=np.int64)
+    for key in keys:
+        ordered = key[known][order]
+        steps[1:] |= ordered[1:] != ordered[:-1]
+    found = np.full(len(known), UNKNOWN, dtype=np.int64)
+    places = np.flatnonzero(known)[order]
+    found[places] = np.cumsum(steps)
+    return found
+
+
+def _numbers(column: Sequence[str]) -> Array:
+    texts = np.asarray(column, dtype=object)
+    blank = np.array([not text for text in column], dtype=bool)
+    values: Array = np.full(len(texts), np.nan)
+    try:
+        values[~blank] = texts[~blank].astype(np.float64)
+    except ValueError:
+        values[~blank] = np.unique(texts[~blank].astype(str), return_inverse=True)[1]
+    return values
+
+
+def priors(patients: Mapping[str, str], times: Mapping[str, int]) -> dict[str, str]:
+    """Finds the study before each: the last of the same patient that was strictly earlier.
+
+    Args:
+        patients: study -> patient, in the table's order.
+        times: study -> rank in time.
+
+    Returns:
+        study -> the study before; studies without one, or of unknown time, are left out. Of several earlier ones of
+        the very same time it is the last in the table.
+    """
+    own: dict[str, list[str]] = {}
+    for study, patient in patients.items():
+        if patient and times[study] != UNKNOWN:
+            own.setdefault(patient, []).append(study)
+    found = {}
+    for studies in own.values():
+        ordered = sorted(studies, key=times.__getitem__)  # stable: the table's order among equals
+        before: str | None = None
+        for place, study in enumerate(ordered):
+            if place and times[study] != times[ordered[place - 1]]:
+                before = ordered[place - 1]
+            if before is not None:
+                found[study] = before
+    return found

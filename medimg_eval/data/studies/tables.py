@@ -1,0 +1,308 @@
+"""Tables of images and of studies as one frame, read once: columns as text, joined, lists taken apart."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import repeat
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from medimg_eval.data.questions.records import as_text
+from medimg_eval.data.questions.sources import Source
+from medimg_eval.data.records import FIELD
+from medimg_eval.data.tables import read_table
+from medimg_eval.errors import UsageError, UserError, nearest
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SEPARATED = {".csv": ",", ".tsv": "\t", ".txt": ","}
+"""Endings of text tables, and what separates their fields."""
+
+FILE, PLACE = "\0file", "\0place"
+"""The columns that say where a row stands, as `place_of` puts it: no table has any of these names."""
+
+
+def read_frame(root: Path, files: Sequence[str], key: str, wanted: Collection[str]) -> pd.DataFrame:
+    """Reads one table out of one or several files, one after the other.
+
+    Args:
+        root: the dataset's folder.
+        files: names below it, or patterns with `*`: CSV, TSV, JSON, JSON lines (each also with `.gz`), Parquet; or XML
+            of OpenI, a report a file, of which `read_openi` says what columns it gives.
+        key: of the config, for people.
+        wanted: the columns that are needed; a text table's others are passed over.
+
+    Returns:
+        A row a record. Cells of text tables are texts, "" where they are empty; others are as the file has them.
+
+    Raises:
+        UserError: a file is missing or not understood, or there is no record.
+    """
+    import pandas as pd
+
+    paths = Source(files).paths(root)
+    frames = [_xml(paths)] if paths[0].suffix == ".xml" else [_frame(path, wanted) for path in paths]
+    frame = frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
+    if not len(frame):
+        raise UserError(f"{', '.join(map(str, paths[:3]))}: holds no record; task.layout.{key} names it")
+    return frame
+
+
+def _frame(path: Path, wanted: Collection[str]) -> pd.DataFrame:
+    import pandas as pd
+
+    if _kind(path) not in SEPARATED:
+        rows = read_table(path)
+        frame = pd.DataFrame([dict(row.values) for row in rows], dtype=object)
+        frame[PLACE] = [row.place for row in rows]
+        frame[FILE] = str(path)
+        return frame
+    frame = _separated(path, usecols=lambda name: name.strip() in wanted)
+    frame[PLACE] = np.arange(1, len(frame) + 1)
+    frame[FILE] = pd.Series([str(path)] * len(frame), dtype=object)
+    return frame
+
+
+def _separated(path: Path, **options: Any) -> pd.DataFrame:
+    import pandas as pd
+
+    separator = SEPARATED[_kind(path)]
+    try:
+        frame = pd.read_csv(path, dtype=object, sep=separator, na_filter=False, encoding="utf-8-sig", **options)
+    except (OSError, EOFError, ValueError) as error:
+        raise UserError(f"{path}: cannot be read as a table ({error})") from error
+    made: pd.DataFrame = frame.set_axis([str(name).strip() for name in frame.columns], axis=1)
+    return made
+
+
+def _kind(path: Path) -> str:
+    return Path(path.name.removesuffix(".gz")).suffix.lower()
+
+
+def _xml(paths: Sequence[Path]) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.DataFrame([{**read_openi(path), PLACE: "report", FILE: str(path)} for path in paths], dtype=object)
+
+
+def read_openi(path: Path) -> dict[str, Any]:
+    """Reads one report of OpenI's `ecgen-radiology`.
+
+    Returns:
+        `uid` such as `CXR1`; `images`: the ids of its images, which are their files' names without ending, in order;
+        `findings`, `impression`, `indication`, `comparison`, and what else the abstract is divided into, in lower case.
+
+    Raises:
+        UserError: the file is no such report.
+    """
+    try:
+        report = ET.fromstring(_plain(path))  # noqa: S314 -- it defines no entities
+    except (OSError, ET.ParseError) as error:
+        raise UserError(f"{path}: is no XML ({error}); copy it again") from error
+    uid = report.find("uId")
+    if uid is None or not uid.get("id"):
+        raise UserError(f"{path}: names no uId, which reports of OpenI do")
+    texts = {str(one.get("Label", "")).lower(): (one.text or "").strip() for one in report.iter("AbstractText")}
+    images = [image for one in report.iter("parentImage") if (image := one.get("id"))]
+    blank = dict.fromkeys(("findings", "impression", "indication", "comparison"), "")
+    return {**blank, **texts, "uid": uid.get("id"), "images": images}
+
+
+@dataclass(frozen=True)
+class Join:
+    """Another table whose columns are added.
+
+    Attributes:
+        table: its name below the root.
+        own: the columns that must be the same, in the rows that there are.
+        others: the same in the other table.
+    """
+
+    table: str
+    own: tuple[str, ...]
+    others: tuple[str, ...]
+
+    @classmethod
+    def of(cls, given: Any) -> Join:
+        """Reads `{join: table, on: column}`, with several columns as a list, or own column -> the other's.
+
+        Raises:
+            UsageError: it has another form.
+        """
+        step = {"on" if key is True else key: value for key, value in dict(given).items()}  # YAML's old word for true
+        on = step.get("on")
+        if set(step) != {"join", "on"} or not isinstance(on, str | Sequence | Mapping) or not on:
+            raise UsageError(f"task.layout.join holds {dict(given)!r}, expected {{join: table, on: column}}")
+        own = (on,) if isinstance(on, str) else tuple(map(str, on))
+        return cls(str(step["join"]), own, tuple(map(str, on.values())) if isinstance(on, Mapping) else own)
+
+
+def _plain(path: Path) -> bytes:
+    """The content of an XML file that defines no entities, which could grow beyond all bounds."""
+    content = path.read_bytes()
+    if b"<!ENTITY" in content:
+        raise UserError(f"{path}: defines entities, which reports of OpenI do not; copy it again")
+    return content
+
+
+def joined(frame: pd.DataFrame, steps: Sequence[Join], root: Path, wanted: Collection[str]) -> pd.DataFrame:
+    """Adds columns of other tables.
+
+    Args:
+        frame: the rows that stay, in their order.
+        steps: the tables. A column that both have stays as it is. Rows of the other that say the same count once.
+        root: the dataset's folder.
+        wanted: the columns that are needed.
+
+    Raises:
+        UserError: a table is missing, has not the column, or says two things of one row.
+    """
+    for step in steps:
+        other = read_frame(root, [step.table], "join", {*wanted, *step.others})
+        _check(frame, step.own, "join.on")
+        _check(other, step.others, "join.on")
+        frame = _merged(frame, other, step, wanted)
+    return frame
+
+
+def _merged(frame: pd.DataFrame, other: pd.DataFrame, step: Join, wanted: Collection[str]) -> pd.DataFrame:
+    new = [name for name in other.columns if name not in frame.columns and name in wanted]
+    columns = {name: other[name].to_numpy(dtype=object) for name in new}
+    found: dict[str, int] = {}
+    for place, key in enumerate(_keys(other, step.others)):
+        first = found.setdefault(key, place)
+        if first != place and any(as_text(one[first]) != as_text(one[place]) for one in columns.values()):
+            said = f"says another thing of {key!r} than {place_of(other, first)}; mend one of them"
+            raise UserError(f"{place_of(other, place)}: {said}")
+    places = np.array([found.get(key, -1) for key in _keys(frame, step.own)], dtype=np.int64)
+    made = {}
+    for name, column in columns.items():
+        made[name] = column[places]
+        made[name][places < 0] = ""
+    return frame.assign(**made)
+
+
+def _keys(frame: pd.DataFrame, names: Sequence[str]) -> list[str]:
+    columns = [_texts(frame, name) for name in names]
+    return columns[0] if len(columns) == 1 else [", ".join(row) for row in zip(*columns, strict=True)]
+
+
+def exploded(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
+    """Makes a row of every item of a list, taking several columns apart together; of an empty list, one without.
+
+    Raises:
+        UserError: lists of one row are of different lengths.
+    """
+    import pandas as pd
+
+    if not columns:
+        return frame
+    _check(frame, columns, "explode")
+    lists = {name: [_listed(value) for value in frame[name]] for name in columns}
+    for place, several in enumerate(zip(*lists.values(), strict=True)):
+        if len({len(one) for one in several}) > 1:
+            lengths = ", ".join(f"{name!r} {len(one)}" for name, one in zip(columns, several, strict=True))
+            raise UserError(f"{place_of(frame, place)}: lists are of different lengths: {lengths}")
+    taken = frame.copy()
+    for name, column in lists.items():
+        taken[name] = pd.Series(column, index=taken.index, dtype=object)
+    return taken.explode(list(columns), ignore_index=True)
+
+
+def _listed(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple) else [] if not as_text(value) else [value]
+
+
+def names_of(patterns: Iterable[str]) -> Iterator[str]:
+    """The columns that patterns name; a pattern without fields is itself the name of one."""
+    for pattern in patterns:
+        if "{" in pattern:
+            yield from (match[1] for match in FIELD.finditer(pattern))
+        elif pattern:
+            yield pattern
+
+
+def place_of(frame: pd.DataFrame, row: int) -> str:
+    """Where a row stands, for people: its file, and its number or place there."""
+    return places_of(frame.iloc[[row]])[0]
+
+
+def places_of(frame: pd.DataFrame) -> list[str]:
+    """Where each row stands, as `place_of` says it."""
+    stated = zip(frame[FILE], frame[PLACE], strict=True)
+    return [f"{file}, {place if isinstance(place, str) else f'row {place}'}" for file, place in stated]
+
+
+def check_columns(frame: pd.DataFrame, patterns: Mapping[str, Iterable[str]]) -> None:
+    """Refuses patterns that name a column which is not there.
+
+    Args:
+        frame: the rows.
+        patterns: key of the config -> patterns.
+
+    Raises:
+        UserError: the message offers the nearest column.
+    """
+    for key, some in patterns.items():
+        _check(frame, list(names_of(some)), key)
+
+
+def _check(frame: pd.DataFrame, names: Sequence[str], key: str) -> None:
+    for name in names:
+        if name not in frame.columns:
+            file = str(frame[FILE].iloc[0])
+            there = [str(one) for one in frame.columns if one not in (FILE, PLACE)]
+            if _kind(Path(file)) in SEPARATED:
+                there = [*there, *_separated(Path(file), nrows=0).columns]
+            raise UserError(f"{file}: there is no column {name!r} of task.layout.{key}{nearest(name, there)}")
+
+
+def filled(frame: pd.DataFrame, pattern: str, *, whole: bool = False) -> list[str]:
+    """Fills a pattern, or takes a column, of every row; "" of an empty pattern.
+
+    Args:
+        frame: the rows.
+        pattern: the pattern.
+        whole: whether a row that says nothing of a field gives "", as of a file's name.
+
+    Raises:
+        UserError: a regular expression of the pattern finds nothing in some row.
+    """
+    if not pattern:
+        return [""] * len(frame)
+    if "{" not in pattern:
+        return _texts(frame, pattern)
+    parts: list[Iterable[str]] = []
+    at = 0
+    for field in FIELD.finditer(pattern):
+        parts += [repeat(pattern[at : field.start()], len(frame)), _part(frame, field)]
+        at = field.end()
+    parts.append(repeat(pattern[at:], len(frame)))
+    if whole:
+        return ["".join(row).strip() if all(row[1::2]) else "" for row in zip(*parts, strict=True)]
+    return ["".join(row).strip() for row in zip(*parts, strict=True)]
+
+
+def _part(frame: pd.DataFrame, field: re.Match[str]) -> list[str]:
+    texts = _texts(frame, field[1])
+    if not field[3]:
+        return [text[: int(field[2])] for text in texts] if field[2] else texts
+    found = [re.search(field[3], text) for text in texts]
+    if None in found:
+        place = found.index(None)
+        raise UserError(f"{place_of(frame, place)}: {texts[place]!r} does not fit {field[0]!r}")
+    return [one[1] if one.re.groups else one[0] for one in found if one is not None]
+
+
+def _texts(frame: pd.DataFrame, name: str) -> list[str]:
+    values = frame[name].tolist()
+    try:
+        return list(map(str.strip, values))
+    except TypeError:  # not all are texts
+        return [as_text(value) for value in values]

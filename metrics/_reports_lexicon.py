@@ -1,0 +1,76 @@
+"""How the words of the report rules are written down, and found: phrases with alternatives, in one tree of words.
+
+A phrase is a row of places between blanks. A place holds alternatives between bars; "~" behind one stands for the word
+with and without an s, "?" in front of a place for one that may be left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import product
+from typing import Any, NamedTuple
+
+
+class Entry(NamedTuple):
+    """What a phrase does.
+
+    Attributes:
+        kind: its part, such as "finding" or "not before".
+        holds: what comes with it, such as the observations that it names.
+    """
+
+    kind: str
+    holds: Any = None
+
+
+Node = dict[str, Any]
+"""A node of the tree: word -> node, and "" -> the entry of the phrase that ends here."""
+
+
+def expanded(phrase: str) -> Iterator[tuple[str, ...]]:
+    """Yields the rows of words that a phrase stands for.
+
+    >>> list(expanded("?small nodule~"))
+    [('nodule',), ('nodules',), ('small', 'nodule'), ('small', 'nodules')]
+    """
+    places = []
+    for place in phrase.split():
+        words = [""] if place.startswith("?") else []
+        for word in place.removeprefix("?").split("|"):
+            words += [word[:-1], f"{word[:-1]}s"] if word.endswith("~") else [word]
+        places.append(words)
+    for row in product(*places):
+        yield tuple(word for word in row if word)
+
+
+def planted(phrases: Iterable[tuple[str, Any, str]]) -> Node:
+    """Returns the tree of (kind, what it holds, phrases between line ends); a later phrase replaces an equal one."""
+    root: Node = {}
+    for kind, holds, lines in phrases:
+        entry = Entry(kind, holds)
+        for line in filter(None, map(str.strip, lines.splitlines())):
+            for words in expanded(line):
+                node = root
+                for word in words:
+                    node = node.setdefault(word, {})
+                node[""] = entry
+    return root
+
+
+def longest(root: Node, words: list[str], start: int, end: int, fillers: frozenset[str]) -> tuple[Entry | None, int]:
+    """Returns the longest phrase that starts at a word and lies before another, and the word behind it.
+
+    Fillers between its words do not count.
+    """
+    node, found, behind = root.get(words[start]), None, start + 1
+    at = start + 1
+    while node is not None:
+        if "" in node:
+            found, behind = node[""], at
+        while at < end and words[at] in fillers and words[at] not in node:
+            at += 1
+        if at == end:
+            break
+        node = node.get(words[at])
+        at += 1
+    return found, behind

@@ -1,0 +1,75 @@
+"""What the report rules find in a sentence: phrases, and the things that it names."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+WORD = re.compile(r"[a-z]+(?:'[a-z]+)?|\d+(?:\.\d+)?|[,;:/&?]")
+NOT, DOUBT, ASKED, HELD = "not", "doubt", "asked", "held"
+"""What can hold for the words that follow."""
+
+ABOUT = ("size", "change", "side", "normal", "large", "border")
+"""Parts of phrases that say more about what is named."""
+
+
+class Item(NamedTuple):
+    """A phrase that was found: its part and what comes with it, its first word and the one behind it."""
+
+    kind: str
+    holds: Any
+    first: int
+    behind: int
+
+
+@dataclass
+class Said:
+    """A thing that a sentence names.
+
+    Attributes:
+        at: its place among the items.
+        observations: what it is; none for a finding outside the 14.
+        status: 1 present, 2 absent, 3 in doubt; None while nothing is known, and of a thing that is asked for.
+        scope: what held where it was named.
+        trend: how it has changed; "" where nothing is said.
+        joined: the comma or word that joins it with what was named before; "" for none.
+        doubted: of what is seen of the heart and the mediastinum: whether it is said to be hard to judge.
+    """
+
+    at: int
+    observations: tuple[str, ...]
+    status: int | None
+    scope: str = ""
+    trend: str = ""
+    joined: str = ""
+    doubted: bool = False
+
+
+@dataclass
+class Sentence:
+    """What was found in one sentence.
+
+    Attributes:
+        text: the text in lower case that it lies in.
+        start: its first letter.
+        end: the letter behind its last.
+        length: how many words it has.
+        items: the phrases in their order.
+        said: what it names.
+        scopes: of each item: what held behind it.
+    """
+
+    text: str
+    start: int
+    end: int
+    length: int
+    items: list[Item]
+    said: list[Said] = field(default_factory=list)
+    scopes: list[str] = field(default_factory=list)
+
+    @cached_property
+    def spans(self) -> list[tuple[int, int]]:
+        """Of each word: where it lies in the text."""
+        return [found.span() for found in WORD.finditer(self.text, self.start, self.end)]

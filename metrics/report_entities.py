@@ -1,0 +1,202 @@
+"""RaTEScore: the entities of two reports, matched by the similarity of what they are called.
+
+An entity model finds findings, diagnoses and places, and says of the first two whether they are there or denied; a
+model of medical names gives each a vector. Both are the annotator `ratescore`; what is here is arithmetic on their
+types and similarities.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from medimg_eval.errors import UsageError, nearest
+from medimg_eval.metrics._entities_affinity import AFFINITY, TYPES
+from medimg_eval.metrics._replies import ReplyPair
+from medimg_eval.metrics.registry import metric
+from medimg_eval.metrics.texts import texts_of
+
+DIGITS = 6
+"""Decimals of a similarity that count: what a batch changes comes after them."""
+
+WITHOUT = 0.5
+"""RaTEScore of a pair of which one report has no entity, by its authors' rule."""
+
+SOURCE = "Zhao et al., EMNLP 2024; MAGIC-AI4Med/RaTEScore a970406"
+
+_PLACE = {name: place for place, name in enumerate(TYPES)}
+_DENIED = np.array([name.startswith("non-") for name in TYPES])
+_ANATOMY = np.array([name == "anatomy" for name in TYPES])
+_OPPOSED = (_DENIED[:, None] != _DENIED[None, :]) & ~_ANATOMY[:, None] & ~_ANATOMY[None, :]
+
+
+class Match(NamedTuple):
+    """An entity and the most similar one of the other report.
+
+    Attributes:
+        kind: its type, of `TYPES`.
+        other: that of the one it is matched with.
+        similarity: their cosine, -1 to 1.
+    """
+
+    kind: str
+    other: str
+    similarity: float
+
+
+def top_matches(kinds: Sequence[str], others: Sequence[str], similarity: npt.ArrayLike) -> list[Match]:
+    """Returns the match of each entity; none where the other report has no entities.
+
+    Of entities that are as similar, the first counts.
+
+    Args:
+        kinds: types of the entities of one report.
+        others: types of those of the other.
+        similarity: float, (entity, other): cosines.
+
+    Raises:
+        UsageError: `similarity` has another shape.
+    """
+    if not kinds or not others:
+        return []
+    table = np.asarray(similarity, dtype=np.float64).round(DIGITS)
+    if table.shape != (len(kinds), len(others)):
+        raise UsageError(f"Expected similarities of shape ({len(kinds)}, {len(others)}), got {table.shape}")
+    best = table.argmax(axis=1)
+    return [Match(kind, others[at], float(row[at])) for kind, at, row in zip(kinds, best, table, strict=True)]
+
+
+def rate_of_matches(of_reference: Iterable[Match], of_prediction: Iterable[Match], table: str = "long") -> float:
+    """Returns RaTEScore of matches in both directions.
+
+    In each direction, the mean similarity weighted by the types of the two entities (`AFFINITY`); a similarity counts
+    less where one report says what the other denies. Then the harmonic mean of both.
+
+    Args:
+        of_reference: of each entity of the reference.
+        of_prediction: of each entity of the prediction.
+        table: `long` or `short`.
+
+    Returns:
+        In [0, 1]; 0.5 where one report has no entity, or neither has. A mean similarity below 0 counts as 0.
+
+    Raises:
+        UsageError: An unknown table or type.
+    """
+    given, asked = list(of_reference), list(of_prediction)
+    if not given or not asked:
+        return WITHOUT
+    one, other = max(0.0, _direction(given, table)), max(0.0, _direction(asked, table))
+    return 2 * one * other / (one + other) if one + other else 0.0
+
+
+def rate_score(
+    reference: Sequence[str], prediction: Sequence[str], similarity: npt.ArrayLike, table: str = "long"
+) -> float:
+    """Returns RaTEScore of a pair from the types of its entities and their similarities.
+
+    Args:
+        reference: types of the reference's entities, of `TYPES`, in upper or lower case.
+        prediction: types of the prediction's.
+        similarity: float, (reference entity, predicted entity): cosines of the vectors of their names.
+        table: `long` for reports, `short` for sentences.
+
+    Returns:
+        As `rate_of_matches`: 1 for equal entities, 0.5 where one report has none.
+
+    Raises:
+        UsageError: An unknown table or type, or similarities of another shape.
+
+    >>> rate_score(["disease", "anatomy"], ["disease", "anatomy"], [[1, 0.2], [0.2, 1]])
+    1.0
+    """
+    if not reference or not prediction:
+        return WITHOUT
+    cosines = np.asarray(similarity, dtype=np.float64)
+    return rate_of_matches(
+        top_matches(reference, prediction, cosines), top_matches(prediction, reference, cosines.T), table
+    )
+
+
+def _direction(matches: Sequence[Match], table: str) -> float:
+    if table not in AFFINITY:
+        raise UsageError(f"RaTEScore has no weights {table!r}{nearest(table, AFFINITY)}")
+    kinds, others = _places(match.kind for match in matches), _places(match.other for match in matches)
+    weights = AFFINITY[table].weights[kinds, others]
+    worth = np.where(_OPPOSED[kinds, others], AFFINITY[table].opposed, 1.0)
+    similarity = np.array([match.similarity for match in matches])
+    return math.fsum(similarity * weights * worth) / math.fsum(weights)
+
+
+def _places(kinds: Iterable[str]) -> npt.NDArray[np.int64]:
+    found = []
+    for kind in kinds:
+        if kind.lower() not in _PLACE:
+            raise UsageError(f"RaTEScore knows no type of entity {kind!r}{nearest(kind.lower(), TYPES)}")
+        found.append(_PLACE[kind.lower()])
+    return np.array(found, dtype=np.int64)
+
+
+def _matches(pair: ReplyPair) -> tuple[list[Match], list[Match], Mapping[str, Any]] | None:
+    if texts_of(pair) is None:
+        return None
+    read = pair.read("ratescore")
+    if read is None:
+        return None
+    return [Match(*one) for one in read["reference"]], [Match(*one) for one in read["prediction"]], read
+
+
+@metric(
+    kind="answer",
+    title="RaTEScore",
+    higher_is_better=True,
+    best=1.0,
+    worst=0.0,
+    source=SOURCE,
+    parameter="the weights, long or short",
+    parameter_optional=True,
+    parameter_is_text=True,
+    settings="weights: long unless named; 0.5 where a report has no entity; own sentence splitter, not medspacy's",
+    reads=("ratescore",),
+)
+def ratescore(pair: ReplyPair, table: str = "long") -> float:
+    """The harmonic mean, over both directions, of the similarity of each entity to the nearest of the other report.
+
+    Similarities are weighted by the types of both entities, with the authors' weights for reports; `ratescore@short`
+    takes those for sentences. By the authors' rule a pair of which one report has no entity is worth 0.5, an empty
+    answer too; `ratescore_strict` judges those. In [0, 1]; NaN where the annotator failed.
+    """
+    found = _matches(pair)
+    return math.nan if found is None else rate_of_matches(found[0], found[1], table)
+
+
+@metric(
+    kind="answer",
+    title="RaTEScore (strict)",
+    higher_is_better=True,
+    best=1.0,
+    worst=0.0,
+    source=f"{SOURCE}, but for reports without entities",
+    parameter="the weights, long or short",
+    parameter_optional=True,
+    parameter_is_text=True,
+    settings="weights: long unless named; 0 where one report has no entity, NaN where neither has",
+    reads=("ratescore",),
+)
+def ratescore_strict(pair: ReplyPair, table: str = "long") -> float:
+    """RaTEScore, where a report without entities beside one that has some is worth 0.
+
+    NaN where neither has any: there is nothing to compare. With the authors' rule, `ratescore`, an empty answer is
+    worth more than a poor one.
+    """
+    found = _matches(pair)
+    if found is None:
+        return math.nan
+    of_reference, of_prediction, read = found
+    if not of_reference or not of_prediction:
+        return 0.0 if any(read["entities"]) else math.nan
+    return rate_of_matches(of_reference, of_prediction, table)

@@ -1,0 +1,130 @@
+"""What an archive of a RadGraph model holds: `config.json`, `vocabulary/*.txt` and `weights.th`, in a folder or tar."""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import tarfile
+from collections.abc import Callable, Mapping
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, NamedTuple
+
+from medimg_eval.errors import UserError
+
+CONFIG, WEIGHTS, VOCABULARY = "config.json", "weights.th", "vocabulary"
+NER, RELATIONS = "__ner_labels", "__relation_labels"
+
+
+class Archive(NamedTuple):
+    """A RadGraph model as its authors' program (DyGIE++ on AllenNLP) stores it.
+
+    Attributes:
+        settings: of `config.json`.
+        labels: by head, such as `radgraph-xl__ner_labels`: names of the classes, in their order.
+        tensors: name -> tensor.
+    """
+
+    settings: Mapping[str, Any]
+    labels: Mapping[str, tuple[str, ...]]
+    tensors: Mapping[str, Any]
+
+    def head(self, kind: str, dataset: str) -> str:
+        """Returns the name of the head of a kind that was trained on a data set, or of the only one.
+
+        Raises:
+            UserError: none, or several and none of that data set.
+        """
+        heads = [name for name in self.labels if name.endswith(kind)]
+        wanted = f"{dataset}{kind}"
+        if wanted in heads or len(heads) == 1:
+            return wanted if wanted in heads else heads[0]
+        raise UserError(f"the archive holds {len(heads)} heads {sorted(heads)}; expected one, or one named {wanted!r}")
+
+
+def read_archive(path: Path) -> Archive:
+    """Reads all of an archive.
+
+    Args:
+        path: a folder, or a tar file, compressed or not.
+
+    Raises:
+        UserError: no such archive, or something is missing in it.
+    """
+    import torch
+
+    def read(name: str, file: IO[bytes]) -> Any:
+        if name == CONFIG:
+            return json.load(file)
+        if name == WEIGHTS:
+            # torch goes back and forth in the file, which in a compressed one would mean to start again each time.
+            return torch.load(io.BytesIO(file.read()), map_location="cpu", weights_only=True)
+        lines = file.read().decode("utf-8").split("\n")
+        return tuple(lines[:-1] if lines[-1] == "" else lines)
+
+    found = _members(path, read, lambda name: True)
+    for name in (CONFIG, WEIGHTS):
+        if name not in found:
+            raise UserError(
+                f"{path}: holds no {name}; expected an archive of a RadGraph model, such as radgraph.tar.gz"
+            )
+    settings, tensors = found.pop(CONFIG), found.pop(WEIGHTS)
+    return Archive(settings, {PurePosixPath(name).stem: labels for name, labels in found.items()}, tensors)
+
+
+def encoder_of(settings: Mapping[str, Any]) -> str:
+    """Returns the model on the hub whose architecture and tokenizer an archive's encoder has.
+
+    Raises:
+        UserError: the settings do not say.
+    """
+    try:
+        return str(settings["model"]["embedder"]["token_embedders"]["bert"]["model_name"])
+    except (KeyError, TypeError):
+        raise UserError(f"the archive's {CONFIG} names no encoder; expected the settings of a DyGIE++ model") from None
+
+
+def read_settings(path: Path) -> Mapping[str, Any]:
+    """Reads `config.json` alone, which in the tar files that AllenNLP writes comes first.
+
+    Raises:
+        UserError: no such archive, or no settings in it.
+    """
+    found = _members(path, lambda name, file: json.load(file), lambda name: name == CONFIG, only=1)
+    if CONFIG not in found:
+        raise UserError(f"{path}: holds no {CONFIG}; expected an archive of a RadGraph model, such as radgraph.tar.gz")
+    settings: Mapping[str, Any] = found[CONFIG]
+    return settings
+
+
+def _members(
+    path: Path, read: Callable[[str, IO[bytes]], Any], wanted: Callable[[str], bool], only: int = 0
+) -> dict[str, Any]:
+    """Reads members that a RadGraph model has, by name below the folder that holds them; `only` so many."""
+    found: dict[str, Any] = {}
+    try:
+        if path.is_dir():
+            for file in (path / CONFIG, path / WEIGHTS, *sorted((path / VOCABULARY).glob("*.txt"))):
+                if file.is_file() and wanted(name := file.relative_to(path).as_posix()):
+                    with file.open("rb") as opened:
+                        found[name] = read(name, opened)
+            return found
+        with tarfile.open(path) as tar:
+            for member in tar:
+                name = _known(member.name)
+                stream = tar.extractfile(member) if name and wanted(name) else None
+                if stream is not None:
+                    found[name] = read(name, stream)
+                if only and len(found) == only:
+                    break
+    except (OSError, EOFError, tarfile.TarError, pickle.UnpicklingError, ValueError, RuntimeError) as error:
+        raise UserError(f"{path}: cannot be read as an archive of a RadGraph model ({error})") from error
+    return found
+
+
+def _known(member: str) -> str:
+    """Returns what a member of a tar is below the folder that holds the model; "" for anything else."""
+    parts = PurePosixPath(member).parts
+    if parts and parts[-1] in (CONFIG, WEIGHTS):
+        return parts[-1]
+    return "/".join(parts[-2:]) if parts[-2:-1] == (VOCABULARY,) and parts[-1].endswith(".txt") else ""

@@ -1,0 +1,46 @@
+"""What annotators with a BERT share: where it runs, its tokenizer, and what texts become."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from medimg_eval.errors import UserError
+
+
+def device_of(wanted: str) -> str:
+    """The device that a setting means: "auto" takes a GPU where there is one."""
+    import torch
+
+    return ("cuda" if torch.cuda.is_available() else "cpu") if wanted == "auto" else wanted
+
+
+def tokenizer_of(folder: Path) -> Any:
+    """The tokenizer of a folder, from its own files or from BERT's `vocab.txt` alone.
+
+    Raises:
+        UserError: it cannot be read.
+    """
+    from transformers import AutoTokenizer, BertTokenizer
+
+    kind = AutoTokenizer if (folder / "tokenizer_config.json").is_file() else BertTokenizer
+    try:
+        return kind.from_pretrained(folder, local_files_only=True)
+    except Exception as error:  # a folder can hold anything
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise UserError(f"{folder}: holds no tokenizer that transformers can read ({reason})") from error
+
+
+def encoded(tokenizer: Any, texts: Sequence[str], longest: int, device: Any) -> tuple[dict[str, Any], list[bool]]:
+    """Turns texts into padded tensors, and says which were longer than what is read.
+
+    Args:
+        tokenizer: of transformers.
+        texts: at least one.
+        longest: tokens that are read, those that the tokenizer adds at the ends among them.
+        device: where the tensors go.
+    """
+    whole = tokenizer(list(texts), verbose=False)["input_ids"]
+    inputs = tokenizer(list(texts), padding=True, truncation=True, max_length=longest, return_tensors="pt")
+    return {name: tensor.to(device) for name, tensor in inputs.items()}, [len(one) > longest for one in whole]

@@ -1,0 +1,218 @@
+"""Retrieval: the report of an image is to be found among all reports of a set, and the image of a report."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from medimg_eval.case import Array, Case, Image, Prompt, Prompts, Text
+from medimg_eval.errors import CaseError, UsageError, UserError
+from medimg_eval.metrics import LabelScore, parse
+from medimg_eval.metrics.retrieval import Placed, retrieval_places
+from medimg_eval.question import Key, Message
+from medimg_eval.tasks.base import Task, name_once, one_each
+
+PAIR = "pair"
+"""The label of scores: an image, or the images of a study, with its report."""
+
+
+@dataclass(frozen=True, eq=False)
+class Embedded:
+    """What a model makes of a pair.
+
+    Attributes:
+        image: float32, (feature,).
+        report: float32, (feature,).
+        cut: whether the report is longer than what the model reads, so that its end does not count.
+    """
+
+    image: Array
+    report: Array
+    cut: bool = False
+
+
+@dataclass(kw_only=True)
+class RetrievalTask(Task):
+    """Images and their reports, to be told apart from those of the rest of the set.
+
+    Cases are those of any layout whose target is a report. A model answers by `embed`. Vectors are kept with the run;
+    ranks are taken once all cases are embedded, over all of them. Intervals resample the queries; what is searched
+    stays the whole set.
+    """
+
+    metrics: Sequence[str] = (
+        *(f"{direction}_recall@{k}" for direction in ("i2t", "t2i") for k in (1, 5, 10)),
+        "i2t_mrr",
+        "t2i_mrr",
+        "i2t_median_rank",
+        "t2i_median_rank",
+    )
+    monitor: str = "i2t_mrr"
+
+    capability: ClassVar[str] = "embed"
+    inline: ClassVar[bool] = True
+    together: ClassVar[bool] = True
+
+    _placed: dict[str, Placed] | None = field(default=None, init=False, repr=False)
+    _reports: dict[str, str] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Refuses metrics that judge something else."""
+        self.metrics = [self.metrics] if isinstance(self.metrics, str) else list(self.metrics)
+        name_once(self)
+        for name in (*self.case_metrics, self.monitor):
+            if parse(name)[0].kind != "retrieval":
+                raise UsageError(f"task {self.name!r}: metric {name!r} does not judge retrieval")
+
+    def prompt(self, case: Case, images: tuple[Image, ...]) -> Prompt:
+        """Shows the images, then the report.
+
+        Raises:
+            CaseError: there is no image, or not exactly one report.
+        """
+        if not images:
+            raise CaseError(f"case {case.id!r} shows no image, so there is nothing to find its report by")
+        return Prompt(case.id, images, messages=(Message("user", (*range(len(images)), _report(case))),))
+
+    def ask(self, model: Any, prompts: Prompts) -> Sequence[Any]:
+        """Returns for each pair the vector of its images, that of its report, and whether the report was cut."""
+        texts = [prompt.text for prompt in prompts]
+        pictured = [
+            replace(prompt, messages=(Message("user", tuple(range(len(prompt.images)))),)) for prompt in prompts
+        ]
+        worded = [Prompt(prompt.case_id, (), messages=(Message("user", (prompt.text,)),)) for prompt in prompts]
+        asked = [*pictured, *worded]
+        vectors = one_each(model.embed(asked), asked)
+        cuts = getattr(model, "cuts", lambda texts: [False] * len(texts))(texts)
+        return list(zip(vectors[: len(texts)], vectors[len(texts) :], cuts, strict=True))
+
+    def accept(self, case: Case, answer: Any, *, what: str = "prediction") -> Embedded:
+        """Takes `Embedded`, or a vector of the image and one of the report, which must be alike and have a direction.
+
+        Raises:
+            CaseError: it is something else.
+        """
+        if isinstance(answer, Embedded):
+            answer = (answer.image, answer.report, answer.cut)
+        if not isinstance(answer, Sequence) or len(answer) not in (2, 3):
+            raise CaseError(f"case {case.id!r}: {what} is {type(answer).__name__}, expected two vectors")
+        image, report = (_vector(one, f"case {case.id!r}: {what}") for one in answer[:2])
+        if image.shape != report.shape:
+            raise CaseError(
+                f"case {case.id!r}: {what} has vectors of {image.size} and {report.size} features, which cannot be "
+                "compared"
+            )
+        return Embedded(image, report, bool(answer[2]) if len(answer) == 3 else False)
+
+    def pack(self, prediction: Embedded) -> dict[str, Any]:
+        """The vectors in base64, as little-endian float32."""
+        packed = {"image": _packed(prediction.image), "report": _packed(prediction.report)}
+        return {**packed, "cut": True} if prediction.cut else packed
+
+    def gather(self, cases: Sequence[Case]) -> None:
+        """Takes note of all reports."""
+        self._reports = {}
+        for case in cases:
+            try:
+                self._reports[case.id] = _report(case)
+            except CaseError:  # the case says so itself, when it is asked
+                continue
+
+    def take(self, predictions: Mapping[str, Any]) -> None:
+        """Ranks all stored predictions; `gather` comes first.
+
+        Args:
+            predictions: case -> what `pack` made; anything else, such as a failure, is no member of the gallery.
+
+        Raises:
+            UserError: vectors are not of one length.
+        """
+        found = {case: one for case, one in predictions.items() if case in self._reports and isinstance(one, Mapping)}
+        images = [_unpacked(one["image"], case) for case, one in found.items()]
+        reports = [_unpacked(one["report"], case) for case, one in found.items()]
+        lengths = {vector.size for vector in images}
+        if len(lengths) > 1:
+            raise UserError(
+                f"task {self.name!r}: the run holds vectors of {' and '.join(map(str, sorted(lengths)))} features; "
+                "name a new folder with run=DIR"
+            )
+        texts = [self._reports[case] for case in found]
+        placed = retrieval_places(np.stack(images), np.stack(reports), texts) if found else []
+        self._placed = dict(zip(found, placed, strict=True))
+        self.remarks = []
+        if len(found) < len(self._reports):
+            lost = len(self._reports) - len(found)
+            self.remarks.append(f"{lost} of {len(self._reports)} pairs could not be embedded: the gallery lacks them")
+        cut = sum(bool(one.get("cut")) for one in found.values())
+        if cut:
+            self.remarks.append(f"the model read only the beginning of {cut} of {len(found)} reports")
+
+    def score(self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None) -> list[LabelScore]:
+        """Judges one pair by its ranks among all that `take` was given.
+
+        Raises:
+            CaseError: it is none of them.
+        """
+        placed = (self._placed or {}).get(case.id)
+        if placed is None:
+            raise CaseError(f"case {case.id!r} has no rank: it is not among the stored predictions that were ranked")
+        wanted = self.case_metrics if metrics is None else metrics
+        return [LabelScore(PAIR, name, _value(name, placed), "present") for name in wanted]
+
+    def worst(self, case: Case) -> list[LabelScore]:
+        """Neither is found; of a rank, that of the last, which is the number of pairs that there are."""
+        last = len(self._reports) or 1
+        known = {name: float(parse(name)[0].worst) for name in self.case_metrics}
+        return [
+            LabelScore(PAIR, name, float(last) if math.isnan(worst) else worst, "failed")
+            for name, worst in known.items()
+        ]
+
+    def signature(self) -> str:
+        """What is searched."""
+        return "the gallery is the whole split, the images of a study together"
+
+
+def _value(name: str, placed: Placed) -> float:
+    found, parameter = parse(name)
+    return float(found.function(placed) if parameter is None else found.function(placed, parameter))
+
+
+def _report(case: Case) -> str:
+    """The case's report; raises CaseError where there is none, or several."""
+    target = case.target.read()
+    value = target.text if isinstance(target, Text) else target.value if isinstance(target, Key) else None
+    texts = [value] if isinstance(value, str) else list(value) if isinstance(value, list | tuple) else []
+    held = [str(text) for text in texts if str(text).strip()]
+    if len(held) != 1:
+        raise CaseError(f"case {case.id!r} has {len(held) or 'no'} reports, expected one to be found by its image")
+    return held[0]
+
+
+def _vector(given: Any, where: str) -> Array:
+    try:
+        vector = np.asarray(given, dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise CaseError(f"{where} holds no vector of numbers ({error})") from error
+    if vector.ndim != 1 or not vector.size:
+        raise CaseError(f"{where} holds an array of shape {vector.shape}, expected a vector")
+    if not np.isfinite(vector).all() or not vector.any():
+        raise CaseError(f"{where} holds a vector without a direction (zeros, NaN or infinite)")
+    return vector
+
+
+def _packed(vector: Array) -> str:
+    return base64.b64encode(vector.astype("<f4").tobytes()).decode("ascii")
+
+
+def _unpacked(stored: str, case: str) -> Array:
+    try:
+        return np.frombuffer(base64.b64decode(stored, validate=True), dtype="<f4")
+    except ValueError as error:
+        raise UserError(f"case {case!r}: the stored vectors cannot be read ({error}); run test again") from error

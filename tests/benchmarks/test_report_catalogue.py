@@ -1,0 +1,107 @@
+"""Every set of reports: its files are read, and reports are worth what was worked out by hand."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import medimg_eval
+from medimg_eval.evaluation.candidates import Candidate
+from medimg_eval.evaluation.evaluate import Settings, evaluate
+from medimg_eval.metrics import parse
+from medimg_eval.metrics._texts_words import words
+from medimg_eval.models.base import VisionLanguageModel
+from tests.helpers.catalogue import REPORTS, answered, best_of, right_reply, task_of, worth
+from tests.helpers.samples import ALL
+
+CONFIGS = Path(medimg_eval.__file__).parent / "configs"
+OTHERS = {"phantom_reports"}
+"""Tasks of reports that have tests of their own."""
+
+assert ALL is not None
+
+UNREACHED = ("bleu@4", "cider_d")
+"""What identical reports of fewer than four words, or of words that all reports share, do not reach the best of."""
+
+EACH = pytest.mark.parametrize("name", sorted(REPORTS))
+
+
+@pytest.fixture(autouse=True)
+def few_resamples(monkeypatch):
+    """Intervals are not what is tested here, and a summary is computed anew for every resample."""
+    monkeypatch.setattr("medimg_eval.results.summaries.MOST_RESAMPLES", 20)
+
+
+def asks_for_reports(path):
+    """Whether a task's config, or a protocol that it is made of, is one of reports."""
+    text = path.read_text()
+    named = re.findall(r"^  - (?:/protocol@_here_: )?(\w+)$", text, re.MULTILINE)
+    protocols = [CONFIGS / "protocol" / f"{name}.yaml" for name in named if name != "_self_"]
+    return "tasks.ReportTask" in text or any(asks_for_reports(one) for one in protocols if one.is_file())
+
+
+def test_every_set_of_reports_has_a_sample_and_every_sample_a_set():
+    made = {path.stem for path in (CONFIGS / "task").glob("*.yaml") if asks_for_reports(path)}
+    assert sorted(REPORTS) == sorted(made - OTHERS)
+
+
+@EACH
+def test_the_authors_files_are_read_and_the_first_prompt_is_put_word_for_word(name, tmp_path):
+    task, sample = task_of(name, tmp_path), REPORTS[name]
+    cases = task.cases("test")
+    assert [case.id for case in cases] == sample.cases
+    images = task.read_images(cases[0])
+    prompt = task.prompt(cases[0], images)
+    assert len(images) == sample.images
+    assert prompt.text == sample.text
+    shown = [part for message in prompt.messages for part in message.parts if isinstance(part, int)]
+    assert sorted(shown) == list(range(len(images)))
+    for case in cases:
+        task.prompt(case, task.read_images(case))
+
+
+@EACH
+def test_known_reports_are_worth_what_was_worked_out_by_hand(name, tmp_path):
+    sample = REPORTS[name]
+    task = task_of(name, tmp_path / "data", metrics=list(sample.scores))
+    found = worth(answered(task, sample.replies, tmp_path / "run"))
+    assert {metric: found[metric] for metric in sample.scores} == pytest.approx(dict(sample.scores))
+
+
+def best(metric, task):
+    """What identical reports are worth, by the metric's own word, and of METEOR by the lengths of the reports."""
+    if metric == "meteor_stem":
+        lengths = [len(words(right_reply(case))) for case in task.cases("test")]
+        return np.mean([1 - 0.5 / length**3 for length in lengths])
+    return best_of(metric)
+
+
+class Writer(VisionLanguageModel):
+    """Writes what it is told, once it has been shown the images."""
+
+    def __init__(self, texts):
+        self.texts = texts
+
+    def generate(self, prompts, decoding):
+        assert all(image.array.size for prompt in prompts for image in prompt.images)
+        return [self.texts[prompt.case_id] for prompt in prompts]
+
+
+def written(task, texts, folder):
+    """A run in which a model is asked for all reports."""
+    made = Settings(runs=folder, run=None, trainer=lambda **_: None, config={})
+    return evaluate(task, Candidate("Writer", Writer, {}, lambda: Writer(texts)), made)
+
+
+@EACH
+def test_identical_reports_are_worth_all_in_whatever_order_and_empty_ones_nothing(name, tmp_path):
+    task = task_of(name, tmp_path / "data")
+    perfect = {case.id: right_reply(case) for case in reversed(task.cases("test"))}
+    found = worth(written(task, perfect, tmp_path / "perfect"))
+    empty = worth(answered(task, {}, tmp_path / "empty"))
+    for metric in task.metrics:
+        if metric not in UNREACHED:
+            assert found[metric] == pytest.approx(best(metric, task)), metric
+        worst = parse(metric)[0].worst
+        assert empty[metric] == (0 if np.isnan(worst) else worst), metric
