@@ -102,16 +102,20 @@ class Vocabulary:
             self.terms.setdefault(term, what)
 
     def spans(self, text: str) -> Iterator[Span]:
-        """Yields where the terms stand in a text, as whole words or as several in a row."""
+        """Yields where the terms stand in a text, as whole words or as several in a row, the longest first."""
         if not self.terms:
             return
         words = [(folded(found.group()), found.start(), found.end()) for found in _WORD.finditer(text)]
-        for first in range(len(words)):
-            joined = ""
-            for word, _, stop in words[first : first + LONGEST]:
-                joined += word
-                if (what := self.terms.get(joined)) is not None:
-                    yield Span(what, words[first][1], stop, known=True)
+        first = 0
+        while first < len(words):
+            taken = 1
+            for last in range(min(first + LONGEST, len(words)), first, -1):
+                what = self.terms.get("".join(word for word, _, _ in words[first:last]))
+                if what is not None:
+                    yield Span(what, words[first][1], words[last - 1][2], known=True)
+                    taken = last - first
+                    break
+            first += taken
 
 
 def folded(text: str) -> str:

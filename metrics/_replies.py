@@ -99,6 +99,8 @@ class ReplyPair:
 
     def read(self, annotator: str) -> Any:
         """Returns what an annotator made of the pair; raises CaseError where it was not asked."""
+        if annotator not in self.readings and len(self.references) > 1:
+            raise CaseError(f"{annotator} compares with one reference, and there are {len(self.references)}; give one")
         if annotator not in self.readings:
             raise CaseError(f"annotator {annotator!r} has not read this report; score the run again")
         return self.readings[annotator]

@@ -48,6 +48,7 @@ _GONE_BEHIND = """
 ?has|have|is|are ?been resolved|cleared|disappeared|vanished
 ?has|have|is|are|was|were ?been removed|discontinued
 ?with complete|interval|total resolution
+?interval removal
 """
 _DOUBT_BEFORE = """
 possible|possibly|probable|probably|likely|perhaps|maybe|presumed|presumably|suspected|suspect|questionable

@@ -54,6 +54,7 @@ reticular|pulmonary|lung markings are|is|appear|remain ?mildly|diffusely|slightl
 interstitial pattern|thickening|lung|prominence|edematous
 decreased translucency
 increased|hazy|patchy|focal|confluent|basilar|ill defined density|densities
+retrocardiac|perihilar|infrahilar|bibasilar|lobe|zone|streaky|vague|linear density|densities
 ground glass ?opacity|opacities|opacification|density|densities|attenuation
 groundglass ?opacity|opacities|opacification
 haziness

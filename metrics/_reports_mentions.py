@@ -8,7 +8,8 @@ applied to the left; what is seen of heart and mediastinum is judged by the word
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cache
+from dataclasses import replace
+from functools import cache, lru_cache
 
 from medimg_eval.metrics._reports_cues import CUES, FILLERS
 from medimg_eval.metrics._reports_findings import DEVICES, NAMED, NEGATIVE, POSITIVE, UNCERTAIN
@@ -30,8 +31,13 @@ def tree() -> Node:
 
 def read(lowered: str, start: int, end: int) -> Sentence:
     """Returns what a sentence names and says; `lowered` is the text in lower case, the sentence lies in it."""
-    words = WORD.findall(lowered, start, end)
-    sentence = Sentence(lowered, start, end, len(words), list(_items(words)))
+    return replace(_read(lowered[start:end]), text=lowered, start=start, end=end)
+
+
+@lru_cache(maxsize=4096)  # reports say the same again and again: "No pneumothorax."
+def _read(said: str) -> Sentence:
+    words = WORD.findall(said)
+    sentence = Sentence(said, 0, len(said), len(words), list(_items(words)))
     if any(item.kind in _NAMES for item in sentence.items):
         _Forward(sentence).run()
         judge_seen(sentence)

@@ -60,10 +60,13 @@ NAMES = {
 _BOTH = "findings and impression"
 _SECTION = {called: name for name, calls in NAMES.items() for called in calls}
 _CALLS = "|".join(re.sub(r"\\?\ ", "[ \t]+", re.escape(one)) for one in sorted(_SECTION, key=len, reverse=True))
-_CLOSED = r"[ \t]*(?:\*{0,2}[ \t]*:[ \t]*\**|\*+[ \t]*(?=\n|\Z)|(?=\n|\Z))"
+_COLON = r"[ \t]*\*{0,2}[ \t]*:[ \t]*\**"
+_ALONE = r"[ \t]*\**[ \t]*(?=\n|\Z)"
 _MARKS = r"(?:[ \t]|[#*>\u2022-]|\d{1,2}[.)])*"
 _HEADING = re.compile(
-    rf"(?:^|(?<=[.\n!?}}\]])){_MARKS}(?P<name>{_CALLS}){_CLOSED}"
+    # Alone at the end of a line that it does not begin, a name is the first word of a sentence that goes on.
+    rf"(?:^|(?<=[.!?}}\]])){_MARKS}(?P<name>{_CALLS}){_COLON}"
+    rf"|^{_MARKS}(?P<alone>(?-i:(?=[A-Z]))(?:{_CALLS})){_ALONE}"
     r"|(?P<inside>(?-i:(?<=\s)(?:FINDINGS|IMPRESSION|INDICATION|COMPARISON|TECHNIQUE)))[ \t]*:"
     r"|^[ \t]*(?P<bare>(?-i:FINDINGS|IMPRESSION|CONCLUSION))[ \t]+(?=(?-i:[A-Z][a-z]|\d[.)]))"
     r"|^[ \t]*(?P<other>(?-i:[A-Z][A-Z /,&()-]*[A-Z)]))[ \t]*:",
@@ -83,12 +86,12 @@ _COVER = {"{": "}", "[": "]"}
 def sections(text: str) -> dict[str, str]:
     r"""Returns the sections of a report in their order: name in lower case -> text, blanks folded.
 
-    A heading stands at the start of a line or behind a sentence, with a colon, or alone on its line; marks of Markdown
-    and numbers about it do not count. Names that mean the same are one section, as `NAMES` has them: a conclusion is an
-    impression. Other headings count in capitals, but names of organs do not end a section: "LUNGS:" stays in the
-    findings. What stands before the first heading is under "". Of two sections of one name the texts are put together.
-    Brackets around a whole section are left out. An object in JSON whose values are texts, or lists of texts, is read
-    by its keys.
+    A heading stands at the start of a line or behind a sentence, with a colon, or alone on its line with a capital;
+    marks of Markdown and numbers about it do not count. Names that mean the same are one section, as `NAMES` has them:
+    a conclusion is an impression. Other headings count in capitals, but names of organs do not end a section: "LUNGS:"
+    stays in the findings. What stands before the first heading is under "". Of two sections of one name the texts are
+    put together. Brackets around a whole section are left out. An object in JSON whose values are texts, or lists of
+    texts, is read by its keys.
 
     >>> sections("FINDINGS: Clear lungs.\nIMPRESSION: Normal.")
     {'findings': 'Clear lungs.', 'impression': 'Normal.'}
@@ -107,7 +110,7 @@ def spans(text: str) -> Iterator[tuple[str, int, int]]:
         yield name, 0, len(text)
         return
     for found in _HEADING.finditer(text):
-        heading = found["name"] or found["inside"] or found["bare"] or found["other"]
+        heading = found["name"] or found["alone"] or found["inside"] or found["bare"] or found["other"]
         if found["other"] and _INNER.match(heading.lower()):
             continue
         yield name, start, found.start()

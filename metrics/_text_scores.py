@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 import medimg_eval
-from medimg_eval.errors import UsageError, nearest
+from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.metrics.registry import Rows, parse
 
 if TYPE_CHECKING:
@@ -214,9 +214,12 @@ class _Measured:
         asked = [(name, *parse(name)) for name in wanted if name not in self._held]
         calls = [(name, found.function, () if given is None else (given,)) for name, found, given in asked]
         self._held.update({name: [] for name, _, _ in calls})
-        for pair in self.pairs:
+        for place, pair in enumerate(self.pairs, 1):
             for name, function, arguments in calls:
-                self._held[name].append(function(pair, *arguments))
+                try:
+                    self._held[name].append(function(pair, *arguments))
+                except CaseError as error:
+                    raise UsageError(f"Report {place} of {len(self.pairs)}: {error}") from error
 
     def given(self, name: str) -> list[Any]:
         """Returns by report what a metric returned: a number, or label -> number."""

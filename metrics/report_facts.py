@@ -109,12 +109,14 @@ def finding_f1(pair: ReplyPair) -> float:
     """The F1 of the sets of (finding, status, side) that our own rules read in the report and in its reference.
 
     Findings are the 13 observations of CheXpert's without "No Finding"; the side of absent ones does not count. In
-    [0, 1]: 1 where neither text states a finding, 0 where only one does.
+    [0, 1]: 1 where neither text states a finding, 0 where only one does, and where nothing was written.
     """
     found = texts_of(pair)
     if found is None:
         return math.nan
     text, references = found
+    if not text.strip():
+        return 0.0
     return max(set_f1(finding_facts(text), finding_facts(reference)) for reference in references)
 
 
@@ -132,12 +134,14 @@ def temporal_f1(pair: ReplyPair) -> float:
 
     The authors' 44 words; their recogniser of entities can only add words that are among these, and is not asked. In
     [0, 1]: 1 where neither text has such a word; 0 where only one has, which is 1e-10 in the original where the
-    reference has none.
+    reference has none. Nothing written is 0 too; the original gives 1 to it where the reference has no such word.
     """
     found = texts_of(pair)
     if found is None:
         return math.nan
     text, references = found
+    if not text.strip():
+        return 0.0
     return set_f1(change_words(text), frozenset[str]().union(*map(change_words, references)))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -196,8 +196,3 @@ def _called(given: str | None, weights: Weights, metric: str) -> str:
     if snapshot:
         return f"{hub_name(given or '').repository}@{snapshot[:8]}"
     return path.name
-
-
-def annotator_facts(made: Annotator) -> Mapping[str, str]:
-    """What a run notes of an annotator."""
-    return {"class": type(made).__qualname__, "weights": made.revision}

@@ -230,6 +230,20 @@ class NearestQuestion(Baseline):
         return dict(zip(near.tolist(), counts.tolist(), strict=True))
 
 
+def reports_of(case: Case) -> tuple[str, ...]:
+    """The reports that were written of a case; none where its record cannot be read, which fails where it is asked."""
+    try:
+        return texts_of(case.target.read())
+    except CaseError:
+        return ()
+
+
+def texts_of(key: Key) -> tuple[str, ...]:
+    """The right texts of an entry in the answer key that are not empty."""
+    values = (key.value,) if isinstance(key.value, str) else tuple(key.value or ())
+    return tuple(text for text in values if isinstance(text, str) and text.strip())
+
+
 def _known(cases: Sequence[Case], who: str) -> dict[str, Known]:
     """By case id, what is right; without records that cannot be read, which fail as cases where they are asked."""
     found = {}

@@ -100,7 +100,7 @@ class NetworkReconstructor(nn.Module, Reconstructor):
         shown, scale = self._start(image)
         device = next(self.network.parameters()).device
         pictures = torch.from_numpy(shown / scale)[:, None]
-        parts = [self._mended(some.to(device)) for some in pictures.split(self.batch)]
+        parts = [self._mended(some.to(device)) for some in torch.split(pictures, self.batch)]
         mended = torch.cat(parts)[:, 0].clamp_min(0).float().cpu().numpy() * scale
         found: Array = mended.reshape(image.array.shape[1:])
         return found

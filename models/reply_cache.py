@@ -15,6 +15,8 @@ from medimg_eval.imaging.system import user_cache
 T = TypeVar("T")
 
 FILE = "replies.sqlite"
+OF_MODEL = "name another folder with model.cache=DIR, or keep none with model.cache=false"
+OF_USER = "set the environment variable MEDIMG_EVAL_CACHE to a folder that can be written"
 BUSY_S = 60.0
 """How long one process waits for another that is writing."""
 
@@ -28,9 +30,11 @@ class ReplyCache:
     Args:
         folder: holds the file `replies.sqlite`; None keeps it in the user's cache (`MEDIMG_EVAL_CACHE`, or
             ~/.cache/medimg_eval). Written on first use.
+        mend: what to do where it cannot be written.
     """
 
-    def __init__(self, folder: Path | None = None) -> None:
+    def __init__(self, folder: Path | None = None, mend: str = OF_MODEL) -> None:
+        self._mend = mend
         self.path = (folder or user_cache() / "replies") / FILE
         self._lock = threading.Lock()
         self._file: sqlite3.Connection | None = None
@@ -67,8 +71,7 @@ class ReplyCache:
                 return work(self._file)
             except (OSError, sqlite3.Error) as error:
                 raise UserError(
-                    f"{self.path}: the replies that are kept cannot be read or written ({error}); "
-                    "name another folder with model.cache=DIR, or keep none with model.cache=false"
+                    f"{self.path}: the replies that are kept cannot be read or written ({error}); {self._mend}"
                 ) from error
 
     def _open(self) -> sqlite3.Connection:

@@ -225,15 +225,7 @@ class QuestionTask(Task):
             return [LabelScore(UNREAD, name, math.nan, "failed") for name in self.case_metrics]
         # The judge is not asked about what was not answered; its verdicts would have been the worst.
         damned = replace(pair, judged=dict.fromkeys(self.judge, 0.0) if self.judged_by else {})
-        rows = []
-        for name in self.case_metrics:
-            found = parse(name)[0]
-            for label, given in _values(name, pair).items():  # NaN where the metric does not judge such questions
-                asked = math.isnan(given) and found.name != "judge_failures"
-                value = _values(name, damned).get(label, math.nan) if asked else given
-                if not math.isnan(value):
-                    rows.append(LabelScore(label, name, value if found.evidence else float(found.worst), "failed"))
-        return rows
+        return [row for name in self.case_metrics for row in _worst(name, pair, damned)]
 
     def chance(self, cases: Sequence[Case]) -> float:
         """The expected `accuracy` of one who draws an option of each question; NaN where no question has any.
@@ -346,6 +338,26 @@ def _values(name: str, pair: ReplyPair) -> Mapping[str, float]:
     found, parameter = parse(name)
     value: Any = found.function(pair) if parameter is None else found.function(pair, parameter)
     return value if isinstance(value, Mapping) else {pair.kind: float(value)}
+
+
+def _worst(name: str, pair: ReplyPair, damned: ReplyPair) -> list[LabelScore]:
+    """What a metric leaves of a case that failed: NaN where it says that it cannot judge the case at all.
+
+    Args:
+        name: the metric.
+        pair: an empty answer.
+        damned: the same with the worst verdicts.
+    """
+    found, rows = parse(name)[0], []
+    try:
+        for label, given in _values(name, pair).items():  # NaN where the metric does not judge such questions
+            asked = math.isnan(given) and found.name != "judge_failures"
+            value = _values(name, damned).get(label, math.nan) if asked else given
+            if not math.isnan(value):
+                rows.append(LabelScore(label, name, value if found.evidence else float(found.worst), "failed"))
+    except CaseError:  # such as labels, which are compared with one reference, where there are several
+        return [LabelScore(UNREAD, name, math.nan, "failed")]
+    return rows
 
 
 def _worth_of_a_draw(case: Case) -> float | None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +16,7 @@ from medimg_eval.case import Mask
 from medimg_eval.data.layouts import Volumes
 from medimg_eval.imaging import write_mask
 from medimg_eval.tasks import SegmentationTask
+from tests.helpers.started import Starter
 
 SHAPE = (16, 14, 10)
 AFFINE = np.array([[-1.0, 0, 0, 30], [0, 1, 0, -20], [0, 0, 2, 5], [0, 0, 0, 1]])
@@ -117,19 +117,19 @@ def environment(*paths: Path) -> dict[str, str]:
     return shown | {"PYTHONPATH": os.pathsep.join(str(path) for path in paths)}
 
 
+@pytest.fixture(scope="session")
+def starter() -> Iterator[Starter]:
+    """A process that starts the program without importing torch and Lightning each time."""
+    made = Starter()
+    yield made
+    made.close()
+
+
 @pytest.fixture
-def program(tmp_path: Path) -> Program:
+def program(starter: Starter, tmp_path: Path) -> Program:
     """Runs `python -m medimg_eval` in an empty folder, with the tests' helpers importable."""
 
     def run(*words: str, cwd: Path | None = None, paths: Sequence[Path] = (HELPERS,), timeout: int = 300):
-        return subprocess.run(
-            [sys.executable, "-m", "medimg_eval", *words],
-            cwd=cwd or tmp_path,
-            env=environment(*paths),
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-        )
+        return starter.run(words, cwd or tmp_path, environment(*paths), timeout)
 
     return run

@@ -17,6 +17,7 @@ from medimg_eval.models.given_texts import GivenTexts
 from medimg_eval.question import Decoding
 from medimg_eval.results import load_runs
 
+HEADER = ("id", "reference", "prediction", "subject", "view")
 ROWS = [
     ("a", "No effusion.\nThe heart is normal.", "No effusion. The heart is normal."),
     ("b", "Mild edema.", "There is mild edema."),
@@ -189,3 +190,67 @@ def test_given_texts_answer_by_case_and_say_what_they_lack(folder):
 def test_a_column_that_is_not_one_of_ours_is_refused():
     with pytest.raises(UsageError, match="nothing called"):
         ReportTable(root="x.csv", columns={"text": "a"})
+
+
+def test_cells_that_say_that_a_text_is_missing_and_records_that_lack_a_field(folder, capsys):
+    rows = (
+        {"id": "a", "reference": "Clear lungs.", "prediction": "Clear lungs.", "subject": "s"},
+        {"id": "b", "reference": "Clear lungs.", "prediction": "nan", "subject": "s"},
+        {"id": "c", "reference": "NaN", "prediction": "NaN", "subject": "t"},
+        {"id": "d", "reference": "Clear lungs.", "prediction": None},
+        {"id": "e", "reference": "Clear lungs.", "subject": "t"},
+        {"id": "f", "prediction": "Clear lungs.", "subject": "t"},
+        {"id": "g", "reference": ["Clear lungs.", None, ""], "prediction": "Clear lungs.", "subject": "t"},
+        {"id": "h", "reference": {"findings": "Clear."}, "prediction": "Clear.", "subject": "t"},
+        {"id": "i", "reference": "Clear.", "prediction": ["Clear."], "subject": "t"},
+    )
+    Path("odd.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    assert start(["score", "reports=odd.jsonl", "metrics=[rouge_l]"]) == 1
+    _, err = said(capsys)
+    for message in (
+        "line 3: the reference is empty",
+        "line 6: the reference is empty",
+        "line 8: column 'reference' holds an object, not a text",
+        "line 9: column 'prediction' holds a list, not a text",
+    ):
+        assert message in err
+    found = {case: value for case, value in scores(folder, "rouge_l").items() if value == value}
+    assert found == {"a": 1.0, "b": 0.0, "d": 0.0, "e": 0.0, "g": 1.0}
+    cases = {case.id: case for case in ReportTable(root="odd.jsonl").cases("test")}
+    assert cases["g"].target.read().value == ("Clear lungs.",)
+
+
+def test_a_row_that_contradicts_an_earlier_one_stays_with_its_subject(folder):
+    write("twice.csv", [(*ROWS[0], "s", "PA"), ("a", "Other.", "Text.", "s", "PA")], header=HEADER)
+    first, second = ReportTable(root="twice.csv").cases("test")
+    assert (second.patient, second.attributes) == (first.patient, first.attributes) == ("s", {"view": "PA"})
+
+
+def test_a_report_with_several_references_fails_where_labels_are_compared_and_ends_no_run(folder, capsys):
+    rows = [
+        {"id": "a", "reference": ["Edema.", "Mild edema."], "prediction": "Edema."},
+        {"id": "b", "reference": "Edema.", "prediction": "Edema."},
+    ]
+    Path("two.json").write_text(json.dumps(rows), encoding="utf-8")
+    assert start(["score", "reports=two.json", "metrics=[rouge_l,rule_ce_f1@micro-all]"]) == 1
+    out, err = said(capsys)
+    assert "a (score): rule_ce compares with one reference, and there are 2; give one" in err
+    assert "1 of 2 cases failed" in out
+
+
+def test_missing_weights_are_said_by_the_metrics_that_were_asked_for_before_torch_is_imported(folder, capsys):
+    write("mine.csv")
+    assert start(["score", "reports=mine.csv", "metrics=[chexbert_f1@micro-all,s_emb]"]) == 1
+    _, err = said(capsys)
+    assert "chexbert_f1@micro-all: annotator 'chexbert' lacks its weights: chexbert.pth" in err
+    assert "s_emb: annotator 'chexbert_similarity' lacks its weights" in err
+    assert not (folder / "runs").exists()
+
+
+def test_reports_of_a_table_are_not_sent_to_a_judge_elsewhere_unasked(folder, capsys, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "x")
+    write("mine.csv")
+    judge = ["model@judge=openai_compatible", "judge.model=m", "judge.base_url=https://judge.invalid/v1"]
+    assert start(["score", "reports=mine.csv", "metrics=[green_prompt]", *judge]) > 0
+    assert "add data.allow_remote=true" in said(capsys)[1]
+    assert not (folder / "runs").exists()

@@ -8,7 +8,9 @@ from omegaconf import DictConfig
 
 from medimg_eval.commands.common import as_list, plain, printer
 from medimg_eval.errors import UsageError, nearest
-from medimg_eval.phantoms import KINDS, write_phantoms
+from medimg_eval.phantoms import KINDS, chest_reports, write_phantoms
+
+KNOWN = {**KINDS, chest_reports.KIND: chest_reports.ABOUT}
 
 
 def run(config: DictConfig) -> None:
@@ -21,14 +23,18 @@ def run(config: DictConfig) -> None:
     wanted = plain(config)
     kinds = as_list(wanted["kinds"])
     for kind in kinds:
-        if kind not in KINDS:
-            raise UsageError(f"there is no phantom {kind!r}{nearest(str(kind), KINDS)}")
+        if kind not in KNOWN:
+            raise UsageError(f"there is no phantom {kind!r}{nearest(str(kind), KNOWN)}")
     for key in ("cases", "seed"):
         if not isinstance(wanted[key], int) or isinstance(wanted[key], bool):
             raise UsageError(f"expected a whole number for {key}, got {wanted[key]!r}")
     console = printer()
     for kind in kinds:
         folder = Path(str(wanted["out"])).expanduser() / kind
-        done = write_phantoms(kind, folder, cases=wanted["cases"], seed=wanted["seed"])
-        text = f"wrote {wanted['cases']} phantoms, {KINDS[kind]}" if done else "was there already"
+        settings = {"cases": wanted["cases"], "seed": wanted["seed"]}
+        if kind == chest_reports.KIND:
+            done = chest_reports.write_chest_reports(folder, **settings)
+        else:
+            done = write_phantoms(kind, folder, **settings)
+        text = f"wrote {wanted['cases']} phantoms, {KNOWN[kind]}" if done else "was there already"
         console.print(f"{folder}: {text}", highlight=False, soft_wrap=True)

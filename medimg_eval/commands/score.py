@@ -15,7 +15,7 @@ from medimg_eval.commands.making import Annotators, build_task
 from medimg_eval.commands.score_reports import score_reports
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.evaluation.rescoring import rescore
-from medimg_eval.results import build_table, load_runs
+from medimg_eval.results import Table, build_table, load_runs
 from medimg_eval.results.load import read_manifest
 
 BELONGS = {"surface": "segmentations", "empty": "segmentations", "extraction": "questions"}
@@ -33,6 +33,7 @@ def run(config: DictConfig) -> None:
     folders = [Path(folder) for folder in as_list(wanted["run"])]
     changed = {key: wanted[key] for key in ("metrics", *BELONGS) if wanted[key] is not None}
     annotators = Annotators(wanted["annotators"] or {})
+    tables: list[Table] = []
     for folder in folders:
         manifest = read_manifest(folder / "manifest.json")
         if manifest.get("command") != "test":
@@ -43,8 +44,8 @@ def run(config: DictConfig) -> None:
             stated["labels"] = {int(label): name for label, name in stated["labels"].items()}
         if wanted["root"] is not None:
             stated["layout"]["root"] = wanted["root"]
-        rescore(folder, build_task(stated | changed), wanted["score_workers"], annotators)
-    show(build_table(load_runs(folders)))
+        tables.append(rescore(folder, build_task(stated | changed), wanted["score_workers"], annotators))
+    show(tables[0] if len(tables) == 1 else build_table(load_runs(folders)))
     fail_if_cases_failed(folders)
 
 

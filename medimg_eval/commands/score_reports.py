@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from medimg_eval.commands.common import as_list, fail_if_cases_failed, printer, show
 from medimg_eval.commands.making import Annotators, build_candidate, build_task
 from medimg_eval.data.layouts.report_table import ReportTable
 from medimg_eval.errors import UsageError
+from medimg_eval.evaluation.annotating import refuse_unready
 from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.models.given_texts import GivenTexts
+from medimg_eval.tasks import Task
+
+if TYPE_CHECKING:
+    from medimg_eval.results import Table
 
 TASK = "reports"
 
@@ -30,27 +35,17 @@ def score_reports(wanted: Mapping[str, Any]) -> None:
     for key in ("root", "extraction", "surface", "empty"):
         if wanted[key] is not None:
             raise UsageError(f"{key}= is for runs; leave it out with reports=")
-    # Only here: it imports torch, which scoring a run again can do without.
+    files = [str(file) for file in as_list(wanted["reports"])]
+    tasks = [_task(wanted, file) for file in files]
+    annotators = Annotators(wanted["annotators"] or {})
+    for task in tasks:
+        refuse_unready(task, annotators, judge=bool(wanted.get("judge")))
+    # Only here: it imports torch, which takes seconds, and what cannot be scored is to be said at once.
     from medimg_eval.evaluation.evaluate import Settings, evaluate
 
-    folders = []
-    for file in map(str, as_list(wanted["reports"])):
-        layout = {
-            "_target_": "medimg_eval.data.layouts.report_table.ReportTable",
-            "root": file,
-            **{key: wanted[key] for key in ("columns", "attributes", "separator") if wanted[key]},
-        }
-        config = {
-            "_target_": "medimg_eval.tasks.ReportTask",
-            "name": TASK,
-            "title": "Reports",
-            "layout": layout,
-            "splits": {"test": "test"},
-            # Nobody knows of a table whether its reports may leave the machine.
-            "card": {"access": "perhaps credentialed"},
-            **{key: wanted[key] for key in ("metrics", "sections", "clean") if wanted[key]},
-        }
-        task = build_task(config)
+    folders: list[Path] = []
+    tables: list[Table] = []
+    for file, task in zip(files, tasks, strict=True):
         folders.append(
             evaluate(
                 task,
@@ -61,16 +56,37 @@ def score_reports(wanted: Mapping[str, Any]) -> None:
                     trainer=_no_trainer,
                     config={key: value for key, value in wanted.items() if key != "runs"},
                     judge=build_candidate(wanted["judge"]) if wanted.get("judge") else None,
-                    annotators=Annotators(wanted["annotators"] or {}),
+                    annotators=annotators,
+                    tables=tables,
                 ),
             )
         )
     from medimg_eval.results import build_table, load_runs
 
-    show(build_table(load_runs(folders)))
+    show(tables[0] if len(tables) == 1 else build_table(load_runs(folders)))
     for folder in folders:
         printer().print(f"scores of every report: {folder / 'scores.parquet'}", style="dim", soft_wrap=True)
     fail_if_cases_failed(folders)
+
+
+def _task(wanted: Mapping[str, Any], file: str) -> Task:
+    layout = {
+        "_target_": "medimg_eval.data.layouts.report_table.ReportTable",
+        "root": file,
+        **{key: wanted[key] for key in ("columns", "attributes", "separator") if wanted[key]},
+    }
+    return build_task(
+        {
+            "_target_": "medimg_eval.tasks.ReportTask",
+            "name": TASK,
+            "title": "Reports",
+            "layout": layout,
+            "splits": {"test": "test"},
+            # Nobody knows of a table whether its reports may leave the machine.
+            "card": {"access": "perhaps credentialed"},
+            **{key: wanted[key] for key in ("metrics", "sections", "clean") if wanted[key]},
+        }
+    )
 
 
 def _given(file: str, layout: Any) -> Candidate:

@@ -18,17 +18,23 @@ from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate, refuse_incapable
 from medimg_eval.results import build_table, load_runs
 from medimg_eval.results.load import BLIND
-from medimg_eval.tasks import QuestionTask, Task
+from medimg_eval.tasks import QuestionTask, ReportTask, Task
 
 log = logging.getLogger(__name__)
 
 BASELINES = {
-    "Chance": "Chance",
-    "Majority answer": "Majority",
-    "Longest option": "LongestOption",
-    "Nearest question": "NearestQuestion",
+    "Chance": "baselines.Chance",
+    "Majority answer": "baselines.Majority",
+    "Longest option": "baselines.LongestOption",
+    "Nearest question": "baselines.NearestQuestion",
 }
-"""What tables call them -> their classes in `medimg_eval.models.baselines`."""
+"""What tables call them -> their classes in `medimg_eval.models`."""
+
+REPORT_BASELINES = {
+    "Most frequent report": "report_baselines.MostFrequentReport",
+    "Normal report": "report_baselines.NormalReport",
+}
+"""The same of tasks that ask for reports."""
 
 WAYS = ("remove", "grey")
 
@@ -65,8 +71,8 @@ def _baselines(tasks: Sequence[Task], candidate: Candidate, settings: Settings, 
     folders = []
     for task in (one for one in tasks if isinstance(one, QuestionTask)):
         # They write nothing, so that likelihoods are not asked of them.
-        for name, kind in BASELINES.items():
-            one = build_candidate({"_target_": f"medimg_eval.models.baselines.{kind}", "name": name})
+        for name, kind in (REPORT_BASELINES if isinstance(task, ReportTask) else BASELINES).items():
+            one = build_candidate({"_target_": f"medimg_eval.models.{kind}", "name": name})
             try:
                 folders.append(evaluate(_changed(task, answer_by="generate"), replace(one, baseline=True), settings))
             except UserError as error:  # such as one that has no answers to learn from

@@ -87,7 +87,7 @@ def _slabs() -> list[Case]:
 
 
 def _case(name: str, region: Region) -> Case:
-    return Case(name, (ImageFile(_file("t1"), region, modality="MR"),), TissueBlock(region))
+    return Case(name, (ImageFile(template_file("t1"), region, modality="MR"),), TissueBlock(region))
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class TissueBlock:
     @property
     def files(self) -> tuple[Path, ...]:
         """The two probability maps."""
-        return (_file("gm"), _file("wm"))
+        return (template_file("gm"), template_file("wm"))
 
     def read(self) -> Mask:
         """Returns labels as uint8."""
@@ -108,10 +108,11 @@ class TissueBlock:
 
     def geometry(self) -> Geometry:
         """The block's grid."""
-        return ImageFile(_file("gm"), self.region).geometry()
+        return ImageFile(template_file("gm"), self.region).geometry()
 
 
-def _file(name: Literal["t1", "gm", "wm"]) -> Path:
+def template_file(name: Literal["t1", "gm", "wm"]) -> Path:
+    """The file of the T1-weighted template, or of its grey or white matter, that nilearn carries."""
     # Importing nilearn costs a second; its files are found without.
     package = importlib.util.find_spec("nilearn")
     if package is None or package.origin is None:
@@ -123,8 +124,8 @@ def _file(name: Literal["t1", "gm", "wm"]) -> Path:
 @lru_cache(maxsize=1)
 def _tissue() -> Array:
     # The maps hold probabilities times 255.
-    grey = ImageFile(_file("gm")).read().array[0].astype(np.int16)
-    white = ImageFile(_file("wm")).read().array[0].astype(np.int16)
+    grey = ImageFile(template_file("gm")).read().array[0].astype(np.int16)
+    white = ImageFile(template_file("wm")).read().array[0].astype(np.int16)
     labels = np.where(grey >= white, np.uint8(1), np.uint8(2))
     labels[grey + white < 128] = 0
     return labels

@@ -13,11 +13,13 @@ from lightning.fabric.utilities.seed import pl_worker_init_function
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, Sampler, default_collate
 
-from medimg_eval.case import Case, Failure, Image, Mask
+from medimg_eval.case import Case, Failure, Image, Mask, Prompt
 from medimg_eval.data.asking import Asked, leave_with_parent, prompt_loader
-from medimg_eval.data.cache import Made, VolumeCache, content_key
+from medimg_eval.data.cache import Entry, Made, VolumeCache, content_key
 from medimg_eval.errors import CaseError
+from medimg_eval.question import Key
 from medimg_eval.tasks.base import Task, same_grid
+from medimg_eval.tasks.questions import QuestionTask
 
 Samples = list[dict[str, Tensor]]
 
@@ -25,16 +27,95 @@ Samples = list[dict[str, Tensor]]
 class Sample(Protocol):
     """Turns a case that was read into training samples."""
 
-    def __call__(self, image: Image, target: Mask, *, seed: int) -> Samples:
-        """Draws from `seed` alone, so that workers do not repeat each other."""
+    def __call__(self, shown: Any, target: Any, *, seed: int) -> Samples:
+        """Draws from `seed` alone, so that workers do not repeat each other.
+
+        Args:
+            shown: the image; of a question the prompt.
+            target: the mask; of a question the entry of the answer key.
+            seed: of this visit.
+        """
+
+
+class _Reading(Protocol):
+    """What is read of a case to train on it, and how the cache keeps the arrays of that."""
+
+    def read(self, case: Case) -> tuple[Any, Any]:
+        """What a model is shown, and what is right; raises CaseError."""
+
+    def key(self, case: Case) -> str:
+        """What the cache knows it by."""
+
+    def made(self, case: Case) -> Made:
+        """The same as the cache keeps it."""
+
+    def kept(self, case: Case, entry: Entry) -> tuple[Any, Any]:
+        """The same out of the cache."""
+
+
+class _Masks:
+    """Of segmentations: an image, and the mask on its grid."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+
+    def read(self, case: Case) -> tuple[Image, Mask]:
+        image, target = self._task.read_images(case)[0], case.target.read()
+        same_grid(target.geometry, image.geometry, what=f"case {case.id!r}: reference", than="the image")
+        return image, target
+
+    def key(self, case: Case) -> str:
+        # How a case refers to its files says what is done to them: regions, channels, label names.
+        return content_key(case.files, repr((case.images, case.target)))
+
+    def made(self, case: Case) -> Made:
+        image, target = self.read(case)
+        said = {"image": _said(image), "target": {"affine": target.affine.tolist(), "units": target.units}}
+        return {"image": image.array, "target": target.labels}, said
+
+    def kept(self, case: Case, entry: Entry) -> tuple[Image, Mask]:
+        target = {**entry.meta["target"], "affine": np.array(entry.meta["target"]["affine"])}
+        return _image(entry, "image"), Mask(np.asarray(entry.arrays["target"]), **target)
+
+
+class _Questions:
+    """Of questions: the prompt with its images, and the entry of the answer key. The cache keeps the images."""
+
+    def __init__(self, task: QuestionTask) -> None:
+        self._task = task
+
+    def read(self, case: Case) -> tuple[Prompt, Key]:
+        return self._task.prompt(case, self._task.read_images(case)), case.target.read()
+
+    def key(self, case: Case) -> str:
+        files = (path for image in case.images for path in image.files)
+        return content_key(files, repr((case.images, self._task.blind)))
+
+    def made(self, case: Case) -> Made:
+        images = {f"image{place}": image for place, image in enumerate(self._task.read_images(case))}
+        return {name: image.array for name, image in images.items()}, {name: _said(i) for name, i in images.items()}
+
+    def kept(self, case: Case, entry: Entry) -> tuple[Prompt, Key]:
+        images = tuple(_image(entry, f"image{place}") for place in range(len(entry.meta)))
+        return self._task.prompt(case, images), case.target.read()
+
+
+def _said(image: Image) -> dict[str, Any]:
+    return {"affine": image.affine.tolist(), "modality": image.modality, "units": image.units}
+
+
+def _image(entry: Entry, name: str) -> Image:
+    said = {**entry.meta[name], "affine": np.array(entry.meta[name]["affine"])}
+    return Image(np.asarray(entry.arrays[name]), **said)
 
 
 class _Training(Dataset[Samples | Failure]):
     """Cases kept once read, in memory or in the cache, turned into training samples anew at each visit."""
 
     def __init__(self, task: Task, cases: Sequence[Case], sample: Sample, cache: VolumeCache | None) -> None:
-        self._task, self._cases, self._sample, self._cache = task, cases, sample, cache
-        self._kept: dict[int, tuple[Image, Mask]] = {}
+        self._cases, self._sample, self._cache = cases, sample, cache
+        self._reading: _Reading = _Questions(task) if isinstance(task, QuestionTask) else _Masks(task)
+        self._kept: dict[int, tuple[Any, Any]] = {}
 
     def __len__(self) -> int:
         return len(self._cases)
@@ -42,37 +123,19 @@ class _Training(Dataset[Samples | Failure]):
     def __getitem__(self, index: int) -> Samples | Failure:
         case = self._cases[index]
         try:
-            image, target = self._cached(case) if self._cache is not None else self._remembered(index)
+            shown, target = self._cached(case) if self._cache is not None else self._remembered(index)
+            return self._sample(shown, target, seed=int(torch.randint(2**31, ())))
         except CaseError as error:  # raised in a worker, it would reach people wrapped in a traceback
             return Failure(case.id, "read", str(error))
-        return self._sample(image, target, seed=int(torch.randint(2**31, ())))
 
-    def _remembered(self, index: int) -> tuple[Image, Mask]:
+    def _remembered(self, index: int) -> tuple[Any, Any]:
         if index not in self._kept:
-            self._kept[index] = self._read(self._cases[index])
+            self._kept[index] = self._reading.read(self._cases[index])
         return self._kept[index]
 
-    def _read(self, case: Case) -> tuple[Image, Mask]:
-        image, target = self._task.read_images(case)[0], case.target.read()
-        same_grid(target.geometry, image.geometry, what=f"case {case.id!r}: reference", than="the image")
-        return image, target
-
-    def _cached(self, case: Case) -> tuple[Image, Mask]:
-        def make() -> Made:
-            image, target = self._read(case)
-            said = {
-                "image": {"affine": image.affine.tolist(), "modality": image.modality, "units": image.units},
-                "target": {"affine": target.affine.tolist(), "units": target.units},
-            }
-            return {"image": image.array, "target": target.labels}, said
-
+    def _cached(self, case: Case) -> tuple[Any, Any]:
         assert self._cache is not None  # noqa: S101 - told apart by the caller
-        # How a case refers to its files says what is done to them: regions, channels, label names.
-        entry = self._cache.fetch(content_key(case.files, repr((case.images, case.target))), make)
-        image, target = (
-            {**entry.meta[name], "affine": np.array(entry.meta[name]["affine"])} for name in ("image", "target")
-        )
-        return Image(np.asarray(entry.arrays["image"]), **image), Mask(np.asarray(entry.arrays["target"]), **target)
+        return self._reading.kept(case, self._cache.fetch(self._reading.key(case), lambda: self._reading.made(case)))
 
 
 class CaseDataModule(pl.LightningDataModule):
@@ -85,7 +148,7 @@ class CaseDataModule(pl.LightningDataModule):
         read_images: False for models that need no pixels.
         cases: those `test` visits; by default the task's test cases.
         skip: ids of cases that `test` leaves out, being done already.
-        sample: turns image and target into training samples; needed by `fit`.
+        sample: turns what was read of a case into training samples; needed by `fit`.
         cache: keeps the cases that `fit` reads; without it each worker keeps them in its memory.
     """
 

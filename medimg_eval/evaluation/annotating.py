@@ -18,7 +18,7 @@ from medimg_eval.metrics import parse
 from medimg_eval.metrics._corpus import Corpus
 from medimg_eval.metrics._replies import Read
 from medimg_eval.models.annotators import Annotator, PairAnnotator, TextAnnotator, TextPair
-from medimg_eval.models.reply_cache import ReplyCache
+from medimg_eval.models.reply_cache import OF_USER, ReplyCache
 from medimg_eval.tasks import ReportTask, Task
 from medimg_eval.tasks.base import one_each
 
@@ -107,7 +107,12 @@ def read_reports(task: Task, run: Run, cases: Sequence[Case], annotators: Mappin
 
 
 def _wanted_by(task: ReportTask, annotator: str) -> str:
-    return ", ".join(name for name in task.case_metrics if annotator in parse(name)[0].reads)
+    """The metrics as they were asked for, also those that only rest on ones that the annotator reads for."""
+    return ", ".join(
+        name
+        for name in task.metrics
+        if any(annotator in parse(one)[0].reads for one in (name, *parse(name)[0].needs))
+    )
 
 
 def _made(name: str, candidate: Candidate) -> Annotator:
@@ -169,7 +174,7 @@ def _is_cut(reading: Any) -> bool:
 
 def _read(made: Annotator, items: Mapping[str, Any], corpus: Corpus) -> dict[str, Any]:
     """By key what was read; texts of like length together, so that little is padded."""
-    kept = ReplyCache(user_cache() / "annotations")
+    kept = ReplyCache(user_cache() / "annotations", OF_USER)
     found = {key: kept.get(key) for key in items}
     read: dict[str, Any] = {key: one["reading"] for key, one in found.items() if one is not None}
     left = sorted((key for key in items if key not in read), key=lambda key: len(str(items[key])))

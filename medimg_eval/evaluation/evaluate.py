@@ -40,6 +40,8 @@ from medimg_eval.tasks import QuestionTask, ReportTask, Task
 if TYPE_CHECKING:  # importing it takes seconds, which a run of questions on one device can do without
     import lightning.pytorch as pl
 
+    from medimg_eval.results import Table
+
 log = logging.getLogger(__name__)
 
 
@@ -61,6 +63,7 @@ class Settings:
         cache: keeps the cases that `fit` reads.
         judge: is asked about answers, where the task says what.
         annotators: of reports: name -> what reads them for the metrics that name it.
+        tables: takes the table of each run that is brought to its end: its intervals take long to compute twice.
     """
 
     runs: Path
@@ -76,6 +79,7 @@ class Settings:
     cache: VolumeCache | None = None
     judge: Candidate | None = None
     annotators: Mapping[str, Candidate] = field(default_factory=dict)
+    tables: list[Table] = field(default_factory=list)
 
 
 def model_info(candidate: Candidate) -> dict[str, Any]:
@@ -171,7 +175,7 @@ def evaluate(task: Task, candidate: Candidate, settings: Settings) -> Path:
                 changed = task.together or isinstance(task, ReportTask) or bool(getattr(task, "judged_by", ""))
                 known = {} if changed else run.scores(scoring_id(task))
                 score_stored(task, run, [case for case in cases if not isinstance(known.get(case.id), list)], 0)
-            close(task, run, cases, candidate.name)
+            settings.tables.append(close(task, run, cases, candidate.name))
     return folder
 
 

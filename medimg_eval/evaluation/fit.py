@@ -22,7 +22,7 @@ from lightning.pytorch.loggers import Logger
 
 from medimg_eval.case import Case
 from medimg_eval.data.module import CaseDataModule
-from medimg_eval.errors import UserError
+from medimg_eval.errors import UsageError, UserError
 from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, begin, model_info, slug, task_identity
 from medimg_eval.evaluation.fitting import FitModule, require_trainable
@@ -30,7 +30,7 @@ from medimg_eval.evaluation.identity import data_fingerprint, digest
 from medimg_eval.evaluation.preparing import prepare
 from medimg_eval.evaluation.run import Run, now
 from medimg_eval.metrics import parse
-from medimg_eval.tasks.base import Task
+from medimg_eval.tasks import QuestionTask, Task
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ def fit(
 
     Args:
         task: needs cases to `fit` and to `validate`.
-        candidate: an `nn.Module` with `training_samples` and `training_loss`.
+        candidate: an `nn.Module` with `training_samples` and `training_loss`, as `Trainable` has them.
         recipe: optimiser, schedule, averaging, stopping.
         settings: as for `test`; `settings.config["trainer"]` holds the number of epochs.
         loggers: makes the loggers, given the run folder.
@@ -74,8 +74,14 @@ def fit(
         The run folder; its `checkpoints/best.ckpt` has the best validation score.
 
     Raises:
+        UsageError: the metric to follow needs another model.
         UserError: the model cannot be fitted, the task has no such cases, or the folder is in use.
     """
+    if found := (*parse(task.monitor)[0].reads, *parse(task.monitor)[0].asks):
+        raise UsageError(
+            f"task.monitor is {task.monitor}, which needs {' and '.join(found)}; fit follows metrics that take no "
+            "other model, such as rouge_l"
+        )
     cases = {part: task.cases(part) for part in ("fit", "validate")}
     _keep_apart(task, cases)
     fingerprint = data_fingerprint([*cases["fit"], *cases["validate"]])
@@ -109,6 +115,7 @@ def _train(
     model: Any = candidate.model
     require_trainable(model, candidate.name)
     prepare(task, model, task.cases("fit"))
+    task.gather(task.cases("validate"))
     run.note(model_info=model_info(candidate))
     data = CaseDataModule(
         task,
@@ -119,7 +126,9 @@ def _train(
     )
     best, callbacks = _callbacks(task, recipe, run.folder)
     trainer = settings.trainer(callbacks=callbacks, logger=list(loggers), enable_model_summary=False)
-    module = FitModule(task, model, lr=recipe.lr, weight_decay=recipe.weight_decay, warmup=recipe.warmup)
+    module = FitModule(
+        task, model, lr=recipe.lr, weight_decay=recipe.weight_decay, warmup=recipe.warmup, also=_also(task)
+    )
     last = run.folder / "checkpoints" / "last.ckpt"
     try:
         trainer.fit(module, datamodule=data, ckpt_path=str(last) if last.is_file() else None, weights_only=False)
@@ -128,6 +137,14 @@ def _train(
     if best.best_model_score is None or not best.best_model_score.isfinite():
         raise UserError(f"{run.folder}: no validation could be judged by {task.monitor}; look at the cases to validate")
     return float(best.best_model_score)
+
+
+def _also(task: Task) -> list[str]:
+    """The metrics that are logged beside the monitored one: of answers, those that take no further model."""
+    if not isinstance(task, QuestionTask):
+        return []  # metrics of masks take longer than training does
+    parsed = {name: parse(name)[0] for name in task.case_metrics}
+    return [name for name, found in parsed.items() if not (found.reads or found.asks or found.evidence)]
 
 
 def _callbacks(task: Task, recipe: Recipe, folder: Path) -> tuple[ModelCheckpoint, list[pl.Callback]]:

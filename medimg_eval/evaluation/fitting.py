@@ -10,7 +10,7 @@ import lightning.pytorch as pl
 import torch
 from torch import Tensor, nn
 
-from medimg_eval.case import Failure, Image, Mask
+from medimg_eval.case import Case, Failure
 from medimg_eval.data.asking import Asked
 from medimg_eval.data.module import Samples
 from medimg_eval.errors import UserError
@@ -21,8 +21,15 @@ from medimg_eval.tasks.base import Task
 class Trainable(Protocol):
     """What `fit` needs of a wrapper beside its capability; it is an `nn.Module` as well."""
 
-    def training_samples(self, image: Image, target: Mask, labels: Mapping[int, str], *, seed: int) -> Samples:
-        """Training samples of one case, drawn anew from `seed` at each visit; runs in worker processes."""
+    def training_samples(self, shown: Any, target: Any, labels: Mapping[int, str], *, seed: int) -> Samples:
+        """Training samples of one case, drawn anew from `seed` at each visit; runs in worker processes.
+
+        Args:
+            shown: the `Image`; of a question the `Prompt`.
+            target: the `Mask`; of a question the `Key`.
+            labels: of the task; empty where it has none.
+            seed: of this visit.
+        """
 
     def training_loss(self, batch: Any) -> Tensor:
         """The loss of a batch of such samples."""
@@ -34,17 +41,21 @@ class FitModule(pl.LightningModule):
     Args:
         task: whose `monitor` metric validation follows.
         model: an `nn.Module` that is `Trainable`.
+        also: further metrics of cases that validation logs.
         lr: learning rate at the start.
         weight_decay: of AdamW.
         warmup: fraction of the steps over which the rate rises from zero, 0 to 1.
     """
 
-    def __init__(self, task: Task, model: Any, *, lr: float, weight_decay: float, warmup: float) -> None:
+    def __init__(
+        self, task: Task, model: Any, *, lr: float, weight_decay: float, warmup: float, also: Sequence[str] = ()
+    ) -> None:
         super().__init__()
         self.task = task
         self.model = model
         self.lr, self.weight_decay, self.warmup = lr, weight_decay, warmup
-        self._scores: list[float] = []
+        self._followed = list(dict.fromkeys((task.monitor, *also)))
+        self._scores: dict[str, list[float]] = {name: [] for name in self._followed}
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         """Returns the model's loss."""
@@ -55,22 +66,33 @@ class FitModule(pl.LightningModule):
         return loss
 
     def validation_step(self, batch: Sequence[Asked], batch_idx: int) -> None:
-        """Keeps each case's mean of the monitored metric over its labels."""
-        for asked in batch:
-            if isinstance(asked.prompt, Failure):
-                raise UserError(f"validation case {asked.prompt.message}")
-            (answer,) = self.task.ask(self.model, [asked.prompt])
-            scores = [score.value for score in self.task.score(asked.case, answer, metrics=[self.task.monitor])]
-            known = [value for value in scores if not math.isnan(value)]
+        """Keeps each case's mean of each metric over its labels."""
+        unread = next((asked.prompt for asked in batch if isinstance(asked.prompt, Failure)), None)
+        if unread is not None:
+            raise UserError(f"validation case {unread.message}")
+        # Masks are large, and are judged one by one.
+        for some in [batch] if self.task.inline else [[asked] for asked in batch]:
+            prompts: Any = [asked.prompt for asked in some]
+            for asked, answer in zip(some, self.task.ask(self.model, prompts), strict=True):
+                self._judge(asked.case, answer)
+
+    def _judge(self, case: Case, answer: Any) -> None:
+        scores = self.task.score(case, answer, metrics=self._followed)
+        for name, values in self._scores.items():
+            known = [one.value for one in scores if one.metric == name and not math.isnan(one.value)]
             if known:
-                self._scores.append(sum(known) / len(known))
+                values.append(sum(known) / len(known))
 
     def on_validation_epoch_end(self) -> None:
-        """Logs the mean over cases of all ranks; NaN, which is never the best, when none could be judged."""
-        total = torch.tensor([sum(self._scores), len(self._scores)], dtype=torch.float32, device=self.device)
-        self._scores = []
-        total = self.trainer.strategy.reduce(total, reduce_op="sum")
-        self.log(f"val/{self.task.monitor}", total[0] / total[1], prog_bar=True)
+        """Logs the means over cases of all ranks; NaN, which is never the best, when none could be judged."""
+        sums = [[sum(values), len(values)] for values in self._scores.values()]
+        self._scores = {name: [] for name in self._followed}
+        total = self.trainer.strategy.reduce(
+            torch.tensor(sums, dtype=torch.float32, device=self.device), reduce_op="sum"
+        )
+        for name, (whole, count) in zip(self._followed, total, strict=True):
+            if name == self.task.monitor or count > 0:
+                self.log(f"val/{name}", whole / count, prog_bar=name == self.task.monitor)
 
     def configure_optimizers(self) -> Any:
         """The schedule is stepped per batch and ends at zero with the last one."""

@@ -17,7 +17,7 @@ from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.evaluation.identity import digest
 from medimg_eval.evaluation.run import Run, answered
 from medimg_eval.metrics._replies import ReplyPair
-from medimg_eval.models.reply_cache import ReplyCache
+from medimg_eval.models.reply_cache import OF_USER, ReplyCache
 from medimg_eval.question import Decoding, Reply
 from medimg_eval.tasks import QuestionTask, ReportTask
 from medimg_eval.tasks.base import one_each
@@ -116,7 +116,7 @@ def judge_answers(task: QuestionTask, run: Run, cases: Sequence[Case], lent: Len
     """
     noted = run.manifest.get("judge", {})
     refuse_unfit(task, noted.get("identity", {}), str(noted.get("name", judge_id)))
-    kept, asked = ReplyCache(), 0
+    kept, asked = ReplyCache(mend=OF_USER), 0
     with ExitStack() as stack:
         judge = cache(lambda: stack.enter_context(lent()))
         for some in rounds(JudgeQuestion.all_of(task.judge)):

@@ -17,7 +17,7 @@ from medimg_eval.evaluation.judging import judge_remarks
 from medimg_eval.evaluation.run import Run, Stored, answered, now, write_json
 from medimg_eval.evaluation.scoring import Scorer, score_case, scoring_workers
 from medimg_eval.evaluation.tracking import tracked
-from medimg_eval.results import build_table, load_runs
+from medimg_eval.results import Table, build_table, load_runs
 from medimg_eval.results.load import read_manifest
 from medimg_eval.tasks import QuestionTask, Task
 
@@ -33,8 +33,8 @@ def rescore(
     task: Task,
     workers: int | None = None,
     annotators: Mapping[str, Candidate] = MappingProxyType({}),
-) -> None:
-    """Scores the stored predictions of a run again, loading no model.
+) -> Table:
+    """Scores the stored predictions of a run again, loading no model, and returns the run's table.
 
     Args:
         folder: the run.
@@ -62,7 +62,7 @@ def rescore(
         run.note(status="running", ended=None)
         read_reports(task, run, cases, annotators)
         score_stored(task, run, cases, workers)
-        close(task, run, cases, manifest["model"])
+        return close(task, run, cases, manifest["model"])
 
 
 def score_stored(task: Task, run: Run, cases: Sequence[Case], wanted: int | None) -> None:
@@ -121,8 +121,8 @@ def submit_stored(scorer: Scorer, run: Run, cases: Iterable[Case]) -> None:
             scorer.submit(case, prediction)
 
 
-def close(task: Task, run: Run, cases: Sequence[Case], model: str) -> None:
-    """Writes the Score rows in the task's order of cases, and the summary."""
+def close(task: Task, run: Run, cases: Sequence[Case], model: str) -> Table:
+    """Writes the Score rows in the task's order of cases, and the summary; returns the run's table."""
     predictions, scores = run.predictions(), run.scores(scoring_id(task))
     rows: list[Score] = []
     failures: list[Failure] = []
@@ -154,15 +154,16 @@ def close(task: Task, run: Run, cases: Sequence[Case], model: str) -> None:
         failed_cases=len(failures),
         ended=now(),
     )
-    frame = build_table(load_runs([run.folder])).frame()
+    table = build_table(load_runs([run.folder]))
     write_json(
         run.folder / "summary.json",
         {
-            "metrics": json.loads(frame.to_json(orient="records")),  # NaN, which JSON lacks, becomes null
+            "metrics": json.loads(table.frame().to_json(orient="records")),  # NaN, which JSON lacks, becomes null
             "failures": [{"case": f.case_id, "stage": f.stage, "message": f.message} for f in failures],
             "read_with": read_with,
         },
     )
+    return table
 
 
 def judged(task: Task) -> dict[str, Any]:

@@ -107,6 +107,7 @@ class Record:
         measurements: name, value, unit.
         questions: with their answers.
         report: of a radiologist, where there is one.
+        texts: further ones, by their column in cases.csv.
     """
 
     files: dict[str, str] = field(default_factory=dict)
@@ -115,6 +116,7 @@ class Record:
     measurements: list[tuple[str, float, str]] = field(default_factory=list)
     questions: list[Question] = field(default_factory=list)
     report: str = ""
+    texts: dict[str, str] = field(default_factory=dict)
 
 
 def yes_or_no(question: str, answer: bool) -> Question:
@@ -126,12 +128,12 @@ def write_tables(folder: Path, members: Sequence[Member], records: Sequence[Reco
     """Writes cases.csv, and findings.csv, boxes.csv, measurements.csv, reports.csv and qa.jsonl where there are any."""
     both = list(zip(members, records, strict=True))
     files = list(records[0].files)
-    report = ["report"] if records[0].report else []
+    texts = [{"report": r.report} | r.texts if r.report else r.texts for r in records]
     cases: Iterable[Sequence[object]] = (
-        [m.case, m.patient, m.split, *m.attributes.values(), *(r.files[f] for f in files), *[r.report][: len(report)]]
-        for m, r in both
+        [m.case, m.patient, m.split, *m.attributes.values(), *(r.files[f] for f in files), *said.values()]
+        for (m, r), said in zip(both, texts, strict=True)
     )
-    _table(folder / "cases.csv", ["case", "patient", "split", *members[0].attributes, *files, *report], cases)
+    _table(folder / "cases.csv", ["case", "patient", "split", *members[0].attributes, *files, *texts[0]], cases)
     names = list(records[0].findings)
     if names:
         rows = ([m.case, *(int(r.findings[name]) for name in names)] for m, r in both)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -78,3 +79,212 @@ def report(
     if not summary:
         summary = [NOTHING[int(rng.integers(len(NOTHING)))]]
     return f"FINDINGS: {' '.join(sentences)} IMPRESSION: {' '.join(summary)}"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that a report describes.
+
+    Attributes:
+        name: a key of `DESCRIBED`.
+        side: `left`, `right` or `both`; empty where there is none.
+        zone: `upper`, `mid` or `lower`; empty where there is none.
+        size: of an effusion its height, of a pneumothorax its depth, of a nodule its diameter, of a tube the distance
+            of its tip from the carina, all in mm; of the heart the cardiothoracic ratio.
+        larger: of both sides the one with more.
+    """
+
+    name: str
+    side: str = ""
+    zone: str = ""
+    size: float = 0
+    larger: str = ""
+
+
+DEGREES: Mapping[str, tuple[tuple[float, str, str], ...]] = {
+    "cardiomegaly": ((0.55, "mild", "mildly"), (0.6, "moderate", "moderately"), (9, "marked", "markedly")),
+    "pleural effusion": ((38, "small", ""), (58, "moderate", ""), (999, "large", "")),
+    "pneumothorax": ((30, "small", ""), (39, "moderate", ""), (999, "large", "")),
+    "nodule": ((30, "nodule", ""), (999, "mass", "")),
+}
+"""Sizes below which a finding is called so, as adjective (of a nodule: as noun) and as adverb."""
+
+DESCRIBED: Mapping[str, Sequence[str]] = {
+    "pacemaker": (
+        "A {side}-sided pacemaker is in place.",
+        "{Side} chest wall pacemaker with its lead projecting over the heart.",
+        "There is a pacemaker on the {side}, with a single lead.",
+        "A cardiac pacemaker projects over the {side} chest wall.",
+    ),
+    "endotracheal tube": (
+        "An endotracheal tube terminates {cm} cm above the carina.",
+        "The tip of the endotracheal tube lies {mm} mm above the carina.",
+        "The endotracheal tube is {cm} cm above the carina.",
+        "ET tube with its tip {cm} cm above the carina.",
+    ),
+    "cardiomegaly": (
+        "The heart is {degree_ly} enlarged.",
+        "{Degree} cardiomegaly.",
+        "The cardiac silhouette is {degree_ly} enlarged.",
+        "There is {degree} cardiomegaly, with a cardiothoracic ratio of {ratio}.",
+        "The heart size is {degree_ly} enlarged.",
+    ),
+    "edema": (
+        "There is bilateral perihilar haze, consistent with pulmonary edema.",
+        "Pulmonary edema is present.",
+        "Interstitial edema on both sides.",
+        "Perihilar pulmonary edema is seen bilaterally.",
+    ),
+    "consolidation": (
+        "There is consolidation in the {side} {zone} zone.",
+        "Focal consolidation is seen in the {zone} zone of the {side} lung.",
+        "Dense consolidation of the {side} {zone} lung.",
+        "{Side} {zone} zone consolidation.",
+    ),
+    "nodule": (
+        "There is a {cm} cm {degree} in the {side} {zone} zone.",
+        "A rounded {degree} measuring {mm} mm projects over the {side} {zone} lung.",
+        "{Side} {zone} zone pulmonary {degree}, {cm} cm in diameter.",
+        "The {side} lung shows a well-defined {degree} of {mm} mm in its {zone} zone.",
+    ),
+    "pleural effusion": (
+        "There is a {degree} {side} pleural effusion.",
+        "A {degree} {side}-sided pleural effusion is seen.",
+        "The {side} costophrenic angle is blunted by a {degree} pleural effusion.",
+        "{Degree} pleural effusion on the {side}.",
+        "A {degree} amount of pleural fluid has collected on the {side}.",
+    ),
+    "pneumothorax": (
+        "There is a {degree} {side} pneumothorax.",
+        "A {degree} {side}-sided pneumothorax is seen, {mm} mm deep.",
+        "{Degree} pneumothorax on the {side}, measuring {cm} cm.",
+        "{Side} apical pneumothorax, {degree} in size.",
+    ),
+}
+"""What may be there, in the order in which reports have it -> ways to say so."""
+
+BILATERAL: Sequence[str] = (
+    "There are bilateral pleural effusions, larger on the {larger}.",
+    "Bilateral {degree} pleural effusions are seen.",
+    "Pleural effusions on both sides, {larger} greater than {smaller}.",
+    "{Degree} bilateral pleural effusions.",
+)
+
+NOUNS: Mapping[str, Sequence[str]] = {
+    "edema": ("pulmonary edema", "edema", "interstitial edema"),
+    "consolidation": ("focal consolidation", "consolidation"),
+    "nodule": ("pulmonary nodule", "nodule"),
+    "pleural effusion": ("pleural effusion", "effusion", "pleural fluid"),
+    "pneumothorax": ("pneumothorax",),
+}
+"""What reports say is not there -> how they call it."""
+
+DENIED: Sequence[str] = (
+    "No {things}.",
+    "There is no {things}.",
+    "No evidence of {things}.",
+    "No {things} is seen.",
+    "Negative for {things}.",
+    "There is no evidence of {things}.",
+    "No {things} identified.",
+)
+
+USUAL_HEART: Sequence[str] = (
+    "The heart size is normal.",
+    "Heart size is within normal limits.",
+    "The cardiac silhouette is normal.",
+    "The heart is not enlarged.",
+    "No cardiomegaly.",
+)
+
+CLEAR: Sequence[str] = ("The lungs are clear.", "Both lungs are clear.", "Lungs are well expanded and clear.")
+
+CONCLUDED: Mapping[str, Sequence[str]] = {
+    "pacemaker": ("{Side}-sided pacemaker in place.", "Pacemaker in place."),
+    "endotracheal tube": ("Endotracheal tube {cm} cm above the carina.", "Endotracheal tube in place."),
+    "cardiomegaly": ("{Degree} cardiomegaly.", "Cardiomegaly."),
+    "edema": ("Pulmonary edema.", "Findings of pulmonary edema."),
+    "consolidation": ("{Side} {zone} zone consolidation.", "Consolidation in the {side} lung."),
+    "nodule": ("{Side} {zone} zone {degree}, {cm} cm.", "{cm} cm {degree} in the {side} lung."),
+    "pleural effusion": ("{Degree} {side} pleural effusion.", "{Side} pleural effusion."),
+    "pneumothorax": ("{Degree} {side} pneumothorax.", "{Side} pneumothorax, {cm} cm."),
+}
+
+UNREMARKABLE: Sequence[str] = (
+    "No acute cardiopulmonary abnormality.",
+    "No acute cardiopulmonary process.",
+    "Normal chest radiograph.",
+    "No acute disease.",
+)
+
+REASONS: Sequence[str] = (
+    "Shortness of breath.",
+    "Chest pain.",
+    "Cough and fever.",
+    "Fall from standing height.",
+    "Before an operation.",
+    "Follow-up.",
+)
+
+MENTIONED = 0.75
+"""How often an absent finding is said to be absent."""
+
+
+def sections(found: Sequence[Finding], rng: np.random.Generator) -> dict[str, str]:
+    """A report in the wording of many: `indication`, `findings` and `impression`, which say what is there and no more.
+
+    Args:
+        found: all that is there.
+        rng: chooses the words.
+    """
+    present = {one.name: one for one in found}
+    sentences = {name: _described(present[name], DESCRIBED, rng) for name in DESCRIBED if name in present}
+    if "cardiomegaly" not in present and rng.random() < MENTIONED:
+        sentences["heart"] = _one(USUAL_HEART, rng)
+    if not {"edema", "consolidation", "nodule"} & present.keys() and rng.random() < MENTIONED:
+        sentences["lungs"] = _one(CLEAR, rng)
+    absent = [name for name in NOUNS if name not in present and rng.random() < MENTIONED]
+    written = [*sentences.values(), *_denials(absent, rng)]
+    turn = int(rng.integers(len(written))) if written and rng.random() < 0.2 else 0  # some begin elsewhere
+    summary = [_described(one, CONCLUDED, rng) for one in present.values()] or [_one(UNREMARKABLE, rng)]
+    return {
+        "indication": _one(REASONS, rng),
+        "findings": " ".join([*written[turn:], *written[:turn]]) or summary[0],
+        "impression": " ".join(summary),
+    }
+
+
+def _described(finding: Finding, ways: Mapping[str, Sequence[str]], rng: np.random.Generator) -> str:
+    choice = BILATERAL if finding.side == "both" else ways[finding.name]
+    degrees = DEGREES.get(finding.name, ((float("inf"), "", ""),))
+    degree, manner = next((word, adverb) for limit, word, adverb in degrees if finding.size < limit)
+    return _one(choice, rng).format(
+        side=finding.side,
+        Side=finding.side.capitalize(),
+        zone=finding.zone,
+        degree=degree,
+        Degree=degree.capitalize(),
+        degree_ly=manner,
+        larger=finding.larger,
+        smaller="right" if finding.larger == "left" else "left",
+        ratio=f"{finding.size:.2f}",
+        cm=f"{finding.size / 10:.1f}",
+        mm=f"{finding.size:.0f}",
+    )
+
+
+def _denials(absent: Iterable[str], rng: np.random.Generator) -> list[str]:
+    """Sentences that deny one, two or three things each, in any order."""
+    things = [_one(NOUNS[name], rng) for name in absent]
+    things = [things[n] for n in rng.permutation(len(things))]
+    sentences = []
+    while things:
+        count = int(rng.integers(1, 4))
+        some, things = things[:count], things[count:]
+        listed = " or ".join(some) if len(some) < 3 else f"{', '.join(some[:-1])}, or {some[-1]}"
+        sentences.append(_one(DENIED, rng).format(things=listed))
+    return sentences
+
+
+def _one(choice: Sequence[str], rng: np.random.Generator) -> str:
+    return choice[int(rng.integers(len(choice)))]

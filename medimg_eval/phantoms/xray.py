@@ -65,15 +65,40 @@ class Chest:
 
 
 @dataclass(frozen=True)
-class _Frame:
-    """Places in mm about the middle of the chest, x to the patient's left, y down, and the patient's measures."""
+class Frame:
+    """Places in mm about the middle of the chest, x to the patient's left, y down, and the patient's measures.
 
+    Attributes:
+        pixel: edge of a pixel in mm.
+        x: float32, (row, column).
+        y: float32, (row, column).
+        half: of the width of the chest.
+        top: of the lungs.
+        base: heights of the two halves of the diaphragm, right and left.
+        outline: distance of the ribs from the midline, (row, column).
+    """
+
+    pixel: float
     x: Array
     y: Array
     half: float
     top: float
     base: tuple[float, float]
     outline: Array
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows and columns."""
+        return self.x.shape
+
+    def blurred(self, array: Array, width: float) -> Array:
+        """Blurs by a Gaussian whose width is in pixels of `PIXEL`."""
+        found: Array = gaussian_filter(array, width * (PIXEL / self.pixel))
+        return found
+
+    def texture(self, rng: np.random.Generator, cell: float) -> Array:
+        """Smooth noise of cells whose width is in pixels of `PIXEL`."""
+        return texture(rng, self.shape, cell * (PIXEL / self.pixel))
 
     def side(self, left: bool) -> tuple[Array, float]:
         """Distance from the midline towards one side, and the height of that half of the diaphragm."""
@@ -83,25 +108,38 @@ class _Frame:
 def picture(member: Member) -> Chest:
     """Makes one X-ray in memory."""
     body, own = member.body, member.own
-    frame = _frame(body, own)
-    fields = [_field(frame, left) for left in (False, True)]
+    frame = frame_of(body, own)
+    fields = [lung_field(frame, left) for left in (False, True)]
     enlarged = bool(own.random() < 0.4)
-    heart = _heart(frame, body, own.uniform(0.54, 0.62) if enlarged else own.uniform(0.38, 0.46))
+    heart = heart_shadow(frame, body, own.uniform(0.54, 0.62) if enlarged else own.uniform(0.38, 0.46))
     labels = np.zeros(SHAPE, np.uint8)
     labels[fields[0] | fields[1]] = 1
     labels[heart] = 2
     chest = Chest(Image(np.zeros((1, *SHAPE), np.uint16), np.eye(4)), labels, ratio(labels))
     lung = np.where(labels == 1, np.float32(1), np.float32(0))
     aerated, extra = _findings(chest, frame, lung, own)
-    density = _bones(frame, body) + _soft(frame, heart, body) + extra
-    density -= (0.95 + 0.1 * texture(own, SHAPE, 60)) * gaussian_filter(aerated, 1.2)
-    density += _vessels(frame, own) * gaussian_filter(aerated * ~_mark(chest, "pneumothorax"), 1.5)
-    density += 0.12 * texture(own, SHAPE, 110) + 0.03 * texture(own, SHAPE, 5)
-    density = gaussian_filter(density, 0.8) + own.normal(0, 0.035, SHAPE)
-    gain, level = own.uniform(600, 850), own.uniform(1500, 1900)
-    pixels = np.clip(np.rint(level + gain * density), 0, 4095).astype(np.uint16)
-    chest.image = Image(pixels[None], np.diag([PIXEL, PIXEL, 1, 1]), "DX")
+    density = bones(frame, body) + soft_tissue(frame, heart, body) + extra
+    chest.image = exposed(frame, density, aerated, ~_mark(chest, "pneumothorax"), own)
     return chest
+
+
+def exposed(frame: Frame, density: Array, aerated: Array, branching: Array, rng: np.random.Generator) -> Image:
+    """The X-ray of a chest, bright where dense.
+
+    Args:
+        frame: where things lie.
+        density: of all but the lungs, float, (row, column).
+        aerated: how much of a pixel is aerated lung, 0 to 1, float32, (row, column).
+        branching: where the lungs show vessels, bool, (row, column).
+        rng: of unevenness, vessels, noise and exposure.
+    """
+    density -= (0.95 + 0.1 * frame.texture(rng, 60)) * frame.blurred(aerated, 1.2)
+    density += vessels(frame, rng) * frame.blurred(aerated * branching, 1.5)
+    density += 0.12 * frame.texture(rng, 110) + 0.03 * frame.texture(rng, 5)
+    density = frame.blurred(density, 0.8) + rng.normal(0, 0.035, frame.shape)
+    gain, level = rng.uniform(600, 850), rng.uniform(1500, 1900)
+    pixels = np.clip(np.rint(level + gain * density), 0, 4095).astype(np.uint16)
+    return Image(pixels[None], np.diag([frame.pixel, frame.pixel, 1, 1]), "DX")
 
 
 def ratio(labels: Array) -> float:
@@ -118,17 +156,7 @@ def write_case(folder: Path, member: Member) -> Record:
 
     chest = picture(member)
     files = {"image": f"images/{member.case}.dcm", "mask": f"masks/{member.case}.png"}
-    photometric: Literal["MONOCHROME1", "MONOCHROME2"] = "MONOCHROME1" if member.index % 2 else "MONOCHROME2"
-    write_picture(
-        folder / files["image"],
-        chest.image,
-        photometric=photometric,
-        seed=member.seed,
-        patient=member.patient,
-        ImagerPixelSpacing=[PIXEL * MAGNIFIED] * 2,
-        PixelSpacingCalibrationType="GEOMETRY",
-        PixelSpacingCalibrationDescription="magnification of 1.06",
-    )
+    write_x_ray(folder / files["image"], chest.image, member)
     (folder / "masks").mkdir(exist_ok=True)
     Picture.fromarray(chest.labels).save(folder / files["mask"])
     record = Record(files=files, findings=chest.findings)
@@ -145,27 +173,45 @@ def write_case(folder: Path, member: Member) -> Record:
     return record
 
 
+def write_x_ray(path: Path, image: Image, member: Member) -> None:
+    """Writes an X-ray as DICOM, of the two photometric interpretations in turn."""
+    photometric: Literal["MONOCHROME1", "MONOCHROME2"] = "MONOCHROME1" if member.index % 2 else "MONOCHROME2"
+    write_picture(
+        path,
+        image,
+        photometric=photometric,
+        seed=member.seed,
+        patient=member.patient,
+        ImagerPixelSpacing=[edge * MAGNIFIED for edge in image.geometry.spacing],
+        PixelSpacingCalibrationType="GEOMETRY",
+        PixelSpacingCalibrationDescription="magnification of 1.06",
+    )
+
+
 def _article(name: str) -> str:
     return "" if name == "cardiomegaly" else "a "
 
 
-def _frame(body: np.random.Generator, own: np.random.Generator) -> _Frame:
-    rows, columns = (np.arange(n, dtype=np.float32) * np.float32(PIXEL) for n in SHAPE)
+def frame_of(
+    body: np.random.Generator, own: np.random.Generator, shape: tuple[int, int] = SHAPE, pixel: float = PIXEL
+) -> Frame:
+    """Lays out a patient's chest on a grid of pixels whose edge is in mm."""
+    rows, columns = (np.arange(n, dtype=np.float32) * np.float32(pixel) for n in shape)
     # Left and right are the patient's: in the picture the left is on the right.
-    x = columns[None] - SHAPE[1] * PIXEL / 2 - own.uniform(-9, 9)
-    y = rows[:, None] - SHAPE[0] * PIXEL / 2 - own.uniform(-9, 9)
+    x = columns[None] - shape[1] * pixel / 2 - own.uniform(-9, 9)
+    y = rows[:, None] - shape[0] * pixel / 2 - own.uniform(-9, 9)
     turn = np.deg2rad(own.uniform(-4, 4))
     x, y = np.cos(turn) * x + np.sin(turn) * y, np.cos(turn) * y - np.sin(turn) * x
-    wander = [texture(body, SHAPE, 45) * np.float32(2.2) for _ in range(2)]
+    wander = [texture(body, shape, 45 * (PIXEL / pixel)) * np.float32(2.2) for _ in range(2)]
     x, y = x.astype(np.float32) + wander[0], y.astype(np.float32) + wander[1]
     half = body.uniform(112, 136)
     right = body.uniform(62, 88)
     top = body.uniform(-132, -112)
     narrow = 1 - 0.55 * np.clip((20 - y) / (20 - top), 0, 1) ** 2.6  # towards the top
-    return _Frame(x, y, half, top, (right, right + body.uniform(4, 14)), half * narrow * (1 + 0.0004 * y))
+    return Frame(pixel, x, y, half, top, (right, right + body.uniform(4, 14)), half * narrow * (1 + 0.0004 * y))
 
 
-def _field(frame: _Frame, left: bool) -> Array:
+def lung_field(frame: Frame, left: bool) -> Array:
     """The field of one lung, from the midline structures to the ribs and the diaphragm."""
     side, base = frame.side(left)
     inner = 17 + 12 * np.clip((frame.y + 20) / 60, 0, 1)
@@ -174,7 +220,7 @@ def _field(frame: _Frame, left: bool) -> Array:
     return found
 
 
-def _heart(frame: _Frame, body: np.random.Generator, wanted: float) -> Array:
+def heart_shadow(frame: Frame, body: np.random.Generator, wanted: float) -> Array:
     """A turned ellipse whose width is close to the wanted part of the chest's."""
     across = 2 * frame.half * wanted
     low = min(frame.base) - across * 0.30
@@ -187,35 +233,53 @@ def _heart(frame: _Frame, body: np.random.Generator, wanted: float) -> Array:
     return heart & (frame.y < max(frame.base) + 6)
 
 
-def _findings(chest: Chest, frame: _Frame, lung: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+def _findings(chest: Chest, frame: Frame, lung: Array, rng: np.random.Generator) -> tuple[Array, Array]:
     """Draws which findings there are; returns what is still aerated, and what they add to the density."""
     aerated, extra = lung.copy(), np.zeros(SHAPE, np.float32)
     effusion, pneumothorax, nodule = rng.random(3) < (0.35, 0.3, 0.4)
     wet = bool(rng.random() < 0.5)
     if effusion:
-        side, base = frame.side(wet)
-        level = base - rng.uniform(16, 52)
-        meniscus = level - 26 * np.clip((side / frame.half - 0.35) / 0.6, 0, 1) ** 3
-        fluid = step(frame.y - meniscus, 4) * lung * (side > 0)
+        fluid = fluid_of(frame, lung, wet, rng.uniform(16, 52))
         chest.marks["pleural effusion"] = (fluid > 0.5) & (chest.labels == 1)
         chest.sides["pleural effusion"] = "left" if wet else "right"
         aerated *= 1 - 0.9 * fluid
         extra += 0.25 * fluid
     if pneumothorax:
         left = not wet if effusion else wet
-        side, _ = frame.side(left)
-        depth = rng.uniform(14, 30)
-        edge = np.minimum(frame.outline - side, (frame.y - frame.top) * 0.8) - depth * step(35 - frame.y, 45)
-        free = (edge < 0) & (chest.labels == 1) & (side > 0)
+        free, pleura = free_air(frame, chest.labels == 1, left, rng.uniform(14, 30))
         chest.marks["pneumothorax"], chest.sides["pneumothorax"] = free, "left" if left else "right"
-        extra += np.where(chest.labels == 1, 0.3 * np.exp(-((edge / 1.3) ** 2)), 0) * (side > 0)  # the pleura
+        extra += 0.3 * pleura
         extra -= 0.12 * free
     if nodule:
         _nodule(chest, frame, extra, rng)
     return aerated, extra
 
 
-def _nodule(chest: Chest, frame: _Frame, extra: Array, rng: np.random.Generator) -> None:
+def fluid_of(frame: Frame, lung: Array, left: bool, height: float) -> Array:
+    """How much of a pixel is fluid that stands so many mm above one half of the diaphragm, 0 to 1, (row, column)."""
+    side, base = frame.side(left)
+    meniscus = base - height - 26 * np.clip((side / frame.half - 0.35) / 0.6, 0, 1) ** 3
+    found: Array = step(frame.y - meniscus, 4) * lung * (side > 0)
+    return found
+
+
+def free_air(frame: Frame, inside: Array, left: bool, depth: float) -> tuple[Array, Array]:
+    """Where air lies between lung and ribs on one side, bool, and the line of the pleura, 0 to 1, (row, column).
+
+    Args:
+        frame: where things lie.
+        inside: the fields of the lungs, bool, (row, column).
+        left: of the two sides.
+        depth: of the air in mm.
+    """
+    side, _ = frame.side(left)
+    edge = np.minimum(frame.outline - side, (frame.y - frame.top) * 0.8) - depth * step(35 - frame.y, 45)
+    free: Array = (edge < 0) & inside & (side > 0)
+    pleura: Array = np.where(inside, np.exp(-((edge / 1.3) ** 2)), 0) * (side > 0)
+    return free, pleura
+
+
+def _nodule(chest: Chest, frame: Frame, extra: Array, rng: np.random.Generator) -> None:
     """Puts a ball where the lung is aerated."""
     radius = round(rng.uniform(6, 13), 2)
     free = chest.labels == 1
@@ -231,15 +295,20 @@ def _nodule(chest: Chest, frame: _Frame, extra: Array, rng: np.random.Generator)
     chest.marks["nodule"] = distance <= radius
     chest.sides["nodule"] = "left" if frame.x[middle] > 0 else "right"
     chest.diameter = 2 * radius
-    # A ball's shadow is as thick as the ball, and its edge a little blurred.
-    extra += (0.2 + 0.5 * np.sqrt(np.maximum(1 - (distance / radius) ** 2, 0))) * step(radius - distance, 1)
+    extra += shadow_of_ball(distance, radius)
+
+
+def shadow_of_ball(distance: Array, radius: float) -> Array:
+    """A ball's shadow is as thick as the ball, and its edge a little blurred; both in mm, (row, column)."""
+    found: Array = (0.2 + 0.5 * np.sqrt(np.maximum(1 - (distance / radius) ** 2, 0))) * step(radius - distance, 1)
+    return found
 
 
 def _mark(chest: Chest, name: str) -> Array:
     return chest.marks.get(name, np.zeros(SHAPE, bool))
 
 
-def _bones(frame: _Frame, body: np.random.Generator) -> Array:
+def bones(frame: Frame, body: np.random.Generator) -> Array:
     """Ribs, collar bones and spine."""
     x, y = frame.x, frame.y
     across = np.abs(x) / frame.half
@@ -257,13 +326,13 @@ def _bones(frame: _Frame, body: np.random.Generator) -> Array:
     return total
 
 
-def _soft(frame: _Frame, heart: Array, body: np.random.Generator) -> Array:
+def soft_tissue(frame: Frame, heart: Array, body: np.random.Generator) -> Array:
     """Skin, muscle and fat, midline, heart, and the belly below the diaphragm."""
     x, y = frame.x, frame.y
     wall = body.uniform(22, 36)
     outline = frame.half * 1.02 + wall + 22 * np.clip((-60 - y) / 60, 0, 1)
     density = 0.9 * step(outline - np.abs(x), 3) + 0.2 * step(y + 150, 60)
-    density += 0.22 * step(24 - np.abs(x), 6) + 0.3 * gaussian_filter(heart.astype(np.float32), 2)
+    density += 0.22 * step(24 - np.abs(x), 6) + 0.3 * frame.blurred(heart.astype(np.float32), 2)
     for left in (False, True):
         side, base = frame.side(left)
         dome = base + 0.0042 * (side - 0.5 * frame.half) ** 2 - 4
@@ -271,10 +340,10 @@ def _soft(frame: _Frame, heart: Array, body: np.random.Generator) -> Array:
     return density - 0.15
 
 
-def _vessels(frame: _Frame, rng: np.random.Generator) -> Array:
+def vessels(frame: Frame, rng: np.random.Generator) -> Array:
     """Branches that thin out from the middle to the rim."""
-    first = np.abs(texture(rng, SHAPE, 16))
-    second = np.abs(texture(rng, SHAPE, 9))
+    first = np.abs(frame.texture(rng, 16))
+    second = np.abs(frame.texture(rng, 9))
     near = np.exp(-np.abs(np.abs(frame.x) - 25) / 45)
     total: Array = 0.42 * near * np.exp(-((first / 0.22) ** 2)) + 0.16 * np.exp(-((second / 0.2) ** 2))
     return total

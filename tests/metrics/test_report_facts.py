@@ -32,7 +32,8 @@ def test_finding_f1_by_hand():
     assert value("finding_f1", "Small right effusion. No pneumothorax.", reference) == pytest.approx(2 / 5)
     assert value("finding_f1", "Small left effusion. No left pneumothorax.", reference) == pytest.approx(4 / 5)
     assert value("finding_f1", "", reference) == 0.0
-    assert value("finding_f1", "", "Lungs are clear.") == 1.0
+    assert value("finding_f1", "Nothing of note.", "Lungs are clear.") == 1.0
+    assert value("finding_f1", " ", "Lungs are clear.") == 0.0
     assert value("finding_f1", "Small effusion.", "Lungs are clear.") == 0.0
     assert value("finding_f1", "Small effusion.", "Edema.", "Small effusion.") == 1.0
 
@@ -70,11 +71,13 @@ def test_words_of_change_are_those_that_a_search_for_each_finds(text):
 @settings(deadline=None, max_examples=20)
 @given(left=TEXTS, right=TEXTS)
 def test_both_are_symmetric_within_0_and_1_and_1_of_the_same_text(name, left, right):
-    one = metrics.get(name).function(ReplyPair("report", left, right or "x"))
-    other = metrics.get(name).function(ReplyPair("report", right or "x", left or "x"))
+    left, right = left or "x", right or "x"
+    one = metrics.get(name).function(ReplyPair("report", left, right))
+    other = metrics.get(name).function(ReplyPair("report", right, left))
     assert 0.0 <= one <= 1.0
     assert one == pytest.approx(other)
-    assert metrics.get(name).function(ReplyPair("report", left, left or "x")) == 1.0
+    assert metrics.get(name).function(ReplyPair("report", left, left)) == 1.0
+    assert metrics.get(name).function(ReplyPair("report", "", left)) == 0.0
 
 
 @pytest.mark.parametrize("name", ["finding_f1", "temporal_f1"])

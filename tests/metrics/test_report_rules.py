@@ -239,3 +239,25 @@ def test_no_phrase_is_a_bare_word_of_grammar():
     assert [
         word for word in ("a", "an", "the", "of", "for", "to", "in", "on", "it", "this") if "" in root.get(word, {})
     ] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "labels"),
+    [
+        ("Increased retrocardiac density may represent atelectasis.", {"Lung Opacity": 1, "Atelectasis": 3}),
+        ("No perihilar density.", {"Lung Opacity": 2}),
+        ("A right lower lobe density is new.", {"Lung Opacity": 1}),
+        ("No pneumothorax following chest tube removal.", {"Pneumothorax": 2, "Support Devices": 2}),
+        ("Small left effusion after drain removal.", {"Pleural Effusion": 1, "Support Devices": 2}),
+    ],
+)
+def test_densities_with_a_place_are_opacities_and_what_was_removed_is_gone(text, labels):
+    found = {name: status for name, status in label_report(text).items() if status and name != "No Finding"}
+    assert found == labels
+
+
+def test_a_sentence_is_read_alike_wherever_it_stands():
+    text = "A small left effusion. Clear. A small left effusion."
+    first, second = mentions(text)
+    assert first._replace(start=0, end=0) == second._replace(start=0, end=0)
+    assert [text[one.start : one.end] for one in (first, second)] == ["effusion", "effusion"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,9 @@ from medimg_eval.question import Key, Question
 
 COLUMNS = ("id", "reference", "prediction")
 OPTIONAL = ("subject", "study", "view", "set")
+
+MISSING = frozenset(("nan", "<na>"))
+"""What tables write where there is no text, in lower case; no report says only that."""
 
 
 @dataclass(frozen=True)
@@ -94,10 +97,10 @@ class ReportTable:
             raise UserError(f"{path}: holds no report")
         named = self._columns(rows, path)
         found: dict[str, tuple[Case, str]] = {}
-        texts: dict[str, tuple[Any, str]] = {}
+        texts: dict[str, tuple[str, str]] = {}
         for row in rows:
             case, text = self._case(row, named)
-            said = (row.value(named["reference"]), text)
+            said = (repr(row.values.get(named["reference"])), text)
             if texts.get(case.id) == said:
                 continue
             if case.id in found:
@@ -105,7 +108,7 @@ class ReportTable:
                     f"{path}, {row.place}: id {case.id!r} stands on an earlier row with other texts; "
                     "give every report an id of its own"
                 )
-                case = Case(id=f"{case.id} ({row.place})", images=(), target=Stated("", message))
+                case = replace(case, id=f"{case.id} ({row.place})", target=Stated("", message))
             found[case.id] = case, text
             texts[case.id] = said
         for stray in strays:
@@ -116,7 +119,7 @@ class ReportTable:
 
     def _columns(self, rows: Sequence[Row], path: Path) -> dict[str, str]:
         """What each column is called, of those that there are."""
-        there = list(rows[0].values) if rows else list(COLUMNS)
+        there = list(dict.fromkeys(name for row in rows for name in row.values)) if rows else list(COLUMNS)
         named = {}
         for name in (*COLUMNS, *OPTIONAL):
             called = self.columns.get(name, name)
@@ -133,14 +136,18 @@ class ReportTable:
         return named
 
     def _case(self, row: Row, named: Mapping[str, str]) -> tuple[Case, str]:
+        # In JSON a record may lack what others have.
+        row = replace(row, values={**dict.fromkeys((*named.values(), *self.attributes), ""), **row.values})
         name = row.text(named["id"])
         attributes = {key: row.text(named[key]) for key in ("view", "set") if key in named}
         attributes |= {key: row.text(key) for key in self.attributes}
         cluster = next((row.text(named[key]) for key in ("subject", "study") if key in named), "")
+        written = ""
         try:
             if not name:
                 raise row.error("the id is empty; give every report one")
             target = Stated(self._reference(row, named["reference"]))
+            written = _text(row, named["prediction"], row.value(named["prediction"]))
         except UserError as error:
             target = Stated("", str(error))
         case = Case(
@@ -151,11 +158,20 @@ class ReportTable:
             attributes=attributes,
             question=Question("", "report"),
         )
-        return case, row.text(named["prediction"])
+        return case, written
 
     def _reference(self, row: Row, column: str) -> str | tuple[str, ...]:
         value = row.value(column)
-        texts = value if isinstance(value, list) else [row.text(column)]
-        if not any(isinstance(text, str) and text.strip() for text in texts):
+        several = isinstance(value, list)
+        texts = tuple(text for one in (value if several else [value]) if (text := _text(row, column, one)))
+        if not texts:
             raise row.error(f"the reference is empty; leave the row out, or fill column {column!r}")
-        return tuple(map(str, texts)) if isinstance(value, list) else str(texts[0])
+        return texts if several else texts[0]
+
+
+def _text(row: Row, column: str, value: Any) -> str:
+    """A report as a cell holds it, without blanks about it; "" where it says nothing, or that it is missing."""
+    if isinstance(value, list | dict):
+        raise row.error(f"column {column!r} holds {'a list' if isinstance(value, list) else 'an object'}, not a text")
+    found = "" if value is None else str(value).strip()
+    return "" if found.lower() in MISSING else found

@@ -14,7 +14,7 @@ from medimg_eval.data.questions.archives import ZipPicture
 from medimg_eval.data.questions.pictures import FilePicture
 from medimg_eval.data.questions.sources import Source, fingerprints
 from medimg_eval.data.records import below
-from medimg_eval.data.studies.order import priors, ranks
+from medimg_eval.data.studies.order import UNKNOWN, priors, ranks
 from medimg_eval.data.studies.tables import (
     Join,
     check_columns,
@@ -26,7 +26,7 @@ from medimg_eval.data.studies.tables import (
     places_of,
     read_frame,
 )
-from medimg_eval.data.studies.texts import Sections, Texts, whole, written
+from medimg_eval.data.studies.texts import Sections, Texts, unspoilt, whole, written
 from medimg_eval.data.studies.views import View, Views
 from medimg_eval.errors import CaseError, SplitError, UsageError, UserError, nearest
 from medimg_eval.metrics._reports_sections import NAMES
@@ -260,7 +260,7 @@ class _Read:
             if said.setdefault(study, (patient, home)) != (patient, home):
                 other = f"{place_of(frame, self._rows[study][0])} says otherwise"
                 raise UserError(f"{place_of(frame, place)}: patient or split of study {study!r} differs: {other}")
-            if patient and not layout.allow_overlap and homes.setdefault(patient, home) != home:
+            if patient and home and not layout.allow_overlap and homes.setdefault(patient, home) != home:
                 there = f"{homes[patient]!r} and {home!r}"
                 raise UserError(
                     f"{place_of(frame, place)}: patient {patient!r} lies in the splits {there}; set allow_overlap to "
@@ -271,10 +271,12 @@ class _Read:
         return [study for study, (_, home) in said.items() if not layout.split or home == split]
 
     def _priors(self, frame: pd.DataFrame) -> dict[str, str]:
-        times = ranks([filled(frame, column) for column in self.layout.when]).tolist()
-        return priors(
-            self._patients, {study: min(times[place] for place in rows) for study, rows in self._rows.items()}
-        )
+        try:
+            times = ranks([filled(frame, column) for column in self.layout.when]).tolist()
+        except UserError as error:
+            raise UserError(f"{self.root}: task.layout.when names {', '.join(self.layout.when)}: {error}") from error
+        known = {study: [times[row] for row in rows if times[row] != UNKNOWN] for study, rows in self._rows.items()}
+        return priors(self._patients, {study: min(some, default=UNKNOWN) for study, some in known.items()})
 
     def _filled(self, frame: pd.DataFrame, studies: Sequence[str]) -> None:
         """Reads what is needed of some studies, and of no other."""
@@ -296,6 +298,7 @@ class _Read:
         self._images = {
             study: self._views.shown([(files[row], views[row]) for row in rows]) for study, rows in self._rows.items()
         }
+        self._pictured = {study for study, rows in self._rows.items() if any(files[row] for row in rows)}
 
     def cases(self) -> Iterator[Case]:
         for study in self._wanted:
@@ -309,7 +312,7 @@ class _Read:
         """Why a study is left out; "" where it is not."""
         layout, texts = self.layout, self._texts[study]
         if layout.image and not self._images[study]:
-            return f"has no image of the views {self._views}" if layout.views else "has no image"
+            return f"has no image of the views {self._views}" if study in self._pictured else "has no image"
         if isinstance(texts, CaseError):
             return ""
         if not written(texts, layout.sections) or (layout.needs and not written(texts, layout.needs)):
@@ -322,28 +325,28 @@ class _Read:
         layout, texts = self.layout, self._texts[study]
         before = self._before.get(study)
         attributes = {name: text for name, text in self._told[study].items() if not name.startswith("\0")}
-        shown = self._images[study]
         if layout.view:
-            attributes["views"] = ", ".join(one.view for one in shown)
+            attributes["views"] = _views(self._images[study])
         if layout.prior:
             attributes["prior"] = "yes" if before else "no"
         patient = self._patients[study] or None
+        earlier: Sections | CaseError = self._texts[before] if before else {}
         if isinstance(texts, CaseError):
             return Case(study, (), StudyReport({}, f"study {study!r}: {texts}"), patient, attributes)
-        fields = self._fields(study, texts, before)
-        earlier = self._images[before] if before else []
-        images = tuple(self._picture(one.file, self._places[study]) for one in [*shown, *earlier])
-        report = StudyReport({"report": written(texts, layout.sections), "fields": fields}, images=images)
-        return Case(study, images, report, patient, attributes, Question(layout.question, "report", {}, fields))
+        if isinstance(earlier, CaseError):
+            return Case(study, (), StudyReport({}, f"prior study of {study!r}: {earlier}"), patient, attributes)
+        fields = self._fields(study, texts, before, earlier)
+        told = [study, before] if before else [study]
+        images = [self._picture(one.file, self._places[of]) for of in told for one in self._images[of]]
+        report = StudyReport({"report": written(texts, layout.sections), "fields": fields}, images=tuple(images))
+        return Case(study, tuple(images), report, patient, attributes, Question(layout.question, "report", {}, fields))
 
-    def _fields(self, study: str, texts: Sections, before: str | None) -> dict[str, str]:
+    def _fields(self, study: str, texts: Sections, before: str | None, read: Sections) -> dict[str, str]:
         shown = self._images[study]
-        fields = dict.fromkeys(SECTIONS, "") | dict(texts)
+        fields = dict.fromkeys(SECTIONS, "") | unspoilt(texts, self.layout.sections)
         fields |= {"views": _views(shown), "current_images": _marks(0, len(shown))}
         if self.layout.prior:
             earlier = self._images[before] if before else []
-            found = self._texts[before] if before else {}
-            read: Sections = {} if isinstance(found, CaseError) else found
             fields |= {f"prior_{name}": read.get(name, "") for name in SECTIONS}
             fields |= {"prior_report": whole(read), "prior_views": _views(earlier)}
             fields["prior_images"] = _marks(len(shown), len(earlier))

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from medimg_eval.case import Array
+from medimg_eval.errors import UserError
+
+YEAR_LAST = re.compile(r"\d{1,2}[-/. ]\d{1,2}[-/. ](\d{4}|\d{2}\b)")
+"""The beginning of a date such as 31.05.2024."""
 
 UNKNOWN = -1
 """The rank of what has no time."""
@@ -21,6 +26,10 @@ def ranks(columns: Sequence[Sequence[str]]) -> Array:
 
     Returns:
         int64, (row,).
+
+    Raises:
+        UserError: letters would not put a column in order: it holds numbers among texts, or texts whose first numbers
+            are not as long, such as 9:30 and 10:15, or dates whose year comes last.
     """
     keys = [_numbers(column) for column in columns]
     known = ~np.any([np.isnan(key) for key in keys], axis=0)
@@ -42,8 +51,21 @@ def _numbers(column: Sequence[str]) -> Array:
     try:
         values[~blank] = texts[~blank].astype(np.float64)
     except ValueError:
+        _check(texts[~blank].tolist())
         values[~blank] = np.unique(texts[~blank].astype(str), return_inverse=True)[1]
     return values
+
+
+def _check(texts: Sequence[str]) -> None:
+    first: dict[int, str] = {}
+    for text in texts:
+        if YEAR_LAST.match(text):
+            raise UserError(f"a time is {text!r}, whose letters do not tell what was earlier; write it as 2024-05-31")
+        length = len(text) - len(text.lstrip("0123456789"))
+        first.setdefault(length, text)
+        if len(first) > 1:
+            one, other = first.values()
+            raise UserError(f"times are {one!r} and {other!r}, which are put in order by no rule; write all in one way")
 
 
 def priors(patients: Mapping[str, str], times: Mapping[str, int]) -> dict[str, str]:

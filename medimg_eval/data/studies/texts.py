@@ -12,7 +12,7 @@ from medimg_eval.data.questions.records import said_nothing
 from medimg_eval.data.records import below
 from medimg_eval.data.studies.tables import filled
 from medimg_eval.errors import CaseError, UsageError
-from medimg_eval.metrics._reports_sections import canonical, sections
+from medimg_eval.metrics._reports_sections import canonical, sections, spans
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,7 +67,7 @@ class Texts:
         names = filled(rows, self.patterns[0])
         for name in dict.fromkeys(names):
             try:
-                held[name] = sections(self._text(name))
+                held[name] = sections("\n".join(self._text(name).splitlines()))  # whatever ends its lines
             except CaseError as error:
                 held[name] = error
         return [held[name] for name in names]
@@ -98,6 +98,21 @@ def written(held: Sections, wanted: Sequence[str]) -> str:
     if BOTH in held and set(names) == {"findings", "impression"} and not set(names) <= set(held):
         return held[BOTH]
     return " ".join(held[name] for name in names) if all(name in held for name in names) else ""
+
+
+def unspoilt(held: Sections, wanted: Sequence[str]) -> dict[str, str]:
+    """The sections of a report, those that are told without what they hold of wanted ones under headings of their own.
+
+    A column of findings may run on into the impression, which would give away what is asked for.
+    """
+    secret = {*map(canonical, wanted), BOTH}
+    told = {}
+    for name, text in held.items():
+        parts = list(spans(text))
+        spoilt = name not in secret and any(inner in secret for inner, _, _ in parts)
+        left = [text[start:end].strip() for inner, start, end in parts if inner not in secret]
+        told[name] = " ".join(filter(None, left)) if spoilt else text
+    return told
 
 
 def whole(held: Sections) -> str:

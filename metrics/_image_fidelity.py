@@ -1,0 +1,132 @@
+"""VIF, HaarPSI and GMSD of one slice, in numpy and scipy."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+TINY = 1e-10
+"""Of VIF: variances below it are none."""
+
+VIF_SIZE, HAAR_SIZE, GMSD_SIZE = 41, 16, 2
+"""How many rows and columns the windows need at least."""
+
+HAAR_C, HAAR_ALPHA = 30.0, 4.2
+"""Of HaarPSI: the constant of the similarity, and the slope of the logistic function (Reisenhofer et al. 2018)."""
+
+GMSD_C = 170 / 255**2
+"""Of GMSD, for images from 0 to 1 (Xue et al. 2014)."""
+
+
+def information_fidelity(reference: Array, image: Array, noise: float) -> float:
+    """Returns VIF in the pixel domain over four scales; NaN where the reference tells nothing.
+
+    Args:
+        reference: float64, (row, column), at least 41 along each axis.
+        image: The same.
+        noise: Variance of the visual noise, in units of the images.
+    """
+    kept = told = 0.0
+    for scale in range(4):
+        taps = 2 ** (4 - scale) + 1
+        weights = np.exp(-((np.arange(taps) - taps // 2) ** 2) / (2 * (taps / 5) ** 2))
+        weights /= weights.sum()
+        if scale:
+            reference, image = (_windowed(one, weights)[::2, ::2] for one in (reference, image))
+        mean, other = _windowed(reference, weights), _windowed(image, weights)
+        variance = np.maximum(_windowed(reference * reference, weights) - mean * mean, 0)
+        spread = np.maximum(_windowed(image * image, weights) - other * other, 0)
+        covariance = _windowed(reference * image, weights) - mean * other
+        flat, blurred = variance < TINY, spread < TINY
+        gain = covariance / (variance + TINY)
+        lost = spread - gain * covariance
+        gain[flat], lost[flat], variance[flat] = 0, spread[flat], 0
+        gain[blurred], lost[blurred] = 0, 0
+        turned = gain < 0
+        lost[turned], gain[turned] = spread[turned], 0
+        np.maximum(lost, TINY, out=lost)
+        kept += float(np.log10(1 + gain * gain * variance / (lost + noise)).sum())
+        told += float(np.log10(1 + variance / noise).sum())
+    return kept / told if told > 0 else math.nan
+
+
+def haar_similarity(reference: Array, image: Array) -> float:
+    """Returns HaarPSI; NaN where neither image has a coefficient of the third scale.
+
+    Args:
+        reference: float64, from 0 to 255, (row, column), at least 16 along each axis.
+        image: The same.
+    """
+    from scipy.special import expit, logit
+
+    one, other = _quartered(reference), _quartered(image)
+    total = weight = 0.0
+    for axis in (0, 1):
+        similar = np.zeros(one.shape)
+        for scale in (1, 2):
+            first, second = np.abs(_haar(one, scale, axis)), np.abs(_haar(other, scale, axis))
+            similar += (2 * first * second + HAAR_C) / (first * first + second * second + HAAR_C)
+        weights = np.maximum(np.abs(_haar(one, 3, axis)), np.abs(_haar(other, 3, axis)))
+        total += float((expit(HAAR_ALPHA * similar / 2) * weights).sum())
+        weight += float(weights.sum())
+    return float((logit(total / weight) / HAAR_ALPHA) ** 2) if weight > 0 else math.nan
+
+
+def gradient_deviation(reference: Array, image: Array) -> float:
+    """Returns GMSD: the standard deviation over pixels of how alike the lengths of the gradients are.
+
+    Args:
+        reference: float64, from 0 to 1, (row, column).
+        image: The same.
+    """
+    one, other = _gradient(_quartered(reference)), _gradient(_quartered(image))
+    alike = (2 * one * other + GMSD_C) / (one * one + other * other + GMSD_C)
+    return float(alike.std())
+
+
+def _windowed(image: Array, weights: Array) -> Array:
+    """Means over a window, where it lies inside the image."""
+    from scipy.ndimage import correlate1d
+
+    reach = len(weights) // 2
+    lowered = correlate1d(image, weights, axis=0)[reach : len(image) - reach]
+    found: Array = correlate1d(lowered, weights, axis=1)[:, reach : image.shape[1] - reach]
+    return found
+
+
+def _quartered(image: Array) -> Array:
+    """Averages 2 x 2 pixels; beyond a last row or column of an odd number lie zeros, as the authors have it."""
+    rows, columns = image.shape
+    even = np.pad(image, ((0, rows % 2), (0, columns % 2)))
+    found: Array = (even[::2, ::2] + even[1::2, ::2] + even[::2, 1::2] + even[1::2, 1::2]) / 4
+    return found
+
+
+def _haar(image: Array, scale: int, axis: int) -> Array:
+    """Haar coefficients of one scale and direction at every pixel, with zeros around the image."""
+    from scipy.ndimage import correlate1d
+
+    size = 2**scale
+    step = np.repeat([1 / size, -1 / size], size // 2)
+    # The filter of even length starts size / 2 - 1 before its pixel.
+    change = correlate1d(image, step, axis=axis, mode="constant", origin=-1)
+    found: Array = correlate1d(change, np.ones(size), axis=1 - axis, mode="constant", origin=-1)
+    return found
+
+
+def _gradient(image: Array) -> Array:
+    """Length of the Prewitt gradient, with zeros around the image."""
+    from scipy.ndimage import correlate1d
+
+    change, mean = np.array([-1.0, 0.0, 1.0]), np.full(3, 1 / 3)
+    both = [
+        correlate1d(correlate1d(image, change, axis=axis, mode="constant"), mean, axis=1 - axis, mode="constant")
+        for axis in (0, 1)
+    ]
+    length: Array = np.hypot(*both)
+    return length

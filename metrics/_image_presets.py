@@ -1,0 +1,273 @@
+"""What an image metric takes for granted, by name: domain, range, window and unit; and the pair it then judges."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from medimg_eval.errors import UsageError, nearest
+
+Array: TypeAlias = npt.NDArray[Any]
+Window: TypeAlias = Literal["gaussian", "uniform"]
+
+SLACK = 1e-6
+"""By how much of the range a reference may exceed it: rounding."""
+
+
+@dataclass(frozen=True)
+class ImagePreset:
+    """A published way of judging a reconstruction against its reference.
+
+    Attributes:
+        name: What stands after "@" in a metric's name.
+        span: What the data range is: the largest value of the reference `volume` or of each reference `slice`, or of
+            each slice from the smallest to the largest value of `both` images.
+        unit: Whether squared errors are averaged over the `volume`, or PSNR and NRMSE over its slices. SSIM and
+            the others are judged slice by slice and averaged over the slices of a volume in any case.
+        window: Of SSIM: Gaussian, 11 x 11, sigma 1.5, population variances; or uniform, 7 x 7, sample variances.
+        complex_error: Whether PSNR and NRMSE take differences of complex images; otherwise of magnitudes.
+        noise: Of VIF: the variance of the visual noise.
+        vif_range: Of VIF: what the data range is scaled to first.
+    """
+
+    name: str
+    span: Literal["volume", "slice", "both"]
+    unit: Literal["volume", "slice"]
+    window: Window
+    complex_error: bool = False
+    noise: float = 2.0
+    vif_range: float = 255.0
+
+    def describe(self) -> str:
+        """Says in words what numbers of this name rest on."""
+        span = {
+            "volume": "largest reference value of the volume",
+            "slice": "largest reference value of the slice",
+            "both": "joint spread of both images of the slice",
+        }[self.span]
+        domain = "complex differences" if self.complex_error else "magnitudes"
+        return f"{self.name}: range {span}, errors per {self.unit}, {self.window} window, {domain}"
+
+
+PRESETS: Mapping[str, ImagePreset] = {
+    preset.name: preset
+    for preset in (
+        ImagePreset("fastmri", span="volume", unit="volume", window="uniform"),
+        ImagePreset("skmtea", span="slice", unit="slice", window="gaussian", complex_error=True),
+        ImagePreset("mcmrrec", span="both", unit="slice", window="uniform", noise=0.4, vif_range=1.0),
+        ImagePreset("wang", span="volume", unit="volume", window="gaussian"),
+    )
+}
+"""The presets by name. `wang` takes 255 as the range of images of 8 bits."""
+
+_PLAIN = ImagePreset("", span="volume", unit="volume", window="gaussian")
+
+
+class Slice(NamedTuple):
+    """One slice of both images.
+
+    Attributes:
+        reference: float64, or complex128, (row, column).
+        reconstruction: The same.
+        data_range: Above 0; NaN where none is needed.
+    """
+
+    reference: Array
+    reconstruction: Array
+    data_range: float
+
+    @property
+    def largest(self) -> float:
+        """The largest magnitude of the reference."""
+        return float(np.abs(self.reference).max())
+
+    def scaled(self, top: float) -> tuple[Array, Array]:
+        """Both images in units in which the data range is `top`."""
+        factor = top / self.data_range
+        return self.reference * factor, self.reconstruction * factor
+
+
+@dataclass(frozen=True, eq=False)
+class ImagePair:
+    """Two images that can be compared.
+
+    Attributes:
+        reference: (slice, row, column), as given.
+        reconstruction: The same.
+        ranges: float64, (slice,).
+        preset: The conventions.
+    """
+
+    reference: Array
+    reconstruction: Array
+    ranges: Array
+    preset: ImagePreset
+
+    def slices(self, *, complex_error: bool = False) -> Iterator[Slice]:
+        """Yields slice after slice, as magnitudes unless both are complex and differences are to be complex."""
+        both = self.reference.dtype.kind == self.reconstruction.dtype.kind == "c"
+        for one, other, data_range in zip(self.reference, self.reconstruction, self.ranges, strict=True):
+            if complex_error and both:
+                yield Slice(one.astype(np.complex128), other.astype(np.complex128), float(data_range))
+            else:
+                yield Slice(_magnitude(one), _magnitude(other), float(data_range))
+
+    def sums(self) -> tuple[Array, Array]:
+        """Returns the sums of squared errors and of squares of the reference, float64: of the volume, or by slice."""
+        both = [
+            (_energy(one.reconstruction - one.reference), _energy(one.reference))
+            for one in self.slices(complex_error=self.preset.complex_error)
+        ]
+        errors, powers = np.array(both).T
+        if self.preset.unit == "volume":
+            errors, powers = errors.sum(keepdims=True), powers.sum(keepdims=True)
+        return errors, powers
+
+    def relative(self) -> Array:
+        """Returns the sum of squared errors over that of squares of the reference, float64: of the volume, or by slice.
+
+        Raises:
+            ValueError: If the reference is 0 everywhere.
+        """
+        errors, powers = self.sums()
+        if not powers.all():
+            raise ValueError(f"Expected a reference that shows something, got {self._where(powers == 0)} of zeros")
+        found: Array = errors / powers
+        return found
+
+    def levels(self, which: Literal["range", "mean"], data_range: float | None) -> Array:
+        """Returns the spread or the mean of the reference, float64: of the volume, or by slice.
+
+        Raises:
+            ValueError: If it is not above 0.
+        """
+        if data_range is not None:
+            return np.array([data_range])
+        size = np.abs(self.reference) if self.reference.dtype.kind == "c" else self.reference.astype(np.float64)
+        axes = None if self.preset.unit == "volume" else (1, 2)
+        found = size.mean(axis=axes) if which == "mean" else size.max(axis=axes) - size.min(axis=axes)
+        levels = np.atleast_1d(found)
+        if not (levels > 0).all():
+            raise ValueError(f"Expected a reference whose {which} is above 0, got {self._where(levels <= 0)} without")
+        return levels
+
+    def mean(self, judge: Callable[[Slice], float], smallest: int) -> float:
+        """Returns the mean of a number over the slices that have it; NaN where none has.
+
+        Args:
+            judge: Of one slice; NaN where it is not defined.
+            smallest: How many rows and columns it needs.
+
+        Raises:
+            ValueError: If the image is smaller.
+        """
+        if min(self.reference.shape[1:]) < smallest:
+            raise ValueError(f"Expected at least {smallest} rows and columns, got {self.reference.shape[1:]}")
+        values = [value for one in self.slices() if not math.isnan(value := judge(one))]
+        return float(np.mean(values)) if values else math.nan
+
+    def _where(self, wrong: Array) -> str:
+        return f"{int(wrong.sum())} of {len(wrong)} slices" if self.preset.unit == "slice" else "an image"
+
+
+def preset_of(name: str) -> ImagePreset:
+    """Returns the preset of a name.
+
+    Raises:
+        UsageError: If there is none.
+    """
+    if name not in PRESETS:
+        raise UsageError(f"there is no preset {name!r} of image metrics{nearest(name, PRESETS)}")
+    return PRESETS[name]
+
+
+def image_pair(
+    reference: Array, reconstruction: Array, preset: str | None, data_range: float | None, *, ranged: bool = True
+) -> ImagePair:
+    """Checks two images and takes their data range.
+
+    Args:
+        reference: (row, column) or (slice, row, column); integers, floats, or complex numbers.
+        reconstruction: Of the same shape.
+        preset: The name of a preset, instead of `data_range`.
+        data_range: The largest minus the smallest value that such an image can have.
+        ranged: Whether a range is needed.
+
+    Raises:
+        ValueError: If the images differ in shape or bit depth, are no images, hold values that are not finite, if the
+            range is missing, not above 0, or too small for the reference, or cannot be taken of a blank slice.
+        UsageError: If there is no such preset.
+    """
+    first, second = np.asarray(reference), np.asarray(reconstruction)
+    _check_arrays(first, second)
+    chosen = _PLAIN if preset is None else preset_of(preset)
+    if first.ndim == 2:
+        first, second = first[None], second[None]
+    if preset is not None and data_range is not None:
+        raise ValueError(f"Expected a preset or `data_range`, got both ({preset!r} and {data_range!r})")
+    if preset is None and data_range is None:
+        if ranged:
+            raise ValueError("Expected `data_range` or a preset: the values of an image do not tell its range")
+        return ImagePair(first, second, np.full(len(first), math.nan), chosen)
+    ranges = _given(first, data_range) if data_range is not None else _taken(first, second, chosen, ranged)
+    return ImagePair(first, second, ranges, chosen)
+
+
+def _check_arrays(first: Array, second: Array) -> None:
+    if first.shape != second.shape:
+        raise ValueError(f"Expected images of one shape, got a reference {first.shape}, not {second.shape}")
+    if first.ndim not in (2, 3) or not first.size:
+        raise ValueError(f"Expected images as (row, column) or (slice, row, column), got the shape {first.shape}")
+    for name, image in (("reference", first), ("reconstruction", second)):
+        if image.dtype.kind not in "iufc":
+            raise ValueError(f"Expected `{name}` to hold numbers, got {image.dtype}")
+        wrong = 0 if image.dtype.kind in "iu" else image.size - int(np.isfinite(image).sum())
+        if wrong:
+            raise ValueError(f"Expected `{name}` to be finite, got {wrong} of {image.size} values that are not")
+    if first.dtype.kind in "iu" and second.dtype.kind in "iu" and first.dtype != second.dtype:
+        raise ValueError(f"Expected images of one bit depth, got {first.dtype} and {second.dtype}")
+
+
+def _given(reference: Array, data_range: float) -> Array:
+    if not 0 < data_range < math.inf:
+        raise ValueError(f"Expected `data_range` to be above 0, got {data_range!r}")
+    size = np.abs(reference) if reference.dtype.kind == "c" else reference
+    spread = float(size.max()) - float(size.min())
+    if spread > data_range * (1 + SLACK):
+        raise ValueError(f"Expected `data_range` to hold the reference, got {data_range:g} for a spread of {spread:g}")
+    return np.full(len(reference), float(data_range))
+
+
+def _taken(reference: Array, reconstruction: Array, preset: ImagePreset, ranged: bool) -> Array:
+    """The range of each slice, float64, (slice,)."""
+    if preset.name == "wang" and reference.dtype == np.uint8:
+        return np.full(len(reference), 255.0)
+    ranges = np.array([_magnitude(one).max() for one in reference])
+    if preset.span == "volume":
+        ranges[:] = ranges.max()
+    elif preset.span == "both":
+        pairs = [(_magnitude(one), _magnitude(two)) for one, two in zip(reference, reconstruction, strict=True)]
+        ranges = np.array([max(a.max(), b.max()) - min(a.min(), b.min()) for a, b in pairs])
+    blank = np.flatnonzero(~(ranges > 0))
+    if len(blank) and ranged:
+        raise ValueError(
+            f"Expected slices that show something, got {len(blank)} of {len(ranges)} without a data range above 0, the "
+            f"first of them slice {blank[0]}; leave them out, or give `data_range`"
+        )
+    return ranges
+
+
+def _energy(image: Array) -> float:
+    """The sum of squared magnitudes."""
+    return float(np.vdot(image, image).real)
+
+
+def _magnitude(image: Array) -> Array:
+    """Of complex values their magnitude; float64 in any case."""
+    size: Array = np.abs(image) if image.dtype.kind == "c" else image
+    return size.astype(np.float64, copy=False)

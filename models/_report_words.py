@@ -1,0 +1,179 @@
+"""Words that reports are written in: learned from training reports, or those of a pretrained decoder."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from medimg_eval.errors import UserError
+
+PAD, BEGIN, END, UNKNOWN = range(4)
+"""Numbers of what stands for no word."""
+
+CJK = r"\u3040-\u30ff\u3400-\u9fff"
+
+TOKEN = re.compile(rf" ?(?:\d+(?:[.,]\d+)*|[{CJK}]|[^\W\d{CJK}][^\W{CJK}]*(?:[-'/][^\W{CJK}]+)*|[^\w\s]|[^\s])")
+"""A number, a word with its hyphens, a character of Chinese or Japanese, or a mark; with the blank before it."""
+
+
+class Written(Protocol):
+    """How texts become numbers and numbers become texts."""
+
+    pad: int
+    begin: int
+    end: int
+    unwritten: tuple[int, ...]
+    """What must never be written."""
+
+    def encode(self, text: str, length: int) -> list[int]:
+        """Numbers of a text, from the begin to the end; cut off, without an end, after `length` of them."""
+
+    def decode(self, numbers: Iterable[int]) -> str:
+        """The text of numbers, up to their end."""
+
+
+class Words:
+    """Words of training reports.
+
+    A word keeps the blank before it, so that texts come back as they were, but for other white space.
+
+    Args:
+        known: the words, the first of which has the number 4.
+    """
+
+    pad, begin, end = PAD, BEGIN, END
+    unwritten = (PAD, BEGIN, UNKNOWN)
+
+    def __init__(self, known: Sequence[str]) -> None:
+        self.known = tuple(known)
+        self._numbers = {word: number for number, word in enumerate(self.known, UNKNOWN + 1)}
+
+    def __len__(self) -> int:
+        """How many numbers there are, those that stand for no word among them."""
+        return len(self.known) + UNKNOWN + 1
+
+    @classmethod
+    def learned(cls, texts: Iterable[str], threshold: int) -> Words:
+        """The words that occur at least `threshold` times, the most frequent first.
+
+        Raises:
+            UserError: there are none.
+        """
+        counts = Counter(word for text in texts for word in split(text))
+        known = sorted((word for word, count in counts.items() if count >= threshold), key=lambda w: (-counts[w], w))
+        if not known:
+            raise UserError(
+                f"no word occurs {threshold} times in the reports to fit on; lower model.threshold, or look at the data"
+            )
+        return cls(known)
+
+    def encode(self, text: str, length: int) -> list[int]:
+        """Numbers of a text, from the begin to the end; cut off, without an end, after `length` of them."""
+        numbers = (self._numbers.get(word, UNKNOWN) for word in split(text))
+        return [BEGIN, *numbers, END][:length]
+
+    def decode(self, numbers: Iterable[int]) -> str:
+        """The text of numbers, up to their end."""
+        words = []
+        for number in numbers:
+            if number == END:
+                break
+            if number > UNKNOWN:
+                words.append(self.known[number - UNKNOWN - 1])
+        return "".join(words).strip()
+
+
+class Pieces:
+    """What a pretrained decoder writes in.
+
+    Args:
+        tokenizer: of transformers.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        begin = _first(tokenizer.bos_token_id, tokenizer.cls_token_id, tokenizer.eos_token_id)
+        end = _first(tokenizer.eos_token_id, tokenizer.sep_token_id)
+        if begin is None or end is None:
+            raise UserError("model.decoder: its tokenizer has no tokens for the begin and the end of a text")
+        self.begin, self.end = int(begin), int(end)
+        self.pad = self.end if tokenizer.pad_token_id is None else int(tokenizer.pad_token_id)
+        self.unwritten = tuple({self.begin, self.pad} - {self.end})
+
+    def encode(self, text: str, length: int) -> list[int]:
+        """Numbers of a text, from the begin to the end; cut off, without an end, after `length` of them."""
+        numbers = self._tokenizer(" ".join(text.split()), add_special_tokens=False)["input_ids"]
+        return [self.begin, *numbers, self.end][:length]
+
+    def decode(self, numbers: Iterable[int]) -> str:
+        """The text of numbers, up to their end."""
+        written = list(numbers)
+        if self.end in written:
+            written = written[: written.index(self.end)]
+        return str(self._tokenizer.decode(written, skip_special_tokens=True)).strip()
+
+
+class Phrases:
+    """Phrases of one to three words that some reports hold and others do not.
+
+    Args:
+        known: the phrases, as `phrases_of` spells them.
+    """
+
+    def __init__(self, known: Sequence[str]) -> None:
+        self.known = tuple(known)
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self.known)
+
+    @classmethod
+    def learned(cls, texts: Sequence[str], number: int) -> Phrases:
+        """The most frequent phrases that at least one report in a hundred has, and at most every second one."""
+        counts = Counter(phrase for text in texts for phrase in phrases_of(text))
+        telling = [one for one, count in counts.items() if max(2, len(texts) / 100) <= count <= len(texts) / 2]
+        return cls(sorted(telling, key=lambda one: (-counts[one], one))[:number])
+
+    def told(self, text: str) -> Tensor:
+        """Which phrases a text has, float32, (phrase,)."""
+        there = phrases_of(text)
+        return torch.tensor([float(phrase in there) for phrase in self.known])
+
+
+def phrases_of(text: str) -> set[str]:
+    """All phrases of one to three words, in lower case, of which none goes on after the end of a sentence."""
+    words = [word.strip().casefold() for word in split(text)]
+    found = set()
+    for start in range(len(words)):
+        for end in range(start + 1, min(start + 4, len(words) + 1)):
+            if not words[end - 1][0].isalnum():
+                break
+            found.add(" ".join(words[start:end]))
+    return found
+
+
+def packed(words: Sequence[str], phrases: Sequence[str]) -> Tensor:
+    """Words and phrases as a tensor, uint8, which checkpoints keep beside the weights."""
+    said = json.dumps({"words": list(words), "phrases": list(phrases)})
+    return torch.frombuffer(bytearray(said.encode()), dtype=torch.uint8)
+
+
+def unpacked(kept: Tensor) -> tuple[list[str], list[str]]:
+    """Words and phrases of such a tensor."""
+    said = json.loads(bytes(kept.tolist()))
+    return said["words"], said["phrases"]
+
+
+def split(text: str) -> list[str]:
+    """The words of a text, each with the blank before it; other white space counts as a blank."""
+    return TOKEN.findall(" ".join(text.split()))
+
+
+def _first(*numbers: int | None) -> int | None:
+    return next((number for number in numbers if number is not None), None)

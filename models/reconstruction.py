@@ -1,0 +1,209 @@
+"""Reconstructions that need no training: zero filling, sensitivity-weighted combination, and results on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from medimg_eval.case import Array, Image, Prompts
+from medimg_eval.errors import CaseError, UserError
+from medimg_eval.imaging.arrays import Bundle
+from medimg_eval.imaging.kspace import inverse_fft
+from medimg_eval.models.base import Reconstructor
+
+FLOOR = 1e-6
+"""Of the brightest voxel: below it no coil is thought to see anything."""
+
+
+class ZeroFilled(Reconstructor):
+    """What was not measured is taken for 0, and coils are combined by the root of the sum of squares."""
+
+    def reconstruct(self, prompts: Prompts) -> Sequence[Array]:
+        """Returns magnitudes, float32."""
+        return [zero_filled(prompt.image) for prompt in prompts]
+
+
+class SenseCombine(Reconstructor):
+    """Coils are weighted by their sensitivities, and lines that are missing are solved for.
+
+    Sensitivities are estimated from the lines about the middle of k-space that are all there, so that nothing but the
+    samples is needed.
+
+    Args:
+        iterations: of conjugate gradients on the SENSE equations; 0 only combines the zero-filled images of the coils.
+        regularisation: the weight of the squared image beside the squared misfit to the samples.
+        centre: at most how many lines and columns the sensitivities are estimated from.
+    """
+
+    def __init__(self, iterations: int = 12, regularisation: float = 1e-2, centre: int = 24) -> None:
+        if iterations < 0 or regularisation < 0 or centre < 1:
+            raise UserError(
+                "expected model.iterations and model.regularisation of at least 0 and model.centre of at least 1, got "
+                f"{iterations}, {regularisation} and {centre}"
+            )
+        self.iterations, self.regularisation, self.centre = iterations, regularisation, centre
+
+    def reconstruct(self, prompts: Prompts) -> Sequence[Array]:
+        """Returns magnitudes, float32."""
+        return [self.combine(prompt.image) for prompt in prompts]
+
+    def combine(self, image: Image) -> Array:
+        """Returns magnitudes, float32, (*axes), of the samples of one scan."""
+        axes, centred = frequency_axes(image), is_centred(image)
+        samples = image.array if centred else np.fft.fftshift(image.array, axes)
+        measured = (samples != 0).any(axis=0, keepdims=True)
+        maps = sensitivities(samples, measured, axes, self.centre)
+
+        def combined(given: Array) -> Array:
+            """The adjoint of what the scanner does."""
+            found: Array = (maps.conj() * inverse_fft(given, axes)).sum(axis=0)
+            return found
+
+        def measure(picture: Array) -> Array:
+            lines: Array = measured * _forward_fft(maps * picture, axes)
+            return lines
+
+        start = combined(samples)
+        found = _solved(start, lambda one: combined(measure(one)), axes, self.iterations, self.regularisation)
+        magnitude: Array = np.abs(found if centred else np.fft.ifftshift(found, [axis - 1 for axis in axes]))
+        return magnitude.astype(np.float32)
+
+
+class FunctionReconstructor(Reconstructor):
+    """Any function from samples to an image.
+
+    Args:
+        function: called with complex samples (coil, *axes) and the names of the axes but the coil's; returns the image.
+    """
+
+    def __init__(self, function: Callable[[Array, list[str]], Array]) -> None:
+        self.function = function
+
+    def reconstruct(self, prompts: Prompts) -> Sequence[Array]:
+        """Returns what the function makes of each scan."""
+        return [
+            np.asarray(self.function(prompt.image.array, prompt.image.attributes.get("axes", "").split()))
+            for prompt in prompts
+        ]
+
+
+class GivenReconstructions(Reconstructor):
+    """A folder with one file per scan, whichever program made them.
+
+    Args:
+        root: the folder.
+        pattern: the file of a case in it, holding `{case}`: HDF5, as fastMRI and MC-MRRec have it, .npz or .npy.
+        key: of the array in the file; not of .npy.
+    """
+
+    reads_images: ClassVar[bool] = False
+    file_arguments: ClassVar[tuple[str, ...]] = ("root",)
+
+    def __init__(self, root: str, pattern: str = "{case}.h5", key: str = "reconstruction") -> None:
+        self.root, self.pattern, self.key = Path(root).expanduser(), pattern, key
+        if not self.root.is_dir():
+            raise UserError(f"{self.root}: no such folder; set model.root to the folder of reconstructions")
+        if "{case}" not in pattern:
+            raise UserError(f"expected {{case}} in model.pattern, got {pattern!r}")
+
+    def reconstruct(self, prompts: Prompts) -> Sequence[Any]:
+        """Returns the stored images; raises CaseError naming a file that is not there."""
+        return [self._read(prompt.case_id) for prompt in prompts]
+
+    def _read(self, case: str) -> Array:
+        path = self.root / self.pattern.replace("{case}", case)
+        if not path.is_file():
+            raise CaseError(f"case {case!r}: {path}: no such file; set model.pattern to how the files are called")
+        bundle = Bundle(path)
+        return bundle.array("array" if path.suffix == ".npy" else self.key)
+
+
+def zero_filled(image: Image) -> Array:
+    """Reconstructs samples by an inverse FFT of each coil and the root of the sum of squares, float32, (*axes)."""
+    coils = inverse_fft(image.array, frequency_axes(image), centred=is_centred(image))
+    found: Array = np.sqrt(np.square(np.abs(coils)).sum(axis=0))
+    return found.astype(np.float32)
+
+
+def frequency_axes(image: Image) -> list[int]:
+    """Which axes of samples are frequencies, the coil's being 0; raises CaseError when none is said to be."""
+    names = image.attributes.get("axes", "").split()
+    found = [axis for axis, name in enumerate(names, start=1) if name.startswith("k")]
+    if not found or len(names) != image.array.ndim - 1:
+        raise CaseError(f"expected samples of k-space with named axes, got {image.array.shape} and axes {names}")
+    return found
+
+
+def is_centred(image: Image) -> bool:
+    """Whether the lowest frequency lies in the middle of the axes."""
+    return image.attributes.get("centred", "true") == "true"
+
+
+def sensitivities(samples: Array, measured: Array, axes: Sequence[int], centre: int) -> Array:
+    """Estimates how sensitive each coil is at each place.
+
+    Args:
+        samples: complex, (coil, *axes), the lowest frequency in the middle.
+        measured: bool, (1, *axes), where there are samples.
+        axes: the frequency axes.
+        centre: at most how many lines along each of these are taken.
+
+    Returns:
+        Complex, shaped like `samples`; the sum of squares over coils is 1 where there is any signal, else 0.
+
+    Raises:
+        CaseError: the middle of k-space was not measured.
+    """
+    window = np.ones((1,) * samples.ndim)
+    for axis in axes:
+        others = tuple(other for other in range(samples.ndim) if other != axis)
+        there = measured.any(axis=others)
+        middle = samples.shape[axis] // 2
+        missing = np.flatnonzero(~there)
+        nearest_gap = np.abs(missing - middle).min() if len(missing) else middle
+        reach = min(int(nearest_gap), centre // 2, middle)
+        if reach < 1:
+            raise CaseError("the middle of k-space was not measured, and no sensitivities can be estimated of it")
+        shape = [1] * samples.ndim
+        shape[axis] = -1
+        distance = np.abs(np.arange(samples.shape[axis]) - middle) / reach
+        window = window * np.where(distance < 1, np.cos(np.pi / 2 * np.minimum(distance, 1)) ** 2, 0).reshape(shape)
+    coarse = inverse_fft(samples * window.astype(np.float32), list(axes))
+    size = np.sqrt(np.square(np.abs(coarse)).sum(axis=0, keepdims=True))
+    found: Array = np.where(size > FLOOR * size.max(), coarse / np.maximum(size, np.finfo(size.dtype).tiny), 0)
+    return found
+
+
+def _forward_fft(images: Array, axes: Sequence[int]) -> Array:
+    from scipy import fft
+
+    found: Array = np.fft.fftshift(fft.fftn(np.fft.ifftshift(images, axes), axes=axes, norm="ortho"), axes)
+    return found
+
+
+def _solved(
+    start: Array, apply: Callable[[Array], Array], axes: Sequence[int], iterations: int, regularisation: float
+) -> Array:
+    """Solves (A + regularisation) x = start by conjugate gradients, each slice by itself; `start` without any."""
+    if not iterations:
+        return start
+    inside = tuple(axis - 1 for axis in axes)
+
+    def product(one: Array, other: Array) -> Array:
+        found: Array = (one.conj() * other).real.sum(axis=inside, keepdims=True)
+        return found
+
+    found, rest, step = np.zeros_like(start), start.copy(), start.copy()
+    size = product(rest, rest)
+    for _ in range(iterations):
+        moved = apply(step) + regularisation * step
+        length = size / np.maximum(product(step, moved), np.finfo(size.dtype).tiny)
+        found = found + length * step
+        rest = rest - length * moved
+        smaller = product(rest, rest)
+        step = rest + smaller / np.maximum(size, np.finfo(size.dtype).tiny) * step
+        size = smaller
+    return found
