@@ -223,7 +223,8 @@ def _declare_single(called: _Named, taxonomy: Known, read: Reader) -> None:
 
     example_f1.__doc__ = (
         f"The F1 of one report's positive labels as read by {called.by}; 1 where neither text has any.\n\n"
-        "Nothing written is 0. Asked for with a set of labels, such as `@all+`; with + an uncertain label counts as positive. In [0, 1]. "
+        "Nothing written is 0. Asked for with a set of labels, such as `@all+`; with + an uncertain label counts as "
+        "positive. In [0, 1]. "
         f"`{called.name}_f1@samples-all+` is its mean but for reports without positive labels, which count 0 there."
     )
     _register(

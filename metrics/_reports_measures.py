@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from medimg_eval.metrics import _reports_sentences
+from medimg_eval.metrics._answer_words import lower
 from medimg_eval.metrics._reports_mentions import read
 from medimg_eval.metrics._reports_said import NOT, Sentence
 
@@ -117,9 +118,7 @@ class Measurement(NamedTuple):
 
 def measured(text: str) -> Iterator[Measurement]:
     """Yields the lengths in a text in their order; those of things that are said to be absent are left out."""
-    lowered = text.lower()
-    if len(lowered) != len(text):  # places in both must be the same
-        lowered = "".join(letter.lower() if len(letter.lower()) == 1 else letter for letter in text)
+    lowered = lower(text)
     if not _LENGTH.search(lowered):
         return
     seen: list[tuple[int, int]] = []

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from medimg_eval.metrics import _reports_sections, _reports_sentences
+from medimg_eval.metrics._answer_words import lower
 from medimg_eval.metrics._reports_findings import (
     ATELECTASIS,
     CONSOLIDATION,
@@ -109,7 +110,7 @@ def label_report(text: str) -> dict[str, int]:
     """
     found: dict[str, list[int]] = {}
     clean, speaks, failing = True, False, False
-    lowered = text.lower()
+    lowered = lower(text)
     for sentence in _read(text):
         speaks = speaks or any(item.kind in _SPEAKS or item.holds == "unchanged" for item in sentence.items)
         for said in sentence.said:
@@ -188,9 +189,7 @@ def sentences(text: str) -> list[str]:
 
 @lru_cache(maxsize=64)  # metrics of one report, which are computed together, read it once
 def _read(text: str) -> tuple[Sentence, ...]:
-    lowered = text.lower()
-    if len(lowered) != len(text):  # a letter that has two of them in lower case would move all places behind it
-        lowered = "".join(letter if len(letter.lower()) != 1 else letter.lower() for letter in text)
+    lowered = lower(text)
     return tuple(
         read(lowered, first, behind)
         for name, start, end in _reports_sections.spans(text)

@@ -68,6 +68,9 @@ PHRASE = (
 )
 """What stands behind the finding's name in the phrase that is compared."""
 
+_TIE = 1e-9
+"""What tells matchings apart whose sums are equal."""
+
 SOURCE = "Lunguage; SuperSupermoon/Lunguage 759001b"
 
 
@@ -141,8 +144,10 @@ def row_similarity(
 def soft_match(similarity: npt.ArrayLike) -> Matched:
     """Returns F1, precision and recall of rows that match more or less.
 
-    Rows are matched one to one so that the sum of similarities is largest. A match of similarity s is s true positives
-    and 1 - s of each, false positives and false negatives; a row that is left over is 1 - its largest similarity.
+    Rows are matched one to one so that the sum of similarities is largest, and of equal sums so that least is lost by
+    rows left over: the order of rows does not matter, as it does in the authors' code. A match of similarity s is s
+    true positives and 1 - s of each, false positives and false negatives; a row that is left over is 1 - its largest
+    similarity.
 
     Args:
         similarity: float, (reference row, predicted row), at most 1.
@@ -161,7 +166,8 @@ def soft_match(similarity: npt.ArrayLike) -> Matched:
     if not table.size:
         worth = 0.0 if any(table.shape) else math.nan
         return Matched(worth, worth, worth)
-    rows, columns = linear_sum_assignment(1 - table)
+    lonely = (1 - table.max(axis=1, keepdims=True)) + (1 - table.max(axis=0, keepdims=True))
+    rows, columns = linear_sum_assignment(table + _TIE * lonely, maximize=True)
     hits = float(table[rows, columns].sum())
     lost = len(rows) - hits
     missed = lost + float((1 - np.delete(table, rows, axis=0).max(axis=1)).sum())

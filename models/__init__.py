@@ -3,6 +3,24 @@
 Importing this package imports no torch; each wrapper lives in its own module.
 """
 
-from medimg_eval.models.base import Chooser, Detector, Embedder, Model, Reconstructor, Segmenter, VisionLanguageModel
+from medimg_eval.models.base import (
+    Chooser,
+    Detector,
+    Embedder,
+    Model,
+    Reconstructor,
+    Segmenter,
+    Synthesizer,
+    VisionLanguageModel,
+)
 
-__all__ = ["Chooser", "Detector", "Embedder", "Model", "Reconstructor", "Segmenter", "VisionLanguageModel"]
+__all__ = [
+    "Chooser",
+    "Detector",
+    "Embedder",
+    "Model",
+    "Reconstructor",
+    "Segmenter",
+    "Synthesizer",
+    "VisionLanguageModel",
+]

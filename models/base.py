@@ -150,6 +150,30 @@ class Chooser(Model, ABC):
         """
 
 
+class Synthesizer(Model, ABC):
+    """A model that makes pictures of what a text says, and of what images show where a task shows any."""
+
+    preferred_batch: int = 1
+    """How many prompts `test` gives it at once, unless the command line says otherwise."""
+
+    @abstractmethod
+    def synthesize(self, prompts: Prompts, seeds: Sequence[Sequence[int]]) -> Sequence[Sequence[Image | Array]]:
+        """Makes pictures for a batch of prompts.
+
+        Args:
+            prompts: each with a `text`, and with `images` (arrays (channel, row, column)) where the task shows any.
+            seeds: for each prompt one of every picture that is wanted, from 0 to 2**31 - 1. A picture must depend on
+                its prompt and seed alone, and not on what else is in the batch: a run that is resumed goes on with it.
+
+        Returns:
+            For each prompt, in order, as many pictures as it has seeds: `Image`, or arrays (channel, row, column) of 1
+            or 3 channels, uint8 or uint16 over their whole range, or floats from 0 to 1; bright where dense for X-rays.
+
+        Raises:
+            Exception: whatever it raises is recorded against the case; the others go on.
+        """
+
+
 class Embedder(Model, ABC):
     """A model that gives images and texts vectors, which are alike where image and text belong together."""
 

@@ -9,6 +9,7 @@ from medimg_eval.tasks.reconstruction import ReconstructionTask
 from medimg_eval.tasks.reports import ReportTask
 from medimg_eval.tasks.retrieval import RetrievalTask
 from medimg_eval.tasks.segmentation import SegmentationTask
+from medimg_eval.tasks.synthesis import SynthesisTask
 
 __all__ = [
     "DetectionTask",
@@ -20,5 +21,6 @@ __all__ = [
     "ReportTask",
     "RetrievalTask",
     "SegmentationTask",
+    "SynthesisTask",
     "Task",
 ]

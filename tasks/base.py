@@ -188,6 +188,10 @@ class Task(ABC):
             for score in scores
         ]
 
+    def rows_of_all(self, *, run: str, model: str) -> list[Score]:
+        """Rows of what judges all answers as one, and so belong to no case."""
+        return []
+
 
 def name_once(task: Task) -> None:
     """Raises UsageError when a task names one of its metrics twice."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -65,26 +65,21 @@ def test_readings_of_a_start_that_was_stopped_are_kept(tmp_path):
 
     stopped = Stopped()
     with pytest.raises(KeyboardInterrupt):
-        run(tmp_path, dict.fromkeys(REPORTS, "edema"), metrics=["words_ratio"], annotators={"counter": candidate(stopped)})
+        run(
+            tmp_path,
+            dict.fromkeys(REPORTS, "edema"),
+            metrics=["words_ratio"],
+            annotators={"counter": candidate(stopped)},
+        )
     stopped.left, Counter.read = 99, 0
     run(tmp_path, dict.fromkeys(REPORTS, "edema"), metrics=["words_ratio"], annotators={"counter": candidate(stopped)})
     assert Counter.read == 1
 
 
 def test_two_runs_at_once_share_the_cache(tmp_path):
-    found, faults = {}, []
-
     def one(name):
-        try:
-            texts = {case: f"{text} {name}" for case, text in REPORTS.items()}
-            found[name] = values(run(tmp_path / name, texts, metrics=["words_ratio"]), "words_ratio")
-        except BaseException as error:
-            faults.append(error)
+        texts = {case: f"{text} {name}" for case, text in REPORTS.items()}
+        return values(run(tmp_path / name, texts, metrics=["words_ratio"]), "words_ratio")
 
-    threads = [threading.Thread(target=one, args=(name,)) for name in ("left", "right")]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not faults
-    assert found["left"] == found["right"] == {"a": 1.25, "b": 1.5, "c": 1.5}
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(one, ("left", "right"))) == [{"a": 1.25, "b": 1.5, "c": 1.5}] * 2

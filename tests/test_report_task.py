@@ -156,3 +156,26 @@ def test_missing_weights_are_said_at_once_with_all_that_mends_it(tmp_path):
     for part in ("words_ratio", "counter.pth", "the counters' site", "free", "annotators.counter.weights"):
         assert part in str(caught.value)
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_judge_that_cannot_be_loaded_leaves_a_finished_run_as_it_was(tmp_path):
+    class Lost(Writer):
+        def check_ready(self):
+            raise UserError("model.checkpoint: no such file")
+
+    asked = {"judge": {"grade": {"prompt": {"user": "{prediction}"}, "pattern": r"(\d)"}}, "metrics": ["hit_rate"]}
+    folder = run(tmp_path, REPORTS, **asked)
+    before = load_runs([folder])[0]
+    settings = Settings(
+        runs=tmp_path / "runs",
+        run=None,
+        trainer=lambda **_: None,
+        config={},
+        annotators={},
+        judge=candidate(Lost({}), "Lost"),
+    )
+    with pytest.raises(UserError, match=r"judge 'Lost': judge\.checkpoint: no such file"):
+        evaluate(task(**asked), candidate(Writer(REPORTS)), settings)
+    after = load_runs([folder])[0]
+    assert after.status == "finished"
+    assert after.metrics == before.metrics

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hydra.core.hydra_config import HydraConfig
 
-from medimg_eval.commands.making import Annotators, build, build_candidate, build_task
+from medimg_eval.commands.making import Annotators, Extractors, build, build_candidate, build_task
 from medimg_eval.data.cache import VolumeCache
 from medimg_eval.errors import UsageError
 from medimg_eval.evaluation.evaluate import Settings
@@ -62,6 +62,7 @@ def build_settings(config: Mapping[str, Any]) -> Settings:
         seed=config["seed"],
         judge=build_candidate(config["judge"]) if config.get("judge") else None,
         annotators=Annotators(config["annotators"]),
+        extractors=Extractors(config["extractors"]),
         cache=VolumeCache(Path(config["cache"]).expanduser(), config["cache_gib"]) if config.get("cache") else None,
     )
 

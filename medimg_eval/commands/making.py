@@ -74,6 +74,8 @@ class Annotators(Mapping[str, Candidate]):
         given: the command line's changes to the config group `annotator`, and annotators of the user's own.
     """
 
+    group = "annotator"
+
     def __init__(self, given: Mapping[str, Any]) -> None:
         self._given = given
         self._found: dict[str, Candidate] = {}
@@ -86,16 +88,16 @@ class Annotators(Mapping[str, Candidate]):
             UsageError: something is set of an annotator that there is not.
         """
         own = {name: config for name, config in self._given.items() if "_target_" in config}
-        known: dict[str, dict[str, Any]] = {**configs_of("annotator"), **own}
+        known: dict[str, dict[str, Any]] = {**configs_of(self.group), **own}
         lost = next((name for name in self._given if name not in known), None)
         if lost is not None:
-            raise UsageError(f"there is no annotator {lost!r}{nearest(lost, known)}")
+            raise UsageError(f"there is no {self.group} {lost!r}{nearest(lost, known)}")
         return {name: {**config, **(self._given.get(name) or {}), "name": name} for name, config in known.items()}
 
     def __getitem__(self, name: str) -> Candidate:
         if name not in self._found:
             config = {key: value for key, value in self.configs[name].items() if key != "description"}
-            self._found[name] = build_candidate(config, group=f"annotators.{name}")
+            self._found[name] = build_candidate(config, group=f"{self.group}s.{name}")
         return self._found[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -103,3 +105,9 @@ class Annotators(Mapping[str, Candidate]):
 
     def __len__(self) -> int:
         return len(self.configs)
+
+
+class Extractors(Annotators):
+    """The extractors of features there are, by name; `given` changes the config group `extractor`."""
+
+    group = "extractor"

@@ -11,7 +11,7 @@ from typing import Any
 from omegaconf import DictConfig
 
 from medimg_eval.commands.common import as_list, fail_if_cases_failed, plain, show
-from medimg_eval.commands.making import Annotators, build_task
+from medimg_eval.commands.making import Annotators, Extractors, build_task
 from medimg_eval.commands.score_reports import score_reports
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.evaluation.rescoring import rescore
@@ -32,7 +32,7 @@ def run(config: DictConfig) -> None:
         return
     folders = [Path(folder) for folder in as_list(wanted["run"])]
     changed = {key: wanted[key] for key in ("metrics", *BELONGS) if wanted[key] is not None}
-    annotators = Annotators(wanted["annotators"] or {})
+    annotators, extractors = Annotators(wanted["annotators"] or {}), Extractors(wanted["extractors"] or {})
     tables: list[Table] = []
     for folder in folders:
         manifest = read_manifest(folder / "manifest.json")
@@ -44,7 +44,8 @@ def run(config: DictConfig) -> None:
             stated["labels"] = {int(label): name for label, name in stated["labels"].items()}
         if wanted["root"] is not None:
             stated["layout"]["root"] = wanted["root"]
-        tables.append(rescore(folder, build_task(stated | changed), wanted["score_workers"], annotators))
+        task = build_task(stated | changed)
+        tables.append(rescore(folder, task, wanted["score_workers"], annotators, extractors))
     show(tables[0] if len(tables) == 1 else build_table(load_runs(folders)))
     fail_if_cases_failed(folders)
 

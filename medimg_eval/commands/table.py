@@ -10,9 +10,9 @@ from rich.console import Console
 
 from medimg_eval.commands.common import as_list, plain, show
 from medimg_eval.errors import UsageError, nearest
-from medimg_eval.results import Table, build_authors_tables, build_table, load_runs, write_all
+from medimg_eval.results import Table, build_authors_tables, build_cards, build_table, load_runs, write_all
 
-AUTHORS = "authors"
+AUTHORS, CARD = "authors", "card"
 
 
 def run(config: DictConfig) -> None:
@@ -41,17 +41,14 @@ def _usual(wanted: dict[str, Any]) -> Table:
 
 def _authors(wanted: dict[str, Any]) -> dict[str, Table]:
     """Returns the tables by the name of their files."""
-    if wanted["table"] != AUTHORS:
-        raise UsageError(f"there is no table {wanted['table']!r}{nearest(str(wanted['table']), [AUTHORS])}")
+    if wanted["table"] not in (AUTHORS, CARD):
+        raise UsageError(f"there is no table {wanted['table']!r}{nearest(str(wanted['table']), [AUTHORS, CARD])}")
     for key, usual in (("metrics", None), ("by", None), ("mean", "case")):
         if wanted[key] != usual:
-            raise UsageError(f"table=authors has columns of its own; leave out {key}={wanted[key]}")
-    tables = build_authors_tables(
-        load_runs([Path(path) for path in as_list(wanted["from"])]),
-        resamples=wanted["resamples"],
-        level=wanted["level"],
-        seed=wanted["seed"],
-    )
+            raise UsageError(f"table={wanted['table']} has columns of its own; leave out {key}={wanted[key]}")
+    runs = load_runs([Path(path) for path in as_list(wanted["from"])])
+    numbers = {key: wanted[key] for key in ("resamples", "level", "seed")}
+    tables = build_cards(runs) if wanted["table"] == CARD else build_authors_tables(runs, **numbers)
     if len(tables) == 1:
         return {"table": tables[0]}
     return {f"table-{table.columns[0].task}": table for table in tables}

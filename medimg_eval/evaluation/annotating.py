@@ -109,9 +109,7 @@ def read_reports(task: Task, run: Run, cases: Sequence[Case], annotators: Mappin
 def _wanted_by(task: ReportTask, annotator: str) -> str:
     """The metrics as they were asked for, also those that only rest on ones that the annotator reads for."""
     return ", ".join(
-        name
-        for name in task.metrics
-        if any(annotator in parse(one)[0].reads for one in (name, *parse(name)[0].needs))
+        name for name in task.metrics if any(annotator in parse(one)[0].reads for one in (name, *parse(name)[0].needs))
     )
 
 

@@ -17,7 +17,7 @@ from torch import nn
 from medimg_eval.case import Case
 from medimg_eval.data.asking import Batches
 from medimg_eval.data.cache import VolumeCache
-from medimg_eval.errors import UsageError
+from medimg_eval.errors import UsageError, UserError
 from medimg_eval.evaluation.annotating import read_reports, refuse_unready
 from medimg_eval.evaluation.asking import Asker, ask_here, device_of, in_use, parameter_count
 from medimg_eval.evaluation.candidates import Candidate
@@ -32,6 +32,7 @@ from medimg_eval.evaluation.preparing import prepare, refuse_unaskable
 from medimg_eval.evaluation.rescoring import close, judged, score_stored, scoring_id, submit_stored
 from medimg_eval.evaluation.run import Run, now, unanswered
 from medimg_eval.evaluation.scoring import Scorer, scoring_workers
+from medimg_eval.evaluation.sets import judge_sets, refuse_unready_sets
 from medimg_eval.models import Model
 from medimg_eval.models.given_texts import GivenTexts
 from medimg_eval.results.load import SCHEMA
@@ -63,6 +64,7 @@ class Settings:
         cache: keeps the cases that `fit` reads.
         judge: is asked about answers, where the task says what.
         annotators: of reports: name -> what reads them for the metrics that name it.
+        extractors: of pictures: name -> what gives them features for the metrics that name it.
         tables: takes the table of each run that is brought to its end: its intervals take long to compute twice.
     """
 
@@ -79,6 +81,7 @@ class Settings:
     cache: VolumeCache | None = None
     judge: Candidate | None = None
     annotators: Mapping[str, Candidate] = field(default_factory=dict)
+    extractors: Mapping[str, Candidate] = field(default_factory=dict)
     tables: list[Table] = field(default_factory=list)
 
 
@@ -139,6 +142,7 @@ def evaluate(task: Task, candidate: Candidate, settings: Settings) -> Path:
     begun = time.perf_counter()
     refuse_judge(task, settings)
     refuse_unready(task, settings.annotators, judge=settings.judge is not None)
+    refuse_unready_sets(task, settings.extractors)
     cases = task.cases("test")
     fingerprint = data_fingerprint(cases)
     settled = {
@@ -159,6 +163,7 @@ def evaluate(task: Task, candidate: Candidate, settings: Settings) -> Path:
             prepare(task, candidate.model, cases)
         else:
             log.info("%s: every case was answered before; the model is not asked", folder)
+        finished = dict(run.manifest) if not left and run.manifest.get("status") == "finished" else None
         begin(run, "test", task, candidate, settings, fingerprint, work_left=bool(left))
         run.note(**_asked(task, candidate, cases, run, left))
         if settings.config.get("efficiency") and "efficiency" not in run.manifest:
@@ -168,15 +173,28 @@ def evaluate(task: Task, candidate: Candidate, settings: Settings) -> Path:
             _note_time(run, candidate, time.perf_counter() - begun, asking)
         if settings.rank == 0:
             if task.inline:
-                if isinstance(task, QuestionTask):
-                    _judge(task, settings, run, cases)
-                read_reports(task, run, cases, settings.annotators)
+                with _as_it_was(run, finished):
+                    if isinstance(task, QuestionTask):
+                        _judge(task, settings, run, cases)
+                    read_reports(task, run, cases, settings.annotators)
                 # Verdicts, readings and others' predictions may have come since.
                 changed = task.together or isinstance(task, ReportTask) or bool(getattr(task, "judged_by", ""))
                 known = {} if changed else run.scores(scoring_id(task))
                 score_stored(task, run, [case for case in cases if not isinstance(known.get(case.id), list)], 0)
+            judge_sets(task, run, cases, settings.extractors)
             settings.tables.append(close(task, run, cases, candidate.name))
     return folder
+
+
+@contextmanager
+def _as_it_was(run: Run, finished: Mapping[str, Any] | None) -> Iterator[None]:
+    """Leaves a run finished that was, when a judge or an annotator that it is to be scored with now cannot be used."""
+    try:
+        yield
+    except UserError:
+        if finished is not None:
+            run.note(**finished)
+        raise
 
 
 def task_identity(task: Task) -> dict[str, Any]:
@@ -318,7 +336,10 @@ def _judge(task: QuestionTask, settings: Settings, run: Run, cases: Sequence[Cas
     @contextmanager
     def lent() -> Iterator[Model]:
         refuse_remote(task, judge, settings)
-        getattr(judge.model, "check_ready", lambda: None)()
+        try:
+            getattr(judge.model, "check_ready", lambda: None)()
+        except UserError as error:  # whose message is about models that are asked
+            raise type(error)(f"judge {judge.name!r}: {str(error).replace('model.', 'judge.')}") from error
         with in_use(judge.model, device_of(str(trainer.get("accelerator", "auto"))), precision):
             yield judge.model
 

@@ -16,6 +16,7 @@ from medimg_eval.evaluation.identity import data_fingerprint, digest
 from medimg_eval.evaluation.judging import judge_remarks
 from medimg_eval.evaluation.run import Run, Stored, answered, now, write_json
 from medimg_eval.evaluation.scoring import Scorer, score_case, scoring_workers
+from medimg_eval.evaluation.sets import judge_sets, refuse_unready_sets
 from medimg_eval.evaluation.tracking import tracked
 from medimg_eval.results import Table, build_table, load_runs
 from medimg_eval.results.load import read_manifest
@@ -33,6 +34,7 @@ def rescore(
     task: Task,
     workers: int | None = None,
     annotators: Mapping[str, Candidate] = MappingProxyType({}),
+    extractors: Mapping[str, Candidate] = MappingProxyType({}),
 ) -> Table:
     """Scores the stored predictions of a run again, loading no model, and returns the run's table.
 
@@ -41,6 +43,7 @@ def rescore(
         task: as it is to be judged now; its cases must be those of the run.
         workers: scoring processes; None chooses.
         annotators: of reports: name -> what it is made of.
+        extractors: of pictures: the same.
 
     Raises:
         UserError: the run's data have changed, it is not done, or it is in use.
@@ -52,6 +55,7 @@ def rescore(
     if isinstance(task, QuestionTask):
         task.judged_by = manifest.get("judge", {}).get("id", "")
     refuse_unready(task, annotators, judge=bool(manifest.get("judge")))
+    refuse_unready_sets(task, extractors)
     with Run(folder, manifest["run"]) as run:
         predictions = run.predictions()
         if len(predictions) < len(cases):
@@ -62,6 +66,7 @@ def rescore(
         run.note(status="running", ended=None)
         read_reports(task, run, cases, annotators)
         score_stored(task, run, cases, workers)
+        judge_sets(task, run, cases, extractors)
         return close(task, run, cases, manifest["model"])
 
 
@@ -134,7 +139,7 @@ def close(task: Task, run: Run, cases: Sequence[Case], model: str) -> Table:
         unknown = Failure(case.id, "answer", "no answer was recorded")
         failures.append(next((entry for entry in (answer, result) if isinstance(entry, Failure)), unknown))
         rows += task.rows(case, task.worst(case), run=run.run, model=model)
-    run.write_scores(rows)
+    run.write_scores([*rows, *task.rows_of_all(run=run.run, model=model)])
     read_with = run.read_with()
     said = judged(task)
     if isinstance(task, QuestionTask):

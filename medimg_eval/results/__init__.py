@@ -1,6 +1,7 @@
 """Scores to statistics, ranking and tables."""
 
 from medimg_eval.results.authors import build_authors_tables
+from medimg_eval.results.card import build_cards
 from medimg_eval.results.cells import Cell, Column, Row
 from medimg_eval.results.comparison import compare, write_comparison
 from medimg_eval.results.intervals import Interval, mean_interval
@@ -21,6 +22,7 @@ __all__ = [
     "Table",
     "Verdicts",
     "build_authors_tables",
+    "build_cards",
     "build_table",
     "compare",
     "judge_agreement",

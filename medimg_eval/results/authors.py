@@ -27,7 +27,7 @@ from medimg_eval.results.cells import (
 from medimg_eval.results.columns import titles
 from medimg_eval.results.footnotes import write_footnotes
 from medimg_eval.results.groups import SMALL
-from medimg_eval.results.kinds import is_known, is_summary
+from medimg_eval.results.kinds import is_known, is_set, is_summary
 from medimg_eval.results.layout import listed
 from medimg_eval.results.parts import LABEL, Part, attributes
 from medimg_eval.results.table import Table, baselines_last, check_numbers, named_runs, ranked
@@ -101,6 +101,8 @@ class _Cases:
         if not mask.any():
             return Cell(run=self.run, matched=not column.where)
         failed = int((mask & self._failed).sum())
+        if is_set(column.metric) and not column.where:
+            return make_cell(self.run, column.metric, settings)
         if is_summary(column.metric):
             part = Part.whole(self.run)
             return make_cell(

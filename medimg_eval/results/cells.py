@@ -9,8 +9,9 @@ import numpy as np
 
 from medimg_eval import metrics
 from medimg_eval.results.intervals import Interval, class_mean_interval, mean_interval
-from medimg_eval.results.kinds import is_known, is_summary
+from medimg_eval.results.kinds import SET, is_known, is_set, is_summary
 from medimg_eval.results.parts import Part
+from medimg_eval.results.set_values import SetRow, row_of_part
 from medimg_eval.results.summaries import summarise
 
 if TYPE_CHECKING:
@@ -86,6 +87,13 @@ class Cell:
     """What is printed after the interval, such as "n = 12"."""
     matched: bool = True
     """False where the run has no case that the column is about."""
+    of_set: SetRow | None = None
+    """What a value of a set rests on, which brings its own interval."""
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether it is a value of so few images that it hardly means anything."""
+        return self.of_set is not None and self.of_set.value.flagged("small_n")
 
     @property
     def absent(self) -> bool:
@@ -151,7 +159,7 @@ def make_column(task: str, group: str, metric: str, units: str = "mm") -> Column
         metric,
         f"{title} ({unit})" if unit else title,
         known.higher_is_better,
-        2 if known.unit else 3,
+        2 if known.unit else 4 if known.kind == SET else 3,
     )
 
 
@@ -162,12 +170,34 @@ def make_cell(part: Part | RunScores, metric: str, settings: Settings) -> Cell:
             return Cell(run=part, failed=part.failed_cases)
         part = Part.whole(part)
     failed = int(part.scores.loc[part.scores["status"] == "failed", "case"].nunique())
+    if is_set(metric):
+        return _set_cell(part, metric, failed)
     if is_summary(metric):
         rows = int(part.scores["metric"].isin(metrics.get(metric).needs).sum())
         value = summarise(metric, part, resamples=settings.resamples, level=settings.level, seed=settings.seed)
         return Cell(run=part.run, **value._asdict(), rows=rows, failed=failed)
     scores = part.scores.loc[part.scores["metric"] == metric]
     return Cell(run=part.run, failed=failed) if scores.empty else _mean_cell(part.run, scores, failed, settings)
+
+
+def _set_cell(part: Part, metric: str, failed: int) -> Cell:
+    """Returns the value of a set with its own interval; of fewer cases than were asked for if some failed."""
+    found = row_of_part(part, metric)
+    if found is None:
+        return Cell(run=part.run, failed=failed)
+    one = found.value
+    count = 0 if np.isnan(one.value) else one.n_generated
+    return Cell(
+        run=part.run,
+        mean=one.value,
+        low=one.low,
+        high=one.high,
+        n=count,
+        n_clusters=count,
+        rows=1,
+        failed=failed,
+        of_set=found,
+    )
 
 
 def _mean_cell(run: RunScores, scores: pd.DataFrame, failed: int, settings: Settings) -> Cell:

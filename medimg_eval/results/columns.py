@@ -56,7 +56,8 @@ def titles(runs: Sequence[RunScores]) -> dict[str, str]:
 
 def _scored(runs: Sequence[RunScores]) -> dict[str, None]:
     """Returns the metrics that rows of one task's runs have; a dict for its order."""
-    return dict.fromkeys(metric for run in runs for metric in run.scores["metric"].unique())
+    rows = (part for run in runs for part in (run.scores, run.sets))
+    return dict.fromkeys(metric for part in rows for metric in part["metric"].unique())
 
 
 def _has(scored: Collection[str], metric: str) -> bool:

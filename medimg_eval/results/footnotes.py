@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from medimg_eval import metrics
 from medimg_eval.results.cells import NO_METRIC, NO_RUN, Cell, Column, Row, Settings
 from medimg_eval.results.groups import GAP, SMALL
-from medimg_eval.results.kinds import is_known, is_summary, judged_labels
+from medimg_eval.results.kinds import is_known, is_set, is_summary, judged_labels
 from medimg_eval.results.layout import listed
 from medimg_eval.results.parts import LABEL, UNKNOWN, Part
 from medimg_eval.results.question_notes import chance_note, question_basis, question_facts
+from medimg_eval.results.set_notes import set_notes, set_warnings
 from medimg_eval.results.summaries import MOST_RESAMPLES, rows_of
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def write_footnotes(
     groups = _groups(columns, rows)
     notes = [*_method(columns, groups, settings), *_legend(shown, by)]
     for group in groups:
-        notes += [*_basis(group), *_chance(group), *_warnings(group), *_different_cases(group)]
+        notes += [*_basis(group), *_chance(group), *_warnings(group), *_different_cases(group), *_of_sets(group)]
         for entry in group.entries:
             notes += [f"{group.title}, {entry.name}: {fact}." for fact in _facts(entry)]
         from_manifests = dict.fromkeys(note for entry in group.entries for note in entry.run.notes)
@@ -136,7 +137,8 @@ def _method(columns: Sequence[Column], groups: Sequence[_Group], settings: Setti
 
     # A paper's own table calls its columns otherwise, and may have one metric in several of them.
     summaries = {column.metric: metrics.title(column.metric) for column in columns if is_summary(column.metric)}
-    if len(summaries) < len({column.metric for column in columns}):
+    sets = {column.metric: metrics.title(column.metric) for column in columns if is_set(column.metric)}
+    if len(summaries) + len(sets) < len({column.metric for column in columns}):
         nouns = listed(list(dict.fromkeys(entry.run.noun for group in groups for entry in group.entries)))
         over_asked = f"Mean over {nouns} {interval(settings.resamples)}."
         over_cases = (
@@ -150,7 +152,12 @@ def _method(columns: Sequence[Column], groups: Sequence[_Group], settings: Setti
     if summaries:
         most = min(settings.resamples, MOST_RESAMPLES)
         yield f"{listed(list(summaries.values()))}: one value for all cases together {interval(most)}."
-    yield from _told_once((title, metrics.get(metric).definition) for metric, title in summaries.items())
+    if sets:
+        yield (
+            f"{listed(list(sets.values()))}: one value for all pictures together [95 % interval of its own]; grey: "
+            "fewer than 50 images on a side."
+        )
+    yield from _told_once((title, metrics.get(metric).definition) for metric, title in (summaries | sets).items())
     known = [(column.title, metrics.get(column.metric).settings) for column in columns if is_known(column.metric)]
     yield from _told_once((title, f"{how}.") for title, how in known if how)
 
@@ -233,6 +240,14 @@ def _different_cases(group: _Group) -> Iterator[str]:
             f"Warning: {group.title} was scored on different cases, so its rows are not comparable: "
             f"{sizes}; {shared} in common."
         )
+
+
+def _of_sets(group: _Group) -> Iterator[str]:
+    if group.finished:
+        columns = [column for column, _ in group.entries[0].cells if is_set(column.metric)]
+        runs = {entry.name: entry.run for entry in group.models}
+        yield from set_warnings(group.title, runs, columns)
+        yield from set_notes(group.title, {entry.name: entry.cells for entry in group.finished})
 
 
 def _names_by(entries: Sequence[_Entry], key: Callable[[RunScores], str]) -> dict[str, str]:

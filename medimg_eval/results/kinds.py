@@ -9,6 +9,11 @@ from medimg_eval import metrics
 if TYPE_CHECKING:
     import pandas as pd
 
+SET = "set"
+"""The kind of a metric that judges all answers as one, and the status of its rows."""
+WHOLE = "all"
+"""The label of a set that is not divided."""
+
 _OUTCOMES = ("present", "missed", "hallucinated", "absent", "failed")
 _ANSWERS = ("right", "wrong", "chosen", "unparsed", "refused", "empty")
 
@@ -21,6 +26,11 @@ def is_known(metric: str) -> bool:
 def is_summary(metric: str) -> bool:
     """Returns whether a metric is a number for a whole run."""
     return is_known(metric) and metrics.get(metric).kind == "run"
+
+
+def is_set(metric: str) -> bool:
+    """Returns whether a metric judges all answers as one set, with an interval of its own."""
+    return is_known(metric) and metrics.get(metric).kind == SET
 
 
 def is_evidence(metric: str) -> bool:

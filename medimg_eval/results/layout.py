@@ -112,7 +112,7 @@ def _spans(column: Column, cell: Cell) -> list[Span]:
     text = cell.text(column)
     if not cell.n:
         return [Span(text, "quiet")]
-    spans = [Span(text, cell.mark or "plain")]
+    spans = [Span(text, cell.mark or ("quiet" if cell.doubtful else "plain"))]
     if interval := cell.interval_text(column):
         spans.append(Span(interval, "interval"))
     if cell.remark:

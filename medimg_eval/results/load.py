@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from medimg_eval.errors import UserError
-from medimg_eval.results.kinds import is_evidence
+from medimg_eval.results.kinds import SET, is_evidence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -67,6 +67,8 @@ class RunScores:
     started: datetime
     ended: datetime | None
     scores: pd.DataFrame
+    sets: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=list(SCORE_COLUMNS)))
+    """Score rows of what was judged as a set, which belong to no case; see `results.set_cells`."""
     metrics: tuple[str, ...] = ()
     """The task's metrics in its order, summaries among them; empty where the manifest does not say."""
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -289,6 +291,8 @@ def _with_scores(run: RunScores) -> RunScores:
         raise UserError(f"{file} cannot be read ({error}) although the run is finished; {mend}") from error
     if missing := [column for column in SCORE_COLUMNS if column not in scores.columns]:
         raise UserError(f"{file} lacks the columns {', '.join(missing)}; {mend}")
+    of_sets = scores["status"] == SET
+    sets, scores = scores.loc[of_sets], scores.loc[~of_sets]
     if not pd.api.types.is_numeric_dtype(scores["value"]):
         raise UserError(f"{file} has values that are not numbers; {mend}")
     if np.isinf(scores["value"].to_numpy(dtype=np.float64)).any():
@@ -301,4 +305,4 @@ def _with_scores(run: RunScores) -> RunScores:
     if len(repeated):
         first = repeated.iloc[0]
         raise UserError(f"{file} has two rows of {first['metric']} for case {first['case']!r}; {mend}")
-    return replace(run, scores=scores)
+    return replace(run, scores=scores, sets=sets)

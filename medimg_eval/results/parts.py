@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from medimg_eval.metrics.fairness import UNKNOWN_GROUPS
-from medimg_eval.results.kinds import judged_labels
+from medimg_eval.results.kinds import WHOLE, judged_labels
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,11 +33,13 @@ class Part:
         run: The run.
         scores: The rows that count.
         clusters: (case,), by case id: what is resampled, for every case of the part, also those without rows.
+        of: What it is divided by and which part it is: `label` and a label, or an attribute and its value.
     """
 
     run: RunScores
     scores: pd.DataFrame
     clusters: pd.Series[str]
+    of: tuple[str, str] = ("", "")
 
     @classmethod
     def whole(cls, run: RunScores) -> Part:
@@ -52,11 +54,13 @@ class Part:
     def labels(self) -> dict[str, Part]:
         """Returns one part per label that was judged, in the order of the rows; each still counts all cases."""
         judged = set(judged_labels(self.scores)["label"])
-        return {
-            str(label): Part(self.run, rows, self.clusters)
+        found = {
+            str(label): Part(self.run, rows, self.clusters, (LABEL, str(label)))
             for label, rows in self.scores.groupby("label", sort=False, observed=True)
-            if label in judged
+            if label in judged and (label != WHOLE or self.run.sets.empty)
         }
+        of_sets = [str(label) for label in self.run.sets["label"].unique() if label not in (WHOLE, *found)]
+        return found | {label: Part(self.run, self.scores.iloc[:0], self.clusters, (LABEL, label)) for label in of_sets}
 
     def groups(self, attribute: str) -> dict[str, Part]:
         """Returns one part per value of an attribute, by name, and the cases without one last."""
@@ -66,7 +70,7 @@ class Part:
         names = values[attribute][codes]
         parts = {}
         for name in sorted(set(names.tolist()) - UNKNOWN_GROUPS):
-            parts[name] = self._of_rows(names == name)
+            parts[name] = self._of_rows(names == name, (attribute, name))
         nameless = np.isin(names, list(UNKNOWN_GROUPS))
         if nameless.any():
             parts[UNKNOWN] = self._of_rows(nameless)
@@ -76,9 +80,9 @@ class Part:
         """Returns the part of some cases, by their ids."""
         return self._of_rows(self.scores["case"].isin(cases).to_numpy())
 
-    def _of_rows(self, chosen: npt.NDArray[np.bool_]) -> Part:
+    def _of_rows(self, chosen: npt.NDArray[np.bool_], of: tuple[str, str] = ("", "")) -> Part:
         rows = self.scores.loc[chosen]
-        return Part(self.run, rows, self.clusters.loc[rows["case"].astype(str).unique()])
+        return Part(self.run, rows, self.clusters.loc[rows["case"].astype(str).unique()], of)
 
 
 def attributes(scores: pd.DataFrame) -> tuple[npt.NDArray[np.int64], dict[str, npt.NDArray[np.str_]]]:

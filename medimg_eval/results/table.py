@@ -200,6 +200,9 @@ def ranked(columns: Sequence[Column], rows: Sequence[Row]) -> list[Row]:
         places = [place for place, row in enumerate(rows) if row.group == group]
         rivals = [[_rival(cell) for cell in rows[place].cells] for place in places]
         marks = [_marks(column, means) for column, means in zip(columns, zip(*rivals, strict=True), strict=True)]
+        for number, mark in enumerate(marks):
+            if not _alike([rows[place].cells[number] for place in places]):
+                marks[number] = [""] * len(mark)
         for index, place in enumerate(places):
             cells = zip(rows[place].cells, marks, strict=True)
             marked[place] = replace(
@@ -211,6 +214,12 @@ def ranked(columns: Sequence[Column], rows: Sequence[Row]) -> list[Row]:
 def _rival(cell: Cell) -> float:
     """Returns the mean that is compared with others; NaN for a baseline, which is not."""
     return np.nan if cell.run is not None and cell.run.baseline else cell.mean
+
+
+def _alike(cells: Sequence[Cell]) -> bool:
+    """Returns whether sets may be compared: by a metric that drifts with their size, only those of one size may."""
+    drifting = [cell.of_set.value for cell in cells if cell.of_set is not None and cell.of_set.value.depends_on_n]
+    return len({(one.n_real, one.n_generated) for one in drifting}) < 2
 
 
 def _marks(column: Column, means: Sequence[float]) -> list[Mark]:

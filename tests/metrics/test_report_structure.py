@@ -126,12 +126,16 @@ def plain(reference, prediction):
          for one in reference]
     )  # fmt: skip
     turned = table.T if len(reference) > len(prediction) else table
-    best = max(
-        itertools.permutations(range(turned.shape[1]), turned.shape[0]),
-        key=lambda chosen: sum(turned[row, column] for row, column in enumerate(chosen)),
-    )
+
+    def left_over(chosen):
+        return [1 - turned[:, column].max() for column in range(turned.shape[1]) if column not in chosen]
+
+    def worth(chosen):
+        return round(sum(turned[row, column] for row, column in enumerate(chosen)), 9), -sum(left_over(chosen))
+
+    best = max(itertools.permutations(range(turned.shape[1]), turned.shape[0]), key=worth)
     hits = [turned[row, column] for row, column in enumerate(best)]
-    over = [1 - turned[:, column].max() for column in range(turned.shape[1]) if column not in best]
+    over = left_over(best)
     lost = sum(1 - hit for hit in hits)
     wrong, missed = (lost, lost + sum(over)) if turned is not table else (lost + sum(over), lost)
     precision = sum(hits) / (sum(hits) + wrong)
@@ -165,6 +169,8 @@ def test_any_study_is_worth_what_the_plain_loops_say(reference, prediction):
     assert all(0 <= one <= 1 for one in found)
     other = lunguage_of(prediction, reference, shared)
     assert (other.f1, other.precision) == (pytest.approx(found.f1), pytest.approx(found.recall))
+    turned = lunguage_of(reference[::-1], prediction[::-1], shared)
+    assert turned.f1 == pytest.approx(found.f1, abs=1e-9)
 
 
 @fast

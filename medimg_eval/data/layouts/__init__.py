@@ -13,6 +13,7 @@ from medimg_eval.data.layouts.questions import Questions
 from medimg_eval.data.layouts.reports import Llava, R2Gen
 from medimg_eval.data.layouts.slides import Slides
 from medimg_eval.data.layouts.studies import Studies
+from medimg_eval.data.layouts.synthesis import CheXGenBench, Prompts
 from medimg_eval.data.layouts.table import Table
 from medimg_eval.data.layouts.volumes import Volumes
 
@@ -20,6 +21,7 @@ __all__ = [
     "ArrayFiles",
     "Arrays",
     "Bids",
+    "CheXGenBench",
     "Coco",
     "DicomTree",
     "FairSeg",
@@ -31,6 +33,7 @@ __all__ = [
     "MsdDatalist",
     "NnUNet",
     "PairedFolders",
+    "Prompts",
     "Questions",
     "R2Gen",
     "ReferencedMask",

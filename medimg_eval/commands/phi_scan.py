@@ -1,0 +1,254 @@
+"""`phi_scan`: what still identifies a patient, in headers, side-cars and names of files, or in generated reports."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from omegaconf import DictConfig
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from medimg_eval.commands.common import as_list, plain, printer
+from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.imaging.dicom.phi_profile import EDITION
+from medimg_eval.imaging.dicom.phi_scan import PhiReport, scan_folder
+from medimg_eval.imaging.dicom.phi_values import KINDS
+
+if TYPE_CHECKING:
+    from medimg_eval.metrics.leakage import Leakage
+
+COLUMNS = ("path", "level", "kind", "attribute", "rule", "action", "count", "masked")
+
+
+def run(config: DictConfig) -> None:
+    """Looks through a folder, or a table of reports, and prints counts; values are never printed.
+
+    Raises:
+        UsageError: neither or both are named, or an option does not exist.
+        UserError: something identifies a patient, or cannot be read.
+    """
+    wanted = plain(config)
+    if (wanted["path"] is None) == (wanted["reports"] is None):
+        raise UsageError("phi_scan looks at one thing at a time; add path=FOLDER or reports=FILE")
+    if not isinstance(wanted["shown"], int) or isinstance(wanted["shown"], bool) or wanted["shown"] < 0:
+        raise UsageError(f"expected a whole number for shown, got {wanted['shown']!r}")
+    if wanted["path"] is None:
+        _scan_reports(wanted)
+    else:
+        _scan_folder(wanted)
+
+
+def _scan_folder(wanted: Mapping[str, Any]) -> None:
+    path = Path(str(wanted["path"])).expanduser()
+    before = None if wanted["before"] is None else Path(str(wanted["before"])).expanduser()
+    report = scan_folder(path, before=before, keep=[str(name) for name in as_list(wanted["keep"])])
+    console = printer()
+    _print_counts(console, report)
+    _print_places(console, report, wanted["shown"])
+    for note in _notes(report):
+        console.print(Text(note, style="dim"), soft_wrap=True)
+    if wanted["out"] is not None:
+        _write(Path(str(wanted["out"])).expanduser(), report)
+    files = sum(1 for found, _ in report.by_file().values() if found)
+    if report.found:
+        raise UserError(f"{path}: {report.found} places in {files} files identify a patient or may; see above")
+
+
+def _print_counts(console: Console, report: PhiReport) -> None:
+    table = Table(title="What identifies a patient", title_justify="left")
+    for heading in ("kind", "found", "in files", "to be looked at", "in files "):
+        table.add_column(heading, justify="left" if heading == "kind" else "right")
+    for kind, row in report.counts().items():
+        if any(row.values()):
+            numbers = (row["found"], row["found_files"], row["look"], row["look_files"])
+            table.add_row(KINDS[kind], *(f"{number:,}" if number else "" for number in numbers))
+    if table.row_count:
+        console.print(table)
+    looked = ", ".join(f"{count:,} {what}" for what, count in report.looked.most_common()) or "none"
+    console.print(f"files looked at: {looked}", highlight=False)
+
+
+def _print_places(console: Console, report: PhiReport, shown: int) -> None:
+    places: Counter[tuple[str, ...]] = Counter()
+    for one in report.findings:
+        places[one.level, one.attribute or KINDS[one.kind], one.rule, one.action] += 1
+    if not places or not shown:
+        return
+    by_place = Table(title="Where", title_justify="left")
+    for heading in ("", "attribute", "what is wrong", "the profile's action", "files"):
+        by_place.add_column(heading, justify="right" if heading == "files" else "left")
+    ordered = sorted(places.items(), key=lambda item: (item[0][0] != "found", -item[1], item[0]))
+    for (level, attribute, rule, action), count in ordered[:shown]:
+        by_place.add_row(*map(_plain, (level, attribute, rule, action)), f"{count:,}")
+    console.print(by_place)
+    _print_rest(console, len(ordered) - shown, "places")
+    by_file = Table(title="Files", title_justify="left")
+    for heading in ("file", "found", "to be looked at"):
+        by_file.add_column(heading, justify="left" if heading == "file" else "right")
+    files = report.by_file()
+    for path, (found, look) in list(files.items())[:shown]:
+        by_file.add_row(_plain(path.as_posix()), f"{found:,}", f"{look:,}")
+    console.print(by_file)
+    _print_rest(console, len(files) - shown, "files")
+
+
+def _plain(text: str) -> Text:
+    """A cell as it is: names of files may hold what rich takes for markup."""
+    return Text(text)
+
+
+def _print_rest(console: Console, rest: int, what: str) -> None:
+    if rest > 0:
+        console.print(f"... and {rest:,} more {what}; out=FOLDER writes them all", highlight=False)
+
+
+def _notes(report: PhiReport) -> Iterable[str]:
+    yield f"Attributes: {EDITION}. Values are shown nowhere; their shapes are in the table that out= writes."
+    yield "Pixels were not looked at: text burned into them is told by headers alone, and faces by what a volume shows."
+    if report.paired is None:
+        yield "UIDs, shifted dates and pseudonyms can be judged only beside the files as they were: add before=FOLDER."
+    else:
+        rest = report.looked["DICOM"] - report.paired
+        unpaired = f"; dates of the other {rest:,} were not compared" if rest else ""
+        yield f"{report.paired:,} DICOM files have one of the same name before{unpaired}."
+    if report.declared:
+        said = ", ".join(f"{name} ({count:,} files)" for name, count in report.declared.most_common())
+        yield f"Options of the profile that files declare, and that were believed: {said}."
+    if report.passed:
+        kinds = ", ".join(f"{count:,} x {suffix}" for suffix, count in report.passed.most_common(8))
+        yield f"Of these only the names were looked at: {kinds}."
+
+
+def _write(folder: Path, report: PhiReport) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = list(report.rows())
+    with (folder / "phi_scan.csv").open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.DictWriter(stream, COLUMNS)
+        writer.writeheader()
+        writer.writerows(rows)
+    whole = {
+        "profile": EDITION,
+        "found": report.found,
+        "counts": report.counts(),
+        "files": [{"path": path.as_posix(), "found": a, "look": b} for path, (a, b) in report.by_file().items()],
+        "looked_at": dict(report.looked),
+        "names_only": dict(report.passed),
+        "declared": dict(report.declared),
+        "paired": report.paired,
+        "findings": rows,
+    }
+    (folder / "phi_scan.json").write_text(json.dumps(whole, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    _wrote(folder / "phi_scan.csv", folder / "phi_scan.json")
+
+
+def _wrote(*paths: Path) -> None:
+    Console(stderr=True).print("wrote " + ", ".join(map(str, paths)), style="dim", soft_wrap=True)
+
+
+def _scan_reports(wanted: Mapping[str, Any]) -> None:
+    """Prints how many generated reports hold what looks like, or is known to be, a patient.
+
+    Raises:
+        UserError: a report repeats a listed name, or phrases of a single patient.
+    """
+    from medimg_eval.metrics.leakage import leakage, rare_phrases
+
+    file = Path(str(wanted["reports"])).expanduser()
+    texts = [str(row[0] or "") for row in _columns(file, [str(wanted["column"])])]
+    training = None
+    if wanted["training"] is not None:
+        rows = _columns(Path(str(wanted["training"])).expanduser(), [str(wanted["column"]), str(wanted["patient"])])
+        if not isinstance(wanted["tokens"], int) or wanted["tokens"] < 1:
+            raise UsageError(f"expected a whole number of at least 1 for tokens, got {wanted['tokens']!r}")
+        training = rare_phrases([str(a or "") for a, _ in rows], [str(b) for _, b in rows], tokens=wanted["tokens"])
+    found = leakage(texts, vocabulary=_names(wanted["names"]), training=training)
+    _print_shares(found, wanted["tokens"], None if training is None else training.patients)
+    if wanted["out"] is not None:
+        _write_texts(Path(str(wanted["out"])).expanduser(), found)
+    leaked = int(((found.verified > 0) | (found.phrases > 0)).sum())
+    if leaked:
+        raise UserError(f"{file}: {leaked} of {len(texts)} reports repeat a patient; see above")
+
+
+def _columns(file: Path, names: Sequence[str]) -> list[list[Any]]:
+    from medimg_eval.data.tables import read_table
+
+    rows = [row.values for row in read_table(file)]
+    if not rows:
+        raise UserError(f"{file}: holds no reports")
+    for name in names:
+        if name not in rows[0]:
+            raise UsageError(f"{file} has no column {name!r}{nearest(name, rows[0])}; set column= or patient=")
+    return [[row.get(name) for name in names] for row in rows]
+
+
+def _names(file: str | None) -> Any:
+    """The terms of a file of names; None without one."""
+    from medimg_eval.metrics.leakage import Vocabulary
+
+    if file is None:
+        return None
+    path = Path(file).expanduser()
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError):
+        raise UserError(f"{path}: cannot be read; expected a text file in UTF-8, one name or number per line") from None
+    terms = Vocabulary()
+    for line in filter(str.strip, lines):
+        if any(map(str.isdigit, line)):
+            terms.add(line, "listed number")
+        else:
+            terms.add_person(line, "listed name")
+    return terms
+
+
+_TITLES = {
+    "phi_leak_rate": "repeat a listed name or number",
+    "phi_suspected_rate": "hold what looks like a patient",
+    "leaked_vocabulary_rate": "repeat a phrase of one training patient",
+    "leaked_marked_rate": "repeat one with a mark of de-identification",
+    "placeholder_rate": "hold a mark of de-identification",
+}
+
+
+def _print_shares(found: Leakage, tokens: int, patients: int | None) -> None:
+    console = printer()
+    table = Table(title="Generated reports that ...", title_justify="left")
+    for heading in ("", "reports", "share", "95% CI"):
+        table.add_column(heading, justify="right" if heading else "left")
+    for name, share in found.shares().items():
+        interval = f"{100 * share.low:.2f} to {100 * share.high:.2f} %"
+        table.add_row(_TITLES[name], f"{share.texts:,} of {share.of:,}", f"{100 * share.value:.2f} %", interval)
+    console.print(table)
+    notes = ["Intervals are those of Clopper and Pearson, and take reports for independent."]
+    if found.kinds:
+        notes.append("Spans: " + ", ".join(f"{kind} in {count:,}" for kind, count in found.kinds.items()) + ".")
+    if patients is not None:
+        notes.append(f"Phrases: {tokens} words or more that training holds of one of {patients:,} patients alone.")
+    missing = [
+        word for word, there in (("names=", found.has_vocabulary), ("training=", found.has_training)) if not there
+    ]
+    if missing:
+        notes.append(f"Not looked for without {' and '.join(missing)}: names and phrases of the training set.")
+    for note in notes:
+        console.print(Text(note, style="dim"), soft_wrap=True)
+
+
+def _write_texts(folder: Path, found: Leakage) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    names = ("suspected", "verified", "placeholders", "phrases", "marked_phrases", "longest")
+    counts = [getattr(found, name).tolist() for name in names]
+    with (folder / "phi_scan.csv").open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(["report", *names])
+        writer.writerows([place, *row] for place, row in enumerate(zip(*counts, strict=True)))
+    shares = {name: share._asdict() for name, share in found.shares().items()}
+    whole = {"shares": shares, "kinds": dict(found.kinds)}
+    (folder / "phi_scan.json").write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
+    _wrote(folder / "phi_scan.csv", folder / "phi_scan.json")

@@ -1,0 +1,295 @@
+"""`readers`: a blinded form for readers who tell real from generated images, and what comes back of it, scored."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import html
+import io
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from omegaconf import DictConfig
+from rich.console import Console
+from rich.text import Text
+
+from medimg_eval.commands.common import as_list, plain, printer
+from medimg_eval.errors import CaseError, UsageError, UserError
+from medimg_eval.results.readings import GENERATED, ORIGIN, REAL
+
+if TYPE_CHECKING:
+    from PIL.Image import Image as Picture
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
+_TAKEN = frozenset(["reader", "item", ORIGIN, "truth", "file", "comment"])
+
+
+@dataclass(frozen=True)
+class Item:
+    """One image of a form."""
+
+    name: str
+    truth: str
+    file: Path
+    picture: Picture
+
+
+def run(config: DictConfig) -> None:
+    """Writes a form, or scores filled sheets.
+
+    Raises:
+        UsageError: what is asked for cannot be meant.
+        UserError: there are no images, or a sheet cannot be understood.
+    """
+    wanted = plain(config)
+    if wanted["score"] is not None:
+        _score(wanted)
+        return
+    missing = [name for name in ("out", "real", "generated") if wanted[name] is None]
+    if missing:
+        raise UsageError(f"a form needs {' and '.join(f'{name}=FOLDER' for name in missing)}; or add score=FILLED.csv")
+    _write_form(wanted)
+
+
+def _write_form(wanted: Mapping[str, Any]) -> None:
+    out = Path(str(wanted["out"])).expanduser()
+    questions = _questions(wanted["questions"])
+    scale, number, side, seed = (_whole(wanted, name) for name in ("scale", "number", "side", "seed"))
+    if scale < 2 or number < 1 or side < 16:
+        raise UsageError("a form needs scale of at least 2, number of at least 1 and side of at least 16")
+    key = out.with_name(f"{out.name}-key.csv") if wanted["key"] is None else Path(str(wanted["key"])).expanduser()
+    if key.resolve().is_relative_to(out.resolve()):
+        raise UsageError(f"{key} would lie among what readers get; name a key outside {out}")
+    if key.exists():
+        raise UserError(f"{key} is there already, and forms that use it may be out; name another key or remove it")
+    random = np.random.default_rng(seed)
+    drawn = [
+        (truth, file)
+        for truth, name in ((REAL, "real"), (GENERATED, "generated"))
+        for file in _drawn(Path(str(wanted[name])).expanduser(), number, random)
+    ]
+    order = random.permutation(len(drawn))
+    pictures = [_picture(file, side) for _, file in drawn]
+    items = [Item(f"{place + 1:03d}", drawn[at][0], drawn[at][1], pictures[at]) for place, at in enumerate(order)]
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "form.html").write_text(_form(items, questions, scale), encoding="utf-8")
+    columns = ["reader", "item", ORIGIN, *questions, "comment"]
+    _rows(out / "sheet.csv", columns, [["", one.name] + [""] * (len(columns) - 2) for one in items])
+    _rows(key, ["item", "truth", "file"], [[one.name, one.truth, str(one.file)] for one in items])
+    console = printer()
+    counts = Counter(one.truth for one in items)
+    text = f"{out}: {counts[REAL]} real and {counts[GENERATED]} generated images; {key} says which is which"
+    console.print(text, highlight=False, soft_wrap=True, markup=False)
+    for doubt in _doubts(items):
+        console.print(f"! {doubt}", highlight=False, soft_wrap=True, markup=False)
+
+
+QUESTIONS = {
+    "quality": "How good is the image technically?",
+    "realism": "How real does what it shows look?",
+    "utility": "How useful would it be for a clinical decision?",
+}
+"""What readers grade where nothing else is asked."""
+
+
+def _questions(given: Any) -> dict[str, str]:
+    if given is None:
+        return QUESTIONS
+    if isinstance(given, str):
+        given = _read_questions(Path(given).expanduser())
+    if not isinstance(given, dict):
+        raise UsageError(f"expected questions to be name: wording, got {given!r}")
+    for name in given:
+        if not _NAME.fullmatch(str(name)) or name in _TAKEN:
+            raise UsageError(f"a question cannot be called {name!r}; take letters and digits, and none of the columns")
+    return {str(name): str(text or name) for name, text in given.items()}
+
+
+def _read_questions(file: Path) -> Any:
+    import yaml
+
+    try:
+        return yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        raise UserError(f"{file}: cannot be read; expected YAML of name: wording, one question per line") from None
+
+
+def _whole(wanted: Mapping[str, Any], name: str) -> int:
+    value = wanted[name]
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise UsageError(f"expected a whole number for {name}, got {value!r}")
+    return value
+
+
+def _drawn(folder: Path, number: int, random: np.random.Generator) -> list[Path]:
+    """Draws images of a folder; raises UserError where it holds none."""
+    from medimg_eval.imaging.identify import identify
+    from medimg_eval.imaging.tree import walk
+
+    if not folder.is_dir():
+        raise UserError(f"{folder}: no such folder")
+    files = []
+    for name in sorted(name for name, state in walk(folder) if state is not None):
+        try:
+            family = identify(folder / name)
+        except CaseError:
+            continue  # notes and tables lie beside images
+        if family in ("picture", "dicom", "volume"):
+            files.append(folder / name)
+    if not files:
+        raise UserError(f"{folder}: holds no image; expected pictures, DICOM or volumes")
+    chosen = random.permutation(len(files))[:number]
+    return [files[at] for at in sorted(chosen)]
+
+
+def _picture(file: Path, side: int) -> Picture:
+    """Reads an image as readers see it: pixels alone, of a volume the middle slice, no longer than `side`."""
+    from dataclasses import replace
+
+    from PIL.Image import Resampling
+
+    from medimg_eval.imaging import read
+    from medimg_eval.models.pictures import as_picture
+
+    image = read(file)
+    if image.array.ndim == 4:
+        middle = image.array[..., image.array.shape[-1] // 2]
+        image = replace(image, array=np.flip(middle.swapaxes(1, 2), axis=1), valid=None)
+    picture = as_picture(image)
+    picture.thumbnail((side, side), Resampling.LANCZOS, reducing_gap=None)
+    return picture
+
+
+def _doubts(items: Sequence[Item]) -> list[str]:
+    """What would tell readers the truth without a look at what the images show."""
+    doubts = []
+    for what, of in (
+        ("sizes", lambda one: "x".join(map(str, one.picture.size))),
+        ("formats", lambda one: one.file.suffix.lower()),
+    ):
+        kinds = {truth: {of(one) for one in items if one.truth == truth} for truth in (REAL, GENERATED)}
+        if kinds[REAL].isdisjoint(kinds[GENERATED]):
+            shown = [", ".join(sorted(kinds[truth])[:3]) for truth in (REAL, GENERATED)]
+            doubts.append(f"the {what} tell real from generated ({shown[0]}; {shown[1]}): prepare both alike")
+    return doubts
+
+
+def _rows(file: Path, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    with file.open("w", encoding="utf-8", newline="") as stream:
+        csv.writer(stream).writerows([columns, *rows])
+
+
+def _form(items: Sequence[Item], questions: Mapping[str, str], scale: int) -> str:
+    """One page that needs no other file, makes no request, and saves what was filled in as CSV."""
+    parts, study = [], hashlib.sha256()
+    for one in items:
+        stream = io.BytesIO()
+        one.picture.save(stream, "png")
+        study.update(stream.getvalue())
+        url = base64.b64encode(stream.getvalue()).decode()
+        parts.append(
+            f'<section><h2>Image {one.name}</h2><img alt="image {one.name}" src="data:image/png;base64,{url}">'
+            + _choice(one.name, ORIGIN, "Is this image real or generated?", [REAL, GENERATED])
+            + "".join(
+                _choice(one.name, name, text, [str(grade + 1) for grade in range(scale)])
+                for name, text in questions.items()
+            )
+            + f'<label>Comment <input data-item="{one.name}" data-column="comment"></label></section>'
+        )
+    setup = {
+        "items": [one.name for one in items],
+        "columns": [ORIGIN, *questions, "comment"],
+        "study": study.hexdigest(),  # browsers keep what all pages of a folder store in one place
+    }
+    page = _PAGE.replace("@SCALE@", str(scale)).replace("@SETUP@", json.dumps(setup))
+    return page.replace("@ITEMS@", "\n".join(parts))
+
+
+def _choice(item: str, column: str, text: str, options: Sequence[str]) -> str:
+    buttons = "".join(
+        f'<label><input type="radio" name="{item}-{column}" value="{option}" data-item="{item}" data-column="{column}">'
+        f"{option}</label>"
+        for option in options
+    )
+    return f"<fieldset><legend>{html.escape(text)}</legend>{buttons}</fieldset>"
+
+
+_PAGE = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><title>Reader study</title>
+<style>
+body { font: 16px/1.5 sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; color: #111; background: #fff }
+section { border-top: 1px solid #bbb; padding: 1em 0 } img { max-width: 100%; background: #000 }
+fieldset { border: 0; margin: .5em 0; padding: 0 } fieldset label { margin-right: 1.2em }
+header { position: sticky; top: 0; background: #fff; padding: .5em 0; border-bottom: 1px solid #bbb }
+</style>
+<header><label>Reader <input id="reader" required></label> <button id="save">Save as CSV</button>
+<span id="done"></span></header>
+<p>Each image is real or was generated. Grades go from 1, worst, to @SCALE@, best. Answers are kept in this browser
+until they are saved; nothing is sent anywhere.</p>
+@ITEMS@
+<script>
+const setup = @SETUP@, answers = {};
+const store = () => { try { return localStorage } catch { return null } };
+const at = one => one.dataset.item + " " + one.dataset.column;
+const inputs = [...document.querySelectorAll("[data-item]")], reader = document.getElementById("reader");
+function count() {
+  const due = setup.columns.filter(c => c != "comment");
+  const full = setup.items.filter(i => due.every(c => answers[i + " " + c]));
+  document.getElementById("done").textContent = full.length + " of " + setup.items.length + " images answered";
+}
+function keep() {
+  for (const one of inputs) if (one.type != "radio" || one.checked) answers[at(one)] = one.value;
+  if (store()) store().setItem(setup.study, JSON.stringify({ reader: reader.value, answers }));
+  count();
+}
+const before = store() && JSON.parse(store().getItem(setup.study) || "null");
+if (before) {
+  reader.value = before.reader;
+  for (const one of inputs) {
+    const value = before.answers[at(one)];
+    if (one.type == "radio") one.checked = value === one.value; else one.value = value || "";
+  }
+}
+document.addEventListener("change", keep);
+keep();
+const cell = text => '"' + String(text || "").replaceAll('"', '""') + '"';
+document.getElementById("save").onclick = () => {
+  if (!reader.value.trim()) { reader.focus(); return }
+  const lines = [["reader", "item", ...setup.columns].join(",")];
+  for (const item of setup.items)
+    lines.push([cell(reader.value), item, ...setup.columns.map(c => cell(answers[item + " " + c]))].join(","));
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([lines.join("\\n") + "\\n"], { type: "text/csv" }));
+  link.download = "reader-" + reader.value.trim().replace(/\\W+/g, "-") + ".csv";
+  link.click();
+};
+</script>
+</html>
+"""
+
+
+def _score(wanted: Mapping[str, Any]) -> None:
+    from medimg_eval.results import to_rich, write_all
+    from medimg_eval.results.readers import score_readers
+    from medimg_eval.results.readings import read_readings
+
+    if wanted["key"] is None:
+        raise UsageError("filled sheets are scored beside the key; add key=FILE")
+    files = [Path(str(file)).expanduser() for file in as_list(wanted["score"])]
+    readings = read_readings(files, Path(str(wanted["key"])).expanduser(), scale=_whole(wanted, "scale"))
+    study = score_readers(readings, level=wanted["level"])
+    console = printer()
+    for name, sheet in study.items():
+        console.print(to_rich(sheet))
+        for note in sheet.content.footnotes:
+            console.print(Text(note, style="dim"))
+        if wanted["out"] is not None:
+            written = write_all(sheet, Path(str(wanted["out"])).expanduser(), stem=f"readers-{name}")
+            Console(stderr=True).print("wrote " + ", ".join(map(str, written)), style="dim", soft_wrap=True)

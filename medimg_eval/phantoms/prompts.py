@@ -1,0 +1,160 @@
+"""Chest X-ray phantoms as prompts, and a procedural generator that answers them and copies some of its training."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from medimg_eval.case import Array, Case, Image, Prompt, Prompts, Text
+from medimg_eval.data.records import Given
+from medimg_eval.errors import UsageError, UserError
+from medimg_eval.models.base import Synthesizer
+from medimg_eval.models.pictures import as_picture
+from medimg_eval.phantoms.chest_reports import KIND, ChestReports, picture
+from medimg_eval.phantoms.cohort import Member
+from medimg_eval.phantoms.report import NOUNS
+
+WORDS: Mapping[str, Sequence[str]] = {
+    **NOUNS,
+    "nodule": ("nodule", "mass"),
+    "pleural effusion": ("effusion",),
+    "edema": ("edema",),
+    "consolidation": ("consolidation",),
+    "cardiomegaly": ("cardiomegaly",),
+    "pacemaker": ("pacemaker",),
+    "endotracheal tube": ("endotracheal tube",),
+}
+"""Finding -> words of a prompt that ask for it."""
+
+
+@dataclass
+class ChestPrompts:
+    """Chest X-ray phantoms whose impressions are prompts; each case has its real image and its findings.
+
+    Args:
+        root: folder that holds `chest_reports`; None keeps it in the cache. Written on first use.
+        count: cases, over all splits.
+        seed: of the cohort.
+    """
+
+    root: str | None = None
+    count: int = 400
+    seed: int = 0
+
+    def cases(self, split: str) -> list[Case]:
+        """The cases of `fit`, `validate` or `test`; no patient lies in two of them."""
+        reports = ChestReports(root=self.root, count=self.count, seed=self.seed, text="impression").cases(split)
+        if not reports:
+            return []
+        table = reports[0].target.files[0].parent / "findings.csv"
+        with table.open(newline="", encoding="utf-8") as stream:
+            findings = {row.pop("case"): row for row in csv.DictReader(stream)}
+        return [
+            Case(
+                case.id,
+                case.images,
+                Given(Text(str(case.target.read().value)), case.target.files),
+                case.patient,
+                {**case.attributes, **findings[case.id]},
+            )
+            for case in reports
+        ]
+
+
+class PhantomGenerator(Synthesizer):
+    """Draws chest X-rays as the phantoms are drawn, for other patients; a part of its pictures are copies on purpose.
+
+    It is no model of anything: with it a task of synthesis runs from end to end, and screens for copies have something
+    to find.
+
+    Args:
+        copies: part of the prompts that are answered with a training image, changed by noise alone.
+        noise: standard deviation of that noise, in grey levels.
+        tries: chests that are drawn for a picture, of which the one whose findings fit the prompt best is kept.
+        blur: how blurred other pictures are, in pixels: what makes them worse than real ones.
+        root: of the training phantoms, as in `ChestPrompts`.
+        count: of the training phantoms.
+        seed: of the training phantoms.
+
+    Raises:
+        UsageError: a number that cannot be meant.
+    """
+
+    reads_images: ClassVar[bool] = False
+    file_arguments: ClassVar[tuple[str, ...]] = ()
+    preferred_batch = 8
+
+    def __init__(
+        self,
+        copies: float = 0.1,
+        noise: float = 1.0,
+        tries: int = 4,
+        blur: float = 0.6,
+        root: str | None = None,
+        count: int = 400,
+        seed: int = 0,
+    ) -> None:
+        if not 0 <= copies <= 1 or noise < 0 or tries < 1 or blur < 0:
+            raise UsageError(
+                f"expected model.copies from 0 to 1, noise and blur from 0 on and tries from 1 on, got {copies}, "
+                f"{noise}, {blur} and {tries}"
+            )
+        self.copies, self.noise, self.tries, self.blur = copies, noise, tries, blur
+        self.layout = ChestPrompts(root, count, seed)
+
+    @cached_property
+    def training(self) -> list[Case]:
+        """What it was "trained" on: the phantoms to fit on."""
+        cases = self.layout.cases("fit")
+        if not cases:
+            raise UserError(f"model.count={self.layout.count} phantoms are too few: none is there to fit on")
+        return cases
+
+    def copied(self, case: str) -> Case | None:
+        """The training case that a prompt is answered with; None where it is answered honestly."""
+        number = int.from_bytes(hashlib.blake2b(case.encode(), digest_size=8).digest(), "big")
+        if number % 10_000 >= self.copies * 10_000:
+            return None
+        return self.training[number // 10_000 % len(self.training)]
+
+    def synthesize(self, prompts: Prompts, seeds: Sequence[Sequence[int]]) -> Sequence[Sequence[Array]]:
+        """Returns uint8 pictures, (1, row, column)."""
+        return [[self._picture(prompt, seed) for seed in some] for prompt, some in zip(prompts, seeds, strict=True)]
+
+    def _picture(self, prompt: Prompt, seed: int) -> Array:
+        from scipy.ndimage import gaussian_filter
+
+        rng = np.random.default_rng(seed)
+        copied = self.copied(prompt.case_id)
+        if copied is not None:
+            grey = _grey(copied.images[0].read())
+            grey = grey + rng.normal(0, self.noise, grey.shape)
+        else:
+            grey = gaussian_filter(_grey(self._drawn(prompt.text, seed)), self.blur)
+        made: Array = np.rint(np.clip(grey, 0, 255)).astype(np.uint8)[None]
+        return made
+
+    def _drawn(self, text: str, seed: int) -> Image:
+        words = text.lower()
+        wanted = {name for name, said in WORDS.items() if any(word in words for word in said)}
+        best: tuple[int, Image] | None = None
+        for number in range(self.tries):
+            # Every fifth is healthy, as in the cohort itself.
+            patient = 4 if not wanted else 0
+            drawn = picture(Member(KIND, number, KIND, patient, "fit", seed))
+            lost = len(wanted ^ {one.name for one in drawn.found})
+            if best is None or lost < best[0]:
+                best = lost, drawn.image
+            if not lost:
+                break
+        return best[1]  # type: ignore[index]
+
+
+def _grey(image: Image) -> Array:
+    return np.asarray(as_picture(image).convert("L"), np.float64)

@@ -1,0 +1,207 @@
+"""What metrics of pictures that were made are given, and how metrics of sets are declared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from medimg_eval.errors import UsageError
+from medimg_eval.metrics.fidelity import SetValue
+from medimg_eval.metrics.registry import metric
+
+SET = "set"
+"""The kind of a metric that judges all pictures at once, and the status of its rows."""
+
+ONE_PICTURE = "pictures"
+"""The kind of a metric that judges the pictures of one prompt."""
+
+WHOLE = "all"
+"""The label of a set that is not divided."""
+
+NAN = float("nan")
+
+Z_95 = 1.959963984540054
+"""The 97.5th percentile of the normal distribution."""
+
+Group = Literal["fidelity", "privacy"]
+SetMetric = Callable[["ImageSets"], SetValue]
+Held = TypeVar("Held")
+
+NEEDED: dict[str, tuple[str, ...]] = {}
+"""Metric -> the sets of real images that it compares the pictures with: `reference`, `train`, `holdout`."""
+
+GROUPS: dict[str, Group] = {}
+"""Metric -> the side of the score card that it belongs to."""
+
+BY_PARTS: set[str] = set()
+"""Metrics that are also computed of the images of each finding and group."""
+
+READS_TEXTS: set[str] = set()
+"""Metrics that compare pictures with their prompts, so that the extractor must read texts."""
+
+
+@dataclass(frozen=True, eq=False)
+class ImageSet:
+    """The features of some images, and whose they are.
+
+    Attributes:
+        rows: (image, feature) float.
+        patients: (image,) str: whose image it is, or of whose prompt; patients are what is resampled.
+        cases: (image,) str: pictures of one prompt share it.
+    """
+
+    rows: npt.NDArray[Any]
+    patients: npt.NDArray[np.str_]
+    cases: npt.NDArray[np.str_]
+
+
+@dataclass(frozen=True, eq=False)
+class ImageSets:
+    """What a metric of sets is given.
+
+    Attributes:
+        by_name: `generated`, and those of `reference`, `train` and `holdout` that it needs.
+        extractor: what the features come from.
+        texts: (generated, feature) float: features of the prompts; None where they were not asked for.
+        seed: of all that is drawn.
+    """
+
+    by_name: Mapping[str, ImageSet]
+    extractor: str = ""
+    texts: npt.NDArray[Any] | None = None
+    seed: int = 0
+    _held: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Keyword arguments of the functions of `fidelity`, for the reference and the generated images."""
+        return {
+            "patients": self.by_name["reference"].patients,
+            "prompts": self.by_name["generated"].patients,
+            "seed": self.seed,
+            "extractor": self.extractor,
+        }
+
+    @property
+    def screened(self) -> dict[str, Any]:
+        """Keyword arguments of the functions of `privacy`."""
+        return {
+            "patients": self.by_name["train"].patients,
+            "holdout_patients": self.by_name["holdout"].patients,
+            "prompts": self.by_name["generated"].patients,
+            "prompt_patients": self.by_name["generated"].patients,
+            "seed": self.seed,
+            "extractor": self.extractor,
+        }
+
+    @property
+    def trio(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
+        """Features of the training, hold-out and generated images."""
+        train, holdout, generated = (self.by_name[name].rows for name in ("train", "holdout", "generated"))
+        return train, holdout, generated
+
+    @property
+    def pair(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        """Features of the reference and of the generated images."""
+        return self.by_name["reference"].rows, self.by_name["generated"].rows
+
+    def once(self, key: str, make: Callable[[], Held]) -> Held:
+        """Returns what `make` makes of the sets, which is called the first time alone."""
+        if key not in self._held:
+            self._held[key] = make()
+        return cast("Held", self._held[key])
+
+
+def set_metric(
+    *,
+    title: str,
+    higher_is_better: bool,
+    best: float,
+    worst: float,
+    source: str,
+    group: Group = "fidelity",
+    needs: Sequence[str] = ("reference",),
+    by_parts: bool = True,
+    reads_texts: bool = False,
+    unit: str = "",
+) -> Callable[[SetMetric], SetMetric]:
+    """Registers the function below it, which takes `ImageSets`, as a metric of sets; its parameter is an extractor.
+
+    Args:
+        title: what a table's header calls it.
+        higher_is_better: its direction.
+        best: the value of perfect pictures.
+        worst: that of the worst.
+        source: where the definition comes from.
+        group: the side of the score card that it belongs to.
+        needs: the sets of real images that it compares with.
+        by_parts: whether it is also computed of the images of each finding and group.
+        reads_texts: whether it compares with prompts.
+        unit: of its values.
+    """
+
+    def register(function: SetMetric) -> SetMetric:
+        name = function.__name__
+        metric(
+            kind=SET,
+            title=title,
+            higher_is_better=higher_is_better,
+            best=best,
+            worst=worst,
+            source=source,
+            unit=unit,
+            parameter="an extractor of features",
+            parameter_is_text=True,
+            check=_checked,
+        )(cast("Callable[..., float]", function))
+        NEEDED[name], GROUPS[name] = tuple(needs), group
+        if by_parts:
+            BY_PARTS.add(name)
+        if reads_texts:
+            READS_TEXTS.add(name)
+        return function
+
+    return register
+
+
+def _checked(extractor: str) -> None:
+    if not extractor.replace("_", "").isalnum():
+        raise UsageError(f"Expected the name of an extractor, such as rad_dino, got {extractor!r}")
+
+
+@dataclass(frozen=True, eq=False)
+class OnePrompt:
+    """The pictures of one prompt, and the real image that it was written of.
+
+    Attributes:
+        count: pictures that were made.
+        wanted: pictures that were asked for.
+        pictures: reads them: uint8, each (512, 512, 3).
+        own: reads the real image, alike; None where there is none.
+    """
+
+    count: int
+    wanted: int
+    pictures: Callable[[], Sequence[npt.NDArray[np.uint8]]]
+    own: Callable[[], npt.NDArray[np.uint8] | None]
+
+
+def interval_of_mean(values: npt.NDArray[np.float64], groups: npt.NDArray[Any], how: str) -> dict[str, Any]:
+    """Returns `standard_error`, `low`, `high` and `interval` of a mean, values of one group counted as one draw.
+
+    Args:
+        values: (value,).
+        groups: (value,) int, from 0 on.
+        how: the interval is found, in words.
+    """
+    sums = np.bincount(groups, weights=values - values.mean())
+    many = len(sums)
+    if many < 2:
+        return {}
+    error = float(np.sqrt((sums**2).sum() * many / (many - 1)) / len(values))
+    middle = float(values.mean())
+    return {"standard_error": error, "low": middle - Z_95 * error, "high": middle + Z_95 * error, "interval": how}

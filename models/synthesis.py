@@ -1,0 +1,258 @@
+"""Models that make pictures of prompts: pipelines of the diffusers library, and folders of pictures made elsewhere."""
+
+from __future__ import annotations
+
+import importlib
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from medimg_eval.case import Array, Image, Prompts
+from medimg_eval.errors import CaseError, UsageError, UserError, nearest
+from medimg_eval.imaging import read
+from medimg_eval.models.annotators import Weights, hub_name, located
+from medimg_eval.models.base import Synthesizer
+
+PRECISIONS = ("float32", "float16", "bfloat16")
+ENDINGS = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".dcm")
+PIPELINE = Weights(
+    "checkpoint", "a pipeline's folder with model_index.json", "the model hub", "see its page", ("model_index.json",)
+)
+
+
+class Diffusers(Synthesizer):
+    """Any text-to-image pipeline of the diffusers library: Stable Diffusion, PixArt, Sana, Lumina, Flux and others.
+
+    Each picture is drawn by a generator of its own, seeded with the picture's seed, on the CPU, so that it does not
+    depend on the batch or the device.
+
+    Args:
+        checkpoint: a pipeline's folder, or `OWNER/NAME[@REVISION]` in the model hub's cache. It is not downloaded.
+        lora: a file or folder of LoRA weights that are put into it.
+        lora_scale: how strongly they count.
+        steps: of denoising; None for the pipeline's own.
+        guidance: scale of classifier-free guidance; None for the pipeline's own.
+        negative: a text that guidance leads away from.
+        size: rows and columns of the pictures; None for the pipeline's own.
+        grey: whether one channel is kept, as of X-rays: the mean of three.
+        precision: `float32`, `float16` or `bfloat16`, of weights and computing.
+        arguments: further ones of the pipeline's call, such as `{max_sequence_length: 300}`.
+        batch: pictures drawn at once.
+        device: of torch; `auto` takes a GPU where there is one.
+
+    Raises:
+        UsageError: settings that cannot be meant; `check_ready` raises UserError where library or weights are missing.
+    """
+
+    reads_images: ClassVar[bool] = False
+    file_arguments: ClassVar[tuple[str, ...]] = ("checkpoint", "lora")
+    pace_arguments: ClassVar[tuple[str, ...]] = ("device",)
+
+    def __init__(
+        self,
+        checkpoint: str,
+        *,
+        lora: str | None = None,
+        lora_scale: float = 1.0,
+        steps: int | None = None,
+        guidance: float | None = None,
+        negative: str | None = None,
+        size: Sequence[int] | None = None,
+        grey: bool = True,
+        precision: str = "float32",
+        arguments: Mapping[str, Any] | None = None,
+        batch: int = 1,
+        device: str = "auto",
+    ) -> None:
+        if precision not in PRECISIONS:
+            raise UsageError(f"model.precision is {precision!r}{nearest(str(precision), PRECISIONS)}")
+        if size is not None and len(size) != 2:
+            raise UsageError(f"model.size: expected rows and columns, got {list(size)}")
+        self.checkpoint, self.lora, self.lora_scale = checkpoint, lora, lora_scale
+        self.grey, self.precision, self.batch, self.device = grey, precision, batch, device
+        self.preferred_batch = batch
+        named = {"num_inference_steps": steps, "guidance_scale": guidance, "negative_prompt": negative}
+        if size is not None:
+            named |= {"height": int(size[0]), "width": int(size[1])}
+        self.arguments = {key: value for key, value in named.items() if value is not None} | dict(arguments or {})
+        self._pipeline: Any = None
+
+    def check_ready(self) -> None:
+        """Raises UserError when the library or the weights are not there, without loading any."""
+        from importlib.util import find_spec
+
+        if find_spec("diffusers") is None:
+            raise UserError("Diffusers needs the diffusers library: pip install 'medimg-eval[synthesis]'")
+        self._folder()
+        if self.lora is not None and not Path(self.lora).expanduser().exists():
+            raise UserError(f"{self.lora}: no such file or folder; set model.lora to LoRA weights")
+
+    def synthesize(self, prompts: Prompts, seeds: Sequence[Sequence[int]]) -> Sequence[Sequence[Array]]:
+        """Returns uint8 pictures, (1 or 3, row, column), as many of each prompt as it has seeds."""
+        wanted = [(place, seed) for place, some in enumerate(seeds) for seed in some]
+        made: list[list[Array]] = [[] for _ in prompts]
+        for start in range(0, len(wanted), self.batch):
+            some = wanted[start : start + self.batch]
+            pictures = self._draw([prompts[place].text for place, _ in some], [seed for _, seed in some])
+            for (place, _), picture in zip(some, pictures, strict=True):
+                made[place].append(self._array(picture))
+        return made
+
+    def _draw(self, texts: Sequence[str], seeds: Sequence[int]) -> Sequence[Any]:
+        import torch
+
+        if self._pipeline is None:
+            self._pipeline = self._load()
+        generators = [torch.Generator("cpu").manual_seed(seed) for seed in seeds]
+        arguments = dict(self.arguments)
+        if isinstance(arguments.get("negative_prompt"), str):
+            arguments["negative_prompt"] = [arguments["negative_prompt"]] * len(texts)
+        found = self._pipeline(prompt=list(texts), generator=generators, output_type="np", **arguments).images
+        return list(found)
+
+    def _array(self, picture: Any) -> Array:
+        array = np.asarray(picture, dtype=np.float32)
+        array = array[..., None] if array.ndim == 2 else array
+        if self.grey:
+            array = array.mean(-1, keepdims=True)
+        return np.rint(np.clip(array, 0, 1) * 255).astype(np.uint8).transpose(2, 0, 1)
+
+    def _folder(self) -> Path:
+        try:
+            return located(self.checkpoint, PIPELINE, "diffusers")
+        except UserError as error:
+            raise UserError(
+                f"model.checkpoint={self.checkpoint}: there is no such pipeline here; expected {PIPELINE.what}, or a "
+                f"name on the model hub that its cache holds: `hf download {hub_name(self.checkpoint).repository}`"
+            ) from error
+
+    def _load(self) -> Any:
+        import torch
+
+        diffusers: Any = importlib.import_module("diffusers")
+
+        folder = self._folder()
+        try:
+            pipeline = diffusers.DiffusionPipeline.from_pretrained(
+                folder, torch_dtype=getattr(torch, self.precision), local_files_only=True
+            )
+        except Exception as error:  # a folder can hold anything
+            reason = " ".join(str(error).split())[:200] or type(error).__name__
+            raise UserError(f"{folder}: cannot be loaded as a pipeline by diffusers ({reason})") from error
+        if self.lora is not None:
+            pipeline.load_lora_weights(str(Path(self.lora).expanduser()), adapter_name="given")
+            pipeline.set_adapters(["given"], [self.lora_scale])
+        pipeline.set_progress_bar_config(disable=True)
+        device = self.device
+        if device == "auto":
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+        return pipeline.to(device)
+
+
+class GivenImages(Synthesizer):
+    """A folder of pictures that another program made, whose names begin with the ids of the cases.
+
+    Args:
+        root: the folder.
+        pattern: the files of a case in it, holding `{case}`, and `{n}` where there are several: any number, in whose
+            order they are taken. An ending of `*` stands for any of a picture.
+        table: instead of a pattern: a table in the folder with a row per picture, as generators write it.
+        id: its column of the case's id.
+        file: its column of the picture, below the folder.
+        first: whether of more pictures than are wanted the first count; without it they are a mistake.
+
+    Raises:
+        UserError: the folder, or the table, is not there.
+        UsageError: the pattern holds no `{case}`.
+    """
+
+    reads_images: ClassVar[bool] = False
+    file_arguments: ClassVar[tuple[str, ...]] = ("root",)
+    preferred_batch = 16
+
+    def __init__(
+        self,
+        root: str,
+        pattern: str = "{case}.*",
+        table: str | None = None,
+        id: str = "id",  # noqa: A002 - as the column is called
+        file: str = "synthetic_filename",
+        first: bool = False,
+    ) -> None:
+        self.root = Path(root).expanduser()
+        if not self.root.is_dir():
+            raise UserError(f"{self.root}: no such folder; set model.root to the folder of pictures")
+        if table is None and "{case}" not in pattern:
+            raise UsageError(f"expected {{case}} in model.pattern, got {pattern!r}")
+        self.pattern, self.first = pattern, first
+        self._listed: dict[Path, list[str]] = {}
+        self._table = None if table is None else self._read(self.root / table, id, file)
+
+    def check_ready(self) -> None:
+        """Raises UserError when the folder holds no picture at all."""
+        if self._table is None and not any(one.suffix.lower() in ENDINGS for one in self.root.rglob("*")):
+            raise UserError(f"{self.root}: holds no picture; set model.root to the folder of pictures")
+
+    def synthesize(self, prompts: Prompts, seeds: Sequence[Sequence[int]]) -> Sequence[Sequence[Image]]:
+        """Reads the pictures; raises CaseError naming the file for one that is missing or cannot be read."""
+        return [
+            [read(file) for file in self._files(prompt.case_id, len(some))]
+            for prompt, some in zip(prompts, seeds, strict=True)
+        ]
+
+    def _files(self, case: str, wanted: int) -> list[Path]:
+        found = self._table.get(case, []) if self._table is not None else self._sought(case)
+        if len(found) < wanted or (len(found) > wanted and not self.first):
+            where = "the table" if self._table is not None else repr(self.pattern.replace("{case}", case))
+            more = "; set model.first=true to take the first" if len(found) > wanted else ""
+            raise CaseError(f"{self.root}: {len(found)} pictures of case {case!r} ({where}), expected {wanted}{more}")
+        return found[:wanted]
+
+    def _sought(self, case: str) -> list[Path]:
+        name = self.pattern.replace("{case}", case)
+        folder = (self.root / name).parent
+        begin, numbered, end = Path(name).name.partition("{n}")
+        known = ENDINGS if end.endswith(".*") or name.endswith(".*") else ()
+        begin, end = begin.removesuffix(".*"), end.removesuffix(".*")
+        there = []
+        names = self._names(folder)
+        for place in range(bisect_left(names, begin), len(names)):
+            path = folder / names[place]
+            if not path.name.startswith(begin):
+                break
+            if known and path.suffix.lower() not in known:
+                continue
+            stem = path.name[: -len(path.suffix)] if known else path.name
+            middle = stem.removeprefix(begin).removesuffix(end) if numbered else ""
+            if numbered and stem == f"{begin}{middle}{end}" and middle.isdigit():
+                there.append((int(middle), path))
+            elif not numbered and stem == begin:
+                there.append((0, path))
+        return [path for _, path in sorted(there)]
+
+    def _names(self, folder: Path) -> list[str]:
+        if folder not in self._listed:
+            self._listed[folder] = sorted(one.name for one in folder.iterdir()) if folder.is_dir() else []
+        return self._listed[folder]
+
+    def _read(self, table: Path, name: str, file: str) -> dict[str, list[Path]]:
+        import pandas as pd
+
+        try:
+            rows = pd.read_csv(table, dtype=str, keep_default_na=False)
+        except (OSError, ValueError) as error:
+            raise UserError(f"{table}: cannot be read as a table ({error})") from error
+        lost = next((column for column in (name, file) if column not in rows), None)
+        if lost is not None:
+            raise UserError(f"{table}: has no column {lost!r}{nearest(lost, list(map(str, rows)))}")
+        twice = [one for one, count in Counter(rows[file]).items() if count > 1]
+        if twice:
+            raise UserError(f"{table}: picture {twice[0]!r} stands there {Counter(rows[file])[twice[0]]} times")
+        found: dict[str, list[Path]] = {}
+        for case, picture in zip(rows[name].str.strip(), rows[file].str.strip(), strict=True):
+            found.setdefault(case, []).append(self.root / picture)
+        return found

@@ -1,0 +1,327 @@
+"""Synthesis: pictures made of prompts, judged as a set beside sets of real ones."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+
+from medimg_eval.case import Array, Case, Image, Prompt, Prompts, Score
+from medimg_eval.errors import CaseError, UsageError, nearest
+from medimg_eval.imaging import read
+from medimg_eval.imaging.system import whole
+from medimg_eval.metrics import LabelScore, parse
+from medimg_eval.metrics._generation import NEEDED, ONE_PICTURE, SET, WHOLE, OnePrompt
+from medimg_eval.question import Message
+from medimg_eval.tasks.base import Task, name_once, one_each, write_answer
+
+PARTS = ("reference", "train", "holdout")
+"""Sets of real images -> what their splits are called in `splits`."""
+
+EDGE = 512
+"""Rows and columns that pictures are brought to before their pixels are compared."""
+
+PRESENT = ("1", "1.0", "true", "yes", "present")
+"""What an attribute says, in lower case, of a case that has the finding."""
+
+
+class Made(NamedTuple):
+    """The pictures of one prompt.
+
+    Attributes:
+        pictures: uint8 or uint16, (row, column) or (row, column, 3).
+        seeds: of each.
+    """
+
+    pictures: list[Array]
+    seeds: list[int]
+
+
+class SetScore(NamedTuple):
+    """What a set of pictures is worth by one metric.
+
+    Attributes:
+        metric: as it was asked for.
+        label: the finding that its images have, or `all`.
+        value: a `SetValue`, or the reason why there is none.
+        where: attribute -> value of the images, of a part of the set.
+    """
+
+    metric: str
+    label: str
+    value: Any
+    where: Mapping[str, str]
+
+
+@dataclass(kw_only=True)
+class SynthesisTask(Task):
+    """Pictures to be made of prompts.
+
+    A case is a prompt: its target is the text, its attributes say which findings the text has. `splits` names, beside
+    `test` (the prompts), the sets of real images that metrics compare with: `reference` (what fidelity is measured
+    against), `train` (what the model was trained on) and `holdout` (real images that it was not trained on, of other
+    patients). Their cases' first image counts.
+
+    Attributes:
+        pictures: how many are made of every prompt.
+        seed: of all seeds; that of a picture depends on it, on the case and on the picture's number alone.
+        shown: whether the model is shown the case's images, as for pictures of a patient after treatment.
+        strata: attributes that name findings: the fidelity of the images that have each is measured as well.
+        groups: attributes, such as `view`: it is measured of the images of each value.
+        least: images of a stratum or group that must be there on both sides, or nothing is said of it.
+        drawn: so many images of each side of a stratum or group are drawn, so that metrics that drift with the number
+            of images can be compared across them; of fewer nothing is said. 0 takes all there are.
+        unreadable: `error` stops at a real image that cannot be read; `skip` leaves it out and counts it.
+        protocol: `fixed`, or `published`, whose settings `published` then names.
+        published: what a benchmark's authors chose otherwise: `metrics`, which are taken instead, and `notes`, which
+            tell readers of a table what differs.
+    """
+
+    metrics: Sequence[str] = ("unmade",)
+    splits: Mapping[str, str] = field(default_factory=lambda: {"test": "test", "reference": "test"})
+    pictures: int = 1
+    seed: int = 0
+    shown: bool = False
+    strata: Sequence[str] = ()
+    groups: Sequence[str] = ()
+    least: int = 2
+    drawn: int = 0
+    unreadable: Literal["error", "skip"] = "error"
+    protocol: Literal["fixed", "published"] = "fixed"
+    published: Mapping[str, Any] = field(default_factory=dict)
+
+    capability: ClassVar[str] = "synthesize"
+    prediction_suffix: ClassVar[str] = ".json"
+    scoring_fields: ClassVar[frozenset[str]] = Task.scoring_fields | {
+        "strata",
+        "groups",
+        "least",
+        "drawn",
+        "unreadable",
+        "protocol",
+        "published",
+        "splits",
+    }
+
+    extracted_by: Mapping[str, str] = field(default_factory=dict, init=False)
+    """Extractor -> what identifies it; the harness says, before anything is scored."""
+    real: Mapping[str, str] = field(default_factory=dict, init=False)
+    """Set of real images -> how many there are, and a hash of them; the harness says."""
+    of_sets: Sequence[SetScore] = field(default=(), init=False)
+    """What the pictures are worth as a set; the harness says."""
+
+    def __post_init__(self) -> None:
+        """Refuses settings that cannot be meant."""
+        if self.protocol == "published":
+            if not self.published:
+                raise UsageError(f"task {self.name!r} has no protocol=published; leave task.protocol out")
+            self.metrics = self.published["metrics"]
+        self.metrics = [self.metrics] if isinstance(self.metrics, str) else list(self.metrics)
+        name_once(self)
+        if not isinstance(self.pictures, int) or self.pictures < 1:
+            raise UsageError(f"task.pictures: expected a whole number of at least 1, got {self.pictures!r}")
+        for key, known in (("unreadable", ("error", "skip")), ("protocol", ("fixed", "published"))):
+            if getattr(self, key) not in known:
+                raise UsageError(f"task.{key} is {getattr(self, key)!r}{nearest(str(getattr(self, key)), known)}")
+        for name in self.metrics:
+            found = parse(name)[0]
+            if found.kind not in (SET, ONE_PICTURE, "run"):
+                raise UsageError(f"task {self.name!r}: metric {name!r} does not judge pictures that were made")
+        lost = {part for name in self.set_metrics for part in NEEDED[parse(name)[0].name]} - self.splits.keys()
+        if lost:
+            first = sorted(lost)[0]
+            names = [name for name in self.set_metrics if first in NEEDED[parse(name)[0].name]]
+            raise UsageError(
+                f"task {self.name!r}: {', '.join(names)} compare with a set of real images that no split is named for; "
+                f"set task.splits.{first}, or leave such metrics out"
+            )
+
+    @property
+    def differences(self) -> list[str]:
+        """What readers of a table must know of a protocol that is not ours."""
+        return list(self.published.get("notes", ())) if self.protocol == "published" else []
+
+    @property
+    def case_metrics(self) -> list[str]:
+        """The metrics that the pictures of a single prompt are judged by."""
+        return [name for name in super().case_metrics if parse(name)[0].kind != SET]
+
+    @property
+    def set_metrics(self) -> list[str]:
+        """The metrics that judge all pictures together."""
+        return [name for name in self.metrics if parse(name)[0].kind == SET]
+
+    @property
+    def extractors(self) -> list[str]:
+        """Names of the extractors whose features they compare."""
+        return list(dict.fromkeys(str(parse(name)[1]) for name in self.set_metrics))
+
+    @property
+    def parts(self) -> list[str]:
+        """The sets of real images that they need."""
+        needed = {part for name in self.set_metrics for part in NEEDED[parse(name)[0].name]}
+        return [part for part in PARTS if part in needed]
+
+    def seeds(self, case_id: str) -> list[int]:
+        """The seeds of a prompt's pictures, 0 to 2**31 - 1."""
+        texts = (f"{self.seed}/{number}/{case_id}" for number in range(self.pictures))
+        digests = (hashlib.blake2b(text.encode(), digest_size=4).digest() for text in texts)
+        return [int.from_bytes(digest, "big") >> 1 for digest in digests]
+
+    def text(self, case: Case) -> str:
+        """The text of a prompt; raises CaseError when there is none."""
+        text = str(case.target.read().text)
+        if not text.strip():
+            raise CaseError(f"case {case.id!r}: the prompt is empty; leave the case out, or give it a text")
+        return text
+
+    def has(self, case: Case, finding: str) -> bool:
+        """Whether a case's attributes say that a finding is present; what is not said is not."""
+        return case.attributes.get(finding, "").strip().lower() in PRESENT
+
+    def read_images(self, case: Case) -> tuple[Image, ...]:
+        """Reads what the model is shown: nothing, unless the task shows images."""
+        return super().read_images(case) if self.shown else ()
+
+    def prompt(self, case: Case, images: tuple[Image, ...]) -> Prompt:
+        """The text."""
+        return Prompt(case.id, images if self.shown else (), messages=(Message("user", (self.text(case),)),))
+
+    def ask(self, model: Any, prompts: Prompts) -> Sequence[Any]:
+        """Has the pictures made."""
+        return one_each(model.synthesize(prompts, [self.seeds(prompt.case_id) for prompt in prompts]), prompts)
+
+    def accept(self, case: Case, answer: Any, *, what: str = "prediction") -> Made:
+        """Takes as many pictures as were asked for; raises CaseError for fewer, more, or none."""
+        if isinstance(answer, Image) or not isinstance(answer, Sequence) or len(answer) != self.pictures:
+            count = len(answer) if isinstance(answer, Sequence) else 1
+            raise CaseError(f"case {case.id!r}: the {what} holds {count} pictures, expected {self.pictures}")
+        pictures = [picture_of(one, f"case {case.id!r}, picture {place}") for place, one in enumerate(answer, start=1)]
+        return Made(pictures, self.seeds(case.id))
+
+    def write(self, prediction: Made, path: Path) -> None:
+        """Writes PNGs into a folder beside the file, and last the file, which names them."""
+        from imagecodecs import png_encode
+
+        folder = path.with_name(path.name.removesuffix(self.prediction_suffix))
+        folder.mkdir(exist_ok=True)
+        names = [f"{folder.name}/{number:03d}.png" for number in range(len(prediction.pictures))]
+        for name, picture in zip(names, prediction.pictures, strict=True):
+            with whole(path.parent / name) as partial:
+                partial.write_bytes(png_encode(np.ascontiguousarray(picture)))
+        write_answer(path, {"pictures": names, "seeds": prediction.seeds})
+
+    def stored(self, prediction: Path) -> list[Path]:
+        """The files of a stored prediction's pictures; raises CaseError when one is not there."""
+        try:
+            names = json.loads(prediction.read_text(encoding="utf-8"))["pictures"]
+        except (OSError, ValueError, KeyError) as error:
+            raise CaseError(f"{prediction}: cannot be read ({error}); delete it, and run test again") from error
+        files = [prediction.parent / name for name in names]
+        lost = next((file for file in files if not file.is_file()), None)
+        if lost is not None:
+            raise CaseError(f"{lost}: is missing; delete {prediction.name} beside its folder, and run test again")
+        return files
+
+    def score(self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None) -> list[LabelScore]:
+        """Judges the pictures of one prompt by those metrics that need no others."""
+        files = self.stored(prediction) if isinstance(prediction, Path) else prediction.pictures
+        wanted = self.case_metrics if metrics is None else metrics
+        one = OnePrompt(
+            len(files),
+            self.pictures,
+            lambda: [rgb(read(file).array if isinstance(file, Path) else _channels_first(file)) for file in files],
+            lambda: rgb(case.images[0].read().array) if case.images else None,
+        )
+        return [LabelScore(WHOLE, name, float(parse(name)[0].function(one)), "present") for name in wanted]
+
+    def worst(self, case: Case) -> list[LabelScore]:
+        """None of the pictures was made."""
+        return [LabelScore(WHOLE, name, float(parse(name)[0].worst), "failed") for name in self.case_metrics]
+
+    def signature(self) -> str:
+        """What decides the numbers beside the pictures themselves."""
+        parts = [f"{self.pictures} picture{'s' * (self.pictures > 1)} of every prompt, seed {self.seed}"]
+        parts += [f"{part}: {what}" for part, what in self.real.items()]
+        parts += [f"{name} is {identity}" for name, identity in self.extracted_by.items()]
+        if self.protocol != "fixed":
+            parts.append(f"protocol: {self.protocol}")
+        return ", ".join(parts)
+
+    def rows_of_all(self, *, run: str, model: str) -> list[Score]:
+        """One row for each set that was judged; its attributes hold what belongs to the value."""
+        return [
+            Score(
+                run=run,
+                task=self.name,
+                model=model,
+                case="",
+                patient="",
+                label=one.label,
+                metric=one.metric,
+                value=math.nan if isinstance(one.value, str) else float(one.value.value),
+                status=SET,
+                attributes=json.dumps({**_told(one.value), "where": dict(one.where)}, sort_keys=True),
+            )
+            for one in self.of_sets
+        ]
+
+
+def picture_of(given: Any, what: str) -> Array:
+    """A picture as it is stored: uint8 or uint16, (row, column) or (row, column, 3).
+
+    Args:
+        given: an `Image` or an array, (channel, row, column), of 1 or 3 channels: uint8, uint16, or floats from 0 to 1,
+            of which one channel is kept in 16 bits and three in 8.
+        what: it is, for the message.
+
+    Raises:
+        CaseError: it is something else, or holds values that are not finite or not between 0 and 1.
+    """
+    array = np.asarray(given.array if isinstance(given, Image) else given)
+    if array.ndim != 3 or array.shape[0] not in (1, 3) or not array.size:
+        raise CaseError(f"{what}: has shape {array.shape}, expected (1 or 3, rows, columns)")
+    if array.dtype.kind == "f":
+        if not np.isfinite(array).all() or array.min() < 0 or array.max() > 1:
+            raise CaseError(f"{what}: expected floats from 0 to 1, got values from {array.min():g} to {array.max():g}")
+        kept: Any = np.uint16 if array.shape[0] == 1 else np.uint8
+        array = np.rint(array.astype(np.float64) * np.iinfo(kept).max).astype(kept)
+    if array.dtype not in (np.uint8, np.uint16):
+        raise CaseError(f"{what}: is {array.dtype}, expected uint8, uint16, or floats from 0 to 1")
+    return array[0] if array.shape[0] == 1 else np.moveaxis(array, 0, -1)
+
+
+def rgb(array: Array) -> Array:
+    """A picture (channel, row, column) of 1 or 3 channels as 8-bit colours of 512 x 512, by PIL's usual filter.
+
+    Values of other types than uint8 are stretched from the smallest to the largest.
+    """
+    from PIL import Image as Pictures
+
+    if array.dtype != np.uint8:
+        low, high = float(array.min()), float(array.max())
+        array = np.rint((array.astype(np.float64) - low) * (255 / (high - low) if high > low else 0)).astype(np.uint8)
+    colours = np.moveaxis(np.broadcast_to(array, (3, *array.shape[1:])), 0, -1)
+    return np.asarray(Pictures.fromarray(np.ascontiguousarray(colours)).resize((EDGE, EDGE)))
+
+
+def _channels_first(picture: Array) -> Array:
+    return picture[None] if picture.ndim == 2 else np.moveaxis(picture, -1, 0)
+
+
+def _told(value: Any) -> dict[str, Any]:
+    """A set's value as JSON holds it; NaN becomes null."""
+    if isinstance(value, str):
+        return {"flags": [value]}
+    told = {key: _finite(found) for key, found in asdict(value).items() if key not in ("metric", "value", "details")}
+    return told | {"details": {key: _finite(found) for key, found in value.details.items()}}
+
+
+def _finite(found: Any) -> Any:
+    return None if isinstance(found, float) and not math.isfinite(found) else found

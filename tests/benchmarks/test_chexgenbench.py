@@ -1,0 +1,159 @@
+"""CheXGenBench: its tables become prompts with findings, its two protocols are kept apart, and it runs end to end."""
+
+from __future__ import annotations
+
+import csv
+import json
+from functools import partial
+
+import lightning.pytorch as pl
+import numpy as np
+import pandas as pd
+import pytest
+from catalogue import config_of
+from PIL import Image as Pictures
+
+from medimg_eval.commands.making import build_candidate, build_task
+from medimg_eval.data.layouts import CheXGenBench
+from medimg_eval.data.layouts.synthesis import FINDINGS
+from medimg_eval.errors import UserError
+from medimg_eval.evaluation.candidates import Candidate
+from medimg_eval.evaluation.evaluate import Settings, evaluate
+from medimg_eval.models.features import Pixels
+from medimg_eval.results import build_table, load_runs
+from medimg_eval.results.set_values import set_rows
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:The 'test_dataloader' does not have many workers"),
+    pytest.mark.filterwarnings("ignore:You have overridden `transfer_batch_to_device`"),
+    pytest.mark.filterwarnings("ignore:.*isinstance.treespec, LeafSpec"),
+]
+
+COLUMNS = ["id", "path", "view", "annotated_prompt", "chexpert_labels", "patientID"]
+
+
+class Seen(Pixels):
+    """Grey values in the place of networks; of texts their lengths."""
+
+    reads_texts = True
+
+    def embed_texts(self, texts):
+        return np.stack([np.linspace(1, len(text), self.size**2, dtype=np.float32) for text in texts])
+
+
+@pytest.fixture
+def benchmark(tmp_path, monkeypatch):
+    """24 images to train on and 18 to test on, of which three have a prompt that another has; a folder of pictures."""
+    monkeypatch.setenv("MEDIMG_EVAL_CACHE", str(tmp_path / "cache"))
+    root, rng = tmp_path / "data", np.random.default_rng(0)
+    (root / "files").mkdir(parents=True)
+    (root / "made").mkdir()
+    for split, count in (("TRAIN", 24), ("TEST", 18)):
+        rows = []
+        for number in range(count):
+            name = f"{split.lower()}{number:02d}"
+            Pictures.fromarray(rng.integers(0, 255, (16, 16), np.uint8)).save(root / "files" / f"{name}.jpg")
+            labels = dict.fromkeys(FINDINGS) | {"Edema": 1.0 if number % 2 else 0.0, "Fracture": -1.0}
+            prompt = f"Edema {(number - 1) % 14} seen." if number else "Compared with ___, no edema."
+            row = [name, f"{name}.jpg", "AP" if number % 3 else "PA", prompt, str(labels), f"{split}{number // 2}"]
+            rows.append(row)
+            if split == "TEST" and number < 15:
+                source = root / "files" / "train05.jpg" if number == 7 else None
+                picture = (
+                    rng.integers(0, 255, (16, 16), np.uint8) if source is None else np.array(Pictures.open(source))
+                )
+                Pictures.fromarray(picture).save(root / "made" / f"SyntheticImg_{name}.png")
+        with (root / f"LLAVARAD_ANNOTATIONS_{split}.csv").open("w", newline="") as stream:
+            csv.writer(stream).writerows([COLUMNS, *rows])
+    made = [f"test{n:02d},SyntheticImg_test{n:02d}.png" for n in range(15)]
+    (root / "made" / "generations_with_metadata.csv").write_text("\n".join(["id,synthetic_filename", *made]) + "\n")
+    return root
+
+
+def extractors():
+    names = ("rad_dino", "rad_dino_299", "inception", "biomedclip")
+    return {name: Candidate(name, Seen, {"size": 4}, lambda: Seen(4)) for name in names}
+
+
+@pytest.fixture
+def settings(tmp_path):
+    trainer = partial(
+        pl.Trainer, accelerator="cpu", devices=1, enable_progress_bar=False, use_distributed_sampler=False
+    )
+    return Settings(
+        runs=tmp_path / "runs", run=None, trainer=trainer, config={}, score_workers=0, extractors=extractors()
+    )
+
+
+def given(root):
+    return build_candidate(
+        {
+            "_target_": "medimg_eval.models.synthesis.GivenImages",
+            "name": "Given",
+            "root": str(root / "made"),
+            "table": "generations_with_metadata.csv",
+        }
+    )
+
+
+def test_its_tables_are_prompts_with_findings_views_and_marks(benchmark):
+    task = build_task(config_of("chexgenbench", benchmark))
+    cases = task.cases("test")
+    assert len(cases) == 15  # of 18 rows, each text once, the first row of it
+    assert [case.id for case in cases] == [f"test{n:02d}" for n in range(15)]
+    first, second = cases[:2]
+    assert first.target.read().text == "Compared with ___, no edema."
+    assert (first.patient, second.images[0].files[0].name) == ("TEST0", "test01.jpg")
+    assert second.attributes == {"view": "AP", "Edema": "1", "Fracture": "-1", "redacted": "0"}
+    assert first.attributes["redacted"] == "1"
+    assert [task.has(second, name) for name in ("Edema", "Fracture", "Pneumonia")] == [True, False, False]
+    assert len(task.cases("train")) == 24
+
+
+def test_its_fixed_protocol_runs_from_the_generators_own_folder_and_finds_the_copy(benchmark, settings):
+    task = build_task(config_of("chexgenbench", benchmark))
+    folder = evaluate(task, given(benchmark), settings)
+    (run,) = load_runs([folder])
+    found = {(one.metric, one.label, one.where): one.value for one in set_rows(run)}
+    whole = {metric: value for (metric, label, where), value in found.items() if label == "all" and not where}
+    assert set(whole) == set(task.set_metrics)
+    assert all(np.isfinite(one.value) for one in whole.values())
+    assert (whole["frechet_distance@rad_dino"].n_real, whole["frechet_distance@rad_dino"].n_generated) == (15, 15)
+    assert whole["dcr@rad_dino"].n_real == 24
+    assert "auc" in whole["alignment_score@biomedclip"].details
+    assert found["kernel_distance@rad_dino", "Edema", ()].n_real == 7
+    assert found["kernel_distance@rad_dino", "all", (("view", "PA"),)].n_generated == 5
+    assert found["kernel_distance@rad_dino", "Pneumonia", ()].flags[0].startswith("too_few")
+    nearest = next(csv.DictReader((folder / "nearest-rad_dino.csv").open()))
+    assert (nearest["case"], nearest["training_case"], nearest["distance"]) == ("test07", "train05", "0")
+    assert not any("Published:" in note for note in run.notes)
+
+
+def test_its_published_protocol_says_what_differs(benchmark, settings):
+    task = build_task(config_of("chexgenbench", benchmark, protocol="published"))
+    assert task.extractors == ["rad_dino_299"]
+    folder = evaluate(task, given(benchmark), settings)
+    notes = " ".join(build_table(load_runs([folder])).footnotes)
+    for part in ("Published: pictures are stretched to 299 x 299", "100 subsets", "black one", "is none", "BioViL-T"):
+        assert part in notes, part
+    assert json.loads((folder / "manifest.json").read_text())["signature"].endswith("protocol: published")
+
+
+def test_its_privacy_task_asks_training_prompts_as_the_authors_draw_them(benchmark):
+    task = build_task(config_of("chexgenbench_privacy", benchmark))
+    assert task.pictures == 10
+    assert len(task.cases("test")) == 15  # fewer than 2,000 distinct ones are there
+    task.layout.parts["asked"]["sample"] = 4
+    drawn = pd.Series(range(15)).sample(4, random_state=42)
+    assert [case.id for case in task.cases("test")] == [f"train{n:02d}" for n in drawn]
+    assert {"pixel_distance", "own_distance@rad_dino"} <= set(task.metrics)
+    published = build_task(config_of("chexgenbench_privacy", benchmark, protocol="published"))
+    assert "pixel_distance_published" in published.metrics
+
+
+def test_a_row_whose_labels_are_not_understood_is_named(benchmark):
+    table = benchmark / "LLAVARAD_ANNOTATIONS_TEST.csv"
+    table.write_text(table.read_text().replace("'Edema': 1.0", "'Edema': yes", 1))
+    layout = CheXGenBench(root=str(benchmark), table={"test": table.name})
+    with pytest.raises(UserError, match=r"TEST.csv, line 3: column 'chexpert_labels' holds .*, expected finding"):
+        layout.cases("test")
