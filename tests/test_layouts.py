@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from medimg_eval.data.layouts import Volumes
-from medimg_eval.data.mni152 import COLUMNS, MniTissueBlocks, _file
+from medimg_eval.data.mni152 import COLUMNS, MniTissueBlocks, template_file
 from medimg_eval.errors import SplitError, UserError
 from medimg_eval.imaging import ImageFile
 from tests.conftest import ellipsoids
@@ -86,13 +86,13 @@ def voxels(case):
 
 
 def test_the_template_is_mirror_symmetric_which_is_why_slabs_are_kept_apart():
-    whole = ImageFile(_file("t1")).read().array[0]
+    whole = ImageFile(template_file("t1")).read().array[0]
     np.testing.assert_array_equal(whole, whole[::-1])
 
 
 def test_nothing_tested_was_fitted_or_validated_on_not_even_mirrored():
     layout = MniTissueBlocks()
-    width = ImageFile(_file("t1")).geometry().shape[0]
+    width = ImageFile(template_file("t1")).geometry().shape[0]
     used = set().union(*(voxels(case) for split in ("fit", "validate") for case in layout.cases(split)))
     mirrored = {(width - 1 - x, y, z) for x, y, z in used}
     tested = set().union(*(voxels(case) for case in layout.cases("test")))

@@ -56,7 +56,8 @@ def config(name):
 
 
 def described():
-    return sorted(path.stem for path in CONFIGS.glob("*.yaml") if "network" in config(path.stem))
+    found = {path.stem: config(path.stem) for path in CONFIGS.glob("*.yaml")}
+    return sorted(name for name, one in found.items() if "network" in one and one["_target_"].endswith("Segmenter"))
 
 
 def picture(*shape):

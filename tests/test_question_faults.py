@@ -450,7 +450,7 @@ def built(items=(), number=0, **settings):
 
 
 def score(folder, **wanted):
-    keys = ("root", "reports", "score_workers", "extraction", "metrics", "surface", "empty", "annotators")
+    keys = ("root", "reports", "score_workers", "extraction", "metrics", "surface", "empty", "annotators", "extractors")
     score_command.run(OmegaConf.create({"run": str(folder), **dict.fromkeys(keys), **wanted}))
 
 
