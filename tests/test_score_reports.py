@@ -255,3 +255,21 @@ def test_reports_of_a_table_are_not_sent_to_a_judge_elsewhere_unasked(folder, ca
     assert start(["score", "reports=mine.csv", "metrics=[green_prompt]", *judge]) > 0
     assert "add data.allow_remote=true" in said(capsys)[1]
     assert not (folder / "runs").exists()
+
+
+def test_many_reports_are_judged_in_several_processes_with_the_same_scores(folder, capsys, monkeypatch):
+    rows = [(f"{name}{n}", reference, written) for n in range(3) for name, reference, written in ROWS]
+    write("one.csv", rows)
+    write("two.csv", [*rows, ("lost", "", "Edema.")])
+    metrics = "metrics=[rouge_l,cider_d,rule_ce_example_f1@14+]"
+    assert start(["score", "reports=one.csv", metrics, "runs=one"]) == 0
+    monkeypatch.setattr("medimg_eval.evaluation.rescoring.MANY", 1)
+    monkeypatch.setattr("medimg_eval.evaluation.rescoring.scoring_workers", lambda *_, **__: 2)
+    assert start(["score", "reports=one.csv", metrics, "runs=two"]) == 0
+    one, two = (
+        load_runs([one.parent for one in folder.glob(f"{name}/reports/*/manifest.json")]) for name in ("one", "two")
+    )
+    columns = ["case", "label", "metric", "value", "status"]
+    assert one[0].scores[columns].equals(two[0].scores[columns])
+    assert start(["score", "reports=two.csv", metrics, "runs=two"]) == 1
+    assert "the reference is empty" in said(capsys)[1]

@@ -15,15 +15,18 @@ from medimg_eval.evaluation.annotating import read_reports, refuse_unready
 from medimg_eval.evaluation.identity import data_fingerprint, digest
 from medimg_eval.evaluation.judging import judge_remarks
 from medimg_eval.evaluation.run import Run, Stored, answered, now, write_json
-from medimg_eval.evaluation.scoring import Scorer, score_case, scoring_workers
+from medimg_eval.evaluation.scoring import Scorer, score_parts, scoring_workers
 from medimg_eval.evaluation.sets import judge_sets, refuse_unready_sets
 from medimg_eval.evaluation.tracking import tracked
 from medimg_eval.results import Table, build_table, load_runs
 from medimg_eval.results.load import read_manifest
-from medimg_eval.tasks import QuestionTask, Task
+from medimg_eval.tasks import QuestionTask, ReportTask, Task
 
 if TYPE_CHECKING:
     from medimg_eval.evaluation.candidates import Candidate
+
+MANY = 1000
+"""Reports that are judged in one process."""
 
 TOGETHER = 1000
 """Cases whose scores are written at once, where judging one takes less time than a disk needs to confirm it."""
@@ -81,17 +84,22 @@ def score_stored(task: Task, run: Run, cases: Sequence[Case], wanted: int | None
 
 
 def _score_here(task: Task, run: Run, cases: Sequence[Case]) -> None:
-    """Scores predictions that are so small that handing them to another process takes longer than judging them."""
+    """Scores predictions that are so small that handing them to another process takes longer than judging them.
+
+    Only many reports are worth the seconds that further processes take to start: each takes some milliseconds.
+    """
     predictions, verdicts = run.predictions(), _verdicts(task, run)
     task.take(predictions)
-    scoring = scoring_id(task)
-    for start in range(0, len(cases), TOGETHER):
-        scored = {}
-        for case in cases[start : start + TOGETHER]:
-            stored = predictions.get(case.id)
-            if isinstance(stored, Mapping):
-                scored[case.id] = score_case(task, case, {**stored, "judged": verdicts.get(case.id, {})})
-        run.append_scores(scored, scoring)
+    given = [
+        (case, {**stored, "judged": verdicts.get(case.id, {})})
+        for case in cases
+        if isinstance(stored := predictions.get(case.id), Mapping)
+    ]
+    workers = scoring_workers(None, beside_model=False) if isinstance(task, ReportTask) and len(given) > MANY else 1
+    step = TOGETHER if workers == 1 else min(TOGETHER, -(-len(given) // (4 * workers)))
+    parts = [given[start : start + step] for start in range(0, len(given), step)]
+    for scored in score_parts(task, parts, workers):
+        run.append_scores(scored, scoring_id(task))
 
 
 def _verdicts(task: Task, run: Run) -> dict[str, dict[str, Any]]:

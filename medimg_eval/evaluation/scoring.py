@@ -9,12 +9,14 @@ import os
 import queue
 import signal
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from medimg_eval.case import Case, Failure
 from medimg_eval.errors import CaseError, UserError
@@ -27,6 +29,8 @@ if TYPE_CHECKING:  # workers start in less time without what a run is written wi
 log = logging.getLogger(__name__)
 
 Scored = Sequence[LabelScore] | Failure
+Given = tuple[Case, Mapping[str, Any]]
+"""A case, and what its task made of a prediction for the run's own file."""
 
 BACKLOG = 4
 """Cases per worker that wait at most, where no model is kept waiting."""
@@ -45,6 +49,46 @@ def score_case(task: Task, case: Case, prediction: Stored) -> Scored:
     if endless is not None:  # it would make every mean it enters infinite
         return Failure(case.id, "score", f"case {case.id!r}: {endless.metric} of {endless.label} is {endless.value}")
     return scores
+
+
+def score_parts(task: Task, parts: Sequence[Sequence[Given]], workers: int) -> Iterator[dict[str, Scored]]:
+    """Judges small predictions part by part, in other processes where several are wanted.
+
+    Args:
+        task: how to judge; it has seen all cases.
+        parts: cases with what is stored of them.
+        workers: processes; 1 judges in this one.
+
+    Yields:
+        By case, of one part after the other.
+    """
+    if workers == 1:
+        yield from (_score_part(part, task) for part in parts)
+        return
+    # Not forked: torch may have started threads by now.
+    context = multiprocessing.get_context("spawn")
+    done = 0
+    try:
+        with ProcessPoolExecutor(workers, context, _hold, (task,)) as pool:
+            for scored in pool.map(_score_part, parts):
+                done += 1
+                yield scored
+    except BrokenProcessPool:  # such as of a script that cannot be imported again
+        log.warning("scoring processes cannot be used; the reports are judged in this one")
+        yield from (_score_part(part, task) for part in parts[done:])
+
+
+_held: list[Task] = []
+"""In a process of `score_parts`: its task."""
+
+
+def _hold(task: Task) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent says when to stop
+    _held.append(task)
+
+
+def _score_part(part: Sequence[Given], task: Task | None = None) -> dict[str, Scored]:
+    return {case.id: score_case(task or _held[0], case, stored) for case, stored in part}
 
 
 class Scorer:
