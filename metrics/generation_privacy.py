@@ -6,6 +6,7 @@ What they compute lies in `medimg_eval.metrics.privacy`. A screen finds what its
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -14,31 +15,27 @@ from medimg_eval.metrics._exact import exact_interval
 from medimg_eval.metrics._generation import NAN, ImageSets, interval_of_mean, set_metric
 from medimg_eval.metrics.privacy import SetValue
 
+_screen = partial(set_metric, group="privacy", needs=("train", "holdout"), by_parts=False)
 
-@set_metric(
+
+@_screen(
     title="DCR",
     higher_is_better=True,
     best=float("inf"),
     worst=0,
     source="Lautrup et al. 2024 (SynthEval)",
-    group="privacy",
-    needs=("train", "holdout"),
-    by_parts=False,
 )
 def dcr(sets: ImageSets) -> SetValue:
     """The median distance of a generated image to the closest training image (distance to closest record)."""
     return _records(sets)
 
 
-@set_metric(
+@_screen(
     title="Near copies",
     higher_is_better=False,
     best=0,
     worst=1,
     source="this package",
-    group="privacy",
-    needs=("train", "holdout"),
-    by_parts=False,
 )
 def near_copies(sets: ImageSets) -> SetValue:
     """The share of generated images nearer to a training image than 99 % of the hold-out images are.
@@ -54,45 +51,36 @@ def near_copies(sets: ImageSets) -> SetValue:
     )
 
 
-@set_metric(
+@_screen(
     title="DCR share",
     higher_is_better=False,
     best=0,
     worst=1,
     source="SDMetrics, DCROverfittingProtection",
-    group="privacy",
-    needs=("train", "holdout"),
-    by_parts=False,
 )
 def dcr_share(sets: ImageSets) -> SetValue:
     """The share of generated images that are nearer to a training image than to any hold-out image; ties count half."""
     return privacy.dcr_share(*sets.trio, **sets.screened)
 
 
-@set_metric(
+@_screen(
     title="NNDR",
     higher_is_better=True,
     best=1,
     worst=0,
     source="Lautrup et al. 2024 (SynthEval)",
-    group="privacy",
-    needs=("train", "holdout"),
-    by_parts=False,
 )
 def nndr(sets: ImageSets) -> SetValue:
     """The median ratio of a generated image's distances to the nearest and to the second nearest training image."""
     return privacy.nndr(*sets.trio, **sets.screened)
 
 
-@set_metric(
+@_screen(
     title="Privacy loss (NNAA)",
     higher_is_better=False,
     best=0,
     worst=1,
     source="Yale et al. 2020, Neurocomputing",
-    group="privacy",
-    needs=("train", "holdout"),
-    by_parts=False,
 )
 def privacy_loss(sets: ImageSets) -> SetValue:
     """How much better a nearest neighbour tells generated from hold-out images than from training images."""
@@ -110,30 +98,24 @@ def privacy_loss(sets: ImageSets) -> SetValue:
     )
 
 
-@set_metric(
+@_screen(
     title="Memorised",
     higher_is_better=False,
     best=0,
     worst=1,
     source="Dar et al. 2025, Nature Biomedical Engineering",
-    group="privacy",
-    needs=("train", "holdout"),
-    by_parts=False,
 )
 def memorised_fraction(sets: ImageSets) -> SetValue:
     """The share of training images to which a generated one is nearer than training images nearly ever are."""
     return privacy.memorised_fraction(*sets.trio, **sets.screened)
 
 
-@set_metric(
+@_screen(
     title="Authenticity",
     higher_is_better=True,
     best=1,
     worst=0,
     source="Alaa et al. 2022, ICML",
-    group="privacy",
-    needs=("train", "holdout"),
-    by_parts=False,
 )
 def authenticity(sets: ImageSets) -> SetValue:
     """The share of generated images further from their nearest training image than that is from its own nearest."""

@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from medimg_eval.case import Case
 from medimg_eval.errors import CaseError, UserError
@@ -133,13 +133,6 @@ def _pairs(task: ReportTask, run: Run, cases: Sequence[Case]) -> Iterator[tuple[
             yield case.id, TextPair(*task.texts(case, stored if answered(stored) else None))  # type: ignore[arg-type]
         except CaseError as error:
             log.warning("case %s is not annotated: %s", case.id, error)
-
-
-class _Key(NamedTuple):
-    """What a reading is kept under."""
-
-    key: str
-    item: Any
 
 
 def _all_readings(
