@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -12,10 +12,10 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.text import Text
 
-from medimg_eval.errors import UserError
+from medimg_eval.errors import UsageError, UserError
 
 if TYPE_CHECKING:
-    from medimg_eval.results import Table
+    from medimg_eval.results import RunScores, Table
 
 SHOWN = 10
 """Failures printed by name; the others are in the run's summary.json."""
@@ -29,6 +29,22 @@ def plain(config: DictConfig) -> dict[str, Any]:
 def as_list(value: Any) -> list[Any]:
     """What a key holds that may be given one value or a list of them."""
     return value if isinstance(value, list) else [value]
+
+
+def runs_of(wanted: Mapping[str, Any]) -> list[RunScores]:
+    """The runs that a command is about: those of `from`, or what `scores` names, which was computed elsewhere.
+
+    Raises:
+        UsageError: `better` is set without `scores`.
+        UserError: there are none, or they cannot be read.
+    """
+    from medimg_eval.results import load_runs, load_scores
+
+    if wanted["scores"] is not None:
+        return load_scores(Path(wanted["scores"]), better=wanted["better"])
+    if wanted["better"] is not None:
+        raise UsageError("better says how the metrics of scores=FILE.csv are meant; those of runs have their own")
+    return load_runs([Path(path) for path in as_list(wanted["from"])])
 
 
 def printer() -> Console:

@@ -8,15 +8,15 @@ from omegaconf import DictConfig
 from rich.console import Console
 from rich.text import Text
 
-from medimg_eval.commands.common import as_list, plain, printer
-from medimg_eval.results import compare, load_runs, to_rich, write_comparison
+from medimg_eval.commands.common import plain, printer, runs_of
+from medimg_eval.results import compare, to_rich, write_comparison
 
 
 def run(config: DictConfig) -> None:
     """Prints the comparison and, when `out` is given, writes it."""
     wanted = plain(config)
     comparison = compare(
-        load_runs([Path(path) for path in as_list(wanted["from"])]),
+        runs_of(wanted),
         wanted["metric"],
         by=None if wanted["by"] is None else str(wanted["by"]),
         baseline=None if wanted["baseline"] is None else str(wanted["baseline"]),

@@ -8,9 +8,9 @@ from typing import Any
 from omegaconf import DictConfig
 from rich.console import Console
 
-from medimg_eval.commands.common import as_list, plain, show
+from medimg_eval.commands.common import as_list, plain, runs_of, show
 from medimg_eval.errors import UsageError, nearest
-from medimg_eval.results import Table, build_authors_tables, build_cards, build_table, load_runs, write_all
+from medimg_eval.results import Table, build_authors_tables, build_cards, build_table, write_all
 
 AUTHORS, CARD = "authors", "card"
 
@@ -29,7 +29,7 @@ def run(config: DictConfig) -> None:
 
 def _usual(wanted: dict[str, Any]) -> Table:
     return build_table(
-        load_runs([Path(path) for path in as_list(wanted["from"])]),
+        runs_of(wanted),
         metrics=None if wanted["metrics"] is None else as_list(wanted["metrics"]),
         by=None if wanted["by"] is None else str(wanted["by"]),
         mean=wanted["mean"],
@@ -46,7 +46,7 @@ def _authors(wanted: dict[str, Any]) -> dict[str, Table]:
     for key, usual in (("metrics", None), ("by", None), ("mean", "case")):
         if wanted[key] != usual:
             raise UsageError(f"table={wanted['table']} has columns of its own; leave out {key}={wanted[key]}")
-    runs = load_runs([Path(path) for path in as_list(wanted["from"])])
+    runs = runs_of(wanted)
     numbers = {key: wanted[key] for key in ("resamples", "level", "seed")}
     tables = build_cards(runs) if wanted["table"] == CARD else build_authors_tables(runs, **numbers)
     if len(tables) == 1:

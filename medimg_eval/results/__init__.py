@@ -4,6 +4,7 @@ from medimg_eval.results.authors import build_authors_tables
 from medimg_eval.results.card import build_cards
 from medimg_eval.results.cells import Cell, Column, Row
 from medimg_eval.results.comparison import compare, write_comparison
+from medimg_eval.results.given import load_scores
 from medimg_eval.results.intervals import Interval, mean_interval
 from medimg_eval.results.judges import judge_agreement
 from medimg_eval.results.load import RunScores, load_runs
@@ -27,6 +28,7 @@ __all__ = [
     "compare",
     "judge_agreement",
     "load_runs",
+    "load_scores",
     "mean_interval",
     "read_verdicts",
     "to_csv",

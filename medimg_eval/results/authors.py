@@ -203,7 +203,7 @@ def _columns(field: _Field) -> list[Column]:
     if not isinstance(asked, list):
         raise UsageError(f"task {field.task!r}: expected `table` to be a list of columns, got {asked!r}")
     columns = [column for number, entry in enumerate(asked, 1) for column in _of_entry(field, entry, number)]
-    return columns or [make_column(field.task, field.title, NO_METRIC)]
+    return columns or [make_column(field.task, field.title, NO_METRIC, run)]
 
 
 def _of_entry(field: _Field, entry: Any, number: int) -> Iterator[Column]:
@@ -217,7 +217,7 @@ def _of_entry(field: _Field, entry: Any, number: int) -> Iterator[Column]:
     metric = str(entry.get("metric") or next(iter(run.metrics or run.task_config.get("metrics", ())), NO_METRIC))
     if metric not in field.scored:
         metrics.parse(metric)
-    column = make_column(field.task, field.title, metric, run.units)
+    column = make_column(field.task, field.title, metric, run)
     where = _conditions(entry.get("where") or {}, place)
     if "by" not in entry:
         if wrong := [key for key in ("order", "titles") if key in entry]:

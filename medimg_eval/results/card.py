@@ -88,7 +88,7 @@ def build_cards(runs: Sequence[RunScores], utility: Mapping[str, Utility] | None
 def _card(title: str, runs: Sequence[RunScores], utility: Utility) -> Table:
     task, settings = runs[0].task, Settings(1, 0.95, 0)
     shown = list(dict.fromkeys(metric for run in runs for metric in run.metrics if is_set(metric)))
-    columns = [make_column(task, _side(metric), metric) for metric in shown]
+    columns = [make_column(task, _side(metric), metric, runs[0]) for metric in shown]
     columns.sort(key=lambda column: SIDES.index(column.group.lower()))
     named = named_runs(runs)
     rows = baselines_last(

@@ -143,16 +143,16 @@ class Settings(NamedTuple):
     mean: Mean = "case"
 
 
-def make_column(task: str, group: str, metric: str, units: str = "mm") -> Column:
-    """Returns the column of a metric as the registry describes it, its distances in `units`."""
+def make_column(task: str, group: str, metric: str, run: RunScores) -> Column:
+    """Returns the column of a metric as the registry describes it, or the run where the registry lacks it."""
     if metric == NO_METRIC:
         return Column(task, group, metric, "no scores yet", None, 3)
     if not is_known(metric):
-        # A metric of a plug-in that is not installed here: its numbers are still shown, but cannot be ranked.
-        return Column(task, group, metric, metric, None, 3)
+        # Of a plug-in that is not installed here, or computed elsewhere: without a direction it cannot be ranked.
+        return Column(task, group, metric, metric, run.directions.get(metric), 3)
     known = metrics.get(metric)
     title = metrics.title(metric)
-    unit = "px" if known.unit == "mm" and units == "pixel" else known.unit
+    unit = "px" if known.unit == "mm" and run.units == "pixel" else known.unit
     return Column(
         task,
         group,

@@ -41,7 +41,7 @@ def make_columns(runs: Sequence[RunScores], asked: Sequence[str] | None) -> tupl
         if scored[task] and not chosen:
             hidden.append(title)
         else:
-            columns += [make_column(task, title, metric, by_task[task][0].units) for metric in chosen or [NO_METRIC]]
+            columns += [make_column(task, title, metric, by_task[task][0]) for metric in chosen or [NO_METRIC]]
     return columns, hidden
 
 

@@ -81,7 +81,7 @@ def write_footnotes(
     notes += [
         f"{column.title} is not a known metric: without a direction it is not ranked."
         for column in {column.metric: column for column in columns}.values()
-        if column.metric != NO_METRIC and not is_known(column.metric)
+        if column.metric != NO_METRIC and column.higher_is_better is None and not is_known(column.metric)
     ]
     notes += [f"{title} is not shown: it has no scores of the metrics asked for." for title in hidden]
     if left_out := sum(entry.run.older_left_out for group in groups for entry in group.entries):

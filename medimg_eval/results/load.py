@@ -83,6 +83,8 @@ class RunScores:
     """Of answering: `seconds`, those spent inside the model as `in_model`, and the share that was not as `overhead`."""
     usage: Mapping[str, Any] = field(default_factory=dict)
     """What answering took: tokens, requests, retries, cost."""
+    directions: Mapping[str, bool] = field(default_factory=dict)
+    """Of metrics that the registry lacks: whether higher is better, as whoever gave the scores says."""
     older_left_out: int = 0
     """Older runs of the same task, model and settings that the search found and left out."""
 

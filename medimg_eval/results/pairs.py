@@ -112,9 +112,13 @@ def make_fields(runs: Sequence[RunScores], metric: str, *, by_label: bool, basel
     scored = {name for run in finished for name in run.scores["metric"].unique()}
     if metric not in scored:
         raise UsageError(f"No finished run has scores of {metric!r}{nearest(metric, scored)}")
-    if not is_known(metric):
-        raise UsageError(f"{metric} is not a known metric: whether higher is better must be known to compare models")
-    if metrics.get(metric).higher_is_better is None:
+    told = next((run.directions[metric] for run in finished if metric in run.directions), None)
+    if not is_known(metric) and told is None:
+        raise UsageError(
+            f"{metric} is not a known metric: to compare models, say whether higher is better (with scores=FILE: "
+            f"'better={{{metric}: higher}}')"
+        )
+    if is_known(metric) and metrics.get(metric).higher_is_better is None:
         raise UsageError(f"{metric} is neither better nor worse for being higher, so models cannot be compared by it")
     by_task: dict[str, dict[str, RunScores]] = {}
     for name, named in named_runs(finished).items():
@@ -151,7 +155,7 @@ def _field(
         title,
         some.task,
         label,
-        make_column(some.task, title, metric, some.units),
+        make_column(some.task, title, metric, some),
         {name: runs[name] for name in values},
         values,
     )

@@ -219,7 +219,15 @@ def test_many_columns_are_wrapped(write_questions):
 
 
 def command(folder, **keys):
-    usual = {"table": "authors", "metrics": None, "by": None, "mean": "case", "out": None}
+    usual = {
+        "table": "authors",
+        "metrics": None,
+        "by": None,
+        "mean": "case",
+        "out": None,
+        "scores": None,
+        "better": None,
+    }
     numbers = {"resamples": 50, "level": 0.95, "seed": 0}
     table_command.run(OmegaConf.create({"from": str(folder)} | usual | numbers | keys))
 

@@ -1,0 +1,86 @@
+import pytest
+
+from medimg_eval.errors import UsageError, UserError
+from medimg_eval.results import build_table, compare, load_scores
+
+HEAD = "case,model,metric,value,patient,site\n"
+ROWS = [
+    ("a1", "U-Net", "Dice", "0.9", "a", "Ulm"),
+    ("a2", "U-Net", "Dice", "0.7", "a", "Ulm"),
+    ("b1", "U-Net", "Dice", "0.5", "b", "Bonn"),
+    ("a1", "Ours", "Dice", "0.8", "a", "Ulm"),
+    ("a2", "Ours", "Dice", "", "a", "Ulm"),
+    ("b1", "Ours", "Dice", "1", "b", "Bonn"),
+]
+
+
+def write(folder, rows, head=HEAD):
+    file = folder / "mine.csv"
+    file.write_text(head + "".join(",".join(row) + "\n" for row in rows))
+    return file
+
+
+def test_a_csv_of_scores_is_read_as_runs(tmp_path):
+    runs = load_scores(write(tmp_path, ROWS))
+
+    assert [(run.model, run.task, run.cases, run.resampled) for run in runs] == [
+        ("U-Net", "scores", 3, "patients"),
+        ("Ours", "scores", 3, "patients"),
+    ]
+    table = build_table(runs, resamples=200)
+    (unet, ours) = table.rows
+    assert (unet.cells[0].mean, unet.cells[0].n, unet.cells[0].n_clusters) == (pytest.approx(0.7), 3, 2)
+    assert (ours.cells[0].mean, ours.cells[0].n, ours.cells[0].undefined_cases) == (pytest.approx(0.9), 2, 1)
+    assert table.columns[0].title == "Dice"
+    assert ours.cells[0].mark == "best"
+
+
+def test_further_columns_are_attributes_of_the_cases(tmp_path):
+    table = build_table(load_scores(write(tmp_path, ROWS)), by="site", resamples=100)
+
+    assert [(row.name, row.group) for row in table.rows[:3]] == [
+        ("U-Net", "all cases"),
+        ("U-Net", "Bonn"),
+        ("U-Net", "Ulm"),
+    ]
+
+
+def test_metrics_that_are_not_ours_need_a_direction_to_be_compared(tmp_path):
+    rows = [(case, model, "my_error", str(at), "p" + case, "x") for at, case in enumerate("abc") for model in "MN"]
+    file = write(tmp_path, rows)
+
+    with pytest.raises(UsageError, match="better=.my_error: higher"):
+        compare(load_scores(file), "my_error")
+    assert compare(load_scores(file, better={"my_error": "lower"}), "my_error").sheets
+    with pytest.raises(UsageError, match="better names 'my_eror'"):
+        load_scores(file, better={"my_eror": "lower"})
+    with pytest.raises(UsageError, match="expected higher or lower"):
+        load_scores(file, better={"my_error": "up"})
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([*ROWS, ROWS[0]], r"line 2 and line 8: both give dice of case 'a1' for 'U-Net'"),
+        ([("a", "U-Net", "Dice", "high", "a", "Ulm")], r"line 2: the value is 'high'"),
+        ([("a", "U-Net", "Dice", "inf", "a", "Ulm")], r"line 2: the value is 'inf'"),
+        ([("", "U-Net", "Dice", "1", "a", "Ulm")], r"line 2: the case is empty"),
+        ([ROWS[0], ("b1", "U-Net", "Dice", "0.5", "", "Bonn")], r"line 3: has no patient"),
+        ([ROWS[0], ("a1", "Ours", "Dice", "0.5", "b", "Ulm")], r"case 'a1' has two values of patient: 'a' and 'b'"),
+        ([ROWS[0], ("a1", "Ours", "Dice", "0.5", "a", "Bonn")], r"case 'a1' has two values of site"),
+        ([], "holds no scores"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_with_its_line(tmp_path, rows, said):
+    with pytest.raises(UserError, match=said):
+        load_scores(write(tmp_path, rows))
+
+
+def test_a_missing_column_is_named(tmp_path):
+    with pytest.raises(UserError, match="has no column 'metric'"):
+        load_scores(write(tmp_path, [("a", "b", "c")], "case,model,values\n"))
+
+
+def test_a_metric_of_whole_runs_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="one value for a whole run"):
+        load_scores(write(tmp_path, [("a", "M", "cpm", "1", "a", "x")]))
