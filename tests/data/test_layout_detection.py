@@ -77,14 +77,16 @@ def test_cocos_compressed_runs_are_the_same(coco):
 @given(st.integers(0, 2**31), st.integers(3, 8))
 def test_outlines_hold_the_pixels_whose_centres_lie_inside(seed, corners):
     points = np.random.default_rng(seed).uniform(-2, 10, (corners, 2))
-    expected = np.zeros((8, 9), bool)
+    expected, clear = np.zeros((8, 9), bool), np.ones((8, 9), bool)
     for row, column in np.ndindex(8, 9):
         for (x, y), (u, v) in zip(points, np.roll(points, -1, axis=0), strict=True):
             # Does a ray to the right from the centre cross this edge?
-            if (y > row + 0.5) != (v > row + 0.5) and column + 0.5 < x + (row + 0.5 - y) * (u - x) / (v - y):
-                expected[row, column] ^= True
+            if (y > row + 0.5) != (v > row + 0.5):
+                ahead = x + (row + 0.5 - y) * (u - x) / (v - y) - (column + 0.5)
+                expected[row, column] ^= ahead > 0
+                clear[row, column] &= abs(ahead) > 1e-4  # a centre on the outline may be taken for either
     drawn = Row(None, "", {"segmentation": [points.ravel().tolist()]})
-    np.testing.assert_array_equal(_inside(drawn, (8, 9)), expected)
+    np.testing.assert_array_equal(_inside(drawn, (8, 9))[clear], expected[clear])
 
 
 @pytest.mark.parametrize(
