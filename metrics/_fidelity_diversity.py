@@ -6,13 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
-from typing import Literal, Unpack
+from typing import Any, Literal, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.metrics._fidelity_frechet import frechet_distance
-from medimg_eval.metrics._fidelity_intervals import normal_interval, variance_of_mean
+from medimg_eval.metrics._fidelity_intervals import NORMAL_95, normal_interval, variance_of_mean
 from medimg_eval.metrics._sets import PRODUCT, Array, Options, SetError, SetValue, one_set, prepare, same_size, strips
 
 
@@ -22,14 +22,17 @@ def vendi_score(
     """The effective number of different rows: the exponential of the entropy of the eigenvalues of K / n.
 
     K holds the cosines of the generated rows. Vendi score, Friedman and Dieng 2023; its order q is that of Rényi's
-    entropy. It grows with n, so that it stands beside the same of as many real rows: `details` has "real". No
-    interval is known.
+    entropy. It grows with n, so that it stands beside the same of as many real rows: `details` has "real".
+
+    The interval is that of its expectation **at this n**, from the influence of each row on the entropy. Where nearly
+    every row points its own way (the value is above half of n), rows move it by less than what is left out, and there
+    is none: the flag `no_interval` says so.
 
     Args:
         real: (n, d).
         generated: (m, d); rows are divided by their length. The larger set is cut down to the size of the smaller.
         order: q, above 0; 1 is Shannon's entropy, infinity looks at the largest eigenvalue only.
-        **options: see `Options`; `floor` and `interval` change nothing.
+        **options: see `Options`; `floor` changes nothing.
 
     Returns:
         In [1, min(n, d)]: 1 where all rows point the same way.
@@ -40,12 +43,27 @@ def vendi_score(
     if not order > 0:
         raise SetError(f"Expected the order of an entropy to be above 0, got {order}")
     sets = same_size(prepare(real, generated, options))
-    value, other = (_vendi(rows, order, name) for rows, name in ((sets.generated, "generated"), (sets.real, "real")))
+    (entropy, influences), (other, _) = (
+        _entropy(rows, order, name) for rows, name in ((sets.generated, "generated"), (sets.real, "real"))
+    )
     name = "vendi_score" if order == 1 else f"vendi_score, q={order:g}"
-    return sets.value(name, value, depends_on_n=True, details={"real": other})
+    extra: dict[str, Any] = {}
+    value, n = math.exp(entropy), len(sets.generated)
+    if sets.options["interval"] and value <= n / 2:
+        error = math.sqrt(variance_of_mean(influences, sets.prompts))
+        extra = {
+            "standard_error": value * error,
+            "low": math.exp(entropy - NORMAL_95 * error),
+            "high": math.exp(entropy + NORMAL_95 * error),
+            "interval": "normal, of the entropy by the influence of each row; of the expectation at this n",
+        }
+    elif sets.options["interval"]:
+        extra = {"flags": (f"no_interval: of {n} rows {value:.0f} count as different, too many to tell their spread",)}
+    return sets.value(name, value, depends_on_n=True, details={"real": math.exp(other)}, **extra)
 
 
-def _vendi(rows: Array, order: float, name: str) -> float:
+def _entropy(rows: Array, order: float, name: str) -> tuple[float, npt.NDArray[np.float64]]:
+    """Returns Rényi's entropy of the eigenvalues of K / n, and by how much each row moves it, (row,), times n."""
     n, d = rows.shape
     lengths = np.concatenate([np.linalg.norm(rows[part].astype(np.float64), axis=1) for part in strips(rows)])
     if not lengths.all():
@@ -58,13 +76,25 @@ def _vendi(rows: Array, order: float, name: str) -> float:
         for part in strips(rows, PRODUCT):
             unit = rows[part] / lengths[part, None]
             products += unit.T @ unit
-    shares = np.linalg.eigvalsh(products) / n
-    shares = shares[shares > 0]
+    shares, vectors = np.linalg.eigh(products)
+    shares, vectors = shares[shares > 0] / n, vectors[:, shares > 0]
+    entropy, slopes = _slopes(shares, order)
+    if n <= d:
+        # Projections of rows on the eigenvectors of the features are those of K, by the root of the eigenvalue.
+        squares = vectors**2 * (shares * n)
+        return entropy, squares @ slopes
+    influences = [((rows[part] / lengths[part, None]) @ vectors) ** 2 @ slopes for part in strips(rows, PRODUCT)]
+    return entropy, np.concatenate(influences)
+
+
+def _slopes(shares: npt.NDArray[np.float64], order: float) -> tuple[float, npt.NDArray[np.float64]]:
+    """Returns Rényi's entropy of shares, and how fast it grows with each of them."""
     if order == 1:
-        return math.exp(-float((shares * np.log(shares)).sum()))
+        return -float((shares * np.log(shares)).sum()), -np.log(shares)
     if math.isinf(order):
-        return 1 / float(shares.max())
-    return math.pow(float((shares**order).sum()), 1 / (1 - order))
+        return -math.log(float(shares.max())), np.where(shares == shares.max(), -1 / shares, 0.0)
+    total = float((shares**order).sum())
+    return math.log(total) / (1 - order), order / (1 - order) * shares ** (order - 1) / total
 
 
 def intra_prompt_ms_ssim(

@@ -101,15 +101,16 @@ def kernel_distance_subsets(
     """The mean of the cubic kernel distance over 100 random subsets of min(1000, n / 2) rows, as KID is published.
 
     For comparison with published values only: `kernel_distance` uses all pairs once. `details` has "sd_of_subsets",
-    which is no standard error, as subsets overlap: there is no interval. Draws are those of torch-fidelity for the
-    same `seed`, whose own is 2020.
+    which is no standard error, as subsets overlap. The interval is by the variance of the statistic over all pairs, and
+    by that of the mean of so many subsets. Draws are those of torch-fidelity for the same `seed`, whose own is 2020.
 
     Args:
         real: (n, d).
         generated: (m, d).
         subsets: how many.
         size: rows of each, less than n and m: with all rows every subset would be the same set.
-        **options: see `Options`; patients are not kept together, as they are not in what is published.
+        **options: see `Options`; subsets do not keep patients together, as what is published does not: they count for
+            the interval alone. There is no floor.
 
     Returns:
         As `kernel_distance`.
@@ -134,7 +135,11 @@ def kernel_distance_subsets(
     flags = ("sd_of_subsets: the standard deviation of overlapping subsets is no standard error",)
     spread = float(np.std(values))
     name = f"kernel_distance_subsets, {subsets} of {rows}"
-    return sets.value(name, float(np.mean(values)), flags=flags, details={"sd_of_subsets": spread})
+    mean, extra = float(np.mean(values)), dict[str, Any]()
+    if sets.options["interval"]:
+        variance = _whole(sets, kernel)[0].variance + spread**2 / subsets
+        extra = normal_interval(mean, variance, f"{HOW}, and of the draws")
+    return sets.value(name, mean, flags=flags, details={"sd_of_subsets": spread}, **extra)
 
 
 def mmd_rbf(
@@ -217,19 +222,26 @@ def cmmd_published(real: npt.ArrayLike, generated: npt.ArrayLike, **options: Unp
 def _answer(
     sets: Sets, name: str, kernel: Kernel, *, scale: float = 1.0, details: dict[str, float] | None = None
 ) -> SetValue:
-    groups = (sets.patients, sets.prompts)
-    for numbers, what in zip(groups, ("patient", "prompt"), strict=True):
-        if numbers is not None and len(np.unique(numbers)) < 2:
-            raise SetError(f"Expected rows of at least two {what}s, got {len(numbers)} of one")
-    parts = math.ceil(max(len(sets.real), len(sets.generated)) / PART)
-    whole = max(len(sets.real), len(sets.generated)) <= WHOLE
-    found = _estimate(sets.real, sets.generated, *groups, kernel) if whole else _in_parts(sets, parts, kernel)
-    flags = () if whole else (f"parts: the mean over {parts} random parts of both sets",)
+    found, parts = _whole(sets, kernel)
+    flags = () if parts == 1 else (f"parts: the mean over {parts} random parts of both sets",)
     extra: dict[str, Any] = {"details": details or {}}
     if sets.options["interval"]:
         extra |= normal_interval(scale * found.value, scale**2 * found.variance, HOW)
     floor = floor_of(sets, lambda one, other: scale * _estimate(one, other, None, None, kernel).value)
     return sets.value(name, scale * found.value, flags=(*flags, *floor.pop("flags", ())), **extra, **floor)
+
+
+def _whole(sets: Sets, kernel: Kernel) -> tuple[_Estimate, int]:
+    """Returns the statistic over all pairs, or the mean over random parts, and the number of these."""
+    groups = (sets.patients, sets.prompts)
+    for numbers, what in zip(groups, ("patient", "prompt"), strict=True):
+        if numbers is not None and len(np.unique(numbers)) < 2:
+            raise SetError(f"Expected rows of at least two {what}s, got {len(numbers)} of one")
+    largest = max(len(sets.real), len(sets.generated))
+    if largest <= WHOLE:
+        return _estimate(sets.real, sets.generated, *groups, kernel), 1
+    parts = math.ceil(largest / PART)
+    return _in_parts(sets, parts, kernel), parts
 
 
 def _in_parts(sets: Sets, parts: int, kernel: Kernel) -> _Estimate:

@@ -7,12 +7,20 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 import numpy.typing as npt
 
-from medimg_eval.metrics._fidelity_intervals import normal_interval, share_interval, variance_of_mean
+from medimg_eval.metrics._fidelity_intervals import (
+    normal_interval,
+    share_interval,
+    variance_of_mean,
+    variance_of_sum,
+)
 from medimg_eval.metrics._fidelity_near import CROWDED, STRIP, Cloud, clouds, estimates, exact_squares, near
 from medimg_eval.metrics._sets import Array, Options, SetError, SetValue, floor_of, prepare, same_size
 
 NEIGHBOURS = 5
-HELD = "the neighbourhoods of the other set are held fixed"
+FEW = 5
+"""Generated rows in a neighbourhood below which a density has no interval."""
+
+HOW = "by the spread of both sets; at this n"
 
 
 class PRDC(NamedTuple):
@@ -24,6 +32,14 @@ class PRDC(NamedTuple):
     coverage: SetValue
 
 
+class _Radii(NamedTuple):
+    """Squared radii of neighbourhoods: of real rows, of these with one neighbour more, and of generated rows."""
+
+    real: npt.NDArray[np.float64]
+    wider: npt.NDArray[np.float64]
+    generated: npt.NDArray[np.float64]
+
+
 class _Inside(NamedTuple):
     """What each row of a set finds.
 
@@ -32,12 +48,20 @@ class _Inside(NamedTuple):
         recalled: (real,): it lies within a neighbourhood of a generated row.
         dense: (generated,): in how many neighbourhoods of real rows it lies, over k.
         covered: (real,): a generated row lies within its neighbourhood.
+        others: what these four sums would lose without a row of the other set, (real,), (generated,), (real,),
+            (generated,): a row that lies in one neighbourhood alone would lie in none without that.
     """
 
     precise: npt.NDArray[np.float64]
     recalled: npt.NDArray[np.float64]
     dense: npt.NDArray[np.float64]
     covered: npt.NDArray[np.float64]
+    others: tuple[npt.NDArray[np.float64], ...]
+
+    @property
+    def shares(self) -> tuple[npt.NDArray[np.float64], ...]:
+        """The four whose means are the values, in the order of `PRDC`."""
+        return self.precise, self.recalled, self.dense, self.covered
 
 
 def precision_recall_density_coverage(
@@ -51,9 +75,9 @@ def precision_recall_density_coverage(
 
     Precision and recall fall as n grows, also where nothing else changes; density and coverage hardly do.
     `details` of coverage has "expected", 1 - (n-1)...(n-k) / ((2n-1)...(2n-k)), its expectation where both sets are
-    draws of one distribution. Intervals are those of a share, or a mean, over rows (over patients or prompts where
-    they are given) while the neighbourhoods of the other set are held fixed, so that they are too narrow for
-    comparisons with new draws of both.
+    draws of one distribution. Intervals are of what new draws of both sets would give at this n: to the spread over
+    rows (over patients or prompts where they are given) comes that over rows of the other set, by what the value would
+    lose without each.
 
     Args:
         real: (n, d).
@@ -75,26 +99,35 @@ def precision_recall_density_coverage(
     floors: list[float] = []
 
     def again(one: Array, other: Array) -> float:
-        floors.extend(float(part.mean()) for part in _inside(one, other, k))
+        floors.extend(float(part.mean()) for part in _inside(one, other, k).shares)
         return floors[0]
 
     floor = floor_of(sets, again, least=k + 1)
     flags = floor.pop("flags", ())
     expected = 1 - float(np.prod([(n - i) / (2 * n - i) for i in range(1, k + 1)]))
     values = []
-    for place, (name, part) in enumerate(zip(PRDC._fields, found, strict=True)):
-        groups = sets.patients if name in ("recall", "coverage") else sets.prompts
+    for place, (name, part) in enumerate(zip(PRDC._fields, found.shares, strict=True)):
+        groups, across = sets.prompts, sets.patients
+        if name in ("recall", "coverage"):
+            groups, across = across, groups
         extra: dict[str, Any] = {"floor": floors[place], "floor_n": floor["floor_n"]} if floors else {}
-        if sets.options["interval"] and name == "density":
-            how = f"normal, over generated rows; {HELD}"
-            extra |= normal_interval(float(part.mean()), variance_of_mean(part, groups), how)
+        noted = flags
+        if sets.options["interval"] and name == "density" and found.precise.sum() < FEW:
+            noted = (*flags, f"no_interval: {found.precise.sum():.0f} generated rows lie in a neighbourhood")
         elif sets.options["interval"]:
-            extra |= share_interval(part, groups, f"Wilson, over rows; {HELD}")
+            extra |= _interval(name, part, groups, variance_of_sum(found.others[place] / n, across))
         if name == "coverage":
             extra["details"] = {"expected": expected}
         drifts = name in ("precision", "recall")
-        values.append(sets.value(f"{name}, k={k}", part.mean(), depends_on_n=drifts, flags=flags, **extra))
+        values.append(sets.value(f"{name}, k={k}", part.mean(), depends_on_n=drifts, flags=noted, **extra))
     return PRDC(*values)
+
+
+def _interval(name: str, part: npt.NDArray[np.float64], groups: Array | None, further: float) -> dict[str, Any]:
+    """The interval of one of the four, of whose rows `part` tells; `further` is the variance by the other set."""
+    if name == "density":
+        return normal_interval(float(part.mean()), variance_of_mean(part, groups) + further, f"normal, {HOW}")
+    return share_interval(part, groups, f"Wilson, {HOW}", further=further)
 
 
 def precision(
@@ -139,13 +172,23 @@ def coverage(
 
 def _inside(real: Array, generated: Array, k: int) -> _Inside:
     one, other = clouds(real, generated)
-    wide = near(one, one, k, itself=True).squares[:, -1]
-    theirs = near(other, other, k, itself=True).squares[:, -1]
-    found = _Inside(np.zeros(len(generated)), np.zeros(len(real)), np.zeros(len(generated)), np.zeros(len(real)))
-    for start in range(0, len(real), STRIP):
-        chosen = slice(start, min(start + STRIP, len(real)))
-        _judge(one, other, chosen, (wide, theirs), found)
-    found.dense[:] /= k
+    n, m = len(real), len(generated)
+    nearest = near(one, one, min(k + 1, n - 1), itself=True)
+    radii = _Radii(
+        nearest.squares[:, k - 1],
+        nearest.squares[:, -1],
+        near(other, other, k, itself=True).squares[:, -1],
+    )
+    others = (np.zeros(n), np.zeros(m), np.zeros(n), np.zeros(m))
+    found = _Inside(np.zeros(m), np.zeros(n), np.zeros(m), np.zeros(n), others)
+    last, gained = np.zeros(m, dtype=np.intp), np.zeros(n)
+    for start in range(0, n, STRIP):
+        _judge(one, other, slice(start, min(start + STRIP, n)), radii, found, (last, gained))
+    others[0][:] = np.bincount(last[found.dense == 1], minlength=n)
+    # Without a row, the neighbourhoods that it helped to end reach to the next.
+    others[2][:] -= np.bincount(nearest.places[:, :k].ravel(), weights=np.repeat(gained, k), minlength=n)
+    for counts in (found.dense, others[2]):
+        counts[:] /= k
     return found
 
 
@@ -153,27 +196,43 @@ def _judge(
     real: Cloud,
     generated: Cloud,
     chosen: slice,
-    radii: tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]],
+    radii: _Radii,
     found: _Inside,
+    aside: tuple[npt.NDArray[np.intp], npt.NDArray[np.float64]],
 ) -> None:
-    """Adds what a strip of real rows has to say. Pairs too close to an edge for an estimate are measured."""
-    wide, theirs = radii[0][chosen], radii[1]
+    """Adds what a strip of real rows has to say. Pairs too close to an edge for an estimate are measured.
+
+    `aside` takes, of each generated row, a real row that holds it, and of each real row how many more it would hold in
+    its wider neighbourhood.
+    """
+    wide, wider, theirs = radii.real[chosen], radii.wider[chosen], radii.generated
     for double in (False, True):
         squares, margin = estimates(real, generated, chosen, double=double)
         margin = 2 * margin
         # Margins differ by row, radii of generated rows by column: the widest margin serves all of these.
         most = float(margin.max())
-        inside = squares <= (wide + margin)[:, None].astype(squares.dtype)
+        inside = squares <= (wider + margin)[:, None].astype(squares.dtype)
         inside |= squares <= (theirs + most).astype(squares.dtype)
         rows, columns = np.nonzero(inside)
         found_squares = squares[rows, columns].astype(np.float64)
-        unsure = np.abs(found_squares - wide[rows]) <= margin[rows]
-        unsure |= np.abs(found_squares - theirs[columns]) <= most
+        unsure = np.abs(found_squares - theirs[columns]) <= most
+        for radius in (wide, wider):
+            unsure |= np.abs(found_squares - radius[rows]) <= margin[rows]
         if unsure.sum() <= CROWDED * len(squares):
             break
     found_squares[unsure] = exact_squares(real, generated, rows[unsure] + chosen.start, columns[unsure])
     within_real, within_theirs = found_squares < wide[rows], found_squares < theirs[columns]
-    found.precise[columns[within_real]] = 1
-    found.dense[:] += np.bincount(columns[within_real], minlength=len(theirs))
-    found.covered[rows[within_real] + chosen.start] = 1
-    found.recalled[rows[within_theirs] + chosen.start] = 1
+    held, more, recalled = (
+        np.bincount(rows[within], minlength=len(wide))
+        for within in (within_real, found_squares < wider[rows], within_theirs)
+    )
+    holds = columns[within_real]
+    found.precise[holds] = 1
+    found.dense[:] += np.bincount(holds, minlength=len(theirs))
+    found.covered[chosen], found.recalled[chosen] = held > 0, recalled > 0
+    found.others[2][chosen] = held
+    aside[0][holds] = rows[within_real] + chosen.start
+    aside[1][chosen] = more - held
+    alone = within_theirs & (recalled[rows] == 1), within_real & (held[rows] == 1)
+    for place, only in zip((1, 3), alone, strict=True):
+        found.others[place][:] += np.bincount(columns[only], minlength=len(theirs))

@@ -40,8 +40,15 @@ GROUPS: dict[str, Group] = {}
 BY_PARTS: set[str] = set()
 """Metrics that are also computed of the images of each finding and group."""
 
-READS_TEXTS: set[str] = set()
-"""Metrics that compare pictures with their prompts, so that the extractor must read texts."""
+BY_FINDINGS: set[str] = set()
+"""Metrics that are computed for each finding of a classifier, and as their mean."""
+
+Ability = Literal["", "texts", "findings", "choices", "identity"]
+"""What an extractor must do beside giving features: read texts, tell findings, choose a value of an attribute, or
+score pairs of pictures by whether they are of one patient."""
+
+ABILITIES: dict[str, Ability] = {}
+"""Metric -> what its extractor must be able to do."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,11 +59,14 @@ class ImageSet:
         rows: (image, feature) float.
         patients: (image,) str: whose image it is, or of whose prompt; patients are what is resampled.
         cases: (image,) str: pictures of one prompt share it.
+        says: (image, feature): 1 where the case's attributes say that there is what the feature is the probability of,
+            0 where not, NaN where they leave it open; None of features that are no probabilities.
     """
 
     rows: npt.NDArray[Any]
     patients: npt.NDArray[np.str_]
     cases: npt.NDArray[np.str_]
+    says: npt.NDArray[np.float64] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,12 +78,20 @@ class ImageSets:
         extractor: what the features come from.
         texts: (generated, feature) float: features of the prompts; None where they were not asked for.
         seed: of all that is drawn.
+        names: of the features, where they have any.
+        thresholds: (feature,): from which probability on a finding is there; () of other features.
+        finding: which feature is judged; None for their mean.
+        compare: takes features (..., d) of pairs; returns scores (...), higher for one patient.
     """
 
     by_name: Mapping[str, ImageSet]
     extractor: str = ""
     texts: npt.NDArray[Any] | None = None
     seed: int = 0
+    names: tuple[str, ...] = ()
+    thresholds: tuple[float, ...] = ()
+    finding: int | None = None
+    compare: Callable[[npt.NDArray[Any], npt.NDArray[Any]], npt.NDArray[np.float64]] | None = None
     _held: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -126,7 +144,7 @@ def set_metric(
     group: Group = "fidelity",
     needs: Sequence[str] = ("reference",),
     by_parts: bool = True,
-    reads_texts: bool = False,
+    ability: Ability = "",
     unit: str = "",
 ) -> Callable[[SetMetric], SetMetric]:
     """Registers the function below it, which takes `ImageSets`, as a metric of sets; its parameter is an extractor.
@@ -140,7 +158,8 @@ def set_metric(
         group: the side of the score card that it belongs to.
         needs: the sets of real images that it compares with.
         by_parts: whether it is also computed of the images of each finding and group.
-        reads_texts: whether it compares with prompts.
+        ability: what its extractor must do; where it tells findings, the metric is computed of each and of all, and
+            then `by_parts` means nothing.
         unit: of its values.
     """
 
@@ -159,10 +178,11 @@ def set_metric(
             check=_checked,
         )(cast("Callable[..., float]", function))
         NEEDED[name], GROUPS[name] = tuple(needs), group
-        if by_parts:
+        ABILITIES[name] = ability
+        if ability == "findings":
+            BY_FINDINGS.add(name)
+        elif by_parts:
             BY_PARTS.add(name)
-        if reads_texts:
-            READS_TEXTS.add(name)
         return function
 
     return register

@@ -253,6 +253,12 @@ def _taken(reference: Array, reconstruction: Array, preset: ImagePreset, ranged:
     elif preset.span == "both":
         pairs = [(_magnitude(one), _magnitude(two)) for one, two in zip(reference, reconstruction, strict=True)]
         ranges = np.array([max(a.max(), b.max()) - min(a.min(), b.min()) for a, b in pairs])
+    below = 0 if reference.dtype.kind in "cu" or preset.span == "both" else float(reference.min())
+    if ranged and below < -SLACK * float(ranges.max()):
+        raise ValueError(
+            f"Expected magnitudes, for {preset.name!r} takes the largest value of the reference as its range, got "
+            f"values down to {below:g}; shift both images, or give `data_range`"
+        )
     blank = np.flatnonzero(~(ranges > 0))
     if len(blank) and ranged:
         raise ValueError(

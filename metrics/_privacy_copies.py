@@ -47,8 +47,8 @@ def nnaa(
     generated one, and d_TT to the nearest other training row (Yale et al. 2020). 0.5 is indistinguishable; towards 0
     generated rows are copies, towards 1 they are unlike. The three sets are cut down at random to one size, whatever
     the difference. The floor is that of training against hold-out. `details` has "holdout", the same of the generated
-    against the hold-out set, and "privacy_loss", that less the value: above 0 where generated rows are nearer to
-    training than to other real rows.
+    against the hold-out set, "privacy_loss", that less the value: above 0 where generated rows are nearer to training
+    than to other real rows, and "privacy_loss_error", its standard error.
 
     Args:
         train: (n, d).
@@ -75,16 +75,19 @@ def nnaa(
     real, other, made = clouds(*parts)
     own = [_nearest_other(one, group) for one, group in zip((real, other, made), (*groups[:2], None), strict=True)]
     value, wins = _accuracy(real, made, own[0], own[2])
-    against, _ = _accuracy(other, made, own[1], own[2])
+    against, spared = _accuracy(other, made, own[1], own[2])
     floor, _ = _accuracy(real, other, own[0], own[1])
-    extra: dict[str, Any] = {}
+    extra, loss_error = dict[str, Any](), math.nan
     if trio.options["interval"]:
         variance = (variance_of_mean(wins[0], groups[0]) + variance_of_mean(wins[1], groups[2])) / 4
         extra = normal_interval(value, variance, "normal, over rows of both sets; neighbours held fixed")
+        # Generated rows enter both accuracies: what counts of them is the difference.
+        parts_of_loss = (variance_of_mean(wins[0], groups[0]), variance_of_mean(spared[0], groups[1]))
+        loss_error = math.sqrt((sum(parts_of_loss) + variance_of_mean(spared[1] - wins[1], groups[2])) / 4)
     flags = (f"subsampled: {size} rows of each set were compared",) * any(
         len(one.rows) != size for one in (trio.train, trio.holdout, trio.generated)
     )
-    details = {"holdout": against, "privacy_loss": against - value}
+    details = {"holdout": against, "privacy_loss": against - value, "privacy_loss_error": loss_error}
     return trio.value("nnaa", value, floor=floor, floor_n=size, flags=flags, details=details, **extra)
 
 

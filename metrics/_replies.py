@@ -44,6 +44,7 @@ class ReplyPair:
         readings: of a report: name of an annotator -> what it read: of one that reads texts, `Read`; of one that
             compares pairs, what it made of this one. Absent of annotators that were not asked.
         corpus: of a report: the set that it belongs to.
+        confidence: how sure the model was of the answer, 0 to 1; None where it did not say.
         clean: of a report: how metrics of words clean texts first, by name, such as "r2gen_iu"; "" for not at all.
     """
 
@@ -60,6 +61,7 @@ class ReplyPair:
     readings: Mapping[str, Any] = field(default_factory=dict)
     corpus: Corpus | None = None
     clean: str = ""
+    confidence: float | None = None
 
     @cached_property
     def extraction(self) -> Extraction:

@@ -269,16 +269,50 @@ def detection_recall(found: Detections) -> float:
 _curve = partial(summary, needs=("candidate", "lesions"), higher_is_better=True, best=1.0)
 
 
-@_curve(title="CPM", source=LUNA16)
+def _weighed(area: Callable[..., Floats]) -> Callable[..., Callable[[Floats], Floats] | None]:
+    """Returns what `summary` takes as `weighed`, from what takes points of many resamples and the parameter."""
+
+    def weighed(rows: Rows, *arguments: float) -> Callable[[Floats], Floats] | None:
+        # A case that left no row counts as a scan too, and nothing says how often a resample holds it.
+        silent = rows.cases - np.unique(rows.case).size
+        return None if silent else _judge(rows, lambda points: area(points, *arguments))
+
+    return weighed
+
+
+def _mean_sensitivity(points: _Points) -> Floats:
+    return np.asarray(_sensitivities(points, CPM_RATES).mean(axis=1), dtype=np.float64)
+
+
+def _sensitivity(points: _Points, rate: float) -> Floats:
+    return _sensitivities(points, (rate,))[:, 0]
+
+
+def _sensitivities(points: _Points, rates: Sequence[float]) -> Floats:
+    """Returns the sensitivity at each rate of false positives per scan, (resample, rate)."""
+    curves = zip(points.false / points.scans[:, None], points.hits / points.lesions[:, None], strict=True)
+    return np.array([np.interp(rates, false, found) for false, found in curves]).reshape(-1, len(rates))
+
+
+def _area(points: _Points) -> Floats:
+    """Returns the area under the precision-recall curve, (resample,)."""
+    recall = points.hits / points.lesions[:, None]
+    hits, above = points.hits[:, 1:], (points.hits + points.false)[:, 1:]
+    precision = np.divide(hits, above, out=np.zeros_like(hits), where=above > 0)
+    best = np.maximum.accumulate(precision[:, ::-1], axis=1)[:, ::-1]
+    return np.asarray((np.diff(recall, axis=1) * best).sum(axis=1), dtype=np.float64)
+
+
+@_curve(title="CPM", source=LUNA16, weighed=_weighed(_mean_sensitivity))
 def cpm(rows: Rows) -> float:
     """The mean sensitivity at 1/8, 1/4, 1/2, 1, 2, 4 and 8 false positives per scan: the competition metric of LUNA16.
 
     In [0, 1]; NaN without a finding. Of several labels the mean.
     """
-    return _mean_over_labels(rows, lambda one: float(np.mean(_sensitivities(one, CPM_RATES))))
+    return _value(rows, _mean_sensitivity)
 
 
-@_curve(title="FROC", source=LUNA16, parameter="false positives per scan")
+@_curve(title="FROC", source=LUNA16, parameter="false positives per scan", weighed=_weighed(_sensitivity))
 def froc(rows: Rows, rate: float) -> float:
     """The sensitivity at so many false positives per scan, on the FROC curve.
 
@@ -286,60 +320,72 @@ def froc(rows: Rows, rate: float) -> float:
     at (0, 0); equal confidences are one point. Between points it is linear, and flat after the last. Ignored
     candidates do not count. In [0, 1]; NaN without a finding. Of several labels the mean.
     """
-    return _mean_over_labels(rows, lambda one: float(_sensitivities(one, (rate,))[0]))
+    return _value(rows, lambda points: _sensitivity(points, rate))
 
 
-@_curve(title="AP", source=VOC)
+@_curve(title="AP", source=VOC, weighed=_weighed(_area))
 def average_precision(rows: Rows) -> float:
     """The area under the precision-recall curve, where the precision at a recall is the best at that recall or above.
 
     Over all points of the curve, at the task's threshold of IoU or distance; ignored candidates do not count. In
     [0, 1]; NaN without a finding. Of several labels the mean (mAP).
     """
-    return _mean_over_labels(rows, _area)
+    return _value(rows, _area)
 
 
-def _mean_over_labels(rows: Rows, of_label: Callable[[_Points], float]) -> float:
-    """Returns the mean of a value over the labels that have findings; NaN if none has."""
-    values = [
-        of_label(points)
-        for label in np.unique(rows.label)
-        if (points := _points(rows.where(rows.label == label))).lesions > 0
-    ]
-    return float(np.mean(values)) if values else math.nan
+def _value(rows: Rows, area: Callable[[_Points], Floats]) -> float:
+    """Returns the value of rows that each count once."""
+    return float(_judge(rows, area)(np.ones((1, rows.value.size)))[0])
 
 
 class _Points(NamedTuple):
-    """What lies above each confidence, from the highest down; first nothing, at infinity."""
+    """What lies above each confidence, from the highest down, in each resample; first nothing, at infinity."""
 
-    hits: Floats
-    false: Floats
-    lesions: float
-    scans: int
-
-
-def _points(rows: Rows) -> _Points:
-    """Counts hits and false candidates of one label; cases whose findings are not known are left out."""
-    held = rows.of("lesions")
-    unknown = np.isnan(held.value)
-    candidates = rows.of("candidate")
-    candidates = candidates.where(~np.isin(candidates.case, held.case[unknown]) & (candidates.status != "ignored"))
-    order = np.argsort(-candidates.value, kind="stable")
-    values, hit = candidates.value[order], candidates.status[order] == "hit"
-    last = np.flatnonzero(np.append(np.diff(values) != 0, True)) if len(values) else np.zeros(0, int)
-    hits, false = (np.concatenate([[0.0], np.cumsum(which)[last]]) for which in (hit, ~hit))
-    return _Points(hits, false, float(held.value[~unknown].sum()), rows.cases - int(unknown.sum()))
+    hits: Floats  # (resample, level)
+    false: Floats  # (resample, level)
+    lesions: Floats  # (resample,)
+    scans: Floats  # (resample,)
 
 
-def _sensitivities(points: _Points, rates: Sequence[float]) -> Floats:
-    """Returns the sensitivity at each rate of false positives per scan."""
-    values: Floats = np.interp(rates, points.false / points.scans, points.hits / points.lesions)
-    return values
+def _judge(rows: Rows, area: Callable[[_Points], Floats]) -> Callable[[Floats], Floats]:
+    """Returns a function of how often each row counts, (resample, row), that returns the mean over labels, (resample,).
+
+    Labels without findings are left out; NaN where none has any.
+    """
+    found, first = np.unique(rows.case, return_index=True)
+    silent = rows.cases - found.size
+    points = [_points_of(rows, np.flatnonzero(rows.label == label)) for label in np.unique(rows.label)]
+
+    def judge(times: Floats) -> Floats:
+        scans = times[:, first].sum(axis=1) + silent
+        values, known = np.zeros(len(times)), np.zeros(len(times))
+        for of_label in points:
+            one = of_label(times, scans)
+            held = one.lesions > 0
+            values[held] += area(one if held.all() else _Points(*(part[held] for part in one)))
+            known += held
+        found: Floats = np.divide(values, known, out=np.full(len(times), math.nan), where=known > 0)
+        return found
+
+    return judge
 
 
-def _area(points: _Points) -> float:
-    """Returns the area under the precision-recall curve."""
-    recall = points.hits / points.lesions
-    precision = points.hits[1:] / (points.hits + points.false)[1:]
-    best = np.maximum.accumulate(precision[::-1])[::-1]
-    return float(np.diff(recall) @ best)
+def _points_of(rows: Rows, places: npt.NDArray[np.intp]) -> Callable[[Floats, Floats], _Points]:
+    """Returns what counts hits and false candidates of one label, (resample, row) and scans to points.
+
+    Cases whose findings are not known are left out.
+    """
+    held = places[rows.metric[places] == "lesions"]
+    unknown, held = held[np.isnan(rows.value[held])], held[~np.isnan(rows.value[held])]
+    candidates = places[(rows.metric[places] == "candidate") & (rows.status[places] != "ignored")]
+    candidates = candidates[~np.isin(rows.case[candidates], rows.case[unknown])]
+    order = candidates[np.argsort(-rows.value[candidates], kind="stable")]
+    hit = rows.status[order] == "hit"
+    last = np.flatnonzero(np.append(np.diff(rows.value[order]) != 0, True)) if order.size else np.zeros(0, np.intp)
+
+    def points(times: Floats, scans: Floats) -> _Points:
+        counted = times[:, order]
+        hits, false = (np.pad(np.cumsum(counted * which, axis=1)[:, last], ((0, 0), (1, 0))) for which in (hit, ~hit))
+        return _Points(hits, false, times[:, held] @ rows.value[held], scans - times[:, unknown].sum(axis=1))
+
+    return points

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -17,11 +18,17 @@ _SOURCE = "FairSeg (Tian et al., ICLR 2024, arXiv 2311.02189) and its code"
 _GROUPS = "attribute of the cases"
 
 
-class _Groups(NamedTuple):
-    """A metric's mean over all cases that have a value, and over those of each known group, by name."""
+Floats = npt.NDArray[np.float64]
 
-    overall: float
-    means: npt.NDArray[np.float64]
+
+class _Groups(NamedTuple):
+    """A metric's mean over all cases that have a value, (resample,), and over each known group, (resample, group).
+
+    NaN of a group without a case.
+    """
+
+    overall: Floats
+    means: Floats
 
 
 @summary(
@@ -32,6 +39,7 @@ class _Groups(NamedTuple):
     source=_SOURCE,
     parameter=_GROUPS,
     parameter_is_text=True,
+    weighed=lambda rows, attribute: _judge(rows, "dice", attribute, _by_gaps),
 )
 def es_dice(rows: Rows, attribute: str) -> float:
     """The mean Dice over 1 plus the sum of its distances to the mean of each group of cases.
@@ -39,7 +47,7 @@ def es_dice(rows: Rows, attribute: str) -> float:
     A case counts with the mean over its labels. Cases whose group is not known ("" or "-1") count in the overall
     mean and belong to no group. In [0, 1]; NaN with fewer than two groups.
     """
-    return _by_gaps(rows, "dice", attribute)
+    return _value(rows, "dice", attribute, _by_gaps)
 
 
 @summary(
@@ -50,13 +58,14 @@ def es_dice(rows: Rows, attribute: str) -> float:
     source=_SOURCE,
     parameter=_GROUPS,
     parameter_is_text=True,
+    weighed=lambda rows, attribute: _judge(rows, "iou", attribute, _by_gaps),
 )
 def es_iou(rows: Rows, attribute: str) -> float:
     """The mean IoU over 1 plus the sum of its distances to the mean of each group of cases.
 
     As `es_dice`.
     """
-    return _by_gaps(rows, "iou", attribute)
+    return _value(rows, "iou", attribute, _by_gaps)
 
 
 @summary(
@@ -67,6 +76,7 @@ def es_iou(rows: Rows, attribute: str) -> float:
     source=_SOURCE,
     parameter=_GROUPS,
     parameter_is_text=True,
+    weighed=lambda rows, attribute: _judge(rows, "dice", attribute, _by_deviation),
 )
 def es_dice_sd(rows: Rows, attribute: str) -> float:
     """The mean Dice over 1 plus the standard deviation (n - 1) of the means of the groups of cases.
@@ -74,7 +84,7 @@ def es_dice_sd(rows: Rows, attribute: str) -> float:
     FairSeg's code has this version beside that of `es_dice`, and gives both one name. In [0, 1]; NaN with fewer
     than two groups.
     """
-    return _by_deviation(rows, "dice", attribute)
+    return _value(rows, "dice", attribute, _by_deviation)
 
 
 @summary(
@@ -85,30 +95,56 @@ def es_dice_sd(rows: Rows, attribute: str) -> float:
     source=_SOURCE,
     parameter=_GROUPS,
     parameter_is_text=True,
+    weighed=lambda rows, attribute: _judge(rows, "iou", attribute, _by_deviation),
 )
 def es_iou_sd(rows: Rows, attribute: str) -> float:
     """The mean IoU over 1 plus the standard deviation (n - 1) of the means of the groups of cases.
 
     As `es_dice_sd`.
     """
-    return _by_deviation(rows, "iou", attribute)
+    return _value(rows, "iou", attribute, _by_deviation)
 
 
-def _by_gaps(rows: Rows, metric: str, attribute: str) -> float:
-    groups = _group_means(rows, metric, attribute)
-    if groups.means.size < 2:
-        return math.nan
-    return groups.overall / (1 + float(np.abs(groups.means - groups.overall).sum()))
+def _by_gaps(groups: _Groups) -> Floats:
+    apart = np.nansum(np.abs(groups.means - groups.overall[:, None]), axis=1)
+    return np.asarray(groups.overall / (1 + apart), dtype=np.float64)
 
 
-def _by_deviation(rows: Rows, metric: str, attribute: str) -> float:
-    groups = _group_means(rows, metric, attribute)
-    if groups.means.size < 2:
-        return math.nan
-    return groups.overall / (1 + float(groups.means.std(ddof=1)))
+def _by_deviation(groups: _Groups) -> Floats:
+    return np.asarray(groups.overall / (1 + np.nanstd(groups.means, axis=1, ddof=1)), dtype=np.float64)
 
 
-def case_means(rows: Rows, metric: str) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.intp]]:
+def _value(rows: Rows, metric: str, attribute: str, scaled: Callable[[_Groups], Floats]) -> float:
+    """Returns the value of rows that each count once."""
+    return float(_judge(rows, metric, attribute, scaled)(np.ones((1, rows.value.size)))[0])
+
+
+def _judge(rows: Rows, metric: str, attribute: str, scaled: Callable[[_Groups], Floats]) -> Callable[[Floats], Floats]:
+    """Returns a function of how often each row counts, (resample, row), that returns the scores, (resample,).
+
+    Of a resample with fewer than two groups it is NaN.
+    """
+    means, at = case_means(rows, metric)
+    names, member = np.unique(rows.attributes.get(attribute, np.zeros(rows.value.size, "U1"))[at], return_inverse=True)
+    known = [place for place, name in enumerate(names) if str(name) not in UNKNOWN_GROUPS]
+    inside = (member[:, None] == known).astype(np.float64)
+
+    def judge(times: Floats) -> Floats:
+        counted = times[:, at]
+        numbers = counted @ inside
+        by_group = np.divide(
+            counted @ (inside * means[:, None]), numbers, out=np.full(numbers.shape, math.nan), where=numbers > 0
+        )
+        scores, enough = np.full(len(times), math.nan), (numbers > 0).sum(axis=1) >= 2
+        if enough.any():
+            overall = counted[enough] @ means / counted[enough].sum(axis=1)
+            scores[enough] = scaled(_Groups(overall, by_group[enough]))
+        return scores
+
+    return judge
+
+
+def case_means(rows: Rows, metric: str) -> tuple[Floats, npt.NDArray[np.intp]]:
     """Returns the mean over labels of every case that has a value, (case,), and a row of each, (case,).
 
     Cases stand in the order of their numbers.
@@ -117,13 +153,3 @@ def case_means(rows: Rows, metric: str) -> tuple[npt.NDArray[np.float64], npt.ND
     _, first, owner = np.unique(rows.case[chosen], return_index=True, return_inverse=True)
     means = np.bincount(owner, weights=rows.value[chosen]) / np.bincount(owner)
     return np.asarray(means, dtype=np.float64), chosen[first]
-
-
-def _group_means(rows: Rows, metric: str, attribute: str) -> _Groups:
-    means, at = case_means(rows, metric)
-    if not means.size or attribute not in rows.attributes:
-        return _Groups(math.nan, np.empty(0))
-    names, member = np.unique(rows.attributes[attribute][at], return_inverse=True)
-    by_group = np.bincount(member, weights=means) / np.bincount(member)
-    known = np.array([str(name) not in UNKNOWN_GROUPS for name in names])
-    return _Groups(float(means.mean()), by_group[known])

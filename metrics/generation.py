@@ -50,6 +50,27 @@ def pixel_distance_min(one: OnePrompt) -> float:
 
 @metric(
     kind=ONE_PICTURE,
+    title="MS-SSIM within a prompt",
+    higher_is_better=False,
+    best=float("nan"),
+    worst=float("nan"),
+    source="Odena et al. 2017, ICML",
+)
+def intra_prompt_ms_ssim(one: OnePrompt) -> float:
+    """The mean multi-scale structural similarity of each two pictures of a prompt.
+
+    Near 1 a generator makes one picture of a prompt, whatever the seed. Both are brought to 512 x 512, grey; NaN of a
+    prompt with one picture. Real images of one prompt, where there are several, say how low it should be.
+    """
+    if one.count < 2:
+        return NAN
+    grey = np.stack([picture.mean(axis=2, dtype=np.float64) for picture in one.pictures()])
+    found = fidelity.intra_prompt_ms_ssim(grey, np.zeros(len(grey)), data_range=255.0, interval=False)
+    return found.value
+
+
+@metric(
+    kind=ONE_PICTURE,
     title="Pixel distance, published",
     higher_is_better=True,
     best=255,
@@ -139,7 +160,7 @@ def _neighbourhoods(sets: ImageSets) -> fidelity.PRDC:
     best=1,
     worst=-1,
     source="Radford et al. 2021, ICML; Hessel et al. 2021, EMNLP",
-    reads_texts=True,
+    ability="texts",
 )
 def alignment_score(sets: ImageSets) -> SetValue:
     """The mean cosine of a picture's features and those of its prompt.
@@ -228,3 +249,18 @@ def kernel_distance_subsets(sets: ImageSets) -> SetValue:
 def cmmd(sets: ImageSets) -> SetValue:
     """The unbiased squared discrepancy of vectors of length 1 with a Gaussian kernel of width 10, times 1,000."""
     return fidelity.cmmd(*sets.pair, **sets.options)
+
+
+@set_metric(
+    title="Fréchet distance, radiomics",
+    higher_is_better=False,
+    best=0,
+    worst=float("inf"),
+    source="Konz et al. 2024 (FRD)",
+)
+def radiomics_frechet_distance(sets: ImageSets) -> SetValue:
+    """The squared Fréchet distance of tables of radiomics features, in standard deviations of the real set's.
+
+    FRD is a logarithm of it. Features that are not finite, or constant in the real set, are left out, with a flag.
+    """
+    return fidelity.radiomics_frechet_distance(*sets.pair, names=sets.names or None, **sets.options)

@@ -5,15 +5,33 @@ What they compute lies in `medimg_eval.metrics.privacy`. A screen finds what its
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from itertools import combinations, pairwise
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from medimg_eval.metrics import privacy
 from medimg_eval.metrics._exact import exact_interval
+from medimg_eval.metrics._fidelity_intervals import normal_interval
 from medimg_eval.metrics._generation import NAN, ImageSets, interval_of_mean, set_metric
 from medimg_eval.metrics.privacy import SetValue
+
+Rows: TypeAlias = npt.NDArray[Any]
+Pairs: TypeAlias = tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]
+Compare: TypeAlias = Callable[[Rows, Rows], npt.NDArray[np.float64]]
+
+REID_FPR = 0.01
+"""The share of real pairs of different patients that may pass for one."""
+
+PAIRS = 100_000
+"""Real pairs that the threshold rests on, at most."""
+
+SCORES = 1 << 22
+"""Features that are compared at once."""
 
 _screen = partial(set_metric, group="privacy", needs=("train", "holdout"), by_parts=False)
 
@@ -85,16 +103,10 @@ def nndr(sets: ImageSets) -> SetValue:
 def privacy_loss(sets: ImageSets) -> SetValue:
     """How much better a nearest neighbour tells generated from hold-out images than from training images."""
     found = privacy.nnaa(*sets.trio, **sets.screened)
+    value, error = found.details["privacy_loss"], found.details["privacy_loss_error"]
+    how = "normal, over rows of all three sets; neighbours held fixed"
     return replace(
-        found,
-        metric="privacy_loss",
-        value=found.details["privacy_loss"],
-        floor=NAN,
-        floor_n=0,
-        low=NAN,
-        high=NAN,
-        standard_error=NAN,
-        interval="",
+        found, metric="privacy_loss", value=value, floor=NAN, floor_n=0, **normal_interval(value, error**2, how)
     )
 
 
@@ -122,8 +134,89 @@ def authenticity(sets: ImageSets) -> SetValue:
     return privacy.authenticity(*sets.trio, **sets.screened)
 
 
+@_screen(
+    title="Data copying (C_T)",
+    higher_is_better=True,
+    best=0,
+    worst=float("-inf"),
+    source="Meehan et al. 2020, AISTATS",
+)
+def copying_test(sets: ImageSets) -> SetValue:
+    """The z score by which generated images are nearer to training than hold-out images are, as a mean over cells.
+
+    Below -3 is copying. It grows with the number of images where anything is copied.
+    """
+    return privacy.copying_test(*sets.trio, **sets.screened)
+
+
 def _records(sets: ImageSets) -> SetValue:
     return sets.once("dcr", lambda: privacy.dcr(*sets.trio, **sets.screened))
+
+
+@_screen(
+    title="Re-identified",
+    higher_is_better=False,
+    best=0,
+    worst=1,
+    source="Packhäuser et al. 2022, Scientific Reports",
+    ability="identity",
+)
+def reid_rate(sets: ImageSets) -> SetValue:
+    """The share of generated images whose best match in training passes for the same patient.
+
+    The threshold is what 1 % of pairs of real images of different patients pass, by the scores of the extractor. The
+    floor is that of hold-out images, of which more than 1 % pass by chance, as each has many images to match. `details`
+    has "tpr", the share of true pairs that pass: a network that finds few of those cannot clear a generator.
+    """
+    compare = sets.compare
+    if compare is None:
+        raise ValueError("Expected an extractor that tells patients apart, got none")
+    train, holdout, made = (sets.by_name[name] for name in ("train", "holdout", "generated"))
+    rows = np.concatenate([train.rows, holdout.rows])
+    same, different = _pairs(np.concatenate([train.patients, holdout.patients]), np.random.default_rng(sets.seed))
+    alike, apart = (_scored(compare, rows[one], rows[other]) for one, other in (same, different))
+    best = [_best(compare, part.rows, train.rows) for part in (made, holdout)]
+    found = privacy.reid_rate(
+        best[0],
+        best[1],
+        apart,
+        same=alike if len(alike) else None,
+        fpr=REID_FPR,
+        prompts=made.patients,
+        extractor=sets.extractor,
+    )
+    return replace(found, n_real=len(train.rows), d=train.rows.shape[1], floor_n=len(holdout.rows))
+
+
+def _pairs(patients: npt.NDArray[np.str_], rng: np.random.Generator) -> tuple[Pairs, Pairs]:
+    """Returns pairs of rows of one patient, and of different patients: all, or as many as are enough, drawn."""
+    numbers = np.unique(patients, return_inverse=True)[1]
+    order = np.argsort(numbers, kind="stable")
+    starts = np.r_[0, np.flatnonzero(np.diff(numbers[order])) + 1, len(order)]
+    groups = [order[start:end] for start, end in pairwise(starts.tolist())]
+    alike = [(one, other) for rows in groups for one, other in combinations(rows.tolist(), 2)]
+    same = np.array(alike, dtype=np.intp).reshape(-1, 2)
+    if len(same) > PAIRS:
+        same = same[rng.permutation(len(same))[:PAIRS]]
+    drawn = rng.integers(0, len(numbers), (PAIRS, 2))
+    if len(numbers) ** 2 <= PAIRS:
+        drawn = np.argwhere(np.triu(np.ones((len(numbers),) * 2, dtype=bool), 1))
+    apart = drawn[numbers[drawn[:, 0]] != numbers[drawn[:, 1]]]
+    return (same[:, 0], same[:, 1]), (apart[:, 0], apart[:, 1])
+
+
+def _scored(compare: Compare, one: Rows, other: Rows) -> npt.NDArray[np.float64]:
+    """Returns the scores of pairs of rows, (pair,)."""
+    step = max(1, SCORES // one.shape[1])
+    found = [compare(one[at : at + step], other[at : at + step]) for at in range(0, len(one), step)]
+    return np.concatenate([np.empty(0), *found])
+
+
+def _best(compare: Compare, rows: Rows, train: Rows) -> npt.NDArray[np.float64]:
+    """Returns of each row its highest score against training, (row,)."""
+    step = max(1, SCORES // max(1, train.size))
+    found = [compare(rows[at : at + step, None], train[None]).max(axis=1) for at in range(0, len(rows), step)]
+    return np.concatenate(found)
 
 
 @set_metric(

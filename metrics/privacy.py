@@ -18,6 +18,7 @@ from medimg_eval.metrics._privacy_copies import (
     near_copies,
     nnaa,
 )
+from medimg_eval.metrics._privacy_copying import copying_test
 from medimg_eval.metrics._privacy_screens import Pair, ScreenOptions, closest_pairs, dcr, dcr_share, nndr
 from medimg_eval.metrics._sets import SetError, SetValue
 
@@ -29,6 +30,7 @@ __all__ = [
     "SetValue",
     "authenticity",
     "closest_pairs",
+    "copying_test",
     "dcr",
     "dcr_share",
     "lira_scores",

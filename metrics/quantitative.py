@@ -10,11 +10,41 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.metrics.agreement import bland_altman
+from medimg_eval.metrics.measurements import MeasurementPair
+from medimg_eval.metrics.registry import metric
 
 Array: TypeAlias = npt.NDArray[Any]
 
 T2_LIMITS = (0.0, 100.0)
 """What SKM-TEA believes of a T2 in ms; values on the lower limit or outside are fits that failed."""
+
+
+T1_KNEE = 1200.0
+"""The T1 in ms that SKM-TEA takes for all tissues of the knee but the meniscus, for which it takes 1000."""
+
+DIFFUSIVITY = 1.25e-9
+"""Of cartilage, in m^2/s; T2 hangs little on it (Sveinsson et al. 2017)."""
+
+GAMMA = 4258 * 2 * math.pi
+"""The gyromagnetic ratio of the proton, in rad / (G s)."""
+
+
+class DessScan(NamedTuple):
+    """How a double-echo steady-state scan (DESS) was measured.
+
+    Attributes:
+        repetition_time: In ms.
+        echo_time: Of the first echo, in ms.
+        flip_angle: In degrees.
+        spoiler_time: How long the spoiler lasts, in microseconds.
+        spoiler_area: Of the spoiler, in the scanner's units: its gradient in G/cm is 100 area / time.
+    """
+
+    repetition_time: float
+    echo_time: float
+    flip_angle: float
+    spoiler_time: float
+    spoiler_area: float
 
 
 class RegionT2(NamedTuple):
@@ -55,6 +85,101 @@ class T2Agreement(NamedTuple):
     rms_cv: float
     low: float
     high: float
+
+
+@metric(
+    kind="measurement",
+    title="T2 error",
+    higher_is_better=None,
+    unit="ms",
+    best=0.0,
+    worst=math.nan,
+    source="Desai et al. 2021 (SKM-TEA)",
+    name="t2_error_ms",
+)
+def t2_difference(pair: MeasurementPair) -> float:
+    """The mean T2 of a tissue in the reconstruction less that in the reference, in ms.
+
+    The mean over subjects is the bias. NaN where either map has no voxel that can be believed.
+    """
+    return pair.prediction - pair.reference
+
+
+@metric(
+    kind="measurement",
+    title="|T2 error|",
+    higher_is_better=False,
+    unit="ms",
+    best=0.0,
+    worst=T2_LIMITS[1],
+    source="Desai et al. 2021 (SKM-TEA)",
+    name="t2_absolute_error_ms",
+)
+def t2_absolute_difference(pair: MeasurementPair) -> float:
+    """The absolute difference of a tissue's mean T2 between the reconstruction and the reference, in ms.
+
+    The mean over subjects is the mean absolute error. Where only the reconstruction has no voxel that can be believed,
+    100 ms, all that a T2 can be off; NaN where the reference has none.
+    """
+    return T2_LIMITS[1] if pair.status == "missed" else pair.error
+
+
+def dess_t2(
+    first: Array, second: Array, scan: DessScan, *, t1: Array | float = T1_KNEE, where: Array | None = None
+) -> Array:
+    """Returns T2 in ms from the two echoes of a DESS scan, by the ratio of their magnitudes.
+
+    As SKM-TEA computes it: rounded to 0.1 ms, and NaN where T2 is outside 0 to 100 ms, where the first echo is at most
+    15 % of its largest value (fat and noise), or where first - 1.2 second is at most 10 % of its largest (fluid).
+
+    Args:
+        first: Magnitude of the first echo, (*spatial), any unit.
+        second: Of the second echo, in the same unit.
+        scan: How it was measured.
+        t1: In ms, one number or (*spatial).
+        where: bool, (*spatial): voxels that are wanted; all by default. Others are NaN.
+
+    Returns:
+        float64, (*spatial).
+
+    Raises:
+        ValueError: If shapes differ, the images are no finite magnitudes, or a number of the scan is not above 0.
+
+    Source: Sveinsson et al. 2017; constants of DOSMA's `QDess`.
+    """
+    for name, array in (("first", first), ("second", second)):
+        if array.shape != first.shape or array.dtype.kind not in "iuf":
+            raise ValueError(f"Expected `{name}` to hold magnitudes {first.shape}, got {array.dtype} {array.shape}")
+        if not np.isfinite(array).all():
+            raise ValueError(f"Expected `{name}` to be finite")
+    wrong = next((name for name, value in scan._asdict().items() if not 0 < value < math.inf), None)
+    if wrong is not None:
+        raise ValueError(f"Expected `{wrong}` of the scan to be above 0, got {getattr(scan, wrong)}")
+    chosen = np.ones(first.shape, bool) if where is None else where
+    early, late = first[chosen].astype(np.float64), second[chosen].astype(np.float64)
+    nulled = float((first.astype(np.float64) - 1.2 * second).max())
+    known = (early > 0.15 * float(first.max())) & (early - 1.2 * late > 0.1 * nulled) & (late > 0)
+    times = _relaxed(early, late, scan, np.broadcast_to(t1, first.shape)[chosen].astype(np.float64), known)
+    found = np.full(first.shape, math.nan)
+    found[chosen] = times
+    return found
+
+
+def _relaxed(early: Array, late: Array, scan: DessScan, t1: Array, known: Array) -> Array:
+    """T2 of voxels, rounded to 0.1 ms; NaN where it is not known or not within the limits."""
+    repetition, echo = scan.repetition_time * 1e-3, scan.echo_time * 1e-3
+    spoiler, angle = scan.spoiler_time * 1e-6, math.radians(scan.flip_angle)
+    dephasing = (GAMMA * scan.spoiler_area * 1e-4) ** 2 * DIFFUSIVITY  # the area is of 100 G/cm for a microsecond
+    kept = np.exp(-repetition / (t1 * 1e-3) - repetition * dephasing)
+    tipped = math.sin(angle / 2) ** 2 * (1 + kept) / (1 - math.cos(angle) * kept)
+    found = np.full(early.shape, math.nan)
+    with np.errstate(divide="ignore"):
+        decay = np.log(late[known] / early[known] / tipped[known]) + (repetition - spoiler / 3) * dephasing
+        found[known] = -2000 * (repetition - echo) / decay
+    found[~(found <= T2_LIMITS[1])] = math.nan
+    rounded: Array = np.around(found, 1)
+    rounded[~(rounded > T2_LIMITS[0])] = math.nan
+    return rounded
 
 
 def t2_error_ms(

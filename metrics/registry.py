@@ -27,6 +27,9 @@ PACKAGE = "medimg_eval.metrics"
 
 Scorer = TypeVar("Scorer", bound=Callable[..., Any])
 
+Weighed = Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]]
+"""How often each row counts, (resample, row), to values, (resample,)."""
+
 
 @dataclass(frozen=True)
 class Metric:
@@ -57,6 +60,7 @@ class Metric:
         asks: Of a metric of texts: the questions whose verdicts by a judge it needs, such as "green".
         pieces: Of a summary that is a function of sums over rows: what each row adds to them; see `summary`.
         total: Of the same: the value of such sums.
+        weighed: Of a summary that is told how often each row counts: see `summary`.
         check: Of one whose parameter is a text: raises UsageError for a text that cannot be meant.
         remark: Of a summary: takes `Rows` and the parameter and tells what to know of this run; "" for nothing.
     """
@@ -84,6 +88,7 @@ class Metric:
     asks: tuple[str, ...] = ()
     pieces: Callable[..., npt.NDArray[np.float64]] | None = None
     total: Callable[..., Any] | None = None
+    weighed: Callable[..., Weighed | None] | None = None
     check: Callable[[str], object] | None = None
     remark: Callable[..., str] | None = None
 
@@ -204,6 +209,7 @@ def summary(
     parameter_is_text: bool = False,
     settings: str = "",
     pieces: Callable[..., npt.NDArray[np.float64]] | None = None,
+    weighed: Callable[..., Weighed | None] | None = None,
     check: Callable[[str], object] | None = None,
     remark: Callable[..., str] | None = None,
     name: str = "",
@@ -216,6 +222,10 @@ def summary(
     A summary that is a function of sums, such as BLEU of counts or F1 of hits and misses, is told in two parts, whose
     interval costs a matrix product: `pieces` takes `Rows` and the parameter and returns what each row adds,
     (row, quantity); the function below takes the sums, (..., quantity), and the parameter, and returns (...) values.
+
+    One that sorts its rows, such as an area under a curve, may be told once more for many resamples at once: `weighed`
+    takes `Rows` and the parameter and returns a function of how often each row counts, (resample, row), that returns
+    (resample,) values; or None where the rows do not suffice for that.
 
     Raises:
         ValueError: If another function already has the name.
@@ -240,6 +250,7 @@ def summary(
                 settings=settings,
                 pieces=pieces,
                 total=function if pieces is not None else None,
+                weighed=weighed,
                 check=check,
                 remark=remark,
             )

@@ -134,6 +134,9 @@ class VisionLanguageModel(Model, ABC):
 class Chooser(Model, ABC):
     """A model that says which of several options it prefers, without writing."""
 
+    log_likelihoods: ClassVar[bool] = False
+    """Whether its numbers are logarithms of likelihoods, so that a softmax of them says how sure it is."""
+
     @abstractmethod
     def choose(self, prompts: Prompts) -> Sequence[Mapping[str, float]]:
         """Weighs the options of a batch of prompts.
@@ -206,7 +209,7 @@ class Reconstructor(Model, ABC):
 
         Args:
             prompts: each with an `image` that holds samples of k-space: complex, (coil, *axes), 0 where nothing was
-                measured. Its attribute `axes` names the axes but the coil's, in words between blanks; those that
+                measured; echoes come first, frequencies last. Its attribute `axes` names the axes but the coil's, in words between blanks; those that
                 start with `k` are frequencies. `centred` is `true` where the lowest frequency lies in the middle
                 (index n // 2) of these, `false` where it lies at index 0.
 

@@ -206,8 +206,8 @@ class TimmEncoder(Network):
         if not timm.is_model(self.backbone):
             close = nearest(self.backbone, timm.list_models()).partition(" (")[0]
             raise UserError(f"extractors.{self.name}.backbone: timm has no {self.backbone!r}{close}")
-        network = timm.create_model(self.backbone, pretrained=False, num_classes=0, **self.options)
-        _fill(network, self.find(self.needs[0]))
+        network = timm.create_model(self.backbone, pretrained=False, num_classes=len(self.names), **self.options)
+        fill(network, self.find(self.needs[0]))
         settings = timm.data.resolve_model_data_config(network)
         transform = timm.data.create_transform(**settings, is_training=False)
         return network.eval().to(torch.device(self.on)), transform
@@ -271,8 +271,16 @@ class OpenClipEncoder(Network):
         return found
 
 
-def _fill(network: Any, path: Path) -> None:
-    """Loads weights, of which a head that the network lacks may be left over."""
+def fill(network: Any, path: Path) -> None:
+    """Loads weights into a network; what it lacks, such as a head, may be left over.
+
+    Args:
+        network: of torch.
+        path: safetensors, or whatever `load_weights` takes.
+
+    Raises:
+        UserError: the file cannot be read, or holds weights of another network.
+    """
     from medimg_eval.models.weights import load_weights
 
     if path.suffix != ".safetensors":

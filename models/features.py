@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from medimg_eval.errors import UsageError, UserError
+from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.models.annotators import Weights, hub_name, located
 from medimg_eval.models.base import Model
 from medimg_eval.models.pictures import as_picture
@@ -32,12 +32,24 @@ class FeatureExtractor(Model, ABC):
         preferred_batch: pictures that it likes to be given at once.
         needs: the weights that must come from the user.
         reads_texts: whether it also has `embed_texts`, whose vectors can be compared with those of pictures.
+        findings: of a classifier: the findings whose probabilities are its features, called as attributes of cases are.
+        choices: of another: the values that exclude each other, whose probabilities are its features.
+        chooses: of which attribute, such as `view`.
+        thresholds: (feature,): from which probability on a finding is there.
+        tells_patients: whether it also has `compare`.
+        looks_up: whether features are had from `look_up`, by file, and not computed.
     """
 
     name: str = ""
     preferred_batch: int = 32
     needs: ClassVar[Sequence[Weights]] = ()
     reads_texts: ClassVar[bool] = False
+    tells_patients: ClassVar[bool] = False
+    looks_up: ClassVar[bool] = False
+    findings: Sequence[str] = ()
+    choices: Sequence[str] = ()
+    chooses: str = ""
+    thresholds: Sequence[float] = ()
     file_arguments: ClassVar[tuple[str, ...]] = ("weights",)
     pace_arguments: ClassVar[tuple[str, ...]] = ("device", "preferred_batch")
 
@@ -57,10 +69,11 @@ class FeatureExtractor(Model, ABC):
             return located(given, weights, self.name)
         except UserError as error:
             looked = f"looked for as {given!r}" if given else "none is named"
+            fetched = f"; `python -m medimg_eval download extractor={self.name}` fetches them" if given else ""
             raise UserError(
                 f"extractor {self.name!r} lacks its weights: {weights.what} ({looked}); they are had from "
-                f"{weights.source} (licence: {weights.licence}); set extractors.{self.name}.{weights.argument}=PATH, "
-                "or HF_HOME to a cache of the model hub that has them"
+                f"{weights.source} (licence: {weights.licence}){fetched}; or set extractors.{self.name}."
+                f"{weights.argument}=PATH, or HF_HOME to a cache of the model hub that has them"
             ) from error
 
     @property
@@ -88,6 +101,26 @@ class FeatureExtractor(Model, ABC):
     def embed_texts(self, texts: Sequence[str]) -> Array:
         """Returns the features of texts, float32, (text, feature); raises UserError where it reads none."""
         raise UserError(f"extractor {self.name!r} reads no texts; name one that does, such as biomedclip")
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Of its features, where they have any."""
+        return self.findings or self.choices
+
+    def compare(self, one: Array, other: Array) -> Array:
+        """Returns scores of pairs of pictures by their features, (..., feature) each and broadcast: float64, (...).
+
+        Higher is more likely one patient. Raises UserError where it tells no patients apart.
+        """
+        raise UserError(f"extractor {self.name!r} tells no patients apart; name one that does, such as patient_reid")
+
+    def look_up(self, files: Sequence[Path]) -> Array:
+        """Returns the features of one picture by its files, float32, (feature,).
+
+        Raises:
+            CaseError: they are not known.
+        """
+        raise CaseError(f"extractor {self.name!r} computes features, and has none to look up")
 
     def _called(self, weights: Weights) -> str:
         path = self.find(weights)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -28,11 +29,13 @@ KEPT = 50_000
 
 
 class OpenClip(nn.Module, Chooser, Embedder):
-    """Zero-shot choice with any model of open_clip: the option whose text is most similar to the image.
+    """Zero-shot choice and classification with any model of open_clip, by the similarity of texts to the image.
 
     The similarity is the cosine of embeddings of length 1. An option is put into every template; the mean of their
     embeddings, made length 1 again, is the option's (Radford et al. 2021, section 3.1.4). Where no image is shown there
-    is no preference.
+    is no preference. Classes of a classification are its options, and their probabilities a softmax of similarities
+    times the scale that the model has learned: over all classes where they exclude each other, elsewhere over each
+    class and its absence (Tiu et al. 2022).
 
     Args:
         model_name: open_clip's name, such as `ViT-B-32`; or `hf-hub:OWNER/NAME` for a model on the Hugging Face hub
@@ -42,6 +45,7 @@ class OpenClip(nn.Module, Chooser, Embedder):
             `open_clip_config.json` and weights, as a copy of a model on the hub does.
         templates: texts made of an option, with `{option}` and, where it helps, `{question}`. What is longer than the
             model's context is cut off at its end.
+        absent: texts made of a class that say that it is not there, for classes that do not exclude each other.
         several: of a prompt with several images: `mean` compares with the mean of their embeddings, `largest` takes
             the most similar image for each option.
         batch: images, or texts, computed at once.
@@ -61,6 +65,7 @@ class OpenClip(nn.Module, Chooser, Embedder):
         templates: Sequence[str] = ("{option}", "a photo of {option}"),
         several: Literal["mean", "largest"] = "mean",
         batch: int = 64,
+        absent: Sequence[str] = ("no {option}",),
     ) -> None:
         super().__init__()
         if not _consistent(model_name, pretrained, checkpoint):
@@ -68,14 +73,7 @@ class OpenClip(nn.Module, Chooser, Embedder):
                 f"model.model_name={model_name}, pretrained={pretrained}, checkpoint={checkpoint}: expected a model on "
                 "the hub alone, one of open_clip's names with one of the others, or a folder as checkpoint alone"
             )
-        self.templates = (templates,) if isinstance(templates, str) else tuple(templates)
-        for template in self.templates or ("",):
-            fields = set(FIELD.findall(template))
-            if "option" not in fields or fields - {"option", "question"}:
-                raise UsageError(
-                    f"model.templates: expected texts with {{option}} and, beside it, {{question}} at most; "
-                    f"got {template!r}"
-                )
+        self.templates, self.absent = _texts("templates", templates), _texts("absent", absent)
         if several not in ("mean", "largest"):
             raise UsageError(f"model.several is {several!r}{nearest(str(several), ['mean', 'largest'])}")
         self.model_name, self.pretrained, self.checkpoint = model_name, pretrained, checkpoint
@@ -95,6 +93,10 @@ class OpenClip(nn.Module, Chooser, Embedder):
 
     def prepare(self, labels: Mapping[int, str], example: Example) -> None:
         """Loads the model, once."""
+        self.load()
+
+    def load(self) -> None:
+        """Loads the model, once; raises UserError when it cannot be loaded."""
         if self.clip is None:
             self._load()
 
@@ -112,18 +114,57 @@ class OpenClip(nn.Module, Chooser, Embedder):
         Raises:
             CaseError: an image is no picture.
         """
-        worded = [self._worded(prompt) if prompt.images else [] for prompt in prompts]
+        seen = self._seen(prompts)
+        return [
+            dict(zip(prompt.options, similarity.tolist(), strict=True))
+            for prompt, similarity in zip(prompts, self._similarities(prompts, seen, self.templates), strict=True)
+        ]
+
+    def classify(self, prompts: Prompts) -> Sequence[Mapping[str, float]]:
+        """Returns for each prompt class -> probability, 0 to 1; without an image all are the same.
+
+        Args:
+            prompts: with classes as `labels`; where they exclude each other as `options`, too.
+
+        Raises:
+            CaseError: an image is no picture.
+        """
+        asked = [replace(prompt, options={str(key): name for key, name in prompt.labels.items()}) for prompt in prompts]
+        seen = self._seen(asked)
+        present = self._similarities(asked, seen, self.templates)
+        absent = self._similarities(asked, seen, self.absent)
+        scale = float(self.clip.logit_scale.detach().exp())
+        found = []
+        for prompt, there, gone in zip(prompts, present, absent, strict=True):
+            if prompt.options:
+                weights = np.exp(scale * (there - there.max()))
+                numbers = weights / weights.sum()
+            else:
+                numbers = 0.5 * (1 + np.tanh(scale * (there - gone) / 2))
+            found.append(dict(zip(prompt.labels.values(), numbers.tolist(), strict=True)))
+        return found
+
+    def _seen(self, prompts: Prompts) -> list[Array | None]:
+        """The embeddings that each prompt's texts are compared with, (image, feature); None where it shows no image."""
+        self.load()
+        found = iter(self._images_of([prompt for prompt in prompts if prompt.images]))
+        return [next(found) if prompt.images else None for prompt in prompts]
+
+    def _similarities(self, prompts: Prompts, seen: Sequence[Array | None], templates: Sequence[str]) -> list[Array]:
+        """The similarity of each option to each prompt's image, float64, (option,); 0 without an image."""
+        worded = [
+            self._worded(prompt, templates) if one is not None else []
+            for prompt, one in zip(prompts, seen, strict=True)
+        ]
         self.embed_texts([text for texts in worded for text in texts])  # together; below they are looked up
-        seen = iter(self._images_of([prompt for prompt in prompts if prompt.images]))
-        chosen = []
-        for prompt, texts in zip(prompts, worded, strict=True):
-            if not prompt.images:
-                chosen.append(dict.fromkeys(prompt.options, 0.0))
+        found: list[Array] = []
+        for prompt, texts, one in zip(prompts, worded, seen, strict=True):
+            if one is None:
+                found.append(np.zeros(len(prompt.options)))
                 continue
-            options = _unit(self.embed_texts(texts).reshape(len(prompt.options), len(self.templates), -1).mean(1))
-            similarity = (options @ next(seen).T).max(1)
-            chosen.append(dict(zip(prompt.options, similarity.tolist(), strict=True)))
-        return chosen
+            options = _unit(self.embed_texts(texts).reshape(len(prompt.options), len(templates), -1).mean(1))
+            found.append((options @ one.T).max(1).astype(np.float64))
+        return found
 
     def embed(self, prompts: Prompts) -> Sequence[Array]:
         """Returns for each prompt a vector of length 1, float32: of its images, or of its text where it has none.
@@ -144,6 +185,12 @@ class OpenClip(nn.Module, Chooser, Embedder):
         if whole is not None:
             return [len(whole(words.clean_fn(text), verbose=False).input_ids) > words.context_length for text in texts]
         return [len(words.encode(text)) + 2 > words.context_length for text in texts]
+
+    def shown(self, image: Image) -> Tensor:
+        """A picture as the model takes it, float32, (3, row, column); raises CaseError when it is none."""
+        self.load()
+        found: Tensor = self._preprocess(as_picture(image))
+        return found
 
     def embed_images(self, images: Sequence[Image]) -> Array:
         """Returns the embeddings of pictures, float32, (image, feature), each of length 1.
@@ -177,13 +224,13 @@ class OpenClip(nn.Module, Chooser, Embedder):
         device = next(self.clip.parameters()).device
         return _unit(encode(shown.to(device)).float().cpu().numpy())
 
-    def _worded(self, prompt: Prompt) -> list[str]:
+    def _worded(self, prompt: Prompt, templates: Sequence[str]) -> list[str]:
         """Every option in every template, template by template of the first option, then of the next."""
         question = prompt.question
         return [
             FIELD.sub(lambda field, option=option: option if field[1] == "option" else question, template)  # type: ignore[misc]
             for option in prompt.options.values()
-            for template in self.templates
+            for template in templates
         ]
 
     def _images_of(self, prompts: Prompts) -> list[Array]:
@@ -233,6 +280,18 @@ class OpenClip(nn.Module, Chooser, Embedder):
             close = nearest(self.pretrained, open_clip.list_pretrained_tags_by_model(name))
             raise UserError(f"model.pretrained: open_clip has no weights {self.pretrained!r} for {name}{close}")
         return name, self.pretrained if path is None else str(path)
+
+
+def _texts(name: str, given: Sequence[str]) -> tuple[str, ...]:
+    """Templates; raises UsageError for one that lacks the option, or names something else."""
+    templates = (given,) if isinstance(given, str) else tuple(given)
+    for template in templates or ("",):
+        fields = set(FIELD.findall(template))
+        if "option" not in fields or fields - {"option", "question"}:
+            raise UsageError(
+                f"model.{name}: expected texts with {{option}} and, beside it, {{question}} at most; got {template!r}"
+            )
+    return templates
 
 
 def _consistent(model_name: str | None, pretrained: str | None, checkpoint: str | None) -> bool:

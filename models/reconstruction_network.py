@@ -81,7 +81,10 @@ class NetworkReconstructor(nn.Module, Reconstructor):
         """Slices of one scan: `image` and `target`, (1, row, column) float32, in units of the simple reconstruction."""
         rng = np.random.default_rng(seed)
         shown, scale = self._start(image)
-        right = np.abs(target.array[0]).reshape(shown.shape)
+        # Of an oversampled scan the reference is the middle, and only that is learnt.
+        right = np.abs(target.array[0]).reshape(-1, *target.array.shape[-2:])
+        rows, columns = ((whole - cut) // 2 for whole, cut in zip(shown.shape[1:], right.shape[1:], strict=True))
+        shown = shown[:, rows : rows + right.shape[1], columns : columns + right.shape[2]]
         drawn = rng.choice(len(shown), min(self.slices_per_case, len(shown)), replace=False)
         return [
             {

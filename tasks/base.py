@@ -37,6 +37,8 @@ class Task(ABC):
         metrics: names from the metric registry, such as `dice` or `nsd@2`, in the order of the table; also summaries
             of whole runs, such as `cpm`.
         facts: numbers that summaries need of a benchmark, such as the range of published scores.
+        drawn_within: attribute within whose values intervals draw patients, such as the hospitals whose numbers of
+            patients were fixed; "" where there are none.
         title: what tables call it; the name when empty.
         splits: which split of the layout serves `fit`, `validate` and `test`.
         expected: number of cases by split, compared with what is found.
@@ -53,6 +55,7 @@ class Task(ABC):
     expected: Mapping[str, int] = field(default_factory=dict)
     monitor: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)
+    drawn_within: str = ""
     card: Mapping[str, Any] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list, init=False)
@@ -70,14 +73,20 @@ class Task(ABC):
     together: ClassVar[bool] = False
     """Whether a case's scores depend on what was predicted of others: one that comes later has all scored again."""
 
-    scoring_fields: ClassVar[frozenset[str]] = frozenset({"metrics", "facts", "title", "expected", "monitor", "card"})
+    never_leaves: ClassVar[frozenset[str]] = frozenset()
+    """Evidence that its answers never are, of summaries that take one of several."""
+
+    scoring_fields: ClassVar[frozenset[str]] = frozenset(
+        {"metrics", "facts", "title", "expected", "monitor", "card", "drawn_within"}
+    )
     """What can change without asking the model again: kept out of the run id."""
 
     @property
     def case_metrics(self) -> list[str]:
         """The metrics that a single case is judged by: the task's own, and those that its summaries need."""
         parsed = {name: parse(name)[0] for name in self.metrics}
-        return list(dict.fromkeys(wanted for name, found in parsed.items() for wanted in found.needs or (name,)))
+        wanted = dict.fromkeys(one for name, found in parsed.items() for one in found.needs or (name,))
+        return [name for name in wanted if name not in self.never_leaves]
 
     def serves(self, wrapper: type) -> bool:
         """Whether a model of this class can be asked."""

@@ -3,69 +3,24 @@
 from __future__ import annotations
 
 import math
-import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar
 
 import numpy as np
 
 from medimg_eval.case import Array, Case, Image, Prompt, Prompts
-from medimg_eval.errors import CaseError, UsageError, nearest
+from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.imaging.system import whole
 from medimg_eval.metrics import LabelScore, parse
+from medimg_eval.metrics.measurements import measurement_scores, worst_measurement_scores
 from medimg_eval.metrics.reconstruction import PRESETS, image_metrics, image_scores, worst_image_scores
 from medimg_eval.tasks.base import Task, name_once
+from medimg_eval.tasks.quantities import DessT2
+from medimg_eval.tasks.sampling import Lines, Sampling
 
-Lines = Literal["random", "equispaced"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sampling:
-    """Which lines of a fully sampled scan a model is shown.
-
-    Attributes:
-        acceleration: How many times fewer lines there are than in the full scan, the middle included.
-        centre: The share of all lines, in the middle of k-space, that are always there.
-        lines: How the others are chosen: at `random`, or `equispaced` from a random one on.
-        seed: Each case has lines of its own, which are the same for every model.
-    """
-
-    acceleration: float
-    centre: float = 0.08
-    lines: Lines = "random"
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        """Refuses what cannot be sampled."""
-        if self.lines not in get_args(Lines):
-            raise UsageError(f"sampling: there are no lines {self.lines!r}{nearest(str(self.lines), get_args(Lines))}")
-        if not 1 <= self.acceleration < math.inf or not 0 < self.centre <= 1 / self.acceleration:
-            raise UsageError(
-                "sampling: expected an acceleration of at least 1 and a centre above 0 and at most 1 / acceleration, "
-                f"got {self.acceleration} and {self.centre}"
-            )
-
-    def mask(self, count: int, rng: np.random.Generator) -> Array:
-        """Draws which of so many lines are measured, bool, (line,), with the lowest frequency in the middle."""
-        wanted = max(1, round(count / self.acceleration))
-        middle = min(wanted, max(1, round(count * self.centre)))
-        first = count // 2 - middle // 2
-        chosen = np.zeros(count, bool)
-        chosen[first : first + middle] = True
-        outside = np.flatnonzero(~chosen)
-        missing = wanted - middle
-        if self.lines == "random":
-            chosen[rng.choice(outside, missing, replace=False)] = True
-        elif missing:
-            places = (np.arange(missing) + rng.random()) * (len(outside) / missing)
-            chosen[outside[places.astype(int)]] = True
-        return chosen
-
-    def describe(self) -> str:
-        """In words."""
-        return f"{self.acceleration:g} times fewer lines, {self.lines}, {100 * self.centre:g} % of them in the middle"
+__all__ = ["Lines", "ReconstructionTask", "Sampling"]
 
 
 @dataclass(kw_only=True)
@@ -76,16 +31,19 @@ class ReconstructionTask(Task):
         data_range: of metrics asked for without a preset, such as `psnr`; in the units of the reference.
         sampling: what of a fully sampled scan is shown, as the fields of `Sampling`; all that the file holds when None.
             Lines run across the last frequency axis.
+        t2: how T2 of tissues is taken from two echoes, as the fields of `DessT2`, for metrics of measurements such as
+            `t2_error_ms` and `bland_altman_low`.
     """
 
     data_range: float | None = None
     sampling: Mapping[str, Any] | None = None
+    t2: Mapping[str, Any] | None = None
     metrics: Sequence[str] = ("psnr@fastmri", "ssim@fastmri", "nmse@fastmri")
     monitor: str = "ssim@fastmri"
 
     capability: ClassVar[str] = "reconstruct"
     prediction_suffix: ClassVar[str] = ".npy"
-    scoring_fields: ClassVar[frozenset[str]] = Task.scoring_fields | {"data_range"}
+    scoring_fields: ClassVar[frozenset[str]] = Task.scoring_fields | {"data_range", "t2"}
 
     def __post_init__(self) -> None:
         """Refuses metrics and sampling that cannot be meant, before anything is loaded."""
@@ -96,14 +54,23 @@ class ReconstructionTask(Task):
         if self.data_range is not None and not 0 < self.data_range < math.inf:
             raise UsageError(f"task {self.name!r}: expected `data_range` to be above 0, got {self.data_range!r}")
         try:
-            image_metrics([*self.case_metrics, self.monitor], self.data_range)
+            image_metrics([*self._asked(self.case_metrics)[0], self.monitor], self.data_range)
             self._sampling = None if self.sampling is None else Sampling(**self.sampling)
+            self._t2 = None if self.t2 is None else DessT2.of(self.t2)
         except (UsageError, TypeError) as error:
             raise UsageError(f"task {self.name!r}: {error}") from error
+        if (quantities := self._asked(self.case_metrics)[1]) and self._t2 is None:
+            raise UsageError(
+                f"task {self.name!r}: {quantities[0]!r} judges measurements; set t2.regions, tissue: labels, or leave "
+                "it out"
+            )
 
     def read_images(self, case: Case) -> tuple[Image, ...]:
         """Reads the samples, and takes out the lines that a model is not to see."""
-        images = super().read_images(case)
+        return self.thinned(case, super().read_images(case))
+
+    def thinned(self, case: Case, images: tuple[Image, ...]) -> tuple[Image, ...]:
+        """Takes out of all samples of a case the lines that a model is not to see."""
         if self._sampling is None:
             return images
         return tuple(_thinned(image, self._sampling, case.id) for image in images)
@@ -123,7 +90,7 @@ class ReconstructionTask(Task):
         Returns:
             Float32, or complex64, shaped like the reference.
         """
-        return self._accepted(case, answer, case.target.read().array[0].shape, what)
+        return _accepted(case, answer, case.target.geometry().shape, what)
 
     def write(self, prediction: Array, path: Path) -> None:
         """Stores an image as .npy."""
@@ -133,21 +100,37 @@ class ReconstructionTask(Task):
     def score(self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None) -> list[LabelScore]:
         """Judges one scan."""
         reference = case.target.read().array[0]
-        answer = _stored(prediction) if isinstance(prediction, Path) else prediction
-        image = self._accepted(case, answer, reference.shape, "prediction")
-        asked = self.case_metrics if metrics is None else metrics
+        answer = stored_image(prediction) if isinstance(prediction, Path) else prediction
+        image = _accepted(case, answer, reference.shape, "prediction")
+        asked, quantities = self._asked(self.case_metrics if metrics is None else metrics)
         try:
-            return image_scores(reference, image, metrics=asked, data_range=self.data_range)
+            scores = [
+                score._replace(label=label or score.label)
+                for label, one, other in _echoes(reference, image)
+                for score in image_scores(one, other, metrics=asked, data_range=self.data_range)
+            ]
+            if quantities and self._t2 is not None:
+                scores += measurement_scores(*self._t2.measure(case, reference, image), metrics=quantities)
         except ValueError as error:
             raise CaseError(f"case {case.id!r}: {error}") from error
+        return scores
 
     def worst(self, case: Case) -> list[LabelScore]:
-        """Each metric's worst value; NaN when the reference itself cannot be read, for then nobody is judged."""
+        """Each metric's worst value; NaN when the reference itself cannot be read or judged, for then nobody is."""
+        asked, quantities = self._asked(self.case_metrics)
         try:
-            case.target.read()
-        except CaseError:
-            return worst_image_scores(self.case_metrics, known=False)
-        return worst_image_scores(self.case_metrics)
+            reference = case.target.read().array[0]
+            measured = self._t2.measure(case, reference, reference)[0] if quantities and self._t2 is not None else {}
+            for _, one, same in _echoes(reference, reference):
+                image_scores(one, same, metrics=asked, data_range=self.data_range)
+        except (CaseError, ValueError):
+            return worst_image_scores(asked, known=False)
+        worst = worst_image_scores(asked)
+        labels = [label for label, *_ in _echoes(reference, reference)]
+        return [
+            *(score._replace(label=label or score.label) for label in labels for score in worst),
+            *worst_measurement_scores(measured, quantities),
+        ]
 
     def signature(self) -> str:
         """The conventions of each preset, the data range, and what was shown."""
@@ -155,30 +138,60 @@ class ReconstructionTask(Task):
         parts = [PRESETS[name].describe() for name in presets]
         if self.data_range is not None:
             parts.append(f"data range {self.data_range:g} without a preset")
+        if any(parse(name)[0].name == "psnr" for name in self.metrics):
+            parts.append("PSNR of equal images, which is infinite, left out as undefined")
         if self._sampling is not None:
             parts.append(self._sampling.describe())
+        if self._t2 is not None and self._asked(self.case_metrics)[1]:
+            parts.append(self._t2.describe())
         return "; ".join(parts)
 
-    def _accepted(self, case: Case, answer: Any, shape: tuple[int, ...], what: str) -> Array:
-        where = f"case {case.id!r}: {what}"
-        image = np.asarray(answer)
-        if image.dtype.kind not in "iufc":
-            raise CaseError(f"{where} holds {image.dtype}, expected magnitudes or complex numbers")
-        if image.ndim == len(shape) + 1 and image.shape[0] == 1:
-            image = image[0]
-        if (
-            image.ndim != len(shape)
-            or image.shape[:-2] != shape[:-2]
-            or any(longer < wanted for longer, wanted in zip(image.shape, shape, strict=True))
-        ):
-            raise CaseError(f"{where} has shape {image.shape}, expected that of the reference, {shape}, or a wider one")
-        starts = [(longer - wanted) // 2 for longer, wanted in zip(image.shape, shape, strict=True)]
-        image = image[tuple(slice(start, start + wanted) for start, wanted in zip(starts, shape, strict=True))]
-        wrong = image.size - int(np.isfinite(image).sum())
-        if wrong:
-            raise CaseError(f"{where} holds {wrong} of {image.size} values that are not finite")
-        # What is judged in memory is what a file would hold.
-        return np.ascontiguousarray(image, dtype=np.complex64 if image.dtype.kind == "c" else np.float32)
+    def _asked(self, metrics: Sequence[str]) -> tuple[list[str], list[str]]:
+        """The metrics of images, and those of quantities that are read from them."""
+        quantities = [name for name in metrics if parse(name)[0].kind == "measurement"]
+        return [name for name in metrics if name not in quantities], quantities
+
+
+def _echoes(reference: Array, image: Array) -> Iterator[tuple[str, Array, Array]]:
+    """Both images echo by echo with a label; one without echoes as it is, and without."""
+    if reference.ndim < 4:
+        yield "", reference, image
+        return
+    for number, pair in enumerate(zip(reference, image, strict=True), start=1):
+        yield f"echo {number}", *pair
+
+
+def _accepted(case: Case, answer: Any, shape: tuple[int, ...], what: str) -> Array:
+    where = f"case {case.id!r}: {what}"
+    image = _plain(answer, where)
+    if image.ndim == len(shape) + 1 and image.shape[0] == 1:
+        image = image[0]
+    if (
+        image.ndim != len(shape)
+        or image.shape[:-2] != shape[:-2]
+        or any(longer < wanted for longer, wanted in zip(image.shape, shape, strict=True))
+    ):
+        raise CaseError(f"{where} has shape {image.shape}, expected that of the reference, {shape}, or a wider one")
+    starts = [(longer - wanted) // 2 for longer, wanted in zip(image.shape, shape, strict=True)]
+    image = image[tuple(slice(start, start + wanted) for start, wanted in zip(starts, shape, strict=True))]
+    # What is judged in memory is what a file would hold.
+    with np.errstate(over="ignore"):
+        kept = np.ascontiguousarray(image, dtype=np.complex64 if image.dtype.kind == "c" else np.float32)
+    wrong = kept.size - int(np.isfinite(kept).sum())
+    if wrong:
+        raise CaseError(f"{where} holds {wrong} of {kept.size} values that are not finite")
+    return kept
+
+
+def _plain(answer: Any, where: str) -> Array:
+    """The numbers of an answer, which may be a tensor of torch, on a GPU or with gradients."""
+    try:
+        image = np.asarray(answer.detach().cpu() if hasattr(answer, "detach") else answer)
+    except (TypeError, ValueError) as error:
+        raise CaseError(f"{where} is a {type(answer).__name__} that is no array ({error})") from error
+    if image.dtype.kind not in "iufc":
+        raise CaseError(f"{where} holds {image.dtype}, expected magnitudes or complex numbers")
+    return image
 
 
 def _thinned(image: Image, sampling: Sampling, case: str) -> Image:
@@ -188,8 +201,7 @@ def _thinned(image: Image, sampling: Sampling, case: str) -> Image:
     if not frequencies:
         raise CaseError(f"case {case!r}: the image is no k-space with named axes, and cannot be sampled")
     along = frequencies[-1]
-    rng = np.random.default_rng([sampling.seed, zlib.crc32(case.encode())])
-    mask = sampling.mask(image.array.shape[along], rng)
+    mask = sampling.of(case, image.array.shape[along])
     if image.attributes.get("centred") == "false":
         mask = np.fft.ifftshift(mask)
     shape = [1] * image.array.ndim
@@ -198,10 +210,10 @@ def _thinned(image: Image, sampling: Sampling, case: str) -> Image:
     return replace(image, array=image.array * mask.reshape(shape).astype(np.float32), attributes=said)
 
 
-def _stored(path: Path) -> Array:
-    """Reads what `write` stored."""
+def stored_image(path: Path) -> Array:
+    """Reads what `write` stored; raises CaseError where the file holds something else, or is cut short."""
     try:
-        found: Array = np.load(path, allow_pickle=False)
+        with path.open("rb") as stream:
+            return np.lib.format.read_array(stream, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise CaseError(f"{path}: cannot be read as a stored image ({error}); run test again") from error
-    return found
+        raise CaseError(f"{path}: cannot be read as a stored image ({error}); delete it, and run test again") from error

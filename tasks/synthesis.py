@@ -27,6 +27,9 @@ PARTS = ("reference", "train", "holdout")
 EDGE = 512
 """Rows and columns that pictures are brought to before their pixels are compared."""
 
+OPEN = ("-1", "-1.0", "uncertain", "unknown", "nan")
+"""What it says, in lower case, of one of which that is not known."""
+
 PRESENT = ("1", "1.0", "true", "yes", "present")
 """What an attribute says, in lower case, of a case that has the finding."""
 
@@ -71,7 +74,8 @@ class SynthesisTask(Task):
     Attributes:
         pictures: how many are made of every prompt.
         seed: of all seeds; that of a picture depends on it, on the case and on the picture's number alone.
-        shown: whether the model is shown the case's images, as for pictures of a patient after treatment.
+        shown: whether the model is shown the case's images, as for pictures of a patient after treatment. What became
+            of them is then the image of the same id in the reference set.
         strata: attributes that name findings: the fidelity of the images that have each is measured as well.
         groups: attributes, such as `view`: it is measured of the images of each value.
         least: images of a stratum or group that must be there on both sides, or nothing is said of it.
@@ -185,6 +189,18 @@ class SynthesisTask(Task):
         """Whether a case's attributes say that a finding is present; what is not said is not."""
         return case.attributes.get(finding, "").strip().lower() in PRESENT
 
+    def says(self, case: Case, names: Sequence[str], attribute: str = "") -> list[float]:
+        """What a case's attributes say of findings, or of the values of one attribute: 1, 0, or NaN where it is open.
+
+        A finding that is not spoken of is taken to be absent. A value that is none of `names` leaves all of them open.
+        """
+        if attribute:
+            value = case.attributes.get(attribute, "").strip().lower()
+            known = [name.lower() for name in names]
+            return [float(value == name) for name in known] if value in known else [math.nan] * len(known)
+        said = [case.attributes.get(name, "").strip().lower() for name in names]
+        return [math.nan if value in OPEN else float(value in PRESENT) for value in said]
+
     def read_images(self, case: Case) -> tuple[Image, ...]:
         """Reads what the model is shown: nothing, unless the task shows images."""
         return super().read_images(case) if self.shown else ()
@@ -237,7 +253,7 @@ class SynthesisTask(Task):
             len(files),
             self.pictures,
             lambda: [rgb(read(file).array if isinstance(file, Path) else _channels_first(file)) for file in files],
-            lambda: rgb(case.images[0].read().array) if case.images else None,
+            lambda: rgb(case.images[0].read().array) if case.images and not self.shown else None,
         )
         return [LabelScore(WHOLE, name, float(parse(name)[0].function(one)), "present") for name in wanted]
 

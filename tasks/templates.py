@@ -164,3 +164,15 @@ def _placed(text: str, images: int, where: str) -> tuple[str | int, ...]:
             if 0 <= place < images:
                 parts.append(place)
     return (*parts, *spare) if where == "last" else (*spare, *parts)
+
+
+def moved(message: Message, by: int) -> Message:
+    """The same turn, with its images counted from further on."""
+    if not by:
+        return message
+    return replace(message, parts=tuple(part + by if isinstance(part, int) else part for part in message.parts))
+
+
+def without_images(message: Message) -> Message:
+    """The same turn, of words alone."""
+    return replace(message, parts=tuple(part for part in message.parts if isinstance(part, str)))

@@ -1,4 +1,4 @@
-"""`download annotator=`: weights come into the hub's cache, go on where they broke off, and are then found."""
+"""`download annotator=` and `extractor=`: weights come into the hub's cache, go on where they broke off, are found."""
 
 from __future__ import annotations
 
@@ -21,6 +21,10 @@ FILES = {
     "IAMJB/RadBERT-CT/config.json": b"{}",
     "IAMJB/RadBERT-CT/pytorch_model.bin": b"old",
     "IAMJB/RadBERT-CT/tokenizer.json": b"{}",
+    "microsoft/rad-dino/config.json": b"{}",
+    "microsoft/rad-dino/preprocessor_config.json": b"{}",
+    "microsoft/rad-dino/model.safetensors": b"new",
+    "microsoft/rad-dino/dinov2.ckpt": b"other",
     "me/whole/config.json": b"{}",
     "me/whole/vocab.txt": b"",
     "me/whole/onnx/model.onnx": b"onnx",
@@ -140,6 +144,19 @@ def test_of_two_formats_the_one_that_the_repository_has_is_fetched(hub, asked):
     code, said = asked("annotator=radbert_ct")
     assert (code, "pytorch_model.bin: 3 bytes" in said, "tokenizer.json" in said) == (0, True, True), said
     assert start(["check", "metrics=radbert_ct_f1@macro-18"]) == 0
+
+
+def test_weights_of_an_extractor_are_fetched_likewise(hub, asked):
+    code, said = asked("extractor=rad_dino")
+    assert (code, "licence: MSRLA, research only" in said) == (0, True), said
+    found = next(hub.cache.rglob("model.safetensors"))
+    assert f"extractors.rad_dino.weights: {found.parent}" in said
+    assert not list(hub.cache.rglob("dinov2.ckpt"))
+    code, said = asked("extractor=inception")
+    assert code == 1
+    assert "extractors.inception.weights: inception_v3_google-0cc3c7bd.pth; had from torchvision" in said
+    code, said = asked("extractor=rad_dinosaur")
+    assert (code, "no extractor 'rad_dinosaur'" in said) == (2, True), said
 
 
 class Whole(TextAnnotator):

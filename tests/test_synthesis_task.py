@@ -23,10 +23,12 @@ from medimg_eval.evaluation.evaluate import Settings, evaluate, refuse_incapable
 from medimg_eval.evaluation.rescoring import rescore
 from medimg_eval.imaging import ImageFile, read
 from medimg_eval.models.base import Synthesizer
+from medimg_eval.models.feature_tables import FeatureTable
 from medimg_eval.models.features import Pixels
 from medimg_eval.models.synthesis import Diffusers, GivenImages
 from medimg_eval.phantoms.prompts import ChestPrompts, PhantomGenerator
 from medimg_eval.results import build_cards, build_table, load_runs
+from medimg_eval.results.render import to_markdown
 from medimg_eval.results.set_values import set_rows
 from medimg_eval.tasks import SynthesisTask
 from medimg_eval.tasks.synthesis import picture_of
@@ -175,6 +177,110 @@ def test_a_cell_shows_the_value_with_its_own_interval_and_footnotes_say_what_it_
         "small_n: 30 real and 30 generated rows",
     ):
         assert part in notes, part
+
+
+class Seer(Pixels):
+    """Sees Edema in dark pictures, and a fracture in none; tells patients apart by how alike pictures are."""
+
+    findings = ("Edema", "Fracture", "Mass")
+    thresholds = (0.5, 0.5, 0.5)
+    tells_patients = True
+
+    def embed(self, pictures):
+        edema = np.array([np.asarray(one, float).mean() < 128 for one in pictures])
+        return np.c_[edema * 0.9, np.zeros((len(edema), 2))].astype(np.float32)
+
+
+class Viewer(Pixels):
+    choices, chooses = ("AP", "PA"), "view"
+
+    def embed(self, pictures):
+        return np.array([[0.7, 0.3]] * len(pictures), np.float32)
+
+
+class Alike(Pixels):
+    tells_patients = True
+
+    def compare(self, one, other):
+        return -np.linalg.norm(one.astype(float) - other, axis=-1)
+
+
+class Dark(Drawer):
+    """Draws dark pictures of the prompts of every other case, which are those with Edema, but for the last."""
+
+    def _pictures(self, prompt, seeds):
+        number = int(prompt.case_id[1:])
+        level = 20 if number % 2 and number != 69 else 200
+        return [np.full((1, 24, 24), level + n, np.uint8) for n in range(len(seeds))]
+
+
+def test_a_classifier_tells_whether_pictures_show_what_was_asked_for(pictures, settings):
+    settings.extractors = extractors(seer=candidate(Seer(8), "seer"), viewer=candidate(Viewer(8), "viewer"))
+    asked = ["finding_correct@seer", "finding_sensitivity@seer", "finding_auroc@seer", "view_correct@viewer"]
+    made = task(pictures, metrics=[*asked, "intra_prompt_ms_ssim"], groups=["view"], pictures=2)
+    folder = evaluate(made, candidate(Dark()), settings)
+    found = {key: one.value for key, one in values(folder).items()}
+    # 15 of 30 prompts have Edema, of which one is drawn bright; Fracture is uncertain in all, Mass in no attributes.
+    assert found["finding_correct", "Edema", ()] == pytest.approx(29 / 30)
+    assert found["finding_sensitivity", "Edema", ()] == pytest.approx(14 / 15)
+    assert found["finding_auroc", "Edema", ()] == pytest.approx(1 - 0.5 / 15)
+    assert found["finding_correct", "all", ()] == pytest.approx(29 / 30)
+    assert np.isnan(found["finding_correct", "Fracture", ()])
+    assert not any(label == "Mass" for _, label, _ in found)
+    # Two of three prompts ask for AP, which the classifier always sees.
+    assert found["view_correct", "all", ()] == pytest.approx(2 / 3)
+    assert found["view_correct", "all", (("view", "AP"),)] == 1
+    runs = load_runs([folder])
+    table = build_table(runs, by="label")
+    assert any("not judged: Mass" in note for note in table.footnotes)
+    assert "Edema" in to_markdown(table)
+    likeness = runs[0].scores.query("metric == 'intra_prompt_ms_ssim'")["value"]
+    assert len(likeness) == 30
+    assert (likeness > 0.99).all()
+
+
+@pytest.mark.parametrize(
+    ("metric", "words"),
+    [
+        ("finding_correct@pixels", "'pixels' tells no findings; name a classifier of them"),
+        ("view_correct@pixels", "chooses no view"),
+        ("alignment_score@pixels", "reads no texts"),
+        ("reid_rate@pixels", "tells no patients apart"),
+    ],
+)
+def test_an_extractor_that_cannot_do_what_a_metric_asks_is_refused(pictures, settings, metric, words):
+    with pytest.raises(UserError, match=words):
+        evaluate(task(pictures, metrics=[metric]), candidate(Drawer()), settings)
+
+
+def test_copies_are_reidentified_and_new_pictures_are_not(pictures, settings):
+    settings.extractors = extractors(alike=candidate(Alike(8), "alike"))
+    copies = {f"c{n}": n - 40 for n in range(40, 52)}
+    for name, held, least, most in (("copies", copies, 0.35, 0.6), ("honest", {}, 0, 0.3)):
+        made = task(pictures, metrics=["reid_rate@alike"])
+        folder = evaluate(made, candidate(Drawer(pictures, held), name, copies=sorted(held)), settings)
+        found = values(folder)["reid_rate", "all", ()]
+        assert least <= found.value <= most
+        assert found.floor <= 0.3
+        assert found.low <= found.value <= found.high
+        assert found.details["tpr"] <= 0.3  # two images of a patient are as different as any here
+        assert found.details["fpr"] <= 0.01
+
+
+def test_radiomics_of_a_table_are_compared(pictures, settings, tmp_path):
+    folder = evaluate(task(pictures, metrics=["unmade"]), candidate(Drawer()), settings)
+    lines = []
+    for file in [*sorted(pictures.glob("*.png")), *sorted(folder.rglob("*.png"))]:
+        grey = np.asarray(Pictures.open(file), float)
+        lines.append(f"{file.parent.name}/{file.name},{grey.mean()},{grey.std()},1,{3 if lines else ''}")
+    (tmp_path / "t.csv").write_text("\n".join(["file,mean,spread,constant,gaps", *lines]))
+    table = candidate(FeatureTable(str(tmp_path / "t.csv")), "radiomics", weights=str(tmp_path / "t.csv"))
+    wanted = task(pictures, metrics=["radiomics_frechet_distance@radiomics"], splits=SPLITS | {"reference": "fit"})
+    rescore(folder, wanted, 0, extractors=extractors(radiomics=table))
+    found = values(folder)["radiomics_frechet_distance", "all", ()]
+    assert 0 <= found.value < 2
+    assert "dropped_features: 1 of 4 are not finite: gaps" in found.flags
+    assert "dropped_features: 1 of 4 are constant in the real set: constant" in found.flags
 
 
 def test_planted_copies_are_found_and_shown_first(pictures, settings):

@@ -16,17 +16,15 @@ from medimg_eval.errors import UsageError, UserError
 
 
 def run(config: DictConfig) -> None:
-    """Fetches what the task's card, or the annotator's config, names; says what came, and what to run next.
+    """Fetches what the task's card, or the annotator's or extractor's config, names; says what came and what is next.
 
     Raises:
         UsageError: nothing is named, or its card cannot be meant.
         UserError: it is not to be had from the hub, in which case the steps are printed, or something came wrong.
     """
     wanted = plain(config)
-    if wanted.get("annotator") is not None:
-        from medimg_eval.commands.download_weights import chosen_annotator, download_weights
-
-        download_weights(*chosen_annotator(wanted))
+    if any(wanted.get(group) is not None for group in ("annotator", "extractor")):
+        _weights(wanted)
         return
     task = wanted.get("task")
     if task is None:
@@ -56,6 +54,15 @@ def run(config: DictConfig) -> None:
         say(f"left to do: {step}")
     elsewhere = "" if wanted["root"] is None else f" task.layout.root={root}"
     say(f"next: python -m medimg_eval check task={name}{elsewhere}")
+
+
+def _weights(wanted: Mapping[str, Any]) -> None:
+    from medimg_eval.commands.download_weights import chosen_annotator, chosen_extractor, download_weights
+
+    if wanted.get("annotator") is not None:
+        download_weights("annotator", *chosen_annotator(wanted))
+    if wanted.get("extractor") is not None:
+        download_weights("extractor", *chosen_extractor(wanted))
 
 
 def _root(given: Any, task: Mapping[str, Any]) -> Path:

@@ -1,4 +1,4 @@
-"""`download annotator=`: the weights that a metric of reports needs, into the hub's own cache."""
+"""`download annotator=` and `extractor=`: the weights that metrics need, into the hub's own cache."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from typing import Any
 from hydra.core.hydra_config import HydraConfig
 
 from medimg_eval.commands.common import printer
-from medimg_eval.commands.making import Annotators
+from medimg_eval.commands.making import Annotators, Extractors
 from medimg_eval.data.unpacking import in_words
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.models.annotators import Annotator, HubName, Weights, hub_name, located
+from medimg_eval.models.features import FeatureExtractor
 
 SMALL = (".json", ".txt", ".model")
 """What configs and tokenizers are kept in."""
@@ -30,22 +31,32 @@ PARAMETERS = ("model*.safetensors", "pytorch_model*.bin")
 
 def chosen_annotator(wanted: Mapping[str, Any]) -> tuple[str, Annotator]:
     """Makes the annotator that `annotator=NAME` names, with the command line's changes to it; loads no weights."""
-    name = HydraConfig.get().runtime.choices["annotator"]
-    changed = wanted["annotators"].get(name) or {}
-    config = changed if "_target_" in changed else {**wanted["annotator"], **changed}
-    made: Any = Annotators({**wanted["annotators"], name: config})[name].load()
+    return _chosen(wanted, "annotator", Annotators)
+
+
+def chosen_extractor(wanted: Mapping[str, Any]) -> tuple[str, FeatureExtractor]:
+    """Makes the extractor that `extractor=NAME` names, likewise."""
+    return _chosen(wanted, "extractor", Extractors)
+
+
+def _chosen(wanted: Mapping[str, Any], group: str, kind: type[Annotators]) -> tuple[str, Any]:
+    name = HydraConfig.get().runtime.choices[group]
+    changed = wanted[f"{group}s"].get(name) or {}
+    config = changed if "_target_" in changed else {**wanted[group], **changed}
+    made: Any = kind({**wanted[f"{group}s"], name: config})[name].load()
     made.name = name
     return name, made
 
 
-def download_weights(name: str, made: Annotator) -> None:
-    """Fetches what an annotator needs and is not there, says what came, and what to run next.
+def download_weights(group: str, name: str, made: Annotator | FeatureExtractor) -> None:
+    """Fetches what an annotator or extractor needs and is not there, says what came, and what to run next.
 
     What broke off goes on; the hub's library keeps the files, below HF_HOME, and verifies their size.
 
     Args:
-        name: the annotator's, such as "chexbert".
-        made: the annotator.
+        group: `annotator` or `extractor`.
+        name: its own, such as "chexbert".
+        made: what lacks weights.
 
     Raises:
         UsageError: its weights are named as no repository can be.
@@ -62,17 +73,17 @@ def download_weights(name: str, made: Annotator) -> None:
     # What an archive needs beside itself may stand in the archive, and is known once it is there.
     while (weights := next((one for one in made.needs if one.argument not in seen), None)) is not None:
         seen.add(weights.argument)
-        key = f"annotators.{name}.{weights.argument}"
-        if not _bring(getattr(made, weights.argument), weights, name, say):
+        key = f"{group}s.{name}.{weights.argument}"
+        if not _bring(getattr(made, weights.argument), weights, key, say):
             left.append(f"{key}: {weights.what}; had from {weights.source} (licence: {weights.licence})")
     if left:
         raise UserError("\n".join([*left, "cannot be fetched from the hub for you; set each key to a path"]))
     say(f"next: python -m medimg_eval check metrics=all, or test with metrics that need {name}")
 
 
-def _bring(given: Any, weights: Weights, name: str, say: Callable[[str], None]) -> bool:
-    """Fetches one of an annotator's needs, unless it is there; returns whether it is there now."""
-    key = f"annotators.{name}.{weights.argument}"
+def _bring(given: Any, weights: Weights, key: str, say: Callable[[str], None]) -> bool:
+    """Fetches one of the needs, unless it is there; returns whether it is there now."""
+    name = key.split(".")[1]
     try:
         there = located(given, weights, name)
     except UserError:

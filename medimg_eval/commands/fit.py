@@ -25,7 +25,7 @@ def run(config: DictConfig) -> None:
     wanted = plain(config)
     trainer = wanted["trainer"]
     every, epochs = trainer.get("check_val_every_n_epoch"), trainer.get("max_epochs")
-    if every and epochs and every > epochs:
+    if every and epochs and 0 < epochs < every:
         trainer["check_val_every_n_epoch"] = epochs  # or a short run would end without having been validated
     (task,) = build_tasks(wanted)
     candidate = build_candidate(wanted["model"])

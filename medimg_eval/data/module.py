@@ -13,13 +13,13 @@ from lightning.fabric.utilities.seed import pl_worker_init_function
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, Sampler, default_collate
 
-from medimg_eval.case import Case, Failure, Image, Mask, Prompt
+from medimg_eval.case import Case, Failure, Findings, Image, Mask, Prompt
 from medimg_eval.data.asking import Asked, leave_with_parent, prompt_loader
 from medimg_eval.data.cache import Entry, Made, VolumeCache, content_key
 from medimg_eval.errors import CaseError
 from medimg_eval.question import Key
 from medimg_eval.tasks.base import Task, same_grid
-from medimg_eval.tasks.questions import QuestionTask
+from medimg_eval.tasks.reconstruction import ReconstructionTask
 
 Samples = list[dict[str, Tensor]]
 
@@ -79,29 +79,60 @@ class _Masks:
 
 
 class _Questions:
-    """Of questions: the prompt with its images, and the entry of the answer key. The cache keeps the images."""
+    """Of questions and classes: the prompt with its images, and what is right. The cache keeps the images."""
 
-    def __init__(self, task: QuestionTask) -> None:
+    def __init__(self, task: Task) -> None:
         self._task = task
 
-    def read(self, case: Case) -> tuple[Prompt, Key]:
+    def read(self, case: Case) -> tuple[Prompt, Key | Findings]:
         return self._task.prompt(case, self._task.read_images(case)), case.target.read()
 
     def key(self, case: Case) -> str:
         files = (path for image in case.images for path in image.files)
-        return content_key(files, repr((case.images, self._task.blind)))
+        return content_key(files, repr((case.images, getattr(self._task, "blind", ""))))
 
     def made(self, case: Case) -> Made:
         images = {f"image{place}": image for place, image in enumerate(self._task.read_images(case))}
         return {name: image.array for name, image in images.items()}, {name: _said(i) for name, i in images.items()}
 
-    def kept(self, case: Case, entry: Entry) -> tuple[Prompt, Key]:
+    def kept(self, case: Case, entry: Entry) -> tuple[Prompt, Key | Findings]:
         images = tuple(_image(entry, f"image{place}") for place in range(len(entry.meta)))
         return self._task.prompt(case, images), case.target.read()
 
 
+class _Scans:
+    """Of reconstructions: the samples that are shown, and the image they should give, which may be cut to its middle.
+
+    The cache keeps all samples of the file: which of them a task shows is settled when they are read from it.
+    """
+
+    def __init__(self, task: ReconstructionTask) -> None:
+        self._task = task
+
+    def read(self, case: Case) -> tuple[Image, Image]:
+        return self._pair(case, self._task.read_images(case)[0], case.target.read())
+
+    def key(self, case: Case) -> str:
+        return content_key(case.files, repr(("scan", case.images, case.target)))
+
+    def made(self, case: Case) -> Made:
+        image, target = case.images[0].read(), case.target.read()
+        return {"image": image.array, "target": target.array}, {"image": _said(image), "target": _said(target)}
+
+    def kept(self, case: Case, entry: Entry) -> tuple[Image, Image]:
+        (shown,) = self._task.thinned(case, (_image(entry, "image"),))
+        return self._pair(case, shown, _image(entry, "target"))
+
+    def _pair(self, case: Case, shown: Image, target: Image) -> tuple[Image, Image]:
+        sampled, wanted = shown.geometry.shape, target.geometry.shape
+        if sampled[:-2] != wanted[:-2] or any(own < cut for own, cut in zip(sampled, wanted, strict=True)):
+            raise CaseError(f"case {case.id!r}: its samples {sampled} do not make the image that is right, {wanted}")
+        return shown, target
+
+
 def _said(image: Image) -> dict[str, Any]:
-    return {"affine": image.affine.tolist(), "modality": image.modality, "units": image.units}
+    plain = {"affine": image.affine.tolist(), "modality": image.modality, "units": image.units}
+    return {**plain, "attributes": dict(image.attributes)}
 
 
 def _image(entry: Entry, name: str) -> Image:
@@ -114,7 +145,7 @@ class _Training(Dataset[Samples | Failure]):
 
     def __init__(self, task: Task, cases: Sequence[Case], sample: Sample, cache: VolumeCache | None) -> None:
         self._cases, self._sample, self._cache = cases, sample, cache
-        self._reading: _Reading = _Questions(task) if isinstance(task, QuestionTask) else _Masks(task)
+        self._reading = _reading_of(task)
         self._kept: dict[int, tuple[Any, Any]] = {}
 
     def __len__(self) -> int:
@@ -225,6 +256,12 @@ class CaseDataModule(pl.LightningDataModule):
     def _place(self) -> tuple[int, int]:
         trainer = self.trainer
         return (trainer.global_rank, trainer.world_size) if trainer else (0, 1)
+
+
+def _reading_of(task: Task) -> _Reading:
+    if task.inline:
+        return _Questions(task)
+    return _Scans(task) if isinstance(task, ReconstructionTask) else _Masks(task)
 
 
 def _begin(rank: int, worker: int) -> None:

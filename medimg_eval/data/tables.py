@@ -115,7 +115,8 @@ def _separated(
     try:
         for fields in reader:
             first, start = start, reader.line_num + 1
-            if not any(one.strip() for one in fields):
+            alone = fields == [""] and len(names) == 1  # a quoted blank is a value, and a blank line has no fields
+            if not alone and not any(one.strip() for one in fields):
                 continue
             if not names:
                 names = _header(path, first, fields, separator)

@@ -40,7 +40,7 @@ class Asker:
         self.task, self.run, self.scorer = task, run, scorer
         self.model = model
         self.seconds_in_model = 0.0
-        """Time spent in `generate`, `choose` and `embed`."""
+        """Time spent in `generate`, `choose`, `embed` and `classify`."""
         self._most: int | None = None
 
     def step(self, batch: Sequence[Asked]) -> None:
@@ -166,7 +166,7 @@ class _Timed:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._model, name)
-        if name not in ("generate", "choose", "embed") or not callable(found):
+        if name not in ("generate", "choose", "embed", "classify") or not callable(found):
             return found
 
         @wraps(found)

@@ -95,6 +95,8 @@ def embed(extractor: FeatureExtractor, identity: str, sources: Sequence[Source],
     Raises:
         CaseError: a picture cannot be read.
     """
+    if extractor.looks_up:
+        return _looked_up(extractor, sources, skip=skip)
     store = FeatureStore(identity)
     keys: list[str | None] = []
     images: dict[int, Image] = {}
@@ -136,6 +138,18 @@ def embed(extractor: FeatureExtractor, identity: str, sources: Sequence[Source],
         skipped=[skipped.get(place, sources[place].name) for place in range(len(sources)) if place not in set(kept)],
         computed=computed,
     )
+
+
+def _looked_up(extractor: FeatureExtractor, sources: Sequence[Source], *, skip: bool) -> Embedded:
+    rows: dict[int, Array] = {}
+    skipped: dict[int, str] = {}
+    for place, source in enumerate(sources):
+        try:
+            rows[place] = extractor.look_up(source.files)
+        except CaseError as error:
+            _refuse_or_note(error, skip, skipped, place, source)
+    found = np.stack(list(rows.values())) if rows else np.zeros((0, max(1, len(extractor.names))), np.float32)
+    return Embedded(rows=found, kept=list(rows), skipped=list(skipped.values()))
 
 
 def embed_texts(extractor: FeatureExtractor, identity: str, texts: Sequence[str]) -> Array:

@@ -30,7 +30,7 @@ from medimg_eval.evaluation.identity import data_fingerprint, digest
 from medimg_eval.evaluation.preparing import prepare
 from medimg_eval.evaluation.run import Run, now
 from medimg_eval.metrics import parse
-from medimg_eval.tasks import QuestionTask, Task
+from medimg_eval.tasks import Task
 
 log = logging.getLogger(__name__)
 
@@ -115,6 +115,7 @@ def _train(
     model: Any = candidate.model
     require_trainable(model, candidate.name)
     prepare(task, model, task.cases("fit"))
+    model.train()  # what was loaded may come as it is used
     task.gather(task.cases("validate"))
     run.note(model_info=model_info(candidate))
     data = CaseDataModule(
@@ -140,8 +141,8 @@ def _train(
 
 
 def _also(task: Task) -> list[str]:
-    """The metrics that are logged beside the monitored one: of answers, those that take no further model."""
-    if not isinstance(task, QuestionTask):
+    """The metrics that are logged beside the monitored one: of what takes no time, those that take no further model."""
+    if not task.inline:
         return []  # metrics of masks take longer than training does
     parsed = {name: parse(name)[0] for name in task.case_metrics}
     return [name for name, found in parsed.items() if not (found.reads or found.asks or found.evidence)]

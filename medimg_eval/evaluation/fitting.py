@@ -25,8 +25,8 @@ class Trainable(Protocol):
         """Training samples of one case, drawn anew from `seed` at each visit; runs in worker processes.
 
         Args:
-            shown: the `Image`; of a question the `Prompt`.
-            target: the `Mask`; of a question the `Key`.
+            shown: the `Image`; of a question or a classification the `Prompt`.
+            target: the `Mask`; of a question the `Key`, of a classification the `Findings`.
             labels: of the task; empty where it has none.
             seed: of this visit.
         """

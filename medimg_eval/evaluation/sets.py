@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from medimg_eval.evaluation.gallery import Neighbours, write_gallery
 from medimg_eval.evaluation.identity import digest
 from medimg_eval.evaluation.run import Run, Stored, answered
 from medimg_eval.metrics import parse
-from medimg_eval.metrics._generation import BY_PARTS, NEEDED, READS_TEXTS, WHOLE, ImageSet, ImageSets
+from medimg_eval.metrics._generation import ABILITIES, BY_FINDINGS, BY_PARTS, NEEDED, WHOLE, ImageSet, ImageSets
 from medimg_eval.metrics._sets import shuffled
 from medimg_eval.metrics.privacy import closest_pairs
 from medimg_eval.models.features import FeatureExtractor
@@ -45,9 +46,8 @@ def refuse_unready_sets(task: Task, extractors: Mapping[str, Candidate]) -> None
         if name not in extractors:
             raise UsageError(f"{', '.join(wanted)}: there is no extractor {name!r}{nearest(name, extractors)}")
         made = _made(name, extractors[name].load())
-        texts = [one for one in wanted if parse(one)[0].name in READS_TEXTS]
-        if texts and not made.reads_texts:
-            lacks.append(f"{', '.join(texts)}: extractor {name!r} reads no texts; name one that does, as biomedclip")
+        if unable := _unable(wanted, made):
+            lacks += unable
             continue
         try:
             made.check_ready()
@@ -128,15 +128,30 @@ class _Embedded:
             self._take(part, embed(extractor, identity, _sources(part, cases), skip=skip, what=f"{name}: {part}"))
         self._take("generated", embed(extractor, identity, made.sources, skip=False, what=f"{name}: generated"))
         self._compare_shapes()
-        asks_texts = any(parse(one)[0].name in READS_TEXTS and parse(one)[1] == name for one in task.set_metrics)
+        self.extractor = extractor
+        named = {name for cases in (*real.values(), made.cases) for case in cases for name in case.attributes}
+        self.unknown = sorted(set(extractor.findings) - named)
+        """Findings of a classifier that are an attribute of no case."""
+        if self.unknown:
+            self.remarks.append(f"{name}: an attribute of no case, and not judged: {', '.join(self.unknown)}")
+        asks_texts = any(ABILITIES[parse(one)[0].name] == "texts" and parse(one)[1] == name for one in task.set_metrics)
         self.texts: Array | None = None
         if asks_texts and made.cases:
             self.texts = embed_texts(extractor, identity, [task.text(case) for case in made.cases])
         log.info("%s: %s", name, {part: (len(one.rows), one.computed) for part, one in self.found.items()})
 
     def scores(self, metric: str) -> list[SetScore]:
-        """What the pictures are worth by one metric: all, those of each finding, and those of each group."""
+        """What the pictures are worth by one metric: all, those of each finding, and those of each group.
+
+        A classifier's findings are judged of all pictures, one after the other.
+        """
         scores = [self._score(metric, WHOLE, {}, None)]
+        if parse(metric)[0].name in BY_FINDINGS:
+            return scores + [
+                self._score(metric, finding, {}, None, place)
+                for place, finding in enumerate(self.extractor.findings)
+                if finding not in self.unknown
+            ]
         if parse(metric)[0].name not in BY_PARTS:
             return scores
         scores += [
@@ -177,14 +192,16 @@ class _Embedded:
             )
         return found
 
-    def _score(self, metric: str, label: str, where: Mapping[str, str], chosen: Any) -> SetScore:
+    def _score(
+        self, metric: str, label: str, where: Mapping[str, str], chosen: Any, finding: int | None = None
+    ) -> SetScore:
         found, _ = parse(metric)
-        key = (label, *where.items())
+        key = (WHOLE if finding is not None else label, *where.items())
         if key not in self._parts:
             self._parts[key] = self._sets(chosen)
         sets = self._parts[key]
         compared = (*NEEDED[found.name], "generated")
-        least = self.task.least if not (label != WHOLE or where) else max(self.task.least, self.task.drawn)
+        least = self.task.least if chosen is None else max(self.task.least, self.task.drawn)
         short = next((name for name in compared if len(sets.by_name[name].rows) < least), None)
         value: Any = None
         if short is not None:
@@ -192,7 +209,7 @@ class _Embedded:
         else:
             function: Any = found.function
             try:
-                value = function(sets)
+                value = function(sets if finding is None else replace(sets, finding=finding))
             except ValueError as error:  # such as k neighbours of fewer images: this value's own matter
                 value = f"undefined: {error}"
         return SetScore(metric, label, value, where)
@@ -204,7 +221,16 @@ class _Embedded:
         if texts is not None:
             texts = texts[_chosen([self.made.cases[place] for place in self.found["generated"].kept], chosen)]
         identity = f"{self.name} ({self.task.extracted_by[self.name]})"
-        return ImageSets(by_name, extractor=identity, texts=texts, seed=self.task.seed)
+        made = self.extractor
+        return ImageSets(
+            by_name,
+            extractor=identity,
+            texts=texts,
+            seed=self.task.seed,
+            names=tuple(made.names),
+            thresholds=tuple(made.thresholds),
+            compare=made.compare if made.tells_patients else None,
+        )
 
     def _set(self, part: str, cases: Sequence[Case], chosen: Any) -> ImageSet:
         found = self.found[part]
@@ -218,7 +244,18 @@ class _Embedded:
             found.rows[rows],
             np.array([kept[place].patient or kept[place].id for place in rows.tolist()], dtype=str),
             np.array([kept[place].id for place in rows.tolist()], dtype=str),
+            self._says([kept[place] for place in rows.tolist()]),
         )
+
+    def _says(self, cases: Sequence[Case]) -> Array | None:
+        """What attributes say of the findings, or of the choices, that the extractor gives probabilities of."""
+        made = self.extractor
+        if not (made.findings or made.choices):
+            return None
+        said = [self.task.says(case, made.findings or made.choices, made.chooses) for case in cases]
+        found: Array = np.array(said, np.float64).reshape(len(cases), len(made.names))
+        found[:, [place for place, name in enumerate(made.names) if name in self.unknown]] = np.nan
+        return found
 
     def _take(self, part: str, found: Embedded) -> None:
         self.found[part] = found
@@ -235,6 +272,22 @@ class _Embedded:
             if len(set().union(*kinds.values())) > 1:
                 parts = "; ".join(f"{part} {_listed(found)}" for part, found in kinds.items())
                 self.remarks.append(f"images differ in {what}, which features may see: {parts}")
+
+
+def _unable(wanted: Sequence[str], made: FeatureExtractor) -> list[str]:
+    """What metrics want of an extractor that it cannot do, in sentences."""
+    able = {
+        "texts": (made.reads_texts, "reads no texts; name one that does, as biomedclip"),
+        "findings": (bool(made.findings), "tells no findings; name a classifier of them, as finding_classifier"),
+        "choices": (bool(made.choices), "chooses no view; name a classifier of them, as view_classifier"),
+        "identity": (made.tells_patients, "tells no patients apart; name one that does, as patient_reid"),
+    }
+    found = []
+    for ability, (there, what) in able.items():
+        names = [one for one in wanted if ABILITIES[parse(one)[0].name] == ability]
+        if names and not there:
+            found.append(f"{', '.join(names)}: extractor {made.name!r} {what}")
+    return found
 
 
 def _made(name: str, made: Any) -> FeatureExtractor:

@@ -26,6 +26,8 @@ class KeyMap:
         mask: the key of the sampling mask.
         interleaved: real and imaginary parts alternate along the last axis.
         centred: the lowest frequency lies in the middle (index n // 2) of each frequency axis, not at 0.
+        alternating: the lowest frequency lies in the middle, but a plain inverse FFT shows the image where it belongs,
+            for neighbouring samples alternate in sign, as some scanners have it. That is taken out in reading.
         attributes: file attributes that are handed on. Others, such as a patient's id, are not.
     """
 
@@ -36,7 +38,13 @@ class KeyMap:
     mask: str | None = None
     interleaved: bool = False
     centred: bool = True
+    alternating: bool = False
     attributes: tuple[str, ...] = ()
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The keys under which the image to be reconstructed may lie."""
+        return (self.target,) if isinstance(self.target, str) else self.target or ()
 
 
 PRESETS: Mapping[str, KeyMap] = {
@@ -55,7 +63,7 @@ PRESETS: Mapping[str, KeyMap] = {
         attributes=("acquisition", "max", "norm"),
     ),
     "skm-tea": KeyMap(kspace="kspace", axes=("x", "ky", "kz", "echo", "coil"), maps="maps", target="target"),
-    "mc-mrrec": KeyMap(kspace="kspace", axes=("x", "ky", "kz", "coil"), interleaved=True, centred=False),
+    "mc-mrrec": KeyMap(kspace="kspace", axes=("x", "ky", "kz", "coil"), interleaved=True, alternating=True),
 }
 """The key maps of published sets; the sampling masks of `mc-mrrec` lie in files of their own."""
 
@@ -65,7 +73,7 @@ class KSpace:
     """What a scan, or a run of its slices, measured.
 
     Attributes:
-        samples: complex, one axis per name in `axes`.
+        samples: complex, one axis per name in `axes`, without alternating signs.
         axes: what the axes are.
         centred: whether the lowest frequency lies in the middle.
         maps: complex, coil sensitivities as stored; None where the file has none.
@@ -94,6 +102,18 @@ def kspace_shape(path: str | Path, keys: KeyMap | str) -> tuple[int, ...]:
         return _shape(file, keys)
 
 
+def target_shape(path: str | Path, keys: KeyMap | str) -> tuple[int, ...] | None:
+    """Reads the shape of the image to be reconstructed as stored, without reading it; None where the file has none.
+
+    Raises:
+        CaseError: as `read_kspace`.
+    """
+    keys = _key_map(keys)
+    with _Opened(Path(path)) as file:
+        key = file.first(keys.targets)
+        return None if key is None else tuple(file.dataset(key).shape)
+
+
 def read_kspace(path: str | Path, keys: KeyMap | str, *, slices: int | tuple[int, int] | None = None) -> KSpace:
     """Reads samples, and the maps, target and mask where the file has them.
 
@@ -112,16 +132,24 @@ def read_kspace(path: str | Path, keys: KeyMap | str, *, slices: int | tuple[int
         shape = _shape(file, keys)
         taken = _slices(file.path, shape[0], slices)
         samples = _complex(file, keys, file.dataset(keys.kspace)[taken])
-        target = (keys.target,) if isinstance(keys.target, str) else keys.target or ()
+        if keys.alternating:
+            samples = _smoothed(samples, keys.axes)
         return KSpace(
             samples,
             tuple(keys.axes),
             keys.centred,
             maps=file.optional((keys.maps,), taken),
-            target=file.optional(target, taken),
+            target=file.optional(keys.targets, taken),
             mask=file.optional((keys.mask,), slice(None)),
             attributes={name: file.attribute(name) for name in keys.attributes if name in file.attributes},
         )
+
+
+def read_dataset(path: str | Path, key: str) -> Array:
+    """Reads one array of an HDF5 file, such as a sampling mask; raises CaseError as `read_kspace`."""
+    with _Opened(Path(path)) as file:
+        found: Array = np.asarray(file.dataset(key)[()])
+        return found
 
 
 def rss(data: KSpace) -> Array:
@@ -207,8 +235,11 @@ class _Opened:
             raise CaseError(f"{self.path}: holds no array {key!r}{nearest(key, found)}")
         return self._file[key]
 
+    def first(self, keys: Sequence[str | None]) -> str | None:
+        return next((key for key in keys if key is not None and key in self._file), None)
+
     def optional(self, keys: Sequence[str | None], taken: slice) -> Array | None:
-        key = next((key for key in keys if key is not None and key in self._file), None)
+        key = self.first(keys)
         return None if key is None else np.asarray(self.dataset(key)[taken])
 
 
@@ -246,3 +277,17 @@ def _complex(file: _Opened, keys: KeyMap, stored: Array) -> Array:
     # Neighbouring floats are a complex number as they lie: no arithmetic, hence nothing lost.
     pairs = np.ascontiguousarray(stored, dtype=np.float32 if stored.dtype.itemsize <= 4 else np.float64)
     return pairs.view(np.complex64 if pairs.dtype == np.float32 else np.complex128)
+
+
+def _smoothed(samples: Array, axes: Sequence[str]) -> Array:
+    """Moves the image's origin to the middle by the phase that half a field of view is: signs, of even lengths."""
+    moved = samples.copy()
+    for axis, name in enumerate(axes):
+        if name.startswith("k"):
+            count = samples.shape[axis]
+            steps = np.arange(count) - count // 2
+            phase = np.exp(2j * np.pi * (steps * (count // 2) % count) / count)
+            shape = [1] * samples.ndim
+            shape[axis] = count
+            moved *= (1.0 - 2.0 * (steps % 2) if count % 2 == 0 else phase).astype(samples.dtype).reshape(shape)
+    return moved

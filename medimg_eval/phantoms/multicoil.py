@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from medimg_eval.case import Array, Case
+from medimg_eval.case import Array, Case, Geometry, Image, Mask, Reference
 from medimg_eval.data.layouts.kspace import Reconstruction, Samples
 from medimg_eval.data.mni152 import template_file
 from medimg_eval.errors import UsageError, UserError, nearest
@@ -145,6 +145,59 @@ class MulticoilPhantom:
         return folder
 
 
+@dataclass
+class MulticoilTissue(MulticoilPhantom):
+    """The same scans with the image of all samples in the place of these, and grey and white matter as truth.
+
+    The tissue is the template's, bent as the patient is. Arguments and files are those of `MulticoilPhantom`.
+    """
+
+    def cases(self, split: str) -> list[Case]:
+        """The cases of `fit`, `validate` or `test`, as `MulticoilPhantom` has them."""
+        known = {scan.case: scan for scan in scans(self.count, self.seed)}
+        return [
+            replace(
+                case,
+                images=(case.target,),
+                target=Tissue(case.target, known[case.id].split, known[case.id].number, self.slices, self.seed),
+            )
+            for case in super().cases(split)
+        ]
+
+
+@dataclass(frozen=True)
+class Tissue:
+    """Which tissue lies where in a scan: 1 grey matter, 2 white matter.
+
+    Attributes:
+        image: whose grid it has.
+        split: whose levels the patient has.
+        number: of the patient.
+        slices: how many.
+        seed: of the cohort.
+    """
+
+    image: Reference[Image]
+    split: str
+    number: int
+    slices: int
+    seed: int
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The probability maps of the template."""
+        return (template_file("gm"), template_file("wm"))
+
+    def read(self) -> Mask:
+        """Returns labels as uint8, (slice, row, column)."""
+        labels = tissue(self.split, self.slices, np.random.default_rng([self.seed, self.number]))
+        return Mask(labels, np.eye(4), units="pixel")
+
+    def geometry(self) -> Geometry:
+        """The grid of the image."""
+        return self.image.geometry()
+
+
 def scans(count: int, seed: int) -> list[Scan]:
     """The scans of the first so many patients; those of fewer patients are the first ones of more."""
     found: list[Scan] = []
@@ -207,20 +260,34 @@ def anatomy(split: str, slices: int, rng: np.random.Generator) -> Array:
     """
     from scipy.ndimage import map_coordinates
 
-    first, last = LEVELS[split]
-    level = rng.integers(first, last - 2 * (slices - 1) + 1)
+    level, places = _bent(split, slices, rng)
     brain = _template()[level : level + 2 * slices : 2]
-    places = np.mgrid[: SHAPE[0], : SHAPE[1]].astype(np.float32)
-    middle = np.array(SHAPE, np.float32)[:, None, None] / 2
-    inside = np.array(brain.shape[1:], np.float32)[:, None, None] / 2
-    bent = np.stack([texture(rng, SHAPE, 50) * np.float32(2.5) for _ in range(2)])
-    places = ((places - middle) / np.float32(rng.uniform(0.92, 1.03)) + inside + bent).astype(np.float32)
     power, turn = rng.uniform(0.8, 1.25), rng.uniform(-1, 1)
     phase = turn * texture(rng, SHAPE, 90)
     gain = rng.uniform(2e-4, 8e-4)  # of the order of fastMRI's brains
     shown = [np.clip(map_coordinates(one, places, order=1), 0, 1) ** power for one in brain]
     found: Array = (gain * np.stack(shown) * np.exp(1j * phase)).astype(np.complex64)
     return found
+
+
+def tissue(split: str, slices: int, rng: np.random.Generator) -> Array:
+    """Grey (1) and white matter (2) of what `anatomy` makes of the same numbers, uint8, (slice, row, column)."""
+    from scipy.ndimage import map_coordinates
+
+    level, places = _bent(split, slices, rng)
+    labels = _tissue()[level : level + 2 * slices : 2]
+    return np.stack([map_coordinates(one, places, order=0) for one in labels])
+
+
+def _bent(split: str, slices: int, rng: np.random.Generator) -> tuple[int, Array]:
+    """The first level of a patient, and where each of its pixels comes from, float32, (axis, row, column)."""
+    first, last = LEVELS[split]
+    level = int(rng.integers(first, last - 2 * (slices - 1) + 1))
+    places = np.mgrid[: SHAPE[0], : SHAPE[1]].astype(np.float32)
+    middle = np.array(SHAPE, np.float32)[:, None, None] / 2
+    inside = np.array(_template().shape[1:], np.float32)[:, None, None] / 2
+    bent = np.stack([texture(rng, SHAPE, 50) * np.float32(2.5) for _ in range(2)])
+    return level, ((places - middle) / np.float32(rng.uniform(0.92, 1.03)) + inside + bent).astype(np.float32)
 
 
 def coil_maps(coils: int, rng: np.random.Generator) -> Array:
@@ -251,6 +318,15 @@ def _template() -> Array:
     """The brain from 0 to 1, float32, (level, row, column), the front at row 0."""
     volume = ImageFile(template_file("t1")).read().array[0].astype(np.float32)
     return np.ascontiguousarray(volume.transpose(2, 1, 0)[:, ::-1] / np.quantile(volume, 0.999))
+
+
+@lru_cache(maxsize=1)
+def _tissue() -> Array:
+    """The more probable of grey and white matter where the two add up to at least half, uint8, as `_template` lies."""
+    grey, white = (ImageFile(template_file(name)).read().array[0].astype(np.int16) for name in ("gm", "wm"))
+    labels = np.where(grey >= white, np.uint8(1), np.uint8(2))
+    labels[grey + white < 128] = 0  # the maps hold probabilities times 255
+    return np.ascontiguousarray(labels.transpose(2, 1, 0)[:, ::-1])
 
 
 def _is_there(folder: Path, stamp: dict[str, Any]) -> bool:

@@ -20,7 +20,12 @@ BLOCKS = re.findall(r"^```yaml\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: f"{block.split()[1]}-{block.count(chr(10))}")
 def test_every_block_of_yaml_makes_what_it_names(block, tmp_path):
     config = OmegaConf.create(block)
-    layout = build_task(config).layout if "layout" in config else build(config)
+    layout = build_task(config).layout if ".tasks." in config["_target_"] else build(config)
+    if hasattr(layout, "run"):  # it stands on a run, which is missing here
+        with pytest.raises(UserError, match=f"{layout.run}.manifest.json: cannot be read"):
+            layout.cases("test")
+        return
+    layout = getattr(layout, "real", layout)
     assert isinstance(layout, FolderLayout | Questions | Studies)
     # Arguments reach the layout as they are meant: the root, which is missing here, is the first thing looked for.
     with pytest.raises(UserError, match=f"{layout.root}: no such folder"):

@@ -189,6 +189,50 @@ def test_curves_overlays_and_private_attributes_are_found_and_counted(dataset):
     assert found_in(dataset, keep=["private", "graphics"]) == []
 
 
+def test_private_attributes_that_are_kept_are_looked_through(dataset):
+    block = dataset.private_block(0x0029, "ACME", create=True)
+    block.add_new(1, "PN", "Roe^Jane")
+    block.add_new(2, "UN", "seen by Dr. Miller on 2019-03-05".encode())
+    inner = Dataset()
+    inner.PatientName = "Roe^Jane"
+    block.add_new(3, "SQ", [inner])
+    block.add_new(4, "UN", bytes(range(256)))
+    found = {(one.attribute, one.rule) for one in found_in(dataset, keep=["private"])}
+    assert found == {
+        ("private", "holds the name of a person"),
+        ("private", "holds what looks like a person"),
+        ("private", "holds what looks like a date"),
+        ("private.PatientName", "is filled, and not with a dummy"),
+    }
+
+
+def test_preamble_and_private_file_meta_are_looked_at(dataset):
+    dataset.preamble = b"II*\0".ljust(128, b"\0")
+    assert found_in(dataset) == []
+    dataset.preamble = b"ROE JANE".ljust(128, b"\0")
+    dataset.file_meta.PrivateInformationCreatorUID = "1.2.3"
+    dataset.file_meta.PrivateInformation = b"ROE JANE"
+    dataset.file_meta.SourceApplicationEntityTitle = "WARD7"
+    found = {(one.attribute, one.kind, one.level) for one in found_in(dataset)}
+    assert found == {
+        ("preamble", "text", "found"),
+        ("PrivateInformation", "private", "found"),
+        ("SourceApplicationEntityTitle", "identity", "look"),
+    }
+
+
+def test_a_header_with_a_value_that_cannot_be_parsed_is_counted_and_the_others_are_read(dataset, tmp_path):
+    folder = tmp_path / "two"
+    folder.mkdir()
+    for name in ("a.dcm", "b.dcm"):
+        dataset.save_as(folder / name)
+    whole = (folder / "a.dcm").read_bytes()
+    (folder / "a.dcm").write_bytes(whole.replace(b"\x08\x00\x60\x00CS", b"\x08\x00\x60\x00ZZ"))
+    report = scan_folder(folder)
+    assert {(one.path.name, one.kind) for one in report.findings} == {("a.dcm", "unread")}
+    assert report.looked["DICOM"] == 1
+
+
 def test_uids_are_compared_with_all_of_the_files_before(dataset, tmp_path):
     past = past_of(dataset)
     found = {one.attribute for one in found_in(dataset, past=past) if one.kind == "uid"}

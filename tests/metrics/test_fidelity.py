@@ -341,6 +341,35 @@ def test_vendi_is_the_same_by_rows_and_by_features(n, d, seed):
     assert 1 - 1e-9 <= value <= min(n, d) + 1e-9
 
 
+@pytest.mark.parametrize("order", [1.0, 2.0, math.inf])
+@pytest.mark.parametrize(("n", "d"), [(400, 3), (60, 80)])
+def test_the_interval_of_vendi_is_that_of_weighing_rows_a_little_more(n, d, order):
+    rows = np.random.default_rng(0).standard_normal((n, d)) / np.arange(1, d + 1) + 0.3
+    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+    def entropy(weights):
+        shares = np.linalg.eigvalsh((unit * weights[:, None]).T @ unit / weights.sum())
+        shares = shares[shares > 1e-14]
+        if order == 1:
+            return -(shares * np.log(shares)).sum()
+        return -np.log(shares.max()) if math.isinf(order) else np.log((shares**order).sum()) / (1 - order)
+
+    step = 1e-5
+    slopes = [(entropy(1 + step * row) - entropy(1 - step * row)) / (2 * step) for row in np.eye(n)]
+    error = np.sqrt(np.square(slopes).sum() * n / (n - 1))
+    found = vendi_score(rows, rows, order=order)
+    assert math.log(found.high / found.value) == pytest.approx(1.959964 * error, rel=1e-4)
+    assert found.low * found.high == pytest.approx(found.value**2)
+
+
+def test_vendi_has_no_interval_where_nearly_every_row_points_its_own_way():
+    found = vendi_score(normal(60, 500, 0), normal(60, 500, 1))
+    assert found.value > 50
+    assert math.isnan(found.low)
+    assert found.flagged("no_interval")
+    assert not vendi_score(normal(60, 3, 0), normal(60, 3, 1), interval=False).flagged("no_interval")
+
+
 def test_vendi_refuses_rows_without_direction_and_orders_without_meaning():
     with pytest.raises(SetError, match="Row 2 of the generated set is zero"):
         vendi_score(np.eye(4), np.diag([1.0, 1, 0, 1]))

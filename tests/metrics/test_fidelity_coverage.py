@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 
 from medimg_eval.metrics.fidelity import (
-    coverage,
     frechet_distance,
     frechet_distance_inf,
     kernel_distance,
-    precision,
+    kernel_distance_subsets,
+    precision_recall_density_coverage,
+    vendi_score,
 )
 
 D, REPEATS = 16, 120
@@ -59,7 +60,38 @@ def test_bias_and_coverage_of_intervals_by_simulation():
         far = draws(frechet_distance_inf, 160, shift, scale, 60)
         assert abs(far[:, 0].mean() - right(shift, scale)) < 0.5 * bias[2]
         assert 0.85 <= covered(far, right(shift, scale)) <= 1
-    # Shares within neighbourhoods: what is held fixed makes intervals too narrow, and the docs say by how much.
-    for metric, least in ((precision, 0.8), (coverage, 0.65)):
-        shares = draws(metric, 100, 0.0, 1.2, 60)
-        assert least <= covered(shares, shares[:, 0].mean()) <= 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("d", [2, 64])
+@pytest.mark.parametrize(("shift", "scale"), [(0.0, 1.0), (0.1, 1.2), (0.0, 0.7)])
+def test_intervals_of_neighbourhoods_hold_what_new_draws_of_both_sets_give(d, shift, scale):
+    spread, found = np.arange(1, d + 1.0) ** -0.5, []
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        real, made = rng.standard_normal((60, d)) * spread, rng.standard_normal((60, d)) * spread * scale + shift
+        four = precision_recall_density_coverage(real, made, floor=False)
+        found.append([(one.value, one.low, one.high) for one in four])
+    values, low, high = np.moveaxis(np.array(found), 2, 0)
+    truth = values.mean(axis=0)
+    assert (((low <= truth) & (truth <= high)).mean(axis=0) >= 0.83).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("n", "d", "seeds"), [(40, 8, 1), (100, 64, 1), (100, 16, 4)])
+def test_intervals_of_diversity_hold_its_expectation_at_this_n(n, d, seeds):
+    spread, found = np.arange(1, d + 1.0) ** -1, []
+    for seed in range(80):
+        rng = np.random.default_rng(seed)
+        rows = np.repeat(rng.standard_normal((n // seeds, d)), seeds, axis=0) + 0.5 * rng.standard_normal((n, d))
+        one = vendi_score(rows * spread, rows * spread, prompts=np.arange(n) // seeds)
+        found.append((one.value, one.low, one.high))
+    found = np.array(found)
+    assert 0.8 <= covered(found, found[:, 0].mean()) <= 1
+
+
+@pytest.mark.slow
+def test_intervals_of_subsets_hold_the_true_distance():
+    truth = draws(kernel_distance, 400, 0.15, 1.0, 40)[:, 0].mean()
+    found = draws(lambda *sets, **options: kernel_distance_subsets(*sets, subsets=10, **options), 60, 0.15, 1.0, 80)
+    assert 0.84 <= covered(found, truth) <= 1

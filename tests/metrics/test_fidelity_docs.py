@@ -47,6 +47,6 @@ def test_each_flag_that_is_raised_is_explained():
         path.read_text(encoding="utf-8")
         for path in (Path(medimg_eval.__file__).parent / "metrics").resolve().glob("_fidelity_*.py")
     )
-    for key in ("rank_deficient", "parts", "dropped_features", "absent"):
+    for key in ("rank_deficient", "parts", "dropped_features", "absent", "no_interval"):
         assert f'"{key}: ' in source
         assert f"`{key}`" in PAGE

@@ -114,8 +114,10 @@ def test_subsets_are_seeded_and_their_spread_is_called_no_error():
     np.random.seed(2)  # noqa: NPY002
     assert kernel_distance_subsets(real, made) == one
     assert one.metric == "kernel_distance_subsets, 100 of 30"
-    assert math.isnan(one.standard_error)
-    assert math.isnan(one.low)
+    whole = kernel_distance(real, made).standard_error
+    assert one.standard_error == pytest.approx(math.hypot(whole, one.details["sd_of_subsets"] / 10))
+    assert one.low < one.value < one.high
+    assert math.isnan(kernel_distance_subsets(real, made, interval=False).standard_error)
     assert one.flagged("sd_of_subsets")
     assert one.details["sd_of_subsets"] > 0
 

@@ -1,5 +1,7 @@
 """Precision, recall, density and coverage, and the exact neighbours they rest on, against all pairs."""
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -136,7 +138,7 @@ def test_each_has_its_interval_floor_and_direction_of_drift():
     for one in found:
         assert one.low <= one.value <= one.high
         assert one.floor_n == 60
-        assert "held fixed" in one.interval
+        assert "spread of both sets" in one.interval
     assert all(0 <= one.low <= one.high <= 1 for one in (found.precision, found.recall, found.coverage))
     assert density(real, made).value == found.density.value
 
@@ -171,6 +173,44 @@ def test_values_of_any_size_neither_overflow_nor_vanish():
     right = values(real, made)
     for scale in (1e-200, 1e-30, 1e30, 1e200):
         assert values(real * scale, made * scale, floor=False) == right
+
+
+@given(n=st.integers(8, 30), d=st.integers(1, 4), k=st.integers(1, 4), seed=st.integers(0, 99))
+@settings(deadline=None, max_examples=15)
+def test_standard_errors_are_those_of_leaving_out_rows_one_by_one(n, d, k, seed):
+    rng = np.random.default_rng(seed)
+    real, made = rng.standard_normal((n, d)), rng.standard_normal((n, d)) * 1.2
+    found = precision_recall_density_coverage(real, made, k=k, floor=False)
+    wide, theirs = (np.sort(lengths(one, one), axis=1)[:, k] for one in (real, made))
+    inside, across = lengths(real, made) < wide[:, None], lengths(real, made) < theirs[None]
+
+    def error(own, without):
+        return np.sqrt(own.var(ddof=1) / n + np.var(without, ddof=1) * n)
+
+    rest = [np.arange(n) != one for one in range(n)]
+    right = [
+        error(inside.any(axis=0), [inside[left].any(axis=0).mean() for left in rest]),
+        error(across.any(axis=1), [across[:, left].any(axis=1).mean() for left in rest]),
+        None,
+        error(inside.any(axis=1), [inside[:, left].any(axis=1).mean() for left in rest]),
+    ]
+    for one, wanted in zip(found, right, strict=True):
+        if wanted is not None:
+            assert one.standard_error == pytest.approx(wanted, abs=1e-12)
+    if math.isfinite(found.density.standard_error):
+        # Here neighbourhoods are found anew without the row, and k stays.
+        again = [by_all_pairs(real[left], made, k)[2] * 1.0 for left in rest]
+        wanted = error(inside.sum(axis=0) / k, again)
+        assert found.density.standard_error == pytest.approx(wanted, abs=1e-12)
+
+
+def test_a_density_of_next_to_nothing_has_no_interval():
+    real, made = normal(60, 8, 1), normal(60, 8, 2) + 50
+    found = precision_recall_density_coverage(real, made, floor=False)
+    assert found.density.value == 0
+    assert math.isnan(found.density.low)
+    assert found.density.flagged("no_interval")
+    assert found.coverage.high == pytest.approx(1.96**2 / (60 + 1.96**2), abs=1e-3)  # Wilson's of 0 in 60
 
 
 def test_no_matrix_of_all_pairs_is_held(monkeypatch):

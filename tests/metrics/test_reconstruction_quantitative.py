@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medimg_eval.metrics import quantitative
-from medimg_eval.metrics.quantitative import RegionT2, t2_agreement, t2_error_ms
+from medimg_eval.metrics.measurements import measurement_scores
+from medimg_eval.metrics.quantitative import DessScan, RegionT2, dess_t2, t2_agreement, t2_error_ms
 
 NAMES = {1: "patellar", 2: "femoral"}
 
@@ -101,3 +102,80 @@ def test_the_examples_in_the_docstrings_run():
     outcome = doctest.testmod(quantitative)
     assert outcome.attempted > 0
     assert outcome.failed == 0
+
+
+# T2 from two echoes
+
+FIRST = np.array([100.0, 100.0, 100.0, 100.0, 100.0, 14.0, 80.0, 100.0])
+SECOND = np.array([20.0, 35.0, 50.0, 60.0, 0.0, 2.0, 66.0, 74.0])
+KNEE = DessScan(20.36, 6.428, 20.0, 3400.0, 3132.0)
+
+
+@pytest.mark.parametrize(
+    ("scan", "t1", "expected"),
+    [
+        # What DOSMA 0.1.2 makes of the same echoes; 0 there is NaN here.
+        (KNEE, 1200.0, [20.7, 35.5, 65.1, 0, 0, 0, 0, 0]),
+        (KNEE, 1000.0, [21.4, 37.5, 72.0, 0, 0, 0, 0, 0]),
+        (DessScan(17.6, 5.5, 25.0, 1700.0, 1560.0), 1200.0, [16.5, 26.7, 44.0, 65.8, 0, 0, 0, 0]),
+    ],
+)
+def test_t2_of_two_echoes_is_that_of_skm_teas_program(scan, t1, expected):
+    found = dess_t2(FIRST, SECOND, scan, t1=t1)
+    np.testing.assert_array_equal(np.nan_to_num(found), expected)
+    np.testing.assert_array_equal(dess_t2(FIRST * 3, SECOND * 3, scan, t1=np.full(8, t1)), found)  # any unit
+
+
+def test_t2_without_a_spoiler_is_the_decay_between_the_echoes():
+    # With a flip angle of 180 degrees the echoes differ by exp(-2 (TR - TE) / T2) alone.
+    scan = DessScan(25.0, 5.0, 180.0, 1e-6, 1e-6)
+    decay = np.exp(-2 * 20.0 / np.array([30.0, 45.5, 90.0]))
+    np.testing.assert_allclose(dess_t2(np.ones(3), decay, scan), [30.0, 45.5, 90.0])
+
+
+def test_voxels_that_are_not_wanted_have_no_t2_and_change_no_other():
+    where = np.arange(8) < 2
+    found = dess_t2(FIRST, SECOND, KNEE, where=where)
+    assert np.isnan(found[2:]).all()
+    np.testing.assert_array_equal(found[:2], dess_t2(FIRST, SECOND, KNEE)[:2])
+    assert np.isnan(dess_t2(np.zeros(3), np.zeros(3), KNEE)).all()
+
+
+@given(ratio=st.floats(0.01, 0.6), more=st.floats(1.001, 1.2), scale=st.floats(1e-6, 1e6), t1=st.floats(300, 3000))
+@settings(deadline=None, max_examples=30)
+def test_t2_grows_with_the_second_echo_and_knows_no_unit(ratio, more, scale, t1):
+    first, second = np.ones(2), np.array([ratio, ratio * more])
+    found = dess_t2(first, second, KNEE, t1=t1)
+    np.testing.assert_array_equal(dess_t2(scale * first, scale * second, KNEE, t1=t1), found)
+    known = found[~np.isnan(found)]
+    assert ((known > 0) & (known <= 100)).all()
+    assert len(known) < 2 or found[1] >= found[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"second": np.ones(3)}, r"`second` to hold magnitudes \(8,\)"),
+        ({"first": FIRST.astype(complex)}, "`first` to hold magnitudes"),
+        ({"second": np.full(8, np.nan)}, "`second` to be finite"),
+        ({"scan": KNEE._replace(flip_angle=0.0)}, "`flip_angle` of the scan to be above 0, got 0"),
+        ({"scan": KNEE._replace(repetition_time=math.nan)}, "`repetition_time` of the scan"),
+    ],
+)
+def test_echoes_that_cannot_be_meant_are_refused(change, words):
+    given = {"first": FIRST, "second": SECOND, "scan": KNEE, **change}
+    with pytest.raises(ValueError, match=words):
+        dess_t2(given["first"], given["second"], given["scan"])
+
+
+def test_t2_is_a_measurement_with_bias_error_and_limits_of_agreement():
+    metrics = ["t2_error_ms", "t2_absolute_error_ms", "measured", "measured_reference"]
+    subjects = [(40.0, 42.0), (35.0, 34.0), (50.0, 53.0), (44.0, math.nan)]
+    scores = [measurement_scores({"femoral": one}, {"femoral": two}, metrics=metrics) for one, two in subjects]
+    assert [case[0].value for case in scores[:3]] == [2.0, -1.0, 3.0]
+    assert [case[1].value for case in scores] == [2.0, 1.0, 3.0, 100.0]
+    assert math.isnan(scores[3][0].value)
+    assert scores[3][0].status == "missed"
+    assert math.isnan(measurement_scores({"femoral": math.nan}, {"femoral": 3.0}, metrics=metrics)[1].value)
+    values = {"femoral": t2_error_ms(np.array([40.0]), np.array([42.0]), np.array([1]), {1: "femoral"})["femoral"]}
+    assert t2_agreement([values])["femoral"].bias == scores[0][0].value

@@ -2,14 +2,17 @@
 
 from medimg_eval.data.layouts.base import FolderLayout
 from medimg_eval.data.layouts.bids import Bids
+from medimg_eval.data.layouts.blend import Blend
 from medimg_eval.data.layouts.bundle import ArrayFiles, Arrays, FairSeg
 from medimg_eval.data.layouts.detection import Coco, Yolo
 from medimg_eval.data.layouts.dicom import DicomTree, ReferencedMask
 from medimg_eval.data.layouts.frames import Frames
+from medimg_eval.data.layouts.generated import Generated
 from medimg_eval.data.layouts.kspace import KSpaceScans
 from medimg_eval.data.layouts.nnunet import MsdDatalist, NnUNet
 from medimg_eval.data.layouts.pictures import FolderPerClass, PairedFolders
 from medimg_eval.data.layouts.questions import Questions
+from medimg_eval.data.layouts.reconstructed import Reconstructed
 from medimg_eval.data.layouts.reports import Llava, R2Gen
 from medimg_eval.data.layouts.slides import Slides
 from medimg_eval.data.layouts.studies import Studies
@@ -21,6 +24,7 @@ __all__ = [
     "ArrayFiles",
     "Arrays",
     "Bids",
+    "Blend",
     "CheXGenBench",
     "Coco",
     "DicomTree",
@@ -28,6 +32,7 @@ __all__ = [
     "FolderLayout",
     "FolderPerClass",
     "Frames",
+    "Generated",
     "KSpaceScans",
     "Llava",
     "MsdDatalist",
@@ -36,6 +41,7 @@ __all__ = [
     "Prompts",
     "Questions",
     "R2Gen",
+    "Reconstructed",
     "ReferencedMask",
     "Slides",
     "Studies",

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from medimg_eval.case import Array, Geometry, Image, Reference
+from medimg_eval.case import Array, Geometry, Image, Mask, Reference
 from medimg_eval.data.layouts.base import FolderLayout
 from medimg_eval.data.layouts.volumes import find
 from medimg_eval.data.records import Entry, Row, Target
+from medimg_eval.data.tables import read_table
+from medimg_eval.data.targets import MaskTarget
 from medimg_eval.errors import CaseError, UsageError, UserError, nearest
-from medimg_eval.imaging.kspace import PRESETS, KeyMap, kspace_shape, read_kspace, rss
+from medimg_eval.imaging.kspace import PRESETS, KeyMap, kspace_shape, read_dataset, read_kspace, rss, target_shape
 
 Slices = tuple[int, int]
 """(start, stop) along the first axis."""
@@ -24,28 +27,52 @@ Slices = tuple[int, int]
 class KSpaceScans(FolderLayout):
     """Scans with their samples, and as truth the image that the file holds, or else the root of the sum of squares.
 
-    The image of a case is its samples: complex, (coil, *the other axes in their order), their names in the attribute
-    `axes`.
+    The image of a case is its samples: complex, (coil, *axes), their names in the attribute `axes`. Echoes come first,
+    then axes in image space, then frequencies, so that the last two axes are those of a slice.
 
     Args:
-        file: pattern of the files below the root, holding `{case}`, such as `multicoil_val/{case}.h5`.
+        file: pattern of the files below the root, holding `{case}`, such as `multicoil_val/{case}.h5`; other fields,
+            such as `{coils}-channel/{case}.h5`, become attributes.
         keys: a name of `medimg_eval.imaging.kspace.PRESETS`, or the fields of a `KeyMap`.
         slices: (start, stop) along the first axis; all when None.
+        mask: what of full samples is shown: the key of a sampling mask in each file, such as `masks/poisson_6.0x`, or a
+            pattern of .npy files below the root that are named by the size of a slice, such as
+            `masks/R5_{rows}x{columns}.npy`. Of several masks, (mask, row, column), each scan has one of its own, drawn
+            by its name. A mask that is smaller than a slice lies in its middle.
+        square: the truth is cut to as many rows as it has columns, as fastMRI judges it.
+        tissues: pattern of the label maps of the truth, below the root; of `slices` their slices.
+        table: optional CSV below the root with a row for each scan.
+        id: the column of the table that names the scan, or a pattern.
+        columns: attribute -> the column of the table that holds it.
         others: see `FolderLayout`.
     """
 
     file: str
     keys: str | Mapping[str, Any]
     slices: Sequence[int] | None = None
+    mask: str = ""
+    square: bool = False
+    tissues: str = ""
+    table: str = ""
+    id: str = "case"
+    columns: Mapping[str, str] = field(default_factory=dict)
     modality: str = "MR"
 
     def entries(self, root: Path) -> list[Entry]:
         """The files that fit the pattern, sorted."""
         keys, slices = self._keys(), _ends(self.slices)
+        rows = self._rows(root)
         made = []
         for path, said in find(root, self.file):
-            image = Samples(path, keys, slices, self.modality)
-            entry = Entry(said["case"], root, (Row(path, "", said),), (image,), said.get("split"))
+            image = Samples(path, keys, slices, self.modality, str(root / self.mask) if self._is_file() else self.mask)
+            own = {name: value for name, value in said.items() if name not in ("case", "split")}
+            row = Row(path, "", said)
+            if rows is not None:
+                if said["case"] not in rows:
+                    raise UserError(f"{root / self.table}: names no scan {said['case']!r} in {self.id!r}")
+                row = replace(rows[said["case"]], values={**rows[said["case"]].values, **said})
+                own |= {name: row.text(column) for name, column in self.columns.items()}
+            entry = Entry(said["case"], root, (row,), (image,), said.get("split"), attributes=own)
             made.append(replace(entry, patient=self.patient_of(entry)))
         if not made:
             raise UserError(f"{root / self.file}: there is no such file")
@@ -53,7 +80,14 @@ class KSpaceScans(FolderLayout):
 
     def truth(self, root: Path, entries: Sequence[Entry]) -> Target:
         """The image to be reconstructed."""
-        return _Reconstructions(self._keys(), _ends(self.slices))
+        tissues = MaskTarget(self.tissues) if self.tissues else None
+        return _Reconstructions(self._keys(), _ends(self.slices), self.square, tissues)
+
+    def _is_file(self) -> bool:
+        return self.mask.endswith(".npy")
+
+    def _rows(self, root: Path) -> dict[str, Row] | None:
+        return {row.fill(self.id): row for row in read_table(root / self.table)} if self.table else None
 
     def _keys(self) -> KeyMap:
         if isinstance(self.keys, str):
@@ -81,23 +115,43 @@ def _ends(slices: Sequence[int] | None) -> Slices | None:
 
 @dataclass(frozen=True)
 class Samples:
-    """The samples of one scan."""
+    """The samples of one scan.
+
+    Attributes:
+        path: the file.
+        keys: where it keeps what.
+        slices: along the first axis.
+        modality: DICOM code.
+        mask: as of `KSpaceScans`, the pattern of files with its folder; "" for all samples.
+    """
 
     path: Path
     keys: KeyMap
     slices: Slices | None = None
     modality: str = "MR"
+    mask: str = ""
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The file."""
-        return (self.path,)
+        """The file, and that of the mask."""
+        if not self.mask.endswith(".npy"):
+            return (self.path,)
+        try:
+            return (self.path, self._masks(self.geometry().shape[-2:]))
+        except CaseError:  # said when it is read
+            return (self.path,)
 
     def read(self) -> Image:
         """Returns complex samples, (coil, *the other axes); raises CaseError naming the file."""
         data = read_kspace(self.path, self.keys, slices=self.slices)
-        said = {"axes": " ".join(self._rest()), "centred": str(data.centred).lower(), **data.attributes}
-        array = np.moveaxis(data.samples, self._coil(), 0) if "coil" in data.axes else data.samples[None]
+        names = self._names()
+        said = {"axes": " ".join(names), "centred": str(data.centred).lower(), **data.attributes}
+        array = data.samples if "coil" in data.axes else data.samples[None]
+        stored = data.axes if "coil" in data.axes else ("coil", *data.axes)
+        array = array.transpose([stored.index(name) for name in ("coil", *names)])
+        if self.mask:
+            mask = self._mask(array.shape[-2:])
+            array = array * (mask if data.centred else np.fft.ifftshift(mask)).astype(np.float32)
         return Image(array, np.eye(4), modality=self.modality, units="pixel", attributes=said)
 
     def geometry(self) -> Geometry:
@@ -105,13 +159,37 @@ class Samples:
         shape = dict(zip(self.keys.axes, kspace_shape(self.path, self.keys), strict=True))
         if self.slices is not None:
             shape[self.keys.axes[0]] = self.slices[1] - self.slices[0]
-        return Geometry(tuple(shape[name] for name in self._rest()), np.eye(4), "pixel")
+        return Geometry(tuple(shape[name] for name in self._names()), np.eye(4), "pixel")
 
-    def _coil(self) -> int:
-        return self.keys.axes.index("coil")
+    def _names(self) -> list[str]:
+        """The axes but the coil's: echoes, axes in image space, frequencies."""
+        return sorted((name for name in self.keys.axes if name != "coil"), key=_rank)
 
-    def _rest(self) -> list[str]:
-        return [name for name in self.keys.axes if name != "coil"]
+    def _masks(self, shape: tuple[int, ...]) -> Path:
+        rows, columns = shape
+        return Path(self.mask.replace("{rows}", str(rows)).replace("{columns}", str(columns)))
+
+    def _mask(self, shape: tuple[int, ...]) -> Array:
+        """Which places of a slice are measured, bool, (row, column)."""
+        if self.mask.endswith(".npy"):
+            path = self._masks(shape)
+            try:
+                stored = np.load(path, allow_pickle=False)
+            except (OSError, ValueError, EOFError) as error:
+                raise CaseError(f"{path}: cannot be read as sampling masks ({error})") from error
+        else:
+            path, stored = self.path, np.asarray(read_dataset(self.path, self.mask))
+        if stored.dtype.kind not in "biuf" or not np.isin(stored, (0, 1)).all():
+            raise CaseError(f"{path}: a sampling mask holds 0 and 1, this one {stored.dtype} with other values")
+        if path != self.path and stored.ndim == 3:
+            stored = stored[zlib.crc32(self.path.stem.encode()) % len(stored)]
+        mask = stored.squeeze().astype(bool)
+        if mask.ndim != 2 or any(own > whole for own, whole in zip(mask.shape, shape, strict=True)):
+            raise CaseError(f"{path}: a sampling mask of shape {stored.shape} does not fit slices of {shape}")
+        before = [(whole - own) // 2 for own, whole in zip(mask.shape, shape, strict=True)]
+        wide = np.zeros(shape, bool)
+        wide[before[0] : before[0] + mask.shape[0], before[1] : before[1] + mask.shape[1]] = mask
+        return wide
 
 
 @dataclass
@@ -120,26 +198,40 @@ class _Reconstructions:
 
     keys: KeyMap
     slices: Slices | None
+    square: bool = False
+    labels: MaskTarget | None = None
 
     def reference(self, entry: Entry) -> Reference[Image]:
-        return Reconstruction(entry.row.path, self.keys, self.slices)
+        path = entry.images[0].files[0]
+        labels = None if self.labels is None else self.labels.reference(entry)
+        return Reconstruction(path, self.keys, self.slices, self.square, labels)
 
 
 @dataclass(frozen=True)
 class Reconstruction:
-    """The image that a file holds for its samples, or the root of the sum of squares over the coils."""
+    """The image that a file holds for its samples, or the root of the sum of squares over the coils.
+
+    Attributes:
+        path: the file.
+        keys: where it keeps what.
+        slices: along the first axis.
+        square: whether it is cut to as many rows as columns.
+        labels: which tissue lies where, of all slices.
+    """
 
     path: Path
     keys: KeyMap
     slices: Slices | None = None
+    square: bool = False
+    labels: Reference[Mask] | None = None
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The file."""
-        return (self.path,)
+        """The file, and that of the tissues."""
+        return (self.path, *(self.labels.files if self.labels is not None else ()))
 
     def read(self) -> Image:
-        """Returns (1, *axes as stored); raises CaseError naming the file.
+        """Returns (1, *axes), with echoes first; raises CaseError naming the file.
 
         Of an under-sampled scan without an image nothing can be made, and that is an error.
         """
@@ -147,9 +239,44 @@ class Reconstruction:
         if data.target is None and data.mask is not None:
             raise CaseError(f"{self.path}: is under-sampled and holds no image to reconstruct; it cannot be judged")
         array: Array = rss(data) if data.target is None else data.target
+        array = array.transpose(self._order(array.ndim))
+        array = array[..., 0] if array.ndim == len(self._rest()) + 1 and array.shape[-1] == 1 else array
+        if self.square:
+            rows = min(array.shape[-2:])
+            first = (array.shape[-2] - rows) // 2
+            array = array[..., first : first + rows, :]
         made = "root of the sum of squares" if data.target is None else "as stored"
         return Image(array[None], np.eye(4), modality="MR", units="pixel", attributes={"made": made})
 
+    def tissues(self) -> Mask:
+        """Reads which tissue lies where; raises CaseError where nothing says it."""
+        if self.labels is None:
+            raise CaseError(f"{self.path}: no map of tissues belongs to it; name one by task.layout.tissues")
+        mask = self.labels.read()
+        return mask if self.slices is None else replace(mask, labels=mask.labels[slice(*self.slices)])
+
     def geometry(self) -> Geometry:
-        """The grid, for which the file is read."""
-        return self.read().geometry
+        """The grid, from the header."""
+        sampled = dict(zip(self.keys.axes, kspace_shape(self.path, self.keys), strict=True))
+        stored = target_shape(self.path, self.keys) or tuple(sampled[name] for name in self._rest())
+        if self.slices is not None:
+            stored = (self.slices[1] - self.slices[0], *stored[1:])
+        shape = [stored[place] for place in self._order(len(stored))]
+        if len(shape) == len(self._rest()) + 1 and shape[-1] == 1:
+            shape.pop()
+        if self.square:
+            shape[-2] = min(shape[-2:])
+        return Geometry(tuple(shape), np.eye(4), "pixel")
+
+    def _rest(self) -> list[str]:
+        return [name for name in self.keys.axes if name != "coil"]
+
+    def _order(self, axes: int) -> list[int]:
+        """Axes as those of the samples; further ones, of one set of sensitivities after another, stay behind."""
+        names = [*self._rest(), *("" for _ in range(axes - len(self._rest())))]
+        return sorted(range(axes), key=lambda place: _rank(names[place]))
+
+
+def _rank(axis: str) -> tuple[bool, bool, bool]:
+    """Sorts echoes before axes in image space, these before frequencies, and what has no name behind all."""
+    return not axis, axis.startswith("k"), axis != "echo"

@@ -31,6 +31,11 @@ _NUMERIC = frozenset(["US", "SS", "UL", "SL", "FL", "FD", "AT", "OB", "OW", "OD"
 """Value representations whose bytes are no text."""
 
 _HEAD = re.compile(r"(?i)head|brain|skull|face|facial|cranium|cranial|neuro|orbit|sinus|jaw")
+_WORD = re.compile(rb"[A-Za-z0-9^ ]{6,}")
+"""What in a preamble is text, and no head of a TIFF file."""
+
+_SENDERS = ("SourceApplicationEntityTitle", "SendingApplicationEntityTitle", "ReceivingApplicationEntityTitle")
+
 _NUMBERS = frozenset(
     [
         "PatientID",
@@ -122,6 +127,7 @@ def header_findings(
         for part in (getattr(dataset, "file_meta", None), dataset):
             if part is not None:
                 _look_through(header, part, "")
+        _look_before(header, dataset)
         _statements(header, dataset, declared)
         _pictured(header, dataset)
         return header.findings(), header.terms, declared
@@ -162,7 +168,9 @@ def _look_through(header: Header, dataset: Any, above: str) -> None:
     for tag in dataset.keys():  # noqa: SIM118 - a Dataset iterates over converted elements
         group = tag.group
         if tag.is_private:
-            if not tag.is_private_creator and "r" not in header.options and _holds(dataset, tag):
+            if "r" in header.options:
+                _judge_private(header, dataset, tag, above)
+            elif not tag.is_private_creator and _holds(dataset, tag):
                 header.add("private", f"{above}private", "private attributes may hold anything", "X")
             continue
         vr, text, name = _element(dataset, tag, above)
@@ -176,6 +184,33 @@ def _look_through(header: Header, dataset: Any, above: str) -> None:
             _judge_sequence(header, dataset[tag].value, int(tag), name)
         else:
             judge_attribute(header, int(tag), vr, text, name)
+
+
+def _judge_private(header: Header, dataset: Any, tag: Any, above: str) -> None:
+    """Looks through a private attribute that an option keeps: only safe ones were meant to stay."""
+    element = dataset[tag]
+    if element.VR == "SQ":
+        for item in element.value:
+            _look_through(header, item, f"{above}private.")
+        return
+    vr, text, _ = _element(dataset, tag, above)
+    if vr == "UN":
+        text = text_of(element.value)
+        vr, text = "LT", text if text.isprintable() else ""
+    judge_attribute(header, int(tag), vr, text, f"{above}private")
+
+
+def _look_before(header: Header, dataset: Any) -> None:
+    """Looks at what stands before the attributes: PS3.15 E.1.1 has preamble and file meta information written anew."""
+    if _WORD.search(getattr(dataset, "preamble", None) or b""):
+        header.add("text", "preamble", "holds text before the header")
+    meta = getattr(dataset, "file_meta", None) or {}
+    if text_of(meta.get("PrivateInformation")):
+        header.add("private", "PrivateInformation", "private attributes may hold anything")
+    for keyword in _SENDERS:
+        text = text_of(meta.get(keyword))
+        if text and not names_nobody("AE", text):
+            header.add("identity", keyword, "names a device or place", "", "look", text)
 
 
 def _judge_sequence(header: Header, items: Any, tag: int, name: str) -> None:

@@ -160,7 +160,7 @@ def _before(before: Path | None) -> tuple[Mapping[str, Past], Past]:
             continue
         try:
             past = past_of(read_whole(root / name))
-        except CaseError:
+        except Exception:  # noqa: BLE001 - values are parsed late, and damaged ones raise what pydicom met
             unread += 1
             continue
         everything.uids |= past.uids
@@ -178,7 +178,7 @@ def _header(report: PhiReport, root: Path, name: str, keep: Collection[str], pas
     try:
         dataset = read_whole(root / name)
         found, terms, declared = header_findings(dataset, Path(name), keep=keep, past=past)
-    except CaseError:
+    except Exception:  # noqa: BLE001 - as above
         report.findings.append(_unread(name))
         return Vocabulary()
     report.looked["DICOM"] += 1

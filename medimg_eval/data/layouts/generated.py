@@ -1,0 +1,176 @@
+"""The pictures of a finished synthesis run as cases, so that models can be trained or tested on them."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from medimg_eval.case import Case, Findings, Reference
+from medimg_eval.data.records import Entry, Given, Row, Target
+from medimg_eval.errors import UsageError, UserError
+from medimg_eval.imaging import ImageFile
+from medimg_eval.question import Key, Question
+from medimg_eval.tasks.base import Layout
+from medimg_eval.tasks.synthesis import PRESENT
+
+log = logging.getLogger(__name__)
+
+ABSENT = ("0", "0.0", "false", "no", "absent", "")
+"""What an attribute says, in lower case, of a case that lacks the finding; any other word leaves it open."""
+
+PROMPT = "prompt"
+"""The attribute that names the prompt of a picture."""
+
+
+@dataclass(kw_only=True)
+class Generated:
+    """Each picture of a synthesis run as a case, which belongs to the patient of the prompt that it was made of.
+
+    The id is the prompt's with the picture's number, such as `case12-000`; attributes are the prompt's, and `prompt`,
+    its id. All of them serve any split.
+
+    What is right about a picture is said in one of these ways, and by default is the prompt's text:
+
+    Args:
+        run: the run folder.
+        prompts: where the prompts lie; None finds them as the run did.
+        target: as of any layout. A record has the prompt's attributes and `case`, `number`, `patient` and `text`, so
+            that `{_target_: medimg_eval.data.targets.MaskTarget, path: "MASKS/{case}-{number}.png"}` names the masks
+            that pictures were made of.
+        classes: the attributes that are findings; one that is not stated is absent, an uncertain one is not judged.
+        question: what a report is asked for with; the text is the report.
+        root: the folder that file names of `target` are below; the run folder when empty.
+        modality: DICOM code of the pictures; that of the prompts' images when empty.
+        options: passed to the reader of the pictures.
+    """
+
+    run: str
+    prompts: Layout | None = None
+    target: Target | None = None
+    classes: Sequence[str] = ()
+    question: str = ""
+    root: str = ""
+    modality: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuses two ways of saying what is right."""
+        if sum(map(bool, (self.target, self.classes, self.question))) > 1:
+            raise UsageError("Generated: target, classes and question each say what is right; set one of them")
+
+    def cases(self, split: str) -> list[Case]:
+        """The pictures in the order of their prompts.
+
+        Raises:
+            UserError: there is no such run, it is not finished, it made no pictures, or its prompts are gone.
+        """
+        folder = Path(self.run).expanduser()
+        manifest = manifest_of(folder)
+        known = {case.id: case for case in self._prompts(folder, manifest)}
+        made = _pictures(folder)
+        lost = next((name for name in made if name not in known), None)
+        if lost is not None:
+            raise UserError(
+                f"{folder}: has pictures of the prompt {lost!r}, which is not among the {len(known)} prompts that are "
+                "there; set `prompts` to the layout that the run had"
+            )
+        if len(made) < len(known):
+            log.warning(
+                "%s: %d of %d prompts have no pictures, and are left out", folder, len(known) - len(made), len(known)
+            )
+        names = dict.fromkeys(name for case in known.values() for name in case.attributes)
+        return [
+            self._case(folder, case, number, file, names)
+            for case in known.values()
+            for number, file in enumerate(made.get(case.id, ()))
+        ]
+
+    def _prompts(self, folder: Path, manifest: Mapping[str, Any]) -> Sequence[Case]:
+        config = manifest.get("task_config") or {}
+        split = (config.get("splits") or {}).get("test", "test")
+        if self.prompts is not None:
+            return self.prompts.cases(split)
+        if "layout" not in config:
+            raise UserError(f"{folder}: does not say where its prompts lie; set `prompts` to the layout that it had")
+        from hydra.utils import instantiate
+
+        layout: Layout = instantiate(config["layout"], _convert_="all")
+        return layout.cases(split)
+
+    def _case(self, folder: Path, case: Case, number: int, file: Path, names: Mapping[str, None]) -> Case:
+        modality = self.modality or str(getattr(case.images[0], "modality", "") if case.images else "")
+        image = ImageFile(file, modality=modality, options=self.options)
+        attributes = {**case.attributes, PROMPT: case.id}
+        name = f"{case.id}-{number:03d}"
+        question = Question(self.question, "report") if self.question else None
+        return Case(
+            name, (image,), self._truth(folder, case, name, number, image, names), case.patient, attributes, question
+        )
+
+    def _truth(
+        self, folder: Path, case: Case, name: str, number: int, image: ImageFile, names: Mapping[str, None]
+    ) -> Reference[Any]:
+        files = case.target.files
+        if self.classes:
+            return Given(Findings({one: _stated(case.attributes.get(one, "")) for one in self.classes}), files, image)
+        text = case.target.read()
+        if self.target is None:
+            return Given(Key(text.text) if self.question else text, files, image)
+        said = {"case": case.id, "number": f"{number:03d}", "patient": case.patient or "", "text": text.text}
+        row = Row(
+            files[0] if files else folder,
+            f"prompt {case.id!r}",
+            {**dict.fromkeys(names, ""), **case.attributes, **said},
+        )
+        root = Path(self.root).expanduser() if self.root else folder
+        return self.target.reference(
+            Entry(name, root, (row,), (image,), patient=case.patient, attributes=case.attributes)
+        )
+
+
+def manifest_of(folder: Path) -> dict[str, Any]:
+    """The manifest of a finished run that made pictures.
+
+    Raises:
+        UserError: there is none, it cannot be read, the run is not finished, or it made something else.
+    """
+    file = folder / "manifest.json"
+    try:
+        manifest: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{file}: cannot be read ({error}); name the folder of a run that made pictures") from error
+    if manifest.get("status") != "finished":
+        raise UserError(f"{folder}: is not finished but {manifest.get('status')!r}; run its test again")
+    return manifest
+
+
+def _pictures(folder: Path) -> dict[str, list[Path]]:
+    """By prompt, the files of its pictures; raises UserError where the run made none, or one is missing."""
+    stored: dict[str, Path] = {}
+    for shard in sorted(folder.glob("predictions-*.jsonl")):
+        for line in shard.read_text(encoding="utf-8").splitlines():
+            record = json.loads(line)
+            if "file" in record:
+                stored[record["case"]] = folder / record["file"]
+    made: dict[str, list[Path]] = {}
+    for case, file in stored.items():
+        try:
+            made[case] = [file.parent / name for name in json.loads(file.read_text(encoding="utf-8"))["pictures"]]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UserError(f"{file}: names no pictures ({error}); name the folder of a run that made some") from error
+        gone = next((one for one in made[case] if not one.is_file()), None)
+        if gone is not None:
+            raise UserError(f"{gone}: is missing; delete {file.name} beside its folder, and run test again")
+    if not made:
+        raise UserError(f"{folder}: holds no pictures; name the folder of a run that made some")
+    return made
+
+
+def _stated(word: str) -> float:
+    word = word.strip().lower()
+    return 1.0 if word in PRESENT else 0.0 if word in ABSENT else math.nan

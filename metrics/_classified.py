@@ -1,0 +1,269 @@
+"""Arithmetic of classifications: curves and counts of a run's probabilities, for many resamples at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from medimg_eval.metrics.registry import Rows
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+Bools: TypeAlias = npt.NDArray[np.bool_]
+Places: TypeAlias = npt.NDArray[np.int64]
+
+PRESENT, ABSENT = "present", "absent"
+"""Statuses of rows of evidence: what is true of the class."""
+
+AVERAGES = ("macro", "micro", "weighted")
+
+THRESHOLD = 0.5
+"""A class whose probability lies above it is said to be present."""
+
+SETS = "class_sets"
+"""The fact that names sets of classes: name -> classes."""
+
+CLASSES, EXCLUSIVE = "classes", "exclusive"
+"""The fact that says how classes belong together, and its value where exactly one is present in every case."""
+
+
+@dataclass(frozen=True)
+class Classified:
+    """What is true of the classes of one case, and what was said.
+
+    Attributes:
+        truth: class -> 1 present, 0 absent, a probability between, or NaN where it is not known.
+        predicted: class -> probability, 0 to 1; the same classes.
+        exclusive: whether exactly one class is present in every case.
+    """
+
+    truth: Mapping[str, float]
+    predicted: Mapping[str, float]
+    exclusive: bool = False
+
+    @property
+    def known(self) -> dict[str, bool]:
+        """Class -> whether it is present, of those of which that is known; of a probability by which side of 0.5."""
+        told = {name: value for name, value in self.truth.items() if not math.isnan(value) and value != THRESHOLD}
+        return {name: value > THRESHOLD for name, value in told.items()}
+
+    @property
+    def said(self) -> dict[str, bool]:
+        """Class -> whether it is said to be present: above 0.5, or, where classes exclude each other, most probable."""
+        if not self.exclusive:
+            return {name: value > THRESHOLD for name, value in self.predicted.items()}
+        largest = max(self.predicted.values())
+        return {name: value == largest for name, value in self.predicted.items()}
+
+
+class Choice(NamedTuple):
+    """What a parameter such as `macro-competition` asks for.
+
+    Attributes:
+        average: one of `AVERAGES`; of a single class `macro`.
+        classes: which are judged; None for all.
+    """
+
+    average: str
+    classes: tuple[str, ...] | None
+
+
+class Curve(NamedTuple):
+    """The rows of a class in the order of their probabilities.
+
+    Attributes:
+        order: (row,) places of the rows.
+        positive: (row,) float64, 1 where the class is present.
+        starts: (level,) the first of each group of equal probabilities.
+    """
+
+    order: Places
+    positive: Floats
+    starts: Places
+
+
+Area: TypeAlias = Callable[[Floats, Curve], Floats]
+
+
+def chosen(parameter: str, rows: Rows) -> Choice:
+    """Returns what a parameter means for a run; of an unknown class or set nothing that is judged."""
+    if (rows.label == parameter).any():
+        return Choice("macro", (parameter,))
+    average, _, name = parameter.partition("-")
+    if average not in AVERAGES:
+        return Choice("macro", (parameter,))
+    if not name:
+        return Choice(average, None)
+    return Choice(average, tuple(str(one) for one in rows.facts.get(SETS, {}).get(name, ())))
+
+
+def classes_of(rows: Rows, choice: Choice) -> tuple[list[str], Places]:
+    """Returns the classes that are judged, and of each row which of them it is about: (row,), -1 for none.
+
+    Rows whose truth or probability is not known are about none.
+    """
+    names, code = np.unique(rows.label, return_inverse=True)
+    wanted = names.tolist() if choice.classes is None else [one for one in choice.classes if one in set(names.tolist())]
+    place = np.full(len(names) + 1, -1, np.int64)
+    for number, name in enumerate(wanted):
+        place[np.searchsorted(names, name)] = number
+    known = np.isin(rows.status, (PRESENT, ABSENT)) & ~np.isnan(rows.value)
+    return wanted, np.where(known, place[code], -1)
+
+
+def areas(rows: Rows, parameter: str, area: Area) -> Callable[[Floats], Floats]:
+    """Returns a function of how often each row counts, (resample, row), that returns the area of each resample.
+
+    Args:
+        rows: of `probability`.
+        parameter: such as `macro`.
+        area: `roc_area` or `pr_area`.
+    """
+    choice = chosen(parameter, rows)
+    names, owner = classes_of(rows, choice)
+    if choice.average == "micro":
+        owner = np.where(owner >= 0, 0, -1)
+    groups = np.split(*_grouped(owner, 1 if choice.average == "micro" else len(names)))
+    curves = [_curve(rows, places) for places in groups if places.size]
+    weighted = choice.average == "weighted"
+
+    def judge(times: Floats) -> Floats:
+        values, weights = np.full((len(curves), len(times)), math.nan), np.ones((len(curves), len(times)))
+        for number, curve in enumerate(curves):
+            counted = times[:, curve.order].astype(np.float64)
+            values[number] = area(counted, curve)
+            weights[number] = counted @ curve.positive if weighted else 1
+        return mean_of_known(values, weights, axis=0)
+
+    return judge
+
+
+def roc_area(times: Floats, curve: Curve) -> Floats:
+    """Returns the area under the ROC curve of each resample: (resample, row in the curve's order) -> (resample,).
+
+    The share of pairs of a positive and a negative in which the positive has the higher probability, ties counting one
+    half: DeLong's form of Mann and Whitney's statistic. NaN without positives or negatives.
+    """
+    positives, negatives = _levels(times, curve)
+    below = np.cumsum(negatives, axis=1) - negatives
+    pairs = positives.sum(axis=1) * negatives.sum(axis=1)
+    return _share((positives * (below + negatives / 2)).sum(axis=1), pairs)
+
+
+def pr_area(times: Floats, curve: Curve) -> Floats:
+    """Returns the average precision of each resample: (resample, row in the curve's order) -> (resample,).
+
+    The sum over the levels of probability of the precision there, times what the level adds to the recall. NaN without
+    positives or negatives.
+    """
+    positives, negatives = (side[:, ::-1] for side in _levels(times, curve))
+    found = np.cumsum(positives, axis=1)
+    precision = _share(found, found + np.cumsum(negatives, axis=1), 0.0)
+    number = positives.sum(axis=1)
+    value = _share((positives * precision).sum(axis=1), number)
+    return np.where(negatives.sum(axis=1) > 0, value, math.nan)
+
+
+def counts(rows: Rows, parameter: str) -> Floats:
+    """Returns what each row adds to hits, inventions, misses and right absences of each class: (row, 4 * class).
+
+    Of an average of `micro` these are those of all classes together. Where classes exclude each other, the most
+    probable one of a case is said to be present, and of equally probable ones each in part.
+    """
+    choice = chosen(parameter, rows)
+    names, owner = classes_of(rows, choice)
+    said, present = decided(rows), rows.status == PRESENT
+    cells = np.stack([said * present, said * ~present, (1 - said) * present, (1 - said) * ~present], axis=1)
+    width = 1 if choice.average == "micro" else len(names)
+    added = np.zeros((len(owner), 4, width))
+    judged = np.flatnonzero(owner >= 0)
+    added[judged, :, 0 if choice.average == "micro" else owner[judged]] = cells[judged]
+    return added.reshape(len(owner), 4 * width)
+
+
+def decided(rows: Rows) -> Floats:
+    """Returns of each row whether its class is said to be present, float64, (row,): 0, 1, or a part of a tie."""
+    if rows.facts.get(CLASSES) != EXCLUSIVE:
+        above: Floats = (rows.value > THRESHOLD).astype(np.float64)
+        return above
+    _, owner = np.unique(rows.case, return_inverse=True)
+    largest = np.full(int(owner.max()) + 1 if owner.size else 0, -math.inf)
+    np.maximum.at(largest, owner, rows.value)
+    first = (rows.value == largest[owner]).astype(np.float64)
+    shared: Floats = first / np.maximum(np.bincount(owner, weights=first), 1)[owner]
+    return shared
+
+
+def averaged(sums: Floats, parameter: str, score: Callable[[Floats], Floats]) -> Floats:
+    """Returns the average of a score of each class: sums of `counts`, (..., 4 * class) -> (...).
+
+    Args:
+        sums: of rows.
+        parameter: such as `macro`; of `weighted` the weight of a class is how often it is present.
+        score: of (..., 4, class) -> (..., class), NaN where it is undefined.
+    """
+    table = sums.reshape(*sums.shape[:-1], 4, -1)
+    values = score(table)
+    weighted = parameter.partition("-")[0] == "weighted"
+    weights = table[..., 0, :] + table[..., 2, :] if weighted else np.ones_like(values)
+    return mean_of_known(values, weights, axis=-1)
+
+
+def mean_of_known(values: Floats, weights: Floats, axis: int) -> Floats:
+    """Returns the weighted mean of what is not NaN along an axis; NaN where nothing is."""
+    known = ~np.isnan(values)
+    held = np.where(known, weights, 0)
+    return _share((np.where(known, values, 0) * held).sum(axis=axis), held.sum(axis=axis))
+
+
+def lacking(rows: Rows, parameter: str, needs: Sequence[str]) -> str:
+    """Says which classes an average leaves out, for no row of theirs has a truth that it needs; "" for none.
+
+    Args:
+        rows: of `probability`.
+        parameter: such as `macro`; `micro` leaves none out.
+        needs: `PRESENT`, `ABSENT` or both.
+    """
+    choice = chosen(parameter, rows)
+    names, owner = classes_of(rows, choice)
+    unknown = [one for one in choice.classes or () if one not in names]
+    out = [f"{name} (not judged)" for name in unknown]
+    for number, name in enumerate(names if choice.average != "micro" else ()):
+        held = set(rows.status[owner == number].tolist())
+        missing = [need for need in needs if need not in held]
+        if missing:
+            out.append(f"{name} (never {' or '.join(missing)})")
+    return f"undefined, and in no average: {', '.join(out)}" if out else ""
+
+
+def _curve(rows: Rows, places: Places) -> Curve:
+    order = places[np.argsort(rows.value[places], kind="stable")]
+    value = rows.value[order]
+    starts = np.flatnonzero(np.concatenate([[True], value[1:] != value[:-1]])).astype(np.int64)
+    return Curve(order, (rows.status[order] == PRESENT).astype(np.float64), starts)
+
+
+def _grouped(owner: Places, number: int) -> tuple[Places, Places]:
+    """Places of the rows of each class, one class after the other, and where the next ones begin."""
+    order = np.argsort(owner, kind="stable").astype(np.int64)
+    order = order[int((owner < 0).sum()) :]
+    sizes = np.bincount(owner[owner >= 0], minlength=number)
+    return order, np.cumsum(sizes)[:-1].astype(np.int64)
+
+
+def _levels(times: Floats, curve: Curve) -> tuple[Floats, Floats]:
+    """How many positives and negatives each level of probability has, ascending: (resample, level)."""
+    positives = times * curve.positive
+    negatives = times - positives
+    if len(curve.starts) == len(curve.order):
+        return positives, negatives
+    return np.add.reduceat(positives, curve.starts, axis=1), np.add.reduceat(negatives, curve.starts, axis=1)
+
+
+def _share(part: Floats, of: Floats, otherwise: float = math.nan) -> Floats:
+    found: Floats = np.divide(part, of, out=np.full(np.shape(of), otherwise), where=np.asarray(of) > 0)
+    return found

@@ -1,0 +1,219 @@
+"""Classification: which of several classes an image, or a study of several images, shows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from medimg_eval.case import Case, Findings, Image, Prompt, Prompts
+from medimg_eval.errors import CaseError, UsageError, nearest
+from medimg_eval.metrics import LabelScore, parse
+from medimg_eval.metrics._classified import ABSENT, AVERAGES, CLASSES, EXCLUSIVE, PRESENT, SETS, Classified
+from medimg_eval.tasks.base import Task, name_once, one_each
+
+KIND = "classification"
+
+ERROR = "probability_error"
+"""Left of every case, so that runs of summaries alone also say which cases failed."""
+
+SLACK = 1e-6
+"""By so much a probability may leave 0 to 1."""
+
+ROUNDED = 0.01
+"""By so much the probabilities of classes that exclude each other may miss a sum of 1, as rounded ones do."""
+
+
+@dataclass(kw_only=True)
+class ClassificationTask(Task):
+    """Classes whose probability a model says.
+
+    A case's target is `Findings`: class -> 1 present, 0 absent, a probability between, or NaN where nothing is known.
+    It may name further classes, which are not asked for. A class of which nothing is known is not judged in that case;
+    a probability counts by the side of 0.5 that it lies on, and `fit` learns it as it is.
+
+    Attributes:
+        classes: names, in the order of a model's head.
+        exclusive: whether exactly one class is present in every case: probabilities then sum to 1.
+        sets: names of sets of classes that metrics average over, such as `auroc@macro-competition` -> their classes.
+    """
+
+    classes: Sequence[str]
+    exclusive: bool = False
+    sets: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    metrics: Sequence[str] = ("auroc@macro", "auprc@macro", "class_f1@macro")
+    monitor: str = ERROR
+
+    capability: ClassVar[str] = "classify"
+    inline: ClassVar[bool] = True
+    never_leaves: ClassVar[frozenset[str]] = frozenset({"confidence"})
+    scoring_fields: ClassVar[frozenset[str]] = Task.scoring_fields | {"sets"}
+
+    def __post_init__(self) -> None:
+        """Refuses classes and metrics that cannot be meant, before anything is loaded."""
+        self.classes = [] if isinstance(self.classes, str) else [str(name) for name in self.classes]
+        if len(self.classes) < 1 + self.exclusive or len(set(self.classes)) < len(self.classes):
+            least = "two" if self.exclusive else "one"
+            raise UsageError(f"task {self.name!r}: expected at least {least} classes of different names in `classes`")
+        reserved = next((name for name in self.classes if name.partition("-")[0] in (*AVERAGES, "all")), None)
+        if reserved is not None:
+            raise UsageError(f"task {self.name!r}: a class {reserved!r} would be taken for an average; rename it")
+        self.sets = {str(name): [str(one) for one in held] for name, held in self.sets.items()}
+        for name, held in self.sets.items():
+            lost = next((one for one in held if one not in self.classes), None)
+            if lost is not None:
+                raise UsageError(f"task.sets.{name} names {lost!r}{nearest(lost, self.classes)}")
+        self.facts = {**self.facts, CLASSES: EXCLUSIVE if self.exclusive else "each", SETS: self.sets}
+        self.metrics = [self.metrics] if isinstance(self.metrics, str) else list(self.metrics)
+        name_once(self)
+        for name in self.metrics:
+            self._check_parameter(name)
+        for name in (*self.case_metrics, self.monitor):
+            found = parse(name)[0]
+            if found.kind != KIND:
+                raise UsageError(f"task {self.name!r}: metric {name!r} does not judge classes")
+            if name == "top1_correct" and not self.exclusive:
+                raise UsageError(f"task {self.name!r}: top1_correct needs `exclusive: true`; use all_classes_right")
+        if parse(self.monitor)[0].evidence:
+            raise UsageError(f"task {self.name!r}: monitor: {self.monitor!r} is no score; use {ERROR}")
+
+    @property
+    def case_metrics(self) -> list[str]:
+        """The metrics that a single case is judged by, the error of its probabilities always among them."""
+        return list(dict.fromkeys([*super().case_metrics, ERROR]))
+
+    @property
+    def labels(self) -> dict[int, str]:
+        """The classes with their numbers, from 1 on."""
+        return dict(enumerate(self.classes, 1))
+
+    def prompt(self, case: Case, images: tuple[Image, ...]) -> Prompt:
+        """Asks for the classes; those that exclude each other are the options, too."""
+        options = {str(number): name for number, name in self.labels.items()} if self.exclusive else {}
+        return Prompt(case.id, images, self.labels, options=options)
+
+    def ask(self, model: Any, prompts: Prompts) -> Sequence[Any]:
+        """Returns class -> probability for each prompt."""
+        return one_each(model.classify(prompts), prompts)
+
+    def accept(self, case: Case, answer: Any, *, what: str = "prediction") -> dict[str, float]:
+        """Takes a probability for each class of the task, and for no other; returns them in the task's order.
+
+        Of a reference, which may leave classes open or name further ones, returns what is true of the task's classes.
+
+        Raises:
+            CaseError: it is something else, a class is missing or unknown, a value is not from 0 to 1, or classes that
+                exclude each other do not sum to 1.
+        """
+        if what == "reference":
+            return self._truth(case)
+        where = f"case {case.id!r}: the {what}"
+        given = answer.values if isinstance(answer, Findings) else answer
+        if not isinstance(given, Mapping):
+            raise CaseError(f"{where} is {type(answer).__name__}, expected a probability for each class")
+        unknown = next((name for name in given if name not in self.classes), None)
+        if unknown is not None:
+            raise CaseError(f"{where} names a class {unknown!r}{nearest(str(unknown), self.classes)}")
+        lost = next((name for name in self.classes if name not in given), None)
+        if lost is not None:
+            raise CaseError(f"{where} has no probability of {lost!r}; expected one for each of {len(self.classes)}")
+        try:
+            numbers = {name: float(given[name]) for name in self.classes}
+        except (TypeError, ValueError) as error:
+            raise CaseError(f"{where} holds something that is no number ({error})") from error
+        for name, value in numbers.items():
+            if not -SLACK <= value <= 1 + SLACK:  # NaN neither
+                raise CaseError(f"{where} holds {value:g} for {name!r}, expected a probability from 0 to 1")
+        total = math.fsum(numbers.values())
+        if self.exclusive and abs(total - 1) > ROUNDED:
+            raise CaseError(
+                f"{where} sums to {total:.4g} over classes that exclude each other, expected 1; use softmax"
+            )
+        return {name: min(1.0, max(0.0, value)) for name, value in numbers.items()}
+
+    def pack(self, prediction: Mapping[str, float]) -> dict[str, Any]:
+        """The probabilities as the run keeps them."""
+        return {"probabilities": dict(prediction)}
+
+    def score(self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None) -> list[LabelScore]:
+        """Judges the probabilities of one case.
+
+        Args:
+            case: the case.
+            prediction: a model's answer, or what `pack` made of it.
+            metrics: by default those of the task.
+        """
+        kept = prediction.get("probabilities") if isinstance(prediction, Mapping) else None
+        said = self.accept(case, kept if isinstance(kept, Mapping) else prediction)
+        pair = Classified(self._truth(case), said, self.exclusive)
+        return self._scores(pair, self.case_metrics if metrics is None else metrics)
+
+    def worst(self, case: Case) -> list[LabelScore]:
+        """The probability of the wrong side, 1, for every class, and all else at its worst.
+
+        Rows of `probability` keep the truth as their status, so that curves count the case. NaN when the truth itself
+        cannot be read, for then nobody is judged.
+        """
+        try:
+            truth = self._truth(case)
+        except CaseError:
+            return [
+                LabelScore(name, metric, math.nan, "failed") for name in self.classes for metric in self.case_metrics
+            ]
+        pair = Classified(truth, {name: float(not value > 0.5) for name, value in truth.items()}, self.exclusive)
+        return [
+            score
+            if parse(score.metric)[0].evidence
+            else LabelScore(score.label, score.metric, float(parse(score.metric)[0].worst), "failed")
+            for score in self._scores(pair, self.case_metrics)
+        ]
+
+    def signature(self) -> str:
+        """What decides the numbers beside the probabilities."""
+        kind = "of which exactly one is present" if self.exclusive else "each present or absent"
+        parts = [f"{len(self.classes)} classes, {kind}"]
+        parts += [f"{name}: {', '.join(held)}" for name, held in self.sets.items()]
+        return "; ".join(parts)
+
+    def _scores(self, pair: Classified, metrics: Sequence[str]) -> list[LabelScore]:
+        known, said, rows = pair.known, pair.said, []
+        for name in metrics:
+            found = parse(name)[0]
+            values: Any = found.function(pair)
+            for label, value in values.items():
+                if found.evidence:
+                    status = PRESENT if known[label] else ABSENT
+                else:  # of a case as a whole the value itself says it
+                    status = "right" if (said[label] == known[label] if label in known else value == 1) else "wrong"
+                rows.append(LabelScore(label, name, float(value), status))
+        return rows
+
+    def _truth(self, case: Case) -> dict[str, float]:
+        """What is true of the task's classes; raises CaseError where the target does not fit."""
+        held = case.target.read()
+        if not isinstance(held, Findings):
+            raise CaseError(f"case {case.id!r}: the reference is {type(held).__name__}, expected Findings")
+        lost = next((name for name in self.classes if name not in held.values), None)
+        if lost is not None:
+            raise CaseError(f"case {case.id!r}: the reference has no class {lost!r}{nearest(lost, held.values)}")
+        truth = {name: float(held.values[name]) for name in self.classes}
+        odd = next((name for name, value in truth.items() if not (math.isnan(value) or 0 <= value <= 1)), None)
+        if odd is not None:
+            raise CaseError(f"case {case.id!r}: the reference has {truth[odd]:g} for {odd!r}, expected 0 to 1 or NaN")
+        present = [name for name, value in truth.items() if value > 0.5]
+        if self.exclusive and len(present) > 1:
+            raise CaseError(f"case {case.id!r}: {present[0]!r} and {present[1]!r} are present; the task is `exclusive`")
+        return truth
+
+    def _check_parameter(self, metric: str) -> None:
+        """Refuses a summary over a class or set that there is none of."""
+        found, parameter = parse(metric)
+        if not isinstance(parameter, str) or "probability" not in found.needs or parameter in self.classes:
+            return
+        average, dash, name = parameter.partition("-")
+        if average not in AVERAGES:
+            raise UsageError(f"task {self.name!r}: {metric!r}{nearest(parameter, [*AVERAGES, *self.classes])}")
+        if dash and name not in self.sets:
+            raise UsageError(f"task {self.name!r}: {metric!r}: there is no set {name!r}{nearest(name, self.sets)}")

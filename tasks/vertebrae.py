@@ -1,0 +1,204 @@
+"""Vertebrae as they would be were they healthy: how much height the real ones have lost, and how they are graded."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from medimg_eval.case import Case, Image, Mask, Prompt, Prompts
+from medimg_eval.errors import CaseError, UsageError, UserError, nearest
+from medimg_eval.metrics import LabelScore, parse
+from medimg_eval.metrics.measurements import HeightLoss, relative_height_loss
+from medimg_eval.metrics.vertebrae import GENANT, LEAST, genant_by_loss, vertebra_scores
+from medimg_eval.tasks.base import Task, name_once, one_each, same_grid
+
+
+@dataclass(kw_only=True)
+class VertebraTask(Task):
+    """Masks of vertebrae that were made healthy, judged by what the real ones have lost beside them.
+
+    A case is one vertebra; its id ends in its number, as `sub-verse012_20`. Its target is the label map of the real
+    spine, an answer that of the spine with the vertebra made anew, on the same straightened grid, whose stored axes run
+    from top to bottom, front to back and side to side.
+
+    Attributes:
+        grades: JSON file that has part -> {case: Genant grade, 0 to 3}; only its cases are asked. Attributes of a case
+            are then `part` and `grade`.
+        grader: `thresholds`, by the greatest loss of the three thirds; or `svm`: a linear support vector machine of the
+            three losses, each grade weighing as much, that is fitted on the cases of the parts `fitted_on`, of which
+            none is then judged.
+        least: of `thresholds`: loss from which a vertebra has the grades 1, 2 and 3.
+        fitted_on: parts.
+        lowest: share of the height in the middle below which a column is no part of the body. A third of which all
+            columns are lower, as where it is crushed, is measured by all of them.
+    """
+
+    grades: str = ""
+    grader: Literal["thresholds", "svm"] = "thresholds"
+    least: Sequence[float] = LEAST
+    fitted_on: Sequence[str] = ("train",)
+    lowest: float = 0.7
+    metrics: Sequence[str] = ("rhlv",)
+    monitor: str = "rhlv"
+
+    capability: ClassVar[str] = "segment"
+    inline: ClassVar[bool] = True
+    together: ClassVar[bool] = True
+    scoring_fields: ClassVar[frozenset[str]] = Task.scoring_fields | {"grader", "least", "fitted_on"}
+
+    _known: dict[str, Case] = field(default_factory=dict, init=False, repr=False)
+    _given: dict[str, float] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Refuses settings that cannot be meant."""
+        self.metrics = [self.metrics] if isinstance(self.metrics, str) else list(self.metrics)
+        name_once(self)
+        for name in (*self.case_metrics, self.monitor):
+            if parse(name)[0].kind != "vertebra":
+                raise UsageError(f"task {self.name!r}: metric {name!r} does not judge vertebrae")
+        if self.grader not in ("thresholds", "svm"):
+            raise UsageError(f"task.grader is {self.grader!r}{nearest(str(self.grader), ('thresholds', 'svm'))}")
+        if len(self.least) != len(GENANT) - 1 or list(self.least) != sorted(self.least):
+            raise UsageError(f"task.least: expected three losses, the least first, got {list(self.least)}")
+        if not self.grades and (self.grader == "svm" or "genant_grade" in self.case_metrics):
+            raise UsageError(f"task {self.name!r}: grading needs task.grades, a JSON file of part -> {{case: grade}}")
+
+    def cases(self, part: str) -> list[Case]:
+        """The vertebrae; those that `grades` names, where it is set."""
+        found = super().cases(part)
+        if not self.grades:
+            return found
+        graded = self._read_grades(Path(self.grades).expanduser())
+        return [replace(case, attributes={**case.attributes, **graded[case.id]}) for case in found if case.id in graded]
+
+    def prompt(self, case: Case, images: tuple[Image, ...]) -> Prompt:
+        """Asks for the vertebra of the case's number."""
+        return Prompt(case.id, images, {_number(case): "vertebra"})
+
+    def ask(self, model: Any, prompts: Prompts) -> Sequence[Any]:
+        """Returns one label map per prompt."""
+        return one_each(model.segment(prompts), prompts)
+
+    def accept(self, case: Case, answer: Any, *, what: str = "prediction") -> HeightLoss:
+        """Measures a label map on the target's grid; what is kept of it is the loss of height.
+
+        Raises:
+            CaseError: it lies on another grid, or holds other labels but not the case's; or the target lacks it.
+        """
+        number, grid = _number(case), case.target.geometry()
+        mask = answer if isinstance(answer, Mask) else Mask(np.asarray(answer), grid.affine, units=grid.units)
+        same_grid(mask.geometry, grid, what=f"case {case.id!r}: {what}", than="the target")
+        made, real = mask.labels == number, case.target.read().labels == number
+        if not made.any() and mask.labels.any():
+            held = np.unique(mask.labels[mask.labels != 0])[:5].tolist()
+            raise CaseError(f"case {case.id!r}: {what} holds the labels {held}, and not {number}, the vertebra's")
+        if not real.any():
+            raise CaseError(f"case {case.id!r}: the target ({case.target.files[0]}) holds no label {number}")
+        found, of_all = (relative_height_loss(made, real, lowest=lowest) for lowest in (self.lowest, 0.0))
+        return HeightLoss(*(other if math.isnan(one) else one for one, other in zip(found, of_all, strict=True)))
+
+    def pack(self, prediction: HeightLoss) -> dict[str, Any]:
+        """The loss of the whole and of the thirds, null where there is none."""
+        return {"loss": [None if math.isnan(one) else one for one in prediction]}
+
+    def gather(self, cases: Sequence[Case]) -> None:
+        """Takes note of all cases."""
+        self._known = {case.id: case for case in cases}
+
+    def take(self, predictions: Mapping[str, Any]) -> None:
+        """Grades all stored predictions.
+
+        Raises:
+            UserError: the support vector machine has nothing to be fitted on.
+        """
+        losses = {name: _loss(one) for name, one in predictions.items() if name in self._known and _is_stored(one)}
+        if self.grader == "thresholds":
+            self._given = {name: genant_by_loss(loss, self.least) for name, loss in losses.items()}
+        elif "genant_grade" in self.case_metrics:
+            self._given = self._by_machine({name: loss[1:] for name, loss in losses.items()})
+
+    def score(self, case: Case, prediction: Any, metrics: Sequence[str] | None = None) -> list[LabelScore]:
+        """The loss of a vertebra and of its thirds, and its grade; nothing of one that the grader was fitted on."""
+        if not self._judged(case):
+            return []
+        wanted = self.case_metrics if metrics is None else metrics
+        return vertebra_scores(_loss(prediction), self._given.get(case.id, math.nan), _truth(case), wanted)
+
+    def worst(self, case: Case) -> list[LabelScore]:
+        """No loss, and no grade, which counts as a wrong one."""
+        if not self._judged(case):
+            return []
+        nothing = HeightLoss(math.nan, math.nan, math.nan, math.nan)
+        return vertebra_scores(nothing, math.nan, _truth(case), self.case_metrics, status="failed")
+
+    def signature(self) -> str:
+        """How heights are measured, and how they are graded."""
+        how = f"columns from {self.lowest:g} of the middle one's height on, in the middle 2/5 of slices; signed"
+        if "genant_grade" not in self.case_metrics:
+            return how
+        if self.grader == "svm":
+            return f"{how}; graded by a linear SVM of the three thirds, fitted on {' and '.join(self.fitted_on)}"
+        return f"{how}; graded by the greatest loss of the thirds, from {', '.join(map(str, self.least))} on"
+
+    def _judged(self, case: Case) -> bool:
+        return self.grader != "svm" or case.attributes.get("part") not in self.fitted_on
+
+    def _by_machine(self, losses: Mapping[str, Sequence[float]]) -> dict[str, float]:
+        """The grades of the judged cases, by a machine that the others were fitted to."""
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import StandardScaler
+        from sklearn.svm import SVC
+
+        whole = {name: one for name, one in losses.items() if not any(map(math.isnan, one))}
+        fitted = [name for name in whole if not self._judged(self._known[name])]
+        grades = [_truth(self._known[name]) for name in fitted]
+        if len(set(grades)) < 2:
+            raise UserError(
+                f"task {self.name!r}: the SVM needs vertebrae of at least two grades in {' and '.join(self.fitted_on)} "
+                f"to be fitted on, {len(fitted)} are there; make those as well, or set task.grader=thresholds"
+            )
+        machine = make_pipeline(StandardScaler(), SVC(kernel="linear", class_weight="balanced"))
+        machine.fit([whole[name] for name in fitted], grades)
+        asked = [name for name in whole if self._judged(self._known[name])]
+        given = machine.predict([whole[name] for name in asked]) if asked else []
+        return dict(zip(asked, map(float, given), strict=True))
+
+    def _read_grades(self, path: Path) -> dict[str, dict[str, str]]:
+        try:
+            parts = json.loads(path.read_text(encoding="utf-8"))
+            return {
+                str(case): {"part": str(part), "grade": str(GENANT[GENANT.index(int(grade))])}
+                for part, held in parts.items()
+                for case, grade in held.items()
+            }
+        except (OSError, ValueError, TypeError, AttributeError) as error:
+            raise UserError(f"{path}: expected JSON of part -> {{case: grade from 0 to 3}} ({error})") from error
+
+
+def _number(case: Case) -> int:
+    found = re.search(r"_(\d+)$", case.id)
+    if found is None:
+        raise CaseError(f"case {case.id!r}: expected an id that ends in the vertebra's number, as sub-verse012_20")
+    return int(found[1])
+
+
+def _truth(case: Case) -> int | None:
+    grade = case.attributes.get("grade", "")
+    return int(grade) if grade else None
+
+
+def _is_stored(prediction: Any) -> bool:
+    return isinstance(prediction, HeightLoss) or (isinstance(prediction, Mapping) and "loss" in prediction)
+
+
+def _loss(prediction: Any) -> HeightLoss:
+    if isinstance(prediction, HeightLoss):
+        return prediction
+    return HeightLoss(*(math.nan if one is None else float(one) for one in prediction["loss"]))

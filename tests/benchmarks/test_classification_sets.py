@@ -1,0 +1,141 @@
+"""Published sets of classes, over a few files in their authors' layout."""
+
+import numpy as np
+import pytest
+
+from medimg_eval.errors import UserError
+from tests.helpers.benchmark_files import ids, picture, task
+
+SHAPE = (12, 10)
+
+
+def grey(value):
+    return np.full(SHAPE, value, np.uint8)
+
+
+def truth(case):
+    return {name for name, value in case.target.read().values.items() if value == 1}
+
+
+def test_nihs_lists_and_labels_of_the_official_split(tmp_path):
+    header = (
+        "Image Index,Finding Labels,Follow-up #,Patient ID,Patient Age,Patient Gender,View Position,"
+        "OriginalImage[Width,Height],OriginalImagePixelSpacing[x,y]"
+    )
+    said = ["No Finding", "Cardiomegaly|Pleural_Thickening", "Hernia", "Effusion"]
+    rows = []
+    for number, labels in enumerate(said, start=1):
+        name = f"{number:08d}_000.png"
+        picture(tmp_path / f"images_{number:03d}/images/{name}", grey(number))
+        rows.append(f"{name},{labels},0,{number},0{number}8,F,PA,2682,2749,0.143,0.143")
+    (tmp_path / "Data_Entry_2017_v2020.csv").write_text("\n".join([header, *rows]) + "\n")
+    (tmp_path / "train_val_list.txt").write_text("00000003_000.png\n00000004_000.png\n")
+    (tmp_path / "test_list.txt").write_text("00000002_000.png\n00000001_000.png\n")
+    one = task("nih_chestxray14", tmp_path)
+    cases = one.cases("test")
+    assert ids(cases) == ["00000002_000.png", "00000001_000.png"]
+    assert [truth(case) for case in cases] == [{"Cardiomegaly", "Pleural_Thickening"}, set()]
+    assert list(cases[0].target.read().values) == one.classes
+    assert cases[0].patient == "00000002"
+    assert cases[0].attributes == {"Patient Gender": "F", "Patient Age": "028", "View Position": "PA"}
+    assert int(cases[0].images[0].read().array.max()) == 2
+    assert sorted(ids(one.cases("fit")) + ids(one.cases("validate"))) == ["00000003_000.png", "00000004_000.png"]
+
+
+def chexpert(root, rows, split, classes):
+    lines = ["Path,Sex,Age,Frontal/Lateral,AP/PA," + ",".join(classes)]
+    for study, views, told in rows:
+        for number, view in enumerate(views, start=1):
+            path = f"CheXpert-v1.0-small/{split}/{study}/view{number}_{view}.jpg"
+            picture(root / path, grey(10 * number))
+            cells = ",".join(told.get(name, "") for name in classes)
+            lines.append(f"{path},Male,61,{view.title()},AP,{cells}")
+    (root / f"CheXpert-v1.0-small/{split}.csv").write_text("\n".join(lines) + "\n")
+
+
+def test_chexperts_views_are_one_study_and_uncertain_ones_follow_the_policy(tmp_path):
+    from tests.helpers.benchmark_files import config
+
+    classes = list(config("chexpert").classes)
+    told = {"Atelectasis": "-1.0", "Edema": "-1.0", "Pneumonia": "-1.0", "Fracture": "1.0", "Cardiomegaly": "0.0"}
+    train = [(f"patient{n:05d}/study1", ["frontal"], told) for n in range(1, 4)]
+    chexpert(tmp_path, train, "train", classes)
+    every = dict.fromkeys(classes, "0.0") | {"Edema": "1.0"}
+    chexpert(tmp_path, [("patient64541/study1", ["frontal", "lateral"], every)], "valid", classes)
+    one = task("chexpert", tmp_path)
+    (case,) = one.cases("test")
+    assert (case.id, case.patient, len(case.images)) == ("patient64541/study1", "patient64541", 2)
+    assert truth(case) == {"Edema"}
+    assert case.attributes == {"Sex": "Male", "Age": "61"}
+    learned = (one.cases("fit") + one.cases("validate"))[0].target.read().values
+    assert (learned["Atelectasis"], learned["Edema"], learned["Fracture"], learned["Cardiomegaly"]) == (1, 1, 1, 0)
+    assert np.isnan(learned["Pneumonia"])
+    assert learned["Lung Lesion"] == 0  # a blank
+    assert one.facts["class_sets"]["competition"][0] == "Atelectasis"
+
+
+def test_isics_lesions_come_from_three_tables(tmp_path):
+    codes = ["MEL", "NV", "BCC", "AKIEC", "BKL", "DF", "VASC"]
+    for number, split in enumerate(("Training", "Validation", "Test")):
+        folder = tmp_path / f"ISIC2018_Task3_{split}_GroundTruth"
+        folder.mkdir()
+        name = f"ISIC_{number:07d}"
+        cells = ",".join("1.0" if place == number else "0.0" for place in range(7))
+        (folder / f"{folder.name}.csv").write_text(f"image,{','.join(codes)}\n{name},{cells}\n")
+        picture(tmp_path / f"ISIC2018_Task3_{split}_Input/{name}.jpg", np.zeros((*SHAPE, 3)))
+    one = task("isic2018_task3", tmp_path)
+    found = {part: one.cases(part)[0] for part in ("fit", "validate", "test")}
+    assert [case.id for case in found.values()] == ["ISIC_0000000", "ISIC_0000001", "ISIC_0000002"]
+    assert [truth(case) for case in found.values()] == [
+        {"melanoma"},
+        {"melanocytic nevus"},
+        {"basal cell carcinoma"},
+    ]
+    assert set(found["test"].target.read().values) == set(one.classes)
+    assert found["test"].images[0].read().array.shape == (3, *SHAPE)
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "expected"),
+    [
+        ("medmnist_derma", [[4], [5]], [{"melanoma"}, {"melanocytic nevi"}]),
+        ("medmnist_pneumonia", [[1], [0]], [{"pneumonia"}, {"normal"}]),
+        ("medmnist_chest", np.eye(14, dtype=np.uint8)[[12, 13]] | np.eye(14, dtype=np.uint8)[[0, 13]], None),
+    ],
+)
+def test_medmnists_numbers_are_classes(name, labels, expected, tmp_path):
+    shape = (2, 28, 28, 3) if name == "medmnist_derma" else (2, 28, 28)
+    held = {}
+    for place, split in enumerate(("train", "val", "test")):
+        held[f"{split}_images"] = np.full(shape, place, np.uint8)
+        held[f"{split}_labels"] = np.asarray(labels, np.uint8)
+    np.savez(tmp_path / f"{name.removeprefix('medmnist_')}mnist.npz", **held)
+    one = task(name, tmp_path)
+    cases = one.cases("test")
+    assert [truth(case) for case in cases] == (expected or [{"atelectasis", "pleural"}, {"hernia"}])
+    image = cases[0].images[0].read()
+    assert image.array.shape[-2:] == (28, 28)
+    assert int(image.array.max()) == 2
+    assert int(one.cases("validate")[0].images[0].read().array.max()) == 1
+
+
+def test_the_folders_of_the_brain_tumour_set_are_classes(tmp_path):
+    for split in ("Training", "Testing"):
+        for name in ("glioma", "meningioma", "notumor", "pituitary"):
+            picture(tmp_path / split / name / f"{split[:2]}-{name[:2]}_0001.jpg", np.zeros((*SHAPE, 3)))
+    one = task("brain_tumour_mri", tmp_path)
+    cases = one.cases("test")
+    assert [next(iter(truth(case))) for case in cases] == one.classes
+    assert cases[0].id == "Testing/glioma/Te-gl_0001.jpg"
+    assert len(one.cases("fit")) + len(one.cases("validate")) == 4
+
+
+def test_a_count_that_is_not_the_published_one_is_told(tmp_path):
+    np.savez(
+        tmp_path / "pneumoniamnist.npz",
+        **{f"{split}_images": np.zeros((1, 28, 28), np.uint8) for split in ("train", "val", "test")},
+        **{f"{split}_labels": np.zeros((1, 1), np.uint8) for split in ("train", "val", "test")},
+    )
+    one = task("medmnist_pneumonia", tmp_path, expected={"test": 624})
+    with pytest.raises(UserError, match="expected 624 cases in split 'test', found 1"):
+        one.cases("test")
