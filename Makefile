@@ -3,12 +3,14 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 RUN := $(BIN)/python -m medimg_eval
 DEMO ?= runs/demo
+VIEWER := medimg_eval/results/report/viewer
 
-.PHONY: help demo test checks lint types contracts pytest notebooks picture clean
+.PHONY: help demo test checks lint types contracts pytest notebooks picture viewer clean
 
 help:
 	@echo "make demo   install into $(VENV), fit a small U-Net, test it beside a Gaussian mixture, print the table"
 	@echo "make test   install with the development tools, then lint, types, import contracts, tests, notebooks"
+	@echo "make viewer  fetch the NiiVue viewer of volumes with npm, for reports made from here and for wheels built from here"
 	@echo "make clean  remove what was built (not the runs)"
 
 # What is imported is compiled when it is; compiling all of torch first takes a minute.
@@ -51,6 +53,16 @@ notebooks: $(VENV)/.dev
 
 picture: $(VENV)/.base
 	$(BIN)/python docs/picture.py $(DEMO) docs/table.svg
+
+# The versions and checksums are those of package-lock.json. What the file is put together of keeps its licences beside it.
+viewer: $(VIEWER)/niivue.js
+
+$(VIEWER)/niivue.js: $(VIEWER)/package.json $(VIEWER)/package-lock.json
+	cd $(VIEWER) && npm ci --ignore-scripts --omit=optional --no-audit --no-fund
+	cd $(VIEWER) && { cat NIIVUE-LICENCE.txt; find node_modules -iname 'licen[cs]e*' | sort | while read -r file; do \
+		printf '\n\n%s\n\n' "$$file"; cat "$$file"; done; } > niivue-licences.txt
+	cp $(VIEWER)/node_modules/@niivue/niivue/dist/niivue.umd.js $@
+	rm -rf $(VIEWER)/node_modules
 
 clean:
 	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -92,11 +92,13 @@ class Reply:
         preferences: of a model that chose: letter -> a number that is largest for the option it prefers. Equal numbers
             mean that it has no preference among them.
         messages: of a conversation that went on: all of it, for people to read.
+        confidence: how sure the model is of the answer, 0 to 1; None where it does not say.
     """
 
     texts: tuple[str, ...] = ()
     preferences: Mapping[str, float] | None = None
     messages: tuple[Mapping[str, Any], ...] = ()
+    confidence: float | None = None
 
     @property
     def text(self) -> str:

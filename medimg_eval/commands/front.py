@@ -40,6 +40,8 @@ TAKES_VALUE = {
     "-cn",
 }
 RANK_VARIABLES = ("LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+UNUSABLE = (PermissionError, FileExistsError, NotADirectoryError, IsADirectoryError)
+"""Errors of files that a command names, and no fault of the program."""
 GROUPS = ("task", "model", "suite", "trainer", "logger", "annotator")
 
 
@@ -119,7 +121,7 @@ def _tell(error: Exception, words: Words | None, *, traced: bool) -> int:
 
 def explain(error: BaseException, words: Words | None) -> UserError | None:
     """Turns an error that the user can mend into one sentence; returns None for any other."""
-    from hydra.errors import HydraException, MissingConfigException
+    from hydra.errors import HydraException, MissingConfigException, OverrideParseException
     from omegaconf.errors import InterpolationToMissingValueError, MissingMandatoryValue, OmegaConfBaseException
 
     chain = list(_causes(error))
@@ -131,6 +133,13 @@ def explain(error: BaseException, words: Words | None) -> UserError | None:
             key = re.sub(r"(?s).*mandatory value: (\S+).*", r"\1", str(link)) if refers else link.full_key
             return UsageError(f"{key} is not set; add {key}=VALUE to the command")
     for link in chain:
+        if isinstance(link, UNUSABLE) and link.filename is not None:
+            return UserError(
+                f"{link.filename}: cannot be read or written ({link.strerror}); name another, or free this one"
+            )
+        if isinstance(link, OverrideParseException):
+            key = str(link.override).partition("=")[0]
+            return UsageError(f"{link.override}: cannot be understood; quote the value twice, as in '{key}=\"VALUE\"'")
         if isinstance(link, MissingConfigException) and link.missing_cfg_file:
             group, _, name = link.missing_cfg_file.rpartition("/")
             kind = f"there is no {group or 'config'} {name!r}"

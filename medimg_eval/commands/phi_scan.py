@@ -21,6 +21,7 @@ from medimg_eval.imaging.dicom.phi_scan import PhiReport, scan_folder
 from medimg_eval.imaging.dicom.phi_values import KINDS
 
 if TYPE_CHECKING:
+    from medimg_eval.data.records import Row
     from medimg_eval.metrics.leakage import Leakage
 
 COLUMNS = ("path", "level", "kind", "attribute", "rule", "action", "count", "masked")
@@ -160,15 +161,17 @@ def _scan_reports(wanted: Mapping[str, Any]) -> None:
     from medimg_eval.metrics.leakage import leakage, rare_phrases
 
     file = Path(str(wanted["reports"])).expanduser()
-    texts = [str(row[0] or "") for row in _columns(file, [str(wanted["column"])])]
+    column, tokens = str(wanted["column"]), wanted["tokens"]
+    if not isinstance(tokens, int) or isinstance(tokens, bool) or tokens < 1:
+        raise UsageError(f"expected a whole number of at least 1 for tokens, got {tokens!r}")
+    texts = [str(row.values[column] or "") for row in _table(file, [column])]
     training = None
     if wanted["training"] is not None:
-        rows = _columns(Path(str(wanted["training"])).expanduser(), [str(wanted["column"]), str(wanted["patient"])])
-        if not isinstance(wanted["tokens"], int) or wanted["tokens"] < 1:
-            raise UsageError(f"expected a whole number of at least 1 for tokens, got {wanted['tokens']!r}")
-        training = rare_phrases([str(a or "") for a, _ in rows], [str(b) for _, b in rows], tokens=wanted["tokens"])
+        rows = _table(Path(str(wanted["training"])).expanduser(), [column, str(wanted["patient"])])
+        whose = [_patient_of(row, str(wanted["patient"])) for row in rows]
+        training = rare_phrases([str(row.values[column] or "") for row in rows], whose, tokens=tokens)
     found = leakage(texts, vocabulary=_names(wanted["names"]), training=training)
-    _print_shares(found, wanted["tokens"], None if training is None else training.patients)
+    _print_shares(found, tokens, None if training is None else training.patients)
     if wanted["out"] is not None:
         _write_texts(Path(str(wanted["out"])).expanduser(), found)
     leaked = int(((found.verified > 0) | (found.phrases > 0)).sum())
@@ -176,16 +179,26 @@ def _scan_reports(wanted: Mapping[str, Any]) -> None:
         raise UserError(f"{file}: {leaked} of {len(texts)} reports repeat a patient; see above")
 
 
-def _columns(file: Path, names: Sequence[str]) -> list[list[Any]]:
+def _table(file: Path, columns: Sequence[str]) -> list[Row]:
     from medimg_eval.data.tables import read_table
 
-    rows = [row.values for row in read_table(file)]
+    rows = read_table(file)
     if not rows:
         raise UserError(f"{file}: holds no reports")
-    for name in names:
-        if name not in rows[0]:
-            raise UsageError(f"{file} has no column {name!r}{nearest(name, rows[0])}; set column= or patient=")
-    return [[row.get(name) for name in names] for row in rows]
+    for name in columns:
+        if name not in rows[0].values:
+            raise UsageError(f"{file} has no column {name!r}{nearest(name, rows[0].values)}; set column= or patient=")
+    for row in rows:
+        if not row.values.keys() >= set(columns):  # records of JSON may differ
+            raise row.error(f"lacks the column {' or '.join(map(repr, columns))}; give every record one")
+    return rows
+
+
+def _patient_of(row: Row, column: str) -> str:
+    patient = "" if row.values[column] is None else str(row.values[column]).strip()
+    if not patient:  # all such reports would count as those of one patient
+        raise row.error(f"names no patient in the column {column!r}; fill it in, or leave the report out")
+    return patient
 
 
 def _names(file: str | None) -> Any:
@@ -200,6 +213,8 @@ def _names(file: str | None) -> Any:
     except (OSError, UnicodeDecodeError):
         raise UserError(f"{path}: cannot be read; expected a text file in UTF-8, one name or number per line") from None
     terms = Vocabulary()
+    if not any(map(str.strip, lines)):
+        raise UserError(f"{path}: holds no name; expected one name or number per line")
     for line in filter(str.strip, lines):
         if any(map(str.isdigit, line)):
             terms.add(line, "listed number")
@@ -231,11 +246,10 @@ def _print_shares(found: Leakage, tokens: int, patients: int | None) -> None:
         notes.append("Spans: " + ", ".join(f"{kind} in {count:,}" for kind, count in found.kinds.items()) + ".")
     if patients is not None:
         notes.append(f"Phrases: {tokens} words or more that training holds of one of {patients:,} patients alone.")
-    missing = [
-        word for word, there in (("names=", found.has_vocabulary), ("training=", found.has_training)) if not there
-    ]
-    if missing:
-        notes.append(f"Not looked for without {' and '.join(missing)}: names and phrases of the training set.")
+    if not found.has_vocabulary:
+        notes.append("Listed names and numbers were not looked for: add names=FILE.")
+    if not found.has_training:
+        notes.append("Phrases of the training set were not looked for: add training=FILE.")
     for note in notes:
         console.print(Text(note, style="dim"), soft_wrap=True)
 

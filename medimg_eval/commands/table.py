@@ -11,6 +11,8 @@ from rich.console import Console
 from medimg_eval.commands.common import as_list, plain, runs_of, show
 from medimg_eval.errors import UsageError, nearest
 from medimg_eval.results import Table, build_authors_tables, build_cards, build_table, write_all
+from medimg_eval.results.utility_card import utility_of_card
+from medimg_eval.results.utility_studies import Study, load_utility
 
 AUTHORS, CARD = "authors", "card"
 
@@ -36,6 +38,8 @@ def _usual(wanted: dict[str, Any]) -> Table:
         resamples=wanted["resamples"],
         level=wanted["level"],
         seed=wanted["seed"],
+        interval=wanted["interval"],
+        strata=wanted["strata"],
     )
 
 
@@ -47,8 +51,18 @@ def _authors(wanted: dict[str, Any]) -> dict[str, Table]:
         if wanted[key] != usual:
             raise UsageError(f"table={wanted['table']} has columns of its own; leave out {key}={wanted[key]}")
     runs = runs_of(wanted)
-    numbers = {key: wanted[key] for key in ("resamples", "level", "seed")}
-    tables = build_cards(runs) if wanted["table"] == CARD else build_authors_tables(runs, **numbers)
+    numbers = {key: wanted[key] for key in ("resamples", "level", "seed", "interval", "strata")}
+    if wanted["table"] == CARD:
+        bootstrap = {key: wanted[key] for key in ("resamples", "level", "seed")}
+        tables = build_cards(runs, utility_of_card(runs, _studies(wanted), **bootstrap))
+    else:
+        tables = build_authors_tables(runs, **numbers)
     if len(tables) == 1:
         return {"table": tables[0]}
     return {f"table-{table.columns[0].task}": table for table in tables}
+
+
+def _studies(wanted: dict[str, Any]) -> list[Study]:
+    """Returns the studies of utility that lie where the runs do, or where `utility` puts them."""
+    places = [*as_list(wanted["from"]), f"{wanted['runs']}/utility"]
+    return load_utility([Path(place) for place in places])

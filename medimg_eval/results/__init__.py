@@ -8,6 +8,9 @@ from medimg_eval.results.given import load_scores
 from medimg_eval.results.intervals import Interval, mean_interval
 from medimg_eval.results.judges import judge_agreement
 from medimg_eval.results.load import RunScores, load_runs
+from medimg_eval.results.pair_tests import CompareSettings
+from medimg_eval.results.ranking import rank_models, write_ranking
+from medimg_eval.results.ranking_parts import Ranking
 from medimg_eval.results.render import to_csv, to_html, to_latex, to_markdown, to_rich, write_all
 from medimg_eval.results.sheets import Comparison
 from medimg_eval.results.table import Table, build_table
@@ -16,8 +19,10 @@ from medimg_eval.results.verdicts import Verdicts, read_verdicts
 __all__ = [
     "Cell",
     "Column",
+    "CompareSettings",
     "Comparison",
     "Interval",
+    "Ranking",
     "Row",
     "RunScores",
     "Table",
@@ -30,6 +35,7 @@ __all__ = [
     "load_runs",
     "load_scores",
     "mean_interval",
+    "rank_models",
     "read_verdicts",
     "to_csv",
     "to_html",
@@ -38,4 +44,5 @@ __all__ = [
     "to_rich",
     "write_all",
     "write_comparison",
+    "write_ranking",
 ]

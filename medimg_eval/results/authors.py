@@ -30,7 +30,7 @@ from medimg_eval.results.groups import SMALL
 from medimg_eval.results.kinds import is_known, is_set, is_summary
 from medimg_eval.results.layout import listed
 from medimg_eval.results.parts import LABEL, Part, attributes
-from medimg_eval.results.table import Table, baselines_last, check_numbers, named_runs, ranked
+from medimg_eval.results.table import SHARES, Table, baselines_last, check_interval, check_numbers, named_runs, ranked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pandas as pd
 
+    from medimg_eval.results.intervals import Method
     from medimg_eval.results.load import RunScores
 
 BETWEEN = ", "
@@ -112,7 +113,7 @@ class _Cases:
         chosen = mask[place]
         if not chosen.any():
             return Cell(run=self.run, failed=failed)
-        return case_mean_cell(self.run, cases.loc[chosen], unit[chosen], failed, settings)
+        return case_mean_cell(self.run, column.metric, cases.loc[chosen], unit[chosen], failed, settings)
 
     def _of_metric(self, metric: str) -> tuple[pd.DataFrame, npt.NDArray[np.int64], npt.NDArray[np.intp]]:
         """Returns the values of a metric by case, what is resampled with each, and its place among all cases."""
@@ -144,7 +145,13 @@ class _Field:
 
 
 def build_authors_tables(
-    runs: Sequence[RunScores], *, resamples: int = 10_000, level: float = 0.95, seed: int = 0
+    runs: Sequence[RunScores],
+    *,
+    resamples: int = 10_000,
+    level: float = 0.95,
+    seed: int = 0,
+    interval: Method = "percentile",
+    strata: str | None = None,
 ) -> list[Table]:
     """Builds the tables that the papers of benchmarks print, one per task, from `table` in the tasks' configs.
 
@@ -156,15 +163,19 @@ def build_authors_tables(
         resamples: Number of bootstrap resamples; summaries take at most 1,000.
         level: Coverage of the intervals.
         seed: Seed of the bootstrap.
+        interval: Which bounds the bootstrap takes: "percentile" or "bca".
+        strata: Attribute within whose values patients are drawn; None for what each task says.
 
     Raises:
-        UsageError: If a task has no such table, or its columns cannot be understood.
+        UsageError: If a task has no such table, its columns cannot be understood, or an interval is asked for that
+            there is not.
         UserError: If there is no run, or one run is given twice.
     """
     if not runs:
         raise UserError("No run to make a table of; run `python -m medimg_eval test` first")
     check_numbers(resamples, level, seed)
-    settings = Settings(resamples, level, seed)
+    check_interval(interval)
+    settings = Settings(resamples, level, seed, interval=interval, strata=strata or "")
     named = named_runs(runs)
     tables = []
     for task, title in titles(runs).items():
@@ -276,7 +287,7 @@ def _notes(field: _Field, columns: Sequence[Column], rows: Sequence[Row]) -> Ite
     elif main != NO_METRIC:
         yield f"{field.title}: all columns are {_title(main)}."
     if all(is_known(metric) and not metrics.get(metric).unit for metric in by_metric):
-        yield "Values are shares of 1, as in every table; papers print 100 times as much."
+        yield SHARES
     yield f"n, in {noun}: {', '.join(f'{title} {size}' for title, size in sizes.items())}."
     if any(cell.remark for row in rows for cell in row.cells):
         yield f"*: fewer than {SMALL} {noun}."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -28,8 +28,8 @@ SIDES = ("fidelity", "privacy", "utility")
 RANK = "rank"
 """The metric of the columns of ranks."""
 
-Utility = Mapping[str, Mapping[str, "SetValue"]]
-"""By metric of utility, and by model: its value, higher being better."""
+Utility = Mapping[str, Mapping[str, "SetValue"]] | Mapping[Column, Mapping[str, "SetValue"]]
+"""By metric of utility, higher being better, or by the column of it; and by model, or the id of its run: its value."""
 
 
 def mean_ranks(values: Sequence[Sequence[float]], higher: Sequence[bool]) -> list[float]:
@@ -99,12 +99,13 @@ def _card(title: str, runs: Sequence[RunScores], utility: Utility) -> Table:
     notes = write_footnotes(
         [replace(column, group=title) for column in columns], rows, shown=rows, settings=settings, hidden=[], by=""
     )
-    columns += [Column(task, "Utility", metric, metric, True, 3) for metric in utility]
-    rows = [
-        replace(row, cells=(*row.cells, *(_utility(row, of_model.get(row.name)) for of_model in utility.values())))
-        for row in rows
-    ]
+    added: dict[Column, Mapping[str, SetValue]] = {
+        _utility_column(task, key): of_model for key, of_model in utility.items()
+    }
+    columns += added
+    rows = [replace(row, cells=(*row.cells, *(_utility(row, of_model) for of_model in added.values()))) for row in rows]
     columns, rows, said = _with_ranks(columns, rows)
+    said += dict.fromkeys(_utility_notes(added))
     if not utility:
         said.insert(0, "Utility: nothing was trained on the pictures, so this side of the card is empty.")
     return Table(tuple(columns), tuple(rows), [f"Score card of {title}.", *said, *notes], own_columns=True)
@@ -114,8 +115,22 @@ def _side(metric: str) -> str:
     return GROUPS.get(metrics.get(metric).name, "fidelity").capitalize()
 
 
-def _utility(row: Row, value: SetValue | None) -> Cell:
+def _utility_column(task: str, key: str | Column) -> Column:
+    return Column(task, "Utility", key, key, True, 3) if isinstance(key, str) else replace(key, task=task)
+
+
+def _utility_notes(added: Mapping[Column, Mapping[str, SetValue]]) -> Iterator[str]:
+    """Yields what the values of a column rest on, once for all models of which it is the same."""
+    for column, of_model in added.items():
+        for value in of_model.values():
+            if value.interval:
+                yield f"{column.title}: {value.interval}."
+            yield from (f"{column.title}: {flag}." for flag in value.flags)
+
+
+def _utility(row: Row, of_model: Mapping[str, SetValue]) -> Cell:
     run = row.cells[0].run
+    value = of_model.get(row.name) if run is None else of_model.get(run.run, of_model.get(row.name))
     if value is None:
         return Cell(run=run)
     return Cell(run=run, mean=value.value, low=value.low, high=value.high, n=value.n_generated, rows=1)

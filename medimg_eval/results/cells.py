@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from medimg_eval import metrics
-from medimg_eval.results.intervals import Interval, class_mean_interval, mean_interval
+from medimg_eval.results.intervals import OWN, PERCENTILE, TOO_FEW, Bootstrap, Interval, Method, Sample, usual_intervals
 from medimg_eval.results.kinds import SET, is_known, is_set, is_summary
 from medimg_eval.results.parts import Part
 from medimg_eval.results.set_values import SetRow, row_of_part
+from medimg_eval.results.strata import strata_of
 from medimg_eval.results.summaries import summarise
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
     import pandas as pd
 
@@ -26,6 +29,8 @@ Mean = Literal["case", "class"]
 
 NO_RUN = "\N{EN DASH}"
 """What stands in the cell of a model that was not run on the task."""
+SMALL_N = "[n too small]"
+"""What stands in the place of an interval that would rest on too few patients."""
 NO_METRIC = ""
 """Metric of the one column of a task that has no scores yet."""
 
@@ -45,6 +50,8 @@ class Column:
     decimals: int
     where: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Which cases count, if not all: attribute and the values that it may have; all of them must hold."""
+    scale: float = 1.0
+    """What values are multiplied by when they are printed: 100 where shares are shown in percent."""
 
     @property
     def arrow(self) -> str:
@@ -54,7 +61,7 @@ class Column:
     def text(self, value: float) -> str:
         """Returns `value` at the precision of this column."""
         # Rounding first and adding zero keeps a small negative number from being printed as "-0.000".
-        return f"{round(value, self.decimals) + 0.0:.{self.decimals}f}"
+        return f"{round(self.scale * value, self.decimals) + 0.0:.{self.decimals}f}"
 
 
 @dataclass(frozen=True)
@@ -70,6 +77,8 @@ class Cell:
     """Cases that the mean rests on."""
     n_clusters: int = 0
     """Patients (or cases, where the run says so) that the interval resamples."""
+    method: str = ""
+    """How the interval was made, as in `Interval`; "" where there is none."""
     rows: int = 0
     """Score rows of this metric; 0 where the run was never scored by it."""
     failed: int = 0
@@ -85,6 +94,8 @@ class Cell:
     mark: Mark = ""
     remark: str = ""
     """What is printed after the interval, such as "n = 12"."""
+    sign: str = ""
+    """What is printed behind the value: † or ‡ where a test found a difference."""
     matched: bool = True
     """False where the run has no case that the column is about."""
     of_set: SetRow | None = None
@@ -114,7 +125,9 @@ class Cell:
         return "undefined" if np.isnan(self.mean) else column.text(self.mean)
 
     def interval_text(self, column: Column) -> str:
-        """Returns the bounds as they are printed; empty where there is no interval."""
+        """Returns the bounds as they are printed, or that n is too small for any; empty where there are none."""
+        if self.method == TOO_FEW and not np.isnan(self.mean):
+            return SMALL_N
         return "" if np.isnan(self.low) else f"[{column.text(self.low)}, {column.text(self.high)}]"
 
 
@@ -141,6 +154,14 @@ class Settings(NamedTuple):
     level: float
     seed: int
     mean: Mean = "case"
+    interval: Method = PERCENTILE
+    strata: str = ""
+    """Attribute within whose values clusters are drawn; "" for what each task says."""
+
+    @property
+    def bootstrap(self) -> Bootstrap:
+        """How intervals are made."""
+        return Bootstrap(self.resamples, self.level, self.seed, self.interval)
 
 
 def make_column(task: str, group: str, metric: str, run: RunScores) -> Column:
@@ -165,19 +186,79 @@ def make_column(task: str, group: str, metric: str, run: RunScores) -> Column:
 
 def make_cell(part: Part | RunScores, metric: str, settings: Settings) -> Cell:
     """Returns what a run, or a part of it, is worth by one metric; an unfinished run is worth nothing yet."""
+    return make_cells(part, [metric], settings)[0]
+
+
+def make_cells(part: Part | RunScores, wanted: Sequence[str], settings: Settings) -> list[Cell]:
+    """Returns the same by several metrics; means over the same patients are resampled together, which is faster.
+
+    Raises:
+        UsageError: If no case has the attribute that is to divide the patients into strata.
+        UserError: If a patient is in two strata.
+    """
     if not isinstance(part, Part):
         if not part.finished:
-            return Cell(run=part, failed=part.failed_cases)
+            return [Cell(run=part, failed=part.failed_cases) for _ in wanted]
         part = Part.whole(part)
     failed = int(part.scores.loc[part.scores["status"] == "failed", "case"].nunique())
-    if is_set(metric):
-        return _set_cell(part, metric, failed)
-    if is_summary(metric):
-        rows = int(part.scores["metric"].isin(metrics.get(metric).needs).sum())
-        value = summarise(metric, part, resamples=settings.resamples, level=settings.level, seed=settings.seed)
-        return Cell(run=part.run, **value._asdict(), rows=rows, failed=failed)
-    scores = part.scores.loc[part.scores["metric"] == metric]
-    return Cell(run=part.run, failed=failed) if scores.empty else _mean_cell(part.run, scores, failed, settings)
+    strata = strata_of(part.run, settings.strata)
+    cells: dict[str, Cell] = {}
+    means: dict[str, tuple[pd.DataFrame, Sample]] = {}
+    for metric in wanted:
+        if is_set(metric):
+            cells[metric] = _set_cell(part, metric, failed)
+        elif is_summary(metric):
+            rows = int(part.scores["metric"].isin(metrics.get(metric).needs).sum())
+            value = summarise(metric, part, **settings.bootstrap._asdict(), strata=strata)
+            cells[metric] = Cell(run=part.run, **value._asdict(), rows=rows, failed=failed)
+        elif (scores := part.scores.loc[part.scores["metric"] == metric]).empty:
+            cells[metric] = Cell(run=part.run, failed=failed)
+        else:
+            cases = case_values(scores)
+            means[metric] = cases, _sample(part.run, metric, cases, scores, strata, by_label=settings.mean == "class")
+    intervals = usual_intervals([sample for _, sample in means.values()], settings.bootstrap)
+    for (metric, (cases, _)), interval in zip(means.items(), intervals, strict=True):
+        cells[metric] = _with_counts(part.run, cases, interval, failed)
+    return [cells[metric] for metric in wanted]
+
+
+def _sample(
+    run: RunScores,
+    metric: str,
+    cases: pd.DataFrame,
+    scores: pd.DataFrame,
+    strata: pd.Series[str] | None,
+    *,
+    by_label: bool,
+) -> Sample:
+    """Returns the values that a mean is taken of: of cases, or of all labels of them."""
+    if not by_label:
+        return _case_sample(metric, cases, units(run, cases), strata)
+    return Sample(
+        values=scores["value"].to_numpy(),
+        clusters=scores["patient" if run.resampled == "patients" else "case"].to_numpy(dtype=str),
+        labels=scores["label"].to_numpy(dtype=str),
+        strata=None if strata is None else strata.reindex(scores["case"].astype(str)).to_numpy(dtype=str),
+        share=is_share(metric),
+    )
+
+
+def _case_sample(
+    metric: str, cases: pd.DataFrame, unit: npt.NDArray[np.int64], strata: pd.Series[str] | None
+) -> Sample:
+    of_case = None if strata is None else strata.reindex(cases.index.astype(str)).to_numpy(dtype=str)
+    return Sample(cases["value"].to_numpy(), unit, strata=of_case, share=is_share(metric))
+
+
+def is_share(metric: str) -> bool:
+    """Whether 0 and 1 are the ends of a metric's values, so that values of 0 and 1 alone make a share.
+
+    Of a metric that is not registered, its values must tell.
+    """
+    if not is_known(metric):
+        return True
+    known = metrics.get(metric)
+    return not known.unit and {known.best, known.worst} == {0.0, 1.0}
 
 
 def _set_cell(part: Part, metric: str, failed: int) -> Cell:
@@ -194,41 +275,33 @@ def _set_cell(part: Part, metric: str, failed: int) -> Cell:
         high=one.high,
         n=count,
         n_clusters=count,
+        method="" if np.isnan(one.low) else OWN,
         rows=1,
         failed=failed,
         of_set=found,
     )
 
 
-def _mean_cell(run: RunScores, scores: pd.DataFrame, failed: int, settings: Settings) -> Cell:
-    """Returns the mean of the Score rows of one metric."""
-    cases = case_values(scores)
-    if settings.mean == "case":
-        return case_mean_cell(run, cases, units(run, cases), failed, settings)
-    values, labels = scores["value"].to_numpy(), scores["label"].to_numpy(dtype=str)
-    unit = scores["patient" if run.resampled == "patients" else "case"].to_numpy(dtype=str)
-    interval = class_mean_interval(
-        values, labels, unit, resamples=settings.resamples, level=settings.level, seed=settings.seed
-    )
-    return _with_counts(run, cases, interval._replace(n=int(cases["value"].count())), failed)
-
-
 def case_mean_cell(
-    run: RunScores, cases: pd.DataFrame, unit: npt.NDArray[np.int64], failed: int, settings: Settings
+    run: RunScores,
+    metric: str,
+    cases: pd.DataFrame,
+    unit: npt.NDArray[np.int64],
+    failed: int,
+    settings: Settings,
 ) -> Cell:
     """Returns the mean over cases.
 
     Args:
         run: The run.
-        cases: As `case_values` returns them, or some of those.
+        metric: Which metric.
+        cases: Of it, as `case_values` returns them, or some of those.
         unit: Of each of them, as `units` returns it.
         failed: How many cases failed.
         settings: How the interval is computed.
     """
-    interval = mean_interval(
-        cases["value"].to_numpy(), unit, resamples=settings.resamples, level=settings.level, seed=settings.seed
-    )
-    return _with_counts(run, cases, interval, failed)
+    sample = _case_sample(metric, cases, unit, strata_of(run, settings.strata))
+    return _with_counts(run, cases, usual_intervals([sample], settings.bootstrap)[0], failed)
 
 
 def _with_counts(run: RunScores, cases: pd.DataFrame, interval: Interval, failed: int) -> Cell:
@@ -236,7 +309,7 @@ def _with_counts(run: RunScores, cases: pd.DataFrame, interval: Interval, failed
     not_judged = empty & cases["failed"]
     return Cell(
         run=run,
-        **interval._asdict(),
+        **interval._replace(n=int(cases["value"].count()))._asdict(),
         rows=int(cases["rows"].sum()),
         failed=failed,
         not_judged=int(not_judged.sum()),

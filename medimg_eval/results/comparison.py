@@ -5,13 +5,16 @@ from __future__ import annotations
 import html
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pandas as pd
 
 from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.results.group_tests import compare_groups
 from medimg_eval.results.heatmap import to_svg
 from medimg_eval.results.layout import Heading, Layout, Line, Span, one_line
-from medimg_eval.results.pairs import Field, Pair, against, every_pair, make_fields, pair_notes
+from medimg_eval.results.pair_notes import CORRECTIONS, described, found_notes, interval_note, pair_notes
+from medimg_eval.results.pair_tests import CompareSettings, Pair, against, every_pair
+from medimg_eval.results.pairs import Field, make_fields
 from medimg_eval.results.parts import LABEL
 from medimg_eval.results.render import html_page, html_table, to_latex, to_markdown
 from medimg_eval.results.sheets import Comparison, Map, Sheet, cautions, p_relation, p_text
@@ -30,38 +33,56 @@ def compare(
     *,
     by: str | None = None,
     baseline: str | None = None,
-    alpha: float = 0.05,
+    how: CompareSettings | None = None,
 ) -> Comparison:
     """Compares the models of `runs` on each task.
 
     Args:
         runs: As `load_runs` returns them; unfinished ones are left out.
-        metric: A metric of single cases.
+        metric: A metric of single cases, or a summary.
         by: "label" compares on each label; an attribute of the cases compares its groups under each model; None
-            compares models on the means over labels.
+            compares models on all labels.
         baseline: A model that every other one is tested against; None tests every ordered pair of models.
-        alpha: The corrected p-value below which a difference counts as significant.
+        how: The test, its corrections and its settings; None takes those of `CompareSettings`.
 
     Raises:
-        UsageError: If there is no such metric, attribute or model, or `alpha` is not between 0 and 1.
+        UsageError: If there is no such metric, attribute or model, or a setting cannot be meant.
         UserError: If no task has two models to compare.
     """
-    if not isinstance(alpha, int | float) or not 0 < alpha < 1:
-        raise UsageError(f"alpha must be a number between 0 and 1, got {alpha!r}")
+    how = CompareSettings() if how is None else how
+    how.check()
     if not isinstance(metric, str):
         raise UsageError(f"compare takes one metric, got {metric!r}")
     fields = make_fields(runs, metric, by_label=by == LABEL, baseline=baseline)
     if by is not None and by != LABEL:
-        if baseline is not None:
-            raise UsageError(f"by={by} compares groups of cases under one model; leave out baseline={baseline}")
-        return compare_groups(fields, by, alpha)
+        return _groups(fields, by, baseline, how)
     if baseline is not None:
-        return _with_baseline(fields, baseline, alpha)
-    sheets = [_map(field, every_pair(field, alpha), alpha) for field in fields if len(field.scores) > 1]
+        return _with_baseline(fields, baseline, how)
+    sheets = [significance_map(field, every_pair(field, how), how) for field in fields if len(field.models) > 1]
     if not sheets:
         raise UserError("No task has finished runs of two models, which a comparison needs; name more run folders")
     title = f"Significance of differences in {fields[0].column.title}"
     return Comparison(title, tuple(sheet for sheet, _ in sheets), tuple(drawn for _, drawn in sheets))
+
+
+def _groups(fields: Sequence[Field], attribute: str, baseline: str | None, how: CompareSettings) -> Comparison:
+    if baseline is not None:
+        raise UsageError(f"by={attribute} compares groups of cases under one model; leave out baseline={baseline}")
+    for name, value, usual in (("test", how.test, "auto"), ("correction", how.correction, None)):
+        if value != usual:
+            raise UsageError(
+                f"by={attribute} compares groups of cases, which are not paired, by Kruskal-Wallis and Mann-Whitney "
+                f"tests corrected by Benjamini and Hochberg; leave out {name}={value}"
+            )
+    if how.margin is not None:
+        raise UsageError(f"by={attribute} compares groups of cases under one model; leave out margin={how.margin}")
+    if fields[0].parts:
+        metric = fields[0].column.metric
+        raise UsageError(
+            f"{metric} is one value for a whole run, and groups are compared by values of cases; its value in each "
+            f"group is shown by the table command with by={attribute}"
+        )
+    return compare_groups(fields, attribute, how.alpha)
 
 
 def write_comparison(comparison: Comparison, folder: Path, stem: str = "compare") -> list[Path]:
@@ -70,53 +91,76 @@ def write_comparison(comparison: Comparison, folder: Path, stem: str = "compare"
     Returns:
         The files.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    drawing = to_svg(comparison.maps) if comparison.maps else ""
+    return write_sheets(comparison.title, comparison.sheets, comparison.frame(), comparison.maps, folder / stem)
+
+
+def write_sheets(
+    title: str, sheets: Sequence[Sheet], numbers: pd.DataFrame, maps: Sequence[Map], path: Path
+) -> list[Path]:
+    """Writes sheets one below the other as .md, .tex and .html, numbers as .csv, and maps as .svg.
+
+    Args:
+        title: Of the HTML page.
+        sheets: In their order.
+        numbers: What the CSV holds.
+        maps: May be none, and then there is no drawing.
+        path: The files without their suffix; the folder is made if needed.
+
+    Returns:
+        The files.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    drawing = to_svg(maps) if maps else ""
     tables = "\n".join(
-        f"<h2>{html.escape(sheet.content.caption)}</h2>\n{html_table(sheet.content)}" for sheet in comparison.sheets
+        f"<h2>{html.escape(sheet.content.caption)}</h2>\n{html_table(sheet.content)}" for sheet in sheets
     )
     texts = {
-        ".md": "\n".join(map(to_markdown, comparison.sheets)),
-        ".tex": "\n".join(map(to_latex, comparison.sheets)),
-        ".csv": comparison.frame().to_csv(index=False, lineterminator="\n"),
-        ".html": html_page(comparison.title, f"{drawing}\n{tables}"),
+        ".md": "\n".join(map(to_markdown, sheets)),
+        ".tex": "\n".join(map(to_latex, sheets)),
+        ".csv": numbers.to_csv(index=False, lineterminator="\n"),
+        ".html": html_page(title, f"{drawing}\n{tables}"),
     }
     if drawing:
         texts[".svg"] = drawing
     files = []
     for suffix, text in texts.items():
-        file = folder / f"{stem}{suffix}"
+        file = path.with_name(f"{path.name}{suffix}")
         file.write_text(text, encoding="utf-8")
         files.append(file)
     return files
 
 
-def _map(field: Field, pairs: Sequence[Pair], alpha: float) -> tuple[Sheet, Map]:
+def significance_map(field: Field, pairs: Sequence[Pair], how: CompareSettings) -> tuple[Sheet, Map]:
     """Returns the significance map of one task or label, to print and to draw."""
-    models = field.ordered()
-    medians = field.medians()
+    test = pairs[0].test
+    by_median = test == "wilcoxon"
+    models = field.ordered(by_median=by_median)
+    centres = field.centres(median=by_median)
     found = {(pair.model, pair.other): pair for pair in pairs}
     grid = [[found.get((model, other)) for other in models] for model in models]
     significant = sum(pair.significant for pair in pairs)
+    stub = "Value" if field.parts else "Median" if by_median else "Mean"
+    order = f"{stub.lower()}s over cases" if not field.parts else "values"
     method = (
         "p of the test that the model of the row is better than that of the column, in bold where below "
-        f"{alpha:g}: one-sided Wilcoxon signed-rank test on the cases that both have a value for, corrected by Holm "
-        f"over all {len(pairs)} ordered pairs; models in the order of their medians over cases."
+        f"{how.alpha:g}: one-sided {described(field, test, how)}, corrected by {CORRECTIONS[how.correction]} "
+        f"over all {len(pairs)} ordered pairs; models in the order of their {order}."
     )
     notes = [
         method,
         f"{field.name}: {significant} of {len(pairs)} pairs are significant; {'; '.join(pair_notes(pairs))}.",
-        *cautions(field),
+        *found_notes(field, pairs, how, one_sided=True),
+        *cautions(field, independent=test == "wilcoxon"),
     ]
     content = Layout(
         groups=[(one_line(f"{field.name}: {field.column.title} {field.column.arrow}"), len(models))],
         headings=[Heading("", one_line(model), "") for model in models],
         lines=[
-            Line([one_line(model), field.column.text(medians[model])], [_p_cell(pair) for pair in row])
+            Line([one_line(model), field.column.text(centres[model])], [_p_cell(pair) for pair in row])
             for model, row in zip(models, grid, strict=True)
         ],
         footnotes=[one_line(note) for note in notes],
-        stubs=["Model", "Median"],
+        stubs=["Model", stub],
         caption=one_line(f"Significance of differences in {field.column.title} on {field.name}"),
     )
     drawn = Map(
@@ -128,12 +172,12 @@ def _map(field: Field, pairs: Sequence[Pair], alpha: float) -> tuple[Sheet, Map]
     return Sheet(content, _frame(pairs)), drawn
 
 
-def _with_baseline(fields: Sequence[Field], baseline: str, alpha: float) -> Comparison:
+def _with_baseline(fields: Sequence[Field], baseline: str, how: CompareSettings) -> Comparison:
     """Compares every model with one, side by side for all tasks and labels."""
-    known = {model for field in fields for model in field.scores}
+    known = {model for field in fields for model in field.models}
     if baseline not in known:
         raise UsageError(f"No finished run of a model {baseline!r} has such scores{nearest(baseline, known)}")
-    tests = {(field.task, field.label): against(field, baseline, alpha) for field in fields if baseline in field.scores}
+    tests = {(field.task, field.label): against(field, baseline, how) for field in fields if baseline in field.models}
     used = [field for field in fields if tests.get((field.task, field.label))]
     if not used:
         raise UserError(f"No model was run on a task that {baseline} was run on, so there is nothing to compare")
@@ -146,7 +190,7 @@ def _with_baseline(fields: Sequence[Field], baseline: str, alpha: float) -> Comp
             Line([one_line(model)], [_difference_cell(columns[field.name].get(model), field) for field in used])
             for model in models
         ],
-        footnotes=[one_line(note) for note in _baseline_notes(fields, columns, baseline, alpha)],
+        footnotes=[one_line(note) for note in _baseline_notes(fields, columns, baseline, how)],
         stubs=["Model"],
         caption=one_line(f"Differences in {used[0].column.title} to {baseline}"),
     )
@@ -155,25 +199,35 @@ def _with_baseline(fields: Sequence[Field], baseline: str, alpha: float) -> Comp
 
 
 def _baseline_notes(
-    fields: Sequence[Field], columns: Mapping[str, Mapping[str, Pair]], baseline: str, alpha: float
+    fields: Sequence[Field], columns: Mapping[str, Mapping[str, Pair]], baseline: str, how: CompareSettings
 ) -> list[str]:
-    method = (
-        f"Mean difference to {baseline} (p): two-sided Wilcoxon signed-rank test on the cases that both have a value "
-        "for, corrected by Holm over the models of a column. In bold: significantly better "
-        f"(p < {alpha:g}); underlined: significantly worse."
+    used = [field for field in fields if field.name in columns]
+    tests = {field.name: next(iter(columns[field.name].values())).test for field in used}
+    methods = dict.fromkeys(described(field, tests[field.name], how) for field in used)
+    which = "; ".join(
+        text + (f" ({', '.join(_titles(used, tests, text, how))})" if len(methods) > 1 else "") for text in methods
     )
-    notes = [
-        method,
-        *(f"{name}: {'; '.join(pair_notes(list(pairs.values())))}." for name, pairs in columns.items()),
-        *(
-            f"{field.name}: no other model, or no {baseline}, to compare."
-            for field in fields
-            if field.name not in columns
-        ),
+    what = "Difference" if used[0].parts else "Mean difference"
+    method = (
+        f"{what} to {baseline} [interval] (p): two-sided {which}, corrected by {CORRECTIONS[how.correction]} "
+        f"over the models of a column. In bold: significantly better (p < {how.alpha:g}); underlined: significantly "
+        "worse."
+    )
+    notes = [method, *dict.fromkeys(interval_note(field, tests[field.name], how) for field in used)]
+    for field in used:
+        pairs = list(columns[field.name].values())
+        notes.append(f"{field.name}: {'; '.join(pair_notes(pairs))}.")
+        notes += found_notes(field, pairs, how, one_sided=False)
+    notes += [
+        f"{field.name}: no other model, or no {baseline}, to compare." for field in fields if field.name not in columns
     ]
-    for field in {field.task: field for field in fields if field.name in columns}.values():
-        notes += cautions(field)
+    for field in {field.task: field for field in used}.values():
+        notes += cautions(field, independent=tests[field.name] == "wilcoxon")
     return notes
+
+
+def _titles(fields: Sequence[Field], tests: Mapping[str, str], text: str, how: CompareSettings) -> list[str]:
+    return [field.name for field in fields if described(field, tests[field.name], how) == text]
 
 
 def _spans(fields: Sequence[Field]) -> list[tuple[str, int]]:
@@ -187,21 +241,29 @@ def _spans(fields: Sequence[Field]) -> list[tuple[str, int]]:
 def _p_cell(pair: Pair | None) -> list[Span]:
     if pair is None:
         return [Span("", "quiet")]
-    if not pair.n:
-        return [Span("no cases", "quiet")]
+    if not pair.n or np.isnan(pair.p):
+        return [Span("not tested" if pair.n else "no cases", "quiet")]
     return [Span(p_text(pair.corrected_p), "best" if pair.significant else "quiet")]
 
 
 def _difference_cell(pair: Pair | None, field: Field) -> list[Span]:
     if pair is None or not pair.n:
         return [Span("\N{EN DASH}" if pair is None else "no cases", "quiet")]
+    if np.isnan(pair.p):
+        return [Span("not tested", "quiet")]
     better = (pair.mean_difference > 0) == bool(field.column.higher_is_better)
     sign = "+" if pair.mean_difference > 0 else ""
     text = f"{sign}{field.column.text(pair.mean_difference)}"
     style: Style = "plain"
     if pair.significant:
         style = "best" if better else "second"
-    return [Span(text, style), Span(f"(p {p_relation(pair.corrected_p)})", "interval")]
+    spans = [Span(text, style)]
+    if not np.isnan(pair.low):
+        spans.append(Span(f"[{field.column.text(pair.low)}, {field.column.text(pair.high)}]", "interval"))
+    spans.append(Span(f"(p {p_relation(pair.corrected_p)})", "interval"))
+    if pair.non_inferior is not None:
+        spans.append(Span("non-inferior" if pair.non_inferior else "not non-inferior", "interval"))
+    return spans
 
 
 def _frame(pairs: Sequence[Pair]) -> pd.DataFrame:

@@ -5,14 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from medimg_eval import metrics
-from medimg_eval.results.cells import NO_METRIC, NO_RUN, Cell, Column, Row, Settings
+from medimg_eval.results.cells import NO_METRIC, NO_RUN, SMALL_N, Cell, Column, Row, Settings
 from medimg_eval.results.groups import GAP, SMALL
+from medimg_eval.results.intervals import BCA, EXACT, FEWEST, PERCENTILE, TOO_FEW, WILSON
 from medimg_eval.results.kinds import is_known, is_set, is_summary, judged_labels
 from medimg_eval.results.layout import listed
 from medimg_eval.results.parts import LABEL, UNKNOWN, Part
+from medimg_eval.results.proportions import FEW_TRIALS
 from medimg_eval.results.question_notes import chance_note, question_basis, question_facts
 from medimg_eval.results.set_notes import set_notes, set_warnings
-from medimg_eval.results.summaries import MOST_RESAMPLES, rows_of
+from medimg_eval.results.strata import stratifying
+from medimg_eval.results.summaries import MOST_LEFT_OUT, MOST_RESAMPLES, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -69,7 +72,7 @@ def write_footnotes(
         by: What the table is divided by, if it is.
     """
     groups = _groups(columns, rows)
-    notes = [*_method(columns, groups, settings), *_legend(shown, by)]
+    notes = [*_method(columns, groups, shown, settings), *_legend(shown, by)]
     for group in groups:
         notes += [*_basis(group), *_chance(group), *_warnings(group), *_different_cases(group), *_of_sets(group)]
         for entry in group.entries:
@@ -118,7 +121,9 @@ def _groups(columns: Sequence[Column], rows: Sequence[Row]) -> list[_Group]:
     return groups
 
 
-def _method(columns: Sequence[Column], groups: Sequence[_Group], settings: Settings) -> Iterator[str]:
+def _method(
+    columns: Sequence[Column], groups: Sequence[_Group], shown: Sequence[Row], settings: Settings
+) -> Iterator[str]:
     """Yields what the numbers are, once there are numbers."""
     units: dict[str, dict[str, None]] = {}
     for group in groups:
@@ -130,28 +135,32 @@ def _method(columns: Sequence[Column], groups: Sequence[_Group], settings: Setti
         what = next(iter(units))
     else:
         what = " and ".join(f"{unit} ({', '.join(titles)})" for unit, titles in sorted(units.items()))
+    strata = dict.fromkeys(stratifying(entry.run, settings.strata) for group in groups for entry in group.finished)
+    within = f" within strata of {listed(names)}" if (names := [name for name in strata if name]) else ""
+    methods = _methods(columns, shown)
 
-    def interval(resamples: int) -> str:
-        how = f"{100 * settings.level:g} % interval: percentile bootstrap"
-        return f"[{how}, {resamples:,} resamples of {what}, seed {settings.seed}]"
+    def interval(resamples: int, of: Sequence[str]) -> str:
+        how = f"{100 * settings.level:g} % interval"
+        made = {method for metric in of for method in methods[metric]}
+        if made and made <= {WILSON, EXACT}:
+            return f"[{how}]"
+        bounds = "BCa" if settings.interval == BCA else PERCENTILE
+        return f"[{how}: {bounds} bootstrap, {resamples:,} resamples of {what}{within}, seed {settings.seed}]"
 
     # A paper's own table calls its columns otherwise, and may have one metric in several of them.
     summaries = {column.metric: metrics.title(column.metric) for column in columns if is_summary(column.metric)}
     sets = {column.metric: metrics.title(column.metric) for column in columns if is_set(column.metric)}
-    if len(summaries) + len(sets) < len({column.metric for column in columns}):
+    if means := [metric for metric in methods if metric not in summaries and metric not in sets]:
         nouns = listed(list(dict.fromkeys(entry.run.noun for group in groups for entry in group.entries)))
-        over_asked = f"Mean over {nouns} {interval(settings.resamples)}."
-        over_cases = (
-            f"Mean over cases {interval(settings.resamples)}; a case counts with the mean over its labels (case-macro)."
-        )
-        yield {
-            "case": over_asked if all(group.asks for group in groups) else over_cases,
-            "class": f"Mean over labels {interval(settings.resamples)}; "
-            "a label counts with the mean over its cases (class-macro).",
-        }[settings.mean]
+        over = "labels" if settings.mean == "class" else nouns if all(group.asks for group in groups) else "cases"
+        counted = {
+            "cases": "; a case counts with the mean over its labels (case-macro)",
+            "labels": "; a label counts with the mean over its cases (class-macro)",
+        }
+        yield f"Mean over {over} {interval(settings.resamples, means)}{counted.get(over, '')}."
     if summaries:
         most = min(settings.resamples, MOST_RESAMPLES)
-        yield f"{listed(list(summaries.values()))}: one value for all cases together {interval(most)}."
+        yield f"{listed(list(summaries.values()))}: one value for all cases together {interval(most, list(summaries))}."
     if sets:
         yield (
             f"{listed(list(sets.values()))}: one value for all pictures together [95 % interval of its own]; grey: "
@@ -160,6 +169,38 @@ def _method(columns: Sequence[Column], groups: Sequence[_Group], settings: Setti
     yield from _told_once((title, metrics.get(metric).definition) for metric, title in (summaries | sets).items())
     known = [(column.title, metrics.get(column.metric).settings) for column in columns if is_known(column.metric)]
     yield from _told_once((title, f"{how}.") for title, how in known if how)
+    yield from _other_intervals(columns, methods, " or ".join(sorted(units)), settings)
+
+
+def _methods(columns: Sequence[Column], rows: Sequence[Row]) -> dict[str, set[str]]:
+    """Returns how the intervals of each metric were made."""
+    methods: dict[str, set[str]] = {column.metric: set() for column in columns}
+    for row in rows:
+        for column, cell in zip(columns, row.cells, strict=True):
+            if cell.n and cell.method:
+                methods[column.metric].add(cell.method)
+    return methods
+
+
+def _other_intervals(
+    columns: Sequence[Column], methods: Mapping[str, set[str]], what: str, settings: Settings
+) -> Iterator[str]:
+    """Yields which columns have intervals that are not the bootstrap asked for."""
+    said = {
+        WILSON: f"Wilson interval of a proportion, of values that are 0 or 1, one for each of the {what}.",
+        EXACT: "exact interval (Clopper and Pearson) of a proportion, of values that are 0 or 1, where these are all "
+        f"the same or of at most {FEW_TRIALS} {what}.",
+    }
+    if settings.interval == BCA:
+        said[PERCENTILE] = (
+            f"percentile interval where BCa has none: where all resamples agree, or more than {MOST_LEFT_OUT:,} {what} "
+            "would be left out one by one."
+        )
+    yield from _told_once(
+        (column.title, note) for method, note in said.items() for column in columns if method in methods[column.metric]
+    )
+    if any(TOO_FEW in made for made in methods.values()):
+        yield f"{SMALL_N}: a bootstrap of fewer than {FEWEST} {what} covers far less than it says."
 
 
 def _told_once(facts: Iterable[tuple[str, str]]) -> Iterator[str]:
@@ -279,8 +320,6 @@ def _facts(entry: _Entry) -> Iterator[str]:
         yield from _cell_facts(column, cell)
     yield from _remarks(entry)
     yield from _used_facts(entry)
-    if lacking := [column.title for column, cell in entry.cells if cell.n and cell.n_clusters < 2]:
-        yield f"no interval for {', '.join(lacking)}: fewer than 2 {run.unit}"
 
 
 def _cell_facts(column: Column, cell: Cell) -> Iterator[str]:
@@ -331,7 +370,10 @@ def _failures(entry: _Entry) -> Iterator[str]:
 
 def _label_counts(run: RunScores) -> dict[str, int]:
     """Returns how many labels were missed, hallucinated or absent; only those that occur."""
-    labels = judged_labels(run.scores)["status"]
+    judged = judged_labels(run.scores)
+    # Of classes, `absent` is what is true of one, and no outcome.
+    classes = [one for one in judged["metric"].unique() if is_known(one) and metrics.get(one).kind == "classification"]
+    labels = judged.loc[~judged["metric"].isin(classes), "status"]
     counts = {status: int((labels == status).sum()) for status in ("missed", "hallucinated", "absent")}
     return {status: number for status, number in counts.items() if number}
 

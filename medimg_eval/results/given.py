@@ -12,7 +12,7 @@ import pandas as pd
 
 from medimg_eval import metrics
 from medimg_eval.errors import UsageError, UserError, nearest
-from medimg_eval.results.kinds import SET, WHOLE, is_known, is_summary
+from medimg_eval.results.kinds import SET, WHOLE, is_evidence, is_known, is_summary
 from medimg_eval.results.load import SCORE_COLUMNS, RunScores
 
 if TYPE_CHECKING:
@@ -134,7 +134,8 @@ def _numbers(texts: pd.Series[str], file: Path) -> pd.Series[float]:
 
 def _refuse_repeated(rows: pd.DataFrame, file: Path) -> None:
     keys = ["task", "model", "case", "label", "metric"]
-    repeated = rows.duplicated(keys)
+    # Evidence may hold several rows for a label, such as one per candidate of a detector.
+    repeated = rows.duplicated(keys) & ~rows["metric"].map(is_evidence)
     if repeated.any():
         second = rows.index[repeated][0]
         same = (rows[keys] == rows.loc[second, keys]).all(axis=1)

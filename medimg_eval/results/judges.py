@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from medimg_eval.metrics.agreement import intraclass_correlation
-from medimg_eval.results.intervals import draws
 from medimg_eval.results.layout import Heading, Layout, Line, Span, one_line
+from medimg_eval.results.resampling import draws
 from medimg_eval.results.sheets import Sheet
 from medimg_eval.results.table import check_numbers
 

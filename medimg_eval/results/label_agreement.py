@@ -9,8 +9,8 @@ import pandas as pd
 
 from medimg_eval.errors import UserError
 from medimg_eval.metrics.report_labels import labels_of
-from medimg_eval.results.intervals import draws
 from medimg_eval.results.layout import Heading, Layout, Line, Span, one_line
+from medimg_eval.results.resampling import Resamples
 from medimg_eval.results.sheets import Sheet
 from medimg_eval.results.table import check_numbers
 
@@ -122,13 +122,9 @@ def _ratio(part: Array, whole: Array) -> Array:
 
 def _resampled(tables: Array, resamples: int, seed: int) -> dict[str, Array]:
     """Returns statistic -> (resample, label)."""
-    size, flat = len(tables), tables.reshape(len(tables), -1)
-    parts = []
-    for some in draws(size, resamples=resamples, seed=seed):
-        places = some + size * np.arange(len(some))[:, None]
-        times = np.bincount(places.ravel(), minlength=some.size).reshape(some.shape)
-        parts.append((times @ flat).reshape(len(some), *tables.shape[1:]))
-    return statistics(np.concatenate(parts))
+    flat = tables.reshape(len(tables), -1).astype(np.float64)
+    drawn = Resamples(len(tables), resamples=resamples, seed=seed).sums(flat)
+    return statistics(drawn.reshape(-1, *tables.shape[1:]))
 
 
 def _interval(drawn: Array, level: float) -> tuple[float, float]:

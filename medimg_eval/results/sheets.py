@@ -72,8 +72,13 @@ def p_relation(p: float) -> str:
     return "< 0.001" if p < 0.001 else f"= {p_text(p)}"
 
 
-def cautions(field: Field) -> Iterator[str]:
-    """Yields what the scores of a task rest on, and why its tests may say less than they seem to."""
+def cautions(field: Field, *, independent: bool = True) -> Iterator[str]:
+    """Yields what the scores of a task rest on, and why its tests may say less than they seem to.
+
+    Args:
+        field: What is compared.
+        independent: Whether the tests take all cases for independent of each other.
+    """
     yield from comparability(field.title, field.runs)
     if field.baselines:
         yield f"{field.title}: baselines, which are not compared: {', '.join(field.baselines)}."
@@ -87,5 +92,5 @@ def cautions(field: Field) -> Iterator[str]:
         for model, run in field.runs.items()
         if run.resampled == "patients" and run.scores["patient"].nunique() < run.scores["case"].nunique()
     ]
-    if several:
+    if several and independent:
         yield f"{field.title}: some patients have several cases, which these tests take for independent."

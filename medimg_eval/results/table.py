@@ -10,30 +10,40 @@ import numpy as np
 import pandas as pd
 
 from medimg_eval.errors import UsageError, UserError, nearest
-from medimg_eval.results.cells import Cell, Column, Mark, Mean, Row, Settings, make_cell
+from medimg_eval.results.cells import Cell, Column, Mark, Mean, Row, Settings, make_cells
 from medimg_eval.results.columns import make_columns
 from medimg_eval.results.footnotes import write_footnotes
+from medimg_eval.results.forms import Look, lay_out_as
 from medimg_eval.results.groups import GAP, divided
-from medimg_eval.results.layout import Layout, lay_out
+from medimg_eval.results.intervals import METHODS, Method
+from medimg_eval.results.precision import restyled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from medimg_eval.results.layout import Layout
     from medimg_eval.results.load import RunScores
 
-FRAME_COLUMNS = (
-    "task",
-    "model",
-    "run",
-    "metric",
-    "mean",
-    "low",
-    "high",
-    "n",
-    "patients",
-    "failed",
-    "status",
-)
+FRAME_TYPES = {
+    "task": "str",
+    "model": "str",
+    "group": "str",
+    "run": "str",
+    "column": "str",
+    "metric": "str",
+    "mean": "float64",
+    "low": "float64",
+    "high": "float64",
+    "n": "int64",
+    "patients": "int64",
+    "failed": "int64",
+    "status": "str",
+    "interval": "str",
+}
+"""The columns of a table's frame with their types; `group` only where it is divided, `column` only where a metric alone
+does not name what stands there."""
+SHARES = "Values are shares of 1, as in every table; papers print 100 times as much."
+"""Stands below a paper's own table, unless it is printed in percent."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +57,25 @@ class Table:
     """What the rows are divided by: "label", or an attribute of the cases."""
     own_columns: bool = False
     """Whether its columns are those of a benchmark's own table, which a metric alone does not name."""
+    look: Look = Look()
+
+    def looking(self, look: Look) -> Table:
+        """Returns the table as it is to be printed; its numbers stay as they are.
+
+        Best and second are marked anew in the columns that have such marks, because equal as printed is equal.
+
+        Raises:
+            UsageError: If `look` cannot be meant.
+        """
+        look.check()
+        columns = restyled(self.columns, self.rows, percent=look.percent, precision=look.precision)
+        compared = [any(row.cells[place].mark for row in self.rows) for place in range(len(columns))]
+        rows = [
+            replace(row, cells=tuple(new if one else old for one, new, old in zip(compared, anew.cells, row.cells, strict=True)))
+            for row, anew in zip(self.rows, ranked(columns, self.rows), strict=True)
+        ]
+        notes = [note for note in self.footnotes if not (look.percent and note == SHARES)]
+        return replace(self, columns=tuple(columns), rows=tuple(rows), footnotes=notes, look=look)
 
     def by_task(self) -> list[Table]:
         """Returns one table per task, without footnotes, of the models that were run on it."""
@@ -80,46 +109,57 @@ class Table:
 
     def layout(self) -> Layout:
         """Returns every text of the table in its place and style."""
-        return lay_out(self)
+        return lay_out_as(self, self.look)
 
     def frame(self) -> pd.DataFrame:
         """Returns one row per model, task and column, with unrounded numbers; in a divided table also per group.
 
-        `patients` counts what the interval resamples, which is cases in a run whose manifest says so. Tasks
-        that a model was not run on have no row.
+        `patients` counts what the interval resamples, which is cases in a run whose manifest says so; `interval` says
+        how it was made: "percentile", "bca", "wilson", "exact", "own" (of a set of pictures), "too few" (there is none)
+        or "". Tasks that a model was not run on have no row. The types are those of `FRAME_TYPES`, also of an empty
+        table.
         """
         records = [
-            (
-                *(column.task, cell.run.model, cell.run.run, column.title, column.metric),
-                *(cell.mean, cell.low, cell.high, cell.n, cell.n_clusters, cell.failed, cell.run.status),
-            )
+            {
+                "task": column.task,
+                "model": cell.run.model,
+                "group": row.group,
+                "run": cell.run.run,
+                "column": column.title,
+                "metric": column.metric,
+                "mean": cell.mean,
+                "low": cell.low,
+                "high": cell.high,
+                "n": cell.n,
+                "patients": cell.n_clusters,
+                "failed": cell.failed,
+                "status": cell.run.status,
+                "interval": cell.method if cell.n else "",
+            }
             for row in self.rows
             for column, cell in zip(self.columns, row.cells, strict=True)
             if cell.run is not None
         ]
-        names = [*FRAME_COLUMNS[:3], "column", *FRAME_COLUMNS[3:]]
-        frame = pd.DataFrame.from_records(records, columns=names)
-        if not self.own_columns:
-            frame = frame.drop(columns="column")
-        if self.by:
-            shown = [row.group for row in self.rows for cell in row.cells if cell.run is not None]
-            frame.insert(FRAME_COLUMNS.index("run"), "group", pd.Series(shown, dtype=str))
-        return frame
+        frame = pd.DataFrame(records, columns=list(FRAME_TYPES)).astype(FRAME_TYPES)
+        left_out = [name for name, kept in (("group", self.by), ("column", self.own_columns)) if not kept]
+        return frame.drop(columns=left_out)
 
 
-def build_table(
+def build_table(  # noqa: PLR0913 - one argument for each key of the command
     runs: Sequence[RunScores],
     *,
-    metrics: Sequence[str] | None = None,
+    metrics: Sequence[str] | Mapping[str, Sequence[str]] | None = None,
     by: str | None = None,
     mean: Mean = "case",
     resamples: int = 10_000,
     level: float = 0.95,
     seed: int = 0,
+    interval: Method = "percentile",
+    strata: str | None = None,
 ) -> Table:
     """Builds the table of `runs`.
 
-    A cell holds a mean with a percentile bootstrap interval (see `mean_interval`): over cases, of which each counts
+    A cell holds a mean with an interval (see `usual_intervals`): over cases, of which each counts
     with the mean over its labels that have a value, or over labels, of which each counts with the mean over its
     cases. A summary is one number for the whole run (see `summarise`). In each column the best and the second-best
     value are marked among finished runs, if at least two models have one. Values that are equal as printed share
@@ -127,34 +167,35 @@ def build_table(
 
     Args:
         runs: At least one run, as `load_runs` returns them.
-        metrics: Metrics to show, in this order; None shows all of a task, in its order. Summaries whose rows are
-            there can be asked for even where the task does not list them.
+        metrics: Metrics to show, in this order, of all tasks or of each task by its name, in the order of the tasks
+            named; None shows all of a task, in its order. Summaries whose rows are there can be asked for even where
+            the task does not list them.
         by: "label" for a row per label, or an attribute of the cases for a row per group; None for one per model.
         mean: "case" or "class".
         resamples: Number of bootstrap resamples; summaries take at most 1,000.
         level: Coverage of the intervals.
         seed: Seed of the bootstrap.
+        interval: Which bounds the bootstrap takes: "percentile" or "bca".
+        strata: Attribute within whose values patients are drawn; None for what each task says.
 
     Raises:
-        UsageError: If no run has scores of one of `metrics`, no case has the attribute `by`, there is no such
-            mean, or a number of the bootstrap cannot be meant.
-        UserError: If there is no run, or one run is given twice.
+        UsageError: If no run has scores of one of `metrics`, no case has the attribute `by` or `strata`, there is no
+            such mean or interval, or a number of the bootstrap cannot be meant.
+        UserError: If there is no run, one run is given twice, or a patient is in two strata.
     """
     if not runs:
         raise UserError("No run to make a table of; run `python -m medimg_eval test` first")
     if mean not in ("case", "class"):
         raise UsageError(f"there is no mean {mean!r}{nearest(mean, ('case', 'class'))}")
     check_numbers(resamples, level, seed)
+    check_interval(interval)
     if metrics is not None and not metrics:
         raise UsageError("metrics names none; name at least one, or leave it out for those of the tasks")
     columns, hidden = make_columns(runs, metrics)
-    settings = Settings(resamples, level, seed, mean)
+    settings = Settings(resamples, level, seed, mean, interval, strata or "")
     shown = {column.task for column in columns}
     named = named_runs([run for run in runs if run.task in shown])
-    whole = baselines_last(
-        Row(name, tuple(_cell(by_task.get(column.task), column, settings) for column in columns))
-        for name, by_task in named.items()
-    )
+    whole = baselines_last(Row(name, tuple(_cells(by_task, columns, settings))) for name, by_task in named.items())
     rows = divided(columns, named, whole, by=by, settings=settings) if by else whole
     rows = ranked(columns, rows)
     notes = write_footnotes(columns, whole, shown=rows, settings=settings, hidden=hidden, by=by or "")
@@ -171,6 +212,12 @@ def check_numbers(resamples: object, level: object, seed: object) -> None:
         raise UsageError(f"seed must be a whole number of at least 0, got {seed!r}")
 
 
+def check_interval(interval: object) -> None:
+    """Raises UsageError for a kind of interval that there is not."""
+    if interval not in METHODS:
+        raise UsageError(f"there is no interval {interval!r}{nearest(str(interval), METHODS)}")
+
+
 def named_runs(runs: Sequence[RunScores]) -> dict[str, dict[str, RunScores]]:
     """Returns the runs by row name and task; two runs of one model on one task get a row each, by run id."""
     times = Counter((run.task, run.model) for run in runs)
@@ -184,8 +231,13 @@ def named_runs(runs: Sequence[RunScores]) -> dict[str, dict[str, RunScores]]:
     return named
 
 
-def _cell(run: RunScores | None, column: Column, settings: Settings) -> Cell:
-    return Cell() if run is None else make_cell(run, column.metric, settings)
+def _cells(by_task: Mapping[str, RunScores], columns: Sequence[Column], settings: Settings) -> list[Cell]:
+    """Returns the cells of one model, those of each task made together."""
+    made: dict[tuple[str, str], Cell] = {}
+    for task, run in by_task.items():
+        wanted = [column.metric for column in columns if column.task == task]
+        made |= {(task, name): cell for name, cell in zip(wanted, make_cells(run, wanted, settings), strict=True)}
+    return [made.get((column.task, column.metric), Cell()) for column in columns]
 
 
 def baselines_last(rows: Iterable[Row]) -> list[Row]:

@@ -100,7 +100,14 @@ def test_reports_are_looked_through_for_names_and_copied_phrases(tmp_path, capsy
     assert [int(row["longest"]) for row in rows] == [11, 0, 0, 0]
     code, out, _ = said(capsys, words[0])
     assert code == 0
-    assert "Not looked for without names= and training=" in out
+    assert "Listed names and numbers were not looked for: add names=FILE." in out
+    assert "Phrases of the training set were not looked for: add training=FILE." in out
+
+
+def test_an_empty_report_is_a_report(tmp_path, capsys):
+    (tmp_path / "made.csv").write_text('report\nclear\n""\nclear\n')
+    _, out, _ = said(capsys, f"reports={tmp_path / 'made.csv'}")
+    assert "0 of 3" in out
 
 
 @pytest.mark.parametrize(
@@ -115,10 +122,19 @@ def test_reports_are_looked_through_for_names_and_copied_phrases(tmp_path, capsy
         (["reports={tmp}/a.csv", "column=text"], 2, "has no column 'text'"),
         (["reports={tmp}/a.csv", "training={tmp}/a.csv"], 2, "has no column 'patient'"),
         (["reports={tmp}/a.csv", "names={tmp}/none.txt"], 1, "cannot be read; expected a text file"),
+        (["reports={tmp}/a.csv", "names={tmp}/blank.txt"], 1, "blank.txt: holds no name"),
+        (["reports={tmp}/a.csv", "tokens=true"], 2, "expected a whole number of at least 1 for tokens, got True"),
+        (["reports={tmp}/a.csv", "training={tmp}/b.csv"], 1, "b.csv, line 3: names no patient in the column 'patient'"),
+        (["reports={tmp}/c.jsonl"], 1, "lacks the column 'report'"),
+        (["reports={tmp}/a.csv", "out={tmp}/a.csv"], 1, "a.csv: cannot be read or written (File exists)"),
+        (["path=päth"], 2, "path=päth: cannot be understood; quote the value twice, as in 'path=\"VALUE\"'"),
     ],
 )
 def test_what_cannot_be_meant_is_said_in_one_sentence(tmp_path, capsys, words, code, sentence):
     (tmp_path / "a.csv").write_text("report\nclear\n")
+    (tmp_path / "b.csv").write_text("report,patient\nclear,p1\nclear,\n")
+    (tmp_path / "c.jsonl").write_text('{"report": "clear"}\n{"text": "clear"}\n')
+    (tmp_path / "blank.txt").write_text(" \n")
     got, _, err = said(capsys, *(word.replace("{tmp}", str(tmp_path)) for word in words))
     assert got == code
     assert sentence in err

@@ -19,9 +19,9 @@ from medimg_eval.results import (
     to_rich,
     write_all,
 )
-from medimg_eval.results.intervals import class_mean_interval
+from medimg_eval.results.intervals import Bootstrap, class_mean_interval
 from medimg_eval.results.parts import Part
-from medimg_eval.results.summaries import _macro, _Source, summarise
+from medimg_eval.results.summaries import Source, _macro, _Summary, summarise
 
 # case, right, attributes
 QUESTIONS = [
@@ -228,7 +228,7 @@ def command(folder, **keys):
         "scores": None,
         "better": None,
     }
-    numbers = {"resamples": 50, "level": 0.95, "seed": 0}
+    numbers = {"resamples": 50, "level": 0.95, "seed": 0, "interval": "percentile", "strata": None}
     table_command.run(OmegaConf.create({"from": str(folder)} | usual | numbers | keys))
 
 
@@ -278,7 +278,7 @@ def test_many_clusters_of_few_kinds_have_the_interval_that_drawing_one_by_one_gi
     rng = np.random.default_rng(1)
     right, image, group = rng.random(900) < 0.3, rng.integers(300, size=900), rng.integers(3, size=900)
     one_by_one = mean_interval(right, image, resamples=20_000), class_mean_interval(right, group, image)
-    monkeypatch.setattr("medimg_eval.results.intervals._MANY_DRAWS", 0)
+    monkeypatch.setattr("medimg_eval.results.resampling._MANY_DRAWS", 0)
     at_once = mean_interval(right, image, resamples=20_000), class_mean_interval(right, group, image)
     for first, second in zip(one_by_one, at_once, strict=True):
         assert first.mean == second.mean
@@ -288,7 +288,7 @@ def test_many_clusters_of_few_kinds_have_the_interval_that_drawing_one_by_one_gi
 def test_values_of_many_kinds_are_drawn_one_by_one_however_many(monkeypatch):
     rng = np.random.default_rng(1)
     before = mean_interval(rng.random(400), np.arange(400), resamples=100)
-    monkeypatch.setattr("medimg_eval.results.intervals._MANY_DRAWS", 0)
+    monkeypatch.setattr("medimg_eval.results.resampling._MANY_DRAWS", 0)
     assert mean_interval(np.random.default_rng(1).random(400), np.arange(400), resamples=100) == before
 
 
@@ -311,6 +311,6 @@ def test_macro_means_over_too_many_groups_are_left_to_the_summary(write_question
     monkeypatch.setattr("medimg_eval.results.summaries._MOST_SUMS", 2)
     from medimg_eval.metrics import parse
 
-    source = _Source(Part.whole(run), ("accuracy",))
-    found = parse("macro_accuracy@system")[0]
-    assert _macro(source, source.rows(np.arange(source.size)), found, "system", resamples=9, level=0.9, seed=0) is None
+    source = Source(Part.whole(run), ("accuracy",))
+    one = _Summary(source, source.rows(np.arange(source.size)), parse("macro_accuracy@system")[0], ("system",))
+    assert _macro(one, Bootstrap(9, 0.9), None) is None

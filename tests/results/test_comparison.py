@@ -13,6 +13,7 @@ import scipy.stats
 from medimg_eval.commands.front import start
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.results import compare, load_runs, to_latex, to_markdown, to_rich, write_comparison
+from medimg_eval.results.pair_tests import CompareSettings
 from medimg_eval.results.significance import holm
 
 NAN = float("nan")
@@ -130,7 +131,7 @@ def test_models_without_a_common_case_are_not_tested(write_run):
 
 def test_failed_cases_and_patients_with_several_cases_are_said(write_run):
     failed = [("c3", "p3", "a", "dice", 0.0, "failed")]
-    a = write_run("a", rows_of([0.9, 0.8, 0.7]) + failed, model="A")
+    a = write_run("a", [*rows_of([0.9, 0.8, 0.7], patients=[0, 0, 1]), ("c3", "p1", *failed[0][2:])], model="A")
     b = write_run(
         "b",
         rows_of([0.8, 0.7, 0.6, 0.5], patients=[0, 0, 1, 1]),
@@ -138,11 +139,16 @@ def test_failed_cases_and_patients_with_several_cases_are_said(write_run):
         signature="surface=voxel",
         notes=["Phantoms."],
     )
-    said = " ".join(compared(a, b).sheets[0].content.footnotes)
+    said = " ".join(compared(a, b, how=CompareSettings(test="wilcoxon")).sheets[0].content.footnotes)
     assert "Organs, A: 1 of 4 cases failed, compared at the metric's worst value." in said
     assert "Organs: some patients have several cases, which these tests take for independent." in said
     assert "Warning: Organs was scored in different ways" in said
     assert "Organs: Phantoms." in said
+    # Left to itself, the comparison takes a test of patients.
+    said = " ".join(compared(a, b).sheets[0].content.footnotes)
+    assert "all differences of a patient change their sign together" in said
+    assert "take for independent" not in said
+    assert "Organs: with 2 patients no p-value of this test can be below 0.250 before correction, and none of 2" in said
 
 
 def test_a_baseline_side_by_side_on_every_task(three, write_run):
@@ -155,8 +161,8 @@ def test_a_baseline_side_by_side_on_every_task(three, write_run):
     assert lines[:4] == [
         "| Model | Organs: Dice ↑ | T: Dice ↑ |",
         "| --- | :---: | :---: |",
-        "| Good | **+0.019** (p &lt; 0.001) | **+0.100** (p &lt; 0.001) |",
-        "| Poor | <ins>-0.263</ins> (p &lt; 0.001) | \N{EN DASH} |",
+        "| Good | **+0.019** [0.016, 0.022] (p &lt; 0.001) | **+0.100** [0.100, 0.100] (p &lt; 0.001) |",
+        "| Poor | <ins>-0.263</ins> [-0.269, -0.256] (p &lt; 0.001) | \N{EN DASH} |",
     ]
     assert "U: no other model, or no Fair, to compare." in sheet.content.footnotes
     frame = comparison.frame()
@@ -198,7 +204,7 @@ def test_groups_of_cases_under_each_model(write_run):
 def test_what_cannot_be_compared_is_refused(three, write_run):
     with pytest.raises(UsageError, match=r"No finished run has scores of 'dise'; did you mean 'dice'\?"):
         compared(*three, metric="dise")
-    with pytest.raises(UsageError, match="u_score is one value for a whole run, .* compare iou"):
+    with pytest.raises(UsageError, match="No finished run has scores of iou, which u_score is computed from"):
         compared(*three, metric="u_score")
     with pytest.raises(UsageError, match=r"a model 'Goof' has such scores; did you mean 'Good'\?"):
         compared(*three, baseline="Goof")
@@ -207,7 +213,7 @@ def test_what_cannot_be_compared_is_refused(three, write_run):
     with pytest.raises(UsageError, match="leave out baseline=Good"):
         compared(*three, by="sex", baseline="Good")
     with pytest.raises(UsageError, match="alpha must be a number between 0 and 1, got 5"):
-        compared(*three, alpha=5)
+        compared(*three, how=CompareSettings(alpha=5))
     with pytest.raises(UsageError, match=r"compare takes one metric, got \['dice'\]"):
         compared(*three, metric=["dice"])
     with pytest.raises(UserError, match="two models"):

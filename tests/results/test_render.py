@@ -23,6 +23,7 @@ from medimg_eval.results import (
 )
 
 NASTY = "<b>a_b & 50%</b>"
+GOOD, FAIR, FAR = (0.8, 0.8, 0.9, 1.0, 1.0), (0.5, 0.5, 0.6, 0.7, 0.7), (2.0, 2.0, 3.0, 4.0, 4.0)
 
 
 def rows(*values, metric="dice"):
@@ -33,18 +34,18 @@ def rows(*values, metric="dice"):
 def table(write_run):
     """Two tasks; a model with a nasty name, one still running, one on one task only."""
     folders = [
-        write_run("r1", rows(0.8, 1.0) + rows(2.0, 4.0, metric="hd95"), model=NASTY),
-        write_run("r2", rows(0.5, 0.7) + rows(1.0, 2.0, metric="hd95"), model="[bold]*UNet--v2"),
+        write_run("r1", rows(*GOOD) + rows(*FAR, metric="hd95"), model=NASTY),
+        write_run("r2", rows(*FAIR) + rows(1.0, 1.0, 1.5, 2.0, 2.0, metric="hd95"), model="[bold]*UNet--v2"),
         write_run("r3", model="Slow", status="running", cases=20, predicted=12),
-        write_run("r4", rows(0.25, 0.75), model=NASTY, task="b", task_title="#1 {50%} | $x^2~y$ \\"),
+        write_run("r4", rows(0.25, 0.25, 0.5, 0.75, 0.75), model=NASTY, task="b", task_title="#1 {50%} | $x^2~y$ \\"),
     ]
     return build_table(load_runs(folders), resamples=500)
 
 
 @pytest.fixture
 def simple(write_run):
-    for name, values in [("best", (0.8, 1.0)), ("other", (0.5, 0.7))]:
-        folder = write_run(name, rows(*values) + rows(2.0, 4.0, metric="hd95"))
+    for name, values in [("best", GOOD), ("other", FAIR)]:
+        folder = write_run(name, rows(*values) + rows(*FAR, metric="hd95"))
     return build_table(load_runs([folder.parent]), resamples=500)
 
 
@@ -54,21 +55,21 @@ def test_markdown(simple):
         "",
         "| Model | Dice ↑ | HD95 (mm) ↓ |",
         "| --- | :---: | :---: |",
-        "| Best | **0.900** [0.800, 1.000] | **3.00** [2.00, 4.00] |",
-        "| Other | <ins>0.600</ins> [0.500, 0.700] | **3.00** [2.00, 4.00] |",
+        "| Best | **0.900** [0.840, 0.980] | **3.00** [2.40, 3.80] |",
+        "| Other | <ins>0.600</ins> [0.540, 0.680] | **3.00** [2.40, 3.80] |",
         "",
         (
             "- Mean over cases [95 % interval: percentile bootstrap, 500 resamples of patients, seed 0]; "
             "a case counts with the mean over its labels (case-macro)."
         ),
         "- Best of each column in bold, second underlined; means equal as printed share their mark.",
-        "- Organs: n = 2 cases of 2 patients; surface=surfel.",
+        "- Organs: n = 5 cases of 5 patients; surface=surfel.",
     ]
 
 
 def test_markdown_escapes_and_keeps_its_columns(table):
     lines = to_markdown(table).splitlines()
-    assert lines[2].startswith(r"| &lt;b&gt;a\_b &amp; 50%&lt;/b&gt; | **0.900** [0.800, 1.000] |")
+    assert lines[2].startswith(r"| &lt;b&gt;a\_b &amp; 50%&lt;/b&gt; | **0.900** [0.840, 0.980] |")
     assert r"[bold]\*UNet--v2" in lines[3]
     assert "unfinished 12/20" in lines[4]
     assert r"\#1 {50%} \| \$x^2\~y\$ \\: Dice ↑" in lines[0]
@@ -92,8 +93,8 @@ def test_latex(simple):
         r"\cmidrule(lr){2-3}",
         r"Model & Dice $\uparrow$ & HD95 (mm) $\downarrow$ \\",
         r"\midrule",
-        r"Best & \textbf{0.900} {\small [0.800, 1.000]} & \textbf{3.00} {\small [2.00, 4.00]} \\",
-        r"Other & \underline{0.600} {\small [0.500, 0.700]} & \textbf{3.00} {\small [2.00, 4.00]} \\",
+        r"Best & \textbf{0.900} {\small [0.840, 0.980]} & \textbf{3.00} {\small [2.40, 3.80]} \\",
+        r"Other & \underline{0.600} {\small [0.540, 0.680]} & \textbf{3.00} {\small [2.40, 3.80]} \\",
         r"\bottomrule",
         r"\end{tabular}",
         r"\par\smallskip",
@@ -150,7 +151,7 @@ def test_html(table):
     page.feed(to_html(table))
     assert page.rows[0] == ["Model", "Organs", "#1 {50%} | $x^2~y$ \\"]
     assert page.rows[1] == ["Dice ↑", "HD95 (mm) ↓", "Dice ↑"]
-    assert page.rows[2] == [NASTY, "0.900 [0.800, 1.000]", "3.00 [2.00, 4.00]", "0.500 [0.250, 0.750]"]
+    assert page.rows[2] == [NASTY, "0.900 [0.840, 0.980]", "3.00 [2.40, 3.80]", "0.500 [0.350, 0.700]"]
     assert page.rows[4] == ["Slow", "unfinished 12/20", "unfinished 12/20", "\N{EN DASH}"]
     assert page.links == []
     assert not {"script", "link", "img", "b"} & set(page.tags)
@@ -173,7 +174,7 @@ def test_rich_shows_names_as_they_are(table):
     for part in (
         NASTY,
         "[bold]*UNet--v2",
-        "0.900 [0.800, 1.000]",
+        "0.900 [0.840, 0.980]",
         "unfinished 12/20",
         "Organs",
         "HD95 (mm) ↓",

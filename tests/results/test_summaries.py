@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -121,31 +122,45 @@ def test_the_order_of_rows_does_not_matter(write_run):
 
 
 def test_no_more_than_a_thousand_resamples_are_made_and_the_footnote_says_so(write_run):
-    table, cell = cell_of(write_run("m", case_rows([0.5, 0.7, 0.6, 0.9]), SEX), "es_dice@sex", resamples=10_000)
+    table, cell = cell_of(
+        write_run("m", case_rows([0.5, 0.7, 0.6, 0.9, 0.5, 0.7]), SEX), "es_dice@sex", resamples=10_000
+    )
     assert MOST_RESAMPLES == 1_000
     assert table.footnotes[0] == (
         "ES-Dice (sex): one value for all cases together [95 % interval: percentile bootstrap, 1,000 resamples of "
         "patients, seed 0]."
     )
     assert table.footnotes[1].startswith("ES-Dice (sex): The mean Dice over 1 plus the sum of its distances")
-    assert cell.mean == pytest.approx(0.675 / (1 + 0.125 + 0.125))
+    mean, men, women = 3.9 / 6, 1.6 / 3, 2.3 / 3
+    assert cell.mean == pytest.approx(mean / (1 + (mean - men) + (women - mean)))
     assert any(note.startswith("Organs, M: ES-Dice (sex) undefined on ") for note in table.footnotes)
 
 
 def test_resamples_without_a_value_are_left_out_and_counted(write_run, extra):
-    _, cell = cell_of(write_run("m", case_rows([0.2, 0.8])), "spread", resamples=40)
-    drawn = np.random.default_rng(0).integers(2, size=(40, 2))
-    same = int((drawn[:, 0] == drawn[:, 1]).sum())
+    _, cell = cell_of(write_run("m", case_rows([0.2, 0.2, 0.2, 0.2, 0.2, 0.8])), "spread", resamples=40)
+    drawn = np.random.default_rng(0).integers(6, size=(40, 6))
+    same = int((drawn != 5).all(axis=1).sum())
+    assert 0 < same < 20
     assert cell.dropped == same
-    assert (cell.low, cell.high) == (
-        pytest.approx((0.6, 0.6)) if same <= 20 else (pytest.approx(NAN, nan_ok=True),) * 2
-    )
+    assert (cell.low, cell.high) == pytest.approx((0.6, 0.6))
+
+
+def test_a_summary_that_most_resamples_lack_has_no_interval(write_run, extra):
+    @summary(needs=("dice",), title="Odd", higher_is_better=True, best=1.0, source="this test")
+    def odd(rows):
+        """Undefined unless all are there."""
+        return 1.0 if len(set(rows.value.tolist())) == 6 else NAN
+
+    _, cell = cell_of(write_run("m", case_rows([0.1, 0.2, 0.3, 0.4, 0.5, 0.6])), "odd", resamples=40)
+    assert cell.dropped > 20
+    assert math.isnan(cell.low)
+    assert cell.method == ""
 
 
 def test_u_score_of_a_run_with_measured_efficiency(write_run):
     folder = write_run(
         "unet",
-        case_rows([0.65, 0.6615], "iou"),
+        case_rows([0.65, 0.6615] * 5, "iou"),
         metrics=["iou", "u_score"],
         facts=BUSI,
         efficiency=UNET,
@@ -155,7 +170,8 @@ def test_u_score_of_a_run_with_measured_efficiency(write_run):
     assert [column.title for column in table.columns] == ["IoU", "U-Score"]
     cell = table.rows[0].cells[1]
     assert cell.mean == pytest.approx(19.26, abs=0.005)
-    assert cell.low == pytest.approx(u_score_of(0.65, 34.527e6, 65.522, 137.05, 0.58376, 0.70626))
+    ends = (u_score_of(iou, 34.527e6, 65.522, 137.05, 0.58376, 0.70626) for iou in (0.65, 0.6615))
+    assert next(ends) < cell.low < cell.mean < cell.high < next(ends)
     facts = next(note for note in table.footnotes if "facts" in note)
     assert "iou_p10 0.58376" in facts
     assert "parameters 34,527,000" in facts

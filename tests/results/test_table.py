@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
 from medimg_eval.errors import UsageError, UserError
@@ -36,11 +37,11 @@ def test_numbers_equal_a_hand_computation(write_run, three_cases):
     # c1 = (0.9 + 0.7) / 2, c2 = 0.6 (b undefined), c3 = (0 + 0.4) / 2
     assert dice.mean == pytest.approx((0.8 + 0.6 + 0.2) / 3)
     assert (dice.n, dice.n_clusters, dice.undefined_cases, dice.undefined_labels) == (3, 3, 0, 1)
-    assert (dice.low, dice.high) == mean_interval([0.8, 0.6, 0.2], list("123"), resamples=1_000)[1:3]
+    assert math.isnan(dice.low)
+    assert dice.interval_text(table.columns[0]) == "[n too small]"
     # c1 = 1.5, c2 = 4.5, c3 has no value
     assert hd95.mean == pytest.approx(3.0)
     assert (hd95.n, hd95.n_clusters, hd95.undefined_cases, hd95.undefined_labels) == (2, 2, 1, 3)
-    assert (hd95.low, hd95.high) == (1.5, 4.5)
     assert [(c.title, c.arrow, c.decimals) for c in table.columns] == [
         ("Dice", "↑", 3),
         ("HD95 (mm)", "↓", 2),
@@ -52,18 +53,21 @@ def test_numbers_equal_a_hand_computation(write_run, three_cases):
 
 
 def test_patients_are_resampled_and_cases_where_the_manifest_says_so(write_run):
-    rows = [(f"c{i}", f"p{i // 2}", "a", "dice", value, "present") for i, value in enumerate([1, 1, 0, 0])]
+    dice = np.linspace(0.2, 0.9, 12)
+    rows = [(f"c{i:02d}", f"p{i // 2}", "a", "dice", value, "present") for i, value in enumerate(dice)]
     by_patient = table_of(write_run("m", rows))
     by_case = table_of(write_run("n", rows, resampled="cases"))
-    assert by_patient.rows[0].cells[0].n_clusters == 2
-    assert by_case.rows[0].cells[0].n_clusters == 4
+    found = by_patient.rows[0].cells[0]
+    assert found.n_clusters == 6
+    assert (found.low, found.high) == mean_interval(dice, np.arange(12) // 2, resamples=200)[1:3]
+    assert by_case.rows[0].cells[0].n_clusters == 12
     assert by_patient.footnotes[0] == (
         "Mean over cases [95 % interval: percentile bootstrap, 200 resamples of patients, seed 0]; "
         "a case counts with the mean over its labels (case-macro)."
     )
     assert "200 resamples of cases, seed 0" in by_case.footnotes[0]
-    assert "Organs: n = 4 cases of 2 patients; surface=surfel." in by_patient.footnotes
-    assert "Organs: n = 4 cases; surface=surfel." in by_case.footnotes
+    assert "Organs: n = 12 cases of 6 patients; surface=surfel." in by_patient.footnotes
+    assert "Organs: n = 12 cases; surface=surfel." in by_case.footnotes
 
 
 def test_footnote_says_which_task_resamples_what(write_run):
@@ -259,14 +263,22 @@ def test_label_outcomes_and_undefined_values_are_counted(write_run, three_cases)
 
 
 def test_clean_runs_have_no_failure_footnotes(write_run):
-    table = table_of(write_run("m", dice_rows(0.5, 0.6)))
-    assert table.footnotes[1:] == ["Organs: n = 2 cases of 2 patients; surface=surfel."]
+    table = table_of(write_run("m", dice_rows(0.5, 0.6, 0.6, 0.7, 0.8)))
+    assert table.footnotes[1:] == ["Organs: n = 5 cases of 5 patients; surface=surfel."]
 
 
-def test_no_interval_from_one_patient(write_run):
-    table = table_of(write_run("m", dice_rows(0.5)))
-    assert table.rows[0].cells[0].interval_text(table.columns[0]) == ""
-    assert "Organs, M: no interval for Dice: fewer than 2 patients." in table.footnotes
+@pytest.mark.parametrize("n", [1, 2, 4, 5])
+def test_no_interval_from_too_few_patients(write_run, n):
+    table = table_of(write_run("m", dice_rows(*np.linspace(0.2, 0.8, n))))
+    cell = table.rows[0].cells[0]
+    few = n < 5
+    assert (cell.interval_text(table.columns[0]) == "[n too small]") == few
+    assert (
+        "[n too small]: a bootstrap of fewer than 5 patients covers far less than it says." in table.footnotes
+    ) == few
+    frame = table.frame()
+    assert frame["low"].isna().tolist() == [few]
+    assert frame["interval"].tolist() == ["too few" if few else "percentile"]
 
 
 def test_warnings_where_rows_are_not_comparable(write_run):
@@ -296,7 +308,7 @@ def test_notes_and_older_runs(write_run):
 def test_frame_is_tidy_and_unrounded(write_run, three_cases):
     frame = table_of(write_run("unet", three_cases)).frame()
     assert frame.columns.tolist() == [
-        "task", "model", "run", "metric", "mean", "low", "high", "n", "patients", "failed", "status",
+        "task", "model", "run", "metric", "mean", "low", "high", "n", "patients", "failed", "status", "interval",
     ]  # fmt: skip
     assert frame[["task", "model", "run", "metric", "n", "patients", "failed", "status"]].values.tolist() == [
         ["organs", "Unet", "unet", "dice", 3, 3, 0, "finished"],

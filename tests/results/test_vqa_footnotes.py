@@ -58,7 +58,8 @@ def test_the_denominator_and_the_rule_of_extraction_are_printed(write_answers):
     )
     by_question = table_of(write_answers("n", [1, 0], resampled="cases"))
     assert "Organs: n = 2 questions; extraction: cascade, greedy decoding." in by_question.footnotes
-    assert "100 resamples of questions, seed 0" in by_question.footnotes[0]
+    assert by_question.footnotes[0] == "Mean over questions [95 % interval]."
+    assert note(by_question, "exact").startswith("Accuracy: exact interval (Clopper and Pearson) of a proportion, of")
 
 
 def test_replies_without_an_answer_are_counted_by_reason(write_answers):
@@ -191,8 +192,8 @@ def test_answers_that_are_right_or_wrong_are_tested_as_by_mcnemar(write_answers)
         baseline="B",
     ).frame()
     only_first, only_second = int((first > second).sum()), int((first < second).sum())
-    statistic = (only_first - only_second) ** 2 / (only_first + only_second)
-    assert frame["p"].item() == pytest.approx(scipy.stats.chi2.sf(statistic, 1))
+    fewer, tossed = min(only_first, only_second), scipy.stats.binom(only_first + only_second, 0.5)
+    assert frame["p"].item() == pytest.approx(2 * tossed.cdf(fewer) - tossed.pmf(fewer))  # mid-p
     assert frame["zeros"].item() == 400 - only_first - only_second
 
 

@@ -1,0 +1,196 @@
+"""`utility`: train on real and on synthetic cases, test on real ones, print what the synthetic ones are worth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig
+from rich.console import Console
+from rich.measure import Measurement
+from rich.text import Text
+
+from medimg_eval.case import Findings, Mask
+from medimg_eval.commands.building import build_loggers, build_settings, build_tasks
+from medimg_eval.commands.common import as_list, fail_if_cases_failed, plain, printer
+from medimg_eval.commands.making import build_candidate, build_task
+from medimg_eval.data.layouts.generated import Generated, manifest_of
+from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.evaluation.candidates import Candidate
+from medimg_eval.evaluation.evaluate import Settings, refuse_incapable, slug, task_identity
+from medimg_eval.evaluation.fit import Recipe
+from medimg_eval.evaluation.identity import digest
+from medimg_eval.evaluation.utility import Plan, Training, measure, refuse_leaks, trainings
+from medimg_eval.question import Key
+from medimg_eval.results import to_rich, write_all
+from medimg_eval.results.table import check_numbers
+from medimg_eval.results.utility import UtilityTable, build_utility
+from medimg_eval.results.utility_studies import load_utility
+from medimg_eval.tasks import Task
+
+GENERATED = f"{Generated.__module__}.{Generated.__qualname__}"
+BLEND = "medimg_eval.data.layouts.Blend"
+
+
+def run(config: DictConfig) -> None:
+    """Trains and tests each model that is not done yet, and prints the table of all.
+
+    Raises:
+        UserError: a model could not be trained or tested, after all others were, and the table was printed.
+    """
+    wanted = plain(config)
+    check_numbers(wanted["resamples"], wanted["level"], wanted["seed"])
+    chosen = trainings(*(as_list(wanted[key]) for key in ("settings", "fractions", "seeds")))
+    trainer = wanted["trainer"]
+    every, epochs = trainer.get("check_val_every_n_epoch"), trainer.get("max_epochs")
+    if every and epochs and 0 < epochs < every:
+        trainer["check_val_every_n_epoch"] = epochs  # or a short run would end without having been validated
+    plan = _plan(wanted)
+    real, largest = plan.test(), max(one.fraction for one in chosen)
+    refuse_incapable(real, plan.fresh(chosen[0]))
+    if any(one.setting != "real" for one in chosen):
+        refuse_leaks(real, plan.task(Training("augmented", largest, 0)))
+    done = measure(plan, chosen)
+    if plan.rank == 0:
+        _show(wanted, plan)
+        _fail(plan, chosen)
+        fail_if_cases_failed(done)
+
+
+def _plan(wanted: Mapping[str, Any]) -> Plan:
+    (task,) = build_tasks(wanted)
+    if "fit" not in task.splits:
+        raise UsageError(f"task {task.name!r} names no cases to fit on; set task.splits.fit")
+    synthetic, about = _synthetic(wanted["synthetic"], task)
+    candidate = build_candidate(wanted["model"])
+    settled = {
+        "task": task_identity(task),
+        "model": candidate.identity,
+        "synthetic": about | {"layout": _placeless(synthetic)},
+        **{key: wanted[key] for key in ("fit", "batch_size", "trainer")},
+    }
+    study = digest(settled)
+    settings = build_settings(wanted)
+    folder = settings.run or settings.runs / "utility" / task.name / f"{slug(candidate.name)}-{study}"
+    splits = task.splits["fit"]
+    config = {key: value for key, value in task.config.items() if key != "expected"}
+    expected = {split: count for split, count in task.expected.items() if split != splits}
+
+    def blended(one: Training) -> Task:
+        mixture = {"setting": one.setting, "fraction": one.fraction, "seed": one.seed, "fit": splits}
+        layout = {"_target_": BLEND, "real": task.config["layout"], "synthetic": synthetic, **mixture}
+        made = build_task({**config, "layout": layout, "expected": expected})
+        made.config = {**made.config, "layout": _placeless(layout)}
+        return made
+
+    def called(one: Training, **more: str) -> Candidate:
+        return build_candidate({**wanted["model"], "name": f"{candidate.name} ({one})"} | more)
+
+    def settings_of(one: Training, what: str, run: Path) -> Settings:
+        batch = wanted["batch_size"] if what == "fit" else None
+        return build_settings({**wanted, "seed": one.seed, "run": str(run), "batch_size": batch})
+
+    return Plan(
+        folder=folder,
+        about={
+            "id": study,
+            "task": task.name,
+            "title": task.title or task.name,
+            "model": candidate.name,
+            "metric": _metric(wanted, task),
+            "synthetic": about,
+        },
+        task=blended,
+        test=lambda: build_task(task.config),
+        fresh=called,
+        trained=lambda one, fitted: called(one, checkpoint=str(fitted)),
+        settings=settings_of,
+        recipe=Recipe(**wanted["fit"]),
+        loggers=build_loggers(wanted["logger"]),
+        rank=settings.rank,
+    )
+
+
+def _placeless(layout: Any) -> Any:
+    """The config of a layout without the places of its data, whose content is hashed instead."""
+    if not isinstance(layout, Mapping):
+        return layout
+    return {key: _placeless(one) for key, one in layout.items() if key not in ("root", "run")}
+
+
+def _metric(wanted: Mapping[str, Any], task: Task) -> str:
+    metric = wanted["metric"]
+    if metric is None:
+        return str(task.metrics[0])
+    if metric not in task.metrics:
+        raise UsageError(f"metric={metric} is none of the task's{nearest(str(metric), task.metrics)}")
+    return str(metric)
+
+
+def _synthetic(given: Any, task: Task) -> tuple[dict[str, Any], dict[str, str]]:
+    """The config of the layout of synthetic cases, and what a study says of where they are from."""
+    layout: dict[str, Any] = {"run": given} if isinstance(given, str) else given
+    if not isinstance(layout, dict) or not ("_target_" in layout or "run" in layout):
+        raise UsageError(f"synthetic: expected a run folder, arguments of Generated or a layout, got {given!r}")
+    if "run" not in layout:
+        return layout, {"layout": str(layout["_target_"])}
+    manifest = manifest_of(Path(str(layout["run"])).expanduser())
+    about = {key: str(manifest.get(key, "")) for key in ("run", "task", "model", "settings")}
+    layout = {"_target_": GENERATED, **layout}
+    if not any(layout.get(key) for key in ("target", "classes", "question")):
+        layout |= _like(task)
+    return layout, about
+
+
+def _like(task: Task) -> dict[str, Any]:
+    """What is right about a picture, said as the task says it of its real cases."""
+    first = task.cases("fit")[0]
+    truth = first.target.read()
+    if isinstance(truth, Findings):
+        return {"classes": list(getattr(task, "classes", truth.values))}
+    if isinstance(truth, Key) and first.question is not None:
+        return {"question": first.question.text}
+    if isinstance(truth, Mask):
+        raise UsageError(
+            f"task {task.name!r} needs the mask of each picture: synthetic={{run: FOLDER, target: {{_target_: "
+            'medimg_eval.data.targets.MaskTarget, path: "MASKS/{case}-{number}.png"}}'
+        )
+    return {}
+
+
+def _show(wanted: Mapping[str, Any], plan: Plan) -> None:
+    (study,) = load_utility([plan.folder])
+    table = build_utility(
+        study,
+        metrics=None if wanted["metrics"] is None else as_list(wanted["metrics"]),
+        resamples=wanted["resamples"],
+        level=wanted["level"],
+        seed=wanted["seed"],
+    )
+    console = printer()
+
+    def fits(part: UtilityTable) -> bool:
+        wide = Measurement.get(console, console.options.update(max_width=10_000), to_rich(part)).maximum
+        return wide <= console.width
+
+    for part in table.wrapped(fits):
+        console.print(to_rich(part))
+    for note in table.footnotes:
+        console.print(Text(note, style="dim"))
+    error = Console(stderr=True)
+    error.print(f"the study lies in {plan.folder}; more seeds or fractions join it", style="dim", soft_wrap=True)
+    if wanted["out"] is not None:
+        written = write_all(table, Path(wanted["out"]), "utility")
+        error.print("wrote " + ", ".join(str(path) for path in written), style="dim", soft_wrap=True)
+
+
+def _fail(plan: Plan, chosen: list[Training]) -> None:
+    """Raises UserError naming the models that could not be trained or tested."""
+    (study,) = load_utility([plan.folder])
+    asked = {(one.setting, one.fraction, one.seed) for one in chosen}
+    failed = [one for one in study.trained if one.failure and (one.setting, one.fraction, one.seed) in asked]
+    if failed:
+        lines = [f"{len(failed)} of {len(chosen)} models failed in {plan.folder}; the same command tries them again:"]
+        lines += [f"  {one.name}: {one.failure}" for one in failed]
+        raise UserError("\n".join(lines))

@@ -1,0 +1,208 @@
+"""What synthetic cases are worth to train on: one model is trained on several mixtures and tested on real cases."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lightning.pytorch.loggers import Logger
+
+from medimg_eval.data.layouts.blend import SETTINGS, Blend, Setting, patient_of
+from medimg_eval.data.layouts.generated import PROMPT
+from medimg_eval.errors import SplitError, UsageError, UserError, nearest
+from medimg_eval.evaluation.candidates import Candidate
+from medimg_eval.evaluation.evaluate import Settings, evaluate
+from medimg_eval.evaluation.fit import Recipe, fit
+from medimg_eval.evaluation.run import now, write_json
+from medimg_eval.results.utility_studies import SCHEMA, STUDY
+from medimg_eval.tasks import Task
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Training:
+    """One model that is trained.
+
+    Attributes:
+        setting: what on: `real`, `synthetic`, `mixed` or `augmented`.
+        fraction: of the patients.
+        seed: of the training, and of the order in which patients are taken.
+    """
+
+    setting: Setting
+    fraction: float
+    seed: int
+
+    @property
+    def folder(self) -> str:
+        """Its folder below that of the study."""
+        return f"{self.setting}-{self.fraction:g}-seed{self.seed}"
+
+    def __str__(self) -> str:
+        """What messages and tables call it."""
+        return f"{self.setting}, {100 * self.fraction:g} %, seed {self.seed}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How the models of a study are made.
+
+    Attributes:
+        folder: the study's.
+        about: what its file says beside the models: `id`, `task`, `title`, `model`, `metric` and `synthetic`.
+        task: makes the task whose cases to fit on are blended.
+        test: makes the task with real cases alone.
+        fresh: makes the untrained model.
+        trained: makes the model of a fit run's folder.
+        settings: makes settings of a training, for `fit` or `test`, whose run lies in a folder; seeds all generators.
+        recipe: how models are trained.
+        loggers: as for `fit`.
+    """
+
+    folder: Path
+    about: Mapping[str, Any]
+    task: Callable[[Training], Task]
+    test: Callable[[], Task]
+    fresh: Callable[[Training], Candidate]
+    trained: Callable[[Training, Path], Candidate]
+    settings: Callable[[Training, str, Path], Settings]
+    recipe: Recipe
+    loggers: Callable[[Path], Sequence[Logger]]
+    rank: int = 0
+    """Of this process; only rank 0 writes the study's file."""
+
+
+def trainings(settings: Sequence[Any], fractions: Sequence[Any], seeds: Sequence[Any]) -> list[Training]:
+    """Returns every combination, seed by seed, so that a study that is stopped early can be compared with what it has.
+
+    Raises:
+        UsageError: one cannot be meant, or is named twice, or there is none.
+    """
+    for name, values in (("settings", settings), ("fractions", fractions), ("seeds", seeds)):
+        if not values or len(set(map(str, values))) < len(values):
+            raise UsageError(f"expected {name} to name each value once, and at least one, got {list(values)}")
+    for one in settings:
+        if one not in SETTINGS:
+            raise UsageError(f"there is no setting {one!r}{nearest(str(one), SETTINGS)}")
+    for one in fractions:
+        if isinstance(one, bool) or not isinstance(one, int | float) or not 0 < one <= 1:
+            raise UsageError(f"expected fractions to lie above 0 and up to 1, got {one!r}")
+    for one in seeds:
+        if isinstance(one, bool) or not isinstance(one, int) or one < 0:
+            raise UsageError(f"expected seeds to be whole numbers from 0 on, got {one!r}")
+    return [Training(one, float(part), seed) for seed in seeds for part in fractions for one in settings]
+
+
+def blend_of(task: Task) -> Blend:
+    """The mixture that a task is trained on; raises TypeError of a task that has none."""
+    if not isinstance(task.layout, Blend):
+        raise TypeError(f"Expected the layout of task {task.name!r} to be a Blend, got {type(task.layout).__name__}")
+    return task.layout
+
+
+def refuse_leaks(real: Task, blended: Task) -> None:
+    """Raises UserError where synthetic cases were made of prompts of patients that are validated or tested on.
+
+    Args:
+        real: the task.
+        blended: the same with synthetic cases among those to fit on.
+    """
+    made = blend_of(blended).parts()[1]
+    names = {patient_of(case) for case in made} | {case.attributes.get(PROMPT, case.id) for case in made}
+    for part in ("validate", "test"):
+        try:
+            cases = real.cases(part)
+        except SplitError:
+            continue
+        if shared := sorted({patient_of(case) for case in cases} & names):
+            raise UserError(
+                f"{len(shared)} patients that synthetic cases were made of are among those to {part}, such as "
+                f"{shared[0]!r}; make them of the patients to fit on: run the synthesis with task.splits.test=fit"
+            )
+
+
+def measure(plan: Plan, wanted: Sequence[Training]) -> list[Path]:
+    """Trains and tests what is not done yet; a model that fails is noted, and the others go on.
+
+    Models of an earlier start of the same study stay in it.
+
+    Returns:
+        The folders of the tests that are finished, in the order of `wanted`.
+
+    Raises:
+        UserError: the folder holds another study, or another process is at work on it.
+    """
+    with _alone(plan.folder) if plan.rank == 0 else nullcontext():
+        told = _begin(plan, wanted)
+        done = []
+        for place, one in enumerate(wanted, start=1):
+            log.info("%s (%d of %d)", one, place, len(wanted))
+            record = told["cells"][one.folder]
+            try:
+                folder, cases = _train_and_test(plan, one)
+            except Exception as error:
+                log.warning("%s failed: %s", one, error, exc_info=not isinstance(error, UserError))
+                what = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+                record |= {"status": "failed", "failure": what}
+            else:
+                done.append(folder)
+                record |= {"status": "finished", "failure": "", "cases": cases}
+            _write(plan, told)
+        _write(plan, told | {"ended": now()})
+    return done
+
+
+def _train_and_test(plan: Plan, one: Training) -> tuple[Path, dict[str, int]]:
+    folder = plan.folder / one.folder
+    task = plan.task(one)
+    real, made = blend_of(task).parts()
+    fitted = fit(task, plan.fresh(one), plan.recipe, plan.settings(one, "fit", folder / "fit"), plan.loggers)
+    tested = evaluate(plan.test(), plan.trained(one, fitted), plan.settings(one, "test", folder / "test"))
+    return tested, {"real": len(real), "synthetic": len(made)}
+
+
+def _begin(plan: Plan, wanted: Sequence[Training]) -> dict[str, Any]:
+    """What the study's file says, with all models that are wanted now or were before."""
+    file = plan.folder / STUDY
+    told: dict[str, Any] = {"schema": SCHEMA, **plan.about, "started": now(), "cells": {}}
+    if file.is_file():
+        before = json.loads(file.read_text(encoding="utf-8"))
+        if before.get("id") != plan.about["id"]:
+            raise UserError(f"{plan.folder}: holds another study; leave run= out, or name another folder")
+        told |= {"started": before["started"], "cells": {one["folder"]: one for one in before["cells"]}}
+    for one in wanted:
+        waiting = {"status": "waiting", "failure": "", "cases": {"real": 0, "synthetic": 0}}
+        about = {"folder": one.folder, "setting": one.setting, "fraction": one.fraction, "seed": one.seed}
+        told["cells"].setdefault(one.folder, about | waiting)
+    _write(plan, told)
+    return told
+
+
+def _write(plan: Plan, told: Mapping[str, Any]) -> None:
+    if plan.rank == 0:
+        write_json(plan.folder / STUDY, {**told, "cells": list(told["cells"].values())})
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Takes the study's folder; raises UserError where another process has it, or it cannot be written."""
+    from filelock import FileLock, Timeout
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(folder / ".utility.lock")
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise UserError(f"{folder}: another process is at work on this study; wait for it") from None
+    except OSError as error:
+        raise UserError(f"{folder}: cannot be written to ({error}); name another place with runs=DIR") from error
+    try:
+        yield
+    finally:
+        lock.release()

@@ -1,0 +1,357 @@
+"""ROC, precision-recall, FROC and risk-coverage curves, with bands from resampled patients."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from medimg_eval.errors import UserError
+from medimg_eval.metrics.detection import CPM_RATES
+from medimg_eval.results.cells import Settings
+from medimg_eval.results.figures.drawn import Drawn
+from medimg_eval.results.figures.evidence import (
+    CANDIDATE,
+    CONFIDENCE,
+    CURVES,
+    LESIONS,
+    MOST_POINTS,
+    PROBABILITY,
+    Curve,
+    Floats,
+    Stack,
+    answers,
+    confidences,
+    need_rows,
+    pooled,
+    resampled,
+    scored,
+    stacks,
+    sums,
+)
+from medimg_eval.results.figures.given import as_runs, interval_text, take
+from medimg_eval.results.figures.style import (
+    QUIET,
+    add_legend,
+    canvas,
+    legend_height,
+    look,
+    millimetres,
+    panel_grid,
+    panels,
+    styled,
+    wrapped,
+)
+from medimg_eval.results.intervals import FEWEST, PERCENTILE, TOO_FEW
+from medimg_eval.results.summaries import MOST_RESAMPLES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.axes import Axes
+
+    from medimg_eval.results.figures.given import Piece, Pieces, Source
+    from medimg_eval.results.figures.style import Width
+    from medimg_eval.results.parts import Part
+
+PLAIN = Settings(resamples=MOST_RESAMPLES, level=0.95, seed=0)
+
+
+class Found(NamedTuple):
+    """The curve of one model."""
+
+    piece: Piece
+    points: tuple[Floats, Floats]
+    low: Floats
+    high: Floats
+    area: tuple[float, float, float]
+    cases: int
+    clusters: int
+    labels: int
+    """Labels that have a curve, of which the mean is drawn; 1 where they are pooled."""
+    lacking: int
+    """Labels without one: all of a kind, or nothing to find."""
+    dropped: int
+    chance: float
+    """Share of what is true, the precision of guessing."""
+
+
+def roc(source: Source, *, by: str = "", label: str = "", width: Width = "single", settings: Settings = PLAIN) -> Drawn:
+    """Returns the ROC curve of each model, from rows of "probability".
+
+    Of several labels the mean of sensitivity over their curves at each false-positive rate. Equal probabilities are one
+    point of a curve.
+
+    Args:
+        source: Runs of one task, or a frame of scores whose `status` is "present" or "absent"; see `given.Source`.
+        by: "label" or an attribute: a panel for each label or group; "" for none.
+        label: The only label to draw; "" for all.
+        width: "single" (89 mm), "double" (183 mm), or mm.
+        settings: How bands are computed; at most 1,000 resamples.
+
+    Returns:
+        A frame with rows of `what`: "curve" (the points joined), "band" (percentile bounds at each of 101 places), and
+        "area" (the number in the legend, as `value`, with `low` and `high`).
+
+    Raises:
+        UsageError: There are no such rows, label or attribute.
+        UserError: There is no curve to draw.
+
+    Source: Fawcett, Pattern Recognition Letters 27, 2006; bands are vertical (at fixed false-positive rates).
+    """
+    return _draw("roc", source, PROBABILITY, by=by, label=label, width=width, settings=settings)
+
+
+def pr(source: Source, *, by: str = "", label: str = "", width: Width = "single", settings: Settings = PLAIN) -> Drawn:
+    """Returns the precision-recall curve of each model, from rows of "probability".
+
+    The precision at a recall is that of the highest threshold which reaches it: steps, of which average precision is
+    the area; nothing is interpolated. Arguments, frame and errors are those of `roc`.
+
+    Source: Davis & Goadrich, ICML 2006, on why points of such a curve are not joined by straight lines.
+    """
+    return _draw("pr", source, PROBABILITY, by=by, label=label, width=width, settings=settings)
+
+
+def froc(
+    source: Source, *, by: str = "", label: str = "", width: Width = "single", settings: Settings = PLAIN
+) -> Drawn:
+    """Returns the FROC curve of each model, from rows of "candidate" and "lesions", as `metrics.froc` reads them.
+
+    Arguments, frame and errors are those of `roc`; a `status` is "hit", "false" or "ignored". The horizontal axis is
+    logarithmic from 1/8 to 8 false positives per case, the rates of CPM.
+
+    Source: Setio et al., Med Image Anal 42, 2017 (LUNA16).
+    """
+    return _draw("froc", source, CANDIDATE, by=by, label=label, width=width, settings=settings)
+
+
+def risk_coverage(
+    source: Source, *, by: str = "", label: str = "", width: Width = "single", settings: Settings = PLAIN
+) -> Drawn:
+    """Returns how large the share of wrong answers is among the most confident ones, by how many are kept.
+
+    From rows of "confidence" ("right" or "wrong"); without any, from those of "probability", as
+    `evidence.answers` makes answers of them. Of answers of one confidence, any are as likely to be kept as others.
+    Arguments, frame and errors are those of `roc`; the area is the mean risk over the coverages 1/n, 2/n, ..., 1.
+
+    Source: Geifman & El-Yaniv, NeurIPS 2017; AURC is that of Geifman et al., ICLR 2019.
+    """
+    runs, metric = confidences(source, "risk_coverage")
+    return _draw("risk_coverage", runs, metric, by=by, label=label, width=width, settings=settings)
+
+
+def _draw(kind: str, source: Source, metric: str, *, by: str, label: str, width: Width, settings: Settings) -> Drawn:
+    across = millimetres(width)
+    curve = CURVES[kind]
+    runs = as_runs(source, metric)
+    names = scored(runs)
+    if names:
+        need_rows(LESIONS if metric == CANDIDATE else metric, kind, names)
+    # A detector without a single candidate has a curve too, at 0.
+    wanted = [one for one in (CANDIDATE, LESIONS) if one in names] if metric == CANDIDATE else [metric]
+    pieces = take(runs, wanted, by=by, label=label)
+    settings = settings._replace(resamples=min(settings.resamples, MOST_RESAMPLES))
+    found = [_found(piece, curve, metric, settings) for piece in pieces.members]
+    if not any(one.points[0].size for one in found):
+        raise UserError(f"No model has a curve for kind={kind}: all that was judged is true, or none of it is")
+    figure = _figure(kind, curve, pieces, found, across)
+    frame = pd.concat([_frame(curve, one, settings) for one in found if one.points[0].size], ignore_index=True)
+    return Drawn(figure, frame, _caption(kind, curve, pieces, found, settings))
+
+
+def _found(piece: Piece, curve: Curve, metric: str, settings: Settings) -> Found:
+    part = piece.part
+    if curve.macro:
+        held = list(stacks(part, metric).values())
+    else:
+        held = [pooled(answers(part)[0] if metric == PROBABILITY else part, CONFIDENCE)]
+    size = len(held[0].positives)
+    once = np.ones(size)
+    whole = {place: sums(stack, once) for place, stack in enumerate(held)}
+    drawn = [place for place, one in whole.items() if curve.points(one)[0].size]
+    chosen = [held[place] for place in drawn]
+    areas = [curve.area(whole[place]) for place in drawn]
+    bounds = _bands(curve, chosen, part, settings) if drawn else None
+    nothing = np.full(curve.grid.size, np.nan)
+    low, high, area_low, area_high = bounds if bounds else (nothing, nothing, np.nan, np.nan)
+    chances = [one.positives.sum() / (one.positives.sum() + one.negatives.sum()) for one in chosen]
+    return Found(
+        piece,
+        _points(curve, [whole[place] for place in drawn]),
+        low,
+        high,
+        (float(np.mean(areas)) if areas else np.nan, area_low, area_high),
+        max((one.cases for one in held), default=0),
+        size,
+        len(drawn),
+        len(held) - len(drawn),
+        sum(one.dropped for one in held),
+        float(np.mean(chances)) if chances else np.nan,
+    )
+
+
+def _points(curve: Curve, whole: Sequence[Any]) -> tuple[Floats, Floats]:
+    """Returns the points of one curve, or the mean of several at the places of the grid."""
+    if not whole:
+        return np.zeros(0), np.zeros(0)
+    if len(whole) > 1:
+        return curve.grid, np.mean([curve.along(one, curve.grid) for one in whole], axis=0)
+    x, y = curve.points(whole[0])
+    if x.size > MOST_POINTS:
+        kept = np.unique(np.linspace(0, x.size - 1, MOST_POINTS).round().astype(np.int64))
+        x, y = x[kept], y[kept]
+    return x, y
+
+
+def _bands(
+    curve: Curve, held: Sequence[Stack], part: Part, settings: Settings
+) -> tuple[Floats, Floats, float, float] | None:
+    """Returns the bounds of the curve and of its area; None with too few clusters."""
+    if len(held[0].positives) < FEWEST:
+        return None
+    lines, areas = [], []
+    for times in resampled(part, settings):
+        ones = [sums(stack, times) for stack in held]
+        along = np.array([curve.along(one, curve.grid) for one in ones])
+        known = ~np.isnan(along[:, 0])
+        # A resample may lack all that is true of a label, which then has no curve in it.
+        if known.any():
+            lines.append(along[known].mean(axis=0))
+            areas.append(np.mean([curve.area(one) for one, has in zip(ones, known, strict=True) if has]))
+    if len(lines) * 2 < settings.resamples:
+        return None
+    ends = [(1 - settings.level) / 2, (1 + settings.level) / 2]
+    low, high = np.quantile(np.array(lines), ends, axis=0)
+    area_low, area_high = np.quantile(areas, ends)
+    return low, high, float(area_low), float(area_high)
+
+
+def _frame(curve: Curve, one: Found, settings: Settings) -> pd.DataFrame:
+    banded = not np.isnan(one.low[0])
+    said = interval_text(PERCENTILE if banded else TOO_FEW, settings.level, one.piece.part.run.unit)
+    x, y = one.points
+    parts = [pd.DataFrame({"what": "curve", curve.x: x, curve.y: y})]
+    if banded:
+        parts.append(pd.DataFrame({"what": "band", curve.x: curve.grid, "low": one.low, "high": one.high}))
+    value, low, high = one.area
+    named = {"what": ["area"], "area": [curve.area_title], "value": [value]}
+    parts.append(pd.DataFrame(named | ({"low": [low], "high": [high]} if banded else {})))
+    frame = pd.concat(parts, ignore_index=True)
+    frame.insert(0, "group", one.piece.group)
+    frame.insert(1, "model", one.piece.model)
+    return frame.assign(n=one.cases, clusters=one.clusters, labels=one.labels, interval=said)
+
+
+def _figure(kind: str, curve: Curve, pieces: Pieces, found: Sequence[Found], across: float) -> Any:
+    from matplotlib.lines import Line2D
+
+    number = len(pieces.groups)
+    shape = panel_grid(number, across) if number > 1 else (1, 1)
+    side = min(across / shape[1] * (0.95 if number > 1 else 0.9), 110.0)
+    with styled():
+        texts = [_text(curve, model, found, several=number > 1) for model in pieces.models]
+        legend = legend_height(texts, across)[1]
+        figure = canvas(across, side * shape[0] + legend + 2)
+        for place, (group, axes) in enumerate(zip(pieces.groups, panels(figure, number, shape), strict=True)):
+            members = [one for one in found if one.piece.group == group]
+            _panel(kind, curve, axes, members)
+            axes.set_title(wrapped(group, 30))
+            # The same axes need their titles once, below and at the left.
+            if place + shape[1] >= number:
+                axes.set_xlabel(curve.titles[0])
+            if place % shape[1] == 0:
+                axes.set_ylabel(curve.titles[1])
+        handles = []
+        for place, model in enumerate(pieces.models):
+            baseline = any(piece.baseline for piece in pieces.members if piece.model == model)
+            colour, _, line = look(place, baseline=baseline)
+            handles.append(Line2D([], [], color=colour, ls=line, lw=1.1))
+        add_legend(figure, handles, texts, across)
+    return figure
+
+
+def _text(curve: Curve, model: str, found: Sequence[Found], *, several: bool) -> str:
+    mine = [one for one in found if one.piece.model == model]
+    if several or not mine:
+        return wrapped(model)
+    value, low, high = mine[0].area
+    if np.isnan(value):
+        return f"{wrapped(model)}: no curve"
+    bounds = "" if np.isnan(low) else f" [{low:.3f}, {high:.3f}]"
+    return f"{wrapped(model)}: {curve.area_title} {value:.3f}{bounds}"
+
+
+def _panel(kind: str, curve: Curve, axes: Axes, members: Sequence[Found]) -> None:
+    for one in members:
+        colour, _, line = look(one.piece.place, baseline=one.piece.baseline)
+        step = kind == "pr" and one.labels == 1
+        if not np.isnan(one.low[0]):
+            edge: dict[str, Any] = {"color": colour, "alpha": 0.15, "linewidth": 0}
+            axes.fill_between(curve.grid, one.low, one.high, **edge, zorder=1)
+        style: dict[str, Any] = {"drawstyle": "steps-pre"} if step else {}
+        if one.points[0].size:
+            axes.plot(*one.points, color=colour, ls=line, lw=1.1, zorder=3, clip_on=False, **style)
+    quiet: dict[str, Any] = {"color": QUIET, "lw": 0.5, "ls": (0, (3, 2)), "zorder": 0}
+    if kind == "roc":
+        axes.plot([0, 1], [0, 1], **quiet)
+    if kind == "pr" and members:
+        axes.axhline(float(np.nanmean([one.chance for one in members])), **quiet)
+    if kind == "froc":
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(CPM_RATES, ["1/8", "1/4", "1/2", "1", "2", "4", "8"])
+        axes.set_xlim(CPM_RATES[0], CPM_RATES[-1])
+        axes.minorticks_off()
+    else:
+        axes.set_xlim(0, 1)
+    if kind == "risk_coverage":
+        axes.set_ylim(bottom=0)
+        return
+    axes.set_ylim(0, 1)
+    if kind != "froc":
+        axes.set_aspect("equal")
+
+
+_WHAT = {
+    "roc": "ROC curves",
+    "pr": "Precision-recall curves",
+    "froc": "FROC curves",
+    "risk_coverage": "Risk by coverage",
+}
+_QUIET = {
+    "roc": "dashed: guessing",
+    "pr": "dashed: guessing, the share of what is true",
+    "froc": "",
+    "risk_coverage": "",
+}
+
+
+def _caption(kind: str, curve: Curve, pieces: Pieces, found: Sequence[Found], settings: Settings) -> str:
+    n = f"n = {named_range([one.cases for one in found])} cases"
+    if pieces.some.resampled == "patients":
+        n += f" of {named_range([one.clusters for one in found])} {pieces.unit}"
+    divided = f" by {pieces.by}" if pieces.by else ""
+    quiet = f"; {_QUIET[kind]}" if _QUIET[kind] else ""
+    text = (
+        f"{_WHAT[kind]} on {pieces.title}{divided} ({n}). Bands and brackets: {100 * settings.level:g} % percentile "
+        f"bootstrap intervals over {pieces.unit}, {settings.resamples} resamples{quiet}."
+    )
+    if (labels := max(one.labels for one in found)) > 1:
+        text += f" Each curve is the mean over up to {labels} labels that have one."
+    if lacking := max(one.lacking for one in found):
+        text += f" Up to {lacking} labels have no curve, being all true or all false."
+    if dropped := sum(one.dropped for one in found):
+        text += f" {dropped} values that are no number are left out."
+    if any(np.isnan(one.low[0]) for one in found):
+        text += f" Curves without a band rest on too few {pieces.unit} for one."
+    if areas := [one for one in found if pieces.by and not np.isnan(one.area[0])]:
+        text += f" {curve.area_title} of the {len(areas)} curves is in the numbers."
+    if baselines := dict.fromkeys(piece.model for piece in pieces.members if piece.baseline):
+        text += f" In grey: baselines ({', '.join(baselines)})."
+    return text + pieces.end()
+
+
+def named_range(counts: Sequence[int]) -> str:
+    """Returns a count, or the smallest and the largest of several, in words."""
+    return f"{min(counts)}" if len(set(counts)) == 1 else f"{min(counts)} to {max(counts)}"

@@ -1,0 +1,238 @@
+"""One column of a ranking: what each model is worth on a data set, its ranks, and how stable they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from medimg_eval.errors import UserError
+from medimg_eval.results.cells import Column
+from medimg_eval.results.columns import make_columns, titles
+from medimg_eval.results.intervals import FEWEST
+from medimg_eval.results.kinds import is_evidence, is_set
+from medimg_eval.results.pair_tests import Pair, every_pair
+from medimg_eval.results.paired_summaries import Together
+from medimg_eval.results.pairs import Field, make_fields
+from medimg_eval.results.parts import Part
+from medimg_eval.results.ranking_orders import rank
+from medimg_eval.results.resampling import Resamples
+from medimg_eval.results.set_values import row_of_part
+from medimg_eval.results.summaries import MOST_RESAMPLES
+from medimg_eval.results.table import named_runs
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from medimg_eval.results.load import RunScores
+    from medimg_eval.results.pair_tests import CompareSettings
+
+
+@dataclass(frozen=True)
+class RankColumn:
+    """One metric of one data set.
+
+    Attributes:
+        field: What models are compared on.
+        title: The column as it is printed, different from that of any other.
+        worth: The value of each model on the cases that all have; empty where there is no such case.
+        n: How many those are.
+        cases: How many any model has; 0 of a set.
+        resampled: (resample, model), values on resamples of patients, the models as in `worth`; None of fewer than
+            5 patients, and of sets.
+        mean_ranks: Of each model, the mean over those cases of its rank in each; empty of what is no mean over cases.
+        tests: Of every ordered pair; empty of sets.
+        better: For each pair of models, the first less the second on the cases that both have, 0 being a tie and
+            positive meaning better.
+    """
+
+    field: Field
+    title: str
+    worth: Mapping[str, float]
+    n: int
+    cases: int
+    resampled: npt.NDArray[np.float64] | None
+    mean_ranks: Mapping[str, float]
+    tests: Sequence[Pair]
+    better: Mapping[tuple[str, str], float]
+
+    @property
+    def column(self) -> Column:
+        """The metric as it is printed."""
+        return self.field.column
+
+    def ranks(self, ties: str) -> dict[str, float]:
+        """Returns the rank of each model's value, 1 being the best."""
+        higher = bool(self.column.higher_is_better)
+        found = rank(_rounded(np.array(list(self.worth.values()))), higher_is_better=higher, ties=ties)
+        return dict(zip(self.worth, found.tolist(), strict=True))
+
+    def resampled_ranks(self, ties: str) -> npt.NDArray[np.float64] | None:
+        """Returns the ranks on resamples, (resample, model), the models as in `worth`; None without resamples."""
+        if self.resampled is None:
+            return None
+        return rank(_rounded(self.resampled), higher_is_better=bool(self.column.higher_is_better), ties=ties)
+
+    def rank_of_ranks(self) -> dict[str, float]:
+        """Returns the rank of each model's mean rank over cases."""
+        found = rank(_rounded(np.array(list(self.mean_ranks.values()))), higher_is_better=False, ties="min")
+        return dict(zip(self.mean_ranks, found.tolist(), strict=True))
+
+    def rank_of_tests(self) -> dict[str, float]:
+        """Returns the rank of each model by the number of models that it is significantly better than."""
+        wins = {model: sum(test.significant for test in self.tests if test.model == model) for model in self.worth}
+        found = rank(np.array(list(wins.values()), dtype=np.float64), higher_is_better=True, ties="min")
+        return dict(zip(wins, found.tolist(), strict=True)) if self.tests else {}
+
+
+def make_rank_columns(
+    runs: Sequence[RunScores], metrics: Sequence[str] | None, how: CompareSettings, *, by_label: bool, resamples: int
+) -> tuple[list[RankColumn], list[str]]:
+    """Returns the columns of a ranking, and the titles of those that only one model was judged on.
+
+    Columns are the first metric of each task, or the metrics asked for.
+
+    Args:
+        runs: As `load_runs` returns them; unfinished ones are left out.
+        metrics: Metrics that models are ranked by; None takes the first of each task that has a direction.
+        how: The test of the ranks by tests.
+        by_label: Whether each label is a column.
+        resamples: Of the stability of ranks.
+
+    Raises:
+        UsageError: If a metric has no scores or no direction.
+        UserError: If no task has two models.
+    """
+    finished = [run for run in runs if run.finished]
+    columns, _ = make_columns(finished, metrics)
+    if metrics is None:
+        firsts: dict[str, Column] = {}
+        for column in columns:
+            if column.higher_is_better is not None and not is_evidence(column.metric):
+                firsts.setdefault(column.task, column)
+        columns = list(firsts.values())
+    if not columns:
+        raise UserError(
+            "No finished run has scores of a metric that says whether higher is better; name runs, or say so (with "
+            "scores=FILE: 'better={my_metric: higher}')"
+        )
+    tasks = list(dict.fromkeys(column.task for column in columns))
+    fields: dict[tuple[str, str], list[Field]] = {}
+    for metric in dict.fromkeys(column.metric for column in columns):
+        for field in _fields(finished, metric, by_label=by_label):
+            fields.setdefault((field.task, metric), []).append(field)
+    wanted = [field for column in columns for field in fields.get((column.task, column.metric), [])]
+    names = _titles(wanted)
+    several = {name: field for field, name in zip(wanted, names, strict=True) if len(field.models or field.runs) > 1}
+    if not several:
+        raise UserError("No task has finished runs of two models, which a ranking needs; name more run folders")
+    # Data sets are resampled by themselves; metrics of one data set meet the same resamples.
+    made = [
+        _column(field, name, how, resamples=resamples, seed=how.seed + tasks.index(field.task))
+        for name, field in several.items()
+    ]
+    return made, [name for name in names if name not in several]
+
+
+def _fields(runs: Sequence[RunScores], metric: str, *, by_label: bool) -> list[Field]:
+    if not is_set(metric):
+        return make_fields(runs, metric, by_label=by_label)
+    found = []
+    named = named_runs([run for run in runs if not run.baseline])
+    for column in make_columns(runs, [metric])[0]:
+        of_task = {name: by_task[column.task] for name, by_task in named.items() if column.task in by_task}
+        found.append(Field(titles(runs)[column.task], column.task, "", column, of_task, {}))
+    return found
+
+
+def _titles(fields: Sequence[Field]) -> list[str]:
+    """Returns the name of each column: the data set, and the metric where there are several."""
+    several = len({field.column.metric for field in fields}) > 1
+    return [f"{field.name}: {field.column.title}" if several else field.name for field in fields]
+
+
+def _column(field: Field, title: str, how: CompareSettings, *, resamples: int, seed: int) -> RankColumn:
+    if is_set(field.column.metric):
+        return _of_set(field, title)
+    tests = every_pair(field, how, sized=False)
+    better = {(one.model, one.other): one.mean_difference * field.sign for one in tests if one.n}
+    if field.parts:
+        return _of_summary(field, title, tests, better, resamples=resamples, seed=seed)
+    together = pd.DataFrame(dict(field.scores))
+    complete = together.notna().all(axis=1).to_numpy()
+    values = together.to_numpy(dtype=np.float64)[complete]
+    owners = np.unique(field.owners[complete], return_inverse=True)[1]
+    names = [str(name) for name in together.columns]
+    if not len(values):
+        return RankColumn(field, title, {}, 0, len(together), None, {}, tests, better)
+    ranks = rank(values, higher_is_better=field.sign > 0).mean(axis=0)
+    return RankColumn(
+        field,
+        title,
+        dict(zip(names, values.mean(axis=0).tolist(), strict=True)),
+        len(values),
+        len(together),
+        _resampled_means(values, owners, resamples=resamples, seed=seed),
+        dict(zip(names, ranks.tolist(), strict=True)),
+        tests,
+        better,
+    )
+
+
+def _resampled_means(
+    values: npt.NDArray[np.float64], owners: npt.NDArray[np.intp], *, resamples: int, seed: int
+) -> npt.NDArray[np.float64] | None:
+    """Returns the means of the models on resamples of patients: (case, model) to (resample, model)."""
+    size = int(owners.max()) + 1
+    if size < FEWEST:
+        return None
+    sums = np.zeros((size, values.shape[1] + 1))
+    np.add.at(sums, owners, np.column_stack([values, np.ones(len(values))]))
+    found = Resamples(size, resamples=resamples, seed=seed).sums(sums)
+    return np.asarray(found[:, :-1] / found[:, -1:], dtype=np.float64)
+
+
+def _of_summary(
+    field: Field,
+    title: str,
+    tests: Sequence[Pair],
+    better: Mapping[tuple[str, str], float],
+    *,
+    resamples: int,
+    seed: int,
+) -> RankColumn:
+    together = Together(field.column.metric, list(field.parts.values()))
+    known = bool(together.patients) and not np.isnan(together.worth).any()
+    values = dict(zip(field.parts, together.worth.tolist(), strict=True)) if known else {}
+    resampled = None
+    if known and together.patients >= FEWEST:
+        found = together.resampled(resamples=resamples, seed=seed).T
+        found = found[~np.isnan(found).any(axis=1)]
+        resampled = found if 2 * len(found) >= min(resamples, MOST_RESAMPLES) else None
+    cases = len(together.clusters)
+    return RankColumn(field, title, values, cases, cases + together.left_out, resampled, {}, tests, better)
+
+
+def _of_set(field: Field, title: str) -> RankColumn:
+    found = {name: row_of_part(Part.whole(run), field.column.metric) for name, run in field.runs.items()}
+    values = {name: row.value.value for name, row in found.items() if row is not None and not np.isnan(row.value.value)}
+    sizes = {
+        (row.value.n_real, row.value.n_generated)
+        for row in found.values()
+        if row is not None and row.value.depends_on_n
+    }
+    if len(sizes) > 1:
+        values = {}  # such values grow or shrink with the size of the set
+    better = {(one, two): field.sign * (values[one] - values[two]) for one, two in permutations(values, 2)}
+    most = max((row.value.n_generated for row in found.values() if row is not None), default=0)
+    return RankColumn(field, title, values, most, 0, None, {}, [], better)
+
+
+def _rounded(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Returns values without what rounding in sums adds, which must not decide who is better."""
+    scale = float(np.nanmax(np.abs(values), initial=0.0))
+    return values if not scale else np.round(values / scale, 12)

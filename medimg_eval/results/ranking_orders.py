@@ -1,0 +1,191 @@
+"""Orders of models over several data sets: mean ranks with their tests, and consensus from pairwise counts."""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from medimg_eval.results.ranking_parts import Friedman
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+MOST_EXACT = 14
+"""Models up to which Kemeny's order is found for certain: the work grows with 2 to the power of their number."""
+
+
+class Consensus(NamedTuple):
+    """An order of models, by their places.
+
+    Attributes:
+        order: The places of the models, the best first.
+        disagreement: What the order goes against: of each pair the share of comparisons that the later one won, summed.
+        exact: Whether no order disagrees less; otherwise no model could be moved to make it so.
+    """
+
+    order: tuple[int, ...]
+    disagreement: float
+    exact: bool
+
+
+def rank(values: npt.ArrayLike, *, higher_is_better: bool, ties: str = "average") -> npt.NDArray[np.float64]:
+    """Returns ranks along the last axis, 1 being the best; NaN is not ranked and stays.
+
+    Args:
+        values: (..., model).
+        higher_is_better: Whether 1 is the largest.
+        ties: "average", or "min" for the smallest rank of those that share it.
+
+    >>> rank([0.9, 0.7, 0.9], higher_is_better=True).tolist()
+    [1.5, 3.0, 1.5]
+    """
+    from scipy.stats import rankdata
+
+    data = np.asarray(values, dtype=np.float64)
+    ranks = rankdata(-data if higher_is_better else data, method=ties, axis=-1, nan_policy="omit")
+    return np.asarray(ranks, dtype=np.float64)
+
+
+def friedman(ranks: npt.ArrayLike, alpha: float = 0.05) -> Friedman:
+    """Returns Friedman's test that models do not differ over data sets, and Nemenyi's critical difference.
+
+    With N data sets, k models and mean ranks R, chi-square is 12 N / (k (k + 1)) times the sum of R squared, less
+    3 N (k + 1), divided by 1 - (sum of t ** 3 - t) / (N k (k ** 2 - 1)) for groups of t equal ranks. Iman and
+    Davenport's F is (N - 1) chi-square / (N (k - 1) - chi-square). Two models differ by Nemenyi's test if their mean
+    ranks do by at least q / sqrt(2) * sqrt(k (k + 1) / (6 N)), q being the quantile of the studentised range of k
+    groups with infinitely many degrees of freedom.
+
+    Source: Friedman 1937; Iman and Davenport 1980; Nemenyi 1963; as in Demsar, Journal of Machine Learning Research
+    2006.
+
+    Args:
+        ranks: (data set, model), ties with their mean rank, no NaN.
+        alpha: The level of Nemenyi's test.
+    """
+    from scipy.stats import chi2, f, studentized_range
+
+    table = np.asarray(ranks, dtype=np.float64)
+    number, models = table.shape
+    if models < 3 or number < 2:
+        return Friedman(np.nan, np.nan, np.nan, number)
+    mean = table.mean(axis=0)
+    tied = sum(float((count**3 - count).sum()) for row in table for count in [np.unique(row, return_counts=True)[1]])
+    left = 1 - tied / (number * models * (models**2 - 1))
+    quantile = float(studentized_range.ppf(1 - alpha, models, np.inf))
+    cd = quantile / math.sqrt(2) * math.sqrt(models * (models + 1) / (6 * number))
+    if left <= 1e-12:
+        return Friedman(1.0, 1.0, cd, number)
+    # The sum of squares about the middle rank is the same number without its cancellation.
+    square = 12 * number / (models * (models + 1)) * float(((mean - (models + 1) / 2) ** 2).sum()) / left
+    rest = number * (models - 1) - square
+    p_f = float(f.sf((number - 1) * square / rest, models - 1, (models - 1) * (number - 1))) if rest > 1e-9 else 0.0
+    return Friedman(float(chi2.sf(square, models - 1)), p_f, cd, number)
+
+
+def cliques(mean_ranks: Sequence[float], cd: float) -> list[tuple[int, ...]]:
+    """Returns the groups of models that do not differ: neighbours by mean rank, closer than the critical difference.
+
+    A group of one model is none, nor is one that is part of a larger one.
+
+    >>> cliques([1.0, 2.0, 2.5, 4.0], 1.6)
+    [(0, 1, 2), (2, 3)]
+    """
+    order = [int(place) for place in np.argsort(mean_ranks, kind="stable")]
+    found: list[tuple[int, ...]] = []
+    reached = 0
+    for start, first in enumerate(order):
+        end = start
+        while end < len(order) and mean_ranks[order[end]] - mean_ranks[first] < cd:
+            end += 1
+        if end - start > 1 and end > reached:
+            found.append(tuple(order[start:end]))
+            reached = end
+    return found
+
+
+def borda(wins: npt.NDArray[np.float64], compared: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Returns the share of its comparisons with other models that each wins: (model,), NaN without any.
+
+    Where every model is compared with every other on all data sets, this orders them as Borda's count does, hence as
+    mean ranks do; models that were compared less often are neither favoured nor punished for it, though what they were
+    compared with may have been weaker.
+
+    Args:
+        wins: (model, model): how often the model of the row is better than that of the column, a tie one half.
+        compared: (model, model): in how many data sets they could be compared.
+    """
+    number = compared.sum(axis=1)
+    shares = np.divide(wins.sum(axis=1), number, out=np.full(len(wins), np.nan), where=number > 0)
+    return np.asarray(shares, dtype=np.float64)
+
+
+def kemeny(wins: npt.NDArray[np.float64], compared: npt.NDArray[np.float64]) -> Consensus:
+    """Returns the order of models that goes against as few pairwise comparisons as any.
+
+    Each pair weighs the same, with the share of its comparisons that each of the two won; a pair that was never
+    compared weighs nothing. Of orders that are equally good, the one that puts the model with the larger share of wins
+    (`borda`) first, place by place, is taken.
+
+    With at most 14 models the best order is found for certain (dynamic programming over sets of models). With more,
+    models are moved, one at a time, from the order of their shares of wins until no move helps.
+
+    Source: Kemeny, Daedalus 1959; the programme: Betzler et al., Theoretical Computer Science 2009.
+
+    Args:
+        wins: As `borda` takes them.
+        compared: As `borda` takes them.
+    """
+    share = np.divide(wins, compared, out=np.full(wins.shape, 0.5), where=compared > 0)
+    np.fill_diagonal(share, 0.0)
+    shares = borda(wins, compared)
+    first = np.argsort(-np.nan_to_num(shares, nan=-1.0), kind="stable")
+    against = share.T[np.ix_(first, first)]
+    exact = len(first) <= MOST_EXACT
+    order = _best_order(against) if exact else _moved(against)
+    total = sum(float(against[one, two]) for one, two in combinations(order, 2))
+    return Consensus(tuple(int(first[place]) for place in order), total, exact)
+
+
+def _best_order(against: npt.NDArray[np.float64]) -> list[int]:
+    """Returns the order with the least sum of `against[earlier, later]`."""
+    size = len(against)
+    best = np.zeros(1 << size)
+    chosen = np.zeros(1 << size, dtype=np.int64)
+    # What it costs to put a model before all of a set, for every set.
+    cost = np.zeros((size, 1 << size))
+    for other in range(size):
+        cost[:, 1 << other : 2 << other] = cost[:, : 1 << other] + against[:, other : other + 1]
+    for left in range(1, 1 << size):
+        members = [model for model in range(size) if left >> model & 1]
+        totals = [best[left ^ 1 << model] + cost[model, left ^ 1 << model] for model in members]
+        least = min(totals)
+        place = next(number for number, total in enumerate(totals) if total <= least + 1e-9)
+        best[left], chosen[left] = totals[place], members[place]
+    order, left = [], (1 << size) - 1
+    while left:
+        order.append(int(chosen[left]))
+        left ^= 1 << order[-1]
+    return order
+
+
+def _moved(against: npt.NDArray[np.float64]) -> list[int]:
+    """Returns an order that no move of one model improves, from the order of places."""
+    order = list(range(len(against)))
+    better = True
+    while better:
+        better = False
+        for model in range(len(against)):
+            rest = [other for other in order if other != model]
+            before = np.concatenate([[0.0], np.cumsum(against[rest, model])])
+            after = np.concatenate([np.cumsum(against[model, rest][::-1])[::-1], [0.0]])
+            costs = before + after
+            place = int(np.argmin(costs))
+            if costs[place] < costs[order.index(model)] - 1e-9:
+                order = [*rest[:place], model, *rest[place:]]
+                better = True
+    return order

@@ -1,0 +1,200 @@
+"""Score rows as the page takes them: one list of cases per task, and all scores of each case in pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.results.cells import Column, case_values, make_column
+from medimg_eval.results.kinds import is_evidence, is_set, is_summary, judged_labels
+from medimg_eval.results.parts import attributes
+
+if TYPE_CHECKING:
+    from medimg_eval.results.load import RunScores
+
+PIECE = 100
+"""Cases whose scores and texts are loaded together when one of them is opened."""
+
+WORST_FIRST = (
+    *("failed", "empty", "refused", "unparsed", "missed", "hallucinated", "wrong", "chosen", "present", "right"),
+    "absent",
+)
+"""Of the labels of a case, the first of these stands for it."""
+
+PICKS = ("worst", "median", "best")
+
+
+@dataclass(frozen=True, eq=False)
+class TaskCases:
+    """The cases of a task under every model that was run on it.
+
+    Attributes:
+        task: its name.
+        runs: by the name that a table gives the model.
+        cases: ids, in the order of the rows.
+        columns: the metrics that a single case has, in the task's order.
+        numbers: (model, metric, case), the mean over labels; NaN where there is none.
+    """
+
+    task: str
+    runs: Mapping[str, RunScores]
+    cases: tuple[str, ...]
+    columns: tuple[Column, ...]
+    numbers: np.ndarray[Any, np.dtype[np.float64]]
+
+    @classmethod
+    def of(cls, task: str, runs: Mapping[str, RunScores]) -> TaskCases:
+        """Gathers them."""
+        together = pd.concat([run.scores[["case"]] for run in runs.values()], ignore_index=True)
+        cases = tuple(together["case"].astype(str).drop_duplicates())
+        columns = _columns(task, list(runs.values()))
+        values = np.full((len(runs), len(columns), len(cases)), np.nan)
+        for place, run in enumerate(runs.values()):
+            for number, column in enumerate(columns):
+                rows = run.scores.loc[run.scores["metric"] == column.metric]
+                if len(rows):
+                    values[place, number] = case_values(rows)["value"].reindex(cases).to_numpy()
+        return cls(task, runs, cases, columns, values)
+
+    def listing(self) -> dict[str, Any]:
+        """Returns what the page's list of cases needs, as JSON can hold it."""
+        statuses, codes = self._statuses()
+        known = pd.concat([run.scores for run in self.runs.values()], ignore_index=True).drop_duplicates("case")
+        combinations, values = attributes(known)
+        patients = known["patient"].astype(str)
+        by_patient = any(run.resampled == "patients" for run in self.runs.values())
+        return {
+            "task": self.task,
+            "models": [{"name": name, "baseline": run.baseline, "run": run.run} for name, run in self.runs.items()],
+            "metrics": [
+                {"title": one.title, "higher": one.higher_is_better, "decimals": one.decimals} for one in self.columns
+            ],
+            "cases": self.cases,
+            "patients": patients.tolist() if by_patient else [],
+            "attributes": [_coded(name, of_each[combinations]) for name, of_each in values.items()],
+            "statuses": statuses,
+            "status": codes,
+            "values": [[_rounded(row, one) for row, one in zip(of, self.columns, strict=True)] for of in self.numbers],
+            "piece": PIECE,
+        }
+
+    def _statuses(self) -> tuple[list[str], list[list[int]]]:
+        found = []
+        for run in self.runs.values():
+            rows = judged_labels(run.scores)
+            rank = rows["status"].map({status: place for place, status in enumerate(WORST_FIRST)})
+            worst = rank.groupby(rows["case"].astype(str)).min().reindex(self.cases)
+            found.append(worst.fillna(-1).astype(int).tolist())
+        return list(WORST_FIRST), found
+
+    def pieces(self) -> Iterator[list[list[list[list[Any]]]]]:
+        """Yields all scores of the cases of one piece after the other: of each case, of each model, of each row.
+
+        A row is (label, metric, value, status, whether it is only evidence for summaries).
+        """
+        places = {case: place for place, case in enumerate(self.cases)}
+        scores: list[list[list[list[Any]]]] = [[[] for _ in self.runs] for _ in self.cases]
+        for model, run in enumerate(self.runs.values()):
+            rows = run.scores
+            named = {
+                metric: (_title(self.task, metric, run), int(is_evidence(metric))) for metric in rows["metric"].unique()
+            }
+            for case, label, metric, value, status in zip(
+                *(rows[name].tolist() for name in ("case", "label", "metric", "value", "status")), strict=True
+            ):
+                number = None if np.isnan(value) else float(f"{value:.6g}")
+                title, evidence = named[metric]
+                scores[places[str(case)]][model].append([str(label), title, number, str(status), evidence])
+        for start in range(0, len(scores), PIECE):
+            yield scores[start : start + PIECE]
+
+    def chosen(self, wanted: Sequence[str]) -> list[int]:
+        """Returns the places of the cases that are asked for: `all`, `worst:50`, `median:5`, `best:5`, or ids.
+
+        The worst and the best are those of each model, by the first metric that has a direction; those without a value
+        are neither.
+
+        Raises:
+            UsageError: There is no such case, or no such number.
+        """
+        known = {case: place for place, case in enumerate(self.cases)}
+        places: list[int] = []
+        for one in wanted:
+            kind, _, number = str(one).partition(":")
+            if one == "all":
+                places += range(len(self.cases))
+            elif kind in PICKS and number.isdecimal():
+                places += self._extremes(kind, int(number))
+            elif one in known:
+                places.append(known[one])
+        return list(dict.fromkeys(places))
+
+    def _extremes(self, kind: str, count: int) -> list[int]:
+        directed = [place for place, column in enumerate(self.columns) if column.higher_is_better is not None]
+        if not directed:
+            return list(range(min(count, len(self.cases))))
+        found: list[int] = []
+        for of_model in self.numbers:
+            column = self.columns[directed[0]]
+            goodness = of_model[directed[0]] if column.higher_is_better else -of_model[directed[0]]
+            order = np.argsort(goodness, kind="stable")[: np.count_nonzero(~np.isnan(goodness))]
+            start = {"worst": 0, "median": max(0, (len(order) - count) // 2), "best": max(0, len(order) - count)}[kind]
+            found += order[start : start + count].tolist()
+        return found
+
+
+def by_task(runs: Sequence[RunScores], named: Mapping[str, Mapping[str, RunScores]]) -> list[TaskCases]:
+    """Returns the cases of each task of `runs`, whose models have the names that a table gives them.
+
+    Raises:
+        UserError: No run has scores of cases.
+    """
+    finished = [run for run in runs if run.finished and len(run.scores)]
+    if not finished:
+        raise UserError("No finished run has scores of single cases, so there is nothing to report")
+    found = []
+    for task in dict.fromkeys(run.task for run in finished):
+        members = {name: of[task] for name, of in named.items() if task in of and len(of[task].scores)}
+        found.append(TaskCases.of(task, members))
+    return found
+
+
+def check_wanted(wanted: Sequence[str], tasks: Sequence[TaskCases]) -> None:
+    """Raises UsageError for a choice of cases that can mean nothing."""
+    known = {case for task in tasks for case in task.cases}
+    for one in map(str, wanted):
+        kind, _, number = one.partition(":")
+        if one in ("all", "none") or (kind in PICKS and number.isdecimal()) or one in known:
+            continue
+        raise UsageError(
+            f"cases: there is no {one!r}{nearest(one, ['all', 'none', *PICKS, *sorted(known)])}; expected all, none, "
+            "worst:50, median:5, best:5, or ids of cases"
+        )
+
+
+def _columns(task: str, runs: Sequence[RunScores]) -> tuple[Column, ...]:
+    listed = [metric for run in runs for metric in run.metrics]
+    there = {metric: None for run in runs for metric in run.scores["metric"].unique()}
+    ordered = [metric for metric in dict.fromkeys([*listed, *there]) if metric in there]
+    single = [metric for metric in ordered if not (is_summary(metric) or is_set(metric))]
+    plain = [metric for metric in single if not is_evidence(metric)] or single
+    return tuple(make_column(task, runs[0].task_title, metric, runs[0]) for metric in plain)
+
+
+def _title(task: str, metric: str, run: RunScores) -> str:
+    return make_column(task, run.task_title, metric, run).title
+
+
+def _rounded(values: np.ndarray[Any, np.dtype[np.float64]], column: Column) -> list[float | None]:
+    return [None if np.isnan(value) else round(value, column.decimals + 2) for value in values.tolist()]
+
+
+def _coded(name: str, values: np.ndarray[Any, np.dtype[np.str_]]) -> dict[str, Any]:
+    """Returns an attribute with each of its values once."""
+    known, codes = np.unique(values, return_inverse=True)
+    return {"name": name, "values": known.tolist(), "codes": codes.tolist()}
