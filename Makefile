@@ -8,7 +8,7 @@ VIEWER := medimg_eval/results/report/viewer
 .PHONY: help demo test checks lint types contracts pytest notebooks picture viewer clean
 
 help:
-	@echo "make demo   install into $(VENV), fit a small U-Net, test it beside a Gaussian mixture, print the table"
+	@echo "make demo   install into $(VENV), fit a small U-Net, test it beside a Gaussian mixture, print the table, draw a figure"
 	@echo "make test   install with the development tools, then lint, types, import contracts, tests, notebooks"
 	@echo "make viewer  fetch the NiiVue viewer of volumes with npm, for reports made from here and for wheels built from here"
 	@echo "make clean  remove what was built (not the runs)"
@@ -29,6 +29,7 @@ demo: $(VENV)/.base
 	$(RUN) test task=brain_tissue model=unet_small model.checkpoint=$(DEMO)/unet runs=$(DEMO)
 	$(RUN) test task=brain_tissue model=gaussian_mixture runs=$(DEMO)
 	$(RUN) table from=$(DEMO) out=$(DEMO)/table
+	$(RUN) figure kind=forest metric=dice by=label from=$(DEMO) out=$(DEMO)/figures
 
 test: checks pytest notebooks
 
@@ -53,6 +54,7 @@ notebooks: $(VENV)/.dev
 
 picture: $(VENV)/.base
 	$(BIN)/python docs/picture.py $(DEMO) docs/table.svg
+	cp $(DEMO)/figures/forest-dice-label.png docs/figure.png
 
 # The versions and checksums are those of package-lock.json. What the file is put together of keeps its licences beside it.
 viewer: $(VIEWER)/niivue.js
