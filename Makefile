@@ -5,7 +5,12 @@ RUN := $(BIN)/python -m medimg_eval
 DEMO ?= runs/demo
 VIEWER := medimg_eval/results/report/viewer
 
-.PHONY: help demo test checks lint types contracts pytest notebooks picture viewer clean
+# Tests start many processes. Where nothing compiled may be kept, each would compile torch again, for seconds; so it is
+# kept, away from the checkout.
+unexport PYTHONDONTWRITEBYTECODE
+test checks collection pytest notebooks: export PYTHONPYCACHEPREFIX = $(abspath $(VENV))/compiled
+
+.PHONY: help demo test checks lint types contracts collection pytest notebooks picture viewer clean
 
 help:
 	@echo "make demo   install into $(VENV), fit a small U-Net, test it beside a Gaussian mixture, print the table, draw a figure"
@@ -31,10 +36,11 @@ demo: $(VENV)/.base
 	$(RUN) table from=$(DEMO) out=$(DEMO)/table
 	$(RUN) figure kind=forest metric=dice by=label from=$(DEMO) out=$(DEMO)/figures
 
-test: checks pytest notebooks
+test: checks pytest
 
+# The types take one core for a minute. On the other, all that tests import is compiled meanwhile.
 checks: $(VENV)/.dev
-	$(MAKE) --no-print-directory -j 2 types contracts lint
+	$(MAKE) --no-print-directory -j 2 types contracts lint collection notebooks
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -45,6 +51,9 @@ types: $(VENV)/.dev
 
 contracts: $(VENV)/.dev
 	$(BIN)/lint-imports
+
+collection: $(VENV)/.dev
+	$(BIN)/pytest --collect-only -q > /dev/null || $(BIN)/pytest --collect-only -q
 
 pytest: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal --durations 10  # two processes of two threads each would fight over two cores

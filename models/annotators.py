@@ -37,6 +37,7 @@ class Weights:
         licence: a note on its licence.
         files: of a folder, or a repository of the model hub: the files that must be there; of several joined by "|"
             one.
+        on_hub: whether the model hub has it, so that `download` can fetch it.
     """
 
     argument: str
@@ -44,6 +45,7 @@ class Weights:
     source: str
     licence: str
     files: tuple[str, ...] = ("config.json",)
+    on_hub: bool = True
 
 
 class Annotator(Model, ABC):
@@ -140,10 +142,11 @@ def located(given: str | None, weights: Weights, metric: str) -> Path:
         elif (found := _in_hub_cache(given, weights)) is not None:
             return found
     key = f"annotators.{metric}.{weights.argument}"
-    fetch = f"python -m medimg_eval download annotator={metric}"
+    fetch = f"fetch them by `python -m medimg_eval download annotator={metric}`, or set" if weights.on_hub else "set"
+    cached = ", or HF_HOME to a cache that has them" if weights.on_hub else ""
     raise UserError(
         f"annotator {metric!r} lacks its weights: {weights.what} ({looked}); they are had from {weights.source} "
-        f"(licence: {weights.licence}); fetch them by `{fetch}`, or set {key}=PATH, or HF_HOME to a cache that has them"
+        f"(licence: {weights.licence}); {fetch} {key}=PATH{cached}"
     )
 
 

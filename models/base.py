@@ -209,9 +209,9 @@ class Reconstructor(Model, ABC):
 
         Args:
             prompts: each with an `image` that holds samples of k-space: complex, (coil, *axes), 0 where nothing was
-                measured; echoes come first, frequencies last. Its attribute `axes` names the axes but the coil's, in words between blanks; those that
-                start with `k` are frequencies. `centred` is `true` where the lowest frequency lies in the middle
-                (index n // 2) of these, `false` where it lies at index 0.
+                measured; echoes come first, frequencies last. Its attribute `axes` names the axes but the coil's, in
+                words between blanks; those that start with `k` are frequencies. `centred` is `true` where the lowest
+                frequency lies in the middle (index n // 2) of these, `false` where it lies at index 0.
 
         Returns:
             For each prompt, in order, an image: magnitudes or complex numbers, (*axes), in the units of an orthonormal

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
+from zipfile import is_zipfile
 
 import numpy as np
 import torch
@@ -144,9 +145,11 @@ class NetworkClassifier(nn.Module, Classifier):
         """
         answers = []
         for prompt, logits in zip(prompts, self.logits(prompts), strict=True):
+            asked = self._asked(prompt)
             exclusive = bool(prompt.options) or not prompt.labels
-            found = self._together(logits, exclusive=exclusive, case=prompt.case_id)
-            answers.append({name: float(found[place]) for name, place in self._asked(prompt).items()})
+            # Of classes that exclude each other, those that are not asked for cannot be meant.
+            found = self._together(logits[:, list(asked.values())], exclusive=exclusive, case=prompt.case_id)
+            answers.append(dict(zip(asked, found.tolist(), strict=True)))
         return answers
 
     def logits(self, prompts: Prompts) -> list[Array]:
@@ -211,7 +214,7 @@ class NetworkClassifier(nn.Module, Classifier):
     def _together(self, logits: Array, *, exclusive: bool, case: str) -> Array:
         """Probabilities of one case, (class,)."""
         if not len(logits):
-            return np.full(len(self.classes), 1 / len(self.classes) if exclusive else 0.5)
+            return np.full(logits.shape[1], 1 / logits.shape[1] if exclusive else 0.5)
         each = np.exp(log_softmax(logits)) if exclusive else 0.5 * (1 + np.tanh(logits / 2))
         if self.several == "largest" and len(each) > 1:
             if exclusive:
@@ -286,11 +289,15 @@ def stored_classes(path: Path) -> list[str]:
     if file.suffix == ".safetensors":
         return []
     try:
-        stored = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
+        # Files in torch's older form are no zip, and cannot be mapped.
+        stored = torch.load(file, map_location="cpu", weights_only=True, mmap=is_zipfile(file))
     except Exception as error:
         raise UserError(f"{file}: cannot be loaded as weights ({error})") from error
     state = stored.get("state_dict", stored) if isinstance(stored, dict) else {}
     kept = next((value for key, value in state.items() if key in ("model.names", "names")), None)
     if not isinstance(kept, Tensor) or kept.dtype != torch.uint8 or not len(kept):
         return []
-    return [str(name) for name in json.loads(bytes(kept.tolist()))]
+    try:
+        return [str(name) for name in json.loads(bytes(kept.tolist()))]
+    except ValueError as error:
+        raise UserError(f"{file}: its names of classes cannot be read; fit again, or set model.classes") from error

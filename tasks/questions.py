@@ -18,8 +18,9 @@ from medimg_eval.metrics._answer_rules import rules
 from medimg_eval.metrics._replies import JUDGE, UNREAD, ReplyPair
 from medimg_eval.question import Decoding, Key, Message, Question, Reply
 from medimg_eval.tasks.base import Task, name_once, one_each
+from medimg_eval.tasks.confidence import confidence_of, kept, status_of, with_confidence
 from medimg_eval.tasks.judging import JudgeQuestion
-from medimg_eval.tasks.templates import Template
+from medimg_eval.tasks.templates import Template, moved, without_images
 
 YES_NO = {"yes": "yes", "no": "no"}
 """What a yes-no question lets a model choose from that does not write."""
@@ -63,6 +64,7 @@ class QuestionTask(Task):
 
     capability: ClassVar[str] = "generate"
     inline: ClassVar[bool] = True
+    never_leaves: ClassVar[frozenset[str]] = frozenset({"probability"})
     scoring_fields: ClassVar[frozenset[str]] = Task.scoring_fields | {"extraction", "authors", "judge", "table"}
 
     def __post_init__(self) -> None:
@@ -117,10 +119,10 @@ class QuestionTask(Task):
         shown, exemplars = self._exemplars
         if self.blind:
             shown = () if self.blind == "remove" else tuple(_grey(image) for image in shown)
-            exemplars = exemplars if shown else tuple(_without_images(message) for message in exemplars)
+            exemplars = exemplars if shown else tuple(without_images(message) for message in exemplars)
         messages, later = self._template.messages(question, case.attributes, len(images))
         system = tuple(message for message in messages if message.role == "system")
-        asked = tuple(_moved(message, len(shown)) for message in messages if message.role != "system")
+        asked = tuple(moved(message, len(shown)) for message in messages if message.role != "system")
         options = question.options or (YES_NO if question.kind == "yes_no" else {})
         said = (*system, *exemplars, *asked)
         return Prompt(case.id, (*shown, *images), messages=said, options=options, question=question.text, later=later)
@@ -137,7 +139,7 @@ class QuestionTask(Task):
             raise CaseError(
                 f"case {lost.case_id!r} has no options to choose from; leave such questions out by layout.only"
             )
-        weighed = one_each(model.choose(some), some) if some else ()
+        weighed = with_confidence(model, one_each(model.choose(some), some)) if some else ()
         chosen = dict(zip((prompt.case_id for prompt in some), weighed, strict=True))
         others = [prompt for prompt in prompts if prompt.case_id not in chosen]
         written = dict(zip((prompt.case_id for prompt in others), self._conversations(model, others), strict=True))
@@ -196,7 +198,7 @@ class QuestionTask(Task):
 
     def pack(self, prediction: Reply) -> dict[str, Any]:
         """A reply as the run keeps it."""
-        packed: dict[str, Any] = {"texts": list(prediction.texts)}
+        packed: dict[str, Any] = {"texts": list(prediction.texts), **kept(prediction)}
         if prediction.preferences is not None:
             packed["preferences"] = dict(prediction.preferences)
         if prediction.messages:
@@ -215,7 +217,11 @@ class QuestionTask(Task):
         pair = self._pair(case, packed)
         wanted = self.case_metrics if metrics is None else metrics
         values = ((name, label, value) for name in wanted for label, value in _values(name, pair).items())
-        return [LabelScore(label, name, value, pair.status) for name, label, value in values if not math.isnan(value)]
+        return [
+            LabelScore(label, name, value, status_of(name, pair))
+            for name, label, value in values
+            if not math.isnan(value)
+        ]
 
     def worst(self, case: Case) -> list[LabelScore]:
         """An empty answer at each metric's worst value; NaN when the record itself cannot be understood."""
@@ -291,6 +297,7 @@ class QuestionTask(Task):
             outputs=texts,
             more=key.more,
             judged=packed.get("judged", {}),
+            confidence=confidence_of(packed),
         )
 
     @cached_property
@@ -320,7 +327,7 @@ class QuestionTask(Task):
         for case in chosen:
             read = tuple(reference.read() for reference in case.images)
             messages, _ = self._template.messages(_question(case), case.attributes, len(read))
-            turns += [_moved(message, len(images)) for message in messages if message.role != "system"]
+            turns += [moved(message, len(images)) for message in messages if message.role != "system"]
             turns.append(Message("assistant", (_spelt(_question(case).kind, case.target.read().value),)))
             images += read
         return tuple(images), tuple(turns)
@@ -363,10 +370,10 @@ def _worst(name: str, pair: ReplyPair, damned: ReplyPair) -> list[LabelScore]:
 def _worth_of_a_draw(case: Case) -> float | None:
     """The expected `accuracy` of an option that is drawn; None where `accuracy` does not judge the question."""
     question = case.question
-    if question is None or question.kind not in ("choice", "choices", "yes_no", "number", "point"):
+    if question is None or question.kind in ("number", "point"):
+        return None if question is None else 0.0
+    if question.kind not in ("choice", "choices", "yes_no"):
         return None
-    if question.kind in ("number", "point"):
-        return 0.0
     count = len(question.options) or 2
     if question.kind == "choices" and len(case.target.read().value) > 1:
         return 0.0  # one option is never several
@@ -380,17 +387,6 @@ def _spelt(kind: str, value: Any) -> str:
     if isinstance(value, list | tuple) and value and isinstance(value[0], str):
         return value[0]
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _moved(message: Message, by: int) -> Message:
-    """The same turn, with its images counted from further on."""
-    if not by:
-        return message
-    return replace(message, parts=tuple(part + by if isinstance(part, int) else part for part in message.parts))
-
-
-def _without_images(message: Message) -> Message:
-    return replace(message, parts=tuple(part for part in message.parts if isinstance(part, str)))
 
 
 def _grey(image: Image) -> Image:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
-from medimg_eval.case import Array, Case, Image, Prompt, Prompts
+from medimg_eval.case import Array, Case, Image, Prompt, Prompts, Score
 from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.imaging.system import whole
 from medimg_eval.metrics import LabelScore, parse
+from medimg_eval.metrics._image_scores import WHOLE
 from medimg_eval.metrics.measurements import measurement_scores, worst_measurement_scores
+from medimg_eval.metrics.perception import KIND as PERCEPTION
+from medimg_eval.metrics.perception import check_perceived, pictures
 from medimg_eval.metrics.reconstruction import PRESETS, image_metrics, image_scores, worst_image_scores
 from medimg_eval.tasks.base import Task, name_once
 from medimg_eval.tasks.quantities import DessT2
@@ -31,6 +34,8 @@ class ReconstructionTask(Task):
         data_range: of metrics asked for without a preset, such as `psnr`; in the units of the reference.
         sampling: what of a fully sampled scan is shown, as the fields of `Sampling`; all that the file holds when None.
             Lines run across the last frequency axis.
+        perceived_by: what identifies the networks that metrics such as `lpips@fastmri` rest on, by name.
+        perceived: what they found, by case.
         t2: how T2 of tissues is taken from two echoes, as the fields of `DessT2`, for metrics of measurements such as
             `t2_error_ms` and `bland_altman_low`.
     """
@@ -40,6 +45,8 @@ class ReconstructionTask(Task):
     t2: Mapping[str, Any] | None = None
     metrics: Sequence[str] = ("psnr@fastmri", "ssim@fastmri", "nmse@fastmri")
     monitor: str = "ssim@fastmri"
+    perceived_by: Mapping[str, str] = field(default_factory=dict, init=False)
+    perceived: dict[str, list[LabelScore]] = field(default_factory=dict, init=False)
 
     capability: ClassVar[str] = "reconstruct"
     prediction_suffix: ClassVar[str] = ".npy"
@@ -55,6 +62,7 @@ class ReconstructionTask(Task):
             raise UsageError(f"task {self.name!r}: expected `data_range` to be above 0, got {self.data_range!r}")
         try:
             image_metrics([*self._asked(self.case_metrics)[0], self.monitor], self.data_range)
+            check_perceived(self.perceptual_metrics, self.data_range)
             self._sampling = None if self.sampling is None else Sampling(**self.sampling)
             self._t2 = None if self.t2 is None else DessT2.of(self.t2)
         except (UsageError, TypeError) as error:
@@ -115,17 +123,51 @@ class ReconstructionTask(Task):
             raise CaseError(f"case {case.id!r}: {error}") from error
         return scores
 
+    @property
+    def perceptual_metrics(self) -> list[str]:
+        """The metrics that networks see pictures for, after all cases are predicted."""
+        return [name for name in self.case_metrics if parse(name)[0].kind == PERCEPTION]
+
+    def pictures(self, case: Case, prediction: Path, preset: str | None) -> list[tuple[str, Array]]:
+        """What networks are shown of a stored reconstruction and its reference.
+
+        Args:
+            case: the scan.
+            prediction: the stored reconstruction.
+            preset: that pictures are scaled by; None takes `data_range`.
+
+        Returns:
+            A label and float32, (slice, 2, row, column), from 0 to 1, for each echo.
+
+        Raises:
+            CaseError: one of them cannot be read or judged.
+        """
+        reference = case.target.read().array[0]
+        image = _accepted(case, stored_image(prediction), reference.shape, "prediction")
+        given = self.data_range if preset is None else None
+        try:
+            return [
+                (label or WHOLE, pictures(one, other, preset, given)) for label, one, other in _echoes(reference, image)
+            ]
+        except ValueError as error:
+            raise CaseError(f"case {case.id!r}: {error}") from error
+
+    def rows(self, case: Case, scores: Sequence[LabelScore], *, run: str, model: str) -> list[Score]:
+        """Puts a case's scores into Score rows, with what networks found."""
+        return super().rows(case, [*scores, *self.perceived.get(case.id, [])], run=run, model=model)
+
     def worst(self, case: Case) -> list[LabelScore]:
         """Each metric's worst value; NaN when the reference itself cannot be read or judged, for then nobody is."""
         asked, quantities = self._asked(self.case_metrics)
+        every = [*asked, *self.perceptual_metrics]
         try:
             reference = case.target.read().array[0]
             measured = self._t2.measure(case, reference, reference)[0] if quantities and self._t2 is not None else {}
             for _, one, same in _echoes(reference, reference):
                 image_scores(one, same, metrics=asked, data_range=self.data_range)
         except (CaseError, ValueError):
-            return worst_image_scores(asked, known=False)
-        worst = worst_image_scores(asked)
+            return worst_image_scores(every, known=False)
+        worst = worst_image_scores(every)
         labels = [label for label, *_ in _echoes(reference, reference)]
         return [
             *(score._replace(label=label or score.label) for label in labels for score in worst),
@@ -140,6 +182,9 @@ class ReconstructionTask(Task):
             parts.append(f"data range {self.data_range:g} without a preset")
         if any(parse(name)[0].name == "psnr" for name in self.metrics):
             parts.append("PSNR of equal images, which is infinite, left out as undefined")
+        if self.perceptual_metrics:
+            seen = "; ".join(f"{name}: {revision}" for name, revision in self.perceived_by.items())
+            parts.append(f"{seen}; of grey pictures cut at 0 and at the data range, mean over slices")
         if self._sampling is not None:
             parts.append(self._sampling.describe())
         if self._t2 is not None and self._asked(self.case_metrics)[1]:
@@ -148,8 +193,9 @@ class ReconstructionTask(Task):
 
     def _asked(self, metrics: Sequence[str]) -> tuple[list[str], list[str]]:
         """The metrics of images, and those of quantities that are read from them."""
-        quantities = [name for name in metrics if parse(name)[0].kind == "measurement"]
-        return [name for name in metrics if name not in quantities], quantities
+        kinds = {name: parse(name)[0].kind for name in metrics}
+        quantities = [name for name, kind in kinds.items() if kind == "measurement"]
+        return [name for name, kind in kinds.items() if kind not in ("measurement", PERCEPTION)], quantities
 
 
 def _echoes(reference: Array, image: Array) -> Iterator[tuple[str, Array, Array]]:

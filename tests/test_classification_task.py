@@ -269,6 +269,28 @@ def test_classes_are_found_by_their_names_whatever_their_order(task):
         model.classify([lost])
 
 
+def test_of_classes_that_exclude_each_other_those_that_are_asked_for_sum_to_1(tmp_path):
+    exclusive = classes(tmp_path, exclusive=True)
+    model = prepared(exclusive, classes=["another", *CLASSES])
+    model.network.forward = lambda shown: torch.tensor([[9.0, -1.0, 1.0]]).expand(len(shown), 3)
+    (answer,) = model.classify([exclusive.prompt(case({}), (picture(),))])
+    assert exclusive.accept(case({}), answer) == pytest.approx({"upright": 0.1192, "Lying down": 0.8808}, abs=1e-4)
+    assert list(model.classify([exclusive.prompt(case({}), ())])[0].values()) == [0.5, 0.5]
+
+
+def test_names_of_classes_are_read_from_checkpoints_of_any_form(tmp_path):
+    file = tmp_path / "a.pt"
+    for zipped in (True, False):
+        torch.save({"weight": torch.ones(1)}, file, _use_new_zipfile_serialization=zipped)
+        assert stored_classes(file) == []
+    torch.save({"names": torch.tensor([91, 98], dtype=torch.uint8)}, file)
+    with pytest.raises(UserError, match=r"a\.pt: its names of classes cannot be read; fit again"):
+        stored_classes(file)
+    file.write_text("hello")
+    with pytest.raises(UserError, match=r"a\.pt: cannot be loaded as weights"):
+        stored_classes(file)
+
+
 def test_what_a_classifier_cannot_be_shown_is_told(task):
     model = prepared(task)
     for image, complaint in (
@@ -524,8 +546,10 @@ def test_a_run_from_training_to_its_table(program, tmp_path):
     options = ["batch_size=4", "trainer.max_epochs=1", "trainer.check_val_every_n_epoch=1", "run=fitted"]
     fitted = program("fit", *small, *tiny, *options)
     assert fitted.returncode == 0, fitted.stderr
-    tested = program("test", *small, *tiny, "model.checkpoint=fitted", "run=tested")
+    tested = program("test", *small, *tiny, "model.checkpoint=fitted", "runs=tested", "baselines=true")
     assert tested.returncode == 0, tested.stderr
+    (often,) = [json.loads(file.read_text()) for file in tmp_path.glob("tested/*/Class_frequency-*/manifest.json")]
+    assert often["baseline"] is True
     printed = program("table", "from=tested", "metrics=[auroc@macro,class_f1@micro]", "by=label").stdout
     assert "pneumothorax" in printed
     assert "undefined, and in no average:" in printed

@@ -14,6 +14,7 @@ import medimg_eval
 from medimg_eval.commands.making import build
 from medimg_eval.metrics import available
 from tests.conftest import environment
+from tests.helpers import catalogue
 
 ROOT = Path(medimg_eval.__file__).parents[1]
 ROOMS = ("medimg_eval", "tasks", "models", "metrics")
@@ -28,14 +29,9 @@ def names(group):
     return sorted(path.stem for path in (CONFIGS / group).glob("*.yaml"))
 
 
-@pytest.fixture(scope="module", autouse=True)
-def configs():
-    with initialize_config_module("medimg_eval.configs", version_base="1.3"):
-        yield
-
-
 def composed(config, *overrides):
-    return OmegaConf.to_container(compose(config, [*overrides]), resolve=True)
+    with initialize_config_module("medimg_eval.configs", version_base="1.3"):
+        return OmegaConf.to_container(compose(config, [*overrides]), resolve=True)
 
 
 @pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(ROOT)))
@@ -55,8 +51,7 @@ def test_what_scoring_processes_import_needs_no_torch(module):
 
 @pytest.mark.parametrize("name", names("task"))
 def test_every_task_is_made_from_its_config_and_has_a_card(name):
-    config = composed(f"task/{name}")["task"]
-    task = build(config)
+    task = build(catalogue.composed(name))
     assert task.name == name
     assert {"description", "source", "licence", "access", "split"} <= task.card.keys()
 

@@ -569,24 +569,24 @@ card: {description: "", source: "", licence: "", access: open, split: test}
 
 
 @pytest.mark.slow
-def test_a_run_that_is_killed_and_resumed_loses_no_item_and_asks_none_twice(tmp_path):
+def test_a_run_that_is_killed_and_resumed_loses_no_item_and_asks_none_twice(starter, tmp_path):
     (tmp_path / "task").mkdir()
     (tmp_path / "task" / "quiz.yaml").write_text(QUIZ)
     settings = environment(HELPERS) | {"MEDIMG_EVAL_CACHE": str(tmp_path / "cache")}
-    command = [sys.executable, "-m", "medimg_eval", "test", "task=quiz", "--config-dir", ".", "run=quiz"]
-    command += ["model=openai_compatible", "model.model=tiny", "model.backoff_s=0.01", "model.timeout_s=2"]
-    with chat_server(FAULTS, seconds=0.02) as server, (tmp_path / "log").open("w") as log:
-        command += [f"model.base_url={server.url}"]
-        killed = subprocess.Popen(command, cwd=tmp_path, env=settings, stdout=log, stderr=log)
+    words = ["test", "task=quiz", "--config-dir", ".", "run=quiz"]
+    words += ["model=openai_compatible", "model.model=tiny", "model.backoff_s=0.01", "model.timeout_s=2"]
+    with chat_server(FAULTS, seconds=0.02) as server:
+        words += [f"model.base_url={server.url}"]
+        killed = starter.begin(words, tmp_path, settings)
         while len(server.counts()["answered"]) < 25:
-            assert killed.poll() is None, (tmp_path / "log").read_text()
+            assert killed.poll() is None, killed.communicate()
             time.sleep(0.01)
         killed.kill()
-        killed.wait()
+        killed.communicate()
         while server.counts()["under_way"]:
             time.sleep(0.01)
         lost = sum(server.counts()["answered"].values()) - ReplyCache(tmp_path / "cache" / "replies").count()
-        resumed = subprocess.run(command, cwd=tmp_path, env=settings, capture_output=True, text=True, check=False)
+        resumed = starter.run(words, tmp_path, settings, 300)
         answered = server.counts()["answered"]
     assert resumed.returncode == 0, resumed.stderr
     assert "n = 60 questions" in resumed.stdout

@@ -17,7 +17,7 @@ from lightning.pytorch.loggers import CSVLogger
 from monai.networks.nets import UNet
 
 from medimg_eval.case import Case, Findings, Mask, Text
-from medimg_eval.commands.utility import _like, _metric, _placeless, _synthetic
+from medimg_eval.commands.utility import _like, _metric, _synthetic
 from medimg_eval.data.layouts import Blend
 from medimg_eval.data.records import Given
 from medimg_eval.errors import UsageError, UserError
@@ -191,6 +191,9 @@ def test_synthetic_cases_of_patients_to_test_on_are_refused_before_anything_is_t
 
     with pytest.raises(UserError, match=r"1 patients that synthetic .* to test, such as 'test-p0'; .*splits.test=fit"):
         refuse_leaks(plan.test(), leaking(Training("augmented", 1.0, 0)))
+    for seed in range(4):  # whichever patients a fraction takes
+        with pytest.raises(UserError, match="such as 'test-p0'"):
+            refuse_leaks(plan.test(), leaking(Training("augmented", 0.3, seed)))
     with pytest.raises(TypeError, match="to be a Blend, got Volumes"):
         blend_of(plan.test())
 
@@ -236,11 +239,6 @@ def test_synthetic_cases_are_a_run_or_a_layout(plan, tmp_path):
     assert _metric({"metric": None}, task) == "dice"
     with pytest.raises(UsageError, match="metric=hd95 is none of the task's"):
         _metric({"metric": "hd95"}, task)
-
-
-def test_where_data_lie_makes_no_other_study():
-    nested = {"_target_": "Blend", "real": {"root": "/a", "count": 1}, "synthetic": {"run": "/b", "classes": ["x"]}}
-    assert _placeless(nested) == {"_target_": "Blend", "real": {"count": 1}, "synthetic": {"classes": ["x"]}}
 
 
 NOISY = '''

@@ -16,6 +16,7 @@ from medimg_eval.errors import UsageError, UserError
 
 if TYPE_CHECKING:
     from medimg_eval.results import RunScores, Table
+    from medimg_eval.results.layout import Layout
 
 SHOWN = 10
 """Failures printed by name; the others are in the run's summary.json."""
@@ -56,20 +57,25 @@ def printer() -> Console:
 def show(table: Table) -> None:
     """Prints a table and its footnotes to standard output.
 
-    Where it is too wide, task by task; of a task columns that do not fit beside each other, one below the other.
+    Where it is too wide, task by task if these stand beside each other; columns that do not fit beside each other are
+    printed one below the other.
     """
-    from medimg_eval.results import to_rich
+    from medimg_eval.results.render import rich_table
 
     console = printer()
 
-    def fits(part: Table) -> bool:
-        wide = Measurement.get(console, console.options.update(max_width=10_000), to_rich(part)).maximum
+    def fits(part: Layout) -> bool:
+        wide = Measurement.get(console, console.options.update(max_width=10_000), rich_table(part)).maximum
         return wide <= console.width
 
-    parts = [table] if fits(table) else [one for part in table.by_task() for one in part.wrapped(fits)]
+    whole = table.layout()
+    parts = [whole]
+    if not fits(whole):
+        of_tasks = table.by_task() if table.look.form == "wide" else [table]
+        parts = [one for part in of_tasks for one in part.layout().wrapped(fits)]
     for part in parts:
-        console.print(to_rich(part))
-    for note in table.footnotes:
+        console.print(rich_table(part))
+    for note in whole.footnotes:
         console.print(Text(note, style="dim"))
 
 

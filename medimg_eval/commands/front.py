@@ -121,7 +121,7 @@ def _tell(error: Exception, words: Words | None, *, traced: bool) -> int:
 
 def explain(error: BaseException, words: Words | None) -> UserError | None:
     """Turns an error that the user can mend into one sentence; returns None for any other."""
-    from hydra.errors import HydraException, MissingConfigException, OverrideParseException
+    from hydra.errors import HydraException, MissingConfigException
     from omegaconf.errors import InterpolationToMissingValueError, MissingMandatoryValue, OmegaConfBaseException
 
     chain = list(_causes(error))
@@ -133,13 +133,6 @@ def explain(error: BaseException, words: Words | None) -> UserError | None:
             key = re.sub(r"(?s).*mandatory value: (\S+).*", r"\1", str(link)) if refers else link.full_key
             return UsageError(f"{key} is not set; add {key}=VALUE to the command")
     for link in chain:
-        if isinstance(link, UNUSABLE) and link.filename is not None:
-            return UserError(
-                f"{link.filename}: cannot be read or written ({link.strerror}); name another, or free this one"
-            )
-        if isinstance(link, OverrideParseException):
-            key = str(link.override).partition("=")[0]
-            return UsageError(f"{link.override}: cannot be understood; quote the value twice, as in '{key}=\"VALUE\"'")
         if isinstance(link, MissingConfigException) and link.missing_cfg_file:
             group, _, name = link.missing_cfg_file.rpartition("/")
             kind = f"there is no {group or 'config'} {name!r}"
@@ -148,12 +141,23 @@ def explain(error: BaseException, words: Words | None) -> UserError | None:
         return UsageError("expected the name of an option, got null; take a group out with ~GROUP")
     if any(isinstance(link, HydraException | OmegaConfBaseException) for link in chain):
         return _explain_config(chain, words)
-    return None
+    return _explain_file(error)
+
+
+def _explain_file(error: BaseException) -> UserError | None:
+    if not isinstance(error, UNUSABLE) or error.filename is None:
+        return None
+    return UserError(f"{error.filename}: cannot be read or written ({error.strerror}); free it, or name another")
 
 
 def _explain_config(chain: Sequence[BaseException], words: Words | None) -> UsageError:
+    from hydra.errors import OverrideParseException
     from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
+    unread = next((link.override for link in chain if isinstance(link, OverrideParseException)), None)
+    if unread is not None:
+        key = str(unread).partition("=")[0]
+        return UsageError(f"{unread}: cannot be understood; quote the value twice, as in '{key}=\"VALUE\"'")
     first_lines = UsageError(" ".join(str(chain[0]).split("\n")[:2]).strip())
     unknown = next((link for link in chain if isinstance(link, ConfigAttributeError | ConfigKeyError)), None)
     if words is None or unknown is None:

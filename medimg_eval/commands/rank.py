@@ -3,25 +3,40 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from omegaconf import DictConfig
 
 from medimg_eval.commands.common import as_list, plain, runs_of
 from medimg_eval.commands.compare import say_written, show_sheets
+from medimg_eval.errors import UsageError
 from medimg_eval.results.pair_tests import CompareSettings
 from medimg_eval.results.ranking import rank_models, write_ranking
+from medimg_eval.results.ranking_weights import pool
 
 
 def run(config: DictConfig) -> None:
     """Prints the ranking and, when `out` is given, writes it."""
     wanted = plain(config)
+    runs = runs_of(wanted)
     ranking = rank_models(
-        runs_of(wanted),
+        pool(runs) if wanted["pool"] else runs,
         metrics=None if wanted["metrics"] is None else [str(name) for name in as_list(wanted["metrics"])],
         by=None if wanted["by"] is None else str(wanted["by"]),
         how=CompareSettings(**{name: wanted[name] for name in ("test", "correction", "alpha", "seed")}),
         resamples=wanted["resamples"],
+        weights=_weights(wanted["weights"]),
     )
     show_sheets(ranking.sheets)
     if wanted["out"] is not None:
         say_written(write_ranking(ranking, Path(wanted["out"])))
+
+
+def _weights(given: Any) -> dict[str, float] | None:
+    if given is None:
+        return None
+    if not isinstance(given, dict):
+        raise UsageError(
+            f"weights: expected metrics with their weights, such as '{{ssim: 0.4, psnr: 0.6}}', got {given!r}"
+        )
+    return {str(metric): weight for metric, weight in given.items()}

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image as Picture
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
-_TAKEN = frozenset(["reader", "item", ORIGIN, "truth", "file", "comment"])
+_TAKEN = frozenset(["reader", "item", ORIGIN, "truth", "file", "comment", "study"])
 
 
 @dataclass(frozen=True)
@@ -79,15 +79,18 @@ def _write_form(wanted: Mapping[str, Any]) -> None:
     pictures = [_picture(file, side) for _, file in drawn]
     items = [Item(f"{place + 1:03d}", drawn[at][0], drawn[at][1], pictures[at]) for place, at in enumerate(order)]
     out.mkdir(parents=True, exist_ok=True)
-    (out / "form.html").write_text(_form(items, questions, scale), encoding="utf-8")
+    stored = [_stored(one.picture) for one in items]
+    study = hashlib.sha256(b"".join(stored)).hexdigest()[:12]
+    (out / "form.html").write_text(_form(items, stored, study, questions, scale), encoding="utf-8")
     columns = ["reader", "item", ORIGIN, *questions, "comment"]
-    _rows(out / "sheet.csv", columns, [["", one.name] + [""] * (len(columns) - 2) for one in items])
-    _rows(key, ["item", "truth", "file"], [[one.name, one.truth, str(one.file)] for one in items])
+    blank = [""] * (len(columns) - 2)
+    _rows(out / "sheet.csv", [*columns, "study"], [["", one.name, *blank, study] for one in items])
+    _rows(key, ["item", "truth", "file", "study"], [[one.name, one.truth, str(one.file), study] for one in items])
     console = printer()
     counts = Counter(one.truth for one in items)
     text = f"{out}: {counts[REAL]} real and {counts[GENERATED]} generated images; {key} says which is which"
     console.print(text, highlight=False, soft_wrap=True, markup=False)
-    for doubt in _doubts(items):
+    for doubt in [*_doubts(items), *_repeats(items, stored)]:
         console.print(f"! {doubt}", highlight=False, soft_wrap=True, markup=False)
 
 
@@ -174,11 +177,31 @@ def _doubts(items: Sequence[Item]) -> list[str]:
         ("sizes", lambda one: "x".join(map(str, one.picture.size))),
         ("formats", lambda one: one.file.suffix.lower()),
     ):
-        kinds = {truth: {of(one) for one in items if one.truth == truth} for truth in (REAL, GENERATED)}
-        if kinds[REAL].isdisjoint(kinds[GENERATED]):
-            shown = [", ".join(sorted(kinds[truth])[:3]) for truth in (REAL, GENERATED)]
+        kinds = {truth: Counter(of(one) for one in items if one.truth == truth) for truth in (REAL, GENERATED)}
+        # Those that both kinds have, as far as they have them equally often, tell nothing.
+        shares = [{name: n / kind.total() for name, n in kind.items()} for kind in kinds.values()]
+        if sum(min(share, shares[1].get(name, 0)) for name, share in shares[0].items()) < 0.5:
+            shown = [", ".join(name for name, _ in kinds[truth].most_common(3)) for truth in (REAL, GENERATED)]
             doubts.append(f"the {what} tell real from generated ({shown[0]}; {shown[1]}): prepare both alike")
     return doubts
+
+
+def _repeats(items: Sequence[Item], stored: Sequence[bytes]) -> list[str]:
+    """Says how many images are in the form twice, pixel for pixel: nobody tells such a real and generated one apart."""
+    seen: dict[bytes, list[Item]] = {}
+    for one, data in zip(items, stored, strict=True):
+        seen.setdefault(data, []).append(one)
+    twice = [same for same in seen.values() if len(same) > 1]
+    if not twice:
+        return []
+    names = ", ".join(str(one.file) for one in twice[0])
+    return [f"images are in the form twice, pixel for pixel ({len(twice)}), such as {names}: remove the others"]
+
+
+def _stored(picture: Picture) -> bytes:
+    stream = io.BytesIO()
+    picture.save(stream, "png")
+    return stream.getvalue()
 
 
 def _rows(file: Path, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -186,14 +209,11 @@ def _rows(file: Path, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> 
         csv.writer(stream).writerows([columns, *rows])
 
 
-def _form(items: Sequence[Item], questions: Mapping[str, str], scale: int) -> str:
+def _form(items: Sequence[Item], stored: Sequence[bytes], study: str, questions: Mapping[str, str], scale: int) -> str:
     """One page that needs no other file, makes no request, and saves what was filled in as CSV."""
-    parts, study = [], hashlib.sha256()
-    for one in items:
-        stream = io.BytesIO()
-        one.picture.save(stream, "png")
-        study.update(stream.getvalue())
-        url = base64.b64encode(stream.getvalue()).decode()
+    parts = []
+    for one, data in zip(items, stored, strict=True):
+        url = base64.b64encode(data).decode()
         parts.append(
             f'<section><h2>Image {one.name}</h2><img alt="image {one.name}" src="data:image/png;base64,{url}">'
             + _choice(one.name, ORIGIN, "Is this image real or generated?", [REAL, GENERATED])
@@ -206,7 +226,7 @@ def _form(items: Sequence[Item], questions: Mapping[str, str], scale: int) -> st
     setup = {
         "items": [one.name for one in items],
         "columns": [ORIGIN, *questions, "comment"],
-        "study": study.hexdigest(),  # browsers keep what all pages of a folder store in one place
+        "study": study,  # browsers keep what all pages of a folder store in one place
     }
     page = _PAGE.replace("@SCALE@", str(scale)).replace("@SETUP@", json.dumps(setup))
     return page.replace("@ITEMS@", "\n".join(parts))
@@ -262,9 +282,11 @@ keep();
 const cell = text => '"' + String(text || "").replaceAll('"', '""') + '"';
 document.getElementById("save").onclick = () => {
   if (!reader.value.trim()) { reader.focus(); return }
-  const lines = [["reader", "item", ...setup.columns].join(",")];
-  for (const item of setup.items)
-    lines.push([cell(reader.value), item, ...setup.columns.map(c => cell(answers[item + " " + c]))].join(","));
+  const lines = [["reader", "item", ...setup.columns, "study"].join(",")];
+  for (const item of setup.items) {
+    const said = setup.columns.map(c => cell(answers[item + " " + c]));
+    lines.push([cell(reader.value), item, ...said, setup.study].join(","));
+  }
   const link = document.createElement("a");
   link.href = URL.createObjectURL(new Blob([lines.join("\\n") + "\\n"], { type: "text/csv" }));
   link.download = "reader-" + reader.value.trim().replace(/\\W+/g, "-") + ".csv";

@@ -10,7 +10,9 @@ from rich.console import Console
 
 from medimg_eval.commands.common import as_list, plain, runs_of, show
 from medimg_eval.errors import UsageError, nearest
-from medimg_eval.results import Table, build_authors_tables, build_cards, build_table, write_all
+from medimg_eval.results import Look, Table, build_authors_tables, build_cards, build_table, write_all, write_card
+from medimg_eval.results.marks import marked
+from medimg_eval.results.pair_tests import CompareSettings
 from medimg_eval.results.utility_card import utility_of_card
 from medimg_eval.results.utility_studies import Study, load_utility
 
@@ -18,21 +20,26 @@ AUTHORS, CARD = "authors", "card"
 
 
 def run(config: DictConfig) -> None:
-    """Prints the table, or the paper's own of each task, and writes it in four formats when `out` is given."""
+    """Prints the table, or the paper's own of each task, and writes it in five formats when `out` is given."""
     wanted = plain(config)
     tables = _authors(wanted) if wanted["table"] is not None else {"table": _usual(wanted)}
+    look = Look(**{key: wanted[key] for key in Look._fields})
+    tables = {stem: _marked(table.looking(look), wanted) for stem, table in tables.items()}
     for table in tables.values():
         show(table)
     if wanted["out"] is not None:
         folder = Path(wanted["out"])
         written = [file for stem, table in tables.items() for file in write_all(table, folder, stem)]
+        if wanted["card"]:
+            cards = {stem.replace("table", "card", 1): table for stem, table in tables.items()}
+            written += [file for stem, table in cards.items() for file in write_card(table, folder, stem)]
         Console(stderr=True).print("wrote " + ", ".join(str(path) for path in written), style="dim", soft_wrap=True)
 
 
 def _usual(wanted: dict[str, Any]) -> Table:
     return build_table(
         runs_of(wanted),
-        metrics=None if wanted["metrics"] is None else as_list(wanted["metrics"]),
+        metrics=_metrics(wanted["metrics"]),
         by=None if wanted["by"] is None else str(wanted["by"]),
         mean=wanted["mean"],
         resamples=wanted["resamples"],
@@ -41,6 +48,23 @@ def _usual(wanted: dict[str, Any]) -> Table:
         interval=wanted["interval"],
         strata=wanted["strata"],
     )
+
+
+def _marked(table: Table, wanted: dict[str, Any]) -> Table:
+    """Returns a table with signs of significance if they are asked for."""
+    if wanted["marks"] is None:
+        return table
+    if wanted["mean"] != "case":
+        raise UsageError(f"marks come from tests of means over cases; leave out mean={wanted['mean']}")
+    how = CompareSettings(resamples=wanted["resamples"], seed=wanted["seed"])
+    return marked(table, str(wanted["marks"]), how)
+
+
+def _metrics(said: Any) -> list[str] | dict[str, list[str]] | None:
+    """Returns the metrics asked for, of all tasks or by task."""
+    if isinstance(said, dict):
+        return {str(task): as_list(names) for task, names in said.items()}
+    return None if said is None else as_list(said)
 
 
 def _authors(wanted: dict[str, Any]) -> dict[str, Table]:

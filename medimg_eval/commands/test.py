@@ -18,7 +18,7 @@ from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate, refuse_incapable
 from medimg_eval.results import build_table, load_runs
 from medimg_eval.results.load import BLIND
-from medimg_eval.tasks import QuestionTask, ReportTask, Task
+from medimg_eval.tasks import ClassificationTask, QuestionTask, ReportTask, Task
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +35,9 @@ REPORT_BASELINES = {
     "Normal report": "report_baselines.NormalReport",
 }
 """The same of tasks that ask for reports."""
+
+CLASS_BASELINES = {"Class frequency": "precomputed_classes.ClassFrequency"}
+"""The same of tasks that ask for classes."""
 
 WAYS = ("remove", "grey")
 
@@ -53,8 +56,8 @@ def run(config: DictConfig) -> None:
         tasks, candidate = [_blinded(task, blind) for task in tasks], _called_blind(candidate, blind)
     for task in tasks:
         refuse_incapable(task, candidate)
-        if wanted["baselines"] and not isinstance(task, QuestionTask):
-            raise UsageError(f"task {task.name!r} asks no questions, so there are no baselines for it")
+        if wanted["baselines"] and not isinstance(task, QuestionTask | ClassificationTask):
+            raise UsageError(f"task {task.name!r} asks for no words and no classes, so there are no baselines for it")
     settings = build_settings(wanted)
     if settings.run is not None and (len(tasks) > 1 or wanted["baselines"]):
         raise UsageError(f"run={settings.run} names one folder, but there are several runs to make; use runs=DIR")
@@ -67,9 +70,14 @@ def run(config: DictConfig) -> None:
 
 
 def _baselines(tasks: Sequence[Task], candidate: Candidate, settings: Settings, blind: str | None) -> list[Path]:
-    """Asks those that models of questions are compared with: lines that need no weights, and the model blind."""
+    """Asks those that models are compared with: what needs no weights and, of questions, the model blind."""
     folders = []
-    for task in (one for one in tasks if isinstance(one, QuestionTask)):
+    for task in tasks:
+        if not isinstance(task, QuestionTask):
+            for name, kind in CLASS_BASELINES.items():
+                one = build_candidate({"_target_": f"medimg_eval.models.{kind}", "name": name})
+                folders.append(evaluate(task, replace(one, baseline=True), settings))
+            continue
         # They write nothing, so that likelihoods are not asked of them.
         for name, kind in (REPORT_BASELINES if isinstance(task, ReportTask) else BASELINES).items():
             one = build_candidate({"_target_": f"medimg_eval.models.{kind}", "name": name})

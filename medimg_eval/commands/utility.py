@@ -20,7 +20,7 @@ from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, refuse_incapable, slug, task_identity
 from medimg_eval.evaluation.fit import Recipe
-from medimg_eval.evaluation.identity import digest
+from medimg_eval.evaluation.identity import digest, placeless
 from medimg_eval.evaluation.utility import Plan, Training, measure, refuse_leaks, trainings
 from medimg_eval.question import Key
 from medimg_eval.results import to_rich, write_all
@@ -47,10 +47,10 @@ def run(config: DictConfig) -> None:
     if every and epochs and 0 < epochs < every:
         trainer["check_val_every_n_epoch"] = epochs  # or a short run would end without having been validated
     plan = _plan(wanted)
-    real, largest = plan.test(), max(one.fraction for one in chosen)
+    real = plan.test()
     refuse_incapable(real, plan.fresh(chosen[0]))
     if any(one.setting != "real" for one in chosen):
-        refuse_leaks(real, plan.task(Training("augmented", largest, 0)))
+        refuse_leaks(real, plan.task(Training("augmented", 1.0, 0)))
     done = measure(plan, chosen)
     if plan.rank == 0:
         _show(wanted, plan)
@@ -67,7 +67,7 @@ def _plan(wanted: Mapping[str, Any]) -> Plan:
     settled = {
         "task": task_identity(task),
         "model": candidate.identity,
-        "synthetic": about | {"layout": _placeless(synthetic)},
+        "synthetic": about | {"layout": placeless(synthetic)},
         **{key: wanted[key] for key in ("fit", "batch_size", "trainer")},
     }
     study = digest(settled)
@@ -80,9 +80,7 @@ def _plan(wanted: Mapping[str, Any]) -> Plan:
     def blended(one: Training) -> Task:
         mixture = {"setting": one.setting, "fraction": one.fraction, "seed": one.seed, "fit": splits}
         layout = {"_target_": BLEND, "real": task.config["layout"], "synthetic": synthetic, **mixture}
-        made = build_task({**config, "layout": layout, "expected": expected})
-        made.config = {**made.config, "layout": _placeless(layout)}
-        return made
+        return build_task({**config, "layout": layout, "expected": expected})
 
     def called(one: Training, **more: str) -> Candidate:
         return build_candidate({**wanted["model"], "name": f"{candidate.name} ({one})"} | more)
@@ -110,13 +108,6 @@ def _plan(wanted: Mapping[str, Any]) -> Plan:
         loggers=build_loggers(wanted["logger"]),
         rank=settings.rank,
     )
-
-
-def _placeless(layout: Any) -> Any:
-    """The config of a layout without the places of its data, whose content is hashed instead."""
-    if not isinstance(layout, Mapping):
-        return layout
-    return {key: _placeless(one) for key, one in layout.items() if key not in ("root", "run")}
 
 
 def _metric(wanted: Mapping[str, Any], task: Task) -> str:

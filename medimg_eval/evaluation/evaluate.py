@@ -24,10 +24,12 @@ from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.identity import (
     data_fingerprint,
     digest,
+    placeless,
     provenance,
     trainer_identity,
 )
 from medimg_eval.evaluation.judging import judge_answers, refuse_unfit
+from medimg_eval.evaluation.perceiving import perceive, refuse_unready_networks
 from medimg_eval.evaluation.preparing import prepare, refuse_unaskable
 from medimg_eval.evaluation.rescoring import close, judged, score_stored, scoring_id, submit_stored
 from medimg_eval.evaluation.run import Run, now, unanswered
@@ -143,6 +145,7 @@ def evaluate(task: Task, candidate: Candidate, settings: Settings) -> Path:
     refuse_judge(task, settings)
     refuse_unready(task, settings.annotators, judge=settings.judge is not None)
     refuse_unready_sets(task, settings.extractors)
+    refuse_unready_networks(task, settings.annotators)
     cases = task.cases("test")
     fingerprint = data_fingerprint(cases)
     settled = {
@@ -182,6 +185,7 @@ def evaluate(task: Task, candidate: Candidate, settings: Settings) -> Path:
                 known = {} if changed else run.scores(scoring_id(task))
                 score_stored(task, run, [case for case in cases if not isinstance(known.get(case.id), list)], 0)
             judge_sets(task, run, cases, settings.extractors)
+            perceive(task, run, cases, settings.annotators, run.scores(scoring_id(task)))
             settings.tables.append(close(task, run, cases, candidate.name))
     return folder
 
@@ -201,7 +205,7 @@ def task_identity(task: Task) -> dict[str, Any]:
     """The task's settings that decide predictions. Where the data lie is left out: their content is hashed."""
     decisive = {key: value for key, value in task.config.items() if key not in task.scoring_fields}
     if isinstance(decisive.get("layout"), dict):
-        decisive["layout"] = {key: value for key, value in decisive["layout"].items() if key != "root"}
+        decisive["layout"] = placeless(decisive["layout"])
     return decisive | dict(task.asked)
 
 

@@ -31,6 +31,9 @@ PIECES = 64
 PLACES = frozenset({"accelerator", "devices", "num_nodes", "strategy", "log_every_n_steps"})
 """Trainer settings that say where and how verbosely a model is tested, not what comes out."""
 
+LAYOUTS = ("real", "synthetic", "prompts", "layout")
+"""What layouts that stand on others call those."""
+
 RECORDED = (
     *("medimg-eval", "torch", "lightning", "monai", "numpy", "scipy", "scikit-learn"),
     *("nibabel", "pydicom", "SimpleITK", "imagecodecs", "pillow", "tifffile", "av", "openslide-bin", "highdicom"),
@@ -152,6 +155,22 @@ def _content(path: Path) -> str:
     # A fit run's folder also holds logs, which change without the weights changing.
     best = path / "checkpoints" / "best.ckpt"
     return files_digest([best if best.is_file() else path])
+
+
+def placeless(layout: Any) -> Any:
+    """The config of a layout without the places of its data, whose content is hashed instead.
+
+    That is its `root`, of `Generated` and `Reconstructed` the `run`, and the same of the layouts that it stands on.
+    """
+    if not isinstance(layout, Mapping):
+        return layout
+    stands_on_run = str(layout.get("_target_", "")).rpartition(".")[2] in ("Generated", "Reconstructed")
+    places = ("root", "run") if stands_on_run else ("root",)
+    return {key: placeless(one) if _is_layout(key, one) else one for key, one in layout.items() if key not in places}
+
+
+def _is_layout(key: Any, value: Any) -> bool:
+    return key in LAYOUTS and isinstance(value, Mapping) and "_target_" in value
 
 
 def code_identity(wrapper: type) -> str | None:

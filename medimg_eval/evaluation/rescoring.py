@@ -14,6 +14,7 @@ from medimg_eval.errors import CaseError, UserError
 from medimg_eval.evaluation.annotating import read_reports, refuse_unready
 from medimg_eval.evaluation.identity import data_fingerprint, digest
 from medimg_eval.evaluation.judging import judge_remarks
+from medimg_eval.evaluation.perceiving import perceive, refuse_unready_networks
 from medimg_eval.evaluation.run import Run, Stored, answered, now, write_json
 from medimg_eval.evaluation.scoring import Scorer, score_parts, scoring_workers
 from medimg_eval.evaluation.sets import judge_sets, refuse_unready_sets
@@ -59,6 +60,7 @@ def rescore(
         task.judged_by = manifest.get("judge", {}).get("id", "")
     refuse_unready(task, annotators, judge=bool(manifest.get("judge")))
     refuse_unready_sets(task, extractors)
+    refuse_unready_networks(task, annotators)
     with Run(folder, manifest["run"]) as run:
         predictions = run.predictions()
         if len(predictions) < len(cases):
@@ -70,6 +72,7 @@ def rescore(
         read_reports(task, run, cases, annotators)
         score_stored(task, run, cases, workers)
         judge_sets(task, run, cases, extractors)
+        perceive(task, run, cases, annotators, run.scores(scoring_id(task)))
         return close(task, run, cases, manifest["model"])
 
 

@@ -113,7 +113,9 @@ def refuse_leaks(real: Task, blended: Task) -> None:
         real: the task.
         blended: the same with synthetic cases among those to fit on.
     """
-    made = blend_of(blended).parts()[1]
+    blend = blend_of(blended)
+    # All of them, and not those of a fraction: each seed takes others.
+    made = [] if blend.synthetic is None else blend.synthetic.cases(blend.made)
     names = {patient_of(case) for case in made} | {case.attributes.get(PROMPT, case.id) for case in made}
     for part in ("validate", "test"):
         try:

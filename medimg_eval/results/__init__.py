@@ -4,6 +4,8 @@ from medimg_eval.results.authors import build_authors_tables
 from medimg_eval.results.card import build_cards
 from medimg_eval.results.cells import Cell, Column, Row
 from medimg_eval.results.comparison import compare, write_comparison
+from medimg_eval.results.disclosure import Disclosure, disclose, write_card
+from medimg_eval.results.forms import Look
 from medimg_eval.results.given import load_scores
 from medimg_eval.results.intervals import Interval, mean_interval
 from medimg_eval.results.judges import judge_agreement
@@ -21,7 +23,9 @@ __all__ = [
     "Column",
     "CompareSettings",
     "Comparison",
+    "Disclosure",
     "Interval",
+    "Look",
     "Ranking",
     "Row",
     "RunScores",
@@ -31,6 +35,7 @@ __all__ = [
     "build_cards",
     "build_table",
     "compare",
+    "disclose",
     "judge_agreement",
     "load_runs",
     "load_scores",
@@ -43,6 +48,7 @@ __all__ = [
     "to_markdown",
     "to_rich",
     "write_all",
+    "write_card",
     "write_comparison",
     "write_ranking",
 ]

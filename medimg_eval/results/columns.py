@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from medimg_eval import metrics
@@ -16,16 +18,21 @@ if TYPE_CHECKING:
     from medimg_eval.results.load import RunScores
 
 
-def make_columns(runs: Sequence[RunScores], asked: Sequence[str] | None) -> tuple[list[Column], list[str]]:
+def make_columns(
+    runs: Sequence[RunScores], asked: Sequence[str] | Mapping[str, Sequence[str]] | None
+) -> tuple[list[Column], list[str]]:
     """Returns the columns, and the titles of the tasks that none of the metrics asked for was scored on.
 
     Args:
         runs: The runs of the table.
-        asked: Metrics to show, in this order; None shows those of each task.
+        asked: Metrics to show, in this order; of all tasks, or of each task that is shown by its name. None shows those
+            of each task.
 
     Raises:
-        UsageError: If no run has scores of one of the metrics asked for.
+        UsageError: If no run has scores of one of the metrics asked for, or of one of the tasks.
     """
+    if isinstance(asked, Mapping):
+        return _by_task(runs, asked), []
     by_task: dict[str, list[RunScores]] = {}
     for run in runs:
         by_task.setdefault(run.task, []).append(run)
@@ -43,6 +50,20 @@ def make_columns(runs: Sequence[RunScores], asked: Sequence[str] | None) -> tupl
         else:
             columns += [make_column(task, title, metric, by_task[task][0]) for metric in chosen or [NO_METRIC]]
     return columns, hidden
+
+
+def _by_task(runs: Sequence[RunScores], asked: Mapping[str, Sequence[str]]) -> list[Column]:
+    """Returns the columns of the tasks named, each with its own metrics, in the order of both."""
+    known = titles(runs)
+    columns: list[Column] = []
+    for task, wanted in asked.items():
+        if task not in known:
+            raise UsageError(f"metrics names task {task!r}, which has no run{nearest(task, known)}")
+        if not wanted:
+            raise UsageError(f"metrics names none of task {task!r}; name at least one, or leave the task out")
+        found, _ = make_columns([run for run in runs if run.task == task], wanted)
+        columns += [replace(column, group=known[task]) for column in found]
+    return columns
 
 
 def titles(runs: Sequence[RunScores]) -> dict[str, str]:
@@ -73,13 +94,14 @@ def _shown(runs: Sequence[RunScores], scored: dict[str, None]) -> list[str]:
     listed: dict[str, None] = {}
     for run in runs:
         listed |= dict.fromkeys(run.metrics or run.scores["metric"].unique())
-    return [metric for metric in listed if _has(scored, metric) and not is_evidence(metric)]
+    # A summary of rows that no run left is shown as undefined, for the task asked for it.
+    return [metric for metric in listed if (_has(scored, metric) or is_summary(metric)) and not is_evidence(metric)]
 
 
 def _hint(metric: str, scored: set[str]) -> str:
     """Returns what else could have been meant; of a summary, what it lacks."""
     if is_summary(metric):
-        lacking = " and ".join(metrics.get(metric).needs)
+        lacking = " or ".join(metrics.get(metric).needs)
         mend = f"add {metric} to the task's metrics and score the run again"
         return f", which is computed from those of {lacking}; {mend}"
     return nearest(metric, scored)

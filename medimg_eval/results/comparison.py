@@ -60,7 +60,11 @@ def compare(
         return _with_baseline(fields, baseline, how)
     sheets = [significance_map(field, every_pair(field, how), how) for field in fields if len(field.models) > 1]
     if not sheets:
-        raise UserError("No task has finished runs of two models, which a comparison needs; name more run folders")
+        lacking = "; ".join(dict.fromkeys(reason for field in fields for reason in field.left_out))
+        raise UserError(
+            "No task has finished runs of two models, which a comparison needs; name more run folders"
+            + (f" (left out: {lacking})" if lacking else "")
+        )
     title = f"Significance of differences in {fields[0].column.title}"
     return Comparison(title, tuple(sheet for sheet, _ in sheets), tuple(drawn for _, drawn in sheets))
 
@@ -150,7 +154,7 @@ def significance_map(field: Field, pairs: Sequence[Pair], how: CompareSettings) 
         method,
         f"{field.name}: {significant} of {len(pairs)} pairs are significant; {'; '.join(pair_notes(pairs))}.",
         *found_notes(field, pairs, how, one_sided=True),
-        *cautions(field, independent=test == "wilcoxon"),
+        *cautions(field, independent=test == "wilcoxon" and field.clustered),
     ]
     content = Layout(
         groups=[(one_line(f"{field.name}: {field.column.title} {field.column.arrow}"), len(models))],
@@ -167,7 +171,7 @@ def significance_map(field: Field, pairs: Sequence[Pair], how: CompareSettings) 
         title=one_line(f"{field.name}: {field.column.title}"),
         models=tuple(one_line(model) for model in models),
         better=tuple(tuple(pair is not None and pair.significant for pair in row) for row in grid),
-        tested=tuple(tuple(pair is not None and pair.n > 0 for pair in row) for row in grid),
+        tested=tuple(tuple(pair is not None and not np.isnan(pair.p) for pair in row) for row in grid),
     )
     return Sheet(content, _frame(pairs)), drawn
 
@@ -205,7 +209,7 @@ def _baseline_notes(
     tests = {field.name: next(iter(columns[field.name].values())).test for field in used}
     methods = dict.fromkeys(described(field, tests[field.name], how) for field in used)
     which = "; ".join(
-        text + (f" ({', '.join(_titles(used, tests, text, how))})" if len(methods) > 1 else "") for text in methods
+        text + (f" ({'; '.join(_titles(used, tests, text, how))})" if len(methods) > 1 else "") for text in methods
     )
     what = "Difference" if used[0].parts else "Mean difference"
     method = (
@@ -221,8 +225,9 @@ def _baseline_notes(
     notes += [
         f"{field.name}: no other model, or no {baseline}, to compare." for field in fields if field.name not in columns
     ]
+    ranked = {field.task for field in used if tests[field.name] == "wilcoxon" and field.clustered}
     for field in {field.task: field for field in used}.values():
-        notes += cautions(field, independent=tests[field.name] == "wilcoxon")
+        notes += cautions(field, independent=field.task in ranked)
     return notes
 
 
@@ -251,7 +256,9 @@ def _difference_cell(pair: Pair | None, field: Field) -> list[Span]:
         return [Span("\N{EN DASH}" if pair is None else "no cases", "quiet")]
     if np.isnan(pair.p):
         return [Span("not tested", "quiet")]
-    better = (pair.mean_difference > 0) == bool(field.column.higher_is_better)
+    # Wilcoxon's test looks at ranks of differences, which may point another way than their mean.
+    towards = pair.rank_biserial if pair.test == "wilcoxon" else pair.mean_difference
+    better = (towards > 0) == bool(field.column.higher_is_better)
     sign = "+" if pair.mean_difference > 0 else ""
     text = f"{sign}{field.column.text(pair.mean_difference)}"
     style: Style = "plain"
@@ -261,8 +268,10 @@ def _difference_cell(pair: Pair | None, field: Field) -> list[Span]:
     if not np.isnan(pair.low):
         spans.append(Span(f"[{field.column.text(pair.low)}, {field.column.text(pair.high)}]", "interval"))
     spans.append(Span(f"(p {p_relation(pair.corrected_p)})", "interval"))
+    if pair.significant and towards * pair.mean_difference < 0:
+        spans.append(Span(f"ranks of differences say {'better' if better else 'worse'}", "interval"))
     if pair.non_inferior is not None:
-        spans.append(Span("non-inferior" if pair.non_inferior else "not non-inferior", "interval"))
+        spans.append(Span("non-inferior" if pair.non_inferior else "not shown non-inferior", "interval"))
     return spans
 
 

@@ -10,6 +10,7 @@ from medimg_eval.results.groups import GAP, SMALL
 from medimg_eval.results.intervals import BCA, EXACT, FEWEST, PERCENTILE, TOO_FEW, WILSON
 from medimg_eval.results.kinds import is_known, is_set, is_summary, judged_labels
 from medimg_eval.results.layout import listed
+from medimg_eval.results.left_out import other_data
 from medimg_eval.results.parts import LABEL, UNKNOWN, Part
 from medimg_eval.results.proportions import FEW_TRIALS
 from medimg_eval.results.question_notes import chance_note, question_basis, question_facts
@@ -76,7 +77,7 @@ def write_footnotes(
     for group in groups:
         notes += [*_basis(group), *_chance(group), *_warnings(group), *_different_cases(group), *_of_sets(group)]
         for entry in group.entries:
-            notes += [f"{group.title}, {entry.name}: {fact}." for fact in _facts(entry)]
+            notes += [f"{group.title}, {entry.name}: {fact}." for fact in (*_facts(entry), *other_data(entry.run))]
         from_manifests = dict.fromkeys(note for entry in group.entries for note in entry.run.notes)
         notes += [f"{group.title}: {note}" for note in from_manifests]
     if any(_label_counts(entry.run) for group in groups for entry in group.finished):
@@ -222,10 +223,10 @@ def _legend(rows: Sequence[Row], by: str) -> Iterator[str]:
         also = "" if not by else ", or has no such label there" if by == LABEL else ", or has no such cases there"
         yield f"{NO_RUN}: the model was not run on this task{also}."
     if by:
-        yield "n: cases with a value" + (f"; *: fewer than {SMALL}, or a gap to such a group." if _few(cells) else ".")
+        yield "n: cases with a value" + (f"; *: fewer than {SMALL}." if _few(cells) else ".")
     if any(row.group == GAP for row in rows):
         without = f", without the cases whose {by} is {UNKNOWN}" if any(row.group == UNKNOWN for row in rows) else ""
-        yield f"{GAP}: largest minus smallest value of the groups by {by}{without}."
+        yield f"{GAP}: largest minus smallest value of the groups by {by} of at least {SMALL} cases{without}."
 
 
 def _few(cells: Sequence[Cell]) -> bool:
@@ -344,7 +345,7 @@ def _remarks(entry: _Entry) -> Iterator[str]:
     told: dict[str, None] = {}
     for column, cell in entry.cells:
         found, parameter = metrics.parse(column.metric) if is_summary(column.metric) else (None, None)
-        if found is not None and found.remark is not None and cell.n:
+        if found is not None and found.remark is not None and cell.rows:
             rows = rows_of(Part.whole(entry.run), found.needs)
             told[found.remark(rows, *(() if parameter is None else (parameter,)))] = None
     yield from (remark for remark in told if remark)

@@ -13,7 +13,7 @@ import pandas as pd
 from medimg_eval import metrics
 from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.results.kinds import SET, WHOLE, is_evidence, is_known, is_summary
-from medimg_eval.results.load import SCORE_COLUMNS, RunScores
+from medimg_eval.results.load import BLIND, SCORE_COLUMNS, RunScores
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,6 +24,10 @@ Better = Literal["higher", "lower"]
 NEEDED = ("case", "model", "metric", "value")
 OPTIONAL = ("patient", "task", "label", "status")
 """Columns with a meaning of their own; any other is an attribute of the cases, such as `sex` or `group`."""
+
+
+TRUTHS = {"probability": ("present", "absent"), "confidence": ("right", "wrong")}
+"""Evidence whose status is the truth, and whose value is a probability -> what its status may be."""
 
 
 def load_scores(file: Path, *, better: Mapping[str, Better] | None = None) -> list[RunScores]:
@@ -75,6 +79,7 @@ def load_scores(file: Path, *, better: Mapping[str, Better] | None = None) -> li
                 ended=None,
                 scores=scores,
                 metrics=tuple(rows.loc[rows["task"] == task, "metric"].unique()),
+                baseline=str(model).endswith(BLIND),
                 directions=directions,
             )
         )
@@ -98,11 +103,13 @@ def _read(file: Path) -> pd.DataFrame:
         if (rows[name] == "").any():
             raise UserError(f"{file}, {_line(rows.index[rows[name] == ''][0])}: the {name} is empty")
     usual = {"patient": "", "task": "scores", "label": WHOLE, "status": "present"}
+    stated = rows["status"].str.strip() if "status" in rows.columns else pd.Series("", index=rows.index)
     for name, value in usual.items():
         found = rows[name].str.strip() if name in rows.columns else pd.Series("", index=rows.index)
         rows[name] = found.where(found != "", value)
     rows["metric"] = rows["metric"].map({name: _registered(name) for name in rows["metric"].unique()})
     rows["value"] = _numbers(rows["value"], file)
+    _refuse_without_truth(rows, stated, file)
     _refuse_repeated(rows, file)
     rows["attributes"] = _attributes(rows, file)
     rows["run"] = ""
@@ -132,10 +139,29 @@ def _numbers(texts: pd.Series[str], file: Path) -> pd.Series[float]:
     return values
 
 
+def _refuse_without_truth(rows: pd.DataFrame, stated: pd.Series[str], file: Path) -> None:
+    """Refuses probabilities without a truth, or outside 0 to 1: a status that is left out would count as present."""
+    for name, truths in TRUTHS.items():
+        chosen = rows["metric"] == name
+        odd = chosen & ~stated.isin(truths)
+        if odd.any():
+            first = rows.index[odd][0]
+            raise UserError(
+                f"{file}, {_line(first)}: the status of a {name} is the truth, expected {truths[0]} or {truths[1]}, "
+                f"got {stated[first]!r}; leave out rows whose truth is not known"
+            )
+        outside = chosen & ~rows["value"].between(0, 1)  # NaN neither
+        if outside.any():
+            first = rows.index[outside][0]
+            raise UserError(f"{file}, {_line(first)}: a {name} is {rows.loc[first, 'value']:g}, expected 0 to 1")
+
+
 def _refuse_repeated(rows: pd.DataFrame, file: Path) -> None:
     keys = ["task", "model", "case", "label", "metric"]
-    # Evidence may hold several rows for a label, such as one per candidate of a detector.
-    repeated = rows.duplicated(keys) & ~rows["metric"].map(is_evidence)
+    # Other evidence may hold several rows for a label, such as one per candidate of a detector.
+    evidence = [name for name in rows["metric"].unique() if name != "probability" and is_evidence(name)]
+    several = rows["metric"].isin(evidence)
+    repeated = rows.duplicated(keys) & ~several
     if repeated.any():
         second = rows.index[repeated][0]
         same = (rows[keys] == rows.loc[second, keys]).all(axis=1)

@@ -36,7 +36,7 @@ class _Tested(NamedTuple):
 def compare_groups(fields: Sequence[Field], attribute: str, alpha: float) -> Comparison:
     """Compares the groups of cases by an attribute, under each model.
 
-    Kruskal-Wallis over all groups of at least 5 cases, and where it finds a difference two-sided Mann-Whitney tests of
+    Kruskal-Wallis over all groups of at least 10 cases, and where it finds a difference two-sided Mann-Whitney tests of
     each pair, corrected by Benjamini and Hochberg. Cases whose group is not known are left out.
 
     Source: the analysis of groups of Touchstone (Bassi et al., NeurIPS 2024).

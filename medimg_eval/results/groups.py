@@ -9,15 +9,19 @@ import numpy as np
 
 from medimg_eval.errors import UsageError, nearest
 from medimg_eval.results.cells import Cell, Column, Row, Settings, make_cell
-from medimg_eval.results.parts import LABEL, UNKNOWN, Part, attribute_names
+from medimg_eval.results.disparity import SMALLEST, DisparitySettings, gap_between
+from medimg_eval.results.disparity_values import NONE
+from medimg_eval.results.intervals import PERCENTILE
+from medimg_eval.results.kinds import is_set
+from medimg_eval.results.parts import LABEL, UNKNOWN, Part, attribute_names, crossed_attributes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from medimg_eval.results.load import RunScores
 
-SMALL = 5
-"""A group of fewer cases is flagged; Touchstone leaves such groups out."""
+SMALL = SMALLEST
+"""A group of fewer cases is flagged, and has no part in gaps and tests."""
 GAP = "gap (max - min)"
 
 
@@ -38,13 +42,13 @@ def divided(
 
     By label: a block per label with a row per model, and a last block of all labels. By an attribute: a block per
     model with a row for all cases, one per group, and the gap between the largest and the smallest mean of a known
-    group.
+    group of at least `SMALL` cases.
 
     Args:
         columns: The table's columns.
         named: Runs by row name and task.
         whole: The rows of the table that is not divided.
-        by: "label", or the name of an attribute.
+        by: "label", or the name of an attribute, or several that are crossed, as in "sex*site".
         settings: How means and intervals are computed.
 
     Raises:
@@ -52,8 +56,11 @@ def divided(
     """
     runs = [run for by_task in named.values() for run in by_task.values()]
     known = attribute_names(runs)
-    if by != LABEL and by not in known and any(run.finished for run in runs):
-        raise UsageError(f"No case has an attribute {by!r} to divide the table by{nearest(by, known | {LABEL})}")
+    lacking = next((one for one in crossed_attributes(by, known) if one not in known), None)
+    if by != LABEL and lacking is not None and any(run.finished for run in runs):
+        raise UsageError(
+            f"No case has an attribute {lacking!r} to divide the table by{nearest(lacking, known | {LABEL})}"
+        )
     shown = {column.task for column in columns}
     parts = {
         (name, task): _parts(run, by)
@@ -75,7 +82,8 @@ def divided(
     blocks: list[Row] = []
     for total in totals:
         groups = [line for line in (row(total.name, group) for group in order) if _has_part(line, parts, columns)]
-        blocks += [total, *groups, *_gap(total, [line for line in groups if line.group != UNKNOWN])]
+        gaps = _gap(total, [line for line in groups if line.group != UNKNOWN], columns, by, settings)
+        blocks += [total, *groups, *gaps]
     return blocks
 
 
@@ -101,18 +109,21 @@ def _counted(cell: Cell) -> Cell:
     return replace(cell, remark=f"n = {cell.n}{'*' if cell.n < SMALL else ''}") if cell.n else cell
 
 
-def _gap(total: Row, groups: Sequence[Row]) -> Iterator[Row]:
-    """Yields the row of gaps, once there are two groups to compare."""
-    if len(groups) < 2:
-        return
+def _gap(total: Row, groups: Sequence[Row], columns: Sequence[Column], by: str, settings: Settings) -> Iterator[Row]:
+    """Yields the row of gaps, where there are two groups large enough to be compared."""
     cells = []
-    for place, whole in enumerate(total.cells):
-        members = [line.cells[place] for line in groups if line.cells[place].n]
-        if len(members) < 2:
+    for place, (whole, column) in enumerate(zip(total.cells, columns, strict=True)):
+        means = [line.cells[place].mean for line in groups if line.cells[place].n >= SMALL]
+        if len(means) < 2 or whole.run is None:
             cells.append(replace(whole, mean=np.nan, low=np.nan, high=np.nan, n=0, n_clusters=0, remark=""))
             continue
-        means = [cell.mean for cell in members]
-        few = any(cell.n < SMALL for cell in members)
-        gap = Cell(run=whole.run, mean=max(means) - min(means), n=len(members), remark="*" if few else "")
+        bounds = NONE
+        # Of a mean over labels, and of sets, groups are not resampled together.
+        if settings.mean == "case" and not is_set(column.metric):
+            how = DisparitySettings(settings.resamples, settings.level, settings.seed, SMALL, strata=settings.strata)
+            bounds = gap_between(whole.run, column.metric, by, how)
+        method = "" if np.isnan(bounds.low) else PERCENTILE
+        gap = Cell(whole.run, max(means) - min(means), bounds.low, bounds.high, n=len(means), method=method)
         cells.append(gap)
-    yield Row(total.name, tuple(cells), GAP)
+    if any(cell.n for cell in cells):
+        yield Row(total.name, tuple(cells), GAP)

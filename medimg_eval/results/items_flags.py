@@ -29,7 +29,7 @@ class Flag(NamedTuple):
     """Why an item deserves a look.
 
     Attributes:
-        kind: `all fail`, `strong fail alike`, `strong fail`, `negative` or `all low`.
+        kind: `all fail`, `strong fail alike`, `strong fail` (most others do not), `negative` or `all low`.
         weight: The more, the earlier it is shown.
         why: The reason in words.
     """
@@ -69,7 +69,7 @@ def flag_items(grid: Grid, correlation: Floats, level: float) -> list[list[Flag]
     """
     if not grid.graded:
         return _low(grid)
-    bound = negative_bound(correlation, (~np.isnan(grid.values)).sum(axis=0).astype(np.float64), level)
+    bound = negative_bound(correlation, (~np.isnan(grid.scores)).sum(axis=0).astype(np.float64), level)
     flags = []
     for item in range(len(grid.items)):
         found = [*_failed(grid, item)]
@@ -85,25 +85,26 @@ def flag_items(grid: Grid, correlation: Floats, level: float) -> list[list[Flag]
 
 def _failed(grid: Grid, item: int) -> list[Flag]:
     """Returns at most one reason: that all models are wrong, or the strong ones."""
-    right = grid.values[:, item]
+    right = grid.credit[:, item]
     known = ~np.isnan(right)
-    wrong = (right if grid.better > 0 else 1 - right) == 0
+    wrong = right == 0
     if wrong[known].all() and known.sum() > 1:
         same = _same(grid.given[known, item])
         count = int(known.sum())
         if same:
             return [Flag("all fail", 3.0 + count / 1000, f"all {count} models gave the same wrong answer")]
-        parted = ", by different answers" if same is False else ""
+        parted = ", not all by one answer" if same is False else ""
         return [Flag("all fail", 1.5, f"all {count} models are wrong{parted}")]
     strong = strong_models(grid)
     if not strong or not (known & wrong)[:strong].all():
         return []
     same = _same(grid.given[:strong, item])
-    others = int((known & ~wrong)[strong:].sum())
-    weaker = f"; {others} of {int(known[strong:].sum())} weaker ones have credit" if others else ""
+    others, weak = int((known & ~wrong)[strong:].sum()), int(known[strong:].sum())
+    weaker = f"; {others} of {weak} weaker ones have credit" if others else ""
     if same:
         return [Flag("strong fail alike", 2.5, f"the {strong} strongest models gave the same wrong answer{weaker}")]
-    return [Flag("strong fail", 0.5, f"the {strong} strongest models are wrong{weaker}")]
+    # Hard items are missed by strong models too, and by different answers; that most weaker ones are right is odd.
+    return [Flag("strong fail", 0.5, f"the {strong} strongest models are wrong{weaker}")] if 2 * others > weak else []
 
 
 def _same(given: Floats) -> bool | None:
@@ -115,7 +116,7 @@ def _same(given: Floats) -> bool | None:
 
 def _low(grid: Grid) -> list[list[Flag]]:
     """Returns the reason of measurements: that an item is among the worst of every model."""
-    values = grid.better * grid.values
+    values = grid.credit
     known = ~np.isnan(values)
     enough = known.sum(axis=1) >= FEWEST_FOR_LOWEST
     limits = np.array(
@@ -137,5 +138,5 @@ def _low(grid: Grid) -> list[list[Flag]]:
 def strong_text(grid: Grid) -> str:
     """Returns which models count as strong, with how often they are right."""
     strong = strong_models(grid)
-    means = np.nanmean(grid.values[:strong], axis=1)
+    means = np.nanmean(grid.credit[:strong], axis=1)
     return listed([f"{name} ({mean:.2f})" for name, mean in zip(grid.models[:strong], means, strict=True)])

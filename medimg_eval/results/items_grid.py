@@ -12,6 +12,7 @@ from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.results.cells import case_values, is_share
 from medimg_eval.results.kinds import is_evidence, is_known, is_set, is_summary
 from medimg_eval.results.load import BLIND
+from medimg_eval.results.question_notes import CHANCE
 from medimg_eval.results.table import named_runs
 
 if TYPE_CHECKING:
@@ -38,10 +39,11 @@ class Grid(NamedTuple):
         runs: By model, best mean first; baselines are left out.
         blind: By model: runs that were shown no images.
         items: (item,): ids of cases.
-        values: (model, item): NaN where there is none.
+        scores: (model, item): NaN where there is none.
         given: (model, item): a number for the answer that was given, -1 for none; NaN where it is not known.
         better: 1 where higher values are better, -1 where lower are.
         graded: Whether values are right, wrong and credits between; else they are measurements.
+        chance: What guessing is worth; NaN where nothing says it.
     """
 
     title: str
@@ -49,15 +51,23 @@ class Grid(NamedTuple):
     runs: Mapping[str, RunScores]
     blind: Mapping[str, RunScores]
     items: npt.NDArray[np.str_]
-    values: Floats
+    scores: Floats
     given: Floats
     better: int
     graded: bool
+    chance: float
 
     @property
     def models(self) -> list[str]:
         """The models, best mean first."""
         return list(self.runs)
+
+    @property
+    def credit(self) -> Floats:
+        """(model, item): values turned so that higher is better, of rights and wrongs 1 for right."""
+        if self.better > 0:
+            return self.scores
+        return 1 - self.scores if self.graded else -self.scores
 
 
 def make_grids(runs: Sequence[RunScores], metric: str) -> tuple[list[Grid], list[str]]:
@@ -118,7 +128,7 @@ def _grid(task: str, found: Mapping[str, RunScores], metric: str, better: int) -
     columns = {
         name: case_values(run.scores.loc[run.scores["metric"] == metric])["value"]
         for name, run in found.items()
-        if not run.baseline and name not in blind
+        if not run.baseline and name not in blind and run.model != CHANCE
     }
     columns = {name: column for name, column in columns.items() if column.notna().any()}
     if len(columns) < 2:
@@ -136,7 +146,18 @@ def _grid(task: str, found: Mapping[str, RunScores], metric: str, better: int) -
     runs = {name: found[name] for name in together.columns}
     given = np.stack([_given(run, together.index) for run in runs.values()])
     items = together.index.to_numpy(dtype=str)
-    return Grid(title, task, runs, blind, items, values, given, better, _is_graded(metric, values))
+    graded = _is_graded(metric, values)
+    return Grid(title, task, runs, blind, items, values, given, better, graded, _chance(found, metric))
+
+
+def _chance(found: Mapping[str, RunScores], metric: str) -> float:
+    for run in found.values():
+        if metric in run.chance:
+            return run.chance[metric]
+    for run in found.values():
+        if run.model == CHANCE:
+            return float(case_values(run.scores.loc[run.scores["metric"] == metric])["value"].mean())
+    return float("nan")
 
 
 def _is_graded(metric: str, values: Floats) -> bool:
@@ -198,7 +219,7 @@ def _correlated(one: Floats, other: Floats) -> Floats:
     # Equal numbers differ from their mean by rounding alone.
     usable = (known.sum(axis=0) >= FEWEST_CORRELATED) & (spread > 1e-12)
     found = np.divide((first * second).sum(axis=0), spread, out=np.full(spread.shape, np.nan), where=usable)
-    return np.clip(found, -1.0, 1.0)
+    return np.asarray(np.clip(found, -1.0, 1.0), dtype=np.float64)
 
 
 def cronbach_alpha(values: Floats) -> float:
@@ -221,4 +242,4 @@ def cronbach_alpha(values: Floats) -> float:
     total = float(whole.sum(axis=1).var(ddof=1))
     if total < 1e-12:
         return float("nan")
-    return items / (items - 1) * (1 - float(whole.var(axis=0, ddof=1).sum()) / total)
+    return float(items / (items - 1) * (1 - whole.var(axis=0, ddof=1).sum() / total))

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from medimg_eval.results.parts import LABEL
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import pandas as pd
 
     from medimg_eval.results.cells import Cell, Column, Row
     from medimg_eval.results.table import Table
 
-Style = Literal["plain", "best", "second", "interval", "quiet"]
+Style = Literal["plain", "best", "second", "interval", "quiet", "head"]
 
 
 class Span(NamedTuple):
@@ -30,6 +31,11 @@ class Heading(NamedTuple):
     group: str
     title: str
     arrow: str
+
+    @property
+    def text(self) -> str:
+        """The title with the direction of better values."""
+        return f"{self.title} {self.arrow}".rstrip()
 
 
 class Line(NamedTuple):
@@ -53,6 +59,41 @@ class Layout(NamedTuple):
     """What stands over the names of the rows."""
     caption: str
     """What the table shows, as its title."""
+    below: bool = False
+    """Whether what follows a value, such as its interval, stands on a line of its own."""
+
+    def columns(self, places: slice) -> Layout:
+        """Returns the layout of some of the columns, with the names of all rows."""
+        titles = [title for title, width in self.groups for _ in range(width)]
+        return self._replace(
+            groups=[(title, len(list(same))) for title, same in itertools.groupby(titles[places])],
+            headings=self.headings[places],
+            lines=[line._replace(cells=line.cells[places]) for line in self.lines],
+        )
+
+    def wrapped(self, fits: Callable[[Layout], bool]) -> list[Layout]:
+        """Returns layouts of neighbouring columns, each of as many as fit, and of one at least."""
+        parts: list[Layout] = []
+        start, count = 0, len(self.headings)
+        while start < count:
+            end = start + 1
+            while end < count and fits(self.columns(slice(start, end + 1))):
+                end += 1
+            parts.append(self.columns(slice(start, end)))
+            start = end
+        return parts
+
+    def cell_lines(self, cell: Sequence[Span]) -> list[list[Span]]:
+        """Returns the spans of a cell by the line that they stand on."""
+        after = [span for span in cell if span.style == "interval"]
+        if not self.below or not after or len(after) == len(cell):
+            return [list(cell)]
+        return [[span for span in cell if span.style != "interval"], after]
+
+    @property
+    def grouped(self) -> bool:
+        """Whether any column stands under a title."""
+        return any(title for title, _ in self.groups)
 
     @property
     def several_tasks(self) -> bool:
@@ -84,12 +125,18 @@ def lay_out(table: Table) -> Layout:
         lines.append(Line(names, _cells(table.columns, row.cells), opens))
     return Layout(
         groups=[(one_line(title), span) for title, span in groups.items()],
-        headings=[Heading(one_line(column.group), one_line(column.title), column.arrow) for column in table.columns],
+        headings=[_heading(column) for column in table.columns],
         lines=lines,
         footnotes=[one_line(note) for note in table.footnotes],
         stubs={"": ["Model"], LABEL: ["Label", "Model"]}.get(table.by, ["Model", one_line(table.by)]),
         caption=f"Results on {listed([one_line(title) for title in groups])}",
     )
+
+
+def _heading(column: Column) -> Heading:
+    # A share has no unit, so its title ends in none.
+    percent = "" if column.scale == 1 else " (%)"
+    return Heading(one_line(column.group), one_line(column.title) + percent, column.arrow)
 
 
 def _names(by: str, row: Row) -> list[str]:
@@ -112,7 +159,7 @@ def _spans(column: Column, cell: Cell) -> list[Span]:
     text = cell.text(column)
     if not cell.n:
         return [Span(text, "quiet")]
-    spans = [Span(text, cell.mark or ("quiet" if cell.doubtful else "plain"))]
+    spans = [Span(text + cell.sign, cell.mark or ("quiet" if cell.doubtful else "plain"))]
     if interval := cell.interval_text(column):
         spans.append(Span(interval, "interval"))
     if cell.remark:

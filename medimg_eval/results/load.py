@@ -12,6 +12,7 @@ import pandas as pd
 
 from medimg_eval.errors import UserError
 from medimg_eval.results.kinds import SET, is_evidence
+from medimg_eval.results.left_out import runs_shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -85,8 +86,13 @@ class RunScores:
     """What answering took: tokens, requests, retries, cost."""
     directions: Mapping[str, bool] = field(default_factory=dict)
     """Of metrics that the registry lacks: whether higher is better, as whoever gave the scores says."""
-    older_left_out: int = 0
-    """Older runs of the same task, model and settings that the search found and left out."""
+    left_out: tuple[RunScores, ...] = ()
+    """Older runs of the same task, model and settings that the search found and left out, without scores."""
+
+    @property
+    def older_left_out(self) -> int:
+        """How many older runs were left out."""
+        return len(self.left_out)
 
     @property
     def finished(self) -> bool:
@@ -117,7 +123,9 @@ def load_runs(paths: Sequence[Path]) -> list[RunScores]:
 
     A path that holds a manifest is a run folder and is always kept. Any other path is searched, and of the
     runs found so only the newest of each (task, model, settings) is kept: the newest by start time, finished
-    or not, since an older finished run under the same name would pass for the present one.
+    or not, since an older finished run under the same name would pass for the present one. So it is where the data
+    were mended; but where a task shows pictures of another run (a reconstruction, a synthesis), what it shows counts
+    too: judgements of two such runs are both kept.
 
     Args:
         paths: Run folders, or folders that contain run folders at any depth.
@@ -151,15 +159,16 @@ def load_runs(paths: Sequence[Path]) -> list[RunScores]:
 
 
 def _newest(found: Mapping[Path, RunScores]) -> list[RunScores]:
-    """Returns the newest run of each (task, model, settings), each with the number of older ones left out."""
-    groups: dict[tuple[str, str, str], list[RunScores]] = {}
+    """Returns the newest run of each (task, model, settings, runs shown), each with the older ones left out."""
+    groups: dict[tuple[str, str, str, tuple[str, ...]], list[RunScores]] = {}
     for run in found.values():
-        groups.setdefault((run.task, run.model, run.settings), []).append(run)
+        groups.setdefault((run.task, run.model, run.settings, runs_shown(run.task_config)), []).append(run)
     newest = []
     for _, group in sorted(groups.items()):
         # The folder decides between runs started at the same instant, so that the choice is always the same.
         latest = max(group, key=lambda run: (run.started, str(run.folder)))
-        newest.append(replace(latest, older_left_out=len(group) - 1))
+        older = sorted((run for run in group if run is not latest), key=lambda run: run.started)
+        newest.append(replace(latest, left_out=tuple(older)))
     return newest
 
 

@@ -102,8 +102,10 @@ def _hopeless(field: Field, tested: Sequence[Pair], how: CompareSettings, *, one
     few = [test for test in signed if least[test] * times >= how.alpha]
     corrected = "" if times == 1 else f", and none of {times} tests can be significant after correction"
     if few:
-        most = max(test.patients for test in few)
-        who = field.unit if most == 1 else field.units
+        ranked = few[0].test == "wilcoxon" and field.clustered
+        most = max(test.n if ranked else test.patients for test in few)
+        unit, units = ("case", "cases") if ranked else (field.unit, field.units)
+        who = unit if most == 1 else units
         least_p = p_text(min(least[test] for test in few))
         yield (
             f"{field.name}: with {most} {who} no p-value of this test can be below {least_p} before "
@@ -118,7 +120,8 @@ def _hopeless(field: Field, tested: Sequence[Pair], how: CompareSettings, *, one
 
 
 def _least_p(test: Pair, *, one_sided: bool) -> float:
-    least: float = 0.5**test.patients * (1 if one_sided else 2)
+    # Wilcoxon's test takes all cases for independent, also where a patient has several.
+    least: float = 0.5 ** (test.n if test.test == "wilcoxon" else test.patients) * (1 if one_sided else 2)
     return least / 2 if test.test == "mcnemar" and test.patients == test.n else least
 
 

@@ -13,10 +13,10 @@ from medimg_eval.errors import UsageError, nearest
 from medimg_eval.results.effects import NO_EFFECTS, Effects, Estimate, many_effects
 from medimg_eval.results.intervals import FEWEST
 from medimg_eval.results.pair_areas import areas_of
-from medimg_eval.results.paired import Sides, mcnemar, of_random, sign_flip
+from medimg_eval.results.paired import Sides, mcnemar, of_random, settled, sign_flip
 from medimg_eval.results.paired_summaries import Together
 from medimg_eval.results.power import detectable_difference, detectable_of_error
-from medimg_eval.results.significance import benjamini_hochberg, holm, signed_rank
+from medimg_eval.results.significance import LEAST_P, benjamini_hochberg, holm, signed_rank
 from medimg_eval.results.summaries import MOST_RESAMPLES
 from medimg_eval.results.table import check_numbers
 
@@ -218,7 +218,7 @@ def _sizes(
     for mask, members in alike.items():
         both = np.frombuffer(mask, dtype=bool)
         sizes = many_effects(
-            np.stack([(field.by_model[one] - field.by_model[two])[both] for one, two in members]),
+            np.stack([settled(field.by_model[one][both], field.by_model[two][both]) for one, two in members]),
             field.owners[both],
             resamples=how.resamples if sized else 1,
             level=LEVEL,
@@ -240,7 +240,7 @@ def outcome(field: Field, names: tuple[str, str], test: Test, how: CompareSettin
     both = ~np.isnan(one) & ~np.isnan(two)
     left_out = int((np.isnan(one) != np.isnan(two)).sum())
     one, two, owners = one[both], two[both], field.owners[both]
-    difference = one - two
+    difference = settled(one, two)
     if not difference.size:
         return _nothing(0, left_out)
     return Outcome(
@@ -271,7 +271,7 @@ def _tested(
         )
     if test == "mcnemar" and len(set(owners.tolist())) == len(owners):
         return mcnemar(one, two)
-    return sign_flip(one - two, owners, draws=how.resamples, seed=how.seed)
+    return sign_flip(settled(one, two), owners, draws=how.resamples, seed=how.seed)
 
 
 def _delong(field: Field, first: str, second: str, how: CompareSettings) -> Outcome:
@@ -364,7 +364,7 @@ def _pair(
         zeros=found.zeros,
         mean_difference=size.mean.value,
         median_difference=found.median_difference,
-        p=better if one_sided else found.p.two_sided,
+        p=float(np.maximum(better if one_sided else found.p.two_sided, LEAST_P)),
         corrected_p=np.nan,
         significant=False,
         test=test,

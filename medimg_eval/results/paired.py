@@ -33,6 +33,21 @@ class Sides(NamedTuple):
     exact: bool
 
 
+def settled(first: npt.NDArray[np.float64], second: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Returns the differences of paired values without what rounding adds: 0.9 - 0.8 and 0.7 - 0.6 are the same.
+
+    Of values of like size 12 digits count, so that equal differences share a rank and equal values have none.
+
+    >>> settled(np.array([0.9, 0.7]), np.array([0.8, 0.6])).tolist()
+    [0.1, 0.1]
+    """
+    scale = max(float(np.abs(first).max(initial=0.0)), float(np.abs(second).max(initial=0.0)))
+    if not scale:
+        return first - second
+    digits = 12 - int(np.ceil(np.log10(scale)))
+    return np.asarray(np.round(first - second, digits), dtype=np.float64)
+
+
 def sign_flip(differences: npt.ArrayLike, patients: npt.ArrayLike, *, draws: int = 10_000, seed: int = 0) -> Sides:
     """Returns the permutation test that the mean difference is 0, which flips the signs of a patient together.
 

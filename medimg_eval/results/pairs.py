@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -42,6 +42,7 @@ class Field:
         parts: Of each model, what a summary is computed from. Empty for a metric of single cases.
         patients: Of each case the patient (or the case itself, where the run resamples cases).
         baselines: The rows that are not compared, because they are no models.
+        left_out: The models that are not compared, each with the reason.
     """
 
     title: str
@@ -53,6 +54,7 @@ class Field:
     parts: Mapping[str, Part] = field(default_factory=dict)
     patients: pd.Series[str] = field(default_factory=lambda: pd.Series(dtype=str))
     baselines: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -126,7 +128,7 @@ def make_fields(runs: Sequence[RunScores], metric: str, *, by_label: bool, basel
 
     Raises:
         UsageError: If `metric` cannot be compared, or no finished run has scores of it.
-        UserError: If only baselines have.
+        UserError: If only baselines have, or it is undefined throughout.
     """
     finished = [run for run in runs if run.finished]
     _check(finished, metric)
@@ -142,9 +144,17 @@ def make_fields(runs: Sequence[RunScores], metric: str, *, by_label: bool, basel
         kept = {name: run for name, run in found.items() if name not in left_out}
         if kept:
             of_task = _summary_fields if is_summary(metric) else _value_fields
-            fields += of_task(title, metric, kept, by_label=by_label, baselines=left_out)
-    if not fields:
+            made = of_task(title, metric, kept, by_label=by_label, baselines=left_out)
+            unfinished = [
+                f"{run.model} (its run is not finished)" for run in runs if run.task == task and not run.finished
+            ]
+            valued = {model for one in made for model in one.runs}
+            empty = [f"{name} (it has no value of {metric})" for name in kept if name not in valued]
+            fields += [replace(one, left_out=(*unfinished, *empty)) for one in made]
+    if not fields and all(run.baseline for found in by_task.values() for run in found.values()):
         raise UserError(f"Only baselines have scores of {metric}, and they are not compared; name runs of models")
+    if not fields:
+        raise UserError(f"No model has a value of {metric}, which is undefined on all that they were judged on")
     return fields
 
 

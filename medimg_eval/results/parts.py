@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise, product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,8 +15,6 @@ from medimg_eval.metrics.fairness import UNKNOWN_GROUPS
 from medimg_eval.results.kinds import WHOLE, judged_labels
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy.typing as npt
 
     from medimg_eval.results.load import RunScores
@@ -23,6 +23,11 @@ LABEL = "label"
 """What a table is divided by to have one block per label; anything else is an attribute of the cases."""
 UNKNOWN = "unknown"
 """The group of the cases whose attribute is not known."""
+CROSSED = "*"
+"""What stands between attributes that are crossed, as in "sex*site"."""
+
+Bins = Mapping[str, Sequence[float]]
+"""Of attributes that are numbers: the edges of their groups, ascending."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,18 +67,28 @@ class Part:
         of_sets = [str(label) for label in self.run.sets["label"].unique() if label not in (WHOLE, *found)]
         return found | {label: Part(self.run, self.scores.iloc[:0], self.clusters, (LABEL, label)) for label in of_sets}
 
-    def groups(self, attribute: str) -> dict[str, Part]:
-        """Returns one part per value of an attribute, by name, and the cases without one last."""
+    def groups(self, attribute: str, bins: Bins | None = None) -> dict[str, Part]:
+        """Returns one part per value of an attribute, by name, and the cases without one last.
+
+        Args:
+            attribute: An attribute, or several that are crossed, as in "sex*site": a group of their values together.
+            bins: Attribute -> the edges of its groups, where it is a number: of [40, 60] these are "< 40", "40 to < 60"
+                and ">= 60", in this order.
+        """
         codes, values = attributes(self.scores)
-        if attribute not in values:
+        crossed = crossed_attributes(attribute, values)
+        if any(one not in values for one in crossed):
             return {}
-        names = values[attribute][codes]
+        named = [_binned(values[one], bins[one]) if bins and one in bins else _named(values[one]) for one in crossed]
+        names = np.array([_together(one) for one in zip(*(found for found, _ in named), strict=True)], dtype=object)
+        names = names[codes]
+        present = set(names.tolist())
         parts = {}
-        for name in sorted(set(names.tolist()) - UNKNOWN_GROUPS):
-            parts[name] = self._of_rows(names == name, (attribute, name))
-        nameless = np.isin(names, list(UNKNOWN_GROUPS))
-        if nameless.any():
-            parts[UNKNOWN] = self._of_rows(nameless)
+        for name in map(_together, product(*(order for _, order in named))):
+            if name in present:
+                parts[name] = self._of_rows(names == name, (attribute, name))
+        if UNKNOWN_NAME in present:
+            parts[UNKNOWN] = self._of_rows(names == UNKNOWN_NAME)
         return parts
 
     def of_cases(self, cases: pd.Series[str]) -> Part:
@@ -102,6 +117,41 @@ def attributes(scores: pd.DataFrame) -> tuple[npt.NDArray[np.int64], dict[str, n
 def attribute_names(runs: Sequence[RunScores]) -> set[str]:
     """Returns the attributes that cases of `runs` have."""
     return {name for run in runs for name in attributes(run.scores)[1]}
+
+
+UNKNOWN_NAME = ""
+"""What stands for a group that is not known, before it has a name."""
+
+
+def crossed_attributes(attribute: str, known: Iterable[str]) -> list[str]:
+    """Returns the attributes that a text names: itself, or those that it crosses, as in "sex*site"."""
+    if attribute in known:
+        return [attribute]
+    return [one.strip() for one in attribute.split(CROSSED)]
+
+
+def _together(names: tuple[str, ...]) -> str:
+    """Returns what a group of several attributes is called; not known where one of them is not."""
+    return UNKNOWN_NAME if UNKNOWN_NAME in names else ", ".join(names)
+
+
+def _named(values: npt.NDArray[np.str_]) -> tuple[list[str], list[str]]:
+    """Returns the group of each value, and the groups in their order."""
+    names = [UNKNOWN_NAME if value in UNKNOWN_GROUPS else value for value in values.tolist()]
+    return names, sorted(set(names) - {UNKNOWN_NAME})
+
+
+def _binned(values: npt.NDArray[np.str_], edges: Sequence[float]) -> tuple[list[str], list[str]]:
+    """Returns the same of numbers; what is no number is not known."""
+    order = [
+        f"< {edges[0]:g}",
+        *(f"{low:g} to < {high:g}" for low, high in pairwise(edges)),
+        f">= {edges[-1]:g}",
+    ]
+    numbers = pd.to_numeric(pd.Series(values.tolist(), dtype=object), errors="coerce").to_numpy(dtype=np.float64)
+    unknown = np.isnan(numbers) | np.isin(values, list(UNKNOWN_GROUPS))
+    places = np.searchsorted(np.asarray(edges, dtype=np.float64), numbers, side="right")
+    return [UNKNOWN_NAME if lost else order[at] for lost, at in zip(unknown, places.tolist(), strict=True)], order
 
 
 def _parsed(text: str) -> dict[str, str]:

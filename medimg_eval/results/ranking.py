@@ -88,6 +88,8 @@ def rank_models(
     else:
         order = list(consensus.order)
     overall = _overall(columns, (complete, shares), models, means, (wins, compared, consensus), order)
+    if len(complete) == len(columns):
+        overall["place"] = overall["mean_rank"].round(9).rank(method="min").astype(int)
     by_column = _by_column(columns, [models[place] for place in order])
     maps = [significance_map(one.field, one.tests, how)[1] for one in columns if one.tests]
     groups = cliques(means.tolist(), test.cd) if not np.isnan(test.cd) else []
@@ -135,6 +137,11 @@ def _known(column: RankColumn) -> list[str]:
     return list(column.field.models or column.worth)
 
 
+def _centres(column: RankColumn) -> Mapping[str, float]:
+    """Returns the value of each model on its own cases, where it has any."""
+    return column.field.centres(median=False) or column.worth
+
+
 def _counts(
     columns: Sequence[RankColumn], models: Sequence[str]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
@@ -142,10 +149,12 @@ def _counts(
     wins, compared = np.zeros((2, len(models), len(models)))
     place = {model: number for number, model in enumerate(models)}
     for column in columns:
+        # What rounding in sums adds must not decide who is better, whatever the size of the values.
+        noise = 1e-12 * max((abs(worth) for worth in _centres(column).values()), default=0.0)
         for (one, two), gap in column.better.items():
             if not np.isnan(gap):
                 compared[place[one], place[two]] += 1
-                wins[place[one], place[two]] += 0.5 if abs(gap) < 1e-12 else float(gap > 0)
+                wins[place[one], place[two]] += 0.5 if abs(gap) <= noise else float(gap > 0)
     return wins, compared
 
 

@@ -123,7 +123,7 @@ def make_rank_columns(
     tasks = list(dict.fromkeys(column.task for column in columns))
     fields: dict[tuple[str, str], list[Field]] = {}
     for metric in dict.fromkeys(column.metric for column in columns):
-        for field in _fields(finished, metric, by_label=by_label):
+        for field in _fields(runs, metric, by_label=by_label):
             fields.setdefault((field.task, metric), []).append(field)
     wanted = [field for column in columns for field in fields.get((column.task, column.metric), [])]
     names = _titles(wanted)
@@ -142,8 +142,9 @@ def _fields(runs: Sequence[RunScores], metric: str, *, by_label: bool) -> list[F
     if not is_set(metric):
         return make_fields(runs, metric, by_label=by_label)
     found = []
-    named = named_runs([run for run in runs if not run.baseline])
-    for column in make_columns(runs, [metric])[0]:
+    finished = [run for run in runs if run.finished]
+    named = named_runs([run for run in finished if not run.baseline])
+    for column in make_columns(finished, [metric])[0]:
         of_task = {name: by_task[column.task] for name, by_task in named.items() if column.task in by_task}
         found.append(Field(titles(runs)[column.task], column.task, "", column, of_task, {}))
     return found

@@ -20,12 +20,14 @@ class Friedman(NamedTuple):
         p_f: Of its correction by Iman and Davenport, which is less conservative.
         cd: Nemenyi's critical difference of mean ranks; NaN where there is no test.
         data_sets: Columns that all models have a value in, which the test rests on.
+        exact: The p-value over all orders of the models on each data set; NaN where they are too many.
     """
 
     p: float
     p_f: float
     cd: float
     data_sets: int
+    exact: float = float("nan")
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class Ranking:
     Attributes:
         title: What is ranked.
         models: The models, the best first.
-        overall: One row per model, in the order of `models`: `model`, `place` (in the consensus order, from 1),
+        overall: One row per model, in the order of `models`: `model`, `place` (from 1; equal mean ranks share it),
             `mean_rank` (of the columns that all models have, ties with their mean; NaN if there are none), `low` and
             `high` (95 % interval of the mean rank over resamples of patients), `first_share` (of resamples in which its
             mean rank is the best), `columns` (that it has a value in), `firsts` (columns in which no model is better),

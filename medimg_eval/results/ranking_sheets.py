@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from medimg_eval.results.ranking_columns import RankColumn
     from medimg_eval.results.ranking_parts import Ranking
 
+MOST_ACROSS = 6
+"""Data sets up to which each has a column; more of them, if they are more than the models, have a row each."""
+
 _DASH = "\N{EN DASH}"
 _LEVEL = f"{100 * LEVEL:.0f} %"
 _Cell: TypeAlias = "Callable[[RankColumn, str], list[Span]]"
@@ -111,7 +114,8 @@ def _notes(ranking: Ranking, columns: Sequence[RankColumn], made: Printing) -> I
         yield f"Weighted rank: {_sum_of_ranks(columns, made.weights)}."
     yield (
         f"{made.mean_rank} [{_LEVEL} interval: percentile bootstrap of patients within each data set, {made.resamples} "
-        "resamples; it says nothing of other data sets]; ties share their mean rank. First in: data sets in which no "
+        "resamples; it says nothing of other data sets, and ranks of models close to each other are drawn to the "
+        "middle in it]; ties share their mean rank. First in: data sets in which no "
         "model is better, of those with a value. Wins (Borda): share of the comparisons with other models that it "
         "wins, on the cases that both have, ties one half."
     )
@@ -120,14 +124,17 @@ def _notes(ranking: Ranking, columns: Sequence[RankColumn], made: Printing) -> I
         if made.exact
         else f", found by moving one model at a time: with more than {MOST_EXACT} models there may be a better one."
     )
-    yield f"Kemeny: place in the order that goes against as few pairwise comparisons as possible{found}"
+    yield (
+        "Kemeny: place in an order that goes against as few pairwise comparisons as possible; of models that it cannot "
+        f"tell apart the one with the larger share of wins goes first{found}"
+    )
     yield (
         _friedman_note(ranking, made.how)
         if made.weights is None
         else "No test of Friedman and Nemenyi: theirs is of ranks that weigh the same."
     )
     tasks = [column.field.task for column in columns]
-    if len(set(tasks)) < len(tasks):
+    if made.weights is None and len(set(tasks)) < len(tasks):
         yield "Several columns are of one data set; they are not independent, which Friedman's test takes them for."
     if made.lonely:
         yield f"Only one model was judged on {listed(made.lonely)}, which is left out."
@@ -139,8 +146,7 @@ def _notes(ranking: Ranking, columns: Sequence[RankColumn], made: Printing) -> I
 
 
 def _sum_of_ranks(columns: Sequence[RankColumn], weights: Mapping[str, float]) -> str:
-    titles = {column.column.metric: column.column.title for column in columns}
-    total = " + ".join(f"{weight:g} rank({titles.get(metric, metric)})" for metric, weight in weights.items())
+    total = " + ".join(f"{weight:g} rank({metric})" for metric, weight in weights.items())
     if (together := math.fsum(weights.values())) != 1:
         total = f"({total}) / {together:g}"
     return total if len({column.field.task for column in columns}) == 1 else f"the mean over data sets of {total}"
@@ -153,9 +159,12 @@ def _friedman_note(ranking: Ranking, how: CompareSettings) -> str:
             "Friedman's test needs at least 3 models and 2 data sets that have all of them; here are "
             f"{len(ranking.models)} models and {test.data_sets}."
         )
+    p = f"p {p_relation(test.p)} (Iman and Davenport's correction: p {p_relation(test.p_f)})"
+    if not np.isnan(test.exact):
+        p = f"p {p_relation(test.exact)} (exact, over all orders of the models)"
     found = (
-        f"Friedman's test over {data_sets(test.data_sets)}: p {p_relation(test.p)} (Iman and Davenport's correction: "
-        f"p {p_relation(test.p_f)}). Nemenyi's critical difference of mean ranks at {how.alpha:g}: {test.cd:.2f}"
+        f"Friedman's test over {data_sets(test.data_sets)}: {p}. Nemenyi's critical difference of mean ranks at "
+        f"{how.alpha:g}: {test.cd:.2f}"
     )
     if not ranking.cliques:
         return f"{found}; all pairs differ."
@@ -245,6 +254,19 @@ def _pairwise(ranking: Ranking, columns: Sequence[RankColumn]) -> Sheet:
 
 
 def _table(ranking: Ranking, columns: Sequence[RankColumn], cell: _Cell, notes: Sequence[str], caption: str) -> Layout:
+    """Returns a table with a column for each data set, or a row where they are too many to stand side by side."""
+    if len(columns) > max(MOST_ACROSS, len(ranking.models)):
+        metrics = len({column.column.title for column in columns})
+        return Layout(
+            groups=[("Model" if metrics > 1 else columns[0].column.title, len(ranking.models))],
+            headings=[Heading("", one_line(model), "") for model in ranking.models],
+            lines=[
+                Line([one_line(column.title)], [cell(column, model) for model in ranking.models]) for column in columns
+            ],
+            footnotes=[one_line(note) for note in notes],
+            stubs=["Data set"],
+            caption=caption,
+        )
     return Layout(
         groups=[(one_line(column.title), 1) for column in columns],
         headings=[Heading(one_line(column.title), column.column.title, column.column.arrow) for column in columns],

@@ -86,14 +86,17 @@ def fleiss_kappa(labels: Floats) -> float:
 
 
 def over_readers(values: Floats, level: float = 0.95) -> Estimate:
-    """Returns the mean over readers with Student's interval, whose unit is the reader; NaN of less than two."""
+    """Returns the mean over readers with Student's interval, whose unit is the reader.
+
+    It is NaN of less than two readers, and of readers that are all alike: they say nothing of how others would differ.
+    """
     from scipy.special import stdtrit
 
     known = values[~np.isnan(values)]
     if not known.size:
         return Estimate(math.nan)
     mean = float(known.mean())
-    if known.size < 2:
+    if known.size < 2 or np.ptp(known) == 0:
         return Estimate(mean)
     reach = float(stdtrit(known.size - 1, 0.5 + level / 2)) * float(known.std(ddof=1)) / math.sqrt(known.size)
     return Estimate(mean, mean - reach, mean + reach)

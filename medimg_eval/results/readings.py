@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ ORIGIN = "origin"
 """The column in which readers say which of the two an image is."""
 
 _WORDS = {REAL: False, "r": False, "0": False, GENERATED: True, "g": True, "1": True, "fake": True, "synthetic": True}
-_REST = frozenset(["reader", "item", ORIGIN, "comment"])
+_REST = frozenset(["reader", "item", ORIGIN, "comment", "study"])
 
 Floats = npt.NDArray[np.float64]
 
@@ -58,19 +59,14 @@ def read_readings(files: Sequence[Path], key: Path, *, scale: int = 5) -> Readin
     Raises:
         UserError: a file is missing, lacks a column, names an unknown image or one twice, or holds an odd answer.
     """
-    truth = {row["item"]: row["truth"] for row in _table(key, ("item", "truth"))}
-    if not set(truth.values()) <= {REAL, GENERATED} or not truth:
-        raise UserError(f"{key}: expected truth to be {REAL} or {GENERATED} for each item")
+    truth, study = _truth(key)
     items = tuple(sorted(truth))
     said: dict[str, dict[str, float]] = {}
     grades: dict[str, dict[str, dict[str, float]]] = {}
     for file in files:
-        for line, row in enumerate(_table(file, ("reader", "item", ORIGIN)), start=2):
-            where = f"{file}, line {line}"
+        for where, row in _sheet(file, key, study):
             reader, item = row["reader"].strip(), _item(row["item"].strip(), truth, where)
             if not reader:
-                if any(text.strip() for name, text in row.items() if name not in ("reader", "item")):
-                    raise UserError(f"{where}: names no reader; fill in the column reader")
                 continue
             if item in said.setdefault(reader, {}):
                 raise UserError(f"{where}: reader {reader!r} has read item {item!r} before; keep one of the readings")
@@ -92,20 +88,47 @@ def read_readings(files: Sequence[Path], key: Path, *, scale: int = 5) -> Readin
     )
 
 
-def _table(file: Path, needed: Sequence[str]) -> Iterator[dict[str, str]]:
+def _truth(key: Path) -> tuple[dict[str, str], str]:
+    """What each item of a key is, and the form it belongs to; "" where the key does not say."""
+    truth: dict[str, str] = {}
+    study = ""
+    for line, row in _table(key, ("item", "truth")):
+        if row["item"] in truth:
+            raise UserError(f"{key}, line {line}: names item {row['item']!r} again; score each form with its own key")
+        truth[row["item"]] = row["truth"]
+        study = row.get("study", "")
+    if not set(truth.values()) <= {REAL, GENERATED} or not truth:
+        raise UserError(f"{key}: expected truth to be {REAL} or {GENERATED} for each item")
+    return truth, study
+
+
+def _sheet(file: Path, key: Path, study: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """Place and cells of every row of a filled sheet; rows that nobody filled in name no reader."""
+    for line, row in _table(file, ("reader", "item", ORIGIN)):
+        where = f"{file}, line {line}"
+        if study and row.get("study", "").strip() not in ("", study):
+            raise UserError(f"{where}: belongs to another form than {key}; score each sheet with the key of its form")
+        filled = any(text.strip() for name, text in row.items() if name not in ("reader", "item", "study"))
+        if filled and not row["reader"].strip():
+            raise UserError(f"{where}: names no reader; fill in the column reader")
+        yield where, row
+
+
+def _table(file: Path, needed: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
+    """Line and cells of every row; a comment may take several lines."""
     try:
         text = file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{file}: cannot be read ({type(error).__name__}); expected a CSV file in UTF-8") from None
     first = text.partition("\n")[0]
-    rows = csv.DictReader(text.splitlines(), delimiter=";" if first.count(";") > first.count(",") else ",")
+    rows = csv.DictReader(io.StringIO(text, newline=""), delimiter=";" if first.count(";") > first.count(",") else ",")
     columns = [(name or "").strip() for name in rows.fieldnames or []]
     for name in needed:
         if name not in columns:
             raise UserError(f"{file}: has no column {name!r}; its columns are {', '.join(columns) or 'none'}")
     rows.fieldnames = columns
     for row in rows:
-        yield {name: text or "" for name, text in row.items() if name}
+        yield rows.line_num, {name: text or "" for name, text in row.items() if name}
 
 
 def _item(item: str, truth: Mapping[str, str], where: str) -> str:

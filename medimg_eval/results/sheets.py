@@ -82,6 +82,8 @@ def cautions(field: Field, *, independent: bool = True) -> Iterator[str]:
     yield from comparability(field.title, field.runs)
     if field.baselines:
         yield f"{field.title}: baselines, which are not compared: {', '.join(field.baselines)}."
+    if field.left_out:
+        yield f"{field.title}: left out: {', '.join(field.left_out)}."
     for model, run in field.runs.items():
         if failed := run.scores.loc[run.scores["status"] == "failed", "case"].nunique():
             yield f"{field.title}, {model}: {failed} of {run.cases} cases failed, compared at the metric's worst value."

@@ -7,12 +7,17 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
+from medimg_eval.results.paired import settled
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import numpy.typing as npt
 
 Alternative = Literal["two-sided", "greater", "less"]
+
+LEAST_P = float(np.finfo(np.float64).tiny)
+"""No p-value is 0: one below this stands for any that small."""
 
 
 class SignedRank(NamedTuple):
@@ -83,8 +88,9 @@ def benjamini_hochberg(p: npt.ArrayLike) -> npt.NDArray[np.float64]:
 def signed_rank(first: npt.ArrayLike, second: npt.ArrayLike, alternative: Alternative = "two-sided") -> SignedRank:
     """Returns Wilcoxon's signed-rank test of paired values.
 
-    Differences of 0 are left out (Wilcoxon's own way with them); where all are 0, p is 1. Equal differences share
-    their mean rank. SciPy decides between the exact distribution and the normal one.
+    Differences of 0 are left out (Wilcoxon's own way with them); where all are 0, p is 1. Differences that are equal
+    but for rounding (`paired.settled`) share their mean rank. SciPy decides between the exact distribution and the
+    normal one.
 
     Args:
         first: (pair,), finite.
@@ -93,14 +99,14 @@ def signed_rank(first: npt.ArrayLike, second: npt.ArrayLike, alternative: Altern
     """
     from scipy.stats import wilcoxon
 
-    difference = np.asarray(first, dtype=np.float64) - np.asarray(second, dtype=np.float64)
+    difference = settled(np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64))
     zeros = int((difference == 0).sum())
     if not difference.size:
         return SignedRank(np.nan, 0, 0)
     if zeros == difference.size:
         return SignedRank(1.0, difference.size, zeros)
     p = float(wilcoxon(difference, alternative=alternative, zero_method="wilcox").pvalue)
-    return SignedRank(p, difference.size, zeros)
+    return SignedRank(max(p, LEAST_P), difference.size, zeros)
 
 
 def group_test(groups: Mapping[str, npt.ArrayLike], alpha: float = 0.05) -> GroupTest:
@@ -117,14 +123,14 @@ def group_test(groups: Mapping[str, npt.ArrayLike], alpha: float = 0.05) -> Grou
         return GroupTest(np.nan, {})
     if np.ptp(np.concatenate(list(values.values()))) == 0:
         return GroupTest(1.0, {})
-    p = float(kruskal(*values.values()).pvalue)
+    p = max(float(kruskal(*values.values()).pvalue), LEAST_P)
     if not p < alpha:
         return GroupTest(p, {})
     pairs = list(combinations(values, 2))
     raw = [
         1.0
         if np.ptp(np.concatenate([values[first], values[second]])) == 0
-        else float(mannwhitneyu(values[first], values[second], alternative="two-sided").pvalue)
+        else max(float(mannwhitneyu(values[first], values[second], alternative="two-sided").pvalue), LEAST_P)
         for first, second in pairs
     ]
     return GroupTest(p, dict(zip(pairs, benjamini_hochberg(raw).tolist(), strict=True)))

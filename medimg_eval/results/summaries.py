@@ -129,6 +129,31 @@ def rows_of(part: Part, needs: tuple[str, ...]) -> Rows:
     return source.rows(np.arange(source.size))
 
 
+def by_times(name: str, part: Part) -> Weighed:
+    """Returns a function of how often each cluster of a part counts, (resample, cluster), to values, (resample,).
+
+    Clusters are in the order of their names; a value is NaN where none counts.
+    """
+    found, parameter = parse(name)
+    source = Source(part, found.needs)
+    every = np.arange(source.size)
+    one = _Summary(source, source.rows(every), found, () if parameter is None else (parameter,))
+    judge = one.judge()
+
+    def values(times: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        some = np.full(len(times), np.nan)
+        held = times.any(axis=1)
+        if found.pieces is not None:
+            some[held] = one.total(times[held] @ one.sums())
+        elif judge is not None and held.any():
+            some[held] = one.weighed(judge, times[held])
+        else:
+            some[held] = [one.called(np.repeat(every, row.astype(np.intp))) for row in times[held]]
+        return some
+
+    return values
+
+
 def summarise(
     name: str,
     part: Part,
@@ -201,23 +226,23 @@ class _Summary(NamedTuple):
     def resampled(self, resamples: Resamples) -> npt.NDArray[np.float64]:
         """Returns its value on each resample, (resample,): from sums, from weights, or by calling it."""
         if self.found.pieces is not None:
-            return self._total(resamples.sums(self._sums()))
-        if (judge := self._judge()) is not None:
-            return np.concatenate([self._weighed(judge, times) for times in resamples.times()])
-        return np.array([self._called(clusters) for some in resamples.drawn() for clusters in some], dtype=np.float64)
+            return self.total(resamples.sums(self.sums()))
+        if (judge := self.judge()) is not None:
+            return np.concatenate([self.weighed(judge, times) for times in resamples.times()])
+        return np.array([self.called(clusters) for some in resamples.drawn() for clusters in some], dtype=np.float64)
 
     def left_out(self) -> npt.NDArray[np.float64]:
         """Returns its value without each cluster in turn, (cluster,)."""
         every = np.arange(self.source.size)
         if self.found.pieces is not None:
-            sums = self._sums()
-            return self._total(sums.sum(axis=0) - sums)
-        if (judge := self._judge()) is not None:
+            sums = self.sums()
+            return self.total(sums.sum(axis=0) - sums)
+        if (judge := self.judge()) is not None:
             others = np.ones((every.size, every.size), dtype=np.uint8) - np.eye(every.size, dtype=np.uint8)
-            return self._weighed(judge, others)
-        return np.array([self._called(np.delete(every, place)) for place in every], dtype=np.float64)
+            return self.weighed(judge, others)
+        return np.array([self.called(np.delete(every, place)) for place in every], dtype=np.float64)
 
-    def _sums(self) -> npt.NDArray[np.float64]:
+    def sums(self) -> npt.NDArray[np.float64]:
         """Returns what each cluster adds, (cluster, quantity), of a summary that is a function of sums."""
         if self.found.pieces is None:
             raise TypeError(f"{self.found.name} is no function of sums")
@@ -226,22 +251,22 @@ class _Summary(NamedTuple):
         np.add.at(sums, self.source.owner, added)
         return sums
 
-    def _total(self, sums: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    def total(self, sums: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         if self.found.total is None:
             raise TypeError(f"{self.found.name} is no function of sums")
         return np.asarray(self.found.total(sums, *self.arguments), dtype=np.float64)
 
-    def _judge(self) -> Weighed | None:
+    def judge(self) -> Weighed | None:
         """Returns what takes how often each row counts; None where it must be called on the rows themselves."""
         return None if self.found.weighed is None else self.found.weighed(self.whole, *self.arguments)
 
-    def _weighed(self, judge: Weighed, times: npt.NDArray[np.uint8]) -> npt.NDArray[np.float64]:
+    def weighed(self, judge: Weighed, times: npt.NDArray[np.generic]) -> npt.NDArray[np.float64]:
         """Returns the values where each cluster counts so often: (resample, cluster) to (resample,)."""
         step = max(1, _MOST_WEIGHTS // max(1, self.source.owner.size))
         parts = (times[start : start + step] for start in range(0, len(times), step))
         return np.concatenate([judge(part[:, self.source.owner].astype(np.float64)) for part in parts])
 
-    def _called(self, clusters: npt.NDArray[np.intp]) -> float:
+    def called(self, clusters: npt.NDArray[np.intp]) -> float:
         return self.found.function(self.source.rows(clusters), *self.arguments)
 
 

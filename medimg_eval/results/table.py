@@ -13,13 +13,13 @@ from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.results.cells import Cell, Column, Mark, Mean, Row, Settings, make_cells
 from medimg_eval.results.columns import make_columns
 from medimg_eval.results.footnotes import write_footnotes
-from medimg_eval.results.forms import Look, lay_out_as
+from medimg_eval.results.forms import USUAL, Look, lay_out_as
 from medimg_eval.results.groups import GAP, divided
 from medimg_eval.results.intervals import METHODS, Method
 from medimg_eval.results.precision import restyled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from medimg_eval.results.layout import Layout
     from medimg_eval.results.load import RunScores
@@ -44,6 +44,7 @@ FRAME_TYPES = {
 does not name what stands there."""
 SHARES = "Values are shares of 1, as in every table; papers print 100 times as much."
 """Stands below a paper's own table, unless it is printed in percent."""
+PERCENT = "%: shares times 100; numbers in these notes are not."
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Table:
     """What the rows are divided by: "label", or an attribute of the cases."""
     own_columns: bool = False
     """Whether its columns are those of a benchmark's own table, which a metric alone does not name."""
-    look: Look = Look()
+    look: Look = USUAL
 
     def looking(self, look: Look) -> Table:
         """Returns the table as it is to be printed; its numbers stay as they are.
@@ -71,10 +72,15 @@ class Table:
         columns = restyled(self.columns, self.rows, percent=look.percent, precision=look.precision)
         compared = [any(row.cells[place].mark for row in self.rows) for place in range(len(columns))]
         rows = [
-            replace(row, cells=tuple(new if one else old for one, new, old in zip(compared, anew.cells, row.cells, strict=True)))
+            replace(
+                row,
+                cells=tuple(new if one else old for one, new, old in zip(compared, anew.cells, row.cells, strict=True)),
+            )
             for row, anew in zip(self.rows, ranked(columns, self.rows), strict=True)
         ]
-        notes = [note for note in self.footnotes if not (look.percent and note == SHARES)]
+        notes = self.footnotes
+        if any(column.scale != 1 for column in columns):
+            notes = [*(note for note in notes if note not in (SHARES, PERCENT)), PERCENT]
         return replace(self, columns=tuple(columns), rows=tuple(rows), footnotes=notes, look=look)
 
     def by_task(self) -> list[Table]:
@@ -85,22 +91,6 @@ class Table:
             kept = tuple(row for row in part.rows if not all(cell.absent for cell in row.cells))
             tables.append(replace(part, rows=kept))
         return tables
-
-    def wrapped(self, fits: Callable[[Table], bool]) -> list[Table]:
-        """Returns tables of neighbouring columns, without footnotes, each of as many as fit, and of one at least.
-
-        Args:
-            fits: Whether a table is narrow enough.
-        """
-        parts: list[Table] = []
-        start = 0
-        while start < len(self.columns):
-            end = start + 1
-            while end < len(self.columns) and fits(self._of(range(start, end + 1))):
-                end += 1
-            parts.append(self._of(range(start, end)))
-            start = end
-        return parts
 
     def _of(self, places: Sequence[int]) -> Table:
         """Returns the table of some columns, without footnotes."""

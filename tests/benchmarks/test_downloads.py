@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 import medimg_eval
 from medimg_eval.commands.making import build_task
 from medimg_eval.data.download import HubFiles
-from tests.helpers.catalogue import REPORTS, SAMPLES, config_of
+from tests.helpers.catalogue import REPORTS, SAMPLES, composed, config_of
 from tests.helpers.samples import ALL
 
 assert ALL
@@ -30,9 +30,7 @@ HEAD = "| task | access | how |\n| --- | --- | --- |\n"
 @pytest.fixture(scope="module")
 def cards():
     """The card of every benchmark of questions."""
-    with initialize_config_module("medimg_eval.configs", version_base="1.3"):
-        found = {name: OmegaConf.to_container(compose(f"task/{name}"), resolve=True) for name in sorted(EVERY)}
-    return {name: config["task"]["card"] for name, config in found.items()}
+    return {name: composed(name)["card"] for name in sorted(EVERY)}
 
 
 def table(cards):

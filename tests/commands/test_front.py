@@ -54,7 +54,7 @@ def test_the_nearest_name_is_offered_only_when_one_is_near():
             "model._target_=nowhere.Bar cannot be imported (No module named 'nowhere')",
         ),
         ("test model=unet_small +model.colour=1", "unexpected keyword argument 'colour'"),
-        ("test model=[", "no viable alternative"),
+        ("test model=[", "model=[: cannot be understood; quote the value twice"),
         ("score", "name what to score: run=DIR"),
         ("list what=taks", "there is no list of 'taks'; did you mean 'tasks'?"),
         ("list card=brain", "there is no task 'brain'; did you mean 'brain_tissue'?"),

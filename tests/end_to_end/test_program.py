@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 
 from tests.conftest import AFFINE, HELPERS, LABELS, environment
+from tests.helpers.browsing import CHROMIUM, chromium, expect, opened
 
 pytestmark = pytest.mark.slow
 
@@ -32,6 +33,26 @@ def scores(folder):
 
 def counted(folder):
     return json.loads((one_run(folder) / "manifest.json").read_text())["failed_cases"]
+
+
+def look_at(page):
+    """What a reader does with the report of the quickstart: filters, opens a case, and takes an overlay away."""
+    page.get_by_role("link", name=re.compile("Brain tissue")).first.click()
+    expect(page.locator(".count")).to_have_text("23 of 23 cases")
+    page.get_by_role("searchbox").fill("level1")
+    expect(page.locator(".count")).not_to_have_text("23 of 23 cases")
+    page.goto(page.address + "#task=brain_tissue")
+    page.locator(".rows a.line").first.click()
+    page.wait_for_selector(".niivue[data-drawn], .planes canvas[data-drawn]")
+    if page.locator(".niivue").count():
+        page.get_by_role("button", name="Show plain slices").click()
+    page.wait_for_selector(".planes canvas[data-drawn]")
+    drawn = "document.querySelector('.planes canvas').toDataURL()"
+    before = page.evaluate(drawn)
+    page.keyboard.press("o")
+    assert page.evaluate(drawn) != before
+    page.goto(page.address + "#task=phantom_ct")
+    expect(page.locator(".rows a.line")).not_to_have_count(0)
 
 
 def test_without_an_argument_the_quickstart_runs_and_runs_again_from_its_store(program, tmp_path):
@@ -52,6 +73,11 @@ def test_without_an_argument_the_quickstart_runs_and_runs_again_from_its_store(p
         assert np.isfinite(scores(folder).query("metric == 'hd95'")["value"]).any()
         # Phantoms are called so wherever their numbers are shown.
         assert ("phantom" in json.loads((folder / "manifest.json").read_text())["task_title"]) == ("phantom" in task)
+    if CHROMIUM is not None:
+        reported = program("report", "out=report", "cases=worst:2", "resamples=100")
+        assert reported.returncode == 0, reported.stderr
+        with chromium() as browser, opened(browser, tmp_path / "report") as page:
+            look_at(page)
     again = program("test")
     assert again.stdout == first.stdout
     assert "loading" not in again.stderr
@@ -101,20 +127,10 @@ def test_a_folder_of_predictions_is_scored_and_each_fault_is_named(program, writ
     mended = program(*words)
     assert mended.returncode == 0, mended.stderr
     table = program("table", f"out={tmp_path / 'paper'}")
-    assert "1.000 [1.000, 1.000]" in table.stdout
+    assert "1.000 [0.398, 1.000]" in table.stdout  # exact, of 4 patients
     assert "1 older run" in table.stdout
-    assert sorted(path.suffix for path in (tmp_path / "paper").iterdir()) == [".csv", ".html", ".md", ".tex"]
-
-
-def start(tmp_path, *words, cwd):
-    return subprocess.Popen(
-        [sys.executable, "-m", "medimg_eval", *words],
-        cwd=cwd,
-        env=environment(HELPERS),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    written = sorted(path.name for path in (tmp_path / "paper").iterdir())
+    assert written == ["card.json", "card.md", *(f"table.{end}" for end in ("csv", "html", "md", "tex", "xlsx"))]
 
 
 def wait_for_lines(pattern, wanted, process, timeout=120):
@@ -129,7 +145,7 @@ def wait_for_lines(pattern, wanted, process, timeout=120):
 
 @pytest.mark.parametrize("batch_size", [1, 2])
 def test_a_killed_run_loses_a_batch_at_most_and_ends_as_if_nothing_had_happened(
-    program, write_dataset, config_dir, tmp_path, monkeypatch, batch_size
+    program, starter, write_dataset, config_dir, tmp_path, monkeypatch, batch_size
 ):
     conf = str(config_dir(write_dataset(9)))
     log = tmp_path / "log"
@@ -141,9 +157,9 @@ def test_a_killed_run_loses_a_batch_at_most_and_ends_as_if_nothing_had_happened(
     for place in ("whole", "killed"):
         (tmp_path / place).mkdir()
     monkeypatch.chdir(tmp_path / "killed")
-    process = start(tmp_path, *words(log), cwd=tmp_path / "killed")
+    process = starter.begin(words(log), tmp_path / "killed", environment(HELPERS))
     wait_for_lines("runs/*/*/predictions-0.jsonl", 4, process)
-    os.kill(process.pid, signal.SIGKILL)
+    process.kill()
     process.communicate()
     assert json.loads((one_run("runs") / "manifest.json").read_text())["status"] == "running"
     unfinished = program("table", cwd=tmp_path / "killed")
@@ -172,7 +188,10 @@ def test_no_process_is_left_behind_by_a_kill(write_dataset, config_dir, tmp_path
     mark = f"MEDIMG_EVAL_TEST={tmp_path}"
     monkeypatch.setenv(*mark.split("="))
     words = ["test", "--config-dir", conf, "task=ellipsoids", THRESHOLDS, "+model.seconds=0.4"]
-    process = start(tmp_path, *words, cwd=tmp_path)
+    # Started from nothing, for what it starts is known by the environment.
+    command = [sys.executable, "-m", "medimg_eval", *words]
+    said = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    process = subprocess.Popen(command, cwd=tmp_path, env=environment(HELPERS), **said)
     wait_for_lines("runs/*/*/scores-0.jsonl", 1, process)
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
@@ -191,14 +210,13 @@ def readable(path):
         return ""
 
 
-def test_ctrl_c_ends_with_130_and_the_run_goes_on_later(program, write_dataset, config_dir, tmp_path, monkeypatch):
+def test_ctrl_c_ends_with_130_and_the_run_goes_on_later(
+    program, starter, write_dataset, config_dir, tmp_path, monkeypatch
+):
     conf = str(config_dir(write_dataset(6)))
     monkeypatch.chdir(tmp_path)
     words = ["test", "--config-dir", conf, "task=ellipsoids", THRESHOLDS, "+model.seconds=0.8", "num_workers=0"]
-    # Where the tests run in the background they ignore Ctrl-C, and what they start would inherit that.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    process = start(tmp_path, *words, cwd=tmp_path)
-    signal.signal(signal.SIGINT, before)
+    process = starter.begin(words, tmp_path, environment(HELPERS))
     wait_for_lines("runs/*/*/predictions-0.jsonl", 1, process)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
@@ -210,11 +228,11 @@ def test_ctrl_c_ends_with_130_and_the_run_goes_on_later(program, write_dataset, 
     assert "goes on from an earlier start" in done.stderr
 
 
-def test_a_second_process_on_a_run_is_refused(program, write_dataset, config_dir, tmp_path, monkeypatch):
+def test_a_second_process_on_a_run_is_refused(program, starter, write_dataset, config_dir, tmp_path, monkeypatch):
     conf = str(config_dir(write_dataset(6)))
     monkeypatch.chdir(tmp_path)
     words = ["test", "--config-dir", conf, "task=ellipsoids", THRESHOLDS, "+model.seconds=3"]
-    first = start(tmp_path, *words, cwd=tmp_path)
+    first = starter.begin(words, tmp_path, environment(HELPERS))
     try:
         wait_for_lines("runs/*/*/predictions-0.jsonl", 1, first)
         second = program(*words)

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 
 import numpy as np
 import pytest
@@ -10,10 +9,11 @@ import pytest
 from medimg_eval.case import Image, Mask
 from medimg_eval.imaging import write_image, write_mask
 from tests.conftest import AFFINE, HELPERS, ellipsoid, environment
+from tests.helpers.browsing import CHROMIUM, chromium, expect, opened
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(shutil.which("chromium") is None, reason="there is no Chromium; install Debian's"),
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium; install Debian's"),
 ]
 
 ATTACK = "<script>alert(1)</script> The answer is B."
@@ -47,14 +47,9 @@ card: {{description: A quiz., access: credentialed}}
 
 
 @pytest.fixture(scope="module")
-def chromium():
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        arguments = ["--no-sandbox", "--enable-unsafe-swiftshader", "--disable-background-networking"]
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=arguments)
-        yield browser
-        browser.close()
+def browser():
+    with chromium() as started:
+        yield started
 
 
 @pytest.fixture(scope="module")
@@ -91,38 +86,16 @@ def report(starter, tmp_path_factory):
 
 
 @pytest.fixture
-def page(chromium, report):
-    """The report opened from disk; at its end nothing may have been asked of the network, nor gone wrong."""
-    context = chromium.new_context(viewport={"width": 1300, "height": 850}, color_scheme="dark")
-    opened = context.new_page()
-    opened.set_default_timeout(8000)
-    wrong = []
-    opened.on("console", lambda said: said.type in ("error", "warning") and wrong.append(said.text))
-    opened.on("pageerror", lambda error: wrong.append(str(error)))
-    opened.on("dialog", lambda dialog: (wrong.append(dialog.message), dialog.dismiss()))
-    outside = []
-    opened.on("request", lambda asked: asked.url.startswith(("file:", "data:", "blob:")) or outside.append(asked.url))
-    opened.goto(f"file://{report}/index.html")
-    opened.address = f"file://{report}/index.html"
-    yield opened
-    context.close()
-    # Software has drawn what a graphics card would have; drivers warn of that.
-    assert [said for said in wrong if "GPU stall" not in said and "GL Driver" not in said] == []
-    assert outside == []
-
-
-def expect(what):
-    """Playwright's own, imported where there is a browser."""
-    from playwright.sync_api import expect as wait
-
-    return wait(what)
+def page(browser, report):
+    with opened(browser, report) as first:
+        yield first
 
 
 def shown_cases(page):
     return page.locator(".rows a.line .id").all_inner_texts()
 
 
-def test_a_reader_goes_from_the_table_to_a_case_and_compares_two_models(page, report):
+def test_a_reader_goes_from_the_table_to_a_list_and_filters_it(page, report):
     # The overview: the table with intervals, and the warning about credentialed data.
     assert page.locator("#overview table").count() == 2
     assert "Good" in page.locator("#overview").inner_text()
@@ -148,7 +121,11 @@ def test_a_reader_goes_from_the_table_to_a_case_and_compares_two_models(page, re
     page.get_by_role("button", name="Clear").click()
     expect(page.locator(".count")).to_have_text("6 of 6 cases")
 
+
+def test_a_reader_goes_from_case_to_case_and_compares_two_models(page):
     # Keys: down and up in the list, open, next and back.
+    page.goto(page.address + "#task=ellipsoids")
+    page.wait_for_selector(".rows a.line")
     page.locator("#main").focus()
     first, second = shown_cases(page)[:2]
     page.keyboard.press("j")

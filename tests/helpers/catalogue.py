@@ -3,6 +3,8 @@
 import base64
 import io
 import json
+import os
+import pickle
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -129,16 +131,23 @@ def stored_picture(seed: int, name: str | None = None) -> dict[str, Any]:
 
 def config_of(name: str, root: Path, **changes: Any) -> dict[str, Any]:
     """The resolved config of a task, with its data below a root."""
-    found = deepcopy(_composed(name))
+    found = deepcopy(composed(name))
     found["layout"]["root"] = str(root)
     return found | {"expected": {}} | changes
 
 
 @cache
-def _composed(name: str) -> dict[str, Any]:
-    with initialize_config_module("medimg_eval.configs", version_base="1.3"):
-        config: Any = OmegaConf.to_container(compose(f"task/{name}"), resolve=True)
-    found: dict[str, Any] = config["task"]
+def composed(name: str) -> dict[str, Any]:
+    """The resolved config of a task, not to be changed; Hydra makes it once for all processes of the tests."""
+    kept = Path(os.environ["MEDIMG_EVAL_CACHE"], "composed", f"{name}.pickle")
+    if not kept.exists():
+        with initialize_config_module("medimg_eval.configs", version_base="1.3"):
+            config: Any = OmegaConf.to_container(compose(f"task/{name}"), resolve=True)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        begun = kept.with_suffix(f".{os.getpid()}")
+        begun.write_bytes(pickle.dumps(config["task"]))
+        begun.replace(kept)
+    found: dict[str, Any] = pickle.loads(kept.read_bytes())
     return found
 
 

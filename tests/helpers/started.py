@@ -12,11 +12,51 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 SLOW = ("hydra", "pandas", "scipy.ndimage", "torch", "lightning.pytorch", "monai.networks.nets", "monai.losses")
 """Libraries whose import takes seconds. None of ours: what a command imports of its own is part of what it does."""
+
+
+class Started:
+    """One start of the program, still under way or ended: what the tests need of `subprocess.Popen`."""
+
+    def __init__(self, ask: Callable[[object], int | None], words: Sequence[str], cwd: Path, env: Mapping[str, str]):
+        self._ask = ask
+        self._folder = tempfile.TemporaryDirectory()
+        self._said = [Path(self._folder.name, name) for name in ("out", "err")]
+        out, err = map(str, self._said)
+        self.pid = ask({"words": list(words), "cwd": str(cwd), "env": dict(env), "out": out, "err": err})
+        self.returncode: int | None = None
+
+    def poll(self, *, wait: bool = False) -> int | None:
+        """How it ended; None while it is under way."""
+        if self.returncode is None:
+            self.returncode = self._ask({"ended": self.pid, "wait": wait})
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """To this process alone, if it is there."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """Ends it at once."""
+        self.send_signal(signal.SIGKILL)
+
+    def communicate(self, timeout: float = 300) -> tuple[str, str]:
+        """Waits for its end; what it said. Kills it, and what it started, after too many seconds."""
+        late = threading.Event()
+        clock = threading.Timer(timeout, lambda: (late.set(), os.killpg(self.pid, signal.SIGKILL)))
+        clock.start()
+        self.poll(wait=True)
+        clock.cancel()
+        out, err = (one.read_text(encoding="utf-8") for one in self._said)
+        self._folder.cleanup()
+        if late.is_set():
+            raise subprocess.TimeoutExpired(str(self.pid), timeout)
+        return out, err
 
 
 class Starter:
@@ -27,28 +67,26 @@ class Starter:
         code = f"import sys; sys.path.insert(0, {root!r}); from tests.helpers.started import serve; serve()"
         self._process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
+    def begin(self, words: Sequence[str], cwd: Path, env: Mapping[str, str]) -> Started:
+        """Starts `python -m medimg_eval` with these words, and does not wait for it."""
+        return Started(self._ask, words, cwd, env)
+
     def run(
         self, words: Sequence[str], cwd: Path, env: Mapping[str, str], timeout: float
     ) -> subprocess.CompletedProcess[str]:
-        """Runs `python -m medimg_eval` with these words; what takes too long is killed, and raises TimeoutExpired."""
+        """The same, to its end; what takes too long is killed, and raises TimeoutExpired."""
+        started = self.begin(words, cwd, env)
+        said = started.communicate(timeout)
+        return subprocess.CompletedProcess(["python", "-m", "medimg_eval", *words], started.returncode, *said)
+
+    def _ask(self, request: object) -> int | None:
         asked, answered = self._process.stdin, self._process.stdout
         assert asked is not None
         assert answered is not None
-        with tempfile.TemporaryDirectory() as folder:
-            out, err = Path(folder, "out"), Path(folder, "err")
-            request = {"words": list(words), "cwd": str(cwd), "env": dict(env), "out": str(out), "err": str(err)}
-            asked.write(json.dumps(request).encode() + b"\n")
-            asked.flush()
-            child = int(answered.readline())
-            late = threading.Event()
-            clock = threading.Timer(timeout, lambda: (late.set(), os.killpg(child, signal.SIGKILL)))
-            clock.start()
-            code = int(answered.readline())
-            clock.cancel()
-            said = [one.read_text(encoding="utf-8") for one in (out, err)]
-        if late.is_set():
-            raise subprocess.TimeoutExpired(list(words), timeout)
-        return subprocess.CompletedProcess(["python", "-m", "medimg_eval", *words], code, *said)
+        asked.write(json.dumps(request).encode() + b"\n")
+        asked.flush()
+        answer: int | None = json.loads(answered.readline())
+        return answer
 
     def close(self) -> None:
         """Lets it go."""
@@ -60,7 +98,7 @@ class Starter:
 
 
 def serve() -> None:
-    """Imports, then forks for each line of standard input; says the child's number, and then how it ended."""
+    """Imports; then each line of standard input starts the program, whose number is said, or asks how one ended."""
     import importlib
 
     for name in SLOW:
@@ -68,14 +106,15 @@ def serve() -> None:
     said = os.fdopen(os.dup(1), "w")
     for line in sys.stdin:
         request = json.loads(line)
-        child = os.fork()
-        if child == 0:
-            said.close()
-            _become(request)
-        said.write(f"{child}\n")
-        said.flush()
-        _, status = os.waitpid(child, 0)
-        said.write(f"{os.waitstatus_to_exitcode(status)}\n")
+        if "ended" in request:
+            child, status = os.waitpid(request["ended"], 0 if request["wait"] else os.WNOHANG)
+            answer = os.waitstatus_to_exitcode(status) if child else None
+        else:
+            answer = os.fork()
+            if answer == 0:
+                said.close()
+                _become(request)
+        said.write(f"{json.dumps(answer)}\n")
         said.flush()
 
 
@@ -86,6 +125,8 @@ def _become(request: Mapping[str, object]) -> None:
     code = 1
     try:
         os.setpgid(0, 0)
+        # Where the tests run in the background they ignore Ctrl-C, and so would this.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         os.chdir(str(request["cwd"]))
         environment = request["env"]
         assert isinstance(environment, dict)

@@ -192,7 +192,7 @@ def test_curves_overlays_and_private_attributes_are_found_and_counted(dataset):
 def test_private_attributes_that_are_kept_are_looked_through(dataset):
     block = dataset.private_block(0x0029, "ACME", create=True)
     block.add_new(1, "PN", "Roe^Jane")
-    block.add_new(2, "UN", "seen by Dr. Miller on 2019-03-05".encode())
+    block.add_new(2, "UN", b"seen by Dr. Miller on 2019-03-05")
     inner = Dataset()
     inner.PatientName = "Roe^Jane"
     block.add_new(3, "SQ", [inner])

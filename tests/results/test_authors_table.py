@@ -9,6 +9,7 @@ from omegaconf import OmegaConf
 from medimg_eval.commands import table as table_command
 from medimg_eval.errors import UsageError
 from medimg_eval.results import (
+    Look,
     build_authors_tables,
     load_runs,
     mean_interval,
@@ -202,16 +203,17 @@ def test_all_formats_show_every_column(write_questions, tmp_path):
     assert header.startswith("task,model,run,column,metric,mean,low,high,n,")
     assert first.startswith("frames,M,m,CIR,accuracy,0.25,")
     assert len(to_rich(table).columns) == 4
-    assert len(write_all(table, tmp_path / "out")) == 4
+    assert len(write_all(table, tmp_path / "out")) == 5
 
 
 def test_many_columns_are_wrapped(write_questions):
     columns = [{"title": f"dimension {number}"} for number in range(27)]
     (table,) = tables_of(write_questions("m", columns))
-    parts = table.wrapped(lambda part: len(part.columns) <= 10)
-    assert [len(part.columns) for part in parts] == [10, 10, 7]
-    assert [column for part in parts for column in part.columns] == list(table.columns)
-    assert [len(part.columns) for part in table.wrapped(lambda _: False)] == [1] * 27
+    layout = table.layout()
+    parts = layout.wrapped(lambda part: len(part.headings) <= 10)
+    assert [len(part.headings) for part in parts] == [10, 10, 7]
+    assert [heading for part in parts for heading in part.headings] == layout.headings
+    assert [len(part.headings) for part in layout.wrapped(lambda _: False)] == [1] * 27
     latex = to_latex(table)
     assert latex.count(r"\begin{tabular}{lccccccccc}") == 3
     assert latex.count(r"\begin{table}") == 1
@@ -227,6 +229,9 @@ def command(folder, **keys):
         "out": None,
         "scores": None,
         "better": None,
+        "card": True,
+        "marks": None,
+        **Look()._asdict(),
     }
     numbers = {"resamples": 50, "level": 0.95, "seed": 0, "interval": "percentile", "strata": None}
     table_command.run(OmegaConf.create({"from": str(folder)} | usual | numbers | keys))
@@ -243,7 +248,10 @@ def test_the_command_prints_wide_tables_in_parts_and_writes_a_file_per_task(writ
     assert (tmp_path / "one" / "table.md").is_file()
     write_questions("b", [{"title": "All"}], model="M", task="slake", task_title="SLAKE")
     command(folder, out=str(tmp_path / "two"))
-    assert {file.stem for file in (tmp_path / "two").iterdir()} == {"table-frames", "table-slake"}
+    assert {file.stem for file in (tmp_path / "two").iterdir()} == {
+        *("table-frames", "table-slake"),
+        *("card-frames", "card-slake"),
+    }
 
 
 @pytest.mark.parametrize(
@@ -262,8 +270,8 @@ def test_keys_that_do_not_go_together_are_refused(write_questions, keys, words):
 
 def test_few_cases_are_flagged(write_questions):
     (table,) = tables_of(write_questions("m", [{"by": "system"}, {"title": "All"}]))
-    assert [cell.remark for cell in table.rows[0].cells] == ["n = 1*", "n = 2*", "n = 2*", ""]
-    assert "*: fewer than 5 questions." in table.footnotes
+    assert [cell.remark for cell in table.rows[0].cells] == ["n = 1*", "n = 2*", "n = 2*", "n = 5*"]
+    assert "*: fewer than 10 questions." in table.footnotes
 
 
 def test_many_right_and_wrong_answers_have_the_interval_of_the_binomial():

@@ -161,7 +161,7 @@ def test_a_baseline_side_by_side_on_every_task(three, write_run):
     assert lines[:4] == [
         "| Model | Organs: Dice ↑ | T: Dice ↑ |",
         "| --- | :---: | :---: |",
-        "| Good | **+0.019** [0.016, 0.022] (p &lt; 0.001) | **+0.100** [0.100, 0.100] (p &lt; 0.001) |",
+        "| Good | **+0.019** [0.015, 0.022] (p &lt; 0.001) | **+0.100** [0.100, 0.100] (p &lt; 0.001) |",
         "| Poor | <ins>-0.263</ins> [-0.269, -0.256] (p &lt; 0.001) | \N{EN DASH} |",
     ]
     assert "U: no other model, or no Fair, to compare." in sheet.content.footnotes
@@ -181,21 +181,21 @@ def test_a_baseline_per_label(write_run):
 
 
 def test_groups_of_cases_under_each_model(write_run):
-    sites = {f"c{i}": {"site": "x" if i < 8 else "y" if i < 16 else "z" if i < 18 else "-1"} for i in range(20)}
-    values = [0.9 + i / 500 for i in range(8)] + [0.5 + i / 500 for i in range(8)] + [0.1] * 4
+    sites = {f"c{i}": {"site": "x" if i < 10 else "y" if i < 20 else "z" if i < 22 else "-1"} for i in range(24)}
+    values = [0.9 + i / 500 for i in range(10)] + [0.5 + i / 500 for i in range(10)] + [0.1] * 4
     uneven = write_run("a", rows_of(values), sites, model="Uneven")
-    even = write_run("b", rows_of([0.5 + (i % 8) / 1000 for i in range(20)]), sites, model="Even")
+    even = write_run("b", rows_of([0.5 + (i % 10) / 1000 for i in range(24)]), sites, model="Even")
     (sheet,) = compared(uneven, even, by="site").sheets
     first, second = sheet.content.lines
     assert [first.names, second.names] == [["Organs", "Even"], ["Organs", "Uneven"]]
-    assert second.cells[1][0].text == "x 0.907 (n = 8), y 0.507 (n = 8)"
+    assert second.cells[1][0].text == "x 0.909 (n = 10), y 0.509 (n = 10)"
     assert second.cells[2][0].text == "x / y (p < 0.001)"
     assert first.cells[2][0].text == "none"
     assert (first.cells[0][0].style, second.cells[0][0].style) == ("plain", "best")
-    assert "Organs, Uneven: groups of fewer than 5 cases left out: z." in sheet.content.footnotes
+    assert "Organs, Uneven: groups of fewer than 10 cases left out: z." in sheet.content.footnotes
     frame = sheet.frame().set_index("model")
     assert frame.loc["Uneven", "corrected_p"] == pytest.approx(
-        scipy.stats.mannwhitneyu(values[:8], values[8:16]).pvalue
+        scipy.stats.mannwhitneyu(values[:10], values[10:20]).pvalue
     )
     assert np.isnan(frame.loc["Even", "corrected_p"])
     assert frame.loc["Even", "kruskal_wallis_p"] == pytest.approx(1)
@@ -279,7 +279,7 @@ def test_the_command_prints_and_writes(three, command, capfd, tmp_path):
 
 
 def test_the_table_command_divides_and_takes_summaries(write_run, command, capfd, tmp_path):
-    write_run("m", rows_of([0.9, 0.5, 0.8, 0.6]), {f"c{i}": {"sex": "FM"[i % 2]} for i in range(4)}, model="M")
+    write_run("m", rows_of([0.9, 0.5, 0.8, 0.6] * 5), {f"c{i}": {"sex": "FM"[i % 2]} for i in range(20)}, model="M")
     asked = ("from=runs", "by=sex", "metrics=[dice,es_dice@sex]", "mean=class", "resamples=20", "out=paper")
     assert command("table", *asked) == 0
     out = capfd.readouterr().out

@@ -45,6 +45,24 @@ def test_further_columns_are_attributes_of_the_cases(tmp_path):
     ]
 
 
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ("c1,m,probability,0.3,edema,", "line 3: the status of a probability is the truth, expected present or absent"),
+        ("c1,m,probability,0.3,edema,yes", "got 'yes'"),
+        ("c1,m,probability,1.2,edema,present", "line 3: a probability is 1.2, expected 0 to 1"),
+        ("c1,m,probability,,edema,present", "a probability is nan, expected 0 to 1"),
+        ("c0,m,probability,0.3,edema,present", "line 2 and line 3: both give probability of case 'c0'"),
+        ("c1,m,confidence,0.3,open,present", "expected right or wrong, got 'present'"),
+    ],
+)
+def test_probabilities_need_a_truth(tmp_path, row, said):
+    file = tmp_path / "mine.csv"
+    file.write_text(f"case,model,metric,value,label,status\nc0,m,probability,0.2,edema,absent\n{row}\n")
+    with pytest.raises(UserError, match=said):
+        load_scores(file)
+
+
 def test_metrics_that_are_not_ours_need_a_direction_to_be_compared(tmp_path):
     rows = [(case, model, "my_error", str(at), "p" + case, "x") for at, case in enumerate("abc") for model in "MN"]
     file = write(tmp_path, rows)
@@ -84,3 +102,14 @@ def test_a_missing_column_is_named(tmp_path):
 def test_a_metric_of_whole_runs_is_refused(tmp_path):
     with pytest.raises(UsageError, match="one value for a whole run"):
         load_scores(write(tmp_path, [("a", "M", "cpm", "1", "a", "x")]))
+
+
+def test_a_model_that_was_shown_no_images_is_no_rival(tmp_path):
+    rows = [
+        (case, model, "Dice", str(at / 9), case, "x") for at, case in enumerate("abc") for model in ("M", "M (blind)")
+    ]
+
+    assert [(run.model, run.baseline) for run in load_scores(write(tmp_path, rows))] == [
+        ("M", False),
+        ("M (blind)", True),
+    ]

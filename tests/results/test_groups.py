@@ -89,8 +89,8 @@ def test_a_label_that_a_task_lacks(write_run):
 
 
 def test_groups_of_an_attribute_with_their_gap(write_run):
-    values = [0.9, 0.5, 0.8, 0.6, 0.7, 0.1]
-    folder = write_run("a", organ_rows(values, []), sexes("FMFM?_"), model="A")
+    values = [0.9, 0.5, 0.8, 0.6] * 5 + [0.7, 0.1]
+    folder = write_run("a", organ_rows(values, []), sexes("FMFM" * 5 + "?_"), model="A")
     table = table_of(folder, by="sex")
     assert [row.group for row in table.rows] == ["all cases", "F", "M", "unknown", "gap (max - min)"]
     found = {row.group: row.cells[0] for row in table.rows}
@@ -98,32 +98,54 @@ def test_groups_of_an_attribute_with_their_gap(write_run):
     assert found["M"].mean == pytest.approx(0.55)
     assert found["unknown"].mean == pytest.approx(0.4)
     assert found["gap (max - min)"].mean == pytest.approx(0.3)
-    assert math.isnan(found["gap (max - min)"].low)
-    assert [found[group].remark for group in found] == ["n = 6", "n = 2*", "n = 2*", "n = 2*", "*"]
-    assert "n: cases with a value; *: fewer than 5, or a gap to such a group." in table.footnotes
+    # Bounds of the difference from the resamples that all groups share.
+    assert 0.2 < found["gap (max - min)"].low < 0.3 < found["gap (max - min)"].high < 0.4
+    assert [found[group].remark for group in found] == ["n = 22", "n = 10", "n = 10", "n = 2*", ""]
+    assert "n: cases with a value; *: fewer than 10." in table.footnotes
     assert (
-        "gap (max - min): largest minus smallest value of the groups by sex, without the cases whose sex is unknown."
-        in table.footnotes
+        "gap (max - min): largest minus smallest value of the groups by sex of at least 10 cases, without the cases "
+        "whose sex is unknown." in table.footnotes
     )
 
 
+def test_groups_that_are_too_small_have_no_gap(write_run):
+    table = table_of(write_run("a", organ_rows([0.9, 0.5] * 9, []), sexes("FM" * 9)), by="sex")
+    assert [row.group for row in table.rows] == ["all cases", "F", "M"]
+    assert [row.cells[0].remark for row in table.rows] == ["n = 18", "n = 9*", "n = 9*"]
+
+
+def test_attributes_are_crossed(write_run):
+    said = {f"c{i}": {"sex": "FM"[i % 2], "site": "xy"[i // 20]} for i in range(40)}
+    folder = write_run("a", organ_rows([0.5 + 0.1 * (i % 2) for i in range(40)], []), said, model="A")
+    table = table_of(folder, by="sex*site")
+    assert [row.group for row in table.rows] == ["all cases", "F, x", "F, y", "M, x", "M, y", "gap (max - min)"]
+    assert table.rows[-1].cells[0].mean == pytest.approx(0.1)
+    with pytest.raises(UsageError, match="No case has an attribute 'cite'"):
+        table_of(folder, by="sex*cite")
+
+
+def test_the_gap_of_a_mean_over_labels_has_no_interval(write_run):
+    folder = write_run("a", organ_rows([0.9, 0.5] * 10, [0.7, 0.5] * 10), sexes("FM" * 10))
+    gap = table_of(folder, by="sex", mean="class").rows[-1].cells[0]
+    assert gap.mean == pytest.approx(0.3)
+    assert math.isnan(gap.low)
+
+
 def test_groups_large_enough_are_not_flagged(write_run):
-    folder = write_run("a", organ_rows([0.5] * 5 + [0.7] * 5, []), sexes("F" * 5 + "M" * 5))
+    folder = write_run("a", organ_rows([0.5] * 10 + [0.7] * 10, []), sexes("F" * 10 + "M" * 10))
     table = table_of(folder, by="sex")
-    assert [row.cells[0].remark for row in table.rows] == ["n = 10", "n = 5", "n = 5", ""]
+    assert [row.cells[0].remark for row in table.rows] == ["n = 20", "n = 10", "n = 10", ""]
     assert "n: cases with a value." in table.footnotes
 
 
 def test_models_are_compared_within_a_group(two):
     table = table_of(*two, by="sex")
     assert [(row.name, row.group) for row in table.rows] == [
-        ("A", "all cases"), ("A", "F"), ("A", "M"), ("A", "gap (max - min)"),
-        ("B", "all cases"), ("B", "F"), ("B", "M"), ("B", "gap (max - min)"),
+        ("A", "all cases"), ("A", "F"), ("A", "M"), ("B", "all cases"), ("B", "F"), ("B", "M"),
     ]  # fmt: skip
     found = cells(table)
     assert [found[model, "M"].mark for model in "AB"] == ["best", "second"]  # 0.7, 0.65
     assert [found[model, "F"].mark for model in "AB"] == ["second", "best"]  # 0.575, 0.625
-    assert [found[model, "gap (max - min)"].mark for model in "AB"] == ["", ""]
 
 
 def test_one_group_alone_has_no_gap(write_run):
@@ -156,7 +178,7 @@ def test_an_attribute_that_no_case_has_is_refused(two):
 def test_the_frame_has_the_groups(two):
     frame = table_of(*two, by="sex").frame()
     assert frame.columns[:4].tolist() == ["task", "model", "group", "run"]
-    assert frame["group"].tolist() == ["all cases", "F", "M", "gap (max - min)"] * 2
+    assert frame["group"].tolist() == ["all cases", "F", "M"] * 2
     assert "group" not in table_of(*two).frame().columns
     assert pd.read_csv(io.StringIO(to_csv(table_of(*two, by="label"))))["group"].tolist()[:2] == ["liver", "liver"]
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from medimg_eval.errors import UserError
-from medimg_eval.results import load_runs
+from medimg_eval.results import build_table, load_runs
 
 
 def test_manifest_and_scores_become_fields(write_run, three_cases):
@@ -149,3 +149,36 @@ def test_scores_lost_or_broken(write_run):
 def test_patients_are_not_needed_where_cases_are_resampled(write_run):
     folder = write_run("r1", [("c1", None, "a", "dice", 0.5, "present")], resampled="cases")
     assert len(load_runs([folder])) == 1
+
+
+def layout(**settings):
+    return {"layout": {"_target_": "mine.Layout", **settings}}
+
+
+def test_judgements_of_two_reconstructions_are_both_kept(write_run, tmp_path):
+    for name, shown, start in (("one", "/r/a", "01"), ("two", "/r/b", "02"), ("again", "/r/b", "03")):
+        write_run(
+            name, model="UNet", data_fingerprint=name, started=f"2026-01-{start}", task_config=layout(run=shown, echo=1)
+        )
+    assert [(run.run, run.older_left_out) for run in load_runs([tmp_path])] == [("one", 0), ("again", 1)]
+
+
+def test_a_table_says_which_older_run_had_other_data(write_run, tmp_path):
+    def notes():
+        return [note for note in build_table(load_runs([tmp_path])).footnotes if "on other data" in note]
+
+    write_run("new", model="UNet", task_config=layout(count=400, window={"low": 0}))
+    write_run("same", model="UNet", started="2026-01-02", task_config=layout(count=400, window={"low": 0}))
+    assert notes() == []
+    trial = layout(count=5, window={"low": 1})
+    write_run("trial", model="UNet", started="2026-01-01", data_fingerprint="5", task_config=trial)
+    (note,) = notes()
+    assert note == (
+        "Organs, UNet: an older run on other data is left out, trial (1 cases, now 1; with layout.count=5, now 400 and "
+        "layout.window.low=1, now 0)."
+    )
+    same = layout(count=400, window={"low": 0})
+    write_run("broken", model="UNet", started="2025-01-01", data_fingerprint="6", task_config=same)
+    assert (
+        "left out, broken (1 cases, now 1; with the same settings, so that its data were changed since)" in notes()[0]
+    )

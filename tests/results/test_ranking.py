@@ -254,7 +254,8 @@ def test_the_files_of_a_ranking(three_tasks, tmp_path):
     assert files[3].read_text("utf-8").count("<table>") == 4
     stability = pd.read_csv(files[6])
     assert list(stability) == ["column", "task", "label", "metric", "model", "rank", "share"]
-    assert [file.suffix for file in write_all(ranking, tmp_path / "main", "rank")] == [".md", ".tex", ".csv", ".html"]
+    written = write_all(ranking, tmp_path / "main", "rank")
+    assert [file.suffix for file in written] == [".md", ".tex", ".csv", ".html", ".xlsx"]
 
 
 def test_the_command_ranks_a_csv(three_tasks, monkeypatch, capfd, tmp_path):

@@ -38,7 +38,8 @@ def test_friedman_by_hand():
     # Three data sets rank three models alike: chi-square is 12 * 3 / 12 * (1 + 4 + 9) - 3 * 3 * 4 = 6.
     found = friedman([[1, 2, 3]] * 3)
     assert found.p == pytest.approx(math.exp(-3))
-    assert (found.p_f, found.data_sets) == (0.0, 3)
+    assert (found.p_f, found.data_sets) == (pytest.approx(1 / 36), 3)
+    assert found.exact == pytest.approx(1 / 36)
     # Ranks 1 2 3, 1 3 2, 1 2 3: means 1, 7/3, 8/3, chi-square 14/3, F = 2 * 14/3 / (6 - 14/3) = 7.
     found = friedman([[1, 2, 3], [1, 3, 2], [1, 2, 3]])
     assert found.p == pytest.approx(math.exp(-7 / 3))

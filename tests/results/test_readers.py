@@ -205,6 +205,29 @@ def test_odd_keys_and_levels_are_refused(sheets, tmp_path):
         score_readers(study([[math.nan]], [1]))
 
 
+def test_a_sheet_is_scored_with_the_key_of_its_own_form_alone(sheets):
+    key = "item,truth,study\n001,real,aa\n002,generated,aa\n"
+    head = "reader,item,origin,study\n"
+    assert read_readings(*sheets(head + "A,001,real,aa\n,002,,aa\n", key=key)).readers == ("A",)
+    assert read_readings(*sheets("reader,item,origin\nA,001,real\n", key=key)).readers == ("A",)
+    with pytest.raises(UserError, match=r"0\.csv, line 2: belongs to another form than .*key\.csv"):
+        read_readings(*sheets(head + "A,001,real,bb\n", key=key))
+    with pytest.raises(UserError, match=r"key\.csv, line 4: names item '001' again"):
+        read_readings(*sheets(head, key=key + "001,generated,bb\n"))
+
+
+def test_lines_are_counted_as_editors_count_them(sheets):
+    comment = 'reader,item,origin,comment\nA,001,real,"two\nlines\u2028and more"\n\nA,002,maybe,\n'
+    with pytest.raises(UserError, match=r"0\.csv, line 5: expected real or generated"):
+        read_readings(*sheets(comment))
+
+
+def test_readers_who_are_all_alike_have_no_interval_over_them():
+    found = numbers(study([[1, 0]] * 3, [1, 0])).loc["mean of readers"]
+    assert found["accuracy"] == 1
+    assert found[["accuracy_low", "accuracy_high", "p"]].isna().all()
+
+
 @pytest.fixture
 def pictures(tmp_path):
     random = np.random.default_rng(0)
@@ -234,7 +257,7 @@ def test_a_form_is_blinded_complete_and_the_same_by_seed(pictures, capsys):
     key = rows(pictures / "form-key.csv")
     assert [row["item"] for row in sheet] == [row["item"] for row in key] == [f"{n:03d}" for n in range(1, 7)]
     assert sorted(row["truth"] for row in key) == ["generated"] * 3 + ["real"] * 3
-    assert set(sheet[0]) == {"reader", "item", "origin", "quality", "realism", "utility", "comment"}
+    assert set(sheet[0]) == {"reader", "item", "origin", "quality", "realism", "utility", "comment", "study"}
     # Neither names of files nor anything outside the page.
     assert not re.search(r"real-\d|generated-\d|https?:", page)
     assert page.count("data:image/png;base64,") == 6
@@ -248,7 +271,14 @@ def test_a_form_is_blinded_complete_and_the_same_by_seed(pictures, capsys):
 def test_questions_are_ones_own(pictures):
     (pictures / "own.yaml").write_text("polyp_seen: Is a polyp < 5 mm seen?\n")
     assert form(pictures, f"questions={pictures / 'own.yaml'}", "scale=3") == 0
-    assert set(rows(pictures / "form" / "sheet.csv")[0]) == {"reader", "item", "origin", "polyp_seen", "comment"}
+    assert set(rows(pictures / "form" / "sheet.csv")[0]) == {
+        "reader",
+        "item",
+        "origin",
+        "polyp_seen",
+        "comment",
+        "study",
+    }
     page = (pictures / "form" / "form.html").read_text()
     assert "Is a polyp &lt; 5 mm seen?" in page
     assert len(re.findall(r'name="001-polyp_seen"', page)) == 3
@@ -265,6 +295,21 @@ def test_what_would_give_the_truth_away_is_told(pictures, capsys):
     out = capsys.readouterr().out
     assert "the sizes tell real from generated (30x20; 24x24)" in out
     assert "the formats tell real from generated (.png; .bmp)" in out
+
+
+def test_sizes_that_only_few_images_share_give_the_truth_away(pictures, capsys):
+    for place in range(1, 5):
+        Pictures.new("L", (20 + place, 20), place).save(pictures / "real" / f"real-{place}.png")
+    assert form(pictures) == 0
+    assert "the sizes tell real from generated (" in capsys.readouterr().out
+
+
+def test_images_that_are_there_twice_are_told(pictures, capsys):
+    (pictures / "real" / "copy.png").write_bytes((pictures / "generated" / "generated-0.png").read_bytes())
+    assert form(pictures) == 0
+    out = capsys.readouterr().out
+    assert "images are in the form twice, pixel for pixel (1), such as" in out
+    assert "the sizes" not in out
 
 
 @pytest.mark.parametrize(
@@ -308,5 +353,5 @@ def test_a_study_goes_round(pictures, capsys):
     assert "Fleiss' kappa: 1.00" in out
     names = {path.name for path in (pictures / "tables").iterdir()}
     assert names == {
-        f"readers-{sheet}.{kind}" for sheet in ("turing", "grades") for kind in ("md", "tex", "csv", "html")
+        f"readers-{sheet}.{kind}" for sheet in ("turing", "grades") for kind in ("md", "tex", "csv", "html", "xlsx")
     }

@@ -190,6 +190,6 @@ def test_line_breaks_cannot_end_a_row(write_run):
 
 def test_write_all(table, tmp_path):
     files = write_all(table, tmp_path / "new" / "folder", stem="t")
-    assert [file.name for file in files] == ["t.md", "t.tex", "t.csv", "t.html"]
+    assert [file.name for file in files] == ["t.md", "t.tex", "t.csv", "t.html", "t.xlsx"]
     assert files[0].read_text(encoding="utf-8") == to_markdown(table)
     assert files[3].read_text(encoding="utf-8") == to_html(table)

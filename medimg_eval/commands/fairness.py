@@ -1,0 +1,45 @@
+"""`fairness`: whether models serve groups of cases alike."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig
+
+from medimg_eval.commands.common import as_list, plain, runs_of
+from medimg_eval.commands.compare import say_written, show_sheets
+from medimg_eval.errors import UsageError
+from medimg_eval.results import write_comparison
+from medimg_eval.results.disparity import DisparitySettings
+from medimg_eval.results.fairness import judge_fairness
+
+
+def run(config: DictConfig) -> None:
+    """Prints groups and disparities and, when `out` is given, writes them."""
+    wanted = plain(config)
+    metrics = None if wanted["metrics"] is None else [str(one) for one in as_list(wanted["metrics"])]
+    found = judge_fairness(
+        runs_of(wanted),
+        by=[str(one) for one in as_list(wanted["by"])],
+        metrics=metrics,
+        how=DisparitySettings(
+            resamples=wanted["resamples"],
+            level=wanted["level"],
+            seed=wanted["seed"],
+            smallest=wanted["smallest"],
+            bins=_bins(wanted["bins"]),
+            strata=str(wanted["strata"] or ""),
+        ),
+    )
+    show_sheets(found.sheets)
+    if wanted["out"] is not None:
+        say_written(write_comparison(found, Path(wanted["out"]), stem="fairness"))
+
+
+def _bins(given: Any) -> dict[str, list[float]]:
+    if given is None:
+        return {}
+    if not isinstance(given, dict) or not all(isinstance(edges, list) for edges in given.values()):
+        raise UsageError(f"bins is {given!r}, expected edges of attributes that are numbers, such as {{age: [40, 60]}}")
+    return {str(name): edges for name, edges in given.items()}

@@ -1,0 +1,305 @@
+"""Whether models serve groups of cases alike: a sheet of groups and one of disparities for each task and metric."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.results.cells import Cell, Settings, make_cell, make_column
+from medimg_eval.results.columns import make_columns
+from medimg_eval.results.disparity import Disparity, DisparitySettings, disparity, odds, on_unit_scale
+from medimg_eval.results.footnotes import comparability
+from medimg_eval.results.kinds import is_set, is_summary
+from medimg_eval.results.layout import Heading, Layout, Line, Span, one_line
+from medimg_eval.results.parts import LABEL, UNKNOWN, Part, attribute_names, crossed_attributes
+from medimg_eval.results.sheets import Comparison, Sheet, p_text
+from medimg_eval.results.significance import holm
+from medimg_eval.results.summaries import MOST_RESAMPLES
+from medimg_eval.results.table import check_numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from medimg_eval.results.cells import Column
+    from medimg_eval.results.disparity_values import Bounded
+    from medimg_eval.results.load import RunScores
+
+PROBABILITY = "probability"
+"""The evidence that rates of true and false positives are counted from."""
+
+
+_ODDS = """
+Largest minus smallest rate between groups of true positives (equal opportunity) and of false positives, and the larger
+of both, the difference in equalised odds (Hardt et al. 2016); rates are means over classes, a class being present above
+0.5, or where classes exclude each other if it is the most probable. Over groups of at least {smallest} cases.
+"""
+
+
+class _Judged(NamedTuple):
+    """One model under one attribute."""
+
+    model: str
+    run: RunScores
+    found: Disparity
+    corrected: float
+    """The p-value, corrected for the number of attributes."""
+    cells: dict[str, Cell]
+    """Of all cases, under "", and of each group."""
+
+
+def judge_fairness(
+    runs: Sequence[RunScores],
+    *,
+    by: Sequence[str],
+    metrics: Sequence[str] | None = None,
+    how: DisparitySettings | None = None,
+) -> Comparison:
+    """Says of each model how its values differ between groups of cases.
+
+    Args:
+        runs: As `load_runs` returns them; unfinished ones are left out.
+        by: Attributes of the cases, or several crossed, as in "sex*site".
+        metrics: Metrics of cases, and summaries; None takes those of each task.
+        how: Which groups count, and how intervals are made; None takes those of `DisparitySettings`.
+
+    Returns:
+        Sheets of each task and metric: the groups, and how they differ; then of rates, where there are probabilities.
+
+    Raises:
+        UsageError: If there is no such metric or attribute, or a setting cannot be meant.
+        UserError: If no run is finished.
+    """
+    how = DisparitySettings() if how is None else how
+    finished = [run for run in runs if run.finished]
+    if not finished:
+        raise UserError("No finished run to divide into groups; run `python -m medimg_eval test` first")
+    _check(finished, by, how)
+    columns = [one for one in make_columns(finished, metrics)[0] if not is_set(one.metric)]
+    if not columns:
+        raise UsageError("fairness divides values of cases into groups, and there are only those of sets of pictures")
+    sheets: list[Sheet] = []
+    for column in columns:
+        judged = list(_judged(column, _models(finished, column.task), by, how))
+        sheets += [_group_sheet(column, judged, how), _disparity_sheet(column, judged, how)]
+    sheets += _odds_sheets(finished, by, how)
+    return Comparison(one_line(f"Groups by {', '.join(by)}"), tuple(sheets))
+
+
+def _check(runs: Sequence[RunScores], by: Sequence[str], how: DisparitySettings) -> None:
+    check_numbers(how.resamples, how.level, how.seed)
+    if not isinstance(how.smallest, int) or isinstance(how.smallest, bool) or how.smallest < 1:
+        raise UsageError(f"smallest must be a whole number of cases of at least 1, got {how.smallest!r}")
+    if not by:
+        raise UsageError("by names no attribute of the cases; name at least one, such as by=sex")
+    known = attribute_names(runs)
+    used = [one for attribute in by for one in crossed_attributes(attribute, known)]
+    for one in used:
+        if one == LABEL:
+            raise UsageError("by=label compares labels, which are no groups of cases; the table command shows them")
+        if one not in known:
+            raise UsageError(f"No case has an attribute {one!r}{nearest(one, known)}")
+    for name, edges in how.bins.items():
+        if name not in used:
+            raise UsageError(f"bins names {name!r}, which by does not{nearest(name, used)}")
+        numbers = [one for one in edges if isinstance(one, int | float) and not isinstance(one, bool)]
+        if not numbers or len(numbers) < len(list(edges)) or sorted(set(numbers)) != numbers:
+            raise UsageError(f"bins.{name} is {list(edges)!r}, expected ascending numbers, such as [40, 60]")
+
+
+def _models(runs: Sequence[RunScores], task: str) -> dict[str, RunScores]:
+    """Returns the runs on a task by what rows call them; two of one model by run id."""
+    chosen = [run for run in runs if run.task == task]
+    times = Counter(run.model for run in chosen)
+    return {run.model if times[run.model] == 1 else f"{run.model} ({run.run})": run for run in chosen}
+
+
+def _judged(
+    column: Column, models: Mapping[str, RunScores], by: Sequence[str], how: DisparitySettings
+) -> Iterator[_Judged]:
+    settings = Settings(how.resamples, how.level, how.seed, strata=how.strata)
+    bounded = on_unit_scale(list(models.values()), column.metric)
+    for model, run in models.items():
+        whole = Part.whole(run)
+        found = [disparity(run, column.metric, attribute, how, bounded=bounded) for attribute in by]
+        corrected = holm([one.p for one in found])
+        for one, p in zip(found, corrected.tolist(), strict=True):
+            cells = {"": make_cell(whole, column.metric, settings)}
+            for name, part in whole.groups(one.attribute, how.bins).items():
+                cells[name] = make_cell(part, column.metric, settings)
+            yield _Judged(model, run, one, p, {name: cell for name, cell in cells.items() if cell.n or not name})
+
+
+def _group_sheet(column: Column, judged: Sequence[_Judged], how: DisparitySettings) -> Sheet:
+    """Returns the values of all groups, those of too few cases greyed."""
+    lines, records, starred = [], [], False
+    for place, one in enumerate(judged):
+        for name, cell in one.cells.items():
+            few = bool(name) and cell.n < how.smallest
+            starred |= few
+            spans = [Span(cell.text(column), "quiet" if few or not cell.n else "plain")]
+            if cell.n and (text := cell.interval_text(column)):
+                spans.append(Span(text, "interval"))
+            count = [Span(f"{cell.n}{'*' if few else ''}", "quiet" if few else "plain")]
+            names = [one_line(one.model), one_line(one.found.attribute), one_line(name) or "all cases"]
+            lines.append(Line(names, [spans, count], bool(place) and not name))
+            bounds = {"value": cell.mean, "low": cell.low, "high": cell.high, "n": cell.n, "patients": cell.n_clusters}
+            records.append({**_key(column, one), "quantity": "group", "group": name or "all cases", **bounds})
+    notes = [
+        f"{column.title} {column.arrow} [{100 * how.level:g} % interval, as tables have it], n cases with a value."
+    ]
+    if starred:
+        notes.append(f"*: fewer than {how.smallest} cases, which count in no worst group, gap or test.")
+    if any(UNKNOWN in one.cells for one in judged):
+        notes.append("Cases whose group is unknown count in the value of all cases, and in no comparison of groups.")
+    notes += comparability(column.group, {one.model: one.run for one in judged})
+    content = Layout(
+        groups=[(one_line(column.group), 2)],
+        headings=[Heading("", one_line(column.title), column.arrow), Heading("", "n", "")],
+        lines=lines,
+        footnotes=[one_line(note) for note in notes],
+        stubs=["Model", "Attribute", "Group"],
+        caption=one_line(f"{column.title} of groups on {column.group}"),
+    )
+    return Sheet(content, pd.DataFrame.from_records(records))
+
+
+def _disparity_sheet(column: Column, judged: Sequence[_Judged], how: DisparitySettings) -> Sheet:
+    lines, records = [], []
+    for place, one in enumerate(judged):
+        found = one.found
+        opens = bool(place) and judged[place - 1].model != one.model
+        lines.append(Line([one_line(one.model), one_line(found.attribute)], _disparity_cells(column, one), opens))
+        shown = {"worst group": found.worst_value, "gap": found.gap, "ratio": found.ratio, "equity": found.equity}
+        for quantity, bounded in shown.items():
+            group = found.worst if quantity == "worst group" else ""
+            records.append({**_key(column, one), "quantity": quantity, "group": group, **bounded._asdict()})
+        for quantity, value in (
+            *(("bias of worst group", found.bias), ("gap by luck", found.luck)),
+            *(("p", found.p), ("corrected p", one.corrected)),
+        ):
+            records.append({**_key(column, one), "quantity": quantity, "group": "", "value": value})
+    titles = ("Worst group", "Gap", "Gap by luck", "Worst / best", f"Equity-scaled {column.title}", "p")
+    content = Layout(
+        groups=[(one_line(f"{column.group}: {column.title} {column.arrow}"), len(titles))],
+        headings=[Heading("", one_line(title), "") for title in titles],
+        lines=lines,
+        footnotes=[one_line(note) for note in _notes(column, judged, how)],
+        stubs=["Model", "Attribute"],
+        caption=one_line(f"Disparities in {column.title} on {column.group}"),
+    )
+    return Sheet(content, pd.DataFrame.from_records(records))
+
+
+def _key(column: Column, one: _Judged) -> dict[str, Any]:
+    return {"task": column.task, "metric": column.metric, "model": one.model, "attribute": one.found.attribute}
+
+
+def _disparity_cells(column: Column, one: _Judged) -> list[list[Span]]:
+    found = one.found
+    if len(found.by_group) < 2:
+        return [[Span("fewer than 2 groups", "quiet")], *([Span("", "quiet")] for _ in range(5))]
+    worst = _bounded(column, found.worst_value)
+    if found.worst:
+        worst.insert(0, Span(one_line(found.worst)))
+    p = p_text(one.corrected) or "undefined"
+    luck = "" if np.isnan(found.luck) else column.text(found.luck)
+    return [
+        worst,
+        _bounded(column, found.gap),
+        [Span(luck, "quiet")],
+        _bounded(None, found.ratio),
+        _bounded(column, found.equity),
+        [Span(p, "quiet" if np.isnan(one.corrected) else "plain")],
+    ]
+
+
+def _bounded(column: Column | None, one: Bounded) -> list[Span]:
+    """Returns a value with its bounds as they are printed, with the column's decimals or two."""
+    if np.isnan(one.value):
+        return [Span("undefined", "quiet")]
+    text = column.text if column is not None else "{:.2f}".format
+    spans = [Span(text(one.value))]
+    if not np.isnan(one.low):
+        spans.append(Span(f"[{text(one.low)}, {text(one.high)}]", "interval"))
+    return spans
+
+
+def _notes(column: Column, judged: Sequence[_Judged], how: DisparitySettings) -> Iterator[str]:
+    summary = is_summary(column.metric)
+    resamples = min(how.resamples, MOST_RESAMPLES) if summary else how.resamples
+    unit = judged[0].run.resampled
+    yield (
+        f"Over groups of at least {how.smallest} cases. Intervals of {100 * how.level:g} %: percentile bootstrap, "
+        f"{resamples} resamples of all {unit}, seed {how.seed}."
+    )
+    end = "lowest" if column.higher_is_better is not False else "highest"
+    yield (
+        f"Worst group: the {end} of noisy values lies further out than the truth on average. Intervals of it, of gap "
+        "(largest minus smallest value) and of ratio are for the groups that are truly worst, or farthest apart, "
+        "whichever these are: from bounds of all (pairs of) groups, the inner ones corrected by Bonferroni."
+    )
+    biases = [one.found.bias for one in judged if not np.isnan(one.found.bias)]
+    if biases:
+        largest = max(biases, key=abs)
+        yield f"By resampling, worst values lie further out than they should by up to {column.text(abs(largest))}."
+    yield (
+        f"Gap by luck: the mean gap where {unit} are put into the groups at random. p: permutation test that the "
+        "groups do not differ, corrected by Holm over the attributes of a model."
+    )
+    bounded = on_unit_scale([one.run for one in judged], column.metric)
+    apart = "the sum of distances of the groups' values to that of all cases"
+    rule = {
+        (True, True): "value / (1 + D)",
+        (True, False): "1 - (1 - value) / (1 + D)",
+        (False, True): "value / (1 + D / value)",
+        (False, False): "value + D",
+    }.get((bounded, column.higher_is_better is True))
+    if column.higher_is_better is not None:
+        yield f"Equity-scaled: {rule}, with D {apart} (after FairSeg's ES-Dice)."
+    else:
+        yield f"{column.title} has no better direction, so that no group is worst; gap and p are shown."
+    small = (
+        f"Too small to be compared, by {one.found.attribute}: {'; '.join(names)}."
+        for one in judged
+        if (names := one.found.small(how.smallest))
+    )
+    yield from dict.fromkeys(small)
+    torn = dict.fromkeys(one.found.attribute for one in judged if one.found.torn)
+    if torn:
+        yield (
+            f"By {', '.join(torn)} some {unit} have cases in several groups, so that they cannot be put into others; p "
+            "and the gap by luck are then of resampled values around those of the sample."
+        )
+
+
+def _odds_sheets(runs: Sequence[RunScores], by: Sequence[str], how: DisparitySettings) -> list[Sheet]:
+    """Returns a sheet of the gaps of rates for each task whose runs hold probabilities."""
+    sheets = []
+    for task in dict.fromkeys(run.task for run in runs):
+        models = {name: run for name, run in _models(runs, task).items() if (run.scores["metric"] == PROBABILITY).any()}
+        if not models:
+            continue
+        title = next(iter(models.values())).task_title
+        column = make_column(task, title, "class_sensitivity@macro", next(iter(models.values())))
+        lines, records = [], []
+        for place, (model, run) in enumerate(models.items()):
+            for number, attribute in enumerate(by):
+                found = odds(run, attribute, how)
+                cells = [_bounded(column, one) for one in found.values()]
+                lines.append(Line([one_line(model), one_line(attribute)], cells, bool(place) and not number))
+                key = {"task": task, "metric": "equalised odds", "model": model, "attribute": attribute}
+                records += [{**key, "quantity": f"gap of {name}", **one._asdict()} for name, one in found.items()]
+        content = Layout(
+            groups=[(one_line(title), 3)],
+            headings=[Heading("", name, "↓") for name in ("True positives", "False positives", "Equalised odds")],
+            lines=lines,
+            footnotes=[one_line(_ODDS.format(smallest=how.smallest))],
+            stubs=["Model", "Attribute"],
+            caption=one_line(f"Equalised odds on {title}"),
+        )
+        sheets.append(Sheet(content, pd.DataFrame.from_records(records)))
+    return sheets

@@ -1,0 +1,257 @@
+"""An item analysis printed: each task at a glance, its items that deserve a look, and hints of contamination."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from medimg_eval.results.footnotes import comparability
+from medimg_eval.results.items_flags import FEWEST_FOR_LOWEST, LOWEST, strong_models, strong_text
+from medimg_eval.results.items_grid import FEWEST_CORRELATED
+from medimg_eval.results.items_irt import FEWEST_MODELS
+from medimg_eval.results.layout import Heading, Layout, Line, Span, one_line
+from medimg_eval.results.sheets import Sheet
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator, Mapping, Sequence
+
+    from medimg_eval.results.items_grid import Grid
+    from medimg_eval.results.items_hints import Hints
+    from medimg_eval.results.items_irt import TwoParameters
+
+_DASH = "\N{EN DASH}"
+Record = dict[str, Any]
+
+
+class Analysed(NamedTuple):
+    """What is known of one task beside its items.
+
+    Attributes:
+        grid: Its models and items.
+        fitted: The two-parameter logistic model; None where too few models, or measurements.
+        alpha: Cronbach's alpha; NaN where it has none.
+        tested: Items whose correlation has an interval.
+    """
+
+    grid: Grid
+    fitted: TwoParameters | None
+    alpha: float
+    tested: int
+
+
+def make_sheets(
+    tasks: Sequence[Analysed],
+    items: pd.DataFrame,
+    hints: Hints,
+    *,
+    shown: int,
+    level: float,
+    notes: Sequence[str],
+) -> list[Sheet]:
+    """Returns the tables of an analysis.
+
+    Args:
+        tasks: In their order.
+        items: A row for each task and item.
+        hints: Of contamination.
+        shown: At most so many items are printed for each task.
+        level: Of the intervals.
+        notes: What was left out.
+    """
+    sheets = [_overview(tasks, items, level, notes)]
+    for one in tasks:
+        found = items.loc[items["task"] == one.grid.task]
+        flagged = found.loc[found["flags"] != ""].sort_values(["weight", "item"], ascending=[False, True])
+        if len(flagged):
+            sheets.append(_flagged(one, flagged, shown, level))
+    if len(hints.blind):
+        sheets.append(_blind(hints.blind, level))
+    if len(hints.order):
+        sheets.append(_order(hints.order, level))
+    return sheets
+
+
+def _overview(tasks: Sequence[Analysed], items: pd.DataFrame, level: float, notes: Sequence[str]) -> Sheet:
+    titles = ["Models", "Items", "Mean", "All fail", "All pass", "Median r", "Negative r", "Alpha", "To look at"]
+    records, lines = [], []
+    for one in tasks:
+        record = _glance(one, items.loc[items["task"] == one.grid.task])
+        records.append(record)
+        cells = [_count(record["models"]), _count(record["items"]), _number(record["mean"], 3)]
+        cells += [_count(record[name]) for name in ("all_fail", "all_pass")]
+        cells += [_number(record["median_discrimination"], 2), _count(record["negative"])]
+        cells += [_number(record["alpha"], 2), _count(record["flagged"])]
+        lines.append(Line([one_line(one.grid.title)], cells))
+    layout = Layout(
+        [("Items", len(titles))],
+        [Heading("", title, "") for title in titles],
+        lines,
+        [one_line(note) for one in tasks for note in _notes(one, level)] + [one_line(note) for note in notes],
+        ["Task"],
+        "What models tell of the items",
+    )
+    return Sheet(layout, pd.DataFrame.from_records(records))
+
+
+def _glance(one: Analysed, rows: pd.DataFrame) -> Record:
+    record: Record = {"task": one.grid.task, "models": len(one.grid.models), "items": len(rows)}
+    record["mean"] = float(rows["difficulty"].mean())
+    graded = one.grid.graded
+    record["all_fail"] = int((rows["failed_by"] == rows["models"]).sum()) if graded else math.nan
+    record["all_pass"] = int((rows["passed_by"] == rows["models"]).sum()) if graded else math.nan
+    told = rows["discrimination"].dropna() if graded else pd.Series(dtype=float)
+    record["median_discrimination"] = float(told.median()) if len(told) else math.nan
+    record["negative"] = int(rows["flags"].str.contains("negative").sum()) if len(told) else math.nan
+    return record | {"alpha": one.alpha, "flagged": int((rows["flags"] != "").sum())}
+
+
+def _notes(one: Analysed, level: float) -> Iterator[str]:
+    grid = one.grid
+    title = grid.title
+    yield from comparability(title, grid.runs)
+    missing = int(np.isnan(grid.scores).sum())
+    if missing:
+        of = grid.scores.size
+        yield f"{title}: {missing:,} of {of:,} values are missing; items rest on the models that have them."
+    if not grid.graded:
+        yield (
+            f"{title}: values are measurements, so items have a mean and no discrimination. To look at: items among "
+            f"the worst {100 * LOWEST:.0f} % of each model (of models with at least {FEWEST_FOR_LOWEST} items)."
+        )
+        return
+    yield (
+        "Mean: share right, which is the difficulty of an item. r: correlation over models of an item with the mean of "
+        "their other items. Alpha: Cronbach's. All fail and all pass tell no model from another."
+    )
+    if len(grid.models) < FEWEST_CORRELATED:
+        yield f"{title}: r and alpha need at least {FEWEST_CORRELATED} models, and here are {len(grid.models)}."
+    elif one.tested:
+        by_chance = (1 - level) / 2 * one.tested
+        yield (
+            f"{title}: r counts as negative where its {100 * level:g} % interval (Fisher's z) lies below 0; of "
+            f"{one.tested:,} items about {by_chance:.1f} would by chance alone."
+        )
+    if strong_models(grid):
+        yield f"{title}: strongest models: {strong_text(grid)}. A reason to look is no proof that a label is wrong."
+    yield from _fitted_notes(one)
+
+
+def _fitted_notes(one: Analysed) -> Iterator[str]:
+    title, models, fitted = one.grid.title, len(one.grid.models), one.fitted
+    if fitted is None:
+        yield (
+            f"{title}: {models} models are too few for item response theory (at least {FEWEST_MODELS}); classical "
+            "statistics alone."
+        )
+        return
+    if not fitted.steps:
+        yield f"{title}: too few items tell models apart for item response theory."
+        return
+    if not fitted.settled:
+        yield f"{title}: slopes and places had not come to rest after {fitted.steps} steps; do not use them."
+    yield (
+        f"{title}: slope a and place b of the two-parameter logistic model, abilities with mean 0 and deviation 1, by "
+        f"marginal maximum likelihood with priors. Of {models} models slopes "
+        f"{'hardly differ from their prior' if models < 50 else 'are rough'}; models are no random sample of readers."
+    )
+    if any(run.scores["attributes"].astype(str).str.contains('"set": "[^"]').any() for run in one.grid.runs.values()):
+        yield f"{title}: items of one set are not independent, which this model takes them for."
+
+
+def _flagged(one: Analysed, rows: pd.DataFrame, shown: int, level: float) -> Sheet:
+    graded = one.grid.graded
+    names = {"difficulty": ("Share right" if graded else "Mean", 2)}
+    if graded and rows["discrimination"].notna().any():
+        names["discrimination"] = ("r", 2)
+    if graded and rows["slope"].notna().any():
+        names |= {"slope": ("a", 2), "place": ("b", 2)}
+    titles = [*(title for title, _ in names.values()), "Why"]
+    lines = [
+        Line(
+            [one_line(str(row["item"]))],
+            [*(_number(row[name], digits) for name, (_, digits) in names.items()), [Span(one_line(row["reasons"]))]],
+        )
+        for row in rows.head(shown).to_dict("records")
+    ]
+    notes = []
+    if len(rows) > shown:
+        notes.append(f"{one.grid.title}: {shown} of {len(rows):,} items; the CSV holds all.")
+    layout = Layout(
+        [(one_line(one.grid.title), len(titles))],
+        [Heading("", title, "") for title in titles],
+        lines,
+        notes,
+        ["Item"],
+        f"Items of {one_line(one.grid.title)} to look at",
+    )
+    return Sheet(layout, rows)
+
+
+def _blind(rows: pd.DataFrame, level: float) -> Sheet:
+    lines = [
+        Line(
+            [one_line(row["task"]), one_line(row["model"])],
+            [
+                _count(row["n"]),
+                _number(row["seeing"], 3),
+                _estimate(row, "blind"),
+                _estimate(row, "gain"),
+                _number(row["chance"], 3),
+                [Span(row["hint"] or _DASH, "plain" if row["hint"] else "quiet")],
+            ],
+        )
+        for row in rows.to_dict("records")
+    ]
+    how = f"on the items that both have [{100 * level:g} % interval]"
+    notes = [
+        f"The same model with and without images, {how}. Gain: with images better than without.",
+        "Hints, never proof: text alone may give answers away (options, wording, priors), with no leak at all.",
+    ]
+    return _sheet(rows, ["n", "With images", "Without", "Gain", "Chance", "Hint"], lines, notes, "Asked without images")
+
+
+def _order(rows: pd.DataFrame, level: float) -> Sheet:
+    lines = [
+        Line(
+            [one_line(row["task"]), one_line(row["model"])],
+            [
+                _count(row["sets"]),
+                _number(row["original"], 3),
+                _number(row["others"], 3),
+                _estimate(row, "gain"),
+                _estimate(row, "changed"),
+                [Span(row["hint"] or _DASH, "plain" if row["hint"] else "quiet")],
+            ],
+        )
+        for row in rows.to_dict("records")
+    ]
+    notes = [
+        f"Questions asked once for each rotation of their options [{100 * level:g} % interval].",
+        "Gain: the published order better than the mean of the others.",
+        "Changed: share of the questions answered in full whose answer depends on the order.",
+        "Hints, never proof: a model that prefers some letter depends on the order without having met the question.",
+    ]
+    titles = ["Questions", "Published order", "Other orders", "Gain", "Changed", "Hint"]
+    return _sheet(rows, titles, lines, notes, "Options in other orders")
+
+
+def _sheet(rows: pd.DataFrame, titles: Sequence[str], lines: list[Line], notes: list[str], caption: str) -> Sheet:
+    headings = [Heading("", title, "") for title in titles]
+    return Sheet(Layout([(caption, len(titles))], headings, lines, notes, ["Task", "Model"], caption), rows)
+
+
+def _count(value: float) -> list[Span]:
+    return [Span(_DASH, "quiet")] if math.isnan(value) else [Span(f"{int(value):,}")]
+
+
+def _number(value: float, digits: int) -> list[Span]:
+    return [Span(_DASH, "quiet")] if math.isnan(value) else [Span(f"{round(value, digits) + 0.0:.{digits}f}")]
+
+
+def _estimate(row: Mapping[Hashable, Any], name: str) -> list[Span]:
+    spans = _number(row[name], 3)
+    low, high = row[f"{name}_low"], row[f"{name}_high"]
+    return spans if math.isnan(low) else [*spans, Span(f"[{low:.3f}, {high:.3f}]", "interval")]
