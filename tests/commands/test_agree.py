@@ -196,7 +196,7 @@ def test_the_command_prints_and_writes_the_table(judged, tmp_path, capsys):
     assert "Reports: judges against people" in printed
     assert "0.500" in printed
     assert {file.name for file in (tmp_path / "out").iterdir()} == {
-        f"agree.{kind}" for kind in ("md", "tex", "csv", "html")
+        f"agree.{kind}" for kind in ("md", "tex", "csv", "html", "xlsx")
     }
     frame = pd.read_csv(tmp_path / "out" / "agree.csv")
     assert frame.columns.tolist() == ["question", "judge", "statistic", "value", "low", "high", "n"]
