@@ -32,8 +32,6 @@ _ENDS = -math.log(CLIP)
 """The log odds at which confidences end."""
 _FAR = 500.0
 """Log odds beyond it are all the same."""
-_STEEP = 30.0
-"""A slope beyond it is no estimate: right and wrong answers are separated, and the likelihood has no maximum."""
 
 
 class Stated(NamedTuple):
@@ -145,15 +143,26 @@ def equal_mass(times: Floats, levels: Levels, bins: int) -> tuple[Floats, Floats
     ones = np.ones_like(levels.sure)
     numbers = levels.sums(times, ones)
     right, sure = levels.sums(times, levels.right), levels.sums(times, levels.sure)
-    total = np.maximum(numbers.sum(axis=1, keepdims=True), 1)
-    middle = (np.cumsum(numbers, axis=1) - numbers / 2) / total
-    place = np.minimum((middle * bins).astype(np.int64), bins - 1) + bins * np.arange(len(times))[:, None]
+    place = _bin_of_middle(numbers, bins) + bins * np.arange(len(times))[:, None]
     shape, size = (len(times), bins), len(times) * bins
     one, two, three = (
         np.bincount(place.ravel(), sums.ravel(), size).reshape(shape).astype(np.float64)
         for sums in (numbers, right, sure)
     )
     return one, two, three
+
+
+def mass_places(sure: Floats, bins: int) -> Places:
+    """Returns the bin of equal numbers of each confidence, (statement,), as `equal_mass` has it."""
+    _, level, count = np.unique(sure, return_inverse=True, return_counts=True)
+    return np.asarray(_bin_of_middle(count[None].astype(np.float64), bins)[0][level], dtype=np.int64)
+
+
+def _bin_of_middle(numbers: Floats, bins: int) -> Places:
+    """Returns the bin of each level of so many statements, least sure first: (resample, level), both."""
+    # Twice the middle of the ranks is a whole number, so that a level at a border falls to no side by rounding.
+    twice, total = 2 * np.cumsum(numbers, axis=1) - numbers, np.maximum(numbers.sum(axis=1, keepdims=True), 1)
+    return np.asarray(np.minimum(twice * bins // (2 * total), bins - 1), dtype=np.int64)
 
 
 def equal_width(sure: Floats, bins: int) -> Places:
@@ -238,22 +247,44 @@ def _intercepts(weight: Floats, odds: Floats, right: Floats) -> Floats:
 
 
 def _slopes(weight: Floats, odds: Floats, right: Floats) -> Floats:
-    """Newton's method from a slope of 0; steps are at most 4 long."""
+    """Newton's method from a slope of 0; steps are at most 4 long, in standard deviations of the log odds."""
+    spread = odds.std()
+    if not spread > 0:
+        return np.full(len(weight), math.nan)
+    # Of confidences that hardly differ the slope may be in the hundreds.
+    scaled = (odds - odds.mean()) / spread
     hits, number = weight @ right, weight.sum(axis=1)
     constant, slope = np.log(hits / (number - hits)), np.zeros(len(weight))
+    sure = np.zeros(len(weight), dtype=bool)
     for _ in range(_STEPS):
-        expected = 1 / (1 + np.exp(-np.clip(constant[:, None] + slope[:, None] * odds, -_FAR, _FAR)))
+        expected = 1 / (1 + np.exp(-np.clip(constant[:, None] + slope[:, None] * scaled, -_FAR, _FAR)))
         off, bend = weight * (right - expected), weight * expected * (1 - expected)
-        push, tilt = off.sum(axis=1), off @ odds
-        one, two, three = bend.sum(axis=1), bend @ odds, bend @ odds**2
+        push, tilt = off.sum(axis=1), off @ scaled
+        one, two, three = bend.sum(axis=1), bend @ scaled, bend @ scaled**2
         area = one * three - two**2
         fine = area > 1e-12 * one * three
         step = np.stack([three * push - two * tilt, one * tilt - two * push]) / np.where(fine, area, math.nan)
         step *= 4 / np.maximum(np.abs(step).max(axis=0), 4)
         constant, slope = constant + step[0], slope + step[1]
-        if not np.nanmax(np.abs(step), initial=0) >= _SURE:
+        sure = np.abs(step).max(axis=0) < _SURE
+        if (sure | np.isnan(slope)).all():
             break
-    return np.where(np.abs(slope) > _STEEP, math.nan, slope)
+    return np.where(sure & ~_separated(weight, odds, right), slope / spread, math.nan)
+
+
+def _separated(weight: Floats, odds: Floats, right: Floats) -> npt.NDArray[np.bool_]:
+    """Returns whether right and wrong ones overlap nowhere but at one value, (resample,).
+
+    The likelihood then has no maximum, though where confidences are near 0 and 1 Newton's method hardly moves.
+
+    Source: Albert and Anderson, Biometrika 1984, doi 10.1093/biomet/71.1.1.
+    """
+    ends = []
+    for truth in (0, 1):
+        there = (weight > 0) & (right == truth)
+        ends.append((np.where(there, odds, math.inf).min(axis=1), np.where(there, odds, -math.inf).max(axis=1)))
+    (low_wrong, high_wrong), (low_right, high_right) = ends
+    return np.asarray((high_wrong <= low_right) | (high_right <= low_wrong))
 
 
 class Risks(NamedTuple):

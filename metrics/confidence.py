@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,7 +20,7 @@ import numpy as np
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics import _confidence as arithmetic
 from medimg_eval.metrics._classified import Curve, roc_area
-from medimg_eval.metrics._confidence import Floats, Stated, decided, every, levelled, said, whole_number
+from medimg_eval.metrics._confidence import Floats, decided, every, levelled, said, whole_number
 from medimg_eval.metrics._replies import ReplyPair
 from medimg_eval.metrics.registry import Rows, metric, summary
 
@@ -113,25 +114,18 @@ def _errors(rows: Rows, bins: float) -> Judge:
     return lambda times: arithmetic.gap(*arithmetic.equal_mass(times, levels, number))
 
 
-def _luck(title: str, places: Callable[[Stated, int], Any]) -> Callable[..., str]:
+def _luck(title: str, places: Callable[[Floats, int], Any]) -> Callable[..., str]:
     """Makes the remark of what a calibration error would be by luck alone."""
 
     def remark(rows: Rows, bins: float) -> str:
         stated = said(rows)
         if not stated.sure.size:
             return ""
-        expected = arithmetic.by_luck(stated.sure, places(stated, whole_number(bins)))
+        expected = arithmetic.by_luck(stated.sure, places(stated.sure, whole_number(bins)))
         told = f"{title}@{bins:g}: confidences that mean exactly what they say would reach about {expected:.3f} here."
         return " ".join(filter(None, [told, _remarked(rows)]))
 
     return remark
-
-
-def _mass_places(stated: Stated, bins: int) -> Any:
-    """Returns the bin of equal numbers of each statement, by the middle of the ranks of equal ones."""
-    _, level, count = np.unique(stated.sure, return_inverse=True, return_counts=True)
-    middle = (np.cumsum(count) - count / 2) / stated.sure.size
-    return np.minimum((middle * bins).astype(np.int64), bins - 1)[level]
 
 
 @_calibration(
@@ -141,7 +135,7 @@ def _mass_places(stated: Stated, bins: int) -> Any:
     better=False,
     parameter="number of bins",
     weighed=_errors,
-    remark=_luck("ECE (equal mass)", _mass_places),
+    remark=_luck("ECE (equal mass)", arithmetic.mass_places),
 )
 def ece_mass(rows: Rows, bins: float) -> float:
     """The expected calibration error in bins of equal numbers: the mean of |share right - mean confidence| of the bin.
@@ -171,7 +165,7 @@ def _width_pieces(rows: Rows, bins: float) -> Floats:
     better=False,
     parameter="number of bins",
     pieces=_width_pieces,
-    remark=_luck("ECE (equal width)", lambda stated, bins: arithmetic.equal_width(stated.sure, bins)),
+    remark=_luck("ECE (equal width)", arithmetic.equal_width),
 )
 def ece_width(sums: Floats, bins: float) -> Floats:
     """The expected calibration error in bins of equal width: the mean of |share right - mean confidence| of the bin.
@@ -211,7 +205,7 @@ def _parts(rows: Rows) -> str:
     stated = every(rows)
     if not stated.sure.size:
         return ""
-    place = _mass_places(stated, BINS)
+    place = arithmetic.mass_places(stated.sure, BINS)
     reliability, resolution, uncertainty, left = arithmetic.murphy(stated.sure, stated.right, place)
     told = (
         f"Brier score = reliability {reliability:.3f} - resolution {resolution:.3f} + uncertainty {uncertainty:.3f} "
@@ -251,7 +245,7 @@ def log_loss(sums: Floats) -> Floats:
 
 
 def _slope(rows: Rows) -> Judge:
-    return lambda times: arithmetic.logistic(times, every(rows), slope=True)
+    return partial(arithmetic.logistic, stated=every(rows), slope=True)
 
 
 @_calibration("Calibration slope", _COX, best=1.0, better=None, weighed=_slope)
@@ -265,7 +259,7 @@ def calibration_slope(rows: Rows) -> float:
 
 
 def _intercept(rows: Rows) -> Judge:
-    return lambda times: arithmetic.logistic(times, every(rows), slope=False)
+    return partial(arithmetic.logistic, stated=every(rows), slope=False)
 
 
 @_calibration("Calibration intercept", _COX, best=0.0, better=None, weighed=_intercept)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -11,7 +10,7 @@ import numpy as np
 from medimg_eval.errors import UserError
 from medimg_eval.models._text_encoders import encoded, tokenizer_of
 from medimg_eval.models.annotators import Weights
-from medimg_eval.models.feature_networks import fill
+from medimg_eval.models.feature_networks import fill, timm_library
 from medimg_eval.models.features import Network
 
 if TYPE_CHECKING:
@@ -81,12 +80,7 @@ class BioViLT(Network):
 
         from medimg_eval.models.weights import load_weights
 
-        try:
-            timm: Any = importlib.import_module("timm")
-        except ImportError as error:
-            raise UserError(
-                f"extractor {self.name!r} needs the timm library: pip install 'medimg-eval[synthesis]'"
-            ) from error
+        timm = timm_library(self.name)
         backbone = timm.create_model("resnet50", pretrained=False, num_classes=0, global_pool="")
         network = nn.Module()
         network.encoder = nn.Module()

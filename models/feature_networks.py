@@ -162,6 +162,18 @@ class TransformersEncoder(Network):
         return vectors
 
 
+def timm_library(name: str) -> Any:
+    """Returns the timm library, which an extractor of this name needs.
+
+    Raises:
+        UserError: it is not installed.
+    """
+    try:
+        return importlib.import_module("timm")
+    except ImportError as error:
+        raise UserError(f"extractor {name!r} needs the timm library: pip install 'medimg-eval[synthesis]'") from error
+
+
 class TimmEncoder(Network):
     """Any image encoder of the timm library, from a file of weights, with the preprocessing that timm knows of it.
 
@@ -197,12 +209,7 @@ class TimmEncoder(Network):
         """Loads the backbone without its head."""
         import torch
 
-        try:
-            timm: Any = importlib.import_module("timm")
-        except ImportError as error:
-            raise UserError(
-                f"extractor {self.name!r} needs the timm library: pip install 'medimg-eval[synthesis]'"
-            ) from error
+        timm = timm_library(self.name)
         if not timm.is_model(self.backbone):
             close = nearest(self.backbone, timm.list_models()).partition(" (")[0]
             raise UserError(f"extractors.{self.name}.backbone: timm has no {self.backbone!r}{close}")

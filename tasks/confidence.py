@@ -13,17 +13,23 @@ from medimg_eval.metrics._replies import ReplyPair
 from medimg_eval.metrics.vqa import accuracy
 from medimg_eval.question import Reply
 
-_NUMBER = r"(?P<{name}>\d+(?:\.\d+)?)"
+_NUMBER = r"(?<![-\d.,])(?P<{name}>\d+(?:[.,]\d+)?|\.\d+)(?!\d|[.,]\d|e-?\d|\s*(?:[-\u2013]|to\b)\s*\d)"
+_OF = r"(?P<{name}>%|percent\b|(?:/|\(?out\s+of|\(of)\s*\d+\b)"
+_STATISTICS = r"(?!\s+(?:interval|limit|bound|region))"
 _SAID = re.compile(
-    r"\bconfiden(?:ce|t)\b[^\d\n]{0,24}?"
-    + _NUMBER.format(name="after")
-    + r"(?![\d.]*\s*[-\u2013]\s*\d)\s*(?P<of>%|/\s*100\b|(?:/|out of)\s*10\b)?"
-    + "|"
-    + _NUMBER.format(name="before")
-    + r"\s*%\s*(?:confiden(?:ce|t)|sure|certain)\b",
+    rf"\bconfiden(?:ce|t)\b{_STATISTICS}(?P<lead>[^\d\n.;!?()]{{0,24}}?(?:\((?P<scale>[^()\n]{{0,24}})\))?"
+    rf"\(?[^\d\n.;!?()]{{0,24}}?){_NUMBER.format(name='after')}\s*{_OF.format(name='after_of')}?"
+    rf"|{_NUMBER.format(name='before')}\s*{_OF.format(name='before_of')}\s*(?:confiden(?:ce|t)|sure|certain(?:ty)?)\b"
+    + _STATISTICS,
     re.IGNORECASE,
 )
-"""Such as `Confidence: 85%`, `confidence 0.85`, `confidence is 8/10` and `85 % sure`."""
+"""Such as `Confidence: 85%`, `confidence 0.85`, `Confidence (0-10): 8` and `85 % sure`; ranges are not read."""
+_LEADS = re.compile(r"(?:^|[:=~)]|\b(?:is|of|at|about|score|level|rating))[\s*_`'\"(]*$", re.IGNORECASE)
+"""Ends what stands between the word and a number without a unit, which may else count anything."""
+_DENIED = re.compile(r"(?:\bnot|n't|\bless than|\bunder|\bbelow|<)\s*$", re.IGNORECASE)
+"""Before a number: it says what the confidence is not."""
+_SCALES = (1, 5, 10, 100)
+"""What confidences are out of."""
 
 
 def with_confidence(model: Any, answers: Sequence[Any]) -> Sequence[Any]:
@@ -64,22 +70,32 @@ def confidence_of(packed: Mapping[str, Any]) -> float | None:
 def written_confidence(text: str) -> float | None:
     """Reads the confidence that a text names last, 0 to 1; None where it names none.
 
-    A number of at most 1 is a share, a larger one is of 100, unless `/10` or `out of 10` stands behind it.
+    A number of at most 1 is a share and a larger one is of 100, unless `/10`, `out of 5` or the like stands behind it,
+    or before it in parentheses.
 
     >>> written_confidence("B. Confidence: 85%")
     0.85
     """
-    found = list(_SAID.finditer(text))
-    if not found:
-        return None
-    last = found[-1]
-    of = (last["of"] or ("" if last["after"] else "%")).replace(" ", "")
-    number = float(last["after"] or last["before"])
-    if of.endswith("10") and not of.endswith("100"):
-        number /= 10
-    elif of or number > 1:
-        number /= 100
-    return number if number <= 1 else None
+    told = [_share(found) for found in _SAID.finditer(text) if _meant(text, found)]
+    return told[-1] if told else None
+
+
+def _meant(text: str, found: re.Match[str]) -> bool:
+    """Whether a match says how sure the model is, not what it is not sure of, or how many there are of something."""
+    if _DENIED.search(text[: found.start("after" if found["after"] else "before")]):
+        return False
+    plain = found["after"] and not found["after_of"]
+    return not plain or bool(found.group().lower().startswith("confidence") and _LEADS.search(found["lead"]))
+
+
+def _share(found: re.Match[str]) -> float | None:
+    """Returns the number of a match as a share; None where it is none, as 120 % or 1/3 of a confidence are."""
+    number = float((found["after"] or found["before"]).replace(",", "."))
+    of = found["after_of"] or found["before_of"] or found["scale"] or ""
+    scale = 100 if of.lower() in ("%", "percent") else int((re.findall(r"\d+", of) or [0])[-1])
+    if not scale:
+        scale = 100 if number > 1 else 1
+    return number / scale if scale in _SCALES and number <= scale else None
 
 
 def status_of(metric: str, pair: ReplyPair) -> str:

@@ -47,7 +47,7 @@ def run(config: DictConfig) -> None:
     from medimg_eval.results.figures import write_figure
 
     wanted = plain(config)
-    kinds = [str(one) for one in as_list(wanted["kind"])]
+    kinds = list(dict.fromkeys(str(one) for one in as_list(wanted["kind"])))
     _check(kinds, wanted)
     runs = runs_of(wanted)
     console, aside = printer(), Console(stderr=True)
@@ -89,6 +89,8 @@ def _stem(parts: Sequence[str]) -> str:
 
 def _check(kinds: Sequence[str], wanted: Wanted) -> None:
     """Raises UsageError for a kind that there is not, or a key that none of them reads."""
+    if not kinds:
+        raise UsageError(f"kind is an empty list; name one or more of {', '.join(KINDS)}")
     for kind in kinds:
         if kind not in KINDS:
             raise UsageError(f"there is no figure of kind {kind!r}{nearest(kind, KINDS)}")

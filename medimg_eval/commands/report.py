@@ -63,7 +63,7 @@ def run(config: DictConfig) -> None:
     report.tidy()
     if wanted["examples"]:
         _write_examples(tasks, shown, wanted, Path(wanted["out"]) / "examples")
-    Console(stderr=True).print(f"wrote {index}", style="dim", soft_wrap=True)
+    Console(stderr=True).print(f"wrote {index}", style="dim", soft_wrap=True, markup=False)
 
 
 def _title(given: str | None, names: Mapping[str, str]) -> str:
@@ -111,12 +111,15 @@ def _write_examples(
     from medimg_eval.evaluation.examples import draw_examples
     from medimg_eval.results.figures import write_figure
 
-    for one in tasks:
-        what = shown.get(one.task)
-        if isinstance(what, Shown) and isinstance(what.task, SegmentationTask):
-            drawn = draw_examples(one, what, count=wanted["examples"])
-            for file in write_figure(drawn, folder, one.task):
-                Console(stderr=True).print(f"wrote {file}", style="dim", soft_wrap=True)
+    console = Console(stderr=True)
+    seen = [(one, what) for one in tasks if isinstance(what := shown.get(one.task), Shown)]
+    seen = [(one, what) for one, what in seen if isinstance(what.task, SegmentationTask)]
+    if not seen:
+        console.print("! examples: there is no segmentation whose images can be read", highlight=False)
+    for one, what in seen:
+        drawn = draw_examples(one, what, count=wanted["examples"])
+        for file in write_figure(drawn, folder, one.task):
+            console.print(f"wrote {file}", style="dim", soft_wrap=True, markup=False)
 
 
 def _figures(runs: Sequence[RunScores], wanted: Mapping[str, Any]) -> dict[str, str]:

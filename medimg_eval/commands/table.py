@@ -9,7 +9,7 @@ from omegaconf import DictConfig
 from rich.console import Console
 
 from medimg_eval.commands.common import as_list, plain, runs_of, show
-from medimg_eval.errors import UsageError, nearest
+from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.results import Look, Table, build_authors_tables, build_cards, build_table, write_all, write_card
 from medimg_eval.results.marks import marked
 from medimg_eval.results.pair_tests import CompareSettings
@@ -33,11 +33,13 @@ def run(config: DictConfig) -> None:
         if wanted["card"]:
             cards = {stem.replace("table", "card", 1): table for stem, table in tables.items()}
             written += [file for stem, table in cards.items() for file in write_card(table, folder, stem)]
-        Console(stderr=True).print("wrote " + ", ".join(str(path) for path in written), style="dim", soft_wrap=True)
+        Console(stderr=True).print(
+            "wrote " + ", ".join(str(path) for path in written), style="dim", soft_wrap=True, markup=False
+        )
 
 
 def _usual(wanted: dict[str, Any]) -> Table:
-    return build_table(
+    table = build_table(
         runs_of(wanted),
         metrics=_metrics(wanted["metrics"]),
         by=None if wanted["by"] is None else str(wanted["by"]),
@@ -48,6 +50,12 @@ def _usual(wanted: dict[str, Any]) -> Table:
         interval=wanted["interval"],
         strata=wanted["strata"],
     )
+    if not table.columns:
+        raise UserError(
+            "There are no scores that a table shows by itself; name summaries that rest on those there are, such as "
+            f"metrics=[auroc@macro] ({'; '.join(table.footnotes)})"
+        )
+    return table
 
 
 def _marked(table: Table, wanted: dict[str, Any]) -> Table:

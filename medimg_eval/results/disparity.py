@@ -12,7 +12,6 @@ from medimg_eval import metrics
 from medimg_eval.results.cells import case_values, units
 from medimg_eval.results.disparity_values import (
     NONE,
-    Bounded,
     equity,
     gap_bounds,
     percentile,
@@ -22,7 +21,7 @@ from medimg_eval.results.disparity_values import (
     worst,
     worst_interval,
 )
-from medimg_eval.results.intervals import FEWEST
+from medimg_eval.results.intervals import FEWEST, Estimate
 from medimg_eval.results.kinds import is_known, is_summary
 from medimg_eval.results.parts import UNKNOWN, Part
 from medimg_eval.results.resampling import Resamples
@@ -94,12 +93,12 @@ class Disparity:
     n: Mapping[str, int]
     by_group: Mapping[str, float]
     worst: str = ""
-    worst_value: Bounded = NONE
+    worst_value: Estimate = NONE
     bias: float = np.nan
-    gap: Bounded = NONE
+    gap: Estimate = NONE
     luck: float = np.nan
-    ratio: Bounded = NONE
-    equity: Bounded = NONE
+    ratio: Estimate = NONE
+    equity: Estimate = NONE
     p: float = np.nan
     torn: bool = False
 
@@ -135,10 +134,11 @@ class Divided(NamedTuple):
     drawn: Floats
     """(resample, group); NaN where a resample has no value of the group."""
     clusters: int
+    """Patients (or cases, where these are resampled) of the group that has fewest."""
 
     @property
     def kept(self) -> Floats:
-        """The resamples that have a value of every group; none where they are too few to say anything."""
+        """The resamples that have a value of every group; none where they, or a group's patients, are too few."""
         kept = self.drawn[~np.isnan(self.drawn).any(axis=1)]
         return kept if self.clusters >= FEWEST and len(kept) * 2 >= len(self.drawn) else kept[:0]
 
@@ -147,8 +147,9 @@ def judged(part: Part, metric: str) -> Judged:
     """Returns a part by a metric of single cases, of which each counts with the mean over its labels, or a summary."""
     if is_summary(metric):
         clusters = np.unique(part.clusters.to_numpy(dtype=str))
-        needed = part.scores["metric"].isin(metrics.get(metric).needs)
-        return Judged(clusters, int(part.scores.loc[needed, "case"].nunique()), by_times(metric, part))
+        held = part.scores["metric"].isin(metrics.get(metric).needs).any()
+        # As in tables: a case that leaves no row, such as one without any lesion, was judged all the same.
+        return Judged(clusters, len(part.clusters) if held else 0, by_times(metric, part))
     cases = case_values(part.scores.loc[part.scores["metric"] == metric])
     cases = cases.loc[cases["value"].notna()]
     owner = units(part.run, cases)
@@ -186,7 +187,7 @@ def divide(run: RunScores, metric: str, attribute: str, how: DisparitySettings) 
         {name: one.value for name, one in large.items()},
         np.concatenate(drawn_whole),
         np.concatenate(drawn),
-        len(whole.clusters),
+        min((len(one.clusters) for one in large.values()), default=len(whole.clusters)),
     )
 
 
@@ -230,14 +231,14 @@ def disparity(
     return replace(
         plain,
         worst=names[int(np.flatnonzero(values == far)[0])],
-        worst_value=Bounded(far, *(worst_interval(kept, how.level, better=better) if len(kept) else ())),
+        worst_value=Estimate(far, *(worst_interval(kept, how.level, better=better) if len(kept) else ())),
         bias=float(worst(kept, better).mean() - far) if len(kept) else np.nan,
-        ratio=Bounded(part, *(ratio_bounds(kept, how.level, better=better) if len(kept) else ())),
-        equity=percentile(scaled, scaled_drawn, how.level) if len(kept) else Bounded(scaled),
+        ratio=Estimate(part, *(ratio_bounds(kept, how.level, better=better) if len(kept) else ())),
+        equity=percentile(scaled, scaled_drawn, how.level) if len(kept) else Estimate(scaled),
     )
 
 
-def odds(run: RunScores, attribute: str, how: DisparitySettings) -> dict[str, Bounded]:
+def odds(run: RunScores, attribute: str, how: DisparitySettings) -> dict[str, Estimate]:
     """Returns the gaps of rates between groups, of a run with rows of `probability`; NaN with fewer than two groups.
 
     Of the rate of true positives (equal opportunity), that of false positives, and the larger of both, the difference
@@ -252,17 +253,17 @@ def odds(run: RunScores, attribute: str, how: DisparitySettings) -> dict[str, Bo
     return {name: _gap(some, how) for name, some in sets.items()}
 
 
-def gap_between(run: RunScores, metric: str, attribute: str, how: DisparitySettings) -> Bounded:
+def gap_between(run: RunScores, metric: str, attribute: str, how: DisparitySettings) -> Estimate:
     """Returns the gap between the groups of an attribute, as `disparity` does, without all else."""
     found = divide(run, metric, attribute, how)
     return _gap([found], how) if len(found.by_group) > 1 else NONE
 
 
-def _gap(some: Sequence[Divided], how: DisparitySettings) -> Bounded:
+def _gap(some: Sequence[Divided], how: DisparitySettings) -> Estimate:
     """Returns the largest gap between groups of one set of them."""
     value = max(float(spread(np.array(list(one.by_group.values())))) for one in some)
     kept = [one.kept for one in some]
-    return Bounded(value, *(gap_bounds(kept, how.level) if all(map(len, kept)) else ()))
+    return Estimate(value, *(gap_bounds(kept, how.level) if all(map(len, kept)) else ()))
 
 
 def direction(run: RunScores, metric: str) -> bool | None:
@@ -271,12 +272,14 @@ def direction(run: RunScores, metric: str) -> bool | None:
 
 
 def on_unit_scale(runs: Sequence[RunScores], metric: str) -> bool:
-    """Returns whether 0 and 1 are the ends of a metric; of one that is not registered, by its values."""
+    """Returns whether 0 and 1 are the ends of a metric: as it is registered, and by all of its values."""
     if is_known(metric):
         known = metrics.get(metric)
         if is_summary(metric):
             return not known.unit and known.best in (0.0, 1.0) and known.higher_is_better is not None
-        return not known.unit and {known.best, known.worst} == {0.0, 1.0}
+        # A failed case may cost 1 where others have no upper end, as of NRMSE.
+        if known.unit or {known.best, known.worst} != {0.0, 1.0}:
+            return False
     held = [run.scores.loc[run.scores["metric"] == metric, "value"].to_numpy(dtype=np.float64) for run in runs]
     values = np.concatenate(held)
     return bool(((values >= 0) & (values <= 1) | np.isnan(values)).all())

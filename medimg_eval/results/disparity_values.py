@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+from medimg_eval.results.intervals import Estimate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -14,15 +16,7 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
 
 
-class Bounded(NamedTuple):
-    """A value with its interval; NaN where there is none."""
-
-    value: float = np.nan
-    low: float = np.nan
-    high: float = np.nan
-
-
-NONE = Bounded()
+NONE = Estimate()
 
 
 def spread(values: Floats) -> Floats:
@@ -63,13 +57,13 @@ def equity(overall: Floats, values: Floats, *, better: bool, bounded: bool) -> F
     return np.asarray(scaled, dtype=np.float64)
 
 
-def percentile(value: float, drawn: Floats, level: float) -> Bounded:
+def percentile(value: float, drawn: Floats, level: float) -> Estimate:
     """Returns a value with the percentile interval of its resamples, (resample,), of which most must have a value."""
     known = drawn[~np.isnan(drawn)]
     if np.isnan(value) or known.size * 2 < drawn.size:
-        return Bounded(float(value))
+        return Estimate(float(value))
     low, high = np.quantile(known, [(1 - level) / 2, (1 + level) / 2])
-    return Bounded(float(value), float(low), float(high))
+    return Estimate(float(value), float(low), float(high))
 
 
 def largest(drawn: Iterable[Floats], number: int, level: float) -> tuple[float, float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -13,19 +12,20 @@ from medimg_eval.results.cells import Cell, Settings, make_cell, make_column
 from medimg_eval.results.columns import make_columns
 from medimg_eval.results.disparity import Disparity, DisparitySettings, disparity, odds, on_unit_scale
 from medimg_eval.results.footnotes import comparability
+from medimg_eval.results.intervals import FEWEST
 from medimg_eval.results.kinds import is_set, is_summary
 from medimg_eval.results.layout import Heading, Layout, Line, Span, one_line
 from medimg_eval.results.parts import LABEL, UNKNOWN, Part, attribute_names, crossed_attributes
 from medimg_eval.results.sheets import Comparison, Sheet, p_text
 from medimg_eval.results.significance import holm
 from medimg_eval.results.summaries import MOST_RESAMPLES
-from medimg_eval.results.table import check_numbers
+from medimg_eval.results.table import check_numbers, named_runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from medimg_eval.results.cells import Column
-    from medimg_eval.results.disparity_values import Bounded
+    from medimg_eval.results.intervals import Estimate
     from medimg_eval.results.load import RunScores
 
 PROBABILITY = "probability"
@@ -111,10 +111,8 @@ def _check(runs: Sequence[RunScores], by: Sequence[str], how: DisparitySettings)
 
 
 def _models(runs: Sequence[RunScores], task: str) -> dict[str, RunScores]:
-    """Returns the runs on a task by what rows call them; two of one model by run id."""
-    chosen = [run for run in runs if run.task == task]
-    times = Counter(run.model for run in chosen)
-    return {run.model if times[run.model] == 1 else f"{run.model} ({run.run})": run for run in chosen}
+    """Returns the runs on a task by what rows call them."""
+    return {name: by_task[task] for name, by_task in named_runs(runs).items() if task in by_task}
 
 
 def _judged(
@@ -217,7 +215,7 @@ def _disparity_cells(column: Column, one: _Judged) -> list[list[Span]]:
     ]
 
 
-def _bounded(column: Column | None, one: Bounded) -> list[Span]:
+def _bounded(column: Column | None, one: Estimate) -> list[Span]:
     """Returns a value with its bounds as they are printed, with the column's decimals or two."""
     if np.isnan(one.value):
         return [Span("undefined", "quiet")]
@@ -234,7 +232,7 @@ def _notes(column: Column, judged: Sequence[_Judged], how: DisparitySettings) ->
     unit = judged[0].run.resampled
     yield (
         f"Over groups of at least {how.smallest} cases. Intervals of {100 * how.level:g} %: percentile bootstrap, "
-        f"{resamples} resamples of all {unit}, seed {how.seed}."
+        f"{resamples} resamples of all {unit}, seed {how.seed}; none where a group has fewer than {FEWEST} {unit}."
     )
     end = "lowest" if column.higher_is_better is not False else "highest"
     yield (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import json
 from datetime import UTC, datetime
@@ -25,6 +26,9 @@ NEEDED = ("case", "model", "metric", "value")
 OPTIONAL = ("patient", "task", "label", "status")
 """Columns with a meaning of their own; any other is an attribute of the cases, such as `sex` or `group`."""
 
+
+LARGEST = 1e100
+"""Beyond it, squares and sums of values could exceed what a number of 64 bits can hold."""
 
 TRUTHS = {"probability": ("present", "absent"), "confidence": ("right", "wrong")}
 """Evidence whose status is the truth, and whose value is a probability -> what its status may be."""
@@ -92,6 +96,7 @@ def _read(file: Path) -> pd.DataFrame:
         rows = pd.read_csv(file, dtype=str, keep_default_na=False, encoding="utf-8-sig")
     except (OSError, ValueError) as error:
         raise UserError(f"{file}: cannot be read as CSV ({error})") from error
+    _refuse_shifted(rows, file)
     lost = [name for name in NEEDED if name not in rows.columns]
     if lost:
         hint = nearest(lost[0], rows.columns)
@@ -116,6 +121,22 @@ def _read(file: Path) -> pd.DataFrame:
     return rows
 
 
+def _refuse_shifted(rows: pd.DataFrame, file: Path) -> None:
+    """Refuses a header that does not fit the rows, which would be read as other columns than were meant."""
+    mark = next((mark for mark in ";\t|" if len(rows.columns) == 1 and mark in str(rows.columns[0])), "")
+    if mark:
+        raise UserError(f"{file}: its columns are separated by {mark!r}, expected commas; save it as CSV with commas")
+    if not isinstance(rows.index, pd.RangeIndex):  # values beyond the header make pandas take the first for an index
+        raise UserError(
+            f"{file}: rows hold more values than the header has columns; name all columns, or end no row in ','"
+        )
+    with file.open(encoding="utf-8-sig", newline="") as opened:
+        names = [name for name in next(csv.reader(opened), []) if name]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise UserError(f"{file}: two columns are called {twice!r}; rename or remove one")
+
+
 def _registered(name: str) -> str:
     """Returns the registry's name of a metric, where what is written means one of single cases."""
     for one in (name, name.lower().replace("-", "_").replace(" ", "_")):
@@ -129,12 +150,12 @@ def _registered(name: str) -> str:
 def _numbers(texts: pd.Series[str], file: Path) -> pd.Series[float]:
     empty = texts.str.strip().str.lower().isin(["", "nan", "na", "null", "none"])
     values = pd.to_numeric(texts.where(~empty), errors="coerce").astype(np.float64)
-    wrong = ~empty & ~np.isfinite(values)
+    wrong = ~empty & ~(values.abs() <= LARGEST)
     if wrong.any():
         first = texts.index[wrong][0]
         raise UserError(
-            f"{file}, {_line(first)}: the value is {texts[first]!r}, expected a finite number, or nothing where it is "
-            "undefined"
+            f"{file}, {_line(first)}: the value is {texts[first]!r}, expected a number within {LARGEST:g} "
+            "of 0, or nothing where it is undefined"
         )
     return values
 

@@ -40,6 +40,14 @@ class Interval(NamedTuple):
     """How the bounds were made; "too few" where there are none for want of clusters."""
 
 
+class Estimate(NamedTuple):
+    """A number with its interval; NaN where it is undefined."""
+
+    value: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+
+
 class Bootstrap(NamedTuple):
     """How intervals are made."""
 

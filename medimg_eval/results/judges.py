@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from medimg_eval.metrics.agreement import intraclass_correlation
+from medimg_eval.results.intervals import FEWEST
 from medimg_eval.results.layout import Heading, Layout, Line, Span, one_line
 from medimg_eval.results.resampling import draws
 from medimg_eval.results.sheets import Sheet
@@ -32,7 +33,7 @@ class Measured(NamedTuple):
 
     Attributes:
         value: NaN where it is undefined.
-        low: Lower bound of its interval; NaN below two cases, and where most resamples have no value.
+        low: Lower bound of its interval; NaN below `FEWEST` cases, and where most resamples have no value.
         high: Upper bound.
         dropped: Resamples without a value, left out of the interval.
     """
@@ -103,7 +104,7 @@ def _measured(one: Verdicts, *, resamples: int, level: float, seed: int) -> dict
     cases, owner = np.unique(one.case, return_inverse=True)
     members = np.split(np.argsort(owner, kind="stable"), np.cumsum(np.bincount(owner))[:-1])
     drawn: dict[str, list[float]] = {name: [] for name in judges}
-    if len(cases) > 1:
+    if len(cases) >= FEWEST:
         for some in draws(len(cases), resamples=resamples, seed=seed):
             for chosen in some:
                 rows = np.concatenate([members[case] for case in chosen])
@@ -211,8 +212,8 @@ def _notes(
     verdicts: Sequence[Verdicts], measured: Sequence[Mapping[str, Measured]], resamples: int, level: float, seed: int
 ) -> Iterator[str]:
     yield (
-        f"[{100 * level:g} % interval: percentile bootstrap, {resamples:,} resamples of cases, seed {seed}]; n: cases "
-        "with a label and a verdict."
+        f"[{100 * level:g} % interval: percentile bootstrap, {resamples:,} resamples of cases, seed {seed}; none of "
+        f"fewer than {FEWEST}]; n: cases with a label and a verdict."
     )
     yield (
         "Unparsed: share of verdicts that could not be understood. Agreement: share of labels that the verdict equals, "

@@ -9,6 +9,7 @@ import pandas as pd
 
 from medimg_eval.errors import UserError
 from medimg_eval.metrics.report_labels import labels_of
+from medimg_eval.results.intervals import FEWEST
 from medimg_eval.results.layout import Heading, Layout, Line, Span, one_line
 from medimg_eval.results.resampling import Resamples
 from medimg_eval.results.sheets import Sheet
@@ -80,7 +81,7 @@ def label_agreement(
     tables = (cells[..., None] == np.arange(STATES**2)).astype(np.float64)  # (report, label, pair of states)
     tables = np.concatenate([tables, tables.sum(axis=1, keepdims=True)], axis=1)
     found = statistics(tables.sum(axis=0))
-    drawn = _resampled(tables, resamples, seed) if len(reference) > 1 else {}
+    drawn = _resampled(tables, resamples, seed) if len(reference) >= FEWEST else {}
     shown = [*labels, f"{POOLED} {len(labels)}"]
     records = []
     for place, label in enumerate(shown):
@@ -180,6 +181,7 @@ def _spans(value: float, low: float, high: float) -> list[Span]:
 
 def _how(reports: int, resamples: int, level: float, seed: int) -> list[str]:
     interval = f"{100 * level:g} % interval: percentile bootstrap, {resamples:,} resamples of reports, seed {seed}"
+    interval += "" if reports >= FEWEST else f"; none of fewer than {FEWEST}"
     return [
         f"n = {reports:,} reports [{interval}].",
         "Labellers: reports positive + uncertain.",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,20 +17,13 @@ import pandas as pd
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.metrics._exact import exact_interval
 from medimg_eval.metrics.agreement import intraclass_correlation
+from medimg_eval.results.intervals import Estimate
 from medimg_eval.results.layout import Heading, Layout, Line, Span, one_line
 from medimg_eval.results.readings import GENERATED, REAL, Readings
 from medimg_eval.results.sheets import Sheet, p_text
 
 Floats = npt.NDArray[np.float64]
 Record = dict[str, Any]
-
-
-class Estimate(NamedTuple):
-    """A number with its interval; NaN where it is undefined."""
-
-    value: float
-    low: float = math.nan
-    high: float = math.nan
 
 
 def d_prime(generated: Floats, real: Floats) -> tuple[float, float]:

@@ -198,5 +198,6 @@ def _html_cell(layout: Layout, spans: list[Span]) -> str:
 
 def escape_markdown(text: str) -> str:
     """Escapes what Markdown would read; "]" only where it could close a link, so intervals stay legible."""
+    text = " ".join(text.splitlines())  # a new line would end the row or the item
     text = re.sub(r"[\\`*_~#|$]", r"\\\g<0>", html.escape(text, quote=False))
     return re.sub(r"\](?=[(\[:])", r"\\]", text)

@@ -12,6 +12,7 @@ import pandas as pd
 from medimg_eval.errors import UserError
 from medimg_eval.results.cells import NO_RUN, Column
 from medimg_eval.results.columns import make_columns
+from medimg_eval.results.intervals import FEWEST, Estimate
 from medimg_eval.results.layout import Heading, Layout, Line, Span, listed, one_line
 from medimg_eval.results.utility_studies import (
     AUGMENTED,
@@ -24,7 +25,6 @@ from medimg_eval.results.utility_studies import (
     Worth,
     find_worths,
 )
-from medimg_eval.results.utility_values import Estimate
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,6 +178,8 @@ def _notes(study: Study, level: float) -> list[str]:
         f"Less real: paired by seed, fraction and {unit}."
     )
     how = f"[{100 * level:g} % interval]: bootstrap over {unit}, the same for all rows, and Student's over seeds."
+    if patients < FEWEST:
+        how += f" Fewer than {FEWEST} {unit} are too few for any."
     notes = [about, names, how]
     rows = dict.fromkeys((one.setting, one.fraction) for one in study.trained)
     done = {which: sum((one.setting, one.fraction) == which for one in study.trained if one.run) for which in rows}

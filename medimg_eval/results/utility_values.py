@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from medimg_eval import metrics
 from medimg_eval.results.cells import case_values
+from medimg_eval.results.intervals import FEWEST, Estimate
 from medimg_eval.results.kinds import is_known, is_summary
 from medimg_eval.results.paired_summaries import Together, shared_cases
 from medimg_eval.results.parts import Part
@@ -21,14 +22,6 @@ if TYPE_CHECKING:
     from medimg_eval.results.load import RunScores
 
 Floats = npt.NDArray[np.float64]
-
-
-class Estimate(NamedTuple):
-    """A number with its interval; NaN where it is undefined."""
-
-    value: float = math.nan
-    low: float = math.nan
-    high: float = math.nan
 
 
 class Drawn(NamedTuple):
@@ -47,7 +40,8 @@ def resample_runs(runs: Sequence[RunScores], metric: str, *, resamples: int, see
     """Returns what each of several runs on one test set is worth, and the same on resamples of its patients.
 
     As many patients as there are (or cases, where the data name none) get drawn with replacement; all runs meet the
-    same draws, so that differences between them are paired. Only cases count that all runs were judged on.
+    same draws, so that differences between them are paired. Only cases count that all runs were judged on. Of fewer
+    than `FEWEST` patients there are no resamples, as in tables.
 
     Args:
         runs: finished runs of one task.
@@ -58,7 +52,9 @@ def resample_runs(runs: Sequence[RunScores], metric: str, *, resamples: int, see
     parts = [Part.whole(run) for run in runs]
     if is_summary(metric):
         together = Together(metric, parts)
-        return Drawn(together.worth, together.resampled(resamples=resamples, seed=seed))
+        enough = together.patients >= FEWEST
+        none = np.empty((len(parts), 0))
+        return Drawn(together.worth, together.resampled(resamples=resamples, seed=seed) if enough else none)
     shared = shared_cases(parts)
     names = np.unique(shared.to_numpy(dtype=str))
     features = np.zeros((len(names), 2 * len(parts)))
@@ -68,7 +64,9 @@ def resample_runs(runs: Sequence[RunScores], metric: str, *, resamples: int, see
         owner = np.searchsorted(names, shared.loc[cases.index].to_numpy(dtype=str))
         np.add.at(features[:, 2 * place], owner, cases.to_numpy(dtype=np.float64))
         np.add.at(features[:, 2 * place + 1], owner, 1.0)
-    drawn = Resamples(len(names), resamples=resamples, seed=seed).sums(features) if len(names) else features
+    drawn = features[:0]
+    if len(names) >= FEWEST:
+        drawn = Resamples(len(names), resamples=resamples, seed=seed).sums(features)
     return Drawn(_means(features.sum(axis=0)[None])[:, 0], _means(drawn))
 
 
@@ -94,7 +92,7 @@ def over_seeds(drawn: Drawn, *, level: float, seed: int) -> Estimate:
         seed: of that order.
 
     Returns:
-        NaN where no seed has a value; the bounds are NaN below two patients, and where most resamples have no value.
+        NaN where no seed has a value; the bounds are NaN without resamples, and where most of them have no value.
     """
     known = ~np.isnan(drawn.worth)
     if not known.any():
@@ -115,10 +113,12 @@ def over_seeds(drawn: Drawn, *, level: float, seed: int) -> Estimate:
 
 
 def within_range(found: Estimate, metric: str) -> Estimate:
-    """Returns it with no bound beyond the best value that a metric has."""
-    best = float(metrics.get(metric).best) if is_known(metric) else math.nan
-    if math.isnan(best) or metrics.get(metric).higher_is_better is None:
+    """Returns it with no bound beyond the best value that a metric has, or the worst, where they are known."""
+    known = metrics.get(metric) if is_known(metric) else None
+    if known is None or known.higher_is_better is None:
         return found
-    if metrics.get(metric).higher_is_better:
-        return found._replace(low=min(found.low, best), high=min(found.high, best))
-    return found._replace(low=max(found.low, best), high=max(found.high, best))
+    best, worst = known.best, math.nan if known.worst == "diagonal" else float(known.worst)
+    least, most = (worst, best) if known.higher_is_better else (best, worst)
+    # Of an end that is not known, fmin and fmax keep the bound itself.
+    low, high = (float(np.fmin(np.fmax(bound, least), most)) for bound in (found.low, found.high))
+    return found._replace(low=low, high=high) if not math.isnan(found.low) else found

@@ -8,6 +8,9 @@ import pytest
 
 from medimg_eval.case import Image, Mask
 from medimg_eval.imaging import write_image, write_mask
+from medimg_eval.results import build_table, load_scores
+from medimg_eval.results.report import Report, by_task
+from medimg_eval.results.table import named_runs
 from tests.conftest import AFFINE, HELPERS, ellipsoid, environment
 from tests.helpers.browsing import CHROMIUM, chromium, expect, opened
 
@@ -191,3 +194,42 @@ def test_what_a_model_wrote_is_text_and_dark_is_dark(page):
 
 def brightness(colour):
     return sum(map(int, re.findall(r"\d+", colour)[:3])) / 3
+
+
+class Classes:
+    """What can be shown of cases of a classification."""
+
+    warnings = ()
+
+    def key(self, case_id):
+        return case_id
+
+    def about(self, case_id):
+        return ""
+
+    def texts(self, case_id):
+        return {"answers": [{"outputs": []}]}
+
+
+def test_the_truth_of_each_class_stands_beside_its_probability_and_odd_ids_have_links(browser, tmp_path):
+    file, case = tmp_path / "scores.csv", "../../a#b&c=d<img>%2e__proto__"
+    head = "case,model,metric,value,label,status"
+    file.write_text(f"{head}\n{case},M,probability,0.25,nodule,present\n{case},M,probability,0.5,edema,absent\n")
+    runs = load_scores(file)
+    (cases,) = by_task(runs, named_runs(runs))
+    report = Report(tmp_path / "out")
+    number = report.add_task(cases, Classes(), [0], title="Findings", card={})
+    report.write_index(build_table(runs, resamples=10), "Findings")
+    findings = [["nodule", 1.0], ["edema", 0.0], ["mass", float("nan")]]
+    scene = {"pictures": [], "panels": [], "problems": [], "findings": findings}
+    report.add_scene(number, 0, "key", lambda folder: scene)
+
+    with opened(browser, tmp_path / "out") as page:
+        page.goto(f"{page.address}#task=scores")
+        page.locator(".rows a.line").first.click()
+        expect(page.locator("#page h1")).to_have_text(case)
+        page.reload()
+        expect(page.locator("#page h1")).to_have_text(case)
+        rows = page.locator("section[aria-label=Classes] tbody tr")
+        assert rows.all_inner_texts() == ["nodule\tpresent\t0.250", "edema\tabsent\t0.500", "mass\tunknown\t–"]
+        expect(page.get_by_label("Answers")).to_have_count(0)

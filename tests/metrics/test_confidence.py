@@ -16,6 +16,7 @@ from medimg_eval.metrics import Rows, available, parse
 from medimg_eval.metrics import _confidence as arithmetic
 from medimg_eval.metrics._replies import ReplyPair
 from medimg_eval.metrics.confidence import confidence, vote_confidence
+from medimg_eval.results.figures.calibration import equal_mass
 from medimg_eval.tasks.confidence import confidence_of, status_of, with_confidence, written_confidence
 
 PAGE = Path(medimg_eval.__file__).parents[1] / "docs" / "metrics-confidence.md"
@@ -246,12 +247,37 @@ def test_values_stay_in_their_range_and_are_blind_to_order(pairs):
     back = rows(sure[::-1], right[::-1])
     for name in NAMES:
         here = value(name, rows(sure, right))
-        assert here == pytest.approx(value(name, back), abs=1e-9, rel=1e-6, nan_ok=True)
+        assert here == pytest.approx(value(name, back), abs=1e-6, rel=1e-6, nan_ok=True)
         if not name.startswith(("calibration", "log")):
             assert math.isnan(here) or -1e-12 <= here <= 1 + 1e-12
     errors = value("ece_mass@4", rows(sure, right)), value("ece_width@4", rows(sure, right))
     assert min(errors) >= abs(value("calibration_shift", rows(sure, right))) - 1e-12
     assert value("eaurc", rows(sure, right)) <= value("aurc", rows(sure, right)) + 1e-12
+
+
+def test_no_slope_is_told_where_right_and_wrong_answers_meet_at_one_confidence_only():
+    # Near 0 and 1 the likelihood is so flat that Newton's method stops, though there is no maximum.
+    parted = rows([1e-4] * 5 + [0.5] * 2 + [0.9999] * 5, [0] * 5 + [0, 1] + [1] * 5)
+    assert math.isnan(value("calibration_slope", parted))
+    assert math.isnan(value("calibration_slope", rows([0.0] * 5 + [0.5] * 2 + [1.0] * 5, [0] * 6 + [1] * 6)))
+
+
+def test_the_slope_of_confidences_that_hardly_differ_is_that_of_statsmodels():
+    rng = np.random.default_rng(0)
+    sure = 0.5 + 0.01 * rng.standard_normal(200)
+    odds = np.log(sure / (1 - sure))
+    right = rng.random(200) < 1 / (1 + np.exp(-60 * odds))
+    models = pytest.importorskip("statsmodels.api")
+    fitted = models.Logit(right.astype(float), models.add_constant(odds)).fit(disp=0)
+    assert value("calibration_slope", rows(sure, right)) == pytest.approx(fitted.params[1], rel=1e-6)
+
+
+def test_bins_of_equal_mass_are_those_that_reliability_diagrams_show():
+    rng = np.random.default_rng(3)
+    sure, right = rng.integers(0, 8, 50) / 8, rng.random(50) < 0.5
+    place = equal_mass(sure, 6)
+    drawn = sum(abs((right[place == one] - sure[place == one]).sum()) for one in range(6)) / 50
+    assert value("ece_mass@6", rows(sure, right)) == pytest.approx(drawn)
 
 
 def test_votes_of_a_guesser_are_not_taken_for_confidence():
@@ -273,10 +299,26 @@ def test_votes_of_a_guesser_are_not_taken_for_confidence():
         ("B. Confidence: 85%", 0.85), ("confidence is 0.7", 0.7), ("Confidence (0-1): no idea", None),
         ("Confidence: 8/10", 0.8), ("I am 90 % sure that it is B", 0.9), ("Confidence: 85", 0.85),
         ("confidence 20%\nConfidence: 60/100", 0.6), ("Confidence: 400", None), ("B", None), ("", None),
+        ("I am 9/10 sure", 0.9), ("85 percent certain", 0.85), ("Confidence: 4 out of 5", 0.8), ("Confidence: .9", 0.9),
+        ("Confidence: 0,9", 0.9), ("Confidence (0-100): 85", 0.85), ("Confidence score (out of 10): 8", 0.8),
+        ("Confident (90%)", 0.9), ('{"confidence": 0.8}', 0.8), ("Confidence: 1/3", None), ("Confidence: -3", None),
+        ("Confidence: 80-90%", None), ("Confidence: 80 to 90%", None), ("confidence: 1e-3", None),
     ],
 )  # fmt: skip
 def test_confidences_are_read_from_texts(text, sure):
     assert written_confidence(text) == (None if sure is None else pytest.approx(sure))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I am not confident about the 2 nodules", "I am not 90% sure", "less than 50% sure", "Confidence: <50%",
+        "The 95% confidence interval is 1.2 to 3", "I cannot say with confidence; 3 lesions", "Confident: B. 2 nodules",
+    ],
+)  # fmt: skip
+def test_numbers_beside_the_word_confidence_that_are_none_are_not_read(text):
+    assert written_confidence(text) is None
+    assert written_confidence(f"Confidence: 70%. {text}") == 0.7
 
 
 def test_log_likelihoods_become_confidences_and_other_numbers_do_not():

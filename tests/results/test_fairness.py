@@ -17,6 +17,7 @@ import medimg_eval
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.metrics.fairness import es_dice
 from medimg_eval.results import load_scores, to_latex, to_markdown, write_comparison
+from medimg_eval.results.cells import Settings, make_cell
 from medimg_eval.results.disparity import DisparitySettings, disparity, divide, odds
 from medimg_eval.results.disparity_values import equity, gap_bounds, largest, ratio, ratio_bounds, spread, worst
 from medimg_eval.results.fairness import judge_fairness
@@ -69,6 +70,36 @@ def test_small_groups_count_where_they_are_asked_for(three):
     assert found.ratio.value == pytest.approx(0.5)
     # Over all groups it is FairSeg's score.
     assert found.equity.value == pytest.approx(es_dice(rows_of(Part.whole(three), ("dice",)), "sex"))
+
+
+def test_a_group_of_few_patients_has_no_intervals_however_many_its_cases(tmp_path):
+    # Every resample that holds the one patient of M has the same value of it, which says nothing of other patients.
+    rows = [(f"c{at}", f"p{at}", "A", "dice", 0.5 + at / 100, "F") for at in range(20)]
+    rows += [(f"d{at}", "q", "A", "dice", 0.3, "M") for at in range(12)]
+    found = disparity(run_of(tmp_path, rows), "dice", "sex", QUICK)
+    assert (found.worst, found.worst_value.value) == ("M", pytest.approx(0.3))
+    for bounded in (found.worst_value, found.gap, found.ratio, found.equity):
+        assert math.isnan(bounded.low)
+        assert math.isnan(bounded.high)
+
+
+def test_groups_of_a_summary_count_the_cases_that_tables_count(tmp_path):
+    # Twelve cases of M, of which eight have a probability: the table's n is 12, and so is that of the gap.
+    states = ("present", "absent")
+    rows = [(f"{sex}{at}", "A", "probability", at / 12, sex, states[at % 3 > 0]) for sex in "FM" for at in range(12)]
+    rows = [row for row in rows if row[4] == "F" or row[3] < 0.65]
+    rows += [(f"M{at}", "A", "iou", 0.5, "M", "present") for at in range(12)]
+    run = run_of(tmp_path, rows, columns="case,model,metric,value,sex,status")
+    found = disparity(run, "auroc@macro", "sex", QUICK)
+    assert found.n == {"F": 12, "M": 12}
+    cell = make_cell(Part.whole(run).groups("sex")["M"], "auroc@macro", Settings(100, 0.95, 0))
+    assert (cell.n, cell.mean) == (12, pytest.approx(found.by_group["M"]))
+
+
+def test_a_metric_that_goes_beyond_its_worst_value_is_not_scaled_as_a_share(tmp_path):
+    # A failed case has an NRMSE of 1, which is no upper end: 1.2 + 0.2 + 0.2, not 1 - (1 - 1.2) / 1.4.
+    error = plain(tmp_path, {"F": [0.9, 1.1] * 6, "M": [1.3, 1.5] * 6}, metric="nrmse")
+    assert disparity(error, "nrmse", "sex", QUICK).equity.value == pytest.approx(1.6)
 
 
 def test_lower_is_better_turns_it_round(tmp_path):

@@ -97,6 +97,7 @@ def test_each_task_has_a_figure_of_its_own(scores, tmp_path, capsys, monkeypatch
     ("keys", "said"),
     [
         ({"kind": "boxes"}, "no figure of kind 'boxes'; did you mean 'box'"),
+        ({"kind": []}, "kind is an empty list; name one or more of box, violin"),
         ({"kind": "box"}, "kind=box needs metric=NAME"),
         ({"kind": "roc", "paired": True}, "does not read paired; leave it out, or draw box, violin, strip"),
         ({"kind": "box", "metric": "dice", "bins": 5}, "does not read bins"),
@@ -111,3 +112,15 @@ def test_what_cannot_be_meant_is_said(keys, said, scores, tmp_path):
     with pytest.raises(UsageError, match=said):
         draw(scores, tmp_path / "out", **keys)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("kind", ["box", "forest", "reliability", "bland_altman"])
+def test_one_case_is_no_cases_and_a_kind_that_is_named_twice_is_drawn_once(kind, scores, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(figures, "write_figure", lambda drawn, folder, stem: [folder / stem])
+    pd.read_csv(scores).query("case == 'c1'").to_csv(scores, index=False)
+
+    draw(scores, tmp_path / "out", kind=[kind, kind], metric="dice" if kind in ("box", "forest") else None)
+
+    (caption,) = capsys.readouterr().out.splitlines()
+    assert "n = 1 case" in caption
+    assert "1 cases" not in caption

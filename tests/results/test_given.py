@@ -82,6 +82,7 @@ def test_metrics_that_are_not_ours_need_a_direction_to_be_compared(tmp_path):
         ([*ROWS, ROWS[0]], r"line 2 and line 8: both give dice of case 'a1' for 'U-Net'"),
         ([("a", "U-Net", "Dice", "high", "a", "Ulm")], r"line 2: the value is 'high'"),
         ([("a", "U-Net", "Dice", "inf", "a", "Ulm")], r"line 2: the value is 'inf'"),
+        ([("a", "U-Net", "Dice", "-1e101", "a", "Ulm")], r"line 2: the value is '-1e101', expected a number within"),
         ([("", "U-Net", "Dice", "1", "a", "Ulm")], r"line 2: the case is empty"),
         ([ROWS[0], ("b1", "U-Net", "Dice", "0.5", "", "Bonn")], r"line 3: has no patient"),
         ([ROWS[0], ("a1", "Ours", "Dice", "0.5", "b", "Ulm")], r"case 'a1' has two values of patient: 'a' and 'b'"),
@@ -113,3 +114,31 @@ def test_a_model_that_was_shown_no_images_is_no_rival(tmp_path):
         ("M", False),
         ("M (blind)", True),
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("case;model;metric;value\nc0;M;dice;0,5\n", "separated by ';', expected commas"),
+        ("case\tmodel\tmetric\tvalue\nc0\tM\tdice\t0.5\n", "separated by '.t', expected commas"),
+        ("case,model,metric,value\nc0,M,dice,0.5,\nc1,M,dice,0.7,\n", "rows hold more values than the header"),
+        ("case,model,metric,value,value\nc0,M,dice,0.5,0.5\n", "two columns are called 'value'"),
+    ],
+)
+def test_a_header_that_does_not_fit_its_rows_is_refused(tmp_path, text, said):
+    file = tmp_path / "mine.csv"
+    file.write_text(text)
+    with pytest.raises(UserError, match=said):
+        load_scores(file)
+
+
+def test_a_table_of_probabilities_alone_says_what_to_ask_for(program, tmp_path):
+    file = tmp_path / "mine.csv"
+    rows = [f"c{at},M,probability,0.{at},edema,{('absent', 'present')[at % 2]}" for at in range(8)]
+    file.write_text("\n".join(["case,model,metric,value,label,status", *rows]))
+
+    done = program("table", f"scores={file}")
+    assert done.returncode == 1
+    assert "name summaries that rest on those there are" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert program("table", f"scores={file}", "metrics=[auroc@macro]", "resamples=20").returncode == 0

@@ -21,6 +21,7 @@ from medimg_eval.results import (
     to_rich,
     write_all,
 )
+from medimg_eval.results.render import escape_markdown
 
 NASTY = "<b>a_b & 50%</b>"
 GOOD, FAIR, FAR = (0.8, 0.8, 0.9, 1.0, 1.0), (0.5, 0.5, 0.6, 0.7, 0.7), (2.0, 2.0, 3.0, 4.0, 4.0)
@@ -74,6 +75,10 @@ def test_markdown_escapes_and_keeps_its_columns(table):
     assert "unfinished 12/20" in lines[4]
     assert r"\#1 {50%} \| \$x^2\~y\$ \\: Dice ↑" in lines[0]
     assert {line.replace(r"\|", "").count("|") for line in lines[:5]} == {5}
+
+
+def test_a_line_break_in_a_text_does_not_end_its_row():
+    assert escape_markdown("U-Net\nsmall\r\nfast") == "U-Net small fast"
 
 
 def test_markdown_closes_no_link(write_run):

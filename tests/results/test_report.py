@@ -206,3 +206,20 @@ def test_a_folder_of_other_files_is_not_written_over(cases, tmp_path):
     with pytest.raises(UserError, match="no report"):
         Report(tmp_path)
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["mine.txt"]
+
+
+@pytest.mark.parametrize("text", ['{"mine": 1}', "[]", "no JSON", '{"made_by": "medimg_evaluator"}'])
+def test_a_folder_with_a_report_of_another_program_is_not_written_over(cases, tmp_path, text):
+    (tmp_path / "report.json").write_text(text)
+    with pytest.raises(UserError, match="no report"):
+        Report(tmp_path)
+    assert (tmp_path / "report.json").read_text() == text
+
+
+def test_a_case_that_could_not_be_read_is_tried_again(cases, tmp_path):
+    def broken(folder):
+        return {"pictures": [], "problems": ["an image is empty"]}
+
+    assert write(tmp_path / "out", cases, [1], broken) == [1]
+    assert write(tmp_path / "out", cases, [1]) == [1]
+    assert write(tmp_path / "out", cases, [1]) == []

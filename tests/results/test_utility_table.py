@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from itertools import pairwise
 
 import numpy as np
@@ -14,10 +15,11 @@ from scipy import stats
 
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.results import build_cards, load_runs, to_csv, to_html, to_latex, to_markdown
+from medimg_eval.results.intervals import Estimate
 from medimg_eval.results.utility import build_utility
 from medimg_eval.results.utility_card import utility_of_card
 from medimg_eval.results.utility_studies import find_worths, load_utility
-from medimg_eval.results.utility_values import Drawn, Estimate, over_seeds, resample_runs, within_range
+from medimg_eval.results.utility_values import Drawn, over_seeds, resample_runs, within_range
 
 SETTINGS = ("real", "synthetic", "augmented")
 VALUES = {"real": 0.6, "synthetic": 0.5, "augmented": 0.7}
@@ -40,7 +42,8 @@ def write_study(write_run, tmp_path):
                         cells[-1] |= {"status": "failed", "failure": "out of memory\nmore"}
                         continue
                     rows = [
-                        (f"c{n}", f"p{n // 2}", "a", metric, mean + 0.01 * seed + 0.02 * n, "present") for n in range(6)
+                        (f"c{n}", f"p{n // 2}", "a", metric, mean + 0.01 * seed + 0.01 * n, "present")
+                        for n in range(11)
                     ]
                     write_run(f"{name}/{folder}/test", rows, metrics=[metric], model=f"Net ({folder})", run=folder)
         made = {"run": "r1", "task": "made", "model": "G", "settings": "5e77"}
@@ -77,7 +80,7 @@ def test_the_table_prints_in_every_format_and_says_what_it_rests_on(write_study)
     text = to_markdown(table)
     for part in ("| augmented | 100 % | 3 | 8 | 6 |", "0.760 [", "+0.100 [+0.100, +0.100]", "-0.100 [", "TSTR"):
         assert part in text, part
-    assert "tested on the same 6 real cases of 3 patients" in text
+    assert "tested on the same 11 real cases of 6 patients" in text
     assert all("augmented" in render(table) for render in (to_csv, to_html, to_latex))
     assert "Fewer than 3 seeds" not in text
 
@@ -133,7 +136,7 @@ def test_summaries_are_resampled_with_the_same_patients_too(write_run):
     for seed in range(2):
         rows = [
             (f"c{n}", f"p{n // 2}", "a", "probability", 0.1 * ((n * (3 + seed)) % 7), "present" if n % 2 else "absent")
-            for n in range(8)
+            for n in range(12)
         ]
         runs += load_runs([write_run(f"run{seed}", rows, metrics=["auroc@macro"])])
     drawn = resample_runs([*runs, runs[0]], "auroc@macro", resamples=100, seed=0)
@@ -143,6 +146,19 @@ def test_summaries_are_resampled_with_the_same_patients_too(write_run):
     assert (drawn.resampled[0, same] == drawn.resampled[2, same]).all()
     assert drawn.worth[0] == drawn.worth[2] != drawn.worth[1]
     assert drawn.resampled[0, same].mean() == pytest.approx(drawn.worth[0], abs=0.1)
+
+
+@pytest.mark.parametrize("metric", ["dice", "auroc@macro"])
+def test_fewer_than_five_patients_have_no_interval(write_run, metric):
+    rows = [
+        (f"c{n}", f"p{n % 4}", "a", metric.replace("auroc@macro", "probability"), n / 8, ("present", "absent")[n % 2])
+        for n in range(8)
+    ]
+    drawn = resample_runs(load_runs([write_run("run", rows, metrics=[metric])]), metric, resamples=50, seed=0)
+    found = over_seeds(drawn, level=0.95, seed=0)
+    assert found.value == pytest.approx(drawn.worth[0])
+    assert math.isnan(found.low)
+    assert math.isnan(found.high)
 
 
 def test_means_on_resamples_agree_with_a_bootstrap_by_hand(write_run):
@@ -234,7 +250,7 @@ def test_the_card_shows_three_sides_and_ranks_over_them(write_study, card_runs):
     ranks = {row.name: row.cells[-1].mean for row in card.rows}
     assert ranks["B"] < ranks["A"]
     notes = " ".join(card.footnotes)
-    assert "TSTR: Dice: Net on Organs, 100 % of the data, tested on 6 real cases; bootstrap over patients" in notes
+    assert "TSTR: Dice: Net on Organs, 100 % of the data, tested on 11 real cases; bootstrap over patients" in notes
     assert "Student's distribution over 3 seeds" in notes
 
 
@@ -300,3 +316,11 @@ def test_rows_stand_in_the_order_of_the_study(write_study):
     rows = [one.setting for one in find_worths(write_study(), "dice", resamples=20, level=0.9, seed=0)]
     assert rows == list(SETTINGS)
     assert all(one != other for one, other in pairwise(rows))
+
+
+def test_bounds_do_not_leave_the_values_that_a_metric_has():
+    wide = Estimate(0.4, -0.3, 1.2)
+    assert within_range(wide, "dice") == Estimate(0.4, 0.0, 1.0)
+    assert within_range(wide, "hd95") == Estimate(0.4, 0.0, 1.2)  # no more than the image's diagonal, which differs
+    assert within_range(wide, "nobodys") == wide
+    assert within_range(Estimate(0.4, math.nan, math.nan), "dice")[0] == 0.4

@@ -11,7 +11,7 @@ import pandas as pd
 from medimg_eval.errors import UserError
 from medimg_eval.metrics import agreement
 from medimg_eval.results.cells import Settings
-from medimg_eval.results.figures.curves import PLAIN, named_range
+from medimg_eval.results.figures.curves import PLAIN, named_cases, named_range
 from medimg_eval.results.figures.drawn import Drawn
 from medimg_eval.results.figures.evidence import Floats, need_rows, resampled, scored
 from medimg_eval.results.figures.given import as_runs, interval_text, take
@@ -166,7 +166,7 @@ def _panel(axes: Axes, one: Differences) -> None:
 
 
 def _caption(pieces: Pieces, found: Sequence[Differences], settings: Settings) -> str:
-    n = f"n = {named_range([one.pairs['case'].nunique() for one in found])} cases"
+    n = named_cases([one.pairs["case"].nunique() for one in found])
     if pieces.some.resampled == "patients":
         n += f" of {named_range([one.clusters for one in found])} {pieces.unit}"
     divided = f" by {pieces.by}" if pieces.by else ""

@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 
 from medimg_eval.errors import UsageError, UserError
+from medimg_eval.metrics._confidence import mass_places
 from medimg_eval.results.cells import Settings
-from medimg_eval.results.figures.curves import PLAIN, named_range
+from medimg_eval.results.figures.curves import PLAIN, named_cases, named_range
 from medimg_eval.results.figures.drawn import Drawn
 from medimg_eval.results.figures.evidence import CONFIDENCE, PROBABILITY, Floats, Ints, confidences, pooled
 from medimg_eval.results.figures.given import interval_text, take
@@ -71,22 +72,19 @@ class Bins(NamedTuple):
 def equal_mass(values: Floats, bins: int) -> Ints:
     """Returns the bin of each value, from 0, of bins that hold as equal numbers as equal values allow.
 
-    The r-th of n values in their order belongs to bin floor(bins r / n); values that are equal all belong to the bin of
-    their first. Bins without a value are left out, so that there may be fewer.
+    They are the bins of `ece_mass`: values that are equal belong to the bin of the middle of their ranks. Bins without
+    a value are left out, so that there may be fewer.
 
     Args:
         values: (value,), without NaN.
         bins: At least 1.
 
     >>> equal_mass(np.array([0.1, 0.4, 0.2, 0.9, 0.9, 0.9]), 3).tolist()
-    [0, 1, 0, 1, 1, 1]
+    [0, 1, 0, 2, 2, 2]
     """
-    order = np.argsort(values, kind="stable")
-    _, first, which = np.unique(values[order], return_index=True, return_inverse=True)
-    bin_of = (first[which] * bins) // max(len(values), 1)
-    placed = np.empty(len(values), np.int64)
-    placed[order] = np.unique(bin_of, return_inverse=True)[1]
-    return placed
+    if not values.size:
+        return np.zeros(0, np.int64)
+    return np.unique(mass_places(values, bins), return_inverse=True)[1].astype(np.int64)
 
 
 def reliability(
@@ -234,7 +232,7 @@ def _panel(axes: Axes, below: Axes, members: Sequence[Bins]) -> None:
 
 
 def _caption(pieces: Pieces, found: Sequence[Bins], metric: str, bins: int, settings: Settings) -> str:
-    n = f"n = {named_range([one.cases for one in found])} cases"
+    n = named_cases([one.cases for one in found])
     values = named_range([int(one.n.sum()) for one in found])
     if pieces.some.resampled == "patients":
         n += f" of {named_range([one.clusters for one in found])} {pieces.unit}"

@@ -328,7 +328,7 @@ _QUIET = {
 
 
 def _caption(kind: str, curve: Curve, pieces: Pieces, found: Sequence[Found], settings: Settings) -> str:
-    n = f"n = {named_range([one.cases for one in found])} cases"
+    n = named_cases([one.cases for one in found])
     if pieces.some.resampled == "patients":
         n += f" of {named_range([one.clusters for one in found])} {pieces.unit}"
     divided = f" by {pieces.by}" if pieces.by else ""
@@ -355,3 +355,8 @@ def _caption(kind: str, curve: Curve, pieces: Pieces, found: Sequence[Found], se
 def named_range(counts: Sequence[int]) -> str:
     """Returns a count, or the smallest and the largest of several, in words."""
     return f"{min(counts)}" if len(set(counts)) == 1 else f"{min(counts)} to {max(counts)}"
+
+
+def named_cases(counts: Sequence[int]) -> str:
+    """Returns how many cases there are, as captions say it."""
+    return f"n = {named_range(counts)} case{'s' * (set(counts) != {1})}"

@@ -272,13 +272,14 @@ def _look(piece: Piece) -> Any:
 def _caption(kind: Kind, pieces: Pieces, title: str, label: str, tables: Tables, records: Records) -> str:
     counts = sorted({int(table["value"].count()) for table in tables.values()})
     n = f"n = {counts[0]}" if len(counts) == 1 else f"n = {counts[0]} to {counts[-1]}, at the right of each row"
+    noun = "case" if counts == [1] else "cases"
     divided = f" by {pieces.by}" if pieces.by else ""
     of_label = f", label {label}" if label else ""
     several = any((table["rows"] > 1).any() for table in tables.values())
     means = ", each with the mean over its labels" if several else ""
     made = dict.fromkeys(one["interval"] for one in records if one["what"] == "mean" and one["interval"])
     parts = [
-        f"{title} of cases on {pieces.title}{of_label}{divided} ({n} cases{means}).",
+        f"{title} of cases on {pieces.title}{of_label}{divided} ({n} {noun}{means}).",
         _MEANING[kind].format(made=" or ".join(made)) + ".",
     ]
     failed, empty = (sum(int(one.sum()) for one in found) for found in _doubts(tables))

@@ -165,13 +165,14 @@ def _text(one: dict[str, Any], column: Column) -> str:
 def _caption(pieces: Pieces, column: Column, found: Sequence[dict[str, Any]], label: str, baseline: str) -> str:
     counts = sorted({one["n"] for one in found})
     n = f"n = {counts[0]}" if len(counts) == 1 else f"n = {counts[0]} to {counts[-1]}, at the right of each row"
+    noun = "case" if counts == [1] else "cases"
     divided = f" by {pieces.by}" if pieces.by else ""
     of_label = f", label {label}" if label else ""
     what = f"Difference in {column.title} to {baseline}, over the cases that both have," if baseline else column.title
     better = {True: "higher is better", False: "lower is better", None: ""}[column.higher_is_better]
     rest = f"; {better}" if better else ""
     made = " or ".join(dict.fromkeys(one["interval"] for one in found if not math.isnan(one["low"])))
-    text = f"{what} on {pieces.title}{of_label}{divided} ({n} cases{rest}). Marks are means, or the value of the run"
+    text = f"{what} on {pieces.title}{of_label}{divided} ({n} {noun}{rest}). Marks are means, or the value of the run"
     text += f"; lines are intervals: {made}." if made else "."
     if baseline:
         text += " The dashed line is no difference."

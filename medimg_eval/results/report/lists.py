@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.errors import UsageError, UserError
 from medimg_eval.results.cells import Column, case_values, make_column
 from medimg_eval.results.kinds import is_evidence, is_set, is_summary, judged_labels
 from medimg_eval.results.parts import attributes
@@ -171,9 +172,10 @@ def check_wanted(wanted: Sequence[str], tasks: Sequence[TaskCases]) -> None:
         kind, _, number = one.partition(":")
         if one in ("all", "none") or (kind in PICKS and number.isdecimal()) or one in known:
             continue
+        close = get_close_matches(one, ["all", "none", *PICKS, *sorted(known)], n=1, cutoff=0.5)
+        hint = f"; did you mean {close[0]!r}?" if close else ""  # there may be too many cases to name them all
         raise UsageError(
-            f"cases: there is no {one!r}{nearest(one, ['all', 'none', *PICKS, *sorted(known)])}; expected all, none, "
-            "worst:50, median:5, best:5, or ids of cases"
+            f"cases: there is no {one!r}{hint}; expected all, none, worst:50, median:5, best:5, or ids of cases"
         )
 
 

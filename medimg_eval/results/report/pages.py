@@ -27,6 +27,7 @@ VIEWER = "niivue.js"
 NOTICES = "niivue-licences.txt"
 MARK = "report.json"
 """The file that says that a folder holds a report, which may then be written over."""
+MAKER = "medimg_eval"
 
 
 class Showing(Protocol):
@@ -65,11 +66,12 @@ class Report:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        if folder.is_dir() and not (folder / MARK).is_file() and any(folder.iterdir()):
+        if folder.is_dir() and not _is_ours(folder / MARK) and any(folder.iterdir()):
             raise UserError(f"{folder} holds files that are no report; name a new folder with out=")
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            (folder / MARK).write_text(json.dumps({"made_by": f"medimg_eval {medimg_eval.__version__}"}) + "\n")
+            with whole(folder / MARK) as partial:
+                partial.write_text(json.dumps({"made_by": f"{MAKER} {medimg_eval.__version__}"}) + "\n")
         except OSError as error:
             raise UserError(f"{folder}: cannot be written to ({error}); name another folder with out=") from error
         self._entries: list[dict[str, Any]] = []
@@ -136,8 +138,10 @@ class Report:
             return False
         mark.unlink(missing_ok=True)
         shutil.rmtree(self.folder / name, ignore_errors=True)
-        write_script(self.folder, name, make(self.folder / name))
-        mark.write_text(key, encoding="ascii")
+        scene = make(self.folder / name)
+        write_script(self.folder, name, scene)
+        if not scene.get("problems"):  # what could not be read may have been mended by the next time
+            mark.write_text(key, encoding="ascii")
         return True
 
     def write_index(self, table: Table, title: str, figures: Mapping[str, str] | None = None) -> Path:
@@ -187,10 +191,10 @@ class Report:
             f'<h1>{html.escape(title)}</h1>\n<p class="soft">{_counted(self._entries)}</p>',
             '<div class="tables">',
         ]
-        for part in table.by_task():
-            task = part.columns[0].task
-            entry = known.get(task)
-            name = html.escape(part.columns[0].group)
+        tables = {part.columns[0].task: part for part in table.by_task()}
+        for task in dict.fromkeys([*tables, *known]):
+            part, entry = tables.get(task), known.get(task)
+            name = html.escape(part.columns[0].group if part else known[task]["title"])
             known_as = "" if entry is None else f' id="task-{entry["number"]}"'
             inner = [f'<section class="card"{known_as} aria-label="{name}">', '<div class="head">']
             if entry is None:
@@ -204,7 +208,8 @@ class Report:
                 inner += [f'<p class="note">{html.escape(text)}</p>' for text in entry["warnings"]]
                 if entry["description"]:
                     inner.append(f'<p class="soft small">{html.escape(entry["description"])}</p>')
-            inner.append(f'<div class="wide">{html_table(part.layout())}</div>')
+            if part is not None:  # of probabilities alone there is none
+                inner.append(f'<div class="wide">{html_table(part.layout())}</div>')
             if entry is not None and task in drawn:
                 inner.append(
                     f'<img class="figure" src="figures/{entry["number"]}.svg" alt="Means with intervals, {name}">'
@@ -229,6 +234,15 @@ def _counted(entries: Sequence[Mapping[str, Any]]) -> str:
     cases = sum(entry["cases"] for entry in entries)
     counts = ((len(entries), "task"), (len(models), "model"), (cases, "case"))
     return ", ".join(f"{count:,} {noun}{'s' * (count != 1)}" for count, noun in counts)
+
+
+def _is_ours(mark: Path) -> bool:
+    """Whether a file says that its folder holds a report; others may call a file of theirs the same."""
+    try:
+        told = json.loads(mark.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(told, dict) and str(told.get("made_by", "")).startswith(f"{MAKER} ")
 
 
 def _quoted(text: str) -> str:

@@ -199,6 +199,7 @@ const report = (() => {
   // The task's own table and figure, as they stand in the overview.
   function results(entry) {
     const shown = byId(`task-${entry.number}`);
+    if (!shown || !shown.querySelector(".wide")) return []; // such as of probabilities alone
     const parts = [...shown.querySelectorAll(".wide, img.figure")].map((one) => one.cloneNode(true));
     return h("details", { class: "card results" }, h("summary", null, "Results of the task"), parts);
   }
@@ -219,7 +220,7 @@ const report = (() => {
     root.append(
       ...entry.warnings.map((text) => h("p", { class: "note" }, text)),
       h("div", { class: "head" }, h("h1", null, entry.title), h("span", { class: "soft small" }, entry.description || "")),
-      results(entry),
+      ...[results(entry)].flat(),
       filters,
       h("div", { class: "list", role: "table", "aria-label": "Cases" }, heads, rows),
     );
@@ -403,7 +404,8 @@ const report = (() => {
     }
     const texts = detail.texts ? textCards(data, detail.texts, models) : [];
     const stored = scene && scene.stored ? [storedCard(data, scene.stored, models)] : [];
-    body.append(h("div", { class: "side" }, texts, scoreCard(data, detail.scores, models), stored));
+    const findings = scene && scene.findings ? [findingsCard(data, scene.findings, detail.scores, models)] : [];
+    body.append(h("div", { class: "side" }, texts, findings, scoreCard(data, detail.scores, models), stored));
     const root = h("div", null, entry.warnings.map((text) => h("p", { class: "note" }, text)), header, facts, body);
     const step = (by) => () => { const next = to(by); if (next !== undefined) go({ case: data.cases[next] }); };
     const turned = () => go({ model: data.models[(shown + 1) % data.models.length].name, versus: "" });
@@ -471,7 +473,7 @@ const report = (() => {
     if (asked.children.length > 1) cards.push(asked);
     const outputs = answers.map((answer) => (answer.outputs || []).at(-1) || "");
     const isText = texts.reference !== undefined && !(texts.options || []).length;
-    if (isText || answers.some((one) => one.outputs || one.failure || one.preferences)) {
+    if (isText || answers.some((one) => (one.outputs || []).length || one.failure || one.preferences || one.problem)) {
       const card = h("section", { class: "card", "aria-label": "Answers" }, h("h2", null, "What is right, and what was answered"));
       const columns = h("div", { class: "answers" });
       if (texts.reference !== undefined) columns.append(h("div", null, h("h3", null, "Reference"), said(texts.reference)));
@@ -502,6 +504,19 @@ const report = (() => {
     for (const [question, verdict] of answer.judged || []) column.append(h("p", { class: "small" }, h("span", { class: "soft" }, `judge, ${question}: `), verdict));
     if (answer.messages) column.append(h("details", null, h("summary", null, "The whole conversation"), answer.messages.map((one) => h("div", { class: "turn" }, h("h3", null, one.role || ""), said(one.text || "")))));
     return column;
+  }
+
+  // What is true of each class, and the probability that each model gave it, where its scores hold one.
+  function findingsCard(data, findings, scores, models) {
+    const given = models.map((model) => new Map(scores[model].filter(([, metric]) => metric === "Probability").map(([label, , value]) => [label, value])));
+    const shown = given.some((one) => one.size) ? models : [];
+    const truth = (value) => (value === null ? "unknown" : value === 1 ? "present" : value === 0 ? "absent" : number(value, 3));
+    return h("section", { class: "card", "aria-label": "Classes" }, h("h2", null, "Classes"), h("div", { class: "wide" }, h("table", { class: "scores" },
+      h("thead", null, h("tr", null, h("th", { class: "left", scope: "col" }, "Class"), h("th", { class: "left", scope: "col" }, "Truth"),
+        shown.map((model) => h("th", { scope: "col" }, data.models[model].name)))),
+      h("tbody", null, findings.map(([name, value]) => h("tr", null, h("th", { class: "left", scope: "row" }, name),
+        h("td", { class: "left" + (value === 1 ? "" : " soft") }, truth(value)),
+        shown.map((_, place) => h("td", null, number(given[place].get(name), 3)))))))));
   }
 
   function storedCard(data, stored, models) {
