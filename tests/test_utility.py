@@ -30,7 +30,7 @@ from medimg_eval.models.monai_segmenter import MonaiSegmenter
 from medimg_eval.question import Key, Question
 from medimg_eval.results import load_runs
 from medimg_eval.results.utility import build_utility
-from medimg_eval.results.utility_studies import load_utility
+from medimg_eval.results.utility.studies import load_utility
 from tests.conftest import ellipsoids
 
 pytestmark = [

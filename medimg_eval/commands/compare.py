@@ -12,7 +12,7 @@ from rich.text import Text
 
 from medimg_eval.commands.common import plain, printer, runs_of
 from medimg_eval.results import compare, to_rich, write_comparison
-from medimg_eval.results.pair_tests import CompareSettings
+from medimg_eval.results.pairs.testing import CompareSettings
 
 if TYPE_CHECKING:
     from medimg_eval.results.sheets import Sheet

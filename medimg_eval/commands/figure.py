@@ -160,14 +160,14 @@ def _radar(runs: Runs, wanted: Wanted) -> Drawn:
 def _significance(runs: Runs, wanted: Wanted) -> Drawn:
     from medimg_eval.results import compare
     from medimg_eval.results.figures import significance_map
-    from medimg_eval.results.pair_tests import CompareSettings
+    from medimg_eval.results.pairs.testing import CompareSettings
 
     how = CompareSettings(alpha=wanted["alpha"], resamples=wanted["resamples"], seed=wanted["seed"])
     return significance_map(compare(runs, str(wanted["metric"]), by=wanted["by"], how=how), width=wanted["width"])
 
 
 def _ranking(wanted: Wanted, runs: Runs) -> Any:
-    from medimg_eval.results.pair_tests import CompareSettings
+    from medimg_eval.results.pairs.testing import CompareSettings
     from medimg_eval.results.ranking import rank_models
 
     return rank_models(

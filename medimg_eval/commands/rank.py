@@ -10,9 +10,9 @@ from omegaconf import DictConfig
 from medimg_eval.commands.common import as_list, plain, runs_of
 from medimg_eval.commands.compare import say_written, show_sheets
 from medimg_eval.errors import UsageError
-from medimg_eval.results.pair_tests import CompareSettings
+from medimg_eval.results.pairs.testing import CompareSettings
 from medimg_eval.results.ranking import rank_models, write_ranking
-from medimg_eval.results.ranking_weights import pool
+from medimg_eval.results.ranking.weights import pool
 
 
 def run(config: DictConfig) -> None:

@@ -26,7 +26,7 @@ from medimg_eval.question import Key
 from medimg_eval.results import to_rich, write_all
 from medimg_eval.results.table import check_numbers
 from medimg_eval.results.utility import UtilityTable, build_utility
-from medimg_eval.results.utility_studies import load_utility
+from medimg_eval.results.utility.studies import load_utility
 from medimg_eval.tasks import Task
 
 GENERATED = f"{Generated.__module__}.{Generated.__qualname__}"

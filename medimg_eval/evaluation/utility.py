@@ -19,7 +19,7 @@ from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.evaluation.fit import Recipe, fit
 from medimg_eval.evaluation.run import now, write_json
-from medimg_eval.results.utility_studies import SCHEMA, STUDY
+from medimg_eval.results.utility.studies import SCHEMA, STUDY
 from medimg_eval.tasks import Task
 
 log = logging.getLogger(__name__)

@@ -10,9 +10,9 @@ from medimg_eval.results.given import load_scores
 from medimg_eval.results.intervals import Interval, mean_interval
 from medimg_eval.results.judges import judge_agreement
 from medimg_eval.results.load import RunScores, load_runs
-from medimg_eval.results.pair_tests import CompareSettings
+from medimg_eval.results.pairs.testing import CompareSettings
 from medimg_eval.results.ranking import rank_models, write_ranking
-from medimg_eval.results.ranking_parts import Ranking
+from medimg_eval.results.ranking.parts import Ranking
 from medimg_eval.results.render import to_csv, to_html, to_latex, to_markdown, to_rich, write_all
 from medimg_eval.results.sheets import Comparison
 from medimg_eval.results.table import Table, build_table

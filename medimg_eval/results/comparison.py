@@ -12,9 +12,9 @@ from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.results.group_tests import compare_groups
 from medimg_eval.results.heatmap import to_svg
 from medimg_eval.results.layout import Heading, Layout, Line, Span, one_line
-from medimg_eval.results.pair_notes import CORRECTIONS, described, found_notes, interval_note, pair_notes
-from medimg_eval.results.pair_tests import CompareSettings, Pair, against, every_pair
 from medimg_eval.results.pairs import Field, make_fields
+from medimg_eval.results.pairs.notes import CORRECTIONS, described, found_notes, interval_note, pair_notes
+from medimg_eval.results.pairs.testing import CompareSettings, Pair, against, every_pair
 from medimg_eval.results.parts import LABEL
 from medimg_eval.results.render import html_page, html_table, to_latex, to_markdown
 from medimg_eval.results.sheets import Comparison, Map, Sheet, cautions, p_relation, p_text

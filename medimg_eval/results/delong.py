@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from medimg_eval.results.paired import Sides
+from medimg_eval.results.pairs.paired import Sides
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from medimg_eval.results.paired import settled
+from medimg_eval.results.pairs.paired import settled
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

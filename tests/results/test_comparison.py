@@ -13,7 +13,7 @@ import scipy.stats
 from medimg_eval.commands.front import start
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.results import compare, load_runs, to_latex, to_markdown, to_rich, write_comparison
-from medimg_eval.results.pair_tests import CompareSettings
+from medimg_eval.results.pairs.testing import CompareSettings
 from medimg_eval.results.significance import holm
 
 NAN = float("nan")

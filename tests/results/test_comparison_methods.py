@@ -12,8 +12,8 @@ from medimg_eval.errors import UsageError, UserError
 from medimg_eval.results import compare, load_runs, load_scores
 from medimg_eval.results.delong import correlated_areas
 from medimg_eval.results.effects import effects
-from medimg_eval.results.pair_tests import CompareSettings
-from medimg_eval.results.paired import mcnemar, sign_flip
+from medimg_eval.results.pairs.paired import mcnemar, sign_flip
+from medimg_eval.results.pairs.testing import CompareSettings
 from medimg_eval.results.power import detectable_difference
 from medimg_eval.results.significance import benjamini_hochberg
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from medimg_eval.errors import UserError
 from medimg_eval.results import compare, load_runs, load_scores, rank_models
 from medimg_eval.results.comparison import Comparison
-from medimg_eval.results.pair_tests import CompareSettings
-from medimg_eval.results.paired import settled
-from medimg_eval.results.ranking_orders import friedman, kemeny, rank
-from medimg_eval.results.ranking_parts import Ranking
+from medimg_eval.results.pairs.paired import settled
+from medimg_eval.results.pairs.testing import CompareSettings
+from medimg_eval.results.ranking.orders import friedman, kemeny, rank
+from medimg_eval.results.ranking.parts import Ranking
 
 EQUAL_STEPS = {"A": [0.7, 0.8, 0.9, 0.4, 0.5, 0.6, 0.3], "B": [0.6, 0.7, 0.8, 0.3, 0.4, 0.5, 0.4]}
 """Six times 0.1 more and once 0.1 less, which binary fractions hold as different numbers."""

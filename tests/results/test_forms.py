@@ -29,8 +29,8 @@ from medimg_eval.results import (
 )
 from medimg_eval.results.latex import _CHARACTERS, escape
 from medimg_eval.results.marks import marked
-from medimg_eval.results.pair_tests import CompareSettings, against
 from medimg_eval.results.pairs import make_fields
+from medimg_eval.results.pairs.testing import CompareSettings, against
 from medimg_eval.results.precision import supported
 from medimg_eval.results.table import FRAME_TYPES
 

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medimg_eval.results.items_irt import FEWEST_ITEMS, FEWEST_MODELS, fit_two_parameters
+from medimg_eval.results.items.irt import FEWEST_ITEMS, FEWEST_MODELS, fit_two_parameters
 
 
 def simulated(models, items, seed, *, slopes=None):

@@ -12,8 +12,8 @@ import pytest
 from medimg_eval.commands.front import start
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.results import load_runs, load_scores, to_markdown, write_all
-from medimg_eval.results.pair_tests import CompareSettings, every_pair
 from medimg_eval.results.pairs import make_fields
+from medimg_eval.results.pairs.testing import CompareSettings, every_pair
 from medimg_eval.results.ranking import rank_models, write_ranking
 
 

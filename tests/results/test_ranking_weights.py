@@ -13,7 +13,7 @@ from medimg_eval.commands.front import start
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.results import load_scores
 from medimg_eval.results.ranking import rank_models
-from medimg_eval.results.ranking_weights import pool
+from medimg_eval.results.ranking.weights import pool
 
 WEIGHTS = {"ssim@mcmrrec": 0.4, "psnr@mcmrrec": 0.2, "vif@mcmrrec": 0.4}
 

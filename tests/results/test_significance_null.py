@@ -7,7 +7,7 @@ import pytest
 import scipy.stats
 
 from medimg_eval.results.delong import correlated_areas
-from medimg_eval.results.paired import mcnemar, sign_flip
+from medimg_eval.results.pairs.paired import mcnemar, sign_flip
 
 pytestmark = pytest.mark.slow
 

@@ -17,9 +17,9 @@ from medimg_eval.errors import UsageError, UserError
 from medimg_eval.results import build_cards, load_runs, to_csv, to_html, to_latex, to_markdown
 from medimg_eval.results.intervals import Estimate
 from medimg_eval.results.utility import build_utility
-from medimg_eval.results.utility_card import utility_of_card
-from medimg_eval.results.utility_studies import find_worths, load_utility
-from medimg_eval.results.utility_values import Drawn, over_seeds, resample_runs, within_range
+from medimg_eval.results.utility.card import utility_of_card
+from medimg_eval.results.utility.studies import find_worths, load_utility
+from medimg_eval.results.utility.values import Drawn, over_seeds, resample_runs, within_range
 
 SETTINGS = ("real", "synthetic", "augmented")
 VALUES = {"real": 0.6, "synthetic": 0.5, "augmented": 0.7}

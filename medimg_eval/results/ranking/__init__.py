@@ -9,13 +9,13 @@ import pandas as pd
 
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.results.comparison import significance_map, write_sheets
-from medimg_eval.results.pair_tests import LEVEL, CompareSettings
+from medimg_eval.results.pairs.testing import LEVEL, CompareSettings
 from medimg_eval.results.parts import LABEL
-from medimg_eval.results.ranking_columns import RankColumn, make_rank_columns
-from medimg_eval.results.ranking_orders import borda, cliques, friedman, kemeny
-from medimg_eval.results.ranking_parts import Friedman, Ranking
-from medimg_eval.results.ranking_sheets import Printing, data_sets, make_sheets
-from medimg_eval.results.ranking_weights import check_weights, column_weights
+from medimg_eval.results.ranking.columns import RankColumn, make_rank_columns
+from medimg_eval.results.ranking.orders import borda, cliques, friedman, kemeny
+from medimg_eval.results.ranking.parts import Friedman, Ranking
+from medimg_eval.results.ranking.sheets import Printing, data_sets, make_sheets
+from medimg_eval.results.ranking.weights import check_weights, column_weights
 from medimg_eval.results.table import check_numbers
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from medimg_eval.results.load import RunScores
-    from medimg_eval.results.ranking_orders import Consensus
+    from medimg_eval.results.ranking.orders import Consensus
 
 _KEYS = ["column", "task", "label", "metric"]
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from medimg_eval.errors import UserError
 from medimg_eval.results.delong import Areas, correlated_areas
-from medimg_eval.results.paired_summaries import Together
+from medimg_eval.results.pairs.summaries import Together
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,8 +10,8 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from medimg_eval.results.disclosure_facts import SECTIONS, Facts, gather
-from medimg_eval.results.disclosure_items import CHECKLISTS, Checklist, Item
+from medimg_eval.results.disclosure.facts import SECTIONS, Facts, gather
+from medimg_eval.results.disclosure.items import CHECKLISTS, Checklist, Item
 from medimg_eval.results.render import escape_markdown
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from medimg_eval.results.layout import listed
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from medimg_eval.results.items_grid import Grid
+    from medimg_eval.results.items.grid import Grid
 
     Floats = npt.NDArray[np.float64]
 

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from medimg_eval.results.intervals import FEWEST
-from medimg_eval.results.pair_tests import LEVEL
-from medimg_eval.results.paired import MOST_EXACT
-from medimg_eval.results.paired_summaries import random_patterns
+from medimg_eval.results.pairs.paired import MOST_EXACT
+from medimg_eval.results.pairs.summaries import random_patterns
+from medimg_eval.results.pairs.testing import LEVEL
 from medimg_eval.results.sheets import p_text
 from medimg_eval.results.summaries import MOST_RESAMPLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from medimg_eval.results.pair_tests import CompareSettings, Pair
     from medimg_eval.results.pairs import Field
+    from medimg_eval.results.pairs.testing import CompareSettings, Pair
 
 CORRECTIONS = {None: "Holm", "holm": "Holm", "bh": "Benjamini and Hochberg"}
 _SHARED = "on the cases that both have a value for"

@@ -11,18 +11,18 @@ import pandas as pd
 
 from medimg_eval.results.intervals import FEWEST
 from medimg_eval.results.layout import Heading, Layout, Line, Span, listed, one_line
-from medimg_eval.results.pair_notes import CORRECTIONS, described
-from medimg_eval.results.pair_tests import LEVEL
-from medimg_eval.results.ranking_orders import MOST_EXACT
+from medimg_eval.results.pairs.notes import CORRECTIONS, described
+from medimg_eval.results.pairs.testing import LEVEL
+from medimg_eval.results.ranking.orders import MOST_EXACT
 from medimg_eval.results.sheets import Sheet, cautions, p_relation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
     from medimg_eval.results.layout import Style
-    from medimg_eval.results.pair_tests import CompareSettings
-    from medimg_eval.results.ranking_columns import RankColumn
-    from medimg_eval.results.ranking_parts import Ranking
+    from medimg_eval.results.pairs.testing import CompareSettings
+    from medimg_eval.results.ranking.columns import RankColumn
+    from medimg_eval.results.ranking.parts import Ranking
 
 MOST_ACROSS = 6
 """Data sets up to which each has a column; more of them, if they are more than the models, have a row each."""

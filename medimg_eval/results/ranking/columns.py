@@ -15,11 +15,11 @@ from medimg_eval.results.cells import Column
 from medimg_eval.results.columns import make_columns, titles
 from medimg_eval.results.intervals import FEWEST
 from medimg_eval.results.kinds import is_evidence, is_set
-from medimg_eval.results.pair_tests import Pair, every_pair
-from medimg_eval.results.paired_summaries import Together
 from medimg_eval.results.pairs import Field, make_fields
+from medimg_eval.results.pairs.summaries import Together
+from medimg_eval.results.pairs.testing import Pair, every_pair
 from medimg_eval.results.parts import Part
-from medimg_eval.results.ranking_orders import rank
+from medimg_eval.results.ranking.orders import rank
 from medimg_eval.results.resampling import Resamples
 from medimg_eval.results.set_values import row_of_part
 from medimg_eval.results.summaries import MOST_RESAMPLES
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from medimg_eval.results.load import RunScores
-    from medimg_eval.results.pair_tests import CompareSettings
+    from medimg_eval.results.pairs.testing import CompareSettings
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from medimg_eval.results.ranking_columns import RankColumn
+    from medimg_eval.results.ranking.columns import RankColumn
 
 
 def check_weights(weights: Mapping[str, float], metrics: Sequence[str] | None) -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from medimg_eval.results.ranking_parts import Friedman
+from medimg_eval.results.ranking.parts import Friedman
 from medimg_eval.results.significance import LEAST_P
 
 if TYPE_CHECKING:

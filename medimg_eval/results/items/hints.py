@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from medimg_eval.results.items_grid import Grid
+    from medimg_eval.results.items.grid import Grid
     from medimg_eval.results.load import RunScores
 
 SET, ROTATION = "set", "rotation"

@@ -9,18 +9,18 @@ import numpy as np
 import pandas as pd
 
 from medimg_eval.results.footnotes import comparability
-from medimg_eval.results.items_flags import FEWEST_FOR_LOWEST, LOWEST, strong_models, strong_text
-from medimg_eval.results.items_grid import FEWEST_CORRELATED
-from medimg_eval.results.items_irt import FEWEST_MODELS
+from medimg_eval.results.items.flags import FEWEST_FOR_LOWEST, LOWEST, strong_models, strong_text
+from medimg_eval.results.items.grid import FEWEST_CORRELATED
+from medimg_eval.results.items.irt import FEWEST_MODELS
 from medimg_eval.results.layout import Heading, Layout, Line, Span, one_line
 from medimg_eval.results.sheets import Sheet
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Mapping, Sequence
 
-    from medimg_eval.results.items_grid import Grid
-    from medimg_eval.results.items_hints import Hints
-    from medimg_eval.results.items_irt import TwoParameters
+    from medimg_eval.results.items.grid import Grid
+    from medimg_eval.results.items.hints import Hints
+    from medimg_eval.results.items.irt import TwoParameters
 
 _DASH = "\N{EN DASH}"
 Record = dict[str, Any]

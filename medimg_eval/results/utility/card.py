@@ -10,7 +10,7 @@ from medimg_eval.errors import UserError, nearest
 from medimg_eval.metrics._sets import SetValue
 from medimg_eval.results.cells import Column, make_column
 from medimg_eval.results.intervals import Estimate
-from medimg_eval.results.utility_studies import AUGMENTED, FEW_SEEDS, GAIN, SYNTHETIC, TSTR, Study, Worth, find_worths
+from medimg_eval.results.utility.studies import AUGMENTED, FEW_SEEDS, GAIN, SYNTHETIC, TSTR, Study, Worth, find_worths
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -12,9 +12,9 @@ import numpy as np
 from medimg_eval.errors import UsageError, nearest
 from medimg_eval.results.effects import NO_EFFECTS, Effects, Estimate, many_effects
 from medimg_eval.results.intervals import FEWEST
-from medimg_eval.results.pair_areas import areas_of
-from medimg_eval.results.paired import Sides, mcnemar, of_random, settled, sign_flip
-from medimg_eval.results.paired_summaries import Together
+from medimg_eval.results.pairs.areas import areas_of
+from medimg_eval.results.pairs.paired import Sides, mcnemar, of_random, settled, sign_flip
+from medimg_eval.results.pairs.summaries import Together
 from medimg_eval.results.power import detectable_difference, detectable_of_error
 from medimg_eval.results.significance import LEAST_P, benjamini_hochberg, holm, signed_rank
 from medimg_eval.results.summaries import MOST_RESAMPLES

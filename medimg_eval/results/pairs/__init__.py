@@ -15,7 +15,7 @@ from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.results.cells import Column, case_values, make_column
 from medimg_eval.results.columns import titles
 from medimg_eval.results.kinds import is_known, is_set, is_summary
-from medimg_eval.results.paired_summaries import Together
+from medimg_eval.results.pairs.summaries import Together
 from medimg_eval.results.parts import Part
 from medimg_eval.results.table import named_runs
 

@@ -12,11 +12,11 @@ from medimg_eval.errors import UsageError
 from medimg_eval.results.cells import make_column
 from medimg_eval.results.comparison import write_sheets
 from medimg_eval.results.intervals import Bootstrap
-from medimg_eval.results.items_flags import Flag, flag_items, negative_bound
-from medimg_eval.results.items_grid import Grid, cronbach_alpha, item_correlations, make_grids
-from medimg_eval.results.items_hints import Hints, find_hints
-from medimg_eval.results.items_irt import FEWEST_MODELS, TwoParameters, fit_two_parameters
-from medimg_eval.results.items_sheets import Analysed, make_sheets
+from medimg_eval.results.items.flags import Flag, flag_items, negative_bound
+from medimg_eval.results.items.grid import Grid, cronbach_alpha, item_correlations, make_grids
+from medimg_eval.results.items.hints import Hints, find_hints
+from medimg_eval.results.items.irt import FEWEST_MODELS, TwoParameters, fit_two_parameters
+from medimg_eval.results.items.sheets import Analysed, make_sheets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

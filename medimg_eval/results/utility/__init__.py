@@ -14,7 +14,7 @@ from medimg_eval.results.cells import NO_RUN, Column
 from medimg_eval.results.columns import make_columns
 from medimg_eval.results.intervals import FEWEST, Estimate
 from medimg_eval.results.layout import Heading, Layout, Line, Span, listed, one_line
-from medimg_eval.results.utility_studies import (
+from medimg_eval.results.utility.studies import (
     AUGMENTED,
     FEW_SEEDS,
     GAIN,

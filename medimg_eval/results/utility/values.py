@@ -12,7 +12,7 @@ from medimg_eval import metrics
 from medimg_eval.results.cells import case_values
 from medimg_eval.results.intervals import FEWEST, Estimate
 from medimg_eval.results.kinds import is_known, is_summary
-from medimg_eval.results.paired_summaries import Together, shared_cases
+from medimg_eval.results.pairs.summaries import Together, shared_cases
 from medimg_eval.results.parts import Part
 from medimg_eval.results.resampling import Resamples
 
