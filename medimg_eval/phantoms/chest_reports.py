@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +17,7 @@ from medimg_eval.phantoms.cohort import Member, Record, cohort, write_tables, ye
 from medimg_eval.phantoms.layout import ATTRIBUTES, SPLITS
 from medimg_eval.phantoms.report import DESCRIBED, Finding, sections
 from medimg_eval.phantoms.shapes import ball, box, step
-from medimg_eval.phantoms.writing import STAMP, VERSION, _is_there
+from medimg_eval.phantoms.writing import VERSION, write_once
 from medimg_eval.phantoms.xray import (
     ENLARGED,
     Frame,
@@ -175,29 +173,16 @@ def write_chest_reports(folder: Path, *, cases: int, seed: int) -> bool:
         UsageError: no case is asked for, or the seed is negative.
         UserError: the folder holds something else, or cannot be written.
     """
-    from filelock import FileLock
-
     if cases < 1 or seed < 0:
         raise UsageError(f"phantoms: expected at least one case and a seed from 0 on, got cases={cases}, seed={seed}")
     stamp = {"kind": KIND, "version": VERSION, "cases": cases, "seed": seed}
-    if _is_there(folder, stamp):
-        return False
-    partial = folder.with_name(f".{folder.name}.partial")
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder.with_name(f".{folder.name}.lock")):
-            if _is_there(folder, stamp):  # another process wrote it while this one waited
-                return False
-            shutil.rmtree(partial, ignore_errors=True)  # of a process that was killed
-            partial.mkdir()
-            members = cohort(KIND, cases, seed)
-            write_tables(partial, members, [write_case(partial, member) for member in members])
-            (partial / "README.txt").write_text(f"{README.format(**stamp)}{TEXT}.\n", encoding="utf-8")
-            (partial / STAMP).write_text(json.dumps(stamp) + "\n", encoding="utf-8")
-            partial.replace(folder)
-    except OSError as error:
-        raise UserError(f"{folder}: cannot be written ({error}); name a folder on a disk with room") from error
-    return True
+
+    def fill(partial: Path) -> None:
+        members = cohort(KIND, cases, seed)
+        write_tables(partial, members, [write_case(partial, member) for member in members])
+        (partial / "README.txt").write_text(f"{README.format(**stamp)}{TEXT}.\n", encoding="utf-8")
+
+    return write_once(folder, stamp, fill)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import shutil
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -43,13 +44,30 @@ def write_phantoms(kind: str, folder: Path, *, cases: int, seed: int) -> bool:
         UsageError: there is no such kind, no case is asked for, or the seed is negative.
         UserError: the folder holds something else, or cannot be written.
     """
-    from filelock import FileLock
-
     if kind not in KINDS:
         raise UsageError(f"there is no phantom {kind!r}{nearest(kind, KINDS)}")
     if cases < 1 or seed < 0:
         raise UsageError(f"phantoms: expected at least one case and a seed from 0 on, got cases={cases}, seed={seed}")
     stamp = {"kind": kind, "version": VERSION, "cases": cases, "seed": seed}
+    return write_once(folder, stamp, lambda partial: _fill(kind, partial, stamp))
+
+
+def write_once(folder: Path, stamp: Mapping[str, Any], fill: Callable[[Path], None]) -> bool:
+    """Has a folder of phantoms written, unless it is there; it appears whole or not at all, whoever else writes it.
+
+    Args:
+        folder: where to; it must not exist, be empty, or hold phantoms of the same stamp.
+        stamp: what they are made with, as JSON holds it.
+        fill: writes the files into the folder that it is given.
+
+    Returns:
+        True when it was written, False when it was there.
+
+    Raises:
+        UserError: the folder holds something else, or cannot be written.
+    """
+    from filelock import FileLock
+
     if _is_there(folder, stamp):
         return False
     partial = folder.with_name(f".{folder.name}.partial")
@@ -60,14 +78,15 @@ def write_phantoms(kind: str, folder: Path, *, cases: int, seed: int) -> bool:
                 return False
             shutil.rmtree(partial, ignore_errors=True)  # of a process that was killed
             partial.mkdir()
-            _fill(kind, partial, stamp)
+            fill(partial)
+            (partial / STAMP).write_text(json.dumps(stamp) + "\n", encoding="utf-8")
             partial.replace(folder)
     except OSError as error:
         raise UserError(f"{folder}: cannot be written ({error}); name a folder on a disk with room") from error
     return True
 
 
-def _is_there(folder: Path, stamp: dict[str, Any]) -> bool:
+def _is_there(folder: Path, stamp: Mapping[str, Any]) -> bool:
     """Whether these very phantoms are there; raises UserError when something else is."""
     if not folder.exists():
         return False
@@ -94,7 +113,6 @@ def _fill(kind: str, folder: Path, stamp: dict[str, Any]) -> None:
     if hasattr(module, "write_variants"):
         module.write_variants(folder, members[0])
     (folder / "README.txt").write_text(_readme(kind, module.TEXT, stamp), encoding="utf-8")
-    (folder / STAMP).write_text(json.dumps(stamp) + "\n", encoding="utf-8")
 
 
 def _readme(kind: str, text: str, stamp: dict[str, Any]) -> str:

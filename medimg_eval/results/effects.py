@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from medimg_eval.results.intervals import FEWEST
+from medimg_eval.results.intervals import FEWEST, Estimate
 from medimg_eval.results.resampling import Resamples
 
 if TYPE_CHECKING:
@@ -16,18 +16,6 @@ _AT_ONCE = 32
 """Comparisons whose resamples are held at a time: 40 MiB at 10,000 resamples."""
 _MOST_RANKED = 1_000
 """Resamples of the rank-biserial correlation, which must rank all differences of each anew."""
-
-
-class Estimate(NamedTuple):
-    """A value and the bounds of its interval; NaN of fewer patients than an interval needs."""
-
-    value: float
-    low: float
-    high: float
-
-    def reversed(self) -> Estimate:
-        """Returns the same for the difference taken the other way round."""
-        return Estimate(-self.value, -self.high, -self.low)
 
 
 class Effects(NamedTuple):
@@ -51,7 +39,7 @@ class Effects(NamedTuple):
     most: float
 
 
-_UNKNOWN = Estimate(np.nan, np.nan, np.nan)
+_UNKNOWN = Estimate()
 NO_EFFECTS = Effects(_UNKNOWN, _UNKNOWN, _UNKNOWN, _UNKNOWN, np.nan, np.nan)
 """Of no pair, and of what is no mean over cases."""
 

@@ -47,6 +47,10 @@ class Estimate(NamedTuple):
     low: float = math.nan
     high: float = math.nan
 
+    def reversed(self) -> Estimate:
+        """Returns the same for a difference taken the other way round."""
+        return Estimate(-self.value, -self.high, -self.low)
+
 
 class Bootstrap(NamedTuple):
     """How intervals are made."""

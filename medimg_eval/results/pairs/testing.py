@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 import numpy as np
 
 from medimg_eval.errors import UsageError, nearest
-from medimg_eval.results.effects import NO_EFFECTS, Effects, Estimate, many_effects
-from medimg_eval.results.intervals import FEWEST
+from medimg_eval.results.effects import NO_EFFECTS, Effects, many_effects
+from medimg_eval.results.intervals import FEWEST, Estimate
 from medimg_eval.results.pairs.areas import areas_of
 from medimg_eval.results.pairs.paired import Sides, mcnemar, of_random, settled, sign_flip
 from medimg_eval.results.pairs.summaries import Together
