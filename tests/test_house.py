@@ -36,7 +36,7 @@ def composed(config, *overrides):
 
 @pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(ROOT)))
 def test_files_stay_short_enough_to_read(path):
-    assert len(path.read_text().splitlines()) <= 400
+    assert len(path.read_text().splitlines()) <= 600, "recut it by subject"
 
 
 @pytest.mark.parametrize(
