@@ -19,6 +19,7 @@ from medimg_eval.models import Model
 from medimg_eval.question import Reply
 from medimg_eval.tasks.dialogues import ConsultationQuestionTask
 from medimg_eval.tasks.stages import StagedQuestionTask
+from tests.helpers.oracle import check_rows
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The 'test_dataloader' does not have many workers"),
@@ -225,6 +226,7 @@ def candidate(model):
 def test_a_run_has_a_row_for_every_stage_with_its_path_as_a_set(settings):
     task = staged(chain("a"), chain("b"), metrics=["accuracy", "set_accuracy", "step_hit_rate"])
     folder = evaluate(task, candidate(Says({"a": FINISHED, "b": ["(b)", "(a)", "(b)", "(a)"]})), settings)
+    check_rows("staged", folder)
     rows = pd.read_parquet(folder / "scores.parquet")
     assert list(rows["case"][:2]) == ["a/start", "a/criteria"]
     assert len(rows) == 10

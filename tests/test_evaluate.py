@@ -19,6 +19,7 @@ from medimg_eval.evaluation.identity import file_digest, files_digest
 from medimg_eval.evaluation.rescoring import rescore
 from medimg_eval.results import load_runs
 from tests.conftest import AFFINE, ellipsoids
+from tests.helpers.oracle import check_rows
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The 'test_dataloader' does not have many workers"),
@@ -53,6 +54,7 @@ def summary(folder):
 
 def test_a_run_holds_everything_its_numbers_rest_on(write_dataset, settings):
     folder = evaluate(ellipsoids(write_dataset(4)), candidate(levels=[50, 150]), settings)
+    check_rows("ellipsoids", folder)
     manifest = json.loads((folder / "manifest.json").read_text())
     assert manifest["status"] == "finished"
     assert (manifest["cases"], manifest["predicted"], manifest["failed_cases"]) == (4, 4, 0)
@@ -97,6 +99,7 @@ def test_a_failed_case_counts_at_its_worst_and_is_asked_again_next_time(write_da
 def test_in_a_batch_that_fails_only_the_culprit_fails(write_dataset, settings):
     settings.batch_size = 3
     folder = evaluate(ellipsoids(write_dataset(5)), candidate(fails_on=["case01"]), settings)
+    check_rows("ellipsoids/failed", folder)
     assert [failure["case"] for failure in summary(folder)["failures"]] == ["case01"]
 
 

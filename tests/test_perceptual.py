@@ -24,6 +24,7 @@ from medimg_eval.models.base import Reconstructor
 from medimg_eval.models.perceptual import DISTS, LPIPS
 from medimg_eval.results import load_runs
 from medimg_eval.tasks.reconstruction import ReconstructionTask
+from tests.helpers.oracle import check_rows
 
 ALEX = {0: (3, 64, 11), 3: (64, 192, 5), 6: (192, 384, 3), 8: (384, 256, 3), 10: (256, 256, 3)}
 VGG = dict(
@@ -220,6 +221,7 @@ def test_a_reconstruction_is_judged_by_a_network_after_it_is_stored(files, tmp_p
     settings = Settings(tmp_path / "runs", None, trainer, {}, score_workers=0, annotators={"lpips": network})
     task = task_of("psnr@fastmri", "lpips@fastmri", "lpips", data_range=300)
     folder = evaluate(task, Candidate("B", Blurs, {}, Blurs), settings)
+    check_rows("perceptual", folder, rtol=1e-4)
     (run,) = load_runs([folder])
     assert list(run.metrics) == ["psnr@fastmri", "lpips@fastmri", "lpips"]
     values = run.scores.set_index(["metric", "case"])["value"]

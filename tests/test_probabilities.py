@@ -27,6 +27,7 @@ from medimg_eval.models.monai_segmenter import MonaiSegmenter
 from medimg_eval.models.postprocess import KeepLargest
 from medimg_eval.tasks import SegmentationTask
 from tests.conftest import AFFINE, LABELS, SHAPE, ellipsoid, ellipsoids
+from tests.helpers.oracle import check_rows
 
 METRICS = ["dice", "ece@15", "brier", "soft_dice"]
 pytestmark = [
@@ -365,6 +366,7 @@ def test_a_run_keeps_probabilities_and_is_judged_by_both_kinds(task, tmp_path):
     with pytest.raises(UsageError, match=r"Thresholds\) cannot: it has no method give_probabilities"):
         refuse_incapable(task, candidate(Thresholds))
     folder = evaluate(task, candidate(), settings)
+    check_rows("probabilities", folder, rtol=1e-5)
     assert sorted(path.name for path in (folder / "predictions").iterdir()) == ["case00.b2nd", "case01.b2nd"]
     rows = pd.read_parquet(folder / "scores.parquet")
     assert (rows[rows["metric"] == "dice"]["value"] == 1).all()

@@ -31,6 +31,7 @@ from medimg_eval.models.reconstruction import (
 from medimg_eval.phantoms.multicoil import coil_maps, forward
 from medimg_eval.results import build_table, load_runs
 from medimg_eval.tasks.reconstruction import ReconstructionTask, Sampling
+from tests.helpers.oracle import check_rows
 
 ROWS, COLUMNS, COILS = 112, 96, 6
 
@@ -377,6 +378,7 @@ def test_a_run_scores_every_scan_and_a_table_shows_intervals(tmp_path):
     trainer = partial(pl.Trainer, accelerator="cpu", devices=1, enable_progress_bar=False, enable_model_summary=False)
     settings = Settings(runs=tmp_path / "runs", run=None, trainer=trainer, config={}, score_workers=0)
     folder = evaluate(task, Candidate("Z", Fails, {}, Fails), settings)
+    check_rows("reconstruction", folder, rtol=1e-5)
     (run,) = load_runs([folder])
     found = run.scores.set_index(["case", "metric"])
     assert found.loc[("b", "psnr@fastmri"), "value"] == 0

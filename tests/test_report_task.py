@@ -18,6 +18,8 @@ from medimg_eval.question import Key, Question
 from medimg_eval.results import build_table, load_runs
 from medimg_eval.tasks import ReportTask
 from tests.helpers.asking import Known
+from tests.helpers.oracle import check_rows
+from tests.helpers.oracle import check_rows
 
 
 @pytest.fixture(autouse=True)
@@ -132,6 +134,7 @@ def run(tmp_path, texts, **settings):
 def test_a_metric_is_given_what_its_annotator_read_and_each_text_is_read_once(tmp_path):
     Counter.read = 0
     folder = run(tmp_path, {"a": "edema", "b": "no nodule", "c": "unreadable"}, metrics=["words_ratio"])
+    check_rows("report/annotator", folder)
     scores = load_runs([folder])[0].scores.set_index("case")["value"]
     assert scores.to_dict() == {"a": 0.25, "b": 1.0}
     assert Counter.read == 4
@@ -164,6 +167,7 @@ def test_a_judge_that_cannot_be_loaded_leaves_a_finished_run_as_it_was(tmp_path)
 
     asked = {"judge": {"grade": {"prompt": {"user": "{prediction}"}, "pattern": r"(\d)"}}, "metrics": ["hit_rate"]}
     folder = run(tmp_path, REPORTS, **asked)
+    check_rows("report", folder)
     before = load_runs([folder])[0]
     settings = Settings(
         runs=tmp_path / "runs",

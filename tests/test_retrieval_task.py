@@ -18,6 +18,7 @@ from medimg_eval.question import Key, Message, Question
 from medimg_eval.results import build_table, load_runs
 from medimg_eval.tasks.retrieval import Embedded, RetrievalTask
 from tests.helpers.asking import Known, Painted
+from tests.helpers.oracle import check_rows
 
 REPORTS = {"a": "No effusion.", "b": "Large effusion.", "c": "no  effusion.", "d": "A nodule."}
 IMAGES = {"a": 1, "b": 2, "c": 3, "d": 4}
@@ -84,6 +85,7 @@ def scores(folder, metric):
 
 def test_each_image_is_ranked_among_all_reports_and_each_report_among_all_images(tmp_path):
     folder = run(tmp_path)
+    check_rows("retrieval", folder)
     # The reports of b and d have changed places; a and c share one, so that either is right.
     assert scores(folder, "i2t_recall@1") == {"a": 1, "b": 0, "c": 1, "d": 0}
     assert scores(folder, "i2t_recall@5") == dict.fromkeys("abcd", 1)

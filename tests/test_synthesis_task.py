@@ -32,6 +32,7 @@ from medimg_eval.results.render import to_markdown
 from medimg_eval.results.set_values import set_rows
 from medimg_eval.tasks import SynthesisTask
 from medimg_eval.tasks.synthesis import picture_of
+from tests.helpers.oracle import check_rows
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The 'test_dataloader' does not have many workers"),
@@ -144,6 +145,7 @@ def values(folder):
 
 def test_a_run_keeps_its_pictures_and_says_what_they_are_worth_as_a_set(pictures, settings):
     folder = evaluate(task(pictures, pictures=2), candidate(Drawer()), settings)
+    check_rows("synthesis", folder)
     stored = json.loads((folder / "predictions" / "c40.json").read_text())
     assert stored["pictures"] == ["c40/000.png", "c40/001.png"]
     assert len(set(stored["seeds"])) == 2

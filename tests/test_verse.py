@@ -20,6 +20,7 @@ from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.models import Model
 from medimg_eval.tasks.landmarks import LandmarkTask
+from tests.helpers.oracle import check_rows
 
 SHAPE = (30, 60, 20)
 STEPS = (1.0, 1.0, 2.0)
@@ -219,6 +220,7 @@ def test_a_model_is_asked_for_the_points_and_its_run_has_verses_numbers(verse, t
     settings = Settings(runs=tmp_path / "runs", run=None, trainer=trainer, config={}, score_workers=0)
     task = verse("verse2020")("verse2020_landmarks")
     folder = evaluate(task, Candidate("Shifted", ShiftedByAVoxel, {}, load=ShiftedByAVoxel), settings)
+    check_rows("verse2020_landmarks", folder)
     found = {row["metric"]: row["mean"] for row in json.loads((folder / "summary.json").read_text())["metrics"]}
     assert found == {"id_rate": pytest.approx(2 / 3), "d_mean": pytest.approx(2), "sdr@20": pytest.approx(2 / 3)}
 

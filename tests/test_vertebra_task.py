@@ -21,6 +21,7 @@ from medimg_eval.evaluation.rescoring import rescore
 from medimg_eval.models.precomputed import Precomputed
 from medimg_eval.results import build_table, load_runs
 from tests.helpers.benchmark_files import config
+from tests.helpers.oracle import check_rows
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The 'test_dataloader' does not have many workers"),
@@ -86,6 +87,7 @@ def made(root):
 
 def test_the_machine_is_fitted_on_train_and_test_and_judges_val(root, settings):
     folder = evaluate(task(), made(root), settings)
+    check_rows("vertebra", folder)
     (run,) = load_runs([folder])
     losses = run.scores.query("metric == 'rhlv'").set_index(["case", "label"])["value"]
     assert {case for case, _ in losses.index} == {f"sub-verse{n:03d}_{19 + grade}" for n in (3, 4, 7) for grade in LOSS}

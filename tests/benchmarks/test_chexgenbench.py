@@ -22,6 +22,7 @@ from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.models.features import Pixels
 from medimg_eval.results import build_table, load_runs
 from medimg_eval.results.set_values import set_rows
+from tests.helpers.oracle import check_rows
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The 'test_dataloader' does not have many workers"),
@@ -113,6 +114,7 @@ def test_its_tables_are_prompts_with_findings_views_and_marks(benchmark):
 def test_its_fixed_protocol_runs_from_the_generators_own_folder_and_finds_the_copy(benchmark, settings):
     task = build_task(config_of("chexgenbench", benchmark))
     folder = evaluate(task, given(benchmark), settings)
+    check_rows("chexgenbench", folder)
     (run,) = load_runs([folder])
     found = {(one.metric, one.label, one.where): one.value for one in set_rows(run)}
     whole = {metric: value for (metric, label, where), value in found.items() if label == "all" and not where}

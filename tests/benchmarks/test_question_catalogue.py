@@ -10,6 +10,7 @@ from medimg_eval.errors import CaseError
 from medimg_eval.metrics import parse
 from tests.helpers.catalogue import SAMPLES, answered, best_of, right_reply, task_of, worth
 from tests.helpers.samples import ALL
+from tests.helpers.oracle import check_rows
 
 CONFIGS = Path(medimg_eval.__file__).parent / "configs"
 
@@ -74,7 +75,9 @@ def test_known_answers_are_worth_what_was_worked_out_by_hand(name, tmp_path):
         if wanted:
             metrics = list(wanted)
             task = task_of(name, tmp_path / "data", extraction=extraction, metrics=metrics)
-            found = worth(answered(task, sample.replies, tmp_path / extraction))
+            folder = answered(task, sample.replies, tmp_path / extraction)
+            check_rows(f"{name}/{extraction}", folder)
+            found = worth(folder)
             assert {metric: found[metric] for metric in wanted} == pytest.approx(dict(wanted), nan_ok=True)
 
 

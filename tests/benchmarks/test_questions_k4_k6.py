@@ -8,6 +8,7 @@ from medimg_eval.results import build_authors_tables, load_runs
 from tests.helpers.catalogue import SAMPLES, answered, config_of, task_of
 from tests.helpers.samples import ALL
 from tests.helpers.samples.k4k5 import volume
+from tests.helpers.oracle import check_rows
 
 assert ALL is not None
 
@@ -15,6 +16,7 @@ assert ALL is not None
 def columns(name, root, judged_as=None):
     """Title -> value, of the paper's own table, for the replies of the sample."""
     folder = answered(task_of(name, root / "data"), SAMPLES[name].replies, root / "run", judged_as)
+    check_rows(f"judged/{name}", folder)
     (table,) = build_authors_tables(load_runs([folder]), resamples=20)
     return {column.title: cell.mean for column, cell in zip(table.columns, table.rows[0].cells, strict=True)}
 

@@ -22,6 +22,7 @@ from medimg_eval.models.reconstruction import SenseCombine, ZeroFilled
 from medimg_eval.phantoms.multicoil import forward
 from medimg_eval.results import build_table, load_runs
 from tests.helpers.benchmark_files import task
+from tests.helpers.oracle import check_rows
 
 
 def ellipse(rows, columns):
@@ -188,7 +189,9 @@ def test_a_run_of_skm_tea_has_images_errors_and_limits_in_one_table(skm_tea, tmp
     made = task("skm_tea_6x", skm_tea[0])
     trainer = partial(pl.Trainer, accelerator="cpu", devices=1, enable_progress_bar=False, logger=False)
     settings = Settings(runs=tmp_path / "runs", run=None, trainer=trainer, config={}, score_workers=0)
-    (run,) = load_runs([evaluate(made, Candidate("Z", ZeroFilled, {}, ZeroFilled), settings)])
+    folder = evaluate(made, Candidate("Z", ZeroFilled, {}, ZeroFilled), settings)
+    check_rows("skm_tea_6x", folder, rtol=1e-5)
+    (run,) = load_runs([folder])
     assert run.failed_cases == 0
     cells = dict(zip(made.metrics, build_table([run]).rows[0].cells, strict=True))
     rows = run.scores

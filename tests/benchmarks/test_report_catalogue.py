@@ -14,6 +14,7 @@ from medimg_eval.metrics._texts_words import words
 from medimg_eval.models.base import VisionLanguageModel
 from tests.helpers.catalogue import REPORTS, answered, best_of, right_reply, task_of, worth
 from tests.helpers.samples import ALL
+from tests.helpers.oracle import check_rows
 
 CONFIGS = Path(medimg_eval.__file__).parent / "configs"
 OTHERS = {"phantom_reports"}
@@ -65,7 +66,9 @@ def test_the_authors_files_are_read_and_the_first_prompt_is_put_word_for_word(na
 def test_known_reports_are_worth_what_was_worked_out_by_hand(name, tmp_path):
     sample = REPORTS[name]
     task = task_of(name, tmp_path / "data", metrics=list(sample.scores))
-    found = worth(answered(task, sample.replies, tmp_path / "run"))
+    folder = answered(task, sample.replies, tmp_path / "run")
+    check_rows(name, folder)
+    found = worth(folder)
     assert {metric: found[metric] for metric in sample.scores} == pytest.approx(dict(sample.scores))
 
 

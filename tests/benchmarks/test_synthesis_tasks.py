@@ -21,6 +21,7 @@ from medimg_eval.models.features import Pixels
 from medimg_eval.results import load_runs
 from medimg_eval.results.set_values import set_rows
 from tests.helpers.benchmark_files import picture, task
+from tests.helpers.oracle import check_rows
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The 'test_dataloader' does not have many workers"),
@@ -85,6 +86,7 @@ def test_pictures_of_after_a_treatment_are_made_of_those_before_it(tmp_path, set
     made = build_task(OmegaConf.to_container(config, resolve=True))
     made.metrics = [name.replace("dinov2", "pixels") for name in made.metrics]
     folder = evaluate(made, Candidate("treated", Treated, {}, Treated), settings)
+    check_rows("treated", folder)
     (run,) = load_runs([folder])
     found = {(row.metric.partition("@")[0], row.where): row.value for row in set_rows(run)}
     assert set(run.scores["status"]) == {"present"}

@@ -1,0 +1,57 @@
+"""Score rows of the fixtures, as they were before the code was moved: they stay equal, but for committed maps.
+
+A test hands its finished run to `check_rows`. To write the rows anew, after a change that is meant to move numbers:
+
+    rm -rf rows && MEDIMG_EVAL_WRITE_ROWS=rows pytest -m "" && python -m tests.helpers.oracle rows
+"""
+
+import os
+import sys
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+ROWS = Path(__file__).parent / "score_rows.parquet"
+COLUMNS = ["case", "label", "metric", "value", "status"]
+RENAMED: dict[str, str] = {}
+"""Old to new names of metrics."""
+
+
+def check_rows(name: str, folder: Path, rtol: float = 1e-9) -> None:
+    """Compares the Score rows of a run with the stored ones of that name.
+
+    Args:
+        name: of the fixture; the same name in every revision.
+        folder: of the finished run.
+        rtol: relative tolerance of values; wider where a float32 network made them.
+    """
+    rows = pd.read_parquet(folder / "scores.parquet")[COLUMNS]
+    rows = rows.sort_values(COLUMNS[:3], kind="stable", ignore_index=True)
+    if written := os.environ.get("MEDIMG_EVAL_WRITE_ROWS"):
+        Path(written).mkdir(parents=True, exist_ok=True)
+        rows.assign(fixture=name).to_parquet(Path(written, name.replace("/", "+") + ".parquet"))
+        return
+    stored = _stored()
+    assert name in stored, f"{name} has no stored rows; tests/helpers/oracle.py says how they are written"
+    wanted = stored[name]
+    pd.testing.assert_frame_equal(rows[[*COLUMNS[:3], "status"]], wanted[[*COLUMNS[:3], "status"]])
+    np.testing.assert_allclose(rows["value"], wanted["value"], rtol=rtol, atol=1e-12)
+
+
+@cache
+def _stored() -> dict[str, pd.DataFrame]:
+    rows = pd.read_parquet(ROWS).replace({"metric": RENAMED})
+    return {
+        str(name): part[COLUMNS].sort_values(COLUMNS[:3], kind="stable", ignore_index=True)
+        for name, part in rows.groupby("fixture")
+    }
+
+
+if __name__ == "__main__":
+    parts = [pd.read_parquet(path) for path in sorted(Path(sys.argv[1]).glob("*.parquet"))]
+    frame = pd.concat(parts, ignore_index=True)
+    for column in ("fixture", "label", "metric", "status"):
+        frame[column] = frame[column].astype("category")
+    frame.to_parquet(ROWS, compression="zstd", index=False)
