@@ -9,8 +9,8 @@ import medimg_eval
 from medimg_eval.errors import CaseError
 from medimg_eval.metrics import parse
 from tests.helpers.catalogue import SAMPLES, answered, best_of, right_reply, task_of, worth
-from tests.helpers.samples import ALL
 from tests.helpers.oracle import check_rows
+from tests.helpers.samples import ALL
 
 CONFIGS = Path(medimg_eval.__file__).parent / "configs"
 

@@ -8,8 +8,8 @@ from medimg_eval.results import build_authors_tables, load_runs
 from medimg_eval.tasks.judging import JudgeQuestion
 from medimg_eval.tasks.templates import Template
 from tests.helpers.catalogue import SAMPLES, answered, config_of, stored_picture, task_of, worth, write_parquet
-from tests.helpers.samples import ALL
 from tests.helpers.oracle import check_rows
+from tests.helpers.samples import ALL
 
 assert ALL is not None
 

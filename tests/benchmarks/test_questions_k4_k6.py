@@ -6,9 +6,9 @@ import pytest
 from medimg_eval.commands.making import build_task
 from medimg_eval.results import build_authors_tables, load_runs
 from tests.helpers.catalogue import SAMPLES, answered, config_of, task_of
+from tests.helpers.oracle import check_rows
 from tests.helpers.samples import ALL
 from tests.helpers.samples.k4k5 import volume
-from tests.helpers.oracle import check_rows
 
 assert ALL is not None
 

@@ -13,8 +13,8 @@ from medimg_eval.metrics import parse
 from medimg_eval.metrics._texts_words import words
 from medimg_eval.models.base import VisionLanguageModel
 from tests.helpers.catalogue import REPORTS, answered, best_of, right_reply, task_of, worth
-from tests.helpers.samples import ALL
 from tests.helpers.oracle import check_rows
+from tests.helpers.samples import ALL
 
 CONFIGS = Path(medimg_eval.__file__).parent / "configs"
 OTHERS = {"phantom_reports"}
