@@ -19,7 +19,6 @@ from medimg_eval.results import build_table, load_runs
 from medimg_eval.tasks import ReportTask
 from tests.helpers.asking import Known
 from tests.helpers.oracle import check_rows
-from tests.helpers.oracle import check_rows
 
 
 @pytest.fixture(autouse=True)
