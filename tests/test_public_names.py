@@ -24,7 +24,7 @@ def test_every_public_name_is_importable_without_torch():
         "    getattr(importlib.import_module(module), attribute)\n"
         f"sys.exit(str({HEAVY!r} & set(sys.modules)) if {HEAVY!r} & set(sys.modules) else 0)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", code], check=False, env=environment(), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 
