@@ -264,8 +264,8 @@ class SynthesisTask(Task):
     def signature(self) -> str:
         """What decides the numbers beside the pictures themselves."""
         parts = [f"{self.pictures} picture{'s' * (self.pictures > 1)} of every prompt, seed {self.seed}"]
-        parts += [f"{part}: {what}" for part, what in self.real.items()]
-        parts += [f"{name} is {identity}" for name, identity in self.extracted_by.items()]
+        parts += [f"{part}: {what}" for part, what in self.real.items() if part in self.parts]
+        parts += [f"{name} is {self.extracted_by[name]}" for name in self.extractors if name in self.extracted_by]
         if self.protocol != "fixed":
             parts.append(f"protocol: {self.protocol}")
         return ", ".join(parts)

@@ -117,6 +117,17 @@ def test_exemplars_come_before_the_question_with_their_images_and_answers():
     assert "1 exemplars" in quiz.signature()
 
 
+def test_a_judge_belongs_to_the_definition_of_the_metrics_that_rest_on_it_alone():
+    asking = {"right": {"prompt": {"user": "{answer}? {output}"}, "pattern": "([01])"}}
+    plain, quiz = task(LUNG, metrics=["accuracy"]), task(LUNG, metrics=["accuracy", "judged@right"], judge=asking)
+    quiz.judged_by = "somebody-1"
+    assert quiz.definitions()["accuracy"] == plain.definitions()["accuracy"]
+    assert "judged by somebody-1" in quiz.definitions()["judged@right"]
+    left_to_it = task(LUNG, metrics=["accuracy"], judge=asking, extraction="cascade+judge")
+    left_to_it.judged_by = "somebody-1"
+    assert "judged by somebody-1" in left_to_it.definitions()["accuracy"]
+
+
 def test_a_blind_model_sees_nothing_or_grey():
     turns, prompt = put(LUNG, blind="remove", template={"user": "{image}{question}"})
     assert turns == [("user", ("What is seen?",))]

@@ -190,6 +190,7 @@ def judged(task: Task) -> dict[str, Any]:
         "metrics": list(task.metrics),
         "facts": dict(task.facts),
         "signature": task.signature(),
+        "definitions": task.definitions(),
         "scoring": scoring_id(task),
         "notes": list(task.card.get("notes", [])),
     }

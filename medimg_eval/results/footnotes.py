@@ -235,9 +235,13 @@ def _few(cells: Sequence[Cell]) -> bool:
 
 def _basis(group: _Group) -> Iterator[str]:
     """Yields the number of cases and patients, and the settings that the scores depend on."""
-    signatures = {entry.run.signature for entry in group.models}
+    signatures = _names_by(group.models, lambda run: run.signature)
     basis = question_basis(group.title, [entry.run for entry in group.entries]) if group.asks else _case_basis(group)
-    yield f"{basis}; {signatures.pop()}." if len(signatures) == 1 else f"{basis}."
+    if len(signatures) > 1 and any(_scored_differently(group)):  # which says them
+        yield f"{basis}."
+        return
+    whose = [f"{names}: {signature}" if len(signatures) > 1 else signature for signature, names in signatures.items()]
+    yield f"{'; '.join([basis, *whose])}."
 
 
 def _case_basis(group: _Group) -> str:
@@ -258,9 +262,7 @@ def _chance(group: _Group) -> Iterator[str]:
 
 def _warnings(group: _Group) -> Iterator[str]:
     """Yields why the rows of one task may not be comparable."""
-    if len(signatures := _names_by(group.models, lambda run: run.signature)) > 1:
-        parts = "; ".join(f"{names} with {signature}" for signature, names in signatures.items())
-        yield f"Warning: {group.title} was scored in different ways: {parts}."
+    yield from _scored_differently(group)
     if len(fingerprints := _names_by(group.finished, lambda run: run.data_fingerprint)) > 1:
         parts = "; ".join(f"{names} on {fingerprint}" for fingerprint, names in fingerprints.items())
         yield f"Warning: the data of {group.title} differ, so its rows are not comparable: {parts}."
@@ -270,6 +272,26 @@ def _warnings(group: _Group) -> Iterator[str]:
     ):
         parts = "; ".join(f"{names} on {found}" for found, names in labels.items())
         yield f"Warning: {group.title} was scored on different labels, so its rows are not comparable: {parts}."
+
+
+def _scored_differently(group: _Group) -> Iterator[str]:
+    """Yields by which metrics rows were scored in different ways; each is compared by itself, where runs say so."""
+    if not all(entry.run.definitions for entry in group.models):
+        parts = _in_words(_names_by(group.models, lambda run: run.signature))
+        yield from (f"Warning: {group.title} was scored in different ways: {part}." for part in parts)
+        return
+    titles: dict[str, list[str]] = {}
+    for metric in dict.fromkeys(metric for entry in group.models for metric in entry.run.definitions):
+        holders = [entry for entry in group.models if metric in entry.run.definitions]
+        for part in _in_words(_names_by(holders, lambda run: run.definitions[metric])):  # noqa: B023 - called at once
+            titles.setdefault(part, []).append(metrics.title(metric) if is_known(metric) else metric)
+    for part, of in titles.items():
+        yield f"Warning: {group.title} was scored in different ways by {listed(of)}: {part}."
+
+
+def _in_words(names: Mapping[str, str]) -> list[str]:
+    """Returns the wordings with the names of the rows that share each, if there are several; else nothing."""
+    return ["; ".join(f"{held_by} with {wording}" for wording, held_by in names.items())] if len(names) > 1 else []
 
 
 def _different_cases(group: _Group) -> Iterator[str]:

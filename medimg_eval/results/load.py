@@ -86,6 +86,8 @@ class RunScores:
     """What answering took: tokens, requests, retries, cost."""
     directions: Mapping[str, bool] = field(default_factory=dict)
     """Of metrics that the registry lacks: whether higher is better, as whoever gave the scores says."""
+    definitions: Mapping[str, str] = field(default_factory=dict)
+    """By metric, the choices behind it alone; empty where an older manifest does not say."""
     left_out: tuple[RunScores, ...] = ()
     """Older runs of the same task, model and settings that the search found and left out, without scores."""
 
@@ -232,6 +234,7 @@ def _described_run(folder: Path, manifest: Mapping[str, object]) -> RunScores:
         baseline=manifest.get("baseline") is True or entry("model", str).endswith(BLIND),
         task_config=_mapping(manifest, "task_config"),
         chance=_numbers(manifest, "chance"),
+        definitions=_mapping(manifest, "definitions"),
         timing=_numbers(manifest, "timing"),
         usage=_usage(manifest.get("usage")),
     )

@@ -334,3 +334,15 @@ def test_a_table_comes_apart_into_one_per_task(write_run):
     assert [row.name for row in organs.rows] == ["A"]
     assert sorted(row.name for row in lungs.rows) == ["A", "B"]
     assert {column.task for column in lungs.columns} == {"lungs"}
+
+
+def test_runs_with_other_metrics_beside_the_same_ones_were_not_scored_in_different_ways(write_run):
+    first = write_run("a", signature="surface=surfel; Dice/NSD 0", definitions={"dice": "0", "nsd@2": "surface=surfel"})
+    second = write_run("b", signature="Dice 0", definitions={"dice": "0"})
+    table = table_of(first, second)
+    assert not any("different ways" in text for text in table.footnotes)
+    assert "Organs: n = 1 cases of 1 patients; A: surface=surfel; Dice/NSD 0; B: Dice 0." in table.footnotes
+    third = write_run("c", signature="other", definitions={"dice": "0", "nsd@2": "surface=voxel"})
+    assert note(table_of(first, second, third), "different ways") == (
+        "Warning: Organs was scored in different ways by NSD@2: A with surface=surfel; C with surface=voxel."
+    )
