@@ -10,7 +10,7 @@ from medimg_eval.results.groups import GAP, SMALL
 from medimg_eval.results.intervals import BCA, EXACT, FEWEST, PERCENTILE, TOO_FEW, WILSON
 from medimg_eval.results.kinds import is_known, is_set, is_summary, judged_labels
 from medimg_eval.results.layout import listed
-from medimg_eval.results.left_out import other_data
+from medimg_eval.results.left_out import left_out
 from medimg_eval.results.parts import LABEL, UNKNOWN, Part
 from medimg_eval.results.proportions import FEW_TRIALS
 from medimg_eval.results.question_notes import chance_note, question_basis, question_facts
@@ -77,7 +77,7 @@ def write_footnotes(
     for group in groups:
         notes += [*_basis(group), *_chance(group), *_warnings(group), *_different_cases(group), *_of_sets(group)]
         for entry in group.entries:
-            notes += [f"{group.title}, {entry.name}: {fact}." for fact in (*_facts(entry), *other_data(entry.run))]
+            notes += [f"{group.title}, {entry.name}: {fact}." for fact in (*_facts(entry), *left_out(entry.run))]
         from_manifests = dict.fromkeys(note for entry in group.entries for note in entry.run.notes)
         notes += [f"{group.title}: {note}" for note in from_manifests]
     if any(_label_counts(entry.run) for group in groups for entry in group.finished):
@@ -88,9 +88,9 @@ def write_footnotes(
         if column.metric != NO_METRIC and column.higher_is_better is None and not is_known(column.metric)
     ]
     notes += [f"{title} is not shown: it has no scores of the metrics asked for." for title in hidden]
-    if left_out := sum(entry.run.older_left_out for group in groups for entry in group.entries):
+    if older := sum(entry.run.older_left_out for group in groups for entry in group.entries):
         notes.append(
-            f"{_count(left_out, 'older run')} of the same task, model and settings left out; "
+            f"{_count(older, 'older run')} of the same task and model name left out; "
             "name a run folder to show it beside the newest."
         )
     return notes
@@ -262,6 +262,10 @@ def _chance(group: _Group) -> Iterator[str]:
 
 def _warnings(group: _Group) -> Iterator[str]:
     """Yields why the rows of one task may not be comparable."""
+    for entry in group.entries:
+        if entry.run.partial:
+            mend = "test without limit= and only= goes on to all"
+            yield f"Warning: {group.title}, {entry.name}: a partial run, {entry.run.partial}; {mend}."
     yield from _scored_differently(group)
     if len(fingerprints := _names_by(group.finished, lambda run: run.data_fingerprint)) > 1:
         parts = "; ".join(f"{names} on {fingerprint}" for fingerprint, names in fingerprints.items())

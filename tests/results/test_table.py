@@ -302,7 +302,8 @@ def test_notes_and_older_runs(write_run):
         folder = write_run(name, model=name, notes=["one template brain; phantoms otherwise"])
     table = table_of(folder.parent)
     assert note(table, "template") == "Organs: one template brain; phantoms otherwise"
-    assert note(table, "older").startswith("2 older runs of the same task, model and settings left out")
+    assert "Organs, a: an older run is left out, a-old (of the same settings and data)." in table.footnotes
+    assert note(table, "name a run folder").startswith("2 older runs of the same task and model name left out")
 
 
 def test_frame_is_tidy_and_unrounded(write_run, three_cases):
