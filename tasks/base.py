@@ -112,6 +112,10 @@ class Task(ABC):
         """What metrics have models asked beyond the settings; part of the run id."""
         return {}
 
+    def seeded(self, seed: int) -> Mapping[str, Any]:
+        """The settings under which what is drawn of models follows the run's seed; those that name one keep theirs."""
+        return {}
+
     def check_stored(self, prediction: Path) -> None:  # noqa: B027 - most tasks store all that they judge
         """Raises UserError when a stored prediction lacks what the metrics judge."""
 

@@ -92,6 +92,10 @@ class QuestionTask(Task):
             if rule not in ("cascade", JUDGE) and rule not in rules():
                 raise UsageError(f"task {self.name!r}: there is no rule {rule!r}{nearest(rule, ['cascade', *rules()])}")
 
+    def seeded(self, seed: int) -> Mapping[str, Any]:
+        """The run's seed as that of decoding."""
+        return {"decoding": {"seed": seed, **self.decoding}}
+
     def serves(self, wrapper: type) -> bool:
         """Whether a model of this class can be asked: it writes, or it chooses."""
         writes, chooses = (callable(getattr(wrapper, name, None)) for name in ("generate", "choose"))

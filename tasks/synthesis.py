@@ -172,6 +172,10 @@ class SynthesisTask(Task):
         needed = {part for name in self.set_metrics for part in NEEDED[parse(name)[0].name]}
         return [part for part in PARTS if part in needed]
 
+    def seeded(self, seed: int) -> Mapping[str, Any]:
+        """The run's seed as that of all pictures."""
+        return {} if "seed" in self.config else {"seed": seed}
+
     def seeds(self, case_id: str) -> list[int]:
         """The seeds of a prompt's pictures, 0 to 2**31 - 1."""
         texts = (f"{self.seed}/{number}/{case_id}" for number in range(self.pictures))
