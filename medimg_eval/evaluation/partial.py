@@ -28,20 +28,21 @@ def choose(task: Task, cases: Sequence[Case], limit: Any, only: Sequence[str]) -
     """
     if limit is not None and not (isinstance(limit, int) and limit >= 1):
         raise UsageError(f"expected limit to be a whole number of at least 1, got {limit!r}")
-    known = [case.id for case in cases]
-    lost = next((one for one in only if one not in frozenset(known)), None)
+    known, asked = [case.id for case in cases], frozenset(only)
+    lost = min(asked.difference(known), default=None)
     if lost is not None:
         near = difflib.get_close_matches(lost, known, n=3, cutoff=0)
         raise UsageError(f"task {task.name!r} has no case {lost!r}; the nearest of {len(known)} are {', '.join(near)}")
-    return frozenset([one for one in known if not only or one in only][:limit])
+    return frozenset([one for one in known if not asked or one in asked][:limit])
 
 
 def in_words(cases: Sequence[Case], judged: Collection[str]) -> str:
     """Returns which of all cases are judged, such as "the first 5 of 20 cases"; "" where all are."""
     if len(judged) == len(cases):
         return ""
-    if all(case.id in judged for case in cases[: len(judged)]):
-        return f"the first {len(judged)} of {len(cases)} cases"
-    names = [case.id for case in cases if case.id in judged]
+    known = frozenset(judged)
+    names = [case.id for case in cases if case.id in known]
+    if names == [case.id for case in cases[: len(names)]]:
+        return f"the first {len(names)} of {len(cases)} cases"
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     return f"only {', '.join(names[:NAMED])}{more} of {len(cases)} cases"
