@@ -152,7 +152,7 @@ class EmptyPolicy:
         own = [metric.title for metric in metrics if metric.defined_when_empty and not metric.evidence]
         if own:
             parts.append(f"{'/'.join(own)} by their own definition")
-        return f"empty masks by policy {self.name!r}: " + "; ".join(parts)
+        return f"empty masks{f' by policy {self.name!r}' if self.name else ''}: " + "; ".join(parts)
 
     def _words(self, rule: Rule | None, metric: Metric, units: str) -> str:
         if rule is None:

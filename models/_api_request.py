@@ -62,7 +62,10 @@ class Writer(NamedTuple):
         """The request that asks a prompt; raises CaseError for an image that is no picture."""
         pictures = as_pictures(prompt)
         places = [_digest(picture, self.image_format, self.max_side) for picture in pictures]
-        key = hashlib.sha256(self.url.encode() + b"\n" + self._body(prompt, decoding, places)).hexdigest()
+        asked = self.url.encode() + b"\n" + self._body(prompt, decoding, places)
+        if decoding.seed and self.extra.get("seed", 0) is None and self.draws(decoding):  # untold, it draws anew
+            asked += f"\nseed {decoding.seed}".encode()
+        key = hashlib.sha256(asked).hexdigest()
         tokens = len(prompt.text) // LETTERS_PER_TOKEN + len(pictures) * TOKENS_PER_IMAGE + decoding.max_new_tokens
 
         def body() -> bytes:
@@ -71,12 +74,19 @@ class Writer(NamedTuple):
 
         return Request(key, tokens, body)
 
+    def draws(self, decoding: Decoding) -> bool:
+        """Whether the server draws its replies: `extra` may give it another temperature, or leave it its own."""
+        return bool(self.extra.get("temperature", decoding.temperature) != 0)
+
     def _body(self, prompt: Prompt, decoding: Decoding, urls: Sequence[str]) -> bytes:
         fields: dict[str, Any] = {
             "model": self.model,
             "messages": [_turn(message, urls) for message in prompt.messages],
         }
-        fields |= {self.limit: decoding.max_new_tokens, **_sampling(decoding), **self.extra}
+        fields |= {self.limit: decoding.max_new_tokens, **_sampling(decoding)}
+        if decoding.seed and self.draws(decoding):
+            fields["seed"] = decoding.seed
+        fields |= self.extra
         return json.dumps({name: value for name, value in fields.items() if value is not None}, sort_keys=True).encode()
 
 

@@ -6,9 +6,10 @@ import json
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence, Sized
+from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, cast
+from typing import Any, ClassVar, Protocol, Self, cast
 
 from medimg_eval.case import Case, Geometry, Image, Prompt, Prompts, Score
 from medimg_eval.errors import CaseError, SplitError, UsageError, UserError, nearest
@@ -111,6 +112,10 @@ class Task(ABC):
         """What metrics have models asked beyond the settings; part of the run id."""
         return {}
 
+    def seeded(self, seed: int) -> Mapping[str, Any]:
+        """The settings under which what is drawn of models follows the run's seed; those that name one keep theirs."""
+        return {}
+
     def check_stored(self, prediction: Path) -> None:  # noqa: B027 - most tasks store all that they judge
         """Raises UserError when a stored prediction lacks what the metrics judge."""
 
@@ -176,6 +181,16 @@ class Task(ABC):
     @abstractmethod
     def signature(self) -> str:
         """The choices behind the numbers, for the table's footnote."""
+
+    def definitions(self) -> dict[str, str]:
+        """The choices behind each metric by itself, whatever others are asked for beside it."""
+        return {name: self.alone(name).signature() for name in self.metrics}
+
+    def alone(self, metric: str) -> Self:
+        """The same task with one metric, as far as its signature goes."""
+        one = copy(self)
+        one.metrics = [metric]
+        return one
 
     def rows(self, case: Case, scores: Sequence[LabelScore], *, run: str, model: str) -> list[Score]:
         """Puts a case's scores into Score rows."""

@@ -54,6 +54,10 @@ class ConsultationQuestionTask(QuestionTask):
         if self.turns < 1:
             raise UsageError(f"expected task.turns to be at least 1, got {self.turns}")
 
+    def seeded(self, seed: int) -> Mapping[str, Any]:
+        """The run's seed as that of both who talk."""
+        return {**super().seeded(seed), "patient_decoding": {"seed": seed, **self.patient_decoding}}
+
     def __getstate__(self) -> dict[str, Any]:
         """Processes that read prompts need no patient."""
         return {key: value for key, value in self.__dict__.items() if key != "_patient"}

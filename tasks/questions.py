@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
 from medimg_eval.case import Case, Image, Prompt, Prompts
 from medimg_eval.errors import CaseError, UsageError, nearest
-from medimg_eval.metrics import LabelScore, parse
+from medimg_eval.metrics import LabelScore, judged, parse
 from medimg_eval.metrics._answer_rules import rules
 from medimg_eval.metrics._replies import JUDGE, UNREAD, ReplyPair
 from medimg_eval.question import Decoding, Key, Message, Question, Reply
@@ -91,6 +91,10 @@ class QuestionTask(Task):
             rule = named.removesuffix(f"+{JUDGE}")
             if rule not in ("cascade", JUDGE) and rule not in rules():
                 raise UsageError(f"task {self.name!r}: there is no rule {rule!r}{nearest(rule, ['cascade', *rules()])}")
+
+    def seeded(self, seed: int) -> Mapping[str, Any]:
+        """The run's seed as that of decoding."""
+        return {"decoding": {"seed": seed, **self.decoding}}
 
     def serves(self, wrapper: type) -> bool:
         """Whether a model of this class can be asked: it writes, or it chooses."""
@@ -242,6 +246,20 @@ class QuestionTask(Task):
         drawn = any(case.question and (case.question.options or case.question.kind == "yes_no") for case in cases)
         return float(np.mean(worth)) if worth and drawn else math.nan
 
+    def alone(self, metric: str) -> Self:
+        """The same task with one metric; without its judge, where that metric does not rest on verdicts."""
+        one = super().alone(metric)
+        found = [parse(name)[0] for name in one.case_metrics]
+        if not self._judge_extracts and not any(
+            each.asks or each.function.__module__ == judged.__name__ for each in found
+        ):
+            one.judged_by = ""
+        return one
+
+    @property
+    def _judge_extracts(self) -> bool:
+        return any(rule.rpartition("+")[2] == JUDGE for rule in self._rules.values())
+
     def signature(self) -> str:
         """What decides the numbers beside the questions themselves."""
         rule = ", ".join(f"{kind}: {name}" if kind else name for kind, name in self._rules.items())
@@ -258,7 +276,7 @@ class QuestionTask(Task):
             parts.append(f"{len(self._exemplars[1]) // 2} exemplars")
         if self.judged_by:
             parts.append(f"judged by {self.judged_by}")
-        elif any(rule.rpartition("+")[2] == JUDGE for rule in self._rules.values()):
+        elif self._judge_extracts:
             parts.append("which no judge was asked for")
         return ", ".join(parts)
 

@@ -183,7 +183,8 @@ class ReconstructionTask(Task):
         if any(parse(name)[0].name == "psnr" for name in self.metrics):
             parts.append("PSNR of equal images, which is infinite, left out as undefined")
         if self.perceptual_metrics:
-            seen = "; ".join(f"{name}: {revision}" for name, revision in self.perceived_by.items())
+            read = {name for metric in self.perceptual_metrics for name in parse(metric)[0].reads}
+            seen = "; ".join(f"{name}: {revision}" for name, revision in self.perceived_by.items() if name in read)
             parts.append(f"{seen}; of grey pictures cut at 0 and at the data range, mean over slices")
         if self._sampling is not None:
             parts.append(self._sampling.describe())

@@ -125,7 +125,7 @@ class ReportTask(QuestionTask):
             parts.append(f"sections: {' and '.join(self.sections)}")
         if self.clean:
             parts.append(f"words cleaned as {self.clean} does")
-        parts += [f"{name} by {weights}" for name, weights in self.annotated_by.items()]
+        parts += [f"{name} by {self.annotated_by[name]}" for name in self.annotators if name in self.annotated_by]
         return ", ".join(parts) or "whole texts"
 
     def _references(self, case: Case) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
 
@@ -54,7 +54,7 @@ class SegmentationTask(Task):
     regions: Mapping[str, Sequence[int]] = field(default_factory=dict)
     unscored: Sequence[str] = ()
     surface: Surface = "surfel"
-    empty: str | Mapping[str, Any] = "worst"
+    empty: str | Mapping[str, Any] | EmptyPolicy = "worst"
     tolerances: Mapping[str, float] = field(default_factory=dict)
     ignore: int | None = None
     instances: Mapping[str, Any] = field(default_factory=dict)
@@ -322,15 +322,23 @@ class SegmentationTask(Task):
             )
         return grid.spacing
 
+    def alone(self, metric: str) -> Self:
+        """The same task with one metric; what its policy for empty masks is called decides nothing."""
+        one = super().alone(metric)
+        one.empty = replace(EmptyPolicy.of(self.empty), name="")
+        return one
+
     def signature(self) -> str:
         """Surface convention, percentile rule, empty-mask policy, and what probabilities are sorted into."""
         asked = mask_metrics(_of_kind("mask", self.case_metrics))
-        parts = [f"surface={self.surface}", "hd95=max of the two directed percentiles"] if asked else []
+        rule = InstanceRule.of(self.instances)
+        measured = any(needs_spacing(found, rule) for found, _ in asked.values())
+        parts = [f"surface={self.surface}", "hd95=max of the two directed percentiles"] if measured else []
         if "nsd" in asked and self.tolerances:
             limits = ", ".join(f"{name} {tolerance:g}" for name, tolerance in self.tolerances.items())
             parts.append(f"NSD tolerances {limits} {self.units}")
         if any("instances" in found.rules for found, _ in asked.values()):
-            parts.append(InstanceRule.of(self.instances).describe())
+            parts.append(rule.describe())
         if any("lesions" in found.rules for found, _ in asked.values()):
             parts.append(LesionRule.of(self.lesions).describe())
         if self._guides is not None:

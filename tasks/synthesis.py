@@ -172,6 +172,10 @@ class SynthesisTask(Task):
         needed = {part for name in self.set_metrics for part in NEEDED[parse(name)[0].name]}
         return [part for part in PARTS if part in needed]
 
+    def seeded(self, seed: int) -> Mapping[str, Any]:
+        """The run's seed as that of all pictures."""
+        return {} if "seed" in self.config else {"seed": seed}
+
     def seeds(self, case_id: str) -> list[int]:
         """The seeds of a prompt's pictures, 0 to 2**31 - 1."""
         texts = (f"{self.seed}/{number}/{case_id}" for number in range(self.pictures))
@@ -264,8 +268,8 @@ class SynthesisTask(Task):
     def signature(self) -> str:
         """What decides the numbers beside the pictures themselves."""
         parts = [f"{self.pictures} picture{'s' * (self.pictures > 1)} of every prompt, seed {self.seed}"]
-        parts += [f"{part}: {what}" for part, what in self.real.items()]
-        parts += [f"{name} is {identity}" for name, identity in self.extracted_by.items()]
+        parts += [f"{part}: {what}" for part, what in self.real.items() if part in self.parts]
+        parts += [f"{name} is {self.extracted_by[name]}" for name in self.extractors if name in self.extracted_by]
         if self.protocol != "fixed":
             parts.append(f"protocol: {self.protocol}")
         return ", ".join(parts)

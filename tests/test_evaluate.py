@@ -17,7 +17,8 @@ from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate, refuse_incapable
 from medimg_eval.evaluation.identity import file_digest, files_digest
 from medimg_eval.evaluation.rescoring import rescore
-from medimg_eval.results import load_runs
+from medimg_eval.results import build_table, load_runs
+from medimg_eval.results.comparison import compare
 from tests.conftest import AFFINE, ellipsoids
 from tests.helpers.oracle import check_rows
 
@@ -372,3 +373,60 @@ def test_repairs_and_doubts_of_the_readers_are_listed_and_counted(write_dataset,
     assert summary(folder)["read_with"] == {"case01": ["1 NaN or infinite voxels were set to 0"]}
     (note,) = json.loads((folder / "manifest.json").read_text())["notes"]
     assert note == "1 of 3 cases were read with a repair or doubt: see summary.json"
+
+
+def test_a_first_look_is_said_to_be_partial_and_goes_on_to_the_whole_task(write_dataset, settings, tmp_path):
+    root, log = write_dataset(5), tmp_path / "log"
+    model = candidate(log=str(log))
+
+    def look(limit=None, only=()):
+        settings.limit, settings.only = limit, only
+        folder = evaluate(ellipsoids(root), model, settings)
+        (run,) = load_runs([folder])
+        assert run.finished
+        assert run.cases == run.predicted == scores(folder)["case"].nunique()
+        notes = [note for note in build_table([run]).footnotes if "partial" in note]
+        assert len(notes) == bool(run.partial)
+        return folder, run
+
+    folder, run = look(limit=2)
+    assert asked(log) == ["case00", "case01"]
+    assert run.partial == "the first 2 of 5 cases"
+    assert any("Thresholds: a partial run, the first 2 of 5 cases" in note for note in build_table([run]).footnotes)
+    again = rescore(folder, ellipsoids(root, metrics=["dice"]))
+    assert any("the first 2 of 5 cases" in note for note in again.footnotes)
+    same, run = look(only=["case03"])
+    assert same == folder
+    assert run.partial == "only case00, case01, case03 of 5 cases"
+    same, run = look(limit=4)
+    assert run.partial == "the first 4 of 5 cases"
+    same, run = look()
+    assert (same, run.partial, run.cases) == (folder, "", 5)
+    assert asked(log) == ["case00", "case01", "case03", "case02", "case04"]
+    assert look(limit=1)[1].cases == 5  # what is there stays
+    assert len(asked(log)) == 5
+
+
+def test_a_partial_run_is_compared_on_the_cases_that_both_have_and_that_is_said(write_dataset, settings):
+    root = write_dataset(5)
+    whole = evaluate(ellipsoids(root), candidate(), settings)
+    settings.limit = 3
+    part = evaluate(ellipsoids(root), candidate(name="Other", levels=[40, 150]), settings)
+    (sheet,) = compare(load_runs([whole, part]), "dice").sheets
+    notes = sheet.content.footnotes
+    assert any("Other: a partial run, the first 3 of 5 cases" in note for note in notes), notes
+    assert set(sheet.numbers["n"]) == {3}
+
+
+@pytest.mark.parametrize(
+    ("limit", "only", "message"),
+    [
+        (0, (), "expected limit to be a whole number of at least 1, got 0"),
+        (None, ["case7"], "task 'ellipsoids' has no case 'case7'; the nearest of 4 are case"),
+    ],
+)
+def test_a_first_look_at_nothing_is_refused_before_anything_is_asked(write_dataset, settings, limit, only, message):
+    settings.limit, settings.only = limit, only
+    with pytest.raises(UsageError, match=message):
+        evaluate(ellipsoids(write_dataset(4)), candidate(), settings)
+    assert not settings.runs.exists()

@@ -444,6 +444,24 @@ def test_greedy_requests_say_no_more_than_they_must_and_drawn_ones_their_seed():
     }
 
 
+@pytest.mark.parametrize(
+    ("temperature", "extra", "sent"),
+    [
+        (0.5, {}, [0, 1, 2]),
+        (0.0, {"temperature": 1.0}, [None, 1, 2]),  # without a seed as ever: what was paid for stays found
+        (0.0, {"temperature": None}, [None, 1, 2]),
+        (0.5, {"seed": None}, [None, None, None]),
+        (0.0, {}, [None]),
+        (0.5, {"temperature": 0.0, "seed": 7}, [7]),
+    ],
+)
+def test_the_seed_reaches_every_reply_that_is_drawn_and_no_greedy_one(temperature, extra, sent):
+    writer = OpenAICompatible("m", "http://localhost:1/v1", extra=extra)._writer
+    requests = [writer.request(prompt(1), Decoding(20, temperature=temperature, seed=seed)) for seed in range(3)]
+    assert [json.loads(request.body()).get("seed") for request in requests] == (sent * 3)[:3]
+    assert len({request.key for request in requests}) == len(sent)
+
+
 def test_hosted_models_of_openai_get_the_field_they_read():
     request = OpenAICompatible("gpt")._writer.request(prompt(1), GREEDY)
     assert json.loads(request.body()).keys() == {"model", "messages", "max_completion_tokens", "temperature"}

@@ -10,6 +10,8 @@ import pandas as pd
 import pytest
 from asking import Painted, Prefers, Quiz, Says
 
+from medimg_eval.commands.making import build_task
+from medimg_eval.commands.test import _seeded
 from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate, refuse_incapable
@@ -115,6 +117,17 @@ def test_exemplars_come_before_the_question_with_their_images_and_answers():
     ]
     assert [int(image.array[0, 0, 0]) for image in prompt.images] == [9, 1, 2]
     assert "1 exemplars" in quiz.signature()
+
+
+def test_a_judge_belongs_to_the_definition_of_the_metrics_that_rest_on_it_alone():
+    asking = {"right": {"prompt": {"user": "{answer}? {output}"}, "pattern": "([01])"}}
+    plain, quiz = task(LUNG, metrics=["accuracy"]), task(LUNG, metrics=["accuracy", "judged@right"], judge=asking)
+    quiz.judged_by = "somebody-1"
+    assert quiz.definitions()["accuracy"] == plain.definitions()["accuracy"]
+    assert "judged by somebody-1" in quiz.definitions()["judged@right"]
+    left_to_it = task(LUNG, metrics=["accuracy"], judge=asking, extraction="cascade+judge")
+    left_to_it.judged_by = "somebody-1"
+    assert "judged by somebody-1" in left_to_it.definitions()["accuracy"]
 
 
 def test_a_blind_model_sees_nothing_or_grey():
@@ -284,6 +297,47 @@ def test_a_judge_is_asked_once_about_each_answer_and_its_words_are_kept(settings
     settings.judge = None
     rescore(folder, quiz())
     assert rows(folder, "judged@right") == {"q0": 1, "q1": 0}
+
+
+def test_a_judge_that_draws_is_asked_anew_under_another_seed_and_a_greedy_one_is_not(settings, tmp_path, monkeypatch):
+    monkeypatch.setenv("MEDIMG_EVAL_CACHE", str(tmp_path / "cache"))
+    for extra, seeds in ({}, [0]), ({"temperature": 1.0}, [0, 1]):
+        seen = []
+
+        class Judge(Says):
+            def generate(self, prompts, decoding, seen=seen):
+                seen += [decoding.seed] * len(prompts)
+                return super().generate(prompts, decoding)
+
+        judge = Judge(default="<judge>1</judge>")
+        settings.judge = Candidate("Judge", Judge, {"extra": extra}, load=lambda judge=judge: judge)
+        for settings.seed in (0, 1):
+            evaluate(quiz_of(1, metrics=["judged@right"], judge=JUDGE), candidate(Says(default="A")), settings)
+        assert seen == seeds
+
+
+def test_the_seed_of_the_run_reaches_decoding_and_pictures_unless_the_task_names_one():
+    def seen(run_seed, kind="QuestionTask", **more):
+        layout = {"_target_": "asking.Quiz", "number": 1}
+        made = {"_target_": f"medimg_eval.tasks.{kind}", "name": "quiz", "splits": {"test": "test"}, "layout": layout}
+        return _seeded(build_task({**made, **more}), run_seed)
+
+    class Draws:
+        def generate(self, prompts, decoding):
+            return [str(decoding.seed)] * len(prompts)
+
+    for seed in (0, 1, 2):
+        quiz = seen(seed, decoding={"temperature": 0.6})
+        (case,) = quiz.cases("test")
+        (reply,) = quiz.ask(Draws(), [quiz.prompt(case, quiz.read_images(case))])
+        assert reply.texts == (str(seed),)
+        assert quiz.config["decoding"] == {"temperature": 0.6} | ({"seed": seed} if seed else {})
+    assert seen(1, decoding={"seed": 5}).config["decoding"] == {"seed": 5}
+    talk = seen(3, "dialogues.ConsultationQuestionTask", patient_decoding={"temperature": 0.6})
+    assert talk.patient_decoding == {"seed": 3, "temperature": 0.6}
+    made = [seen(seed, "SynthesisTask").seeds("a") for seed in (0, 1, 2)]
+    assert len({str(one) for one in made}) == 3
+    assert seen(1, "SynthesisTask", seed=0).seeds("a") == made[0]
 
 
 def test_credentialed_data_go_to_no_server_unless_that_is_allowed(settings):

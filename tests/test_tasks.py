@@ -164,3 +164,15 @@ def test_what_only_rules_look_at_gets_no_score(write_dataset):
     case = task.cases("test")[0]
     assert {score.label for score in task.score(case, case.target.read())} == {"core"}
     assert {score.label for score in task.worst(case)} == {"core"}
+
+
+def test_a_metric_is_defined_the_same_whatever_is_asked_for_beside_it(write_dataset):
+    root = write_dataset(1)
+    every, few = ellipsoids(root), ellipsoids(root, metrics=["dice"])
+    assert every.signature() != few.signature()
+    assert every.definitions()["dice"] == few.definitions()["dice"]
+    far, voxels = ellipsoids(root, empty={"distance": 374.0}), ellipsoids(root, surface="voxel")
+    for other, moved in ((far, {"hd95"}), (voxels, {"hd95", "nsd@1"})):
+        assert {name for name, what in every.definitions().items() if other.definitions()[name] != what} == moved
+    kinder = ellipsoids(root, empty="monai")
+    assert kinder.definitions()["dice"] != every.definitions()["dice"]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hydra.core.hydra_config import HydraConfig
 
+from medimg_eval.commands.common import as_list
 from medimg_eval.commands.making import Annotators, Extractors, build, build_candidate, build_task
 from medimg_eval.data.cache import VolumeCache
 from medimg_eval.errors import UsageError
@@ -60,6 +61,8 @@ def build_settings(config: Mapping[str, Any]) -> Settings:
         score_workers=config["score_workers"],
         rank=_rank(),
         seed=config["seed"],
+        limit=config.get("limit"),
+        only=[str(one) for one in as_list(config.get("only") or [])],
         judge=build_candidate(config["judge"]) if config.get("judge") else None,
         annotators=Annotators(config["annotators"]),
         extractors=Extractors(config["extractors"]),

@@ -49,7 +49,7 @@ def run(config: DictConfig) -> None:
         UserError: a case failed, after all others were scored and the table was printed.
     """
     wanted = plain(config)
-    tasks = build_tasks(wanted)
+    tasks = [_seeded(task, wanted["seed"]) for task in build_tasks(wanted)]
     candidate = build_candidate(wanted["model"])
     blind = wanted["blind"]
     if blind is not None:
@@ -67,6 +67,12 @@ def run(config: DictConfig) -> None:
     if settings.rank == 0:
         show(build_table(load_runs(folders)))
         fail_if_cases_failed(folders)
+
+
+def _seeded(task: Task, seed: int) -> Task:
+    """The task whose draws follow the run's seed; 0 is what they follow by themselves."""
+    changed = task.seeded(seed) if seed else {}
+    return build_task({**task.config, **changed}) if changed else task
 
 
 def _baselines(tasks: Sequence[Task], candidate: Candidate, settings: Settings, blind: str | None) -> list[Path]:

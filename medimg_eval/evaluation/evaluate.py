@@ -29,6 +29,7 @@ from medimg_eval.evaluation.identity import (
     trainer_identity,
 )
 from medimg_eval.evaluation.judging import judge_answers, refuse_unfit
+from medimg_eval.evaluation.partial import choose, in_words
 from medimg_eval.evaluation.perceiving import perceive, refuse_unready_networks
 from medimg_eval.evaluation.preparing import prepare, refuse_unaskable
 from medimg_eval.evaluation.rescoring import close, judged, score_stored, scoring_id, submit_stored
@@ -63,6 +64,8 @@ class Settings:
         score_workers: processes that score; None chooses.
         rank: of this process.
         seed: part of a run's identity; seeding is done by the caller.
+        limit: so many cases are asked about, the first ones; None for all.
+        only: ids of the cases that are asked about; empty for all.
         cache: keeps the cases that `fit` reads.
         judge: is asked about answers, where the task says what.
         annotators: of reports: name -> what reads them for the metrics that name it.
@@ -80,6 +83,8 @@ class Settings:
     score_workers: int | None = None
     rank: int = 0
     seed: int = 0
+    limit: int | None = None
+    only: Sequence[str] = ()
     cache: VolumeCache | None = None
     judge: Candidate | None = None
     annotators: Mapping[str, Candidate] = field(default_factory=dict)
@@ -146,8 +151,9 @@ def evaluate(task: Task, candidate: Candidate, settings: Settings) -> Path:
     refuse_unready(task, settings.annotators, judge=settings.judge is not None)
     refuse_unready_sets(task, settings.extractors)
     refuse_unready_networks(task, settings.annotators)
-    cases = task.cases("test")
-    fingerprint = data_fingerprint(cases)
+    every = task.cases("test")
+    named = choose(task, every, settings.limit, settings.only)
+    fingerprint = data_fingerprint(every)
     settled = {
         "task": task_identity(task),
         "model": candidate.identity,
@@ -158,19 +164,22 @@ def evaluate(task: Task, candidate: Candidate, settings: Settings) -> Path:
     run_id = digest(settled)
     folder = settings.run or settings.runs / task.name / f"{slug(candidate.name)}-{run_id}"
     with Run(folder, run_id, settings.rank) as run:
-        left = unanswered(cases, run.predictions())
+        known = run.predictions()
+        # What was asked about before stays: the same run goes on from a first look to all cases, and never back.
+        cases = [case for case in every if case.id in named or case.id in known]
+        left = unanswered(cases, known)
         if left:  # a model that cannot be loaded must not change what the run says of itself
             refuse_unaskable(task, left)
             refuse_remote(task, candidate, settings)
             getattr(candidate.model, "check_ready", lambda: None)()
-            prepare(task, candidate.model, cases)
+            prepare(task, candidate.model, every)
         else:
             log.info("%s: every case was answered before; the model is not asked", folder)
         finished = dict(run.manifest) if not left and run.manifest.get("status") == "finished" else None
         begin(run, "test", task, candidate, settings, fingerprint, work_left=bool(left))
-        run.note(**_asked(task, candidate, cases, run, left))
+        run.note(**_asked(task, candidate, cases, run, left), partial=in_words(every, [case.id for case in cases]))
         if settings.config.get("efficiency") and "efficiency" not in run.manifest:
-            _measure(task, candidate, settings, run, cases)
+            _measure(task, candidate, settings, run, every)
         asking = _predict(task, candidate, settings, run, cases, left)
         if left and task.inline and not isinstance(candidate.model, GivenTexts):  # which took no time here
             _note_time(run, candidate, time.perf_counter() - begun, asking)
@@ -182,8 +191,8 @@ def evaluate(task: Task, candidate: Candidate, settings: Settings) -> Path:
                     read_reports(task, run, cases, settings.annotators)
                 # Verdicts, readings and others' predictions may have come since.
                 changed = task.together or isinstance(task, ReportTask) or bool(getattr(task, "judged_by", ""))
-                known = {} if changed else run.scores(scoring_id(task))
-                score_stored(task, run, [case for case in cases if not isinstance(known.get(case.id), list)], 0)
+                scored = {} if changed else run.scores(scoring_id(task))
+                score_stored(task, run, [case for case in cases if not isinstance(scored.get(case.id), list)], 0)
             judge_sets(task, run, cases, settings.extractors)
             perceive(task, run, cases, settings.annotators, run.scores(scoring_id(task)))
             settings.tables.append(close(task, run, cases, candidate.name))
@@ -336,6 +345,8 @@ def _judge(task: QuestionTask, settings: Settings, run: Run, cases: Sequence[Cas
     identity = judge.identity
     if issubclass(judge.wrapper, nn.Module) and precision != "32-true":
         identity = identity | {"precision": precision}
+    if settings.seed and (judge.config.get("extra") or {}).get("temperature", 0) != 0:  # it draws what it says
+        identity = identity | {"seed": settings.seed}
 
     @contextmanager
     def lent() -> Iterator[Model]:

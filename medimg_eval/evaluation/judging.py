@@ -26,7 +26,7 @@ from medimg_eval.tasks.judging import MAX_NEW_TOKENS, JudgeQuestion, rounds
 log = logging.getLogger(__name__)
 
 DECODING = Decoding(max_new_tokens=MAX_NEW_TOKENS)
-"""Greedy, so that a judge says the same again; a question may let it write longer."""
+"""Greedy, so that a judge says the same again; a question may let it write longer, and `judge.extra` have it draw."""
 
 NAMED = 100
 """Failed questions that the manifest names."""
@@ -183,9 +183,10 @@ def _settle(run: Run, kept: ReplyCache, judge: Any, new: Sequence[_Asked], judge
     lines = []
     different = {one.key: one for one in new}
     replies: dict[str, str | Exception] = {}
+    seed = run.manifest.get("judge", {}).get("identity", {}).get("seed", 0)
     for most in dict.fromkeys(one.question.max_new_tokens for one in different.values()):
         alike = [one for one in different.values() if one.question.max_new_tokens == most]
-        replies |= zip((one.key for one in alike), _ask(judge, alike), strict=True)
+        replies |= zip((one.key for one in alike), _ask(judge, alike, seed), strict=True)
     for one in new:
         reply = replies[one.key]
         if isinstance(reply, str):
@@ -306,9 +307,9 @@ def _key(question: JudgeQuestion, prompt: Prompt) -> str:
     return digest(said if question.max_new_tokens == MAX_NEW_TOKENS else [*said, question.max_new_tokens], 32)
 
 
-def _ask(judge: Any, asked: Sequence[_Asked]) -> list[str | Exception]:
+def _ask(judge: Any, asked: Sequence[_Asked], seed: int) -> list[str | Exception]:
     """Asks questions whose replies may be equally long."""
-    decoding = replace(DECODING, max_new_tokens=asked[0].question.max_new_tokens)
+    decoding = replace(DECODING, max_new_tokens=asked[0].question.max_new_tokens, seed=seed)
     try:
         return _texts(one_each(judge.generate([one.prompt for one in asked], decoding), asked, "the judge"))
     except Exception as error:
@@ -318,7 +319,7 @@ def _ask(judge: Any, asked: Sequence[_Asked]) -> list[str | Exception]:
             log.debug("case %s", asked[0].case.id, exc_info=True)
             log.warning("case %s: the judge failed (%s: %s)", asked[0].case.id, type(error).__name__, error)
             return [error]
-    return [reply for one in asked for reply in _ask(judge, [one])]
+    return [reply for one in asked for reply in _ask(judge, [one], seed)]
 
 
 def _texts(replies: list[Any]) -> list[str | Exception]:

@@ -14,6 +14,7 @@ from medimg_eval.errors import CaseError, UserError
 from medimg_eval.evaluation.annotating import read_reports, refuse_unready
 from medimg_eval.evaluation.identity import data_fingerprint, digest
 from medimg_eval.evaluation.judging import judge_remarks
+from medimg_eval.evaluation.partial import in_words
 from medimg_eval.evaluation.perceiving import perceive, refuse_unready_networks
 from medimg_eval.evaluation.run import Run, Stored, answered, now, write_json
 from medimg_eval.evaluation.scoring import Scorer, score_parts, scoring_workers
@@ -53,8 +54,8 @@ def rescore(
         UserError: the run's data have changed, it is not done, or it is in use.
     """
     manifest = read_manifest(folder / "manifest.json")
-    cases = task.cases("test")
-    if data_fingerprint(cases) != manifest["data_fingerprint"]:
+    every = task.cases("test")
+    if data_fingerprint(every) != manifest["data_fingerprint"]:
         raise UserError(f"{folder}: the data of task {task.name!r} have changed since this run; run test again")
     if isinstance(task, QuestionTask):
         task.judged_by = manifest.get("judge", {}).get("id", "")
@@ -63,12 +64,13 @@ def rescore(
     refuse_unready_networks(task, annotators)
     with Run(folder, manifest["run"]) as run:
         predictions = run.predictions()
+        cases = [case for case in every if case.id in predictions] if manifest.get("partial") else every
         if len(predictions) < len(cases):
             raise UserError(f"{folder}: {len(predictions)} of {len(cases)} cases were asked; resume it with test first")
         for prediction in predictions.values():
             if isinstance(prediction, Path):  # none is, of an inline task
                 task.check_stored(prediction)
-        run.note(status="running", ended=None)
+        run.note(status="running", ended=None, partial=in_words(every, [case.id for case in cases]))
         read_reports(task, run, cases, annotators)
         score_stored(task, run, cases, workers)
         judge_sets(task, run, cases, extractors)
@@ -190,6 +192,7 @@ def judged(task: Task) -> dict[str, Any]:
         "metrics": list(task.metrics),
         "facts": dict(task.facts),
         "signature": task.signature(),
+        "definitions": task.definitions(),
         "scoring": scoring_id(task),
         "notes": list(task.card.get("notes", [])),
     }

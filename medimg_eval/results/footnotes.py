@@ -10,7 +10,7 @@ from medimg_eval.results.groups import GAP, SMALL
 from medimg_eval.results.intervals import BCA, EXACT, FEWEST, PERCENTILE, TOO_FEW, WILSON
 from medimg_eval.results.kinds import is_known, is_set, is_summary, judged_labels
 from medimg_eval.results.layout import listed
-from medimg_eval.results.left_out import other_data
+from medimg_eval.results.left_out import left_out
 from medimg_eval.results.parts import LABEL, UNKNOWN, Part
 from medimg_eval.results.proportions import FEW_TRIALS
 from medimg_eval.results.question_notes import chance_note, question_basis, question_facts
@@ -77,7 +77,7 @@ def write_footnotes(
     for group in groups:
         notes += [*_basis(group), *_chance(group), *_warnings(group), *_different_cases(group), *_of_sets(group)]
         for entry in group.entries:
-            notes += [f"{group.title}, {entry.name}: {fact}." for fact in (*_facts(entry), *other_data(entry.run))]
+            notes += [f"{group.title}, {entry.name}: {fact}." for fact in (*_facts(entry), *left_out(entry.run))]
         from_manifests = dict.fromkeys(note for entry in group.entries for note in entry.run.notes)
         notes += [f"{group.title}: {note}" for note in from_manifests]
     if any(_label_counts(entry.run) for group in groups for entry in group.finished):
@@ -88,9 +88,9 @@ def write_footnotes(
         if column.metric != NO_METRIC and column.higher_is_better is None and not is_known(column.metric)
     ]
     notes += [f"{title} is not shown: it has no scores of the metrics asked for." for title in hidden]
-    if left_out := sum(entry.run.older_left_out for group in groups for entry in group.entries):
+    if older := sum(entry.run.older_left_out for group in groups for entry in group.entries):
         notes.append(
-            f"{_count(left_out, 'older run')} of the same task, model and settings left out; "
+            f"{_count(older, 'older run')} of the same task and model name left out; "
             "name a run folder to show it beside the newest."
         )
     return notes
@@ -235,9 +235,13 @@ def _few(cells: Sequence[Cell]) -> bool:
 
 def _basis(group: _Group) -> Iterator[str]:
     """Yields the number of cases and patients, and the settings that the scores depend on."""
-    signatures = {entry.run.signature for entry in group.models}
+    signatures = _names_by(group.models, lambda run: run.signature)
     basis = question_basis(group.title, [entry.run for entry in group.entries]) if group.asks else _case_basis(group)
-    yield f"{basis}; {signatures.pop()}." if len(signatures) == 1 else f"{basis}."
+    if len(signatures) > 1 and any(_scored_differently(group)):  # which says them
+        yield f"{basis}."
+        return
+    whose = [f"{names}: {signature}" if len(signatures) > 1 else signature for signature, names in signatures.items()]
+    yield f"{'; '.join([basis, *whose])}."
 
 
 def _case_basis(group: _Group) -> str:
@@ -258,9 +262,11 @@ def _chance(group: _Group) -> Iterator[str]:
 
 def _warnings(group: _Group) -> Iterator[str]:
     """Yields why the rows of one task may not be comparable."""
-    if len(signatures := _names_by(group.models, lambda run: run.signature)) > 1:
-        parts = "; ".join(f"{names} with {signature}" for signature, names in signatures.items())
-        yield f"Warning: {group.title} was scored in different ways: {parts}."
+    for entry in group.entries:
+        if entry.run.partial:
+            mend = "test without limit= and only= goes on to all"
+            yield f"Warning: {group.title}, {entry.name}: a partial run, {entry.run.partial}; {mend}."
+    yield from _scored_differently(group)
     if len(fingerprints := _names_by(group.finished, lambda run: run.data_fingerprint)) > 1:
         parts = "; ".join(f"{names} on {fingerprint}" for fingerprint, names in fingerprints.items())
         yield f"Warning: the data of {group.title} differ, so its rows are not comparable: {parts}."
@@ -270,6 +276,26 @@ def _warnings(group: _Group) -> Iterator[str]:
     ):
         parts = "; ".join(f"{names} on {found}" for found, names in labels.items())
         yield f"Warning: {group.title} was scored on different labels, so its rows are not comparable: {parts}."
+
+
+def _scored_differently(group: _Group) -> Iterator[str]:
+    """Yields by which metrics rows were scored in different ways; each is compared by itself, where runs say so."""
+    if not all(entry.run.definitions for entry in group.models):
+        parts = _in_words(_names_by(group.models, lambda run: run.signature))
+        yield from (f"Warning: {group.title} was scored in different ways: {part}." for part in parts)
+        return
+    titles: dict[str, list[str]] = {}
+    for metric in dict.fromkeys(metric for entry in group.models for metric in entry.run.definitions):
+        holders = [entry for entry in group.models if metric in entry.run.definitions]
+        for part in _in_words(_names_by(holders, lambda run: run.definitions[metric])):  # noqa: B023 - called at once
+            titles.setdefault(part, []).append(metrics.title(metric) if is_known(metric) else metric)
+    for part, of in titles.items():
+        yield f"Warning: {group.title} was scored in different ways by {listed(of)}: {part}."
+
+
+def _in_words(names: Mapping[str, str]) -> list[str]:
+    """Returns the wordings with the names of the rows that share each, if there are several; else nothing."""
+    return ["; ".join(f"{held_by} with {wording}" for wording, held_by in names.items())] if len(names) > 1 else []
 
 
 def _different_cases(group: _Group) -> Iterator[str]:

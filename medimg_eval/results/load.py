@@ -12,7 +12,7 @@ import pandas as pd
 
 from medimg_eval.errors import UserError
 from medimg_eval.results.kinds import SET, is_evidence
-from medimg_eval.results.left_out import runs_shown
+from medimg_eval.results.left_out import made_of, runs_shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -55,7 +55,7 @@ class RunScores:
     status: str
     """One of `STATUSES`; "failed" means that it stopped by an exception."""
     cases: int
-    """Cases that the task has."""
+    """Cases that the task has, or that a partial run was asked for."""
     predicted: int
     failed_cases: int
     data_fingerprint: str
@@ -86,6 +86,12 @@ class RunScores:
     """What answering took: tokens, requests, retries, cost."""
     directions: Mapping[str, bool] = field(default_factory=dict)
     """Of metrics that the registry lacks: whether higher is better, as whoever gave the scores says."""
+    definitions: Mapping[str, str] = field(default_factory=dict)
+    """By metric, the choices behind it alone; empty where an older manifest does not say."""
+    partial: str = ""
+    """Which of the task's cases were judged, such as "the first 5 of 20 cases"; "" for all."""
+    made_of: Mapping[str, Any] = field(default_factory=dict)
+    """What decided its answers, by keys joined with dots; see `results.left_out`."""
     left_out: tuple[RunScores, ...] = ()
     """Older runs of the same task, model and settings that the search found and left out, without scores."""
 
@@ -232,6 +238,9 @@ def _described_run(folder: Path, manifest: Mapping[str, object]) -> RunScores:
         baseline=manifest.get("baseline") is True or entry("model", str).endswith(BLIND),
         task_config=_mapping(manifest, "task_config"),
         chance=_numbers(manifest, "chance"),
+        definitions=_mapping(manifest, "definitions"),
+        partial=str(manifest.get("partial") or ""),
+        made_of=made_of(manifest),
         timing=_numbers(manifest, "timing"),
         usage=_usage(manifest.get("usage")),
     )

@@ -133,6 +133,23 @@ def test_a_folder_of_predictions_is_scored_and_each_fault_is_named(program, writ
     assert written == ["card.json", "card.md", *(f"table.{end}" for end in ("csv", "html", "md", "tex", "xlsx"))]
 
 
+def test_a_first_look_is_partial_and_says_so(program, write_dataset, config_dir, tmp_path):
+    root = write_dataset(3)
+    words = ["test", "--config-dir", str(config_dir(root)), "task=ellipsoids", "model=precomputed"]
+    words.append(f"model.root={root / 'labels'}")
+    lost = program(*words, "only=case0")
+    assert lost.returncode == 2
+    assert re.search(
+        r"task 'ellipsoids' has no case 'case0'; the nearest of 3 are case0\d, case0\d, case0\d", lost.stderr
+    )
+    look = program(*words, "limit=2", "seed=1")
+    assert look.returncode == 0, look.stderr
+    assert "a partial run, the first 2 of 3 cases" in look.stdout
+    whole = program(*words, "seed=1")
+    assert "partial" not in whole.stdout
+    assert len(list((tmp_path / "runs").rglob("manifest.json"))) == 1
+
+
 def wait_for_lines(pattern, wanted, process, timeout=120):
     end = time.monotonic() + timeout
     while time.monotonic() < end and process.poll() is None:

@@ -163,22 +163,40 @@ def test_judgements_of_two_reconstructions_are_both_kept(write_run, tmp_path):
     assert [(run.run, run.older_left_out) for run in load_runs([tmp_path])] == [("one", 0), ("again", 1)]
 
 
-def test_a_table_says_which_older_run_had_other_data(write_run, tmp_path):
+def test_a_table_says_in_what_older_runs_differ(write_run, tmp_path):
     def notes():
-        return [note for note in build_table(load_runs([tmp_path])).footnotes if "on other data" in note]
+        return [note for note in build_table(load_runs([tmp_path])).footnotes if "left out, " in note]
 
-    write_run("new", model="UNet", task_config=layout(count=400, window={"low": 0}))
-    write_run("same", model="UNet", started="2026-01-02", task_config=layout(count=400, window={"low": 0}))
-    assert notes() == []
-    trial = layout(count=5, window={"low": 1})
-    write_run("trial", model="UNet", started="2026-01-01", data_fingerprint="5", task_config=trial)
-    (note,) = notes()
-    assert note == (
-        "Organs, UNet: an older run on other data is left out, trial (1 cases, now 1; with layout.count=5, now 400 and "
-        "layout.window.low=1, now 0)."
+    made = {
+        "model": "UNet",
+        "seed": 2,
+        "task_config": {"card": {"licence": "CC0"}, **layout(count=400, window={"low": 0})},
+        "model_info": {"checkpoint": "beef"},
+        "config": {"trainer": {"precision": "32-true"}},
+        "provenance": {"versions": {"medimg-eval": "2"}},
+    }
+    write_run("new", **made)
+    for day, seed in ((8, 0), (9, 1)):
+        write_run(f"seed{seed}", **made | {"seed": seed, "started": f"2026-01-0{day}"})
+    assert notes() == [
+        "Organs, UNet: an older run is left out, seed1 (with seed=1, now 2).",
+        "Organs, UNet: an older run is left out, seed0 (with seed=0, now 2).",
+    ]
+    older = {"model_info": {"checkpoint": "f00d", "code": "1"}, "provenance": {"versions": {"medimg-eval": "1"}}}
+    write_run("weights", **made | older | {"started": "2026-02-01"})
+    trial = {"data_fingerprint": "5", "task_config": layout(count=5, window={"low": 0})}
+    write_run("trial", **made | trial | {"started": "2026-02-02"})
+    trial, weights, *_ = notes()
+    assert trial.endswith("left out, trial (with other data of 1 cases, now 1; task.layout.count=5, now 400).")
+    assert weights.endswith(
+        "weights (with version=1, now 2; model.checkpoint=f00d, now beef; model.code=1, now unset)."
     )
-    same = layout(count=400, window={"low": 0})
-    write_run("broken", model="UNet", started="2025-01-01", data_fingerprint="6", task_config=same)
-    assert (
-        "left out, broken (1 cases, now 1; with the same settings, so that its data were changed since)" in notes()[0]
-    )
+    assert len(notes()) == 3
+
+
+def test_nothing_is_said_of_what_an_older_manifest_does_not_hold(write_run, tmp_path):
+    write_run("new", model="UNet", seed=0, model_info={"checkpoint": "beef"})
+    for day in (1, 2):
+        write_run(f"old{day}", model="UNet", started=f"2026-01-0{day}")
+    (note,) = [note for note in build_table(load_runs([tmp_path])).footnotes if "left out, " in note]
+    assert note == "Organs, UNet: 2 older runs are left out, old2 and old1 (of the same settings and data)."

@@ -302,7 +302,8 @@ def test_notes_and_older_runs(write_run):
         folder = write_run(name, model=name, notes=["one template brain; phantoms otherwise"])
     table = table_of(folder.parent)
     assert note(table, "template") == "Organs: one template brain; phantoms otherwise"
-    assert note(table, "older").startswith("2 older runs of the same task, model and settings left out")
+    assert "Organs, a: an older run is left out, a-old (of the same settings and data)." in table.footnotes
+    assert note(table, "name a run folder").startswith("2 older runs of the same task and model name left out")
 
 
 def test_frame_is_tidy_and_unrounded(write_run, three_cases):
@@ -334,3 +335,15 @@ def test_a_table_comes_apart_into_one_per_task(write_run):
     assert [row.name for row in organs.rows] == ["A"]
     assert sorted(row.name for row in lungs.rows) == ["A", "B"]
     assert {column.task for column in lungs.columns} == {"lungs"}
+
+
+def test_runs_with_other_metrics_beside_the_same_ones_were_not_scored_in_different_ways(write_run):
+    first = write_run("a", signature="surface=surfel; Dice/NSD 0", definitions={"dice": "0", "nsd@2": "surface=surfel"})
+    second = write_run("b", signature="Dice 0", definitions={"dice": "0"})
+    table = table_of(first, second)
+    assert not any("different ways" in text for text in table.footnotes)
+    assert "Organs: n = 1 cases of 1 patients; A: surface=surfel; Dice/NSD 0; B: Dice 0." in table.footnotes
+    third = write_run("c", signature="other", definitions={"dice": "0", "nsd@2": "surface=voxel"})
+    assert note(table_of(first, second, third), "different ways") == (
+        "Warning: Organs was scored in different ways by NSD@2: A with surface=surfel; C with surface=voxel."
+    )

@@ -197,7 +197,8 @@ def _fitting(config: Mapping[str, Any]) -> str:
 def _of_run(run: RunScores, manifest: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     made = _mapping(manifest, "provenance")
     scored = run.scores["case"].nunique() if run.finished else run.predicted
-    yield "left_out", f"{run.cases - scored:,} of {run.cases:,}"
+    partial = f"; a partial run, {run.partial}" if run.partial else ""
+    yield "left_out", f"{run.cases - scored:,} of {run.cases:,}{partial}"
     yield "failures", f"{run.failed_cases:,} of {run.cases:,} {run.noun}"
     # The program's own path, which says where it is installed, is left out.
     words = made.get("command")
