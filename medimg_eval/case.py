@@ -361,7 +361,8 @@ class Score:
 
     Attributes:
         value: after the metric's policy for empty masks; NaN where there is nothing to judge.
-        status: `present`, `missed`, `hallucinated`, `absent`, or `failed`.
+        status: `present`, `missed`, `hallucinated`, `absent`; `failed` of a case without an answer, `error` where the
+            metric itself raised.
         attributes: the case's attributes as a JSON object.
     """
 

@@ -23,6 +23,7 @@ MANY_SHIFTS = 500
     best=1.0,
     worst=0.0,
     parameter="distance in mm",
+    needs_spacing=True,
     source="Cheng et al., CVPR 2021, doi 10.1109/CVPR46437.2021.01508",
 )
 def boundary_iou(pair: LabelPair, distance: float) -> float:

@@ -317,6 +317,7 @@ def centroid_distance(pair: LabelPair) -> float:
     best=1.0,
     worst=0.0,
     parameter="tolerance in mm",
+    needs_spacing=True,
     parameter_optional=True,
     source=DEEPMIND,
 )

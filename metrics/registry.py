@@ -52,6 +52,8 @@ class Metric:
         parameter_most: The largest number that it may be.
         defined_when_empty: Of a mask metric: whether the function also judges labels that one side lacks, or
             each; otherwise the policy for empty masks does.
+        needs_spacing: Of a mask metric: whether it measures lengths although it has no unit, as where its parameter is
+            in mm; one with a unit does, and the rules of lesions do.
         rules: Of a mask metric: which rules it follows, "instances" or "lesions"; tables print them.
         needs: Of a summary: the metrics whose rows it is computed from.
         evidence: Whether its values are only there for summaries, so that a table does not show their mean.
@@ -80,6 +82,7 @@ class Metric:
     parameter_is_text: bool = False
     parameter_most: float = math.inf
     defined_when_empty: bool = False
+    needs_spacing: bool = False
     rules: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     evidence: bool = False
@@ -137,6 +140,9 @@ class Rows:
 
 _METRICS: dict[str, Metric] = {}
 
+_READ = ("answer", "perception")
+"""Kinds of metrics whose answers annotators are shown."""
+
 
 def metric(
     *,
@@ -152,6 +158,7 @@ def metric(
     parameter_is_text: bool = False,
     parameter_most: float = math.inf,
     defined_when_empty: bool = False,
+    needs_spacing: bool = False,
     rules: tuple[str, ...] = (),
     evidence: bool = False,
     settings: str = "",
@@ -164,6 +171,7 @@ def metric(
 
     Raises:
         ValueError: If another function already has the name.
+        UsageError: If an annotator or a judge is to read for it what it is never shown.
     """
 
     def register(function: Scorer) -> Scorer:
@@ -184,6 +192,7 @@ def metric(
                 parameter_is_text=parameter_is_text,
                 parameter_most=parameter_most,
                 defined_when_empty=defined_when_empty,
+                needs_spacing=needs_spacing,
                 rules=rules,
                 evidence=evidence,
                 settings=settings,
@@ -319,6 +328,12 @@ def title(name: str) -> str:
 
 
 def _add(found: Metric) -> None:
+    if (found.reads and found.kind not in _READ) or (found.asks and found.kind != "answer"):
+        what = "an annotator" if found.reads else "a judge"
+        raise UsageError(
+            f"Metric {found.name!r} judges {found.kind} and needs {what}, which is shown nothing but texts (kind "
+            "'answer'), or pictures if it is a network (kind 'perception'); take `reads` and `asks` out of it"
+        )
     known = _METRICS.get(found.name)
     if known is not None and _origin(known.function) != _origin(found.function):
         raise ValueError(

@@ -39,7 +39,8 @@ class LabelScore(NamedTuple):
         metric: The metric as it was asked for, such as "nsd@2".
         value: The value; NaN where there is none.
         status: "present" (in both masks), "missed" (not predicted), "hallucinated" (not in the reference),
-            "absent" (in neither) or "failed" (there is no prediction to judge).
+            "absent" (in neither) or "failed" (there is no prediction to judge); in a run also "error: ..." where the
+            metric raised.
     """
 
     label: str
@@ -216,8 +217,8 @@ def mask_metrics(metrics: Sequence[str]) -> dict[str, tuple[Metric, float | None
 
 
 def needs_spacing(found: Metric, rule: InstanceRule) -> bool:
-    """Returns whether a metric needs the spacing: for distances, or for sizes of lesions or instances."""
-    if found.unit or found.parameter or "lesions" in found.rules:
+    """Returns whether a metric needs the spacing: for lengths, or for sizes of lesions or instances."""
+    if found.needs_spacing or found.unit not in ("", "%") or "lesions" in found.rules:
         return True
     sized = rule.min_volume > 0 or rule.matching == "centroid" or found.name.split("_")[0] in _SIZES
     return "instances" in found.rules and sized

@@ -213,14 +213,14 @@ def cider_d(pair: ReplyPair) -> float:
     same texts, and a difference of ten words costs three quarters, so that reports are punished more than captions.
 
     Raises:
-        UsageError: the task keeps no set of reports.
+        UsageError: the right texts of the set were not gathered.
     """
     found = cleaned_of(pair)
     if found is None:
         return math.nan
     corpus = pair.corpus
     if corpus is None:
-        raise UsageError("Metric 'cider_d' weighs words by a set of reports, which only a task of reports keeps")
+        raise UsageError("Metric 'cider_d' weighs words by all right texts of a set, which only a run gathers")
 
     def weigh() -> Consensus:
         tidy = partial(cleaned, name=pair.clean) if pair.clean else str

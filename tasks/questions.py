@@ -5,16 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+import yaml
 
 from medimg_eval.case import Case, Image, Prompt, Prompts
 from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.metrics import LabelScore, judged, parse
 from medimg_eval.metrics._answer_rules import rules
+from medimg_eval.metrics._corpus import Corpus
 from medimg_eval.metrics._replies import JUDGE, UNREAD, ReplyPair
 from medimg_eval.question import Decoding, Key, Message, Question, Reply
 from medimg_eval.tasks.base import Task, name_once, one_each
@@ -24,6 +27,9 @@ from medimg_eval.tasks.templates import Template, moved, without_images
 
 YES_NO = {"yes": "yes", "no": "no"}
 """What a yes-no question lets a model choose from that does not write."""
+
+JUDGING = "medimg_eval.configs"
+"""Holds the questions that metrics have a judge asked."""
 
 IMAGE_LENGTH = 1000
 """Characters that an image counts as, where questions of like length are put into one batch."""
@@ -61,6 +67,12 @@ class QuestionTask(Task):
     monitor: str = "accuracy"
     judged_by: str = field(default="", init=False)
     """The judge whose verdicts count; the harness says."""
+    corpus: Corpus | None = field(default=None, init=False)
+    """All references of the cases."""
+    readings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, init=False)
+    """By case: what annotators made of it; the harness says."""
+    annotated_by: Mapping[str, str] = field(default_factory=dict, init=False)
+    """Annotator -> the weights that it read with; the harness says."""
 
     capability: ClassVar[str] = "generate"
     inline: ClassVar[bool] = True
@@ -68,7 +80,7 @@ class QuestionTask(Task):
     scoring_fields: ClassVar[frozenset[str]] = Task.scoring_fields | {"extraction", "authors", "judge", "table"}
 
     def __post_init__(self) -> None:
-        """Refuses settings that cannot be meant, before anything is loaded."""
+        """Refuses settings that cannot be meant, and adds the questions that metrics have a judge asked."""
         self.metrics = [self.metrics] if isinstance(self.metrics, str) else list(self.metrics)
         name_once(self)
         for name in (*self.case_metrics, self.monitor):
@@ -82,6 +94,8 @@ class QuestionTask(Task):
                 "task.shots: exemplars of the split that is asked about would give answers away; name another"
             )
         self._template = Template.of(self.template)
+        asked = dict.fromkeys(question for name in self.case_metrics for question in parse(name)[0].asks)
+        self.judge = {**{name: _judging(name) for name in asked if name not in self.judge}, **self.judge}
         self._judge = JudgeQuestion.all_of(self.judge)
         try:
             self._decoding = Decoding(**{**self.decoding, "stop": tuple(self.decoding.get("stop", ()))})
@@ -95,6 +109,29 @@ class QuestionTask(Task):
     def seeded(self, seed: int) -> Mapping[str, Any]:
         """The run's seed as that of decoding."""
         return {"decoding": {"seed": seed, **self.decoding}}
+
+    @property
+    def annotators(self) -> list[str]:
+        """Names of the annotators whose readings the metrics need."""
+        return list(dict.fromkeys(one for name in self.case_metrics for one in parse(name)[0].reads))
+
+    def gather(self, cases: Sequence[Case]) -> None:
+        """Takes note of all references."""
+        self.corpus = Corpus([references for case in cases if (references := self._references(case))])
+
+    def texts(self, case: Case, packed: Mapping[str, Any] | None) -> tuple[str, str]:
+        """The reference and the prediction of a case, as annotators are given them; "" for no prediction.
+
+        Raises:
+            CaseError: the record cannot be read, or has several references, which annotators do not compare with.
+        """
+        pair = self._pair(case, packed or {"texts": [""]})
+        if len(pair.references) > 1:
+            raise CaseError(
+                f"case {case.id!r} has {len(pair.references)} references, and {', '.join(self.annotators)} compare "
+                "with one; leave such metrics out, or give one reference"
+            )
+        return (pair.references[0] if pair.references else ""), pair.text
 
     def serves(self, wrapper: type) -> bool:
         """Whether a model of this class can be asked: it writes, or it chooses."""
@@ -262,6 +299,9 @@ class QuestionTask(Task):
 
     def signature(self) -> str:
         """What decides the numbers beside the questions themselves."""
+        return ", ".join([*self._choices(), *self._read_by()])
+
+    def _choices(self) -> list[str]:
         rule = ", ".join(f"{kind}: {name}" if kind else name for kind, name in self._rules.items())
         parts = [f"extraction: {rule}"]
         if self.answer_by == "likelihood":
@@ -278,7 +318,7 @@ class QuestionTask(Task):
             parts.append(f"judged by {self.judged_by}")
         elif self._judge_extracts:
             parts.append("which no judge was asked for")
-        return ", ".join(parts)
+        return parts
 
     def judge_prompts(self, case: Case, packed: Mapping[str, Any]) -> list[tuple[JudgeQuestion, Prompt]]:
         """What a judge is asked about a stored reply.
@@ -315,8 +355,19 @@ class QuestionTask(Task):
             outputs=texts,
             more=key.more,
             judged=packed.get("judged", {}),
+            readings=self.readings.get(case.id, {}),
+            corpus=self.corpus,
             confidence=confidence_of(packed),
         )
+
+    def _references(self, case: Case) -> tuple[str, ...]:
+        try:
+            return QuestionTask._pair(self, case, {"texts": [""]}).references
+        except CaseError:  # the case says so itself, when it is asked or judged
+            return ()
+
+    def _read_by(self) -> list[str]:
+        return [f"{name} by {weights}" for name, weights in self.annotated_by.items()]
 
     @cached_property
     def _rules(self) -> dict[str, str]:
@@ -380,7 +431,7 @@ def _worst(name: str, pair: ReplyPair, damned: ReplyPair) -> list[LabelScore]:
             value = _values(name, damned).get(label, math.nan) if asked else given
             if not math.isnan(value):
                 rows.append(LabelScore(label, name, value if found.evidence else float(found.worst), "failed"))
-    except CaseError:  # such as labels, which are compared with one reference, where there are several
+    except Exception:  # noqa: BLE001 - whatever it raises, such as of several references, this is not judged by it
         return [LabelScore(UNREAD, name, math.nan, "failed")]
     return rows
 
@@ -411,3 +462,13 @@ def _grey(image: Image) -> Image:
     """An image of the same shape without content."""
     middle = 128 if image.array.dtype == np.uint8 else 0
     return replace(image, array=np.full_like(image.array, middle), notes=())
+
+
+@cache
+def _judging(name: str) -> Mapping[str, Any]:
+    """The question to a judge that a metric asks, from `configs/judging`."""
+    place = files(JUDGING) / "judging" / f"{name}.yaml"
+    if not place.is_file():
+        raise UsageError(f"task.judge.{name}: a metric needs the question {name!r} to a judge, which is not set")
+    loaded: Mapping[str, Any] = yaml.safe_load(place.read_text(encoding="utf-8"))
+    return loaded

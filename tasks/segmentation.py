@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -199,13 +200,19 @@ class SegmentationTask(Task):
             raise CaseError(f"case {case.id!r}: {_without(soft)}")
         reference = case.target.read()
         same_grid(answer.geometry, reference.geometry, what=f"case {case.id!r}: prediction", than=_reference(case))
+        hard, spacing = _of_kind("mask", wanted), self._spacing(case, reference)
+        if math.isnan(spacing[0]) and (lengths := self._lengths(hard)):
+            raise CaseError(
+                f"case {case.id!r}: {', '.join(str(path) for path in case.images[0].files)} states no physical size; "
+                f"set task.units=pixel to judge {', '.join(lengths)} in pixels"
+            )
         mask = answer.most_probable() if isinstance(answer, Probabilities) else answer
         scores = segmentation_scores(
             reference.labels,
             mask.labels,
-            self._spacing(case, reference),
+            spacing,
             labels=self._judged(),
-            metrics=_of_kind("mask", wanted),
+            metrics=hard,
             **self._rules(),
         )
         if soft and isinstance(answer, Probabilities):
@@ -235,13 +242,16 @@ class SegmentationTask(Task):
         judged, hard = self._judged(), _of_kind("mask", self.case_metrics)
         try:
             reference = case.target.read()
-            shape, spacing = reference.labels.shape, self._spacing(case, reference)
+            spacing = self._spacing(case, reference)
         except CaseError:
             worst = worst_scores(judged, hard, shape=None, spacing=None, empty=self.empty)
             return self._kept(worst + worst_probability_scores(judged, self._soft, known=False))
-        worst = worst_scores(judged, hard, shape=shape, spacing=spacing, empty=self.empty)
-        if self._evidence:
-            worst = self._counted(worst, reference, spacing)
+        lost = self._lengths(hard) if math.isnan(spacing[0]) else []  # nobody is judged by what needs a physical size
+        known = [name for name in hard if name not in lost]
+        worst = worst_scores(judged, known, shape=reference.labels.shape, spacing=spacing, empty=self.empty)
+        worst += worst_scores(judged, lost, shape=None, spacing=None, empty=self.empty)
+        if evidence := [name for name in _of_kind("mask", known) if parse(name)[0].evidence]:
+            worst = self._counted(worst, reference, spacing, evidence)
         return self._kept(worst + worst_probability_scores(judged, self._soft))
 
     def _kept(self, scores: Sequence[LabelScore]) -> list[LabelScore]:
@@ -252,18 +262,16 @@ class SegmentationTask(Task):
         """The metrics that judge probabilities."""
         return _of_kind("probability", self.case_metrics)
 
-    @property
-    def _evidence(self) -> list[str]:
-        return [name for name in _of_kind("mask", self.case_metrics) if parse(name)[0].evidence]
-
-    def _counted(self, worst: Sequence[LabelScore], reference: Mask, spacing: tuple[float, ...]) -> list[LabelScore]:
+    def _counted(
+        self, worst: Sequence[LabelScore], reference: Mask, spacing: tuple[float, ...], evidence: Sequence[str]
+    ) -> list[LabelScore]:
         """What summaries count, such as missed lesions, is counted for a case without an answer as for an empty one."""
         counts = segmentation_scores(
             reference.labels,
             np.zeros_like(reference.labels),
             spacing,
             labels=self._judged(),
-            metrics=self._evidence,
+            metrics=evidence,
             **self._rules(),
         )
         values = {(score.label, score.metric): score.value for score in counts}
@@ -308,19 +316,20 @@ class SegmentationTask(Task):
             raise UsageError(f"task {self.name!r}: {error}") from error
 
     def _spacing(self, case: Case, reference: Mask) -> tuple[float, ...]:
-        """Of the reference, or of the image where the reference is a plain picture; 1 where pixels are counted."""
+        """Of the reference, or of the image where the reference is a plain picture; 1 where pixels are counted.
+
+        NaN where neither states a physical size.
+        """
+        axes = reference.labels.ndim
         if self.units == "pixel":
-            return (1.0,) * reference.labels.ndim
+            return (1.0,) * axes
         grid = reference.geometry if reference.units == "mm" else case.images[0].geometry()
-        asked = mask_metrics(_of_kind("mask", self.case_metrics))
+        return (math.nan,) * axes if grid.units == "pixel" else grid.spacing
+
+    def _lengths(self, metrics: Sequence[str]) -> list[str]:
+        """Those metrics of masks that need a physical size."""
         rule = InstanceRule.of(self.instances)
-        measured = [name for name, (found, _) in asked.items() if needs_spacing(found, rule)]
-        if grid.units == "pixel" and measured:
-            raise CaseError(
-                f"case {case.id!r}: {', '.join(str(path) for path in case.images[0].files)} states no physical size; "
-                "set task.units=pixel to judge distances in pixels"
-            )
-        return grid.spacing
+        return [name for name, (found, _) in mask_metrics(metrics).items() if needs_spacing(found, rule)]
 
     def alone(self, metric: str) -> Self:
         """The same task with one metric; what its policy for empty masks is called decides nothing."""

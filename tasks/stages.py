@@ -11,7 +11,7 @@ from typing import Any
 
 from medimg_eval.case import Case, Image, Prompt, Score
 from medimg_eval.errors import CaseError, UsageError, nearest
-from medimg_eval.metrics import LabelScore
+from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics._replies import ReplyPair
 from medimg_eval.question import Message, Reply
 from medimg_eval.tasks.judging import JudgeQuestion
@@ -135,6 +135,11 @@ class StagedQuestionTask(QuestionTask):
     def __post_init__(self) -> None:
         """Refuses stages that cannot be meant."""
         super().__post_init__()
+        if lost := [name for name in self.case_metrics if parse(name)[0].reads or parse(name)[0].asks]:
+            raise UsageError(
+                f"task {self.name!r}: {', '.join(lost)}: chains of questions are judged by the rule of extraction "
+                "alone, and neither an annotator nor a judge is asked about them; leave such metrics out"
+            )
         try:
             self._stages = {str(one["name"]): Stage(**one) for one in self.stages}
         except (KeyError, TypeError) as error:
@@ -190,6 +195,7 @@ class StagedQuestionTask(QuestionTask):
     def score(self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None) -> list[LabelScore]:
         """Judges a conversation: one row per metric and stage."""
         packed: Any = self.pack(prediction) if isinstance(prediction, Reply) else prediction
+        wanted = self.case_metrics if metrics is None else metrics
         steps, _ = self._walk(case, list(packed["texts"]))
         reached: dict[str, list[Step]] = {}
         for step in steps:
@@ -199,14 +205,14 @@ class StagedQuestionTask(QuestionTask):
             score
             for stage in self._stages.values()
             if stage.path in counted and self._turns(case, stage)
-            for score in self._judged(case, stage, reached.get(stage.name, []), metrics or self.case_metrics)
+            for score in self._judged(case, stage, reached.get(stage.name, []), wanted)
         ]
 
     def worst(self, case: Case) -> list[LabelScore]:
         """A conversation in which nothing was said."""
         try:
             rows = self.score(case, {"texts": [""]})
-        except CaseError:
+        except Exception:  # noqa: BLE001 - of a record that cannot be read, or whatever a metric raises over nothing
             return [LabelScore("unread", name, math.nan, "failed") for name in self.case_metrics]
         return [row._replace(status="failed") for row in rows]
 

@@ -1,5 +1,6 @@
 """Scoring beside the model: a case that fails, or kills its worker, fails alone."""
 
+import math
 import os
 import threading
 import time
@@ -83,14 +84,15 @@ def test_an_error_nobody_foresaw_is_the_cases_failure(write_dataset, monkeypatch
     assert failure == Failure("case00", "score", "case 'case00': ZeroDivisionError: division by zero")
 
 
-def test_an_infinite_value_fails_its_case(write_dataset, monkeypatch, tmp_path):
+def test_an_infinite_value_is_lost_and_the_others_stay(write_dataset, monkeypatch, tmp_path):
     from medimg_eval.metrics import LabelScore
 
     task = ellipsoids(write_dataset(1))
     endless = LabelScore("core", "mine", float("inf"), "present")
-    monkeypatch.setattr(SegmentationTask, "score", lambda *_: [endless])
-    failure = score_case(task, task.cases("test")[0], tmp_path / "x")
-    assert failure == Failure("case00", "score", "case 'case00': mine of core is inf")
+    other = LabelScore("core", "dice", 0.5, "present")
+    monkeypatch.setattr(SegmentationTask, "score", lambda *_: [endless, other])
+    lost, kept = score_case(task, task.cases("test")[0], tmp_path / "x")
+    assert (math.isnan(lost.value), lost.status, kept) == (True, "error: core is inf", other)
 
 
 def test_scores_that_came_in_while_a_worker_died_are_kept_and_the_scorer_goes_on(write_dataset, tmp_path):

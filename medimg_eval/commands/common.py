@@ -80,7 +80,7 @@ def show(table: Table) -> None:
 
 
 def fail_if_cases_failed(folders: Iterable[Path]) -> None:
-    """Raises UserError naming the failed cases, when there are any."""
+    """Raises UserError naming failed cases, values lost to errors, and metrics without a single value."""
     from medimg_eval.results.load import read_manifest
 
     lines: list[str] = []
@@ -90,11 +90,29 @@ def fail_if_cases_failed(folders: Iterable[Path]) -> None:
         if judge.get("failed"):
             lines.append(f"{judge['failed']} questions to judge {judge['name']} failed in {folder}; run test again:")
             lines += [f"  {one['case']} ({one['question']}): {one['message']}" for one in judge["failures"][:SHOWN]]
-        if manifest["failed_cases"]:
-            failures = json.loads((folder / "summary.json").read_text(encoding="utf-8"))["failures"]
-            lines.append(f"{len(failures)} cases failed in {folder}:")
-            lines += [f"  {failure['case']} ({failure['stage']}): {failure['message']}" for failure in failures[:SHOWN]]
-            if len(failures) > SHOWN:
-                lines.append(f"  ... and {len(failures) - SHOWN} more in {folder / 'summary.json'}")
+        summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+        for what, key, of in (("cases failed", "failures", "stage"), ("values are lost to errors", "raised", "metric")):
+            found = summary.get(key, [])
+            lines += [f"{len(found)} {what} in {folder}:"] if found else []
+            lines += [f"  {one['case']} ({one[of]}): {one['message']}" for one in found[:SHOWN]]
+            lines += [f"  ... and {len(found) - SHOWN} more in {folder / 'summary.json'}"] if len(found) > SHOWN else []
+        if without := _without_value(manifest, summary):
+            lines.append(f"{', '.join(without)}: no case has a value in {folder}; the notes below the table say why")
     if lines:
         raise UserError("\n".join(lines))
+
+
+def _without_value(manifest: Mapping[str, Any], summary: Mapping[str, Any]) -> list[str]:
+    """The metrics that a run was asked for and has no single value of.
+
+    A baseline may lack what it cannot have, such as a confidence, and a task's own questions to a judge need one only
+    where one is named; but not all may be missing.
+    """
+    from medimg_eval.results.kinds import is_evidence
+
+    valued = {one["metric"] for one in summary["metrics"] if one["mean"] is not None}
+    without = [name for name in manifest["metrics"] if name not in valued and not is_evidence(name)]
+    if valued:
+        unasked = "judge" not in manifest
+        without = [name for name in without if not (manifest["baseline"] or (unasked and name.startswith("judge")))]
+    return without

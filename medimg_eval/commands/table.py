@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,11 @@ AUTHORS, CARD = "authors", "card"
 
 
 def run(config: DictConfig) -> None:
-    """Prints the table, or the paper's own of each task, and writes it in five formats when `out` is given."""
+    """Prints the table, or the paper's own of each task, and writes it in five formats when `out` is given.
+
+    Raises:
+        UserError: after that, when no run has a value, or none has one of a metric that was named.
+    """
     wanted = plain(config)
     tables = _authors(wanted) if wanted["table"] is not None else {"table": _usual(wanted)}
     look = Look(**{key: wanted[key] for key in Look._fields})
@@ -36,6 +42,19 @@ def run(config: DictConfig) -> None:
         Console(stderr=True).print(
             "wrote " + ", ".join(str(path) for path in written), style="dim", soft_wrap=True, markup=False
         )
+    _fail_without_values(tables.values(), named=wanted["metrics"] is not None)
+
+
+def _fail_without_values(tables: Iterable[Table], *, named: bool) -> None:
+    """Raises UserError when no run has a value, or none has one of a metric that was named."""
+    for table in tables:
+        columns = [
+            f"{column.title} ({column.group})"
+            for place, column in enumerate(table.columns)
+            if all(math.isnan(row.cells[place].mean) for row in table.rows)
+        ]
+        if columns and (named or len(columns) == len(table.columns)):
+            raise UserError(f"{', '.join(columns)}: no run has a value; the notes below the table say why")
 
 
 def _usual(wanted: dict[str, Any]) -> Table:

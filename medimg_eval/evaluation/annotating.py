@@ -1,4 +1,4 @@
-"""Has annotators read reports, for metrics that compare what they read; every reading is kept for other runs."""
+"""Has annotators read answers, for metrics that compare what they read; every reading is kept for other runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from medimg_eval.metrics._corpus import Corpus
 from medimg_eval.metrics._replies import Read
 from medimg_eval.models.annotators import Annotator, PairAnnotator, TextAnnotator, TextPair
 from medimg_eval.models.reply_cache import OF_USER, ReplyCache
-from medimg_eval.tasks import ReportTask, Task
+from medimg_eval.tasks import QuestionTask, Task
 from medimg_eval.tasks.base import one_each
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def refuse_unready(task: Task, annotators: Mapping[str, Candidate], *, judge: bo
         annotators: name -> what it is made of.
         judge: whether there is one to ask, or one has been asked.
     """
-    if not isinstance(task, ReportTask):
+    if not isinstance(task, QuestionTask):
         return
     lacks = []
     for name in task.annotators:
@@ -68,7 +68,7 @@ def read_reports(task: Task, run: Run, cases: Sequence[Case], annotators: Mappin
     its texts are read one by one; what cannot be read is not judged, and counted.
 
     Args:
-        task: any; only those of reports need it.
+        task: any; only those whose answers are texts need it.
         run: whose stored answers are read.
         cases: the task's.
         annotators: name -> what it is made of; one that has nothing left to read is not loaded.
@@ -77,7 +77,7 @@ def read_reports(task: Task, run: Run, cases: Sequence[Case], annotators: Mappin
         UserError: an annotator's weights cannot be used at all.
     """
     task.gather(cases)
-    if not isinstance(task, ReportTask):
+    if not isinstance(task, QuestionTask):
         return
     names = task.annotators
     task.readings, task.annotated_by, task.remarks = {}, {}, []
@@ -106,7 +106,7 @@ def read_reports(task: Task, run: Run, cases: Sequence[Case], annotators: Mappin
     run.note(annotators=facts)
 
 
-def _wanted_by(task: ReportTask, annotator: str) -> str:
+def _wanted_by(task: QuestionTask, annotator: str) -> str:
     """The metrics as they were asked for, also those that only rest on ones that the annotator reads for."""
     return ", ".join(
         name for name in task.metrics if any(annotator in parse(one)[0].reads for one in (name, *parse(name)[0].needs))
@@ -124,7 +124,7 @@ def _checked(name: str, made: Any) -> Annotator:
     return made
 
 
-def _pairs(task: ReportTask, run: Run, cases: Sequence[Case]) -> Iterator[tuple[str, TextPair]]:
+def _pairs(task: QuestionTask, run: Run, cases: Sequence[Case]) -> Iterator[tuple[str, TextPair]]:
     """By case: its reference and what was answered, "" where nothing was; cases that cannot be read are left out."""
     predictions = run.predictions()
     for case in cases:

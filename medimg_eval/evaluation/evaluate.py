@@ -34,7 +34,7 @@ from medimg_eval.evaluation.perceiving import perceive, refuse_unready_networks
 from medimg_eval.evaluation.preparing import prepare, refuse_unaskable
 from medimg_eval.evaluation.rescoring import close, judged, score_stored, scoring_id, submit_stored
 from medimg_eval.evaluation.run import Run, now, unanswered
-from medimg_eval.evaluation.scoring import Scorer, scoring_workers
+from medimg_eval.evaluation.scoring import Scorer, is_settled, scoring_workers
 from medimg_eval.evaluation.sets import judge_sets, refuse_unready_sets
 from medimg_eval.models import Model
 from medimg_eval.models.given_texts import GivenTexts
@@ -190,9 +190,10 @@ def evaluate(task: Task, candidate: Candidate, settings: Settings) -> Path:
                         _judge(task, settings, run, cases)
                     read_reports(task, run, cases, settings.annotators)
                 # Verdicts, readings and others' predictions may have come since.
-                changed = task.together or isinstance(task, ReportTask) or bool(getattr(task, "judged_by", ""))
+                heard = isinstance(task, QuestionTask) and bool(task.judged_by or task.readings)
+                changed = task.together or isinstance(task, ReportTask) or heard
                 scored = {} if changed else run.scores(scoring_id(task))
-                score_stored(task, run, [case for case in cases if not isinstance(scored.get(case.id), list)], 0)
+                score_stored(task, run, [case for case in cases if not is_settled(scored.get(case.id))], 0)
             judge_sets(task, run, cases, settings.extractors)
             perceive(task, run, cases, settings.annotators, run.scores(scoring_id(task)))
             settings.tables.append(close(task, run, cases, candidate.name))
@@ -280,7 +281,7 @@ def _predict(
     if task.inline and not left:
         return 0.0
     scored = run.scores(scoring_id(task))
-    unscored = [case for case in cases if not isinstance(scored.get(case.id), list)] if settings.rank == 0 else []
+    unscored = [case for case in cases if not is_settled(scored.get(case.id))] if settings.rank == 0 else []
     if not left:
         score_stored(task, run, unscored, settings.score_workers)
         return 0.0

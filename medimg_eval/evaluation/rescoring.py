@@ -17,9 +17,10 @@ from medimg_eval.evaluation.judging import judge_remarks
 from medimg_eval.evaluation.partial import in_words
 from medimg_eval.evaluation.perceiving import perceive, refuse_unready_networks
 from medimg_eval.evaluation.run import Run, Stored, answered, now, write_json
-from medimg_eval.evaluation.scoring import Scorer, score_parts, scoring_workers
+from medimg_eval.evaluation.scoring import RAISED, Scorer, score_parts, scoring_workers
 from medimg_eval.evaluation.sets import judge_sets, refuse_unready_sets
 from medimg_eval.evaluation.tracking import tracked
+from medimg_eval.metrics import LabelScore
 from medimg_eval.results import Table, build_table, load_runs
 from medimg_eval.results.load import read_manifest
 from medimg_eval.tasks import QuestionTask, ReportTask, Task
@@ -144,10 +145,13 @@ def close(task: Task, run: Run, cases: Sequence[Case], model: str) -> Table:
     predictions, scores = run.predictions(), run.scores(scoring_id(task))
     rows: list[Score] = []
     failures: list[Failure] = []
+    raised: list[dict[str, str]] = []
     for case in cases:
         answer, result = predictions.get(case.id), scores.get(case.id)
         if answered(answer) and isinstance(result, list):
-            rows += task.rows(case, result, run=run.run, model=model)
+            raised += _raised(case, result)
+            kept = [one._replace(status="error") if one.status.startswith(RAISED) else one for one in result]
+            rows += task.rows(case, kept, run=run.run, model=model)
             continue
         unknown = Failure(case.id, "answer", "no answer was recorded")
         failures.append(next((entry for entry in (answer, result) if isinstance(entry, Failure)), unknown))
@@ -157,7 +161,7 @@ def close(task: Task, run: Run, cases: Sequence[Case], model: str) -> Table:
     said = judged(task)
     if isinstance(task, QuestionTask):
         said["notes"] += judge_remarks(task, run)
-    said["notes"] += [*task.remarks, *_unjudged(task, run, cases, predictions)]
+    said["notes"] += [*task.remarks, *_unjudged(task, run, cases, predictions), *_told(raised, len(cases))]
     if left_out := getattr(task.layout, "left_out", {}):
         name, why = next(iter(left_out.items()))
         said["notes"] += [f"{len(left_out):,} left out of the data for what they lack, such as {name}: {why}"]
@@ -178,10 +182,29 @@ def close(task: Task, run: Run, cases: Sequence[Case], model: str) -> Table:
         {
             "metrics": json.loads(table.frame().to_json(orient="records")),  # NaN, which JSON lacks, becomes null
             "failures": [{"case": f.case_id, "stage": f.stage, "message": f.message} for f in failures],
+            "raised": raised,
             "read_with": read_with,
         },
     )
     return table
+
+
+def _raised(case: Case, scores: Sequence[LabelScore]) -> list[dict[str, str]]:
+    """What metrics raised over a case, each once."""
+    messages = {one.metric: one.status.removeprefix(RAISED) for one in scores if one.status.startswith(RAISED)}
+    return [{"case": case.id, "metric": metric, "message": message} for metric, message in messages.items()]
+
+
+def _told(raised: Sequence[Mapping[str, str]], cases: int) -> list[str]:
+    """What a table says below of metrics that raised, and on which cases."""
+    by_metric: dict[str, list[Mapping[str, str]]] = {}
+    for one in raised:
+        by_metric.setdefault(one["metric"], []).append(one)
+    return [
+        f"{metric} raised an error on {len(some)} of {cases} cases, left out of its mean, such as {some[0]['case']}: "
+        f"{some[0]['message']}"
+        for metric, some in by_metric.items()
+    ]
 
 
 def judged(task: Task) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from medimg_eval.case import Case, Failure
 from medimg_eval.errors import CaseError, UserError
 from medimg_eval.metrics import LabelScore
+from medimg_eval.metrics._replies import UNREAD
 from medimg_eval.tasks.base import Task
 
 if TYPE_CHECKING:  # workers start in less time without what a run is written with
@@ -35,20 +37,59 @@ Given = tuple[Case, Mapping[str, Any]]
 BACKLOG = 4
 """Cases per worker that wait at most, where no model is kept waiting."""
 
+RAISED = "error: "
+"""How the status of a score begins whose metric raised; what it raised follows."""
+
 
 def score_case(task: Task, case: Case, prediction: Stored) -> Scored:
-    """Judges one stored prediction; whatever goes wrong is this case's failure alone."""
+    """Judges one stored prediction; what goes wrong costs a metric its value, or this case alone.
+
+    A metric that raises, or gives an infinite value, is no fault of the model: it has NaN, of a status that begins with
+    `RAISED`, and the others keep their values. The case fails where it cannot be judged by any.
+    """
     try:
-        scores = task.score(case, prediction)
-    except CaseError as error:
-        return Failure(case.id, "score", str(error))
+        return [_finite(score) for score in task.score(case, prediction)]
     except Exception as error:
         log.debug("case %s", case.id, exc_info=True)
-        return Failure(case.id, "score", f"case {case.id!r}: {type(error).__name__}: {error}")
-    endless = next((score for score in scores if math.isinf(score.value)), None)
-    if endless is not None:  # it would make every mean it enters infinite
-        return Failure(case.id, "score", f"case {case.id!r}: {endless.metric} of {endless.label} is {endless.value}")
-    return scores
+        told = str(error) if isinstance(error, CaseError) else f"case {case.id!r}: {_named(error)}"
+        failure = Failure(case.id, "score", told)
+        if isinstance(error, MemoryError):
+            return failure
+    try:
+        task.score(case, prediction, [])  # what has nothing to do with a metric goes wrong without any
+    except Exception:
+        log.debug("case %s", case.id, exc_info=True)
+        return failure
+    return [score for name in task.case_metrics for score in _by_itself(task, case, prediction, name)]
+
+
+def is_settled(scored: Scored | None) -> bool:
+    """Whether a case has been judged and no metric raised: one that did is tried again by the next start."""
+    return isinstance(scored, list) and not any(score.status.startswith(RAISED) for score in scored)
+
+
+def _by_itself(task: Task, case: Case, prediction: Stored, name: str) -> list[LabelScore]:
+    """The scores of one metric; NaN for every label if it raises."""
+    try:
+        return [_finite(score) for score in task.score(case, prediction, [name])]
+    except Exception as error:
+        log.debug("case %s, %s", case.id, name, exc_info=True)
+        told = _named(error)
+    labels: list[str] = []
+    with suppress(Exception):  # where the same metric may raise again
+        labels = list(dict.fromkeys(score.label for score in task.worst(case) if score.metric == name))
+    return [LabelScore(label, name, math.nan, f"{RAISED}{told}") for label in labels or [UNREAD]]
+
+
+def _finite(score: LabelScore) -> LabelScore:
+    if not math.isinf(score.value):
+        return score
+    # It would make every mean it enters infinite.
+    return score._replace(value=math.nan, status=f"{RAISED}{score.label} is {score.value}")
+
+
+def _named(error: Exception) -> str:
+    return str(error) if isinstance(error, CaseError) else f"{type(error).__name__}: {error}"
 
 
 def score_parts(task: Task, parts: Sequence[Sequence[Given]], workers: int) -> Iterator[dict[str, Scored]]:

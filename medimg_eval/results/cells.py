@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
 from medimg_eval import metrics
+from medimg_eval.errors import UserError
 from medimg_eval.results.intervals import OWN, PERCENTILE, TOO_FEW, Bootstrap, Interval, Method, Sample, usual_intervals
 from medimg_eval.results.kinds import SET, is_known, is_set, is_summary
 from medimg_eval.results.parts import Part
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from medimg_eval.results.load import RunScores
+
+log = logging.getLogger(__name__)
 
 Mark = Literal["best", "second", ""]
 Mean = Literal["case", "class"]
@@ -91,6 +95,8 @@ class Cell:
     """Label values left out because they are undefined, except those of cases that were not judged."""
     dropped: int = 0
     """Resamples on which a summary is undefined, left out of its interval."""
+    raised: str = ""
+    """What the summary raised instead of a value."""
     mark: Mark = ""
     remark: str = ""
     """What is printed after the interval, such as "n = 12"."""
@@ -209,7 +215,14 @@ def make_cells(part: Part | RunScores, wanted: Sequence[str], settings: Settings
             cells[metric] = _set_cell(part, metric, failed)
         elif is_summary(metric):
             rows = int(part.scores["metric"].isin(metrics.get(metric).needs).sum())
-            value = summarise(metric, part, **settings.bootstrap._asdict(), strata=strata)
+            try:
+                value = summarise(metric, part, **settings.bootstrap._asdict(), strata=strata)
+            except UserError:
+                raise
+            except Exception as error:
+                log.warning("%s of %s raised an error", metric, part.run.folder, exc_info=True)
+                cells[metric] = Cell(run=part.run, rows=rows, failed=failed, raised=f"{type(error).__name__}: {error}")
+                continue
             cells[metric] = Cell(run=part.run, **value._asdict(), rows=rows, failed=failed)
         elif (scores := part.scores.loc[part.scores["metric"] == metric]).empty:
             cells[metric] = Cell(run=part.run, failed=failed)

@@ -58,7 +58,9 @@ def compare(
         return _groups(fields, by, baseline, how)
     if baseline is not None:
         return _with_baseline(fields, baseline, how)
-    sheets = [significance_map(field, every_pair(field, how), how) for field in fields if len(field.models) > 1]
+    pairs = {field.name: every_pair(field, how) for field in fields if len(field.models) > 1}
+    _refuse_apart(fields, [pair for some in pairs.values() for pair in some])
+    sheets = [significance_map(field, pairs[field.name], how) for field in fields if field.name in pairs]
     if not sheets:
         lacking = "; ".join(dict.fromkeys(reason for field in fields for reason in field.left_out))
         raise UserError(
@@ -67,6 +69,13 @@ def compare(
         )
     title = f"Significance of differences in {fields[0].column.title}"
     return Comparison(title, tuple(sheet for sheet, _ in sheets), tuple(drawn for _, drawn in sheets))
+
+
+def _refuse_apart(fields: Sequence[Field], pairs: Sequence[Pair]) -> None:
+    """Raises UserError when there are pairs of models, and none has a case in common."""
+    if pairs and not any(pair.n for pair in pairs):
+        metric = fields[0].column.metric
+        raise UserError(f"No two models have a value of {metric} for the same case, so there is nothing to compare")
 
 
 def _groups(fields: Sequence[Field], attribute: str, baseline: str | None, how: CompareSettings) -> Comparison:
@@ -185,6 +194,7 @@ def _with_baseline(fields: Sequence[Field], baseline: str, how: CompareSettings)
     used = [field for field in fields if tests.get((field.task, field.label))]
     if not used:
         raise UserError(f"No model was run on a task that {baseline} was run on, so there is nothing to compare")
+    _refuse_apart(fields, [pair for some in tests.values() for pair in some])
     columns = {field.name: {pair.model: pair for pair in tests[field.task, field.label]} for field in used}
     models = dict.fromkeys(model for pairs in columns.values() for model in pairs)
     content = Layout(

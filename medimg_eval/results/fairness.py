@@ -10,7 +10,7 @@ import pandas as pd
 from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.results.cells import Cell, Settings, make_cell, make_column
 from medimg_eval.results.columns import make_columns
-from medimg_eval.results.disparity import Disparity, DisparitySettings, disparity, odds, on_unit_scale
+from medimg_eval.results.disparity import Disparity, DisparitySettings, disparity, judged, odds, on_unit_scale
 from medimg_eval.results.footnotes import comparability
 from medimg_eval.results.intervals import FEWEST
 from medimg_eval.results.kinds import is_set, is_summary
@@ -71,7 +71,7 @@ def judge_fairness(
 
     Raises:
         UsageError: If there is no such metric or attribute, or a setting cannot be meant.
-        UserError: If no run is finished.
+        UserError: If no run is finished, or one has no value of a metric.
     """
     how = DisparitySettings() if how is None else how
     finished = [run for run in runs if run.finished]
@@ -83,8 +83,14 @@ def judge_fairness(
         raise UsageError("fairness divides values of cases into groups, and there are only those of sets of pictures")
     sheets: list[Sheet] = []
     for column in columns:
-        judged = list(_judged(column, _models(finished, column.task), by, how))
-        sheets += [_group_sheet(column, judged, how), _disparity_sheet(column, judged, how)]
+        models = _models(finished, column.task)
+        if lost := [name for name, run in models.items() if not judged(Part.whole(run), column.metric).n]:
+            raise UserError(
+                f"No case of {', '.join(lost)} has a value of {column.title} ({column.group}), so it has no groups to "
+                "compare; name other metrics=, or other runs"
+            )
+        found = list(_judged(column, models, by, how))
+        sheets += [_group_sheet(column, found, how), _disparity_sheet(column, found, how)]
     sheets += _odds_sheets(finished, by, how)
     return Comparison(one_line(f"Groups by {', '.join(by)}"), tuple(sheets))
 

@@ -8,7 +8,7 @@ from medimg_eval import metrics
 from medimg_eval.results.cells import NO_METRIC, NO_RUN, SMALL_N, Cell, Column, Row, Settings
 from medimg_eval.results.groups import GAP, SMALL
 from medimg_eval.results.intervals import BCA, EXACT, FEWEST, PERCENTILE, TOO_FEW, WILSON
-from medimg_eval.results.kinds import is_known, is_set, is_summary, judged_labels
+from medimg_eval.results.kinds import is_evidence, is_known, is_set, is_summary, judged_labels
 from medimg_eval.results.layout import listed
 from medimg_eval.results.left_out import left_out
 from medimg_eval.results.parts import LABEL, UNKNOWN, Part
@@ -345,6 +345,7 @@ def _facts(entry: _Entry) -> Iterator[str]:
         yield f"of {_count(total, 'label')}, {', '.join(f'{n} {status}' for status, n in counts.items())}"
     for column, cell in entry.cells:
         yield from _cell_facts(column, cell)
+    yield from _not_shown(entry)
     yield from _remarks(entry)
     yield from _used_facts(entry)
 
@@ -359,11 +360,25 @@ def _cell_facts(column: Column, cell: Cell) -> Iterator[str]:
         yield f"{column.title} undefined for {labels}{whole}, left out of the mean"
     if not cell.rows and column.metric != NO_METRIC:
         yield f"no {column.title} scores; score the run again to have them"
+    elif cell.raised:
+        yield f"{column.title} undefined: it raised {cell.raised}"
     elif is_summary(column.metric) and not cell.n:
         hint = " (it needs efficiency=true; see docs/metrics-summaries.md)" if column.metric == "u_score" else ""
         yield f"{column.title} undefined: its rows or facts do not suffice{hint}"
     if cell.dropped:
         yield f"{column.title} undefined on {_count(cell.dropped, 'resample')}, left out of its interval"
+
+
+def _not_shown(entry: _Entry) -> Iterator[str]:
+    """Yields which of the task's metrics have no column, for no run has a value of them."""
+    scored = {*entry.run.scores["metric"], *entry.run.sets["metric"]}
+    wanted = [name for name in entry.run.metrics if not (is_summary(name) or is_evidence(name))]
+    shown = {column.metric for column, _ in entry.cells}
+    if any(name in scored and name not in shown for name in wanted):
+        return  # some columns were asked for, and others were not
+    for name in (one for one in wanted if one not in scored):
+        why = "no judge was asked" if name.startswith("judge") else "it judges none of the cases"
+        yield f"no {metrics.title(name) if is_known(name) else name} scores: {why}"
 
 
 def _remarks(entry: _Entry) -> Iterator[str]:

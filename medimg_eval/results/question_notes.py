@@ -62,7 +62,8 @@ def _chances(values: Mapping[str, float]) -> str:
 
 def question_facts(run: RunScores) -> Iterator[str]:
     """Yields of a finished run how many replies held no answer, the harness's share of the time, and the cost."""
-    one = run.scores.drop_duplicates("case")["status"].value_counts()
+    # Where a metric raised, its row says nothing of the reply.
+    one = run.scores.loc[run.scores["status"] != "error"].drop_duplicates("case")["status"].value_counts()
     nulls = {word: int(one[status]) for status, word in NULLS.items() if status in one}
     if nulls:
         parts = ", ".join(f"{number:,} {word}" for word, number in nulls.items())

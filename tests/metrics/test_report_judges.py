@@ -464,7 +464,7 @@ def test_metrics_that_ask_a_judge_are_undefined_of_other_questions_without_a_ref
 
 def test_every_question_that_a_metric_asks_is_there_and_its_reader_too():
     from medimg_eval.tasks.judging import JudgeQuestion
-    from medimg_eval.tasks.reports import _judging
+    from medimg_eval.tasks.questions import _judging
 
     for name in asking():
         questions = {one: _judging(one) for one in metrics.get(name).asks}

@@ -334,7 +334,7 @@ def test_cider_by_hand_and_its_traps():
     )
     assert cider("", "a b", corpus) == 0.0
     assert cider("a b", "a b", Corpus([("a b",)])) == 0.0  # log 1: nothing is rare in a set of one
-    with pytest.raises(UsageError, match="only a task of reports keeps"):
+    with pytest.raises(UsageError, match="which only a run gathers"):
         cider("a", "a", None)
 
 
