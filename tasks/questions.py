@@ -367,7 +367,7 @@ class QuestionTask(Task):
             return ()
 
     def _read_by(self) -> list[str]:
-        return [f"{name} by {weights}" for name, weights in self.annotated_by.items()]
+        return [f"{name} by {self.annotated_by[name]}" for name in self.annotators if name in self.annotated_by]
 
     @cached_property
     def _rules(self) -> dict[str, str]:
