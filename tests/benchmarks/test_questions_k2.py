@@ -8,7 +8,6 @@ from medimg_eval.results import build_authors_tables, load_runs
 from medimg_eval.tasks.judging import JudgeQuestion
 from medimg_eval.tasks.templates import Template
 from tests.helpers.catalogue import SAMPLES, answered, config_of, stored_picture, task_of, worth, write_parquet
-from tests.helpers.oracle import check_rows
 from tests.helpers.samples import ALL
 
 assert ALL is not None
@@ -18,7 +17,6 @@ def own_table(name, tmp_path, *, judged_as=None, **changes):
     """Title -> value, of the paper's own table of what is answered in the sample."""
     task = task_of(name, tmp_path / "data", **changes)
     folder = answered(task, SAMPLES[name].replies, tmp_path / "run", judged_as)
-    check_rows(f"judged/{name}", folder)
     (table,) = build_authors_tables(load_runs([folder]), resamples=20)
     return {column.title: cell.mean for column, cell in zip(table.columns, table.rows[0].cells, strict=True)}
 
