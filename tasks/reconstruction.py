@@ -200,12 +200,13 @@ class ReconstructionTask(Task):
 
 def _reference(case: Case) -> Array:
     """The only channel of the reference; raises CaseError where there are several, as of colours."""
-    array: Array = case.target.read().array
+    array = case.target.read().array
     if len(array) != 1:
         raise CaseError(
             f"case {case.id!r}: the reference has {len(array)} channels, and image metrics judge one; write it in grey"
         )
-    return array[0]
+    only: Array = array[0]
+    return only
 
 
 def _echoes(reference: Array, image: Array) -> Iterator[tuple[str, Array, Array]]:
