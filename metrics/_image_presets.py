@@ -15,6 +15,9 @@ from medimg_eval.errors import UsageError, nearest
 Array: TypeAlias = npt.NDArray[Any]
 Window: TypeAlias = Literal["gaussian", "uniform"]
 
+CHANNELS = 4
+"""A last axis up to this long holds channels (grey, real and imaginary part, RGB, RGBA): no slice is so narrow."""
+
 SLACK = 1e-6
 """By how much of the range a reference may exceed it: rounding."""
 
@@ -223,6 +226,11 @@ def _check_arrays(first: Array, second: Array) -> None:
         raise ValueError(f"Expected images of one shape, got a reference {first.shape}, not {second.shape}")
     if first.ndim not in (2, 3) or not first.size:
         raise ValueError(f"Expected images as (row, column) or (slice, row, column), got the shape {first.shape}")
+    if first.ndim == 3 and first.shape[2] <= CHANNELS < first.shape[1]:
+        raise ValueError(
+            f"Expected grey images as (row, column) or (slice, row, column), got the shape {first.shape}, whose last "
+            "axis is one of channels; judge one, `image[..., 0]`, or of colours a grey image, `image.mean(axis=-1)`"
+        )
     for name, image in (("reference", first), ("reconstruction", second)):
         if image.dtype.kind not in "iufc":
             raise ValueError(f"Expected `{name}` to hold numbers, got {image.dtype}")

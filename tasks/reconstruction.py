@@ -107,7 +107,7 @@ class ReconstructionTask(Task):
 
     def score(self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None) -> list[LabelScore]:
         """Judges one scan."""
-        reference = case.target.read().array[0]
+        reference = _reference(case)
         answer = stored_image(prediction) if isinstance(prediction, Path) else prediction
         image = _accepted(case, answer, reference.shape, "prediction")
         asked, quantities = self._asked(self.case_metrics if metrics is None else metrics)
@@ -142,7 +142,7 @@ class ReconstructionTask(Task):
         Raises:
             CaseError: one of them cannot be read or judged.
         """
-        reference = case.target.read().array[0]
+        reference = _reference(case)
         image = _accepted(case, stored_image(prediction), reference.shape, "prediction")
         given = self.data_range if preset is None else None
         try:
@@ -161,7 +161,7 @@ class ReconstructionTask(Task):
         asked, quantities = self._asked(self.case_metrics)
         every = [*asked, *self.perceptual_metrics]
         try:
-            reference = case.target.read().array[0]
+            reference = _reference(case)
             measured = self._t2.measure(case, reference, reference)[0] if quantities and self._t2 is not None else {}
             for _, one, same in _echoes(reference, reference):
                 image_scores(one, same, metrics=asked, data_range=self.data_range)
@@ -197,6 +197,17 @@ class ReconstructionTask(Task):
         kinds = {name: parse(name)[0].kind for name in metrics}
         quantities = [name for name, kind in kinds.items() if kind == "measurement"]
         return [name for name, kind in kinds.items() if kind not in ("measurement", PERCEPTION)], quantities
+
+
+def _reference(case: Case) -> Array:
+    """The only channel of the reference; raises CaseError where there are several, as of colours."""
+    array = case.target.read().array
+    if len(array) != 1:
+        raise CaseError(
+            f"case {case.id!r}: the reference has {len(array)} channels, and image metrics judge one; write it in grey"
+        )
+    only: Array = array[0]
+    return only
 
 
 def _echoes(reference: Array, image: Array) -> Iterator[tuple[str, Array, Array]]:

@@ -83,17 +83,17 @@ def test_scores_are_those_of_the_layers_embeddings(bert):
     readings = annotator(bert).compare(PAIRS, CORPUS)
     for pair, reading in zip(PAIRS, readings, strict=True):
         (due, due_weights), (said, said_weights) = embedded(pair.reference), embedded(pair.prediction)
-        assert values(reading) == pytest.approx(bertscore_of(due, said, due_weights, said_weights), abs=1e-6)
+        assert values(reading) == pytest.approx(bertscore_of(due, said, due_weights, said_weights), abs=1e-5)
     assert json.loads(json.dumps(readings)) == readings
 
 
 @pytest.mark.parametrize("idf", [False, True])
 def test_identical_texts_have_1_and_empty_ones_0_before_rescaling(bert, idf):
     plain = annotator(bert, idf=idf).compare(PAIRS, CORPUS)
-    assert values(plain[1]) == pytest.approx((1, 1, 1))
+    assert values(plain[1]) == pytest.approx((1, 1, 1), abs=1e-5)
     assert values(plain[2]) == (0, 0, 0)
     scaled = annotator(bert, idf=idf, baseline=BASELINE).compare(PAIRS, CORPUS)
-    assert values(scaled[1]) == pytest.approx((1, 1, 1))
+    assert values(scaled[1]) == pytest.approx((1, 1, 1), abs=1e-5)
     assert values(scaled[2]) == pytest.approx((-1, -1.5, -0.7 / 0.3))
     for one, other in zip(plain, scaled, strict=True):
         assert other["f1"] == pytest.approx((one["f1"] - 0.7) / 0.3)
@@ -135,7 +135,7 @@ def test_long_texts_are_cut_and_told(bert):
     made = annotator(bert)
     readings = made.compare([TextPair("clear", "clear"), TextPair(long, "clear"), TextPair("clear", long)], CORPUS)
     assert [reading.get("cut", False) for reading in readings] == [False, True, True]
-    assert made.compare([TextPair(long, f"{long} no effusion")], CORPUS)[0]["f1"] == pytest.approx(1)
+    assert made.compare([TextPair(long, f"{long} no effusion")], CORPUS)[0]["f1"] == pytest.approx(1, abs=1e-5)
 
 
 def test_words_of_a_roberta_are_read_alike_at_the_beginning_and_after_a_blank(roberta):
@@ -144,10 +144,10 @@ def test_words_of_a_roberta_are_read_alike_at_the_beginning_and_after_a_blank(ro
     assert made._encoder.tokens("edema").ids[1] == blank
     assert made._encoder.tokens("").ids == (0, 2)
     readings = made.compare([TextPair("edema", " edema "), TextPair("a  b", "a b")], CORPUS)
-    assert readings[0]["f1"] == pytest.approx(1)
+    assert readings[0]["f1"] == pytest.approx(1, abs=1e-5)
     assert readings[1]["f1"] < 1
     (collapsed,) = annotator(roberta, collapse_blanks=True).compare([TextPair("a  b", "a b")], CORPUS)
-    assert collapsed["f1"] == pytest.approx(1)
+    assert collapsed["f1"] == pytest.approx(1, abs=1e-5)
 
 
 def test_the_revision_says_what_moves_the_numbers(bert):

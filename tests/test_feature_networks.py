@@ -34,8 +34,8 @@ def test_classifiers_give_probabilities_of_their_classes(tmp_path):
     shown = [timm.data.create_transform(**settings)(as_picture(one)) for one in pictures]
     with torch.inference_mode():
         logits = network(torch.stack(shown))
-    np.testing.assert_allclose(findings.embed_images(pictures), logits.sigmoid().numpy(), atol=1e-6)
-    np.testing.assert_allclose(views.embed_images(pictures), logits.softmax(1).numpy(), atol=1e-6)
+    np.testing.assert_allclose(findings.embed_images(pictures), logits.sigmoid().numpy(), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(views.embed_images(pictures), logits.softmax(1).numpy(), rtol=1e-4, atol=1e-5)
     assert (findings.names, findings.thresholds) == (names, (0.2, 0.5, 0.5))
     assert (views.names, views.chooses, views.thresholds) == (("AP", "PA", "LATERAL"), "view", ())
     other = FindingClassifier(findings=[*names, "Mass"], **shared)
@@ -98,11 +98,11 @@ def test_a_siamese_network_scores_pairs_of_patients(tmp_path):
     with torch.inference_mode():
         branches = branch(torch.from_numpy(shown.astype(np.float32).transpose(0, 3, 1, 2))).sigmoid()
         score = last((branches[0] - branches[1]).abs()).item()
-    np.testing.assert_allclose(found, branches.numpy(), atol=1e-5)
+    np.testing.assert_allclose(found, branches.numpy(), rtol=1e-4, atol=1e-5)
     scores = made.compare(found[:, None], found[None])
     assert scores.shape == (2, 2)
-    assert scores[0, 1] == pytest.approx(score, abs=1e-5)
-    assert scores[0, 0] == pytest.approx(last.bias.item())
+    assert scores[0, 1] == pytest.approx(score, rel=1e-4, abs=1e-5)
+    assert scores[0, 0] == pytest.approx(last.bias.item(), rel=1e-5)
     with pytest.raises(UserError, match="tells no patients apart"):
         Pixels(4).compare(found, found)
 
@@ -172,7 +172,7 @@ def test_biovil_t_puts_pictures_in_the_place_of_texts(biovil):
         hidden = (hidden * part["1.weight"][:, None, None] + part["1.bias"][:, None, None]).relu()
         places = functional.conv2d(hidden, part["3.weight"], part["3.bias"])
         expected = functional.normalize(places.mean((2, 3)), dim=1).numpy()
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
     texts = made.embed_texts(["no edema", "pleural effusion", "edema"])
     with torch.inference_mode():
         ids = torch.tensor([[2, 7, 8, 3]])
@@ -181,7 +181,7 @@ def test_biovil_t_puts_pictures_in_the_place_of_texts(biovil):
         hidden = functional.layer_norm(hidden, (128,), head["LayerNorm.weight"], head["LayerNorm.bias"], 1e-12)
         projected = hidden @ head["dense_to_output.weight"].T + head["dense_to_output.bias"]
         expected = functional.normalize(projected, dim=1).numpy()
-    np.testing.assert_allclose(texts[1:2], expected, atol=1e-5)
+    np.testing.assert_allclose(texts[1:2], expected, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(np.linalg.norm(texts, axis=1), 1, atol=1e-5)
     assert made.embed_texts([]).shape == (0, 128)
 

@@ -113,7 +113,7 @@ def test_inception_gives_what_comes_before_its_last_layer(tmp_path):
     network.fc = torch.nn.Identity()
     with torch.inference_mode():
         expected = network(torch.from_numpy(shown.transpose(2, 0, 1) / 127.5 - 1)[None]).numpy()
-    np.testing.assert_allclose(found[1:], expected, atol=1e-5)
+    np.testing.assert_allclose(found[1:], expected, rtol=1e-4, atol=1e-4)
     assert made.revision == "w.pth; stretched to 299 x 299 by PIL's bilinear filter, pool3"
     other = Inception(str(tmp_path / "other.pth"))
     torch.save({"fc.weight": torch.zeros(1)}, tmp_path / "other.pth")
@@ -144,7 +144,7 @@ def test_transformers_encoders_give_the_vector_that_is_named(dino):
         made = TransformersEncoder(str(dino), pooled=pooled, device="cpu")
         found[pooled] = made.embed_images([image(0), image(90)])
         assert found[pooled].shape == (2, 12)
-    np.testing.assert_allclose(found["pooled"], found["first"], atol=1e-6)  # as DINOv2 pools
+    np.testing.assert_allclose(found["pooled"], found["first"], atol=1e-5)  # as DINOv2 pools
     assert np.abs(found["pooled"] - found["mean"]).max() > 1e-3
     stretched = TransformersEncoder(str(dino), stretched=299, device="cpu")
     assert np.abs(stretched.embed_images([image(0)]) - found["pooled"][:1]).max() > 1e-4
@@ -179,7 +179,7 @@ def test_timm_encoders_take_a_file_of_weights(tmp_path):
         made = TimmEncoder("resnet10t", str(tmp_path / name), options, device="cpu")
         vectors.append(made.embed_images([image(0), image(90)]))
     assert vectors[0].shape == (2, 8)
-    np.testing.assert_array_equal(*vectors)
+    np.testing.assert_allclose(*vectors, rtol=1e-5, atol=1e-6)
     made = TimmEncoder("resnet10tt", str(tmp_path / "w.pth"))
     with pytest.raises(UserError, match="timm has no 'resnet10tt'"):
         made.embed_images([image()])

@@ -58,7 +58,7 @@ def compared(model, *pairs):
 def test_equal_reports_score_one_and_missing_ones_nothing(model):
     said = list(ROWS)[:3]
     found = compared(model, *((text, text) for text in said), *((text, " \n") for text in said))
-    assert [one["f1"] for one in found] == pytest.approx([1, 1, 1, 0, 0, 0], abs=1e-6)
+    assert [one["f1"] for one in found] == pytest.approx([1, 1, 1, 0, 0, 0], abs=1e-5)
     (none, invented) = compared(model, ("Portable film.", ""), ("Portable film.", "No edema."))
     assert none == dict.fromkeys(("f1", "precision", "recall"))
     assert invented["f1"] == 0
@@ -90,7 +90,7 @@ def test_a_pair_is_worth_what_the_two_models_say_by_hand(model, files):
     one, other = list(ROWS)[:2]
     expected = lunguage_of(ROWS[one], ROWS[other], similarity(False), similarity(True))
     (found,) = compared(model, (one, f" {other}\n"))
-    assert list(found.values()) == pytest.approx(list(expected), abs=1e-5)
+    assert list(found.values()) == pytest.approx(list(expected), abs=1e-4)
     assert 0 < found["f1"] < 1
 
 
@@ -102,7 +102,7 @@ def test_nothing_depends_on_the_batch_or_the_order(model):
     fours = [one for n in range(0, len(pairs), 4) for one in compared(model, *pairs[n : n + 4])]
     for others in (turned, alone, fours):
         for one, other in zip(whole, others, strict=True):
-            assert list(one.values()) == pytest.approx(list(other.values()), abs=1e-5)
+            assert list(one.values()) == pytest.approx(list(other.values()), abs=1e-4)
 
 
 def test_a_report_without_rows_in_the_file_fails_by_itself(model):

@@ -83,7 +83,10 @@ def test_probabilities_of_several_checkpoints_are_averaged(tmp_path):
     with torch.inference_mode():
         (answer,) = model.segment([Prompt("case", (image,), LABELS)])
         mean = sum(network(torch.from_numpy(pixels)[None]).softmax(1) for network in networks)
-    np.testing.assert_array_equal(answer, mean.argmax(1)[0].numpy())
+    first, second = mean[0].topk(2, dim=0).values
+    sure = (first - second > 1e-5).numpy()  # among equals rounding decides
+    assert sure.mean() > 0.99
+    np.testing.assert_array_equal(answer[sure], mean.argmax(1)[0].numpy()[sure])
     model.prepare(LABELS, lambda: image)
     assert len(model.one_pass().run(torch.zeros(1, 1, 4, 4, 4))) == 3
     with pytest.raises(UserError, match="expected one network"):

@@ -44,7 +44,9 @@ def test_probabilities_are_those_of_monai(shape, size, overlap):
     found = all_probabilities(pixels, predict, cut(*window, overlap=overlap))
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
     labels = most_probable(pixels, predict, cut(*window, overlap=overlap))
-    assert torch.equal(labels.long(), found.argmax(0))
+    first, second = found.topk(2, dim=0).values
+    sure = first - second > 1e-5  # among equals rounding decides
+    assert torch.equal(labels.long()[sure], found.argmax(0)[sure])
 
 
 def test_strips_cover_the_image_once_and_in_order():

@@ -63,7 +63,7 @@ def test_an_option_counts_the_log_probability_of_the_class_it_names(classifier):
     (found,) = classifier.choose([prompt(picture())])
     expected = by_hand(picture())
     assert list(found) == ["A", "B"]
-    np.testing.assert_allclose(list(found.values()), np.log(expected[[2, 1]]), atol=1e-6)
+    np.testing.assert_allclose(list(found.values()), np.log(expected[[2, 1]]), atol=1e-5)
     run, shape = classifier.one_pass()
     assert shape == (1, 3, 32, 32)
     assert run(torch.zeros(shape)).shape == (1, 3)
@@ -72,10 +72,10 @@ def test_an_option_counts_the_log_probability_of_the_class_it_names(classifier):
 def test_probabilities_of_several_images_are_averaged(classifier):
     one, both = classifier.classify([prompt(picture(1, 1)), prompt(picture(1, 1), picture(2))])
     assert list(one) == CLASSES
-    assert sum(both.values()) == pytest.approx(1)
-    np.testing.assert_allclose(list(one.values()), by_hand(picture(1, 1)), atol=1e-6)
+    assert sum(both.values()) == pytest.approx(1, abs=1e-5)
+    np.testing.assert_allclose(list(one.values()), by_hand(picture(1, 1)), atol=1e-5)
     expected = (by_hand(picture(1, 1)) + by_hand(picture(2))) / 2
-    np.testing.assert_allclose(list(both.values()), expected, atol=1e-6)
+    np.testing.assert_allclose(list(both.values()), expected, atol=1e-5)
     assert classifier.classify([]) == classifier.choose([]) == []
 
 
@@ -84,7 +84,7 @@ def test_answers_do_not_depend_on_the_batch(classifier):
     whole = classifier.choose(prompts)
     classifier.batch = 2
     for one, other in zip(whole, [classifier.choose([each])[0] for each in prompts], strict=True):
-        np.testing.assert_allclose(list(one.values()), list(other.values()), atol=1e-5)
+        np.testing.assert_allclose(list(one.values()), list(other.values()), atol=1e-4)
     classifier.batch = 64
 
 
@@ -96,9 +96,9 @@ def test_an_option_that_is_no_class_is_named(classifier):
 
 def test_without_an_image_there_is_no_preference(classifier):
     shown, blind = classifier.choose([prompt(picture()), prompt()])
-    assert list(blind.values()) == pytest.approx([np.log(1 / 3)] * 2)
+    assert list(blind.values()) == pytest.approx([np.log(1 / 3)] * 2, abs=1e-5)
     assert len(set(blind.values())) == 1
-    assert shown == pytest.approx(classifier.choose([prompt(picture())])[0], abs=1e-6)
+    assert shown == pytest.approx(classifier.choose([prompt(picture())])[0], abs=1e-5)
 
 
 def test_a_folder_brings_its_weights_and_the_names_of_its_classes(classifier, tmp_path):
@@ -115,7 +115,7 @@ def test_a_folder_brings_its_weights_and_the_names_of_its_classes(classifier, tm
     assert model.one_pass().shape == (1, 3, 32, 32)
     expected = TimmClassifier("test_efficientnet", str(tmp_path / "model.safetensors"), CLASSES, SMALL)
     other = classifier.choose([prompt(picture())])[0]
-    assert list(expected.choose([prompt(picture())])[0].values()) == pytest.approx(list(other.values()), abs=1e-6)
+    assert list(expected.choose([prompt(picture())])[0].values()) == pytest.approx(list(other.values()), abs=1e-5)
     assert set(found) == {"A", "B"}
     with pytest.raises(UserError, match="has 3 classes, model.classes names 2"):
         TimmClassifier(checkpoint=str(tmp_path), classes=CLASSES[:2]).prepare({}, picture)

@@ -54,7 +54,10 @@ def test_each_voxel_gets_the_label_of_the_largest_positive_logit(bundle):
         network, shown = tiny(), torch.from_numpy(image().array)[None]
         spleen, liver = (network(input_images=shown, class_vector=torch.tensor([[k]]))[0, 0].numpy() for k in (3, 1))
     expected = np.where(np.maximum(spleen, liver) < 0, 0, np.where(spleen >= liver, 1, 2))
-    np.testing.assert_array_equal(found, expected)
+    largest = np.maximum(spleen, liver)
+    sure = (np.abs(largest) > 1e-4) & ((largest < 0) | (np.abs(spleen - liver) > 1e-4))  # else rounding decides
+    assert sure.mean() > 0.98
+    np.testing.assert_array_equal(found[sure], expected[sure])
     assert set(np.unique(expected)) == {0, 1, 2}
     model.check_ready()
     assert model.one_pass().shape == (1, 1, 16, 16, 16)

@@ -123,11 +123,11 @@ def test_labels_become_entities_as_in_the_authors_code(labels, expected):
 def test_a_pair_is_matched_by_hand(model):
     (read,) = compared(model, ("Pleural fluid. Lungs clear.", "Effusion absent."))
     vectors = model._vectors.of(["pleural fluid", "lungs", "clear", "effusion", "absent"])
-    cosines = (vectors[:3] @ vectors[3:].T).round(6)
+    cosines = vectors[:3] @ vectors[3:].T
     kinds, others = ["disease", "anatomy", "non-abnormality"], ["disease", "non-disease"]
     best = cosines.argmax(1)
     expected = [[kinds[n], others[best[n]], cosines[n, best[n]]] for n in range(3)]
-    assert [[*match[:2], pytest.approx(match[2], abs=1e-6)] for match in expected] == read["reference"]
+    assert [[*match[:2], pytest.approx(match[2], abs=1e-5)] for match in expected] == read["reference"]
     assert [match[0] for match in read["prediction"]] == others
     assert read["entities"] == [3, 2]
     assert "cut" not in read
@@ -136,7 +136,7 @@ def test_a_pair_is_matched_by_hand(model):
 def test_equal_reports_have_the_best_score_and_empty_ones_shift_nothing(model):
     report = "Pleural fluid. The lungs base clear. Edema absent."
     read = compared(model, ("", report), (report, report), ("No.", "no"), (report, ""))
-    assert [score(one) for one in read] == [0.5, pytest.approx(1, abs=1e-6), 0.5, 0.5]
+    assert [score(one) for one in read] == [0.5, pytest.approx(1, abs=1e-5), 0.5, 0.5]
     assert [one["entities"] for one in read] == [[0, 5], [5, 5], [0, 0], [5, 0]]
 
 
@@ -148,8 +148,8 @@ def test_nothing_depends_on_the_batch_or_the_order(model):
     alone = [score(compared(model, pair)[0]) for pair in pairs]
     fours = [score(read) for n in range(0, len(pairs), 4) for read in compared(model, *pairs[n : n + 4])]
     for other in (turned, alone, fours):
-        np.testing.assert_allclose(whole, other, atol=2e-6)
-    assert len(set(np.round(whole, 5))) > 4
+        np.testing.assert_allclose(whole, other, atol=1e-5)
+    assert len(set(np.round(whole, 3))) > 4
 
 
 def test_a_sentence_that_is_too_long_is_told(model):

@@ -149,6 +149,15 @@ def test_a_reference_below_zero_has_no_range_by_its_largest_value():
     assert ssim(target, target - 0.2, "wang") < 1  # a reconstruction may be below 0
 
 
+def test_a_reference_in_colours_is_refused_and_not_judged_by_its_red():
+    colours = Image(np.random.default_rng(0).random((3, 48, 40)), np.eye(4), "XC", "pixel")
+    case = Case("photo", (Held(colours),), Held(colours))
+    task = task_of(metrics=["psnr@fastmri"], monitor="psnr@fastmri")
+    with pytest.raises(CaseError, match="case 'photo': the reference has 3 channels.*write it in grey"):
+        task.score(case, colours.array[0].astype(np.float32))
+    assert math.isnan(task.worst(case)[0].value)
+
+
 def test_a_reference_that_a_metric_cannot_judge_counts_for_nobody():
     task = task_of(metrics=["psnr@wang", "ms_ssim@wang"], monitor="psnr@wang")
     case = case_of(picture())

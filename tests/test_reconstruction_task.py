@@ -241,7 +241,7 @@ def test_the_signature_tells_presets_range_and_sampling():
 
 def test_zero_filling_full_samples_gives_the_reference(scanned):
     image, target = scanned
-    np.testing.assert_allclose(zero_filled(image), target, atol=1e-5)
+    np.testing.assert_allclose(zero_filled(image), target, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("coils", [4, 12])
@@ -321,7 +321,7 @@ def test_a_network_adds_to_the_simple_reconstruction_and_learns(scanned):
 
     image, target = scanned
     model = NetworkReconstructor(network=Scale(), slices_per_case=1)
-    np.testing.assert_allclose(model.reconstruct([Prompt("a", (image,))])[0], zero_filled(image), rtol=1e-5)
+    np.testing.assert_allclose(model.reconstruct([Prompt("a", (image,))])[0], zero_filled(image), rtol=1e-4, atol=1e-5)
     samples = model.training_samples(image, Image(2 * target[None], np.eye(4)), {}, seed=0)
     assert len(samples) == 1
     assert samples[0]["image"].shape == (1, ROWS, COLUMNS)
@@ -348,7 +348,7 @@ def test_a_network_is_loaded_from_its_weights_and_may_start_from_sense(scanned, 
     model = NetworkReconstructor(network=Scale(), checkpoint=str(tmp_path / "weights.pt"), start="sense")
     model.check_ready()
     (found,) = model.reconstruct([Prompt("a", (image,))])
-    np.testing.assert_allclose(found, 1.5 * SenseCombine().combine(image), rtol=1e-4)
+    np.testing.assert_allclose(found, 1.5 * SenseCombine().combine(image), rtol=1e-4, atol=1e-4)
 
 
 class Scans:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
@@ -12,7 +13,8 @@ from torchmetrics import Metric
 
 from medimg_eval.errors import UsageError, nearest
 from medimg_eval.metrics import EmptyPolicy, InstanceRule, LesionRule, Surface, parse
-from medimg_eval.metrics.segmentation import Labels, _check_tolerances, _regions, mask_metrics
+from medimg_eval.metrics.segmentation import Labels, _check_tolerances, _regions, mask_metrics, needs_spacing
+from medimg_eval.tensors._conventions import Given, cases_of, read_pair, stored_spacing
 from medimg_eval.tensors.segmentation import segmentation_scores
 
 Mean = Literal["case", "class", "none"]
@@ -21,11 +23,19 @@ Mean = Literal["case", "class", "none"]
 class SegmentationScores(Metric):
     """Every label under every metric, as means over all cases of all batches and processes.
 
-    A batch is (case, *spatial). `update` takes label maps, integer; or a channel per class before the spatial axes,
-    of which the largest counts (one-hot, logits or probabilities; channel 0 is background, channel k the label k);
-    or, of both sides, boolean channels that are masks which may overlap, one per label and none for background
-    (probabilities of such masks are to be compared with a threshold first). The spacing says how many axes are
-    spatial, so no shape is ambiguous.
+    A batch is (case, *spatial) or (case, channel, *spatial), 2-D or 3-D, or a list of such cases, and each side may
+    be, as MONAI's and torchmetrics' metrics have it:
+
+    - integer labels, without a channel or with one (in which whole floats will do);
+    - a channel per class, of which channel 0 is background and channel k the label k: one-hot, or logits or
+      probabilities, of which the largest counts;
+    - a channel of 0 and 1, or False and True, per label judged, in their order and none for background; such masks
+      may overlap;
+    - a boolean mask, without a channel or with one, where one label is judged.
+
+    What fits none of these, or several, is refused: logits and probabilities without a channel for background, as of
+    a sigmoid, are to be compared with a threshold first. A spacing says how many axes are spatial, where shapes do
+    not; only metrics in mm, or of sizes in mm, need it. Of MetaTensors it is taken from their affine.
 
     Every case is kept as one row of scores, so processes need not hold equally many, and one may hold none: what is
     computed is what one process would compute from all cases. A case that a sampler repeats to fill up a shard,
@@ -38,7 +48,7 @@ class SegmentationScores(Metric):
     Args:
         labels: As for `medimg_eval.metrics.segmentation_scores`, like all that is not named here.
         metrics: Names of metrics of kind "mask".
-        spacing: Of every case that `update` is given no spacing for.
+        spacing: Of every case that `update` is given no spacing for, whatever a MetaTensor brings.
         mean: "case" averages over the labels of each case, then over cases (as tables do, and MONAI); "class" over
             the cases of each label, then over labels (as nnU-Net); "none" over the cases of each label.
         surface: What distances are measured between: "surfel" or "voxel".
@@ -96,33 +106,38 @@ class SegmentationScores(Metric):
             "instances": InstanceRule.of(instances),
             "lesions": LesionRule.of(lesions),
         }
-        regions = _regions(labels)
-        _check_tolerances(tolerances or {}, regions, mask_metrics(self.metrics))
-        self.labels = tuple(regions)
+        self._regions = _regions(labels)
+        asked = mask_metrics(self.metrics)
+        _check_tolerances(tolerances or {}, self._regions, asked)
+        self.labels = tuple(self._regions)
+        self._in_mm = [name for name, (found, _) in asked.items() if needs_spacing(found, self.rules["instances"])]
         # A list of flat rows: what a process without cases adds to it is empty, and flat as well.
         self.add_state("values", [], dist_reduce_fx="cat")
         # A MetricCollection takes metrics whose states look alike for one and the same.
         settings = zlib.crc32(repr((self.spacing, self.rules)).encode()).to_bytes(4)
         self.add_state("settings", torch.tensor(list(settings)), dist_reduce_fx="max")
 
-    def update(self, preds: Tensor, target: Tensor, spacing: Any = None) -> None:
+    def update(self, preds: Tensor | Sequence[Tensor], target: Tensor | Sequence[Tensor], spacing: Any = None) -> None:
         """Judges the cases of a batch.
 
         Args:
-            preds: (case, *spatial) or (case, channel, *spatial), as the class says.
-            target: Likewise.
+            preds: The cases, in one of the shapes that the class names.
+            target: Likewise, not necessarily in the same one.
             spacing: mm along each spatial axis, of every case; or (case, axes) of each.
 
         Raises:
-            ValueError: If shapes do not fit together, or there is no spacing.
+            ValueError: If a shape is none of those or could be several, or a metric lacks the spacing.
         """
-        sizes = self._spacings(spacing, len(target))
         if len(preds) != len(target):
             raise ValueError(f"Expected as many predictions as targets, got {len(preds)} and {len(target)}")
-        for one, other, size in zip(preds, target, sizes, strict=True):
-            masks = one.dtype == other.dtype == torch.bool and one.ndim == other.ndim == len(size) + 1
-            reference, prediction = (found if masks else _label_map(found, len(size)) for found in (other, one))
-            scores = segmentation_scores(reference, prediction, size, **self.rules)
+        given = self._spacings(spacing, len(target))
+        for *sides, size in zip(cases_of(preds), cases_of(target), given, strict=True):
+            maps = [side.values for side in sides]
+            axes = None if size is None else len(size)
+            prediction, reference, axes = read_pair(*maps, axes, self._regions, self.rules["ignore"])
+            known = size or self._stored(sides, axes)
+            rules = self.rules | ({"ignore": None} if reference.dtype == torch.bool else {})
+            scores = segmentation_scores(reference, prediction, known, **rules)
             row = torch.tensor([score.value for score in scores], dtype=torch.float64)
             self.values.append(row.to(self.device, self._kept_as()))
 
@@ -147,10 +162,22 @@ class SegmentationScores(Metric):
             self.values = [torch.zeros(0, dtype=self._kept_as(), device=self.device)]
         super()._sync_dist(*arguments, **options)
 
-    def _spacings(self, spacing: Any, cases: int) -> list[tuple[float, ...]]:
-        """Returns the spacing of each case."""
+    def _stored(self, sides: Sequence[Given], axes: int) -> tuple[float, ...]:
+        """Returns the spacing that MetaTensors bring, NaN where no metric needs one."""
+        if not self._in_mm:
+            return (math.nan,) * axes
+        found = stored_spacing(sides, axes)
+        if found is None:
+            raise ValueError(
+                f"Expected `spacing`, of each update or of the metric, or MetaTensors that bring it, got none; "
+                f"{', '.join(self._in_mm)} needs it: spacing=({', '.join(['1'] * axes)}) counts in voxels"
+            )
+        return found
+
+    def _spacings(self, spacing: Any, cases: int) -> list[tuple[float, ...]] | list[None]:
+        """Returns the spacing that was given for each case."""
         if spacing is None and self.spacing is None:
-            raise ValueError("Expected `spacing`, of each update or of the metric, got none")
+            return [None] * cases
         given = torch.as_tensor(self.spacing if spacing is None else spacing, dtype=torch.float64, device="cpu")
         if given.ndim == 1:
             given = given.expand(cases, -1)
@@ -184,15 +211,3 @@ class SegmentationScore(SegmentationScores):
         """Returns the mean of the metric."""
         (mean,) = super().compute().values()
         return mean
-
-
-def _label_map(case: Tensor, axes: int) -> Tensor:
-    """Returns the label map of a case, (*spatial), given as one or with a channel per class."""
-    if case.ndim == axes + 1:
-        return (case.to(torch.uint8) if case.dtype == torch.bool else case).argmax(0)
-    if case.ndim != axes or case.is_floating_point():
-        raise ValueError(
-            f"Expected a case to be an integer label map of {axes} axes, or to have a channel per class before them, "
-            f"got {case.dtype} of shape {tuple(case.shape)}"
-        )
-    return case.to(torch.uint8) if case.dtype == torch.bool else case

@@ -94,6 +94,8 @@ def _pairs(
 ) -> Iterable[tuple[str, LabelPair]]:
     _check(reference, prediction, spacing, regions)
     if reference.dtype == torch.bool:
+        if ignore is not None:
+            raise ValueError(f"Expected no `ignore` with boolean masks, which hold no label {ignore}")
         makers: _Makers = {}
         for index, (name, wanted) in enumerate(settings.items()):
             makers |= _makers(reference[index], prediction[index], spacing, {name: (1,)}, {name: wanted}, None)

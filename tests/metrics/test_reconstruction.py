@@ -11,6 +11,7 @@ from skimage.metrics import normalized_root_mse, peak_signal_noise_ratio, struct
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics import _image_scores, available, get, reconstruction, title
+from medimg_eval.metrics.perception import pictures
 from medimg_eval.metrics.reconstruction import (
     PRESETS,
     gmsd,
@@ -322,6 +323,20 @@ def test_images_that_are_too_small_are_refused(name, smallest):
     assert math.isfinite(ALL[name](image, other, data_range=1.0))
     with pytest.raises(ValueError, match=f"at least {smallest} rows and columns"):
         ALL[name](image[1:], other[1:], data_range=1.0)
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3, 4])
+@pytest.mark.parametrize("name", ALL)
+def test_colours_are_not_the_columns_of_slices(name, channels):
+    image = np.random.default_rng(0).random((200, 190, channels))
+    for preset in ("fastmri", "mcmrrec"):
+        with pytest.raises(
+            ValueError, match=rf"grey images .*\(200, 190, {channels}\), whose last axis is one of channels"
+        ):
+            ALL[name](image, image / 2, preset)
+    with pytest.raises(ValueError, match=r"image.mean\(axis=-1\)"):
+        pictures(image, image / 2, None, 1.0)
+    assert gmsd(image.mean(axis=-1), image.mean(axis=-1), data_range=1.0) == 0
 
 
 def test_settings_that_are_none_are_refused():
