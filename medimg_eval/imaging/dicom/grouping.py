@@ -67,6 +67,7 @@ class Group:
         head = self.headers[0]
         count = len(self.headers)
         what = f"{count} slice{'s'[: count - 1]}" if self.kind == "slices" else f"{self.kind} ({head.frames} frames)"
+        what = f"mosaic ({count} file{'s'[: count - 1]})" if head.mosaic else what
         words = [head.modality or "unknown modality", f"{what} of {head.rows} x {head.columns}"]
         words += [facing(head)] if head.orientation else []
         words += [f"{head.pixel_spacing[0]:g} x {head.pixel_spacing[1]:g} mm"] if head.pixel_spacing else []
@@ -295,7 +296,7 @@ _SEPARATORS: dict[str, Callable[[Header], object]] = {
 
 def _split(stack: list[Header]) -> list[tuple[str, list[Header]]]:
     """Splits slices that repeat positions into complete stacks, where one or two attributes do so."""
-    if len(stack) == 1 or any(header.position is None for header in stack) or not _repeats(stack):
+    if len(stack) == 1 or stack[0].mosaic or any(header.position is None for header in stack) or not _repeats(stack):
         return [("", stack)]
     varying = [name for name, value in _SEPARATORS.items() if len({value(header) for header in stack}) > 1]
     for names in (*itertools.combinations(varying, 1), *itertools.combinations(varying, 2)):
