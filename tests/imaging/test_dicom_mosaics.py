@@ -66,7 +66,9 @@ def test_whatever_tells_of_a_mosaic_is_heeded_for_one_time_or_many(tmp_path, sai
     assert "dcm2niix" in one.doubts[-1]
 
 
-@pytest.mark.parametrize("said", [{"count": 1}, {"header": csa(b"")}, {"header": csa(b"1\0\0\0")}, {"header": b"\0" * 9}])
+@pytest.mark.parametrize(
+    "said", [{"count": 1}, {"header": csa(b"")}, {"header": csa(b"1\0\0\0")}, {"header": b"\0" * 9}]
+)
 def test_slices_of_siemens_that_are_no_mosaic_are_read(tmp_path, said):
     write_series(tmp_path, ramp(), modality="MR", edit=lambda dataset, _: siemens(dataset, **said))
     require_equal(tmp_path, ramp(), Grid())

@@ -168,9 +168,9 @@ def _chosen(paths: Sequence[Path], series: str | None) -> tuple[Group, list[str]
     head = group.headers[0]
     if head.mosaic:
         raise CaseError(
-            f"{head.path}: is a mosaic of {head.modality or 'MR'} slices side by side in one frame (ImageType MOSAIC or "
-            "VFRAME, or a count of images in Siemens' elements), which is not unpacked yet; convert its folder to NIfTI "
-            "with dcm2niix, and name that file"
+            f"{head.path}: is a mosaic of MR slices side by side in one frame (ImageType MOSAIC or VFRAME, or a count "
+            "of images in Siemens' elements), which is not unpacked yet; convert its folder to NIfTI with dcm2niix, "
+            "and name that file"
         )
     return group, notes
 

@@ -23,7 +23,7 @@ _CODE = re.compile(r"[A-Za-z0-9_.+/\\ -]{0,256}")
 """What UIDs, codes and whole numbers are written with."""
 
 _TILES = re.compile(rb"NumberOfImagesInMosaic\0.{77}\s{0,8}(\d{1,8})", re.DOTALL)
-"""How many slices a mosaic holds, in Siemens' CSA header: 64 bytes of name, 20 of its tag and 16 of the value before."""
+"""How many slices a mosaic holds, in Siemens' CSA header: 64 bytes of name, 20 of its tag, 16 before the value."""
 
 
 @dataclass(frozen=True, slots=True)

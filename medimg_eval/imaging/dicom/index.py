@@ -16,7 +16,7 @@ from typing import Any
 
 from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.imaging.dicom import index_store as store
-from medimg_eval.imaging.dicom.grouping import VOLUMETRIC, close
+from medimg_eval.imaging.dicom.grouping import VOLUMETRIC, close, damage
 from medimg_eval.imaging.dicom.headers import Header, read_header
 from medimg_eval.imaging.dicom.index_store import Group, Stamp
 from medimg_eval.imaging.tree import walk
@@ -29,28 +29,6 @@ BLOCK, THREADS = 64, 8
 
 DIRECTORY = "1.2.840.10008.1.3.10"
 """SOP class of a DICOMDIR, which is a table of contents and no image."""
-
-STORAGE = "1.2.840.10008.5.1.4.1.1."
-IMAGES = (
-    "1",
-    "1.1",
-    "1.1.1",
-    "1.2",
-    "1.3",
-    "2",
-    "2.1",
-    "2.2",
-    "3.1",
-    "4",
-    "4.1",
-    "4.3",
-    "4.4",
-    "6.1",
-    "7",
-    "20",
-    "128",
-)
-"""SOP classes that never come without pixels."""
 
 logger = logging.getLogger(__name__)
 
@@ -235,19 +213,8 @@ def _try_header(path: Path) -> Header | str | None:
         header = read_header(path) if size else None
     except (CaseError, OSError) as error:
         return str(error)
-    wrong = None if header is None else _wrong(header, size)
-    return header if wrong is None else f"{path}: {wrong}; write or copy it again"
-
-
-def _wrong(header: Header, size: int) -> str | None:
-    """Says what is missing of a file whose header is whole."""
-    if header.pixel_offset is not None and header.pixel_offset + (header.pixel_length or 0) > size:
-        return "is cut short within its pixels"
-    kind = header.sop_class.removeprefix(STORAGE)
-    pictured = header.rows > 0 or kind in IMAGES or kind.startswith(("7.", "12.", "13.1.", "77.1."))
-    if not header.has_pixels and (pictured or not (header.sop_class or header.modality)):
-        return "is the header of an image without its pixels"
-    return None
+    wrong = "" if header is None else damage(header, size)
+    return f"{path}: {wrong}; write or copy it again" if wrong else header
 
 
 # --- grouping ---------------------------------------------------------------------------------------------------
