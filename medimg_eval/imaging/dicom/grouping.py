@@ -143,7 +143,9 @@ def damage(header: Header, size: int) -> str:
         return "is cut short within its pixels"
     kind = header.sop_class.removeprefix(_STORAGE)
     pictured = header.rows > 0 or kind in _IMAGES or kind.startswith(("7.", "12.", "13.1.", "77.1."))
-    if not header.has_pixels and (pictured or not (header.sop_class or header.modality)):
+    # Whatever belongs to a patient states its series, and a modality.
+    nameless = not (header.modality or header.series_uid) and kind != header.sop_class
+    if not header.has_pixels and (pictured or nameless or not (header.sop_class or header.modality)):
         return "is the header of an image without its pixels"
     return ""
 

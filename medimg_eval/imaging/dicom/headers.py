@@ -11,6 +11,7 @@ import os
 import re
 import struct
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -130,6 +131,21 @@ def read_header(path: Path) -> Header | None:
         os.close(descriptor)
     header = _header(path, scan.found, scan.floating, scan.pixels)
     return header if start > 0 or header.sop_class or header.modality or header.rows else None
+
+
+def salvaged_header(path: Path) -> Header:
+    """Reads what can be read of the header of a damaged file; all empty where that is nothing."""
+    found: dict[str, bytes] = {}
+    with suppress(OSError, OddError, RecursionError, IndexError):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            scan = Scan(descriptor)
+            found, start = scan.found, scan.begin()
+            if start is not None:
+                scan.run(start)
+        finally:
+            os.close(descriptor)
+    return _header(path, found, 0, None)
 
 
 def required_header(path: Path) -> Header:
