@@ -66,22 +66,28 @@ def describe(path: Path) -> Iterator[Description]:
 
 
 def _described(files: Sequence[Path], *, named: bool) -> Iterator[Description]:
-    dicom: list[Path] = []
-    others: list[Path] = []
+    from medimg_eval.imaging.dicom.grouping import is_meant, shape_of
+
+    families: dict[Path, str | CaseError] = {}
     for file in files:
         try:
-            family = identify(file)
+            families[file] = identify(file)
         except CaseError as error:
             if named:
                 raise
-            if file.stat().st_size == 0:
-                yield Description(file, "empty file", doubts=(str(error),), readable=False)
-            else:
-                others.append(file)
-            continue
-        if family == "dicom":
-            dicom.append(file)
-        elif named or header_of(file) is None:  # a pair is described once, at its header
+            families[file] = error
+    dicom = [file for file, family in families.items() if family == "dicom"]
+    known = {shape_of(file) for file in dicom}
+    others: list[Path] = []
+    for file, family in families.items():
+        empty = file.stat().st_size == 0
+        if empty or (family not in ("dicom", "slide") and is_meant(file, known)):
+            wrong = "is empty" if empty else "is not DICOM, and named as if it were"
+            doubt = f"{file}: {wrong}; copy it again, or delete it"
+            yield Description(file, "empty file" if empty else "file", doubts=(doubt,), readable=False)
+        elif isinstance(family, CaseError):
+            others.append(file)
+        elif family != "dicom" and (named or header_of(file) is None):  # a pair is described once, at its header
             yield _single(file, family)
     if dicom:
         yield from _dicom(dicom)
@@ -125,18 +131,15 @@ _FILLED = {
 
 
 def _dicom(files: Sequence[Path]) -> Iterator[Description]:
-    from medimg_eval.imaging.dicom.grouping import groups_of
-    from medimg_eval.imaging.dicom.headers import Header, read_header
+    from medimg_eval.imaging.dicom.grouping import gather, groups_of
+    from medimg_eval.imaging.dicom.headers import Header
 
     headers: list[Header] = []
     for file in files:
         try:
-            header = read_header(file)
+            headers += gather([file])
         except CaseError as error:
             yield Description(file, "DICOM", doubts=(str(error),), readable=False)
-            continue
-        if header is not None:
-            headers.append(header)
     grouped = groups_of(headers)
     for group in grouped:
         yield _group(group)

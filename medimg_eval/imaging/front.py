@@ -17,7 +17,7 @@ import numpy as np
 
 from medimg_eval.case import Array, Geometry, Image, Mask
 from medimg_eval.errors import CaseError, UsageError, UserError, nearest
-from medimg_eval.imaging.identify import FAMILIES, identify
+from medimg_eval.imaging.identify import FAMILIES, identify, survey
 
 Source = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 """A file, a folder, or the files that make up one image."""
@@ -41,7 +41,7 @@ def read(source: Source, *, nan: Literal["raise"] | float = "raise", **options: 
     """
     paths = _paths(source)
     with guarded(paths) as notes:
-        image = cast("Image", _ask(paths, ("read",), options))
+        image = cast("Image", _ask(paths, ("read",), options, notes))
         array = image.array
         _check_size(paths, image.geometry)
         if not _all_finite(array):
@@ -59,7 +59,7 @@ def read_grid(source: Source, **options: Any) -> Geometry:
     """Reads the grid of an image alone, from headers; raises what `read` raises."""
     paths = _paths(source)
     with guarded(paths):
-        geometry = cast("Geometry", _ask(paths, ("grid",), options))
+        geometry = cast("Geometry", _ask(paths, ("grid",), options, []))
         _check_size(paths, geometry)
         return geometry
 
@@ -84,7 +84,7 @@ def read_mask(source: Source, **options: Any) -> Mask:
     """
     paths = _paths(source)
     with guarded(paths) as notes:
-        found: Image | Mask = _ask(paths, ("read_mask", "read"), options)
+        found: Image | Mask = _ask(paths, ("read_mask", "read"), options, notes)
         mask = found if isinstance(found, Mask) else _as_mask(found, paths[0])
     return replace(mask, notes=(*mask.notes, *notes))
 
@@ -151,9 +151,10 @@ def _paths(source: Source) -> list[Path]:
     return [Path(path).expanduser() for path in given]
 
 
-def _ask(paths: Sequence[Path], names: Sequence[str], options: dict[str, Any]) -> Any:
-    """Calls the first of some functions that the family of the files has."""
-    family = identify(paths[0])
+def _ask(paths: Sequence[Path], names: Sequence[str], options: dict[str, Any], notes: list[str]) -> Any:
+    """Calls the first of some functions that the family of the files has; notes what is passed over to do so."""
+    family, passed = survey(paths[0]) if paths[0].is_dir() else (identify(paths[0]), [])
+    notes += passed
     module = importlib.import_module(FAMILIES[family])
     method: Callable[..., Any] = next(getattr(module, name) for name in names if hasattr(module, name))
     known = [key for key, one in inspect.signature(method).parameters.items() if one.kind is one.KEYWORD_ONLY]

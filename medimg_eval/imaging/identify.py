@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import zlib
 from pathlib import Path
 
@@ -19,7 +20,7 @@ FAMILIES = {
 }
 """The module that reads each family: it has `read(paths, **options)` and `grid(paths, **options)`."""
 
-HEAD = 512
+HEAD = 4096
 """Bytes looked at."""
 
 SLIDE_SUFFIXES = (".svs", ".ndpi", ".mrxs", ".scn", ".bif", ".vms", ".vmu", ".svslide")
@@ -30,6 +31,8 @@ BMP_HEADERS = (12, 40, 52, 56, 64, 108, 124)
 
 SLIDE_CLASS = b"1.2.840.10008.5.1.4.1.1.77.1.6"
 """SOP class of whole-slide microscopy."""
+
+_DICOM_NAME = re.compile(r"\.(dcm|dicom|dic|ima)(\.gz)?$", re.IGNORECASE)
 
 
 def identify(path: Path) -> str:
@@ -42,10 +45,10 @@ def identify(path: Path) -> str:
         A key of `FAMILIES`.
 
     Raises:
-        CaseError: there is no such file, it is empty, or of no known format.
+        CaseError: there is no such file, it is empty, or of no known format; or a folder holds images of several kinds.
     """
     if path.is_dir():
-        return _folder(path)
+        return survey(path)[0]
     if path.exists() and not path.is_file():
         raise CaseError(f"{path}: is neither a file nor a folder")  # opening a pipe would wait for ever
     try:
@@ -74,7 +77,7 @@ def _by_content(path: Path, head: bytes) -> str | None:
     if head[:2] == b"\x1f\x8b":
         return _compressed(path)
     if _is_dicom(head):
-        return "slide" if _is_dicom_slide(path) else "dicom"
+        return "slide" if SLIDE_CLASS in head else "dicom"
     if _is_volume(path, head):
         return "volume"
     if head[:4] in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"):
@@ -120,11 +123,6 @@ def _is_dicom(head: bytes) -> bool:
     return group in (2, 8) and element <= 0x70 and length <= 256 and len(head) > 8
 
 
-def _is_dicom_slide(path: Path) -> bool:
-    with path.open("rb") as stream:
-        return SLIDE_CLASS in stream.read(4096)
-
-
 def _is_volume(path: Path, head: bytes) -> bool:
     header_size = {int.from_bytes(head[:4], order) for order in ("little", "big")}
     return (
@@ -136,20 +134,41 @@ def _is_volume(path: Path, head: bytes) -> bool:
     )
 
 
-def _folder(path: Path) -> str:
-    families = {}
-    for name, _ in walk(path):  # which looks into a folder only once it is its turn
-        entry = path / name
+def named_as_dicom(path: Path) -> bool:
+    """Whether a file's name says that it is DICOM, whatever it holds."""
+    return _DICOM_NAME.search(path.name) is not None
+
+
+def survey(folder: Path) -> tuple[str, list[str]]:
+    """Looks at all files of a folder; says which family it is of, and what is passed over, in sentences.
+
+    Raises:
+        CaseError: the folder holds no image, images of several kinds, or files that are to be named one by one.
+    """
+    found: dict[str, list[Path]] = {}
+    for name, _ in walk(folder):
+        file = folder / name
         try:
-            families[identify(entry)] = entry
-        except CaseError:
-            continue  # notes and tables lie beside images
-        break
-    if not families:
-        raise CaseError(f"{path}: holds no image; expected the files of one DICOM series, or the frames of one clip")
-    family = next(iter(families))
-    if family == "picture":
-        return "video"
-    if family in ("dicom", "slide"):
-        return family
-    raise CaseError(f"{path}: is a folder; name the file, such as {families[family]}")
+            family = identify(file)
+        except CaseError:  # notes and tables lie beside images
+            # What is named like DICOM is meant as such: its reader says what is wrong with it.
+            family = "dicom" if named_as_dicom(file) else "document" if file.suffix.lower() == ".pdf" else ""
+        found.setdefault(family, []).append(file)
+    documents, pictures = found.pop("document", []), found.get("picture", [])
+    found.pop("", None)
+    if not found:
+        raise CaseError(f"{folder}: holds no image; expected the files of one DICOM series, or the frames of one clip")
+    if len(found) > 1:
+        found.pop("picture", None)  # such as a logo, or what was exported for a talk
+    (family, files), *others = found.items()
+    if others:
+        other, more = others[0]
+        raise CaseError(
+            f"{folder}: holds {files[0]} ({family}) and {more[0]} ({other}), and either may be meant; name the one to "
+            "read, or move the other out of the folder"
+        )
+    if family not in ("dicom", "slide", "picture"):
+        raise CaseError(f"{folder}: is a folder; name the file, such as {files[0]}")
+    passed = [*(pictures if family != "picture" else []), *documents]
+    notes = [f"{len(passed)} other files in the folder were passed over, such as {passed[0].name}"] if passed else []
+    return "video" if family == "picture" else family, notes

@@ -11,7 +11,7 @@ from medimg_eval.data.layouts import DicomTree, ReferencedMask
 from medimg_eval.data.layouts.dicom import referenced_series
 from medimg_eval.data.splits import SplitLists
 from medimg_eval.data.targets import BoxColumns, ClassColumns, FromTable, MaskTarget
-from medimg_eval.errors import UserError
+from medimg_eval.errors import CaseError, UserError
 from medimg_eval.imaging import write_mask
 from medimg_eval.imaging.dicom.write import write_picture, write_segmentation, write_series
 
@@ -155,8 +155,10 @@ def test_images_that_share_an_id_are_numbered(xrays):
     assert [case.id for case in cases] == [".-1", ".-2", ".-3"]
 
 
-def test_a_damaged_file_of_the_tree_is_named(xrays, tmp_path):
+def test_a_damaged_file_of_the_tree_is_a_case_that_fails_by_its_name(xrays, tmp_path):
     data = (tmp_path / "rsna/a1.dcm").read_bytes()
     (tmp_path / "rsna/a1.dcm").write_bytes(data[:200])
-    with pytest.raises(UserError, match=r"rsna.*a1"):
-        DicomTree(**xrays, target=MaskTarget("{stem}.png")).cases("test")
+    cases = DicomTree(**xrays, target=MaskTarget("{stem}.png")).cases("test")
+    assert sorted(case.id for case in cases) == ["a1", "b2", "c3"]
+    with pytest.raises(CaseError, match=r"rsna.*a1"):
+        next(case for case in cases if case.id == "a1").images[0].read()

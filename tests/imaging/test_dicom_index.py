@@ -63,7 +63,7 @@ def tree(tmp_path):
     for k, view in enumerate(("PA", "LL", "PA")):
         write(root / f"x{k}.png", "p2", "1.2.8", "1.2.8.1", DX, ViewPosition=view, ImageLaterality="L")
     write(root / "structures", "p2", "1.2.9", "1.2.9.2", RTSTRUCT)
-    (root / "notes.dcm").write_text("not DICOM at all, whatever the name")
+    (root / "notes.txt").write_text("not DICOM at all, whatever the name")
     (root / "empty").touch()
     (root / ".hidden").write_bytes((root / "x0.png").read_bytes())
     return root
@@ -124,12 +124,13 @@ def test_a_second_call_opens_nothing_and_finds_the_same(tree, monkeypatch):
 def test_only_what_changed_is_opened_again(tree, monkeypatch):
     index_tree(tree)
     names = opened(monkeypatch)
-    write(tree / "a" / "1", ImagePositionPatient=[0, 0, 2], Rows=7)  # another size, hence another group
+    # Another view, hence another group.
+    write(tree / "a" / "1", ImagePositionPatient=[0, 0, 2], ImageOrientationPatient=SAGITTAL, Rows=7)
     write(tree / "a" / "3", ImagePositionPatient=[0, 0, 6])
     (tree / "x1.png").unlink()
-    os.utime(tree / "notes.dcm", (1, 1))
+    os.utime(tree / "notes.txt", (1, 1))
     index = index_tree(tree)
-    assert sorted(names) == ["1", "3", "notes.dcm"]
+    assert sorted(names) == ["1", "3", "notes.txt"]
     assert index.opened == 3
     assert [path.name for path in index.entries[0].paths] == ["0", "2", "3"]
     assert [(s.rows, len(s.paths)) for s in index.series(patient="p1", localizer=False)] == [(2, 3), (7, 1)]
@@ -181,6 +182,16 @@ def test_damaged_files_are_named_and_tried_again(tree, caplog, kept):
     index = index_tree(tree)
     assert index.problems == {}
     assert len(index.entries[0].paths) == 3
+
+
+@pytest.mark.parametrize(("name", "content"), [("0.dcm", b"words"), ("7.dcm", b""), ("a/9", b"words")])
+def test_what_is_named_like_dicom_and_is_none_is_a_problem(tree, name, content):
+    (tree / name).write_bytes(content)
+    for _ in range(2):
+        index = index_tree(tree)
+        assert list(index.problems) == [tree / name]
+        (one,) = (entry for entry in index.entries if tree / name in entry.paths)
+        assert one.damaged == (not name.startswith("a/"))  # in a folder with a stack it is one of its slices
 
 
 def test_a_folder_that_cannot_be_written_is_indexed_in_the_users_cache(tree, tmp_path, monkeypatch):

@@ -6,14 +6,15 @@ import hashlib
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from medimg_eval.case import Geometry, Image, Mask, Reference
+from medimg_eval.case import Case, Geometry, Image, Mask, Reference
 from medimg_eval.data.layouts.base import FolderLayout
-from medimg_eval.data.records import Entry, Row
-from medimg_eval.errors import UserError
+from medimg_eval.data.records import Entry, Row, Target
+from medimg_eval.errors import CaseError, UserError
 from medimg_eval.imaging import read_mask
 from medimg_eval.imaging.dicom.index import Series, index_tree
 
@@ -29,7 +30,8 @@ class DicomTree(FolderLayout):
     """A folder of DICOM files, whatever they are called; a case is an image: a series, or a file that is one by itself.
 
     The index that is made of the tree is kept, so that later runs open new files only. Patients are named by a digest
-    of their id, unless `patient` says otherwise.
+    of their id, unless `patient` says otherwise. A file that cannot be read costs the case it is meant for, which fails
+    by its name; one that can be told to belong to no case is a case of its own.
 
     Args:
         filters: field of `medimg_eval.imaging.dicom.index.Series` -> the value, or values, of the images that are
@@ -50,16 +52,12 @@ class DicomTree(FolderLayout):
     def entries(self, root: Path) -> list[Entry]:
         """The images by patient, study, series and group."""
         index = index_tree(root, cache=Path(self.cache).expanduser() if self.cache else None)
-        if index.problems:
-            path, problem = next(iter(index.problems.items()))
-            raise UserError(
-                f"{root}: {len(index.problems)} DICOM files cannot be read, the first being {path}: {problem}"
-            )
+        drawn = isinstance(self.target, ReferencedMask)
         found = [one for one in index.series(**self.filters) if one.modality not in NO_IMAGES]
+        if drawn:  # a damaged object leaves its series without a truth, and must not vanish with it
+            found += [one for one in index.series(modality=TRUTHS) if one.damaged and one not in found]
         entries = self._numbered([self._entry(root, one) for one in found])
-        return (
-            self._drawn(entries, index.series(modality=TRUTHS)) if isinstance(self.target, ReferencedMask) else entries
-        )
+        return self._drawn(entries, index.series(modality=TRUTHS)) if drawn else entries
 
     def split_files(self, root: Path) -> tuple[Path, ...]:
         """None: a tree has no splits of its own."""
@@ -68,15 +66,26 @@ class DicomTree(FolderLayout):
     def _entry(self, root: Path, one: Series) -> Entry:
         first = one.paths[0]
         folder = first.parent.relative_to(root).as_posix()
-        known = {name: getattr(one, name) for name in ("series", "study", "patient", "modality", "description")}
+        known = {
+            name: getattr(one, name) for name in ("series", "study", "patient", "modality", "description", "damaged")
+        }
         shown = {name: getattr(one, name) for name in ("modality", "body_part", "view", "laterality")}
         row = Row(first, "", {**known, **shown, "name": first.name, "stem": first.stem, "folder": folder})
         image = self.image_file(one.paths if len(one.paths) > 1 else first)
-        name = row.fill(self.id) or folder
+        name = row.fill(self.id) or (first.stem if one.damaged else folder)
         digest = hashlib.sha256(one.patient.encode()).hexdigest()[:12] if one.patient else None
         said = {key: value for key, value in shown.items() if value}
         entry = Entry(name, root, (row,), (image,), patient=digest, attributes=said)
-        return replace(entry, patient=self.patient_of(entry))
+        return entry if one.damaged else replace(entry, patient=self.patient_of(entry))
+
+    def _case(self, entry: Entry, target: Target) -> Case:
+        try:
+            return super()._case(entry, target)
+        except UserError as error:
+            # Of an image whose header is lost, the truth may not be found either.
+            if not entry.row.values["damaged"]:
+                raise
+            return Case(entry.id, entry.images, Lost(entry.row.path, str(error)), entry.patient, entry.attributes)
 
     def _numbered(self, entries: Sequence[Entry]) -> list[Entry]:
         shared = {name for name, count in Counter(entry.id for entry in entries).items() if count > 1}
@@ -93,9 +102,17 @@ class DicomTree(FolderLayout):
             for path in one.paths:
                 for series in referenced_series(path):
                     by_series[series].append(path)
+        drawn = {entry.id: by_series.get(str(entry.row.value("series")), []) for entry in entries}
+        lost = {entry.id: entry.row.path for entry in entries if entry.row.values["damaged"]}
+        # What cannot be read may have been drawn on a series that nothing else is drawn on: then it is no case itself.
+        missing = [name for name, paths in drawn.items() if not paths and name not in lost]
+        if lost and missing and self.unlabelled == "raise":
+            drawn = {name: paths or list(lost.values())[:1] for name, paths in drawn.items() if name not in lost}
         made = []
         for entry in entries:
-            paths = by_series.get(str(entry.row.value("series")), [])
+            if entry.id not in drawn:
+                continue
+            paths = drawn[entry.id] or [lost[entry.id]] if entry.id in lost else drawn[entry.id]
             if len(paths) > 1:
                 raise UserError(
                     f"{paths[0]}: is drawn on the same series as {paths[1]}; keep one of them, or name one by a pattern"
@@ -112,11 +129,11 @@ class DicomTree(FolderLayout):
 
 
 def referenced_series(path: Path) -> set[str]:
-    """The UIDs of the series that a DICOM-SEG or RTSTRUCT was drawn on."""
+    """The UIDs of the series that a DICOM-SEG or RTSTRUCT was drawn on; none of a file that is damaged."""
     import pydicom
 
     tags = ["ReferencedSeriesSequence", "ReferencedFrameOfReferenceSequence"]
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), suppress(Exception):  # pydicom raises whatever its parts raise
         warnings.simplefilter("ignore")
         dataset = pydicom.dcmread(path, stop_before_pixels=True, specific_tags=tags)
         found = list(dataset.get("ReferencedSeriesSequence") or ())
@@ -124,6 +141,7 @@ def referenced_series(path: Path) -> set[str]:
             for study in frame.get("RTReferencedStudySequence") or ():
                 found += study.get("RTReferencedSeriesSequence") or ()
         return {str(one.get("SeriesInstanceUID", "")) for one in found} - {""}
+    return set()
 
 
 @dataclass
@@ -141,6 +159,27 @@ class ReferencedMask:
         """The object."""
         numbers = {str(name): int(label) for label, name in self.labels.items()}
         return DrawnOnSeries(Path(entry.row.text("drawn")), entry.images[0], numbers)
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A truth that cannot be found, of an image that cannot be read."""
+
+    path: Path
+    why: str
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The image."""
+        return (self.path,)
+
+    def read(self) -> Any:
+        """Raises CaseError."""
+        raise CaseError(self.why)
+
+    def geometry(self) -> Geometry:
+        """Raises CaseError."""
+        raise CaseError(self.why)
 
 
 @dataclass(frozen=True)

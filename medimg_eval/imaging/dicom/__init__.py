@@ -164,7 +164,15 @@ def _chosen(paths: Sequence[Path], series: str | None) -> tuple[Group, list[str]
         kinds = sorted({header.modality or "without modality" for header in headers})
         hint = "; read it with read_mask" if "RTSTRUCT" in kinds else ""
         raise CaseError(f"{headers[0].path}: holds no pixels ({', '.join(kinds)}){hint}")
-    return choose(images, None if series is None else str(series), paths[0])
+    group, notes = choose(images, None if series is None else str(series), paths[0])
+    head = group.headers[0]
+    if head.mosaic:
+        raise CaseError(
+            f"{head.path}: is a mosaic of MR slices side by side in one frame (ImageType MOSAIC or VFRAME, or a count "
+            "of images in Siemens' elements), which is not unpacked yet; convert its folder to NIfTI with dcm2niix, "
+            "and name that file"
+        )
+    return group, notes
 
 
 def _single(group: Group, *, gaps: Gaps, suv: bool, voi: bool, stack: int | None) -> Image:

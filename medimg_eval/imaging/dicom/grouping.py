@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -12,6 +13,7 @@ import numpy as np
 
 from medimg_eval.errors import CaseError
 from medimg_eval.imaging.dicom.headers import Header, read_header
+from medimg_eval.imaging.identify import named_as_dicom
 from medimg_eval.imaging.tree import walk
 
 Kind = Literal["slices", "frames", "picture", "dose", "labels"]
@@ -29,8 +31,8 @@ _FRAMED = tuple(
 )
 """Classes whose geometry lies in functional groups, even of one frame."""
 
-_IMAGES = tuple(_STORAGE + end for end in ("2", "2.1", "4", "4.1", "128", "130"))
-"""Classes that are nothing without pixels: CT, MR, PET."""
+_IMAGES = "1 1.1 1.1.1 1.2 1.3 2 2.1 2.2 3.1 4 4.1 4.3 4.4 6.1 7 20 128 130".split()  # noqa: SIM905
+"""Ends of the classes that are nothing without pixels: X-ray, CT, MR, PET, ..."""
 
 VOLUMETRIC = ("CT", "MR", "PT")
 """Modalities whose single frames are slices."""
@@ -67,6 +69,7 @@ class Group:
         head = self.headers[0]
         count = len(self.headers)
         what = f"{count} slice{'s'[: count - 1]}" if self.kind == "slices" else f"{self.kind} ({head.frames} frames)"
+        what = f"mosaic ({count} file{'s'[: count - 1]})" if head.mosaic else what
         words = [head.modality or "unknown modality", f"{what} of {head.rows} x {head.columns}"]
         words += [facing(head)] if head.orientation else []
         words += [f"{head.pixel_spacing[0]:g} x {head.pixel_spacing[1]:g} mm"] if head.pixel_spacing else []
@@ -77,31 +80,50 @@ class Group:
 def gather(paths: Sequence[Path]) -> list[Header]:
     """Reads the headers of all DICOM files among files and folders.
 
-    Files that are not DICOM are passed over inside folders: notes and tables lie beside images.
+    Files that are not DICOM are passed over inside folders, unless their names say that they are meant as slices:
+    notes and tables lie beside images.
 
     Raises:
-        CaseError: a file that was named is not DICOM, a DICOM file is damaged, or nothing is found.
+        CaseError: a file that was named, or is named like the slices, is not DICOM; a DICOM file is damaged; or nothing
+            is found.
     """
     found: list[Header] = []
-    empty: list[Path] = []
+    others: list[tuple[Path, int | None]] = []
     for path, named, size in _files(paths):
-        header = None if size is None else read_header(path)
+        header = read_header(path) if size else None
         if header is not None:
-            _require_pixels(header)
+            wrong = damage(header, size or 0)
+            if wrong:
+                raise CaseError(f"{path}: {wrong}; write or copy it again")
             found.append(header)
         elif named:
-            raise CaseError(f"{path}: is not DICOM; leave it out of the list")
-        elif not size:
-            empty.append(path)
+            raise CaseError(f"{path}: {_no_dicom(size)}; copy it again, or leave it out of the list")
+        else:
+            others.append((path, size))
+    known, suffixes = {shape_of(header.path) for header in found}, {header.path.suffix.lower() for header in found}
+    for path, size in others:
+        # An empty file of their suffix is a slice that was not copied; others are marks that tools leave.
+        if is_meant(path, known) or (not size and path.suffix.lower() in suffixes):
+            raise CaseError(
+                f"{path}: {_no_dicom(size)}, beside DICOM files or named like one; copy it again, or delete it"
+            )
     if not found:
         raise CaseError(f"{paths[0]}: holds no DICOM files")
-    # Named like the slices, it is a slice that was not copied; others are marks that tools leave.
-    suffixes = {header.path.suffix.lower() for header in found}
-    for path in empty:
-        if path.suffix.lower() in suffixes:
-            what = "is empty" if path.exists() else "is a link to a file that is not there"
-            raise CaseError(f"{path}: {what}, beside DICOM files named like it; copy it again, or delete it")
     return found
+
+
+def _no_dicom(size: int | None) -> str:
+    return "is a link to a file that is not there" if size is None else "is not DICOM" if size else "is empty"
+
+
+def is_meant(path: Path, known: Collection[tuple[Path, str]]) -> bool:
+    """Whether a file that is not DICOM is named as such, or like one of the DICOM files beside it, but for numbers."""
+    return named_as_dicom(path) or shape_of(path) in known
+
+
+def shape_of(path: Path) -> tuple[Path, str]:
+    """The folder and the name of a file, whatever its numbers: what the slices of a series share."""
+    return path.parent, re.sub(r"\d+", "#", path.name)
 
 
 def _files(paths: Sequence[Path]) -> Iterator[tuple[Path, bool, int | None]]:
@@ -115,10 +137,17 @@ def _files(paths: Sequence[Path]) -> Iterator[tuple[Path, bool, int | None]]:
             raise CaseError(f"{path}: no such file")
 
 
-def _require_pixels(header: Header) -> None:
-    """Refuses an image that lost its pixels: left out, a series would end too early in silence."""
-    if not header.has_pixels and (header.rows > 0 or header.sop_class in _IMAGES):
-        raise CaseError(f"{header.path}: is the header of an image without its pixels; write or copy it again")
+def damage(header: Header, size: int) -> str:
+    """Says what a file of `size` bytes whose header was read has lost: left out, a series would end too early."""
+    if header.pixel_offset is not None and header.pixel_offset + (header.pixel_length or 0) > size:
+        return "is cut short within its pixels"
+    kind = header.sop_class.removeprefix(_STORAGE)
+    pictured = header.rows > 0 or kind in _IMAGES or kind.startswith(("7.", "12.", "13.1.", "77.1."))
+    # Whatever belongs to a patient states its series, and a modality.
+    nameless = not (header.modality or header.series_uid) and kind != header.sop_class
+    if not header.has_pixels and (pictured or nameless or not (header.sop_class or header.modality)):
+        return "is the header of an image without its pixels"
+    return ""
 
 
 def groups_of(headers: Sequence[Header]) -> list[Group]:
@@ -184,9 +213,36 @@ def choose(groups: Sequence[Group], series: str | None, path: Path) -> tuple[Gro
     if len(meant) != 1:
         raise CaseError(f"{path}: holds several images, say which with series=UID: {_listing(groups)}")
     rest = [group for group in groups if group is not meant[0]]
+    for group in rest:
+        _require_other(group, meant[0])
     left = sum(len(group.headers) for group in rest)
     why = sorted({_why_left(group, meant[0]) for group in rest})
     return meant[0], [f"{left} of the images in the folder were left out: {', '.join(why)}"]
+
+
+def _require_other(group: Group, meant: Group) -> None:
+    """Refuses what seems to be a slice of the stack itself: left out, the stack would lack one in silence."""
+    head, other = group.headers[0], meant.headers[0]
+    alike = ("modality", "sop_class", "frames")
+    if (
+        meant.kind != "slices"
+        or group.aside
+        or _series(head) != _series(other)
+        or any(getattr(head, name) != getattr(other, name) for name in alike)
+    ):
+        return
+    if head.position is None or head.orientation is None:
+        wrong = "has no ImagePositionPatient or no ImageOrientationPatient"
+    elif not close(head.orientation, other.orientation):
+        return  # such as a scout
+    elif (head.rows, head.columns, head.samples) != (other.rows, other.columns, other.samples):
+        wrong = f"has {head.rows} x {head.columns} rows and columns instead of {other.rows} x {other.columns}"
+    else:
+        wrong = "has another PixelSpacing, or none"
+    raise CaseError(
+        f"{head.path}: is of one series with {len(meant.headers)} slices, and {wrong}; copy it again, or read the "
+        f"others alone with series={meant.label}"
+    )
 
 
 def _why_left(group: Group, meant: Group) -> str:
@@ -199,10 +255,7 @@ def _why_left(group: Group, meant: Group) -> str:
         return "images of other series"
     if (head.modality, head.sop_class) != (other.modality, other.sop_class):
         return "images of other kinds"
-    if head.position is None or head.orientation is None:
-        return "images without a position"
-    same = close(head.orientation, other.orientation)
-    return "images of other sizes or spacings" if same else "images of other orientations"
+    return "images of other orientations"
 
 
 def _listing(groups: Sequence[Group]) -> str:
@@ -295,7 +348,7 @@ _SEPARATORS: dict[str, Callable[[Header], object]] = {
 
 def _split(stack: list[Header]) -> list[tuple[str, list[Header]]]:
     """Splits slices that repeat positions into complete stacks, where one or two attributes do so."""
-    if len(stack) == 1 or any(header.position is None for header in stack) or not _repeats(stack):
+    if len(stack) == 1 or stack[0].mosaic or any(header.position is None for header in stack) or not _repeats(stack):
         return [("", stack)]
     varying = [name for name, value in _SEPARATORS.items() if len({value(header) for header in stack}) > 1]
     for names in (*itertools.combinations(varying, 1), *itertools.combinations(varying, 2)):

@@ -11,6 +11,7 @@ import os
 import re
 import struct
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -21,6 +22,9 @@ from medimg_eval.imaging.dicom.series_scan import ELEMENTS, IMPLICIT, UNDEFINED,
 
 _CODE = re.compile(r"[A-Za-z0-9_.+/\\ -]{0,256}")
 """What UIDs, codes and whole numbers are written with."""
+
+_TILES = re.compile(rb"NumberOfImagesInMosaic\0.{77}\s{0,8}(\d{1,8})", re.DOTALL)
+"""How many slices a mosaic holds, in Siemens' CSA header: 64 bytes of name, 20 of its tag, 16 before the value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,7 @@ class Header:
             where only pydicom can find them (deflated files, big endian).
         pixel_length: bytes of pixel data; None where they are encapsulated.
         has_pixels: whether the file has pixel data at all.
+        mosaic: whether the one frame holds all slices of a volume side by side, as Siemens and United Imaging write.
     """
 
     path: Path
@@ -91,6 +96,7 @@ class Header:
     pixel_offset: int | None
     pixel_length: int | None
     has_pixels: bool
+    mosaic: bool
 
 
 def read_header(path: Path) -> Header | None:
@@ -125,6 +131,21 @@ def read_header(path: Path) -> Header | None:
         os.close(descriptor)
     header = _header(path, scan.found, scan.floating, scan.pixels)
     return header if start > 0 or header.sop_class or header.modality or header.rows else None
+
+
+def salvaged_header(path: Path) -> Header:
+    """Reads what can be read of the header of a damaged file; all empty where that is nothing."""
+    found: dict[str, bytes] = {}
+    with suppress(OSError, OddError, RecursionError, IndexError):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            scan = Scan(descriptor)
+            found, start = scan.found, scan.begin()
+            if start is not None:
+                scan.run(start)
+        finally:
+            os.close(descriptor)
+    return _header(path, found, 0, None)
 
 
 def required_header(path: Path) -> Header:
@@ -246,6 +267,7 @@ def _header(
         pixel_offset=offset,
         pixel_length=None if length == UNDEFINED else length,
         has_pixels=has_pixels or pixels is not None,
+        mosaic=texts.mosaic(),
     )
 
 
@@ -293,6 +315,16 @@ class _Values:
         siemens, coded = self.number("b_value_siemens"), self.number("b_value_ge")
         # GE adds a thousand million to mark a value it computed.
         return siemens if siemens is not None else None if coded is None else coded % 1e9
+
+    def mosaic(self) -> bool:
+        """Says so in its image types (XA has its own), or counts several images in Siemens' own elements."""
+        if self.code("modality") not in ("MR", ""):
+            return False
+        types = "\\".join(self.code(name).upper() for name in ("image_type", "image_type_siemens")).split("\\")
+        counted = _TILES.search(self.found.get("header_siemens", b""))
+        tiles = self.short("tiles_siemens") if self.text("creator_19").startswith("SIEMENS") else None
+        tiles = tiles or (int(counted[1]) if counted else 0)
+        return bool({word.strip() for word in types} & {"MOSAIC", "VFRAME"}) or 1 < tiles < 1000
 
 
 @lru_cache(maxsize=4096)

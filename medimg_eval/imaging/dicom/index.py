@@ -10,14 +10,15 @@ import logging
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from medimg_eval.errors import CaseError, UsageError, nearest
+from medimg_eval.imaging.dicom import index_damage
 from medimg_eval.imaging.dicom import index_store as store
-from medimg_eval.imaging.dicom.grouping import VOLUMETRIC, close
-from medimg_eval.imaging.dicom.headers import Header, read_header
+from medimg_eval.imaging.dicom.grouping import VOLUMETRIC, close, damage, is_meant, shape_of
+from medimg_eval.imaging.dicom.headers import Header, read_header, salvaged_header
 from medimg_eval.imaging.dicom.index_store import Group, Stamp
 from medimg_eval.imaging.tree import walk
 
@@ -30,29 +31,10 @@ BLOCK, THREADS = 64, 8
 DIRECTORY = "1.2.840.10008.1.3.10"
 """SOP class of a DICOMDIR, which is a table of contents and no image."""
 
-STORAGE = "1.2.840.10008.5.1.4.1.1."
-IMAGES = (
-    "1",
-    "1.1",
-    "1.1.1",
-    "1.2",
-    "1.3",
-    "2",
-    "2.1",
-    "2.2",
-    "3.1",
-    "4",
-    "4.1",
-    "4.3",
-    "4.4",
-    "6.1",
-    "7",
-    "20",
-    "128",
-)
-"""SOP classes that never come without pixels."""
-
 logger = logging.getLogger(__name__)
+
+_Damage = tuple[Header | None, str]
+"""The header, as far as it can be read, and what is wrong with the file; nothing where that is empty."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +59,9 @@ class Series:
         body_part: BodyPartExamined.
         view: ViewPosition.
         laterality: ImageLaterality, else Laterality.
-        paths: the files, in the order of their names.
+        paths: the files, in the order of their names; damaged ones that are meant to be among them, so that reading
+            says what is wrong with them.
+        damaged: whether none of the files can be read, so that what is not said may be anything.
     """
 
     patient: str = field(repr=False)
@@ -98,6 +82,7 @@ class Series:
     view: str
     laterality: str
     paths: tuple[Path, ...]
+    damaged: bool = False
 
 
 @dataclass(frozen=True)
@@ -107,7 +92,8 @@ class Index:
     Attributes:
         root: the folder.
         entries: one for each image, by patient, study, series and group.
-        problems: file -> why it could not be read, links to nowhere among them; it is tried again every time.
+        problems: file -> why it could not be read, links to nowhere and files that are named like DICOM and are none
+            among them; it is tried again every time.
         opened: how many files were looked at this time: those that are new or have changed.
     """
 
@@ -121,19 +107,22 @@ class Index:
 
         Args:
             filters: a field of `Series` -> the value wanted, or a list, tuple or set of them; texts are
-                compared without regard to case.
+                compared without regard to case. What a damaged image does not say fits any value.
 
         Raises:
             UsageError: `Series` has no such field.
         """
-        known = [one.name for one in fields(Series) if one.name != "paths"]
+        known = [one.name for one in fields(Series) if one.name not in ("paths", "damaged")]
         for name in filters:
             if name not in known:
                 raise UsageError(f"the index of {self.root} has no field {name!r}{nearest(name, known)}")
         return [
             entry
             for entry in self.entries
-            if all(_matches(getattr(entry, name), wanted) for name, wanted in filters.items())
+            if all(
+                _matches(getattr(entry, name), wanted) or (entry.damaged and not getattr(entry, name))
+                for name, wanted in filters.items()
+            )
         ]
 
 
@@ -156,24 +145,31 @@ def index_tree(root: Path, *, cache: Path | None = None) -> Index:
     places = store.places(root, cache)
     groups, others = store.load(places)
     present: dict[str, Stamp] = {}
-    missing: dict[Path, str] = {}
+    missing: dict[str, str] = {}
     for name, state in walk(root):
         if state is None:
-            missing[root / name] = f"{root / name}: is a link to a file that is not there; fetch it, or delete the link"
+            missing[name] = f"{root / name}: is a link to a file that is not there; fetch it, or delete the link"
         else:
             present[name] = (state.st_size, state.st_mtime_ns)
     new, dropped = _forget(groups, others, present)
-    problems: dict[Path, str] = {}
+    damaged: dict[str, _Damage] = {}
     table = _Table(groups)
     todo = sorted(new)
     for start in range(0, len(todo), BATCH):
-        _add(root, todo[start : start + BATCH], present, table, others, problems)
+        _add(root, todo[start : start + BATCH], present, table, others, damaged)
     if not table.groups:
-        found = f"{len(present)} files" + (f" ({len(problems)} of them damaged)" if problems else "")
+        found = f"{len(present)} files" + (f" ({len(damaged)} of them damaged)" if damaged else "")
         raise CaseError(f"{root}: holds no DICOM file among {found}; name the folder they are in")
-    if len(todo) > len(problems) or dropped:
+    if len(todo) > len(damaged) or dropped:
         store.save(places, table.groups, others)
-    problems |= missing
+    # What is damaged is not remembered: it is looked at again every time.
+    known = {shape_of(root / name) for group in table.groups for name in group.files}
+    for name in (*others, *missing):
+        if is_meant(root / name, known):
+            what = "is not DICOM, and named as if it were" if present.get(name, (0, 0))[0] else "is empty"
+            damaged[name] = None, missing.get(name, f"{root / name}: {what}; copy it again, or delete it")
+    _place(root, table, damaged)
+    problems = {root / name: why for name, why in missing.items()} | {root / n: why for n, (_, why) in damaged.items()}
     if problems:
         logger.warning("%s: %d files could not be read", root, len(problems))
     return Index(root, tuple(_entries(root, table.groups)), problems, len(todo))
@@ -208,46 +204,51 @@ def _add(
     present: Mapping[str, Stamp],
     table: _Table,
     others: dict[str, Stamp],
-    problems: dict[Path, str],
+    damaged: dict[str, _Damage],
 ) -> None:
     """Reads the headers of some files and puts each where it belongs."""
     # Threads pay where files come over a network; handing over blocks keeps them from costing where they do not.
     blocks = [[root / name for name in names[start : start + BLOCK]] for start in range(0, len(names), BLOCK)]
     with ThreadPoolExecutor(THREADS) as pool:
         headers = [header for block in pool.map(_try_headers, blocks) for header in block]
-    for name, header in zip(names, headers, strict=True):
-        if isinstance(header, str):
-            problems[root / name] = header
+    for name, (header, why) in zip(names, headers, strict=True):
+        if why:
+            damaged[name] = header, why
         elif header is None or header.sop_class == DIRECTORY:
             others[name] = present[name]
         else:
             table.add(header, name, present[name])
 
 
-def _try_headers(paths: Sequence[Path]) -> list[Header | str | None]:
+def _try_headers(paths: Sequence[Path]) -> list[_Damage]:
     return [_try_header(path) for path in paths]
 
 
-def _try_header(path: Path) -> Header | str | None:
-    """The header, None for what is not DICOM, or what is wrong with the file."""
+def _try_header(path: Path) -> _Damage:
+    """The header, None for what is not DICOM or has none, and what is wrong with the file."""
     try:
         size = path.stat().st_size
         header = read_header(path) if size else None
     except (CaseError, OSError) as error:
-        return str(error)
-    wrong = None if header is None else _wrong(header, size)
-    return header if wrong is None else f"{path}: {wrong}; write or copy it again"
+        return None, str(error)
+    wrong = "" if header is None else damage(header, size)
+    return header, f"{path}: {wrong}; write or copy it again" if wrong else ""
 
 
-def _wrong(header: Header, size: int) -> str | None:
-    """Says what is missing of a file whose header is whole."""
-    if header.pixel_offset is not None and header.pixel_offset + (header.pixel_length or 0) > size:
-        return "is cut short within its pixels"
-    kind = header.sop_class.removeprefix(STORAGE)
-    pictured = header.rows > 0 or kind in IMAGES or kind.startswith(("7.", "12.", "13.1.", "77.1."))
-    if not header.has_pixels and (pictured or not (header.sop_class or header.modality)):
-        return "is the header of an image without its pixels"
-    return None
+def _place(root: Path, table: _Table, damaged: Mapping[str, _Damage]) -> None:
+    """Puts what is damaged into the images it is meant for, or makes images of it that cannot be read."""
+    left = {}
+    for name, (header, _) in damaged.items():
+        if header is not None and header.series_uid:
+            table.add(replace(header, has_pixels=True), name, index_damage.UNKNOWN)
+        else:
+            left[name] = salvaged_header(root / name)
+    index_damage.take_back(table.groups)
+    for names in index_damage.place(table.groups, left):
+        header = left[names[0]]
+        details = dict.fromkeys(("body_part", "view", "laterality"), "") | {"patient": header.patient, "damaged": True}
+        facts = _facts(header) | details
+        table.groups.append(Group("single", facts, dict.fromkeys(names, index_damage.UNKNOWN)))
 
 
 # --- grouping ---------------------------------------------------------------------------------------------------
