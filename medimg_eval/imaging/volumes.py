@@ -72,7 +72,7 @@ def grid(paths: Sequence[Path], *, region: Region | None = None) -> Geometry:
         shape = tuple(stored.shape[1:] if stored.ndim == 4 else stored.shape)
     else:
         with _nibabel(path) as (image, _):
-            shape, affine = tuple(image.shape[:3]), image.affine
+            shape, affine = _spatial_shape(image), image.affine
     box = clip_box(path, shape, region)
     shape = shape if box is None else tuple(stop - start for start, stop in box)
     return Geometry(shape, shifted(affine, box), units)
@@ -231,6 +231,9 @@ def _nibabel(path: Path) -> Iterator[tuple[Any, list[str]]]:
             image = nib.load(path)
         if not isinstance(image, SpatialImage) or not 2 <= len(image.shape) <= 4 or image.affine is None:
             raise CaseError(f"{path}: holds no volume of two to four axes ({type(image).__name__})")
+        stored = getattr(image.dataobj, "minc_file", None)
+        if stored is not None and sum(_minc_axes(stored)) != 3:
+            raise CaseError(f"{path}: has the axes {', '.join(stored._dim_names)}; expected three of space")  # noqa: SLF001
         check_affine(path, np.asarray(image.affine, np.float64))
         guess = isinstance(image, nib.AnalyzeImage) and not isinstance(image, nib.Nifti1Pair)
         _check_stated_steps(path, image)
@@ -287,10 +290,31 @@ def _read_nibabel(path: Path, region: Region | None) -> Image:
 
     with _nibabel(path) as (image, notes):
         check_memory(path, math.prod(image.shape) * image.get_data_dtype().itemsize)
-        box = clip_box(path, tuple(image.shape[:3]), region)
+        box = clip_box(path, _spatial_shape(image), region)
         if isinstance(image, MGHImage):
             return _read_mgh(path, image, box)
-        array = np.asarray(image.dataobj if box is None else image.dataobj[tuple(slice(*ends) for ends in box)])
+        channels, cut = _channel_axis(image), [slice(*ends) for ends in box or ()]
+        if channels is not None and cut:
+            cut.insert(channels, slice(None))
+        array = np.asarray(image.dataobj[tuple(cut)] if cut else image.dataobj)
         affine = shifted(image.affine, box)
     array = array.astype(array.dtype.newbyteorder("="), copy=False)
-    return Image(np.moveaxis(array, 3, 0) if array.ndim == 4 else array[None], affine, notes=tuple(notes))
+    return Image(array[None] if channels is None else np.moveaxis(array, channels, 0), affine, notes=tuple(notes))
+
+
+def _channel_axis(image: Any) -> int | None:
+    """Returns which axis of four holds volumes or components: of MINC what its names say, elsewhere the last."""
+    stored = getattr(image.dataobj, "minc_file", None)
+    if len(image.shape) < 4:
+        return None
+    return 3 if stored is None else _minc_axes(stored).index(False)
+
+
+def _minc_axes(stored: Any) -> list[bool]:
+    """Returns of each axis of a MINC file whether it is one of space; others are `time` and `vector_dimension`."""
+    return [name.endswith("space") for name in stored._dim_names]  # noqa: SLF001 - nibabel keeps them to itself
+
+
+def _spatial_shape(image: Any) -> tuple[int, ...]:
+    channels = _channel_axis(image)
+    return tuple(size for axis, size in enumerate(image.shape) if axis != channels)
