@@ -12,6 +12,7 @@ import numpy as np
 
 from medimg_eval.case import Array
 from medimg_eval.errors import CaseError
+from medimg_eval.imaging.payload import check_own
 from medimg_eval.imaging.tensors import read_tensors
 from medimg_eval.imaging.tiles import as_coordinates
 
@@ -90,7 +91,7 @@ def _hdf5(path: Path) -> tuple[Any, Any]:
 
     try:
         with h5py.File(path) as file:
-            found = {name: np.asarray(file[name]) for name in (*FEATURES, *COORDINATES) if name in file}
+            found = {n: np.asarray(check_own(path, file[n])) for n in (*FEATURES, *COORDINATES) if n in file}
             return _named(found, path, list(file))
     except (OSError, KeyError, RuntimeError, ValueError) as error:  # h5py raises all of them over damage
         raise CaseError(f"{path}: cannot be read as HDF5 ({error}); write or copy it again") from error

@@ -16,7 +16,7 @@ from medimg_eval.imaging import itk, nifti
 from medimg_eval.imaging.affines import check_affine, clip_box, shifted
 from medimg_eval.imaging.front import smallest_type, without_values
 from medimg_eval.imaging.logs import kept_log
-from medimg_eval.imaging.payload import Box, Codec, Layout, check_memory, head, is_gzip, read_voxels
+from medimg_eval.imaging.payload import Box, Codec, Layout, check_memory, check_own, head, is_gzip, read_voxels
 from medimg_eval.imaging.system import whole
 
 Region = tuple[tuple[int, int], tuple[int, int], tuple[int, int]]
@@ -231,9 +231,7 @@ def _nibabel(path: Path) -> Iterator[tuple[Any, list[str]]]:
             image = nib.load(path)
         if not isinstance(image, SpatialImage) or not 2 <= len(image.shape) <= 4 or image.affine is None:
             raise CaseError(f"{path}: holds no volume of two to four axes ({type(image).__name__})")
-        stored = getattr(image.dataobj, "minc_file", None)
-        if stored is not None and sum(_minc_axes(stored)) != 3:
-            raise CaseError(f"{path}: has the axes {', '.join(stored._dim_names)}; expected three of space")  # noqa: SLF001
+        _check_minc(path, getattr(image.dataobj, "minc_file", None))
         check_affine(path, np.asarray(image.affine, np.float64))
         guess = isinstance(image, nib.AnalyzeImage) and not isinstance(image, nib.Nifti1Pair)
         _check_stated_steps(path, image)
@@ -308,6 +306,14 @@ def _channel_axis(image: Any) -> int | None:
     if len(image.shape) < 4:
         return None
     return 3 if stored is None else _minc_axes(stored).index(False)
+
+
+def _check_minc(path: Path, stored: Any) -> None:
+    """Refuses MINC files without three axes of space, and voxels that lie in another file; others pass."""
+    if stored is not None and sum(_minc_axes(stored)) != 3:
+        raise CaseError(f"{path}: has the axes {', '.join(stored._dim_names)}; expected three of space")  # noqa: SLF001
+    if stored is not None and hasattr(stored._image, "external"):  # noqa: SLF001 - HDF5, as MINC 2 is
+        check_own(path, stored._image)  # noqa: SLF001
 
 
 def _minc_axes(stored: Any) -> list[bool]:
