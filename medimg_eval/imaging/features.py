@@ -34,7 +34,7 @@ class Features:
     coordinates: Array | None = None
 
 
-def read_features(path: Path, *, coordinate_columns: int = 0) -> Features:
+def read_features(path: str | Path, *, coordinate_columns: int = 0) -> Features:
     """Reads the features of one slide.
 
     Args:
@@ -48,6 +48,7 @@ def read_features(path: Path, *, coordinate_columns: int = 0) -> Features:
     Raises:
         CaseError: the file is missing, damaged, empty, of another shape, or holds NaN or infinite features.
     """
+    path = Path(path)
     if not path.is_file():
         raise CaseError(f"{path}: no such file")
     readers = {".h5": _hdf5, ".hdf5": _hdf5, ".pt": _torch, ".pth": _torch, ".npy": _numpy}

@@ -32,7 +32,7 @@ SLIDE_CLASS = b"1.2.840.10008.5.1.4.1.1.77.1.6"
 """SOP class of whole-slide microscopy."""
 
 
-def identify(path: Path) -> str:
+def identify(path: str | Path) -> str:
     """Says which family a file or folder is of.
 
     Args:
@@ -44,6 +44,7 @@ def identify(path: Path) -> str:
     Raises:
         CaseError: there is no such file, it is empty, or of no known format.
     """
+    path = Path(path)
     if path.is_dir():
         return _folder(path)
     if path.exists() and not path.is_file():

@@ -362,8 +362,8 @@ def _check_nrrd(path: Path, fields: Mapping[str, str]) -> None:
     kinds = fields.get("kinds", "").split() or ["domain"] * len(spacings)
     if "time" in kinds[:3]:
         raise CaseError(
-            f"{path}: has its axis of time among the first three (kinds: {' '.join(kinds)}), where it would be taken for "
-            "one of space; put it last, after three of space"
+            f"{path}: has its axis of time among the first three (kinds: {' '.join(kinds)}), where it would be taken "
+            "for one of space; put it last, after three of space"
         )
     lists = sum(kind not in SPATIAL for kind in kinds)
     stated = [step for step in spacings if not math.isnan(step)]

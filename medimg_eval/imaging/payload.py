@@ -61,7 +61,9 @@ def check_own(path: Path, stored: Any) -> Any:
     """
     elsewhere = stored.file.filename != str(path) or stored.external
     if elsewhere or (stored.is_virtual and any(one.file_name != "." for one in stored.virtual_sources())):
-        raise CaseError(f"{path}: its array {stored.name} lies in another file, which is not read; copy it into this one")
+        raise CaseError(
+            f"{path}: its array {stored.name} lies in another file, which is not read; copy it into this one"
+        )
     return stored
 
 

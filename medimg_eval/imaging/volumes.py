@@ -78,7 +78,7 @@ def grid(paths: Sequence[Path], *, region: Region | None = None) -> Geometry:
     return Geometry(shape, shifted(affine, box), units)
 
 
-def write_mask(path: Path, mask: Mask) -> None:
+def write_mask(path: str | Path, mask: Mask) -> None:
     """Writes a label map as `.nii.gz` or `.nii`; the file appears whole or not at all.
 
     The axes stay in their order: a mask of (row, column) is read back as (row, column).
@@ -90,13 +90,14 @@ def write_mask(path: Path, mask: Mask) -> None:
     Raises:
         CaseError: another suffix, or labels that are no whole numbers.
     """
+    path = Path(path)
     if mask.labels.dtype.kind not in "iub":
         raise CaseError(f"{path}: expected whole-number labels to write, got {mask.labels.dtype}")
     # NIfTI has no bool and nibabel refuses int64, so labels travel in the smallest type that holds them.
     _write(path, mask.labels.astype(smallest_type(mask.labels)), mask.geometry)
 
 
-def write_image(path: Path, image: Image) -> None:
+def write_image(path: str | Path, image: Image) -> None:
     """Writes an image as `.nii.gz` or `.nii` in its dtype; the file appears whole or not at all.
 
     Args:
@@ -106,6 +107,7 @@ def write_image(path: Path, image: Image) -> None:
     Raises:
         CaseError: another suffix, or a dtype NIfTI has not, such as bool or float16.
     """
+    path = Path(path)
     array = image.array[0] if len(image.array) == 1 else np.moveaxis(image.array, 0, -1)
     if array.ndim == 3 and image.array.ndim == 3 and len(image.array) > 1:
         array = array[:, :, None]  # channels are the fourth axis, of pictures too

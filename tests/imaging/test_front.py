@@ -10,10 +10,17 @@ import numpy as np
 import pytest
 from PIL import Image as Pillow
 
-from medimg_eval.case import Image
+from medimg_eval.case import Image, Mask, Probabilities
 from medimg_eval.errors import CaseError, UsageError
-from medimg_eval.imaging import ImageFile, MaskFile, identify, read, read_grid, read_mask
+from medimg_eval.imaging import ImageFile, MaskFile, identify, read, read_grid, read_mask, write_image, write_mask
 from medimg_eval.imaging import volumes as volumes_module
+from medimg_eval.imaging.describe import describe
+from medimg_eval.imaging.dicom.phi_scan import scan_folder
+from medimg_eval.imaging.dicom.write import write_picture, write_segmentation, write_series
+from medimg_eval.imaging.features import read_features
+from medimg_eval.imaging.probabilities import read_probabilities, write_probabilities
+from medimg_eval.imaging.slides_write import write_pyramid
+from medimg_eval.imaging.video import write_video
 
 
 def write(path, content):
@@ -199,3 +206,34 @@ def test_paths_may_be_strings_and_begin_at_home(tmp_path, monkeypatch):
     nifti(tmp_path / "a.nii")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert read("~/a.nii").array.shape == read(os.fspath(tmp_path / "a.nii")).array.shape
+
+
+def test_places_are_given_as_texts_too(tmp_path):
+    volume, mask = str(tmp_path / "a.nii.gz"), str(tmp_path / "b.nii")
+    shown = write_image(volume, Image(np.arange(24, dtype=np.int16).reshape(1, 2, 3, 4), np.eye(4)))
+    drawn = write_mask(mask, Mask(np.ones((2, 3, 4), np.uint8), np.eye(4)))
+    assert shown is None
+    assert drawn is None
+    assert identify(volume) == "volume"
+    assert read(volume).array.shape == (1, 2, 3, 4)
+    assert read_grid(volume).shape == read_mask(mask).labels.shape == (2, 3, 4)
+    assert ImageFile(volume).files == ImageFile(tmp_path / "a.nii.gz").files
+    assert MaskFile(mask).files == (tmp_path / "b.nii",)
+    assert [one.path.name for one in describe(volume)] == ["a.nii.gz"]
+
+
+def test_places_of_what_is_written_beside_volumes_are_given_as_texts_too(tmp_path):
+    halves = Probabilities(np.full((2, 2, 3, 4), 0.5, np.float32), (0, 1), np.eye(4))
+    write_probabilities(str(tmp_path / "p.b2nd"), halves)
+    assert read_probabilities(str(tmp_path / "p.b2nd")).array.shape == (2, 2, 3, 4)
+    write_pyramid(str(tmp_path / "s.tif"), np.zeros((64, 64, 3), np.uint8), um_per_px=1.0)
+    write_video(str(tmp_path / "v.mp4"), np.zeros((2, 16, 16, 3), np.uint8), 10)
+    np.save(tmp_path / "f.npy", np.ones((2, 3)))
+    assert read_features(str(tmp_path / "f.npy")).features.shape == (2, 3)
+    files = write_series(str(tmp_path / "dicom"), Image(np.zeros((1, 4, 4, 2), np.int16), np.eye(4)))
+    write_picture(str(tmp_path / "x.dcm"), Image(np.zeros((1, 4, 4), np.uint16), np.eye(4)))
+    drawn = write_segmentation(
+        str(tmp_path / "seg.dcm"), Mask(np.ones((4, 4, 2), np.uint8), np.eye(4)), files, names={1: "liver"}
+    )
+    assert drawn == tmp_path / "seg.dcm"
+    assert scan_folder(str(tmp_path / "dicom")).looked["DICOM"] == 2

@@ -222,7 +222,8 @@ def test_a_header_names_no_file_outside_its_folder(apart, named, kind):
     for ask in (read, read_grid):
         with pytest.raises(CaseError, match=OUTSIDE) as error:
             ask(path)
-        assert str(path) in str(error.value) and named in str(error.value)
+        assert str(path) in str(error.value)
+        assert named in str(error.value)
 
 
 @pytest.mark.parametrize("pattern", ["../s%03d.raw 0 3 1", "{folder}/s%d 1 4 1", "%s 1 4 1", "s%d%d 1 4 1"])

@@ -34,7 +34,9 @@ def theirs(path):
         del image  # while warnings of files left open are ignored
     if affine is None or not 2 <= array.ndim <= 4:
         return None
-    return np.moveaxis(array, 3, 0) if array.ndim == 4 and not time_first else array.reshape((-1, *array.shape[-3:])), affine
+    return np.moveaxis(array, 3, 0) if array.ndim == 4 and not time_first else array.reshape(
+        (-1, *array.shape[-3:])
+    ), affine
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
@@ -82,7 +84,8 @@ def test_minc_says_by_name_which_axis_is_time(name, shape):
     path = ROOT / "tests" / "data" / name
     image = read(path)
     stored = nib.load(path)
-    assert image.array.shape == shape and read_grid(path).shape == image.geometry.shape == shape[1:]
+    assert image.array.shape == shape
+    assert read_grid(path).shape == image.geometry.shape == shape[1:]
     np.testing.assert_array_equal(image.array, np.asarray(stored.dataobj))
     np.testing.assert_array_equal(image.affine, stored.affine)
     part = read(path, region=((1, 5), (2, 6), (3, 4)))

@@ -85,7 +85,7 @@ class PhiReport:
             }
 
 
-def scan_folder(path: Path, *, before: Path | None = None, keep: Collection[str] = ()) -> PhiReport:
+def scan_folder(path: str | Path, *, before: Path | None = None, keep: Collection[str] = ()) -> PhiReport:
     """Looks through every file of a folder.
 
     Args:
@@ -98,6 +98,7 @@ def scan_folder(path: Path, *, before: Path | None = None, keep: Collection[str]
         CaseError: there is no such file or folder, or it holds no files.
         UsageError: there is no such option.
     """
+    path = Path(path)
     for name in keep:
         if name not in OPTIONS:
             raise UsageError(f"there is no option {name!r} of the profile{nearest(name, OPTIONS)}")
