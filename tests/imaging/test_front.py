@@ -237,3 +237,45 @@ def test_places_of_what_is_written_beside_volumes_are_given_as_texts_too(tmp_pat
     )
     assert drawn == tmp_path / "seg.dcm"
     assert scan_folder(str(tmp_path / "dicom")).looked["DICOM"] == 2
+
+
+def blobs(numbers, shape=(64, 64, 24), edge=8):
+    """A label map of cubes, numbered in turn, with a margin of background between some."""
+    place = np.indices(shape) // edge
+    index = np.ravel_multi_index(place, [-(-size // edge) for size in shape])
+    labels = np.asarray(numbers)[index % len(numbers)]
+    labels[(np.indices(shape)[0] % (3 * edge)) < 3] = 0
+    return labels.astype(np.int32)
+
+
+@pytest.mark.parametrize("numbers", [
+    [1, 2, 3], range(1, 118), [-1, 1, 2],  # a few organs, TotalSegmentator's, "ignore"
+    [*range(1, 90), *range(1000, 1036), *range(11101, 11175), *range(12101, 12176)],  # FreeSurfer's
+    [*range(1, 90), 251, *range(14100, 14176)],
+], ids=len)  # fmt: skip
+def test_label_maps_of_many_and_large_numbers_are_label_maps(tmp_path, numbers):
+    labels = blobs(list(numbers))
+    assert np.array_equal(read_mask(nifti(tmp_path / "a.nii", labels)).labels, labels)
+
+
+def test_thousands_of_instances_are_a_label_map(tmp_path):
+    labels = blobs(range(1, 4000), (600, 600, 1), 10)[..., 0].astype(np.uint16)  # nuclei, touching
+    Pillow.fromarray(labels).save(tmp_path / "a.png")
+    assert np.array_equal(read_mask(tmp_path / "a.png").labels, labels)
+    points = np.zeros((64, 64, 24), np.int32)  # of a voxel each, none beside another
+    points[::3, ::3, ::3] = np.arange(1, points[::3, ::3, ::3].size + 1).reshape(points[::3, ::3, ::3].shape)
+    assert read_mask(nifti(tmp_path / "b.nii", points)).labels.max() > 3000
+
+
+@pytest.mark.parametrize(("low", "high", "dtype"), [
+    (-1024, 3071, np.int16), (0, 4095, np.uint16), (0, 255, np.uint8), (-1000, 400, np.float32),
+])  # fmt: skip
+def test_an_image_is_no_label_map(tmp_path, low, high, dtype):
+    shape = np.array((64, 60, 20))
+    across = np.indices(shape).T / shape
+    body = np.hypot(*(across[..., :2].T - 0.5)) < 0.4
+    grey = np.random.default_rng(0).normal(np.sin(7 * across).sum(-1).T, 0.2)  # tissue that varies, and noise
+    scaled = low + (high - low) * (grey - grey.min()) / np.ptp(grey)
+    path = nifti(tmp_path / "ct.nii", np.rint(np.where(body, scaled, low)).astype(dtype))
+    with pytest.raises(CaseError, match=r"ct\.nii: holds \d+ values from .* as those of an image do"):
+        read_mask(path)

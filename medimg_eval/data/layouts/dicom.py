@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -15,7 +14,8 @@ from medimg_eval.data.layouts.base import FolderLayout
 from medimg_eval.data.records import Entry, Row
 from medimg_eval.errors import UserError
 from medimg_eval.imaging import read_mask
-from medimg_eval.imaging.dicom.index import Series, index_tree
+from medimg_eval.imaging.dicom.index import NAMING, Series, index_tree, naming
+from medimg_eval.imaging.patients import patient_key
 
 TRUTHS = ("SEG", "RTSTRUCT")
 """Modalities of what is drawn on an image."""
@@ -28,8 +28,8 @@ NO_IMAGES = frozenset({*TRUTHS, "RTDOSE", "RTPLAN", "SR", "PR", "KO", "REG", "DO
 class DicomTree(FolderLayout):
     """A folder of DICOM files, whatever they are called; a case is an image: a series, or a file that is one by itself.
 
-    The index that is made of the tree is kept, so that later runs open new files only. Patients are named by a digest
-    of their id, unless `patient` says otherwise.
+    The index that is made of the tree is kept, so that later runs open new files only. Patients are named by a salted
+    key of their id, or of what `patient` says (see `medimg_eval.imaging.patients`).
 
     Args:
         filters: field of `medimg_eval.imaging.dicom.index.Series` -> the value, or values, of the images that are
@@ -37,7 +37,7 @@ class DicomTree(FolderLayout):
         id: pattern of the case id: `{series}`, `{study}`, `{stem}` or `{name}` of the first file, `{folder}` below the
             root; where several images share an id, `-1`, `-2`, ... follow.
         unlabelled: what becomes of images without an object for a `ReferencedMask`: `raise`, or `skip`.
-        cache: a folder to keep the index in, instead of the tree itself.
+        cache: a folder to keep the index in, instead of the user's cache.
         others: see `FolderLayout`; truth that stands in a table comes through the target `FromTable`, whose `key_is`
             may be `{series}`, `{study}`, `{patient}`, `{stem}`, ...
     """
@@ -48,7 +48,7 @@ class DicomTree(FolderLayout):
     cache: str = ""
 
     def entries(self, root: Path) -> list[Entry]:
-        """The images by patient, study, series and group."""
+        """The images by study, series and group."""
         index = index_tree(root, cache=Path(self.cache).expanduser() if self.cache else None)
         if index.problems:
             path, problem = next(iter(index.problems.items()))
@@ -68,15 +68,15 @@ class DicomTree(FolderLayout):
     def _entry(self, root: Path, one: Series) -> Entry:
         first = one.paths[0]
         folder = first.parent.relative_to(root).as_posix()
-        known = {name: getattr(one, name) for name in ("series", "study", "patient", "modality", "description")}
+        known = {name: getattr(one, name) for name in ("series", "study", "modality")}
         shown = {name: getattr(one, name) for name in ("modality", "body_part", "view", "laterality")}
-        row = Row(first, "", {**known, **shown, "name": first.name, "stem": first.stem, "folder": folder})
+        known |= {**shown, "name": first.name, "stem": first.stem, "folder": folder}
+        row = Row(first, "", HeaderValues(first, known))
         image = self.image_file(one.paths if len(one.paths) > 1 else first)
         name = row.fill(self.id) or folder
-        digest = hashlib.sha256(one.patient.encode()).hexdigest()[:12] if one.patient else None
         said = {key: value for key, value in shown.items() if value}
-        entry = Entry(name, root, (row,), (image,), patient=digest, attributes=said)
-        return replace(entry, patient=self.patient_of(entry))
+        entry = Entry(name, root, (row,), (image,), patient=one.patient or None, attributes=said)
+        return replace(entry, patient=patient_key(self.patient_of(entry) or "")) if self.patient else entry
 
     def _numbered(self, entries: Sequence[Entry]) -> list[Entry]:
         shared = {name for name, count in Counter(entry.id for entry in entries).items() if count > 1}
@@ -101,14 +101,32 @@ class DicomTree(FolderLayout):
                     f"{paths[0]}: is drawn on the same series as {paths[1]}; keep one of them, or name one by a pattern"
                 )
             if paths:
-                row = Row(entry.row.path, "", {**entry.row.values, "drawn": str(paths[0])})
-                made.append(replace(entry, rows=(row,)))
+                row = entry.row
+                values = HeaderValues(row.path, {**row.values, "drawn": str(paths[0])})
+                made.append(replace(entry, rows=(replace(row, values=values),)))
             elif self.unlabelled == "raise":
                 raise UserError(
                     f"{entry.row.path}: no SEG or RTSTRUCT below {entry.root} refers to its series; narrow "
                     "task.layout.filters, or set task.layout.unlabelled=skip"
                 )
         return made
+
+
+class HeaderValues(dict[str, Any]):
+    """What is known of a DICOM file; words that may name a patient are read from it when a pattern wants them."""
+
+    def __init__(self, path: Path, known: Mapping[str, Any]) -> None:
+        """Takes what the index knows of a file."""
+        super().__init__(known)
+        self.path = path
+
+    def __contains__(self, name: object) -> bool:
+        """Whether there is such a value."""
+        return name in NAMING or super().__contains__(name)
+
+    def __missing__(self, name: str) -> str:
+        """Reads `patient` or `description` from the file."""
+        return naming(self.path)[name]
 
 
 def referenced_series(path: Path) -> set[str]:
