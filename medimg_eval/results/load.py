@@ -339,7 +339,7 @@ def refuse_other_salts(runs: Sequence[RunScores]) -> None:
     for (run, salt), (other, another) in itertools.combinations(said, 2):
         if salt != another and (run.task == other.task or "none" not in (salt, another)):
             raise UserError(
-                f"{run.folder} and {other.folder} name patients with different salts ({salt} and {another}), so that nobody "
-                "can tell which are the same; run `python -m medimg_eval score` on both with one salt (export "
+                f"{run.folder} and {other.folder} name patients with different salts ({salt} and {another}), so that "
+                "nobody can tell which are the same; run `python -m medimg_eval score` on both with one salt (export "
                 "MEDIMG_EVAL_SALT=FILE), or test again where score says that the data changed"
             )
