@@ -29,6 +29,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Phantoms are written once for all tests, in a cache that is not the user's."""
     if "PYTEST_XDIST_WORKER" not in os.environ:
         os.environ["MEDIMG_EVAL_CACHE"] = config.stash[CACHE] = tempfile.mkdtemp(prefix="medimg_eval-tests-")
+        salt = Path(config.stash[CACHE], "salt")
+        salt.write_text("of the tests, and no user's")
+        os.environ["MEDIMG_EVAL_SALT"] = str(salt)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -121,6 +121,9 @@ def _notes(report: PhiReport) -> Iterable[str]:
     if report.declared:
         said = ", ".join(f"{name} ({count:,} files)" for name, count in report.declared.most_common())
         yield f"Options of the profile that files declare, and that were believed: {said}."
+    if report.left_out:
+        kinds = ", ".join(f"{count:,} x {what}" for what, count in report.left_out.most_common())
+        yield f"Left out, for they were taken to tell of nobody or are not there: {kinds}."
     if report.passed:
         kinds = ", ".join(f"{count:,} x {suffix}" for suffix, count in report.passed.most_common(8))
         yield f"Of these only the names were looked at: {kinds}."
@@ -140,6 +143,7 @@ def _write(folder: Path, report: PhiReport) -> None:
         "files": [{"path": path.as_posix(), "found": a, "look": b} for path, (a, b) in report.by_file().items()],
         "looked_at": dict(report.looked),
         "names_only": dict(report.passed),
+        "left_out": dict(report.left_out),
         "declared": dict(report.declared),
         "paired": report.paired,
         "findings": rows,

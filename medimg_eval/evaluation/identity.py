@@ -17,6 +17,7 @@ from typing import Any
 
 from medimg_eval.case import Case
 from medimg_eval.evaluation.tracking import tracked
+from medimg_eval.imaging.patients import salt_of
 from medimg_eval.imaging.system import threads
 
 SAMPLED = 1 << 20
@@ -100,7 +101,12 @@ def data_fingerprint(cases: Sequence[Case]) -> str:
     """Hash of case ids and of the content of their files; where the files lie does not matter.
 
     A target that stands beside other things in its file, such as what a model wrote, has its `content` hashed instead.
+    Of salted keys it counts which cases share one: the data are the same with every salt.
     """
+    places: dict[str | None, int] = {}
+    patients = [
+        places.setdefault(case.patient, len(places)) if salt_of(case.patient or "") else case.patient for case in cases
+    ]
     paths = list(dict.fromkeys(path for case in cases for path in case.files))
     # Reading and hashing let other threads go on. Few at a time, or a folder of pictures is mostly bookkeeping.
     workers = threads(len(paths)) or 1
@@ -115,8 +121,8 @@ def data_fingerprint(cases: Sequence[Case]) -> str:
         pool.shutdown(cancel_futures=True)  # Ctrl-C need not wait for the rest
     return digest(
         [
-            (case.id, case.patient, dict(case.attributes), [*(known[path] for path in case.files), *_content_of(case)])
-            for case in cases
+            (case.id, patient, dict(case.attributes), [*(known[path] for path in case.files), *_content_of(case)])
+            for case, patient in zip(cases, patients, strict=True)
         ],
         16,
     )

@@ -20,6 +20,7 @@ import numpy as np
 from medimg_eval.case import Array, Geometry, Image
 from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.imaging.front import without_values
+from medimg_eval.imaging.payload import check_own
 
 ORDER = {"c": 0, "t": 1, "f": 1}
 """Axis letters that come first, whatever the others are: channel, then time or frame."""
@@ -117,7 +118,7 @@ class Bundle:
                 import h5py
 
                 with h5py.File(self.path, "r") as file:
-                    return np.asarray(file[key][() if index is None else index])
+                    return np.asarray(check_own(self.path, file[key])[() if index is None else index])
             whole = self._mapped(key, header)
         return whole if index is None else np.asarray(whole[index])
 

@@ -46,12 +46,13 @@ class Description:
     readable: bool = True
 
 
-def describe(path: Path) -> Iterator[Description]:
+def describe(path: str | Path) -> Iterator[Description]:
     """Describes a file, or every image below a folder; DICOM files are put together into series first.
 
     Raises:
         CaseError: there is no such file or folder, or the folder is empty.
     """
+    path = Path(path)
     if not path.is_dir():
         yield from _described([path], named=True)
         return

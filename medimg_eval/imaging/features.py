@@ -12,6 +12,7 @@ import numpy as np
 
 from medimg_eval.case import Array
 from medimg_eval.errors import CaseError
+from medimg_eval.imaging.payload import check_own
 from medimg_eval.imaging.tensors import read_tensors
 from medimg_eval.imaging.tiles import as_coordinates
 
@@ -33,7 +34,7 @@ class Features:
     coordinates: Array | None = None
 
 
-def read_features(path: Path, *, coordinate_columns: int = 0) -> Features:
+def read_features(path: str | Path, *, coordinate_columns: int = 0) -> Features:
     """Reads the features of one slide.
 
     Args:
@@ -47,6 +48,7 @@ def read_features(path: Path, *, coordinate_columns: int = 0) -> Features:
     Raises:
         CaseError: the file is missing, damaged, empty, of another shape, or holds NaN or infinite features.
     """
+    path = Path(path)
     if not path.is_file():
         raise CaseError(f"{path}: no such file")
     readers = {".h5": _hdf5, ".hdf5": _hdf5, ".pt": _torch, ".pth": _torch, ".npy": _numpy}
@@ -90,7 +92,7 @@ def _hdf5(path: Path) -> tuple[Any, Any]:
 
     try:
         with h5py.File(path) as file:
-            found = {name: np.asarray(file[name]) for name in (*FEATURES, *COORDINATES) if name in file}
+            found = {n: np.asarray(check_own(path, file[n])) for n in (*FEATURES, *COORDINATES) if n in file}
             return _named(found, path, list(file))
     except (OSError, KeyError, RuntimeError, ValueError) as error:  # h5py raises all of them over damage
         raise CaseError(f"{path}: cannot be read as HDF5 ({error}); write or copy it again") from error

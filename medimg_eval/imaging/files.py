@@ -23,7 +23,7 @@ class ImageFile:
         options: passed to `read`.
     """
 
-    path: Path | tuple[Path, ...]
+    path: str | Path | tuple[Path, ...]
     region: Region | tuple[tuple[int, int], tuple[int, int]] | None = None
     modality: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -31,7 +31,7 @@ class ImageFile:
     @property
     def files(self) -> tuple[Path, ...]:
         """The files it is read from."""
-        return self.path if isinstance(self.path, tuple) else (self.path,)
+        return tuple(map(Path, self.path)) if isinstance(self.path, tuple) else (Path(self.path),)
 
     def read(self) -> Image:
         """Reads it; raises what `medimg_eval.imaging.read` raises."""
@@ -56,13 +56,13 @@ class MaskFile:
         options: passed to `read_mask`.
     """
 
-    path: Path | tuple[Path, ...]
+    path: str | Path | tuple[Path, ...]
     options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def files(self) -> tuple[Path, ...]:
         """The files it is read from."""
-        return self.path if isinstance(self.path, tuple) else (self.path,)
+        return tuple(map(Path, self.path)) if isinstance(self.path, tuple) else (Path(self.path),)
 
     def read(self) -> Mask:
         """Reads it; raises what `medimg_eval.imaging.read_mask` raises."""

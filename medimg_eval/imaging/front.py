@@ -19,6 +19,15 @@ from medimg_eval.case import Array, Geometry, Image, Mask
 from medimg_eval.errors import CaseError, UsageError, UserError, nearest
 from medimg_eval.imaging.identify import FAMILIES, identify, survey
 
+MOST_GREYS = 100
+"""Distinct values up to which a label map is not asked whether it is an image."""
+
+FEWEST_VOXELS = 4096
+"""Of fewer voxels nothing is told."""
+
+LOOKED_AT = 1 << 21
+"""About how many voxels are looked at to tell."""
+
 Source = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 """A file, a folder, or the files that make up one image."""
 
@@ -93,7 +102,8 @@ def label_map(array: Array, path: Path) -> Array:
     """Turns channels of numbers into labels, (*spatial), of the smallest integer dtype.
 
     Raises:
-        CaseError: several channels, values that are not whole, NaN or infinity; the message names `path`.
+        CaseError: several channels, values that are not whole, NaN or infinity, or those of an image; the message
+            names `path`.
     """
     if array.shape[0] != 1 or array.ndim not in (3, 4):
         raise CaseError(f"{path}: expected a 2-D or 3-D label map of one channel, got {array.shape} (channel first)")
@@ -110,7 +120,28 @@ def label_map(array: Array, path: Path) -> Array:
                 f"{labels[whole != labels].flat[0]:g}; store a label map, not probabilities"
             )
         labels = whole
+    _refuse_image(labels, path)
     return labels.astype(smallest_type(labels), copy=False)
+
+
+def _refuse_image(labels: Array, path: Path) -> None:
+    """Refuses whole numbers that are grey values, by how they lie.
+
+    Labels may be thousands, as of instances, or have numbers such as FreeSurfer's 14175, and one may stand for "ignore"
+    below zero; but next to a voxel of a label mostly lies another of it. Grey values change from voxel to voxel.
+    """
+    if labels.size < FEWEST_VOXELS or float(labels.max()) - float(labels.min()) < MOST_GREYS:
+        return  # as most label maps: nothing has to be counted
+    planes = labels[..., :: max(1, labels.size // LOOKED_AT)]
+    values, counts = np.unique(planes, return_counts=True)
+    one, next_to_it = planes[:-1], planes[1:]
+    inside = (one != values[counts.argmax()]) & (next_to_it != values[counts.argmax()])
+    changes = np.count_nonzero(one[inside] != next_to_it[inside])
+    if len(values) > MOST_GREYS and 2 * changes > np.count_nonzero(inside):
+        raise CaseError(
+            f"{path}: holds {len(values)} values from {values[0]:g} to {values[-1]:g} that change from voxel to "
+            "voxel, as those of an image do; name a label map"
+        )
 
 
 def _as_mask(image: Image, path: Path) -> Mask:

@@ -35,7 +35,7 @@ SLIDE_CLASS = b"1.2.840.10008.5.1.4.1.1.77.1.6"
 _DICOM_NAME = re.compile(r"\.(dcm|dicom|dic|ima)(\.gz)?$", re.IGNORECASE)
 
 
-def identify(path: Path) -> str:
+def identify(path: str | Path) -> str:
     """Says which family a file or folder is of.
 
     Args:
@@ -47,6 +47,7 @@ def identify(path: Path) -> str:
     Raises:
         CaseError: there is no such file, it is empty, or of no known format; or a folder holds images of several kinds.
     """
+    path = Path(path)
     if path.is_dir():
         return survey(path)[0]
     if path.exists() and not path.is_file():

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -128,9 +128,9 @@ def _parse(path: Path) -> Header:
     nrrd = start.startswith(NRRD)
     fields, length = _nrrd_fields(start) if nrrd else _meta_fields(start)
     (_check_nrrd if nrrd else _check_meta)(path, fields)
-    name = fields.get("datafile" if nrrd else "ElementDataFile", "LOCAL")
-    if name.split()[0].upper() not in ("LOCAL", "LIST") and "%" not in name and not (path.parent / name).is_file():
-        raise CaseError(f"{path}: its voxels lie in {name}, which is missing; copy it there")
+    stated = fields.get("datafile" if nrrd else "ElementDataFile", "LOCAL")
+    for name in _data_files(path, stated, start[length:] if len(start) < HEADER else b""):
+        _check_data_file(path, name)
     reader = SimpleITK.ImageFileReader()
     reader.SetImageIO("NrrdImageIO" if nrrd else "MetaImageIO")
     reader.SetFileName(str(path))
@@ -139,6 +139,41 @@ def _parse(path: Path) -> Header:
     except RuntimeError as error:
         raise CaseError(f"{path}: cannot be read ({_reason(error)}); convert it, or mend its header") from error
     return Header(reader, nrrd, fields, length, *_geometry(path, reader, fields, nrrd=nrrd))
+
+
+def _data_files(path: Path, stated: str, rest: bytes) -> Iterator[str]:
+    """The files that a header, and the lines below it, name for its voxels; none where they follow the header."""
+    if stated.startswith("LIST"):
+        names = [line.strip() for line in rest.decode("utf-8", "replace").splitlines() if line.strip()]
+        if not names:
+            raise CaseError(f"{path}: lists no files for its voxels, or too many; convert it")
+        yield from names
+    elif "%" in stated:
+        numbered = re.fullmatch(r"([^%]*)%(0?)([1-9]?)d([^%]*?)\s+(\d+)\s+(\d+)(?:\s+([1-9]\d*))?(?:\s+\d+)?", stated)
+        if numbered is None:
+            raise CaseError(f"{path}: expected a pattern such as slice%03d.raw 1 20 1, got {stated}; mend its header")
+        before, zero, width, after, first, last, step = numbered.groups()
+        for number in range(int(first), int(last) + 1, int(step or 1)):
+            yield f"{before}{number:{zero}{width}d}{after}"
+    elif stated.upper() != "LOCAL":
+        yield stated
+
+
+def _check_data_file(path: Path, name: str) -> None:
+    """Refuses what lies elsewhere: a header from elsewhere could name, and so show, any file of this machine.
+
+    A link may lead to the folder of the header, or, where the header is a link as well, to the folder that one leads
+    to.
+    """
+    data = path.parent / name
+    homes = (path.parent.resolve(), path.resolve().parent)
+    if "\\" in name or name.startswith("~") or not any(data.resolve().is_relative_to(home) for home in homes):
+        raise CaseError(
+            f"{path}: names {name} for its voxels, which does not lie in its own folder; copy it there, and name it "
+            "without a path"
+        )
+    if not data.is_file():
+        raise CaseError(f"{path}: its voxels lie in {name}, which is missing; copy it there")
 
 
 def _by_itk(path: Path, reader: Any, fields: Mapping[str, str], box: Box | None) -> Array:
@@ -258,14 +293,16 @@ def _nrrd_fields(start: bytes) -> tuple[dict[str, str], int]:
     """Returns a NRRD header's fields, and where the header ends."""
     fields: dict[str, str] = {}
     at = 0
-    for line in start.split(b"\n"):
-        at += len(line) + 1
+    for line in start.splitlines(keepends=True):
+        at += len(line)
         text = line.decode("utf-8", "replace").strip()
         if not text:
             break
         key, found, value = text.partition(":")
         if found and not text.startswith("#") and not value.startswith("="):
             fields[key.strip().lower().replace(" ", "")] = value.strip()
+        if fields.get("datafile", "").startswith("LIST"):
+            break  # the lines below are names of files
     return fields, at
 
 
@@ -323,6 +360,11 @@ def _check_nrrd(path: Path, fields: Mapping[str, str]) -> None:
     # An axis of channels has no spacing: NaN stands in its place.
     spacings = _numbers(path, fields.get("spacings", ""), "spacings")
     kinds = fields.get("kinds", "").split() or ["domain"] * len(spacings)
+    if "time" in kinds[:3]:
+        raise CaseError(
+            f"{path}: has its axis of time among the first three (kinds: {' '.join(kinds)}), where it would be taken "
+            "for one of space; put it last, after three of space"
+        )
     lists = sum(kind not in SPATIAL for kind in kinds)
     stated = [step for step in spacings if not math.isnan(step)]
     if len(spacings) - len(stated) > lists or any(step <= 0 or math.isinf(step) for step in stated):

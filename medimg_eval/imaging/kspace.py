@@ -11,6 +11,7 @@ import numpy as np
 
 from medimg_eval.case import Array
 from medimg_eval.errors import CaseError, UsageError, nearest
+from medimg_eval.imaging.payload import check_own
 
 
 @dataclass(frozen=True)
@@ -233,7 +234,7 @@ class _Opened:
             found: list[str] = []
             self._file.visititems(lambda name, item: found.append(name) if isinstance(item, h5py.Dataset) else None)
             raise CaseError(f"{self.path}: holds no array {key!r}{nearest(key, found)}")
-        return self._file[key]
+        return check_own(self.path, self._file[key])
 
     def first(self, keys: Sequence[str | None]) -> str | None:
         return next((key for key in keys if key is not None and key in self._file), None)

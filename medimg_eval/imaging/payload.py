@@ -53,6 +53,20 @@ def head(path: Path, count: int) -> bytes:
         return stream.take(count)
 
 
+def check_own(path: Path, stored: Any) -> Any:
+    """Returns an HDF5 array if its numbers lie in the file itself; a file from elsewhere could name any other.
+
+    Raises:
+        CaseError: they lie in another file: by an external link, external storage, or as a view of other files.
+    """
+    elsewhere = stored.file.filename != str(path) or stored.external
+    if elsewhere or (stored.is_virtual and any(one.file_name != "." for one in stored.virtual_sources())):
+        raise CaseError(
+            f"{path}: its array {stored.name} lies in another file, which is not read; copy it into this one"
+        )
+    return stored
+
+
 class _Zlib:
     """A zlib stream to read from; its checksum is compared at its end."""
 

@@ -19,7 +19,7 @@ LABELS = "medimg_eval.labels"
 UNITS = "medimg_eval.units"
 
 
-def write_probabilities(path: Path, probabilities: Probabilities) -> None:
+def write_probabilities(path: str | Path, probabilities: Probabilities) -> None:
     """Writes probabilities without loss, in their dtype; the file appears whole or not at all.
 
     `medimg_eval.imaging.read` reads what is written as an image of as many channels.
@@ -32,6 +32,8 @@ def write_probabilities(path: Path, probabilities: Probabilities) -> None:
         CaseError: another suffix, or values that are no floats.
     """
     import blosc2
+
+    path = Path(path)
 
     if path.suffix != SUFFIX:
         raise CaseError(f"{path}: probabilities are written as b2nd; expected a name that ends in {SUFFIX}")
@@ -57,13 +59,15 @@ def write_probabilities(path: Path, probabilities: Probabilities) -> None:
         stored.schunk.vlmeta[UNITS] = probabilities.units
 
 
-def read_probabilities(path: Path) -> Probabilities:
+def read_probabilities(path: str | Path) -> Probabilities:
     """Reads what `write_probabilities` wrote.
 
     Raises:
         CaseError: missing, damaged, larger than memory, or not such a file.
     """
     import blosc2
+
+    path = Path(path)
 
     if not path.is_file():
         raise CaseError(f"{path}: no such file")

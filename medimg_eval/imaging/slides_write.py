@@ -15,7 +15,7 @@ QUALITY = 90
 
 
 def write_pyramid(
-    path: Path,
+    path: str | Path,
     pixels: Array,
     *,
     um_per_px: float | None,
@@ -39,6 +39,8 @@ def write_pyramid(
         ValueError: the pixels are not (row, column, 3) of uint8, or the tile edge is not a multiple of 16.
     """
     import tifffile
+
+    path = Path(path)
 
     if pixels.ndim != 3 or pixels.shape[2] != 3 or pixels.dtype != np.uint8 or not pixels.size:
         raise ValueError(f"expected (row, column, 3) of uint8, got {pixels.shape} of {pixels.dtype}")

@@ -76,7 +76,7 @@ class _Reader(pickle.Unpickler):
         return self._loaded[key]
 
 
-def read_tensors(path: Path) -> Any:
+def read_tensors(path: str | Path) -> Any:
     """Reads what `torch.save` wrote: a tensor, or containers of tensors, numbers and strings.
 
     Returns:
@@ -85,6 +85,7 @@ def read_tensors(path: Path) -> Any:
     Raises:
         CaseError: the file is missing, damaged, older than torch 1.6, or holds other objects.
     """
+    path = Path(path)
     if not path.is_file():
         raise CaseError(f"{path}: no such file")
     if not zipfile.is_zipfile(path):

@@ -146,9 +146,11 @@ def otsu(counts: Array) -> int:
     return int(np.argmax(np.nan_to_num(between, nan=0.0, posinf=0.0)))
 
 
-def write_tiles(path: Path, tiles: Tiles) -> None:
+def write_tiles(path: str | Path, tiles: Tiles) -> None:
     """Writes tile coordinates as HDF5, as TRIDENT lays them out (`coords` is x, y); it appears whole or not at all."""
     import h5py
+
+    path = Path(path)
 
     attributes: dict[str, Any] = {
         "patch_size": tiles.size,
@@ -164,7 +166,7 @@ def write_tiles(path: Path, tiles: Tiles) -> None:
             stored.attrs[name] = value
 
 
-def read_tile_coordinates(path: Path, *, edge: float | None = None, size: int | None = None) -> Tiles:
+def read_tile_coordinates(path: str | Path, *, edge: float | None = None, size: int | None = None) -> Tiles:
     """Reads tile coordinates from HDF5 as CLAM, TRIDENT or `write_tiles` write them.
 
     Args:
@@ -176,6 +178,8 @@ def read_tile_coordinates(path: Path, *, edge: float | None = None, size: int | 
         CaseError: the file is damaged, holds no `coords`, or does not say how large a tile is.
     """
     import h5py
+
+    path = Path(path)
 
     if not path.is_file():
         raise CaseError(f"{path}: no such file")

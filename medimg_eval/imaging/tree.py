@@ -9,11 +9,11 @@ from pathlib import Path
 from medimg_eval.errors import CaseError
 
 
-def walk(root: Path) -> Iterator[tuple[str, os.stat_result | None]]:
+def walk(root: Path, *, hidden: bool = False) -> Iterator[tuple[str, os.stat_result | None]]:
     """Every file under a folder by its relative name, and what the system says of it: None for a link to nowhere.
 
-    Links are followed, and no folder is entered twice. Hidden files and folders are passed over, and so is what
-    is no file: opening a pipe would wait for ever.
+    Links are followed, and no folder is entered twice. Hidden files and folders are passed over unless they are
+    wanted, and so is what is no file: opening a pipe would wait for ever.
 
     Raises:
         CaseError: a folder cannot be opened.
@@ -28,7 +28,7 @@ def walk(root: Path) -> Iterator[tuple[str, os.stat_result | None]]:
             raise CaseError(f"{folder}: cannot be opened ({error.strerror}); mend its permissions") from error
         below = []
         for entry in entries:
-            if entry.name.startswith("."):
+            if entry.name.startswith(".") and not hidden:
                 continue
             try:
                 state = entry.stat()

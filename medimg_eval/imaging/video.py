@@ -193,7 +193,7 @@ def grid(
 
 
 def write_video(
-    path: Path, frames: Iterable[Array], fps: float, *, lossless: bool = True, keyframe_every: int = 24
+    path: str | Path, frames: Iterable[Array], fps: float, *, lossless: bool = True, keyframe_every: int = 24
 ) -> None:
     """Writes H.264; the file appears whole or not at all, and is the same for the same frames.
 
@@ -208,6 +208,8 @@ def write_video(
         UsageError: not uint8 of three channels, no frame, or an odd size that 4:2:0 cannot hold.
     """
     import av
+
+    path = Path(path)
 
     codec, layout, quality = ("libx264rgb", "rgb24", {"qp": "0"}) if lossless else ("libx264", "yuv420p", {"qp": "18"})
     stream: Any = None

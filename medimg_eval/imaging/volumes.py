@@ -16,7 +16,7 @@ from medimg_eval.imaging import itk, nifti
 from medimg_eval.imaging.affines import check_affine, clip_box, shifted
 from medimg_eval.imaging.front import smallest_type, without_values
 from medimg_eval.imaging.logs import kept_log
-from medimg_eval.imaging.payload import Box, Codec, Layout, check_memory, head, is_gzip, read_voxels
+from medimg_eval.imaging.payload import Box, Codec, Layout, check_memory, check_own, head, is_gzip, read_voxels
 from medimg_eval.imaging.system import whole
 
 Region = tuple[tuple[int, int], tuple[int, int], tuple[int, int]]
@@ -72,13 +72,13 @@ def grid(paths: Sequence[Path], *, region: Region | None = None) -> Geometry:
         shape = tuple(stored.shape[1:] if stored.ndim == 4 else stored.shape)
     else:
         with _nibabel(path) as (image, _):
-            shape, affine = tuple(image.shape[:3]), image.affine
+            shape, affine = _spatial_shape(image), image.affine
     box = clip_box(path, shape, region)
     shape = shape if box is None else tuple(stop - start for start, stop in box)
     return Geometry(shape, shifted(affine, box), units)
 
 
-def write_mask(path: Path, mask: Mask) -> None:
+def write_mask(path: str | Path, mask: Mask) -> None:
     """Writes a label map as `.nii.gz` or `.nii`; the file appears whole or not at all.
 
     The axes stay in their order: a mask of (row, column) is read back as (row, column).
@@ -90,13 +90,14 @@ def write_mask(path: Path, mask: Mask) -> None:
     Raises:
         CaseError: another suffix, or labels that are no whole numbers.
     """
+    path = Path(path)
     if mask.labels.dtype.kind not in "iub":
         raise CaseError(f"{path}: expected whole-number labels to write, got {mask.labels.dtype}")
     # NIfTI has no bool and nibabel refuses int64, so labels travel in the smallest type that holds them.
     _write(path, mask.labels.astype(smallest_type(mask.labels)), mask.geometry)
 
 
-def write_image(path: Path, image: Image) -> None:
+def write_image(path: str | Path, image: Image) -> None:
     """Writes an image as `.nii.gz` or `.nii` in its dtype; the file appears whole or not at all.
 
     Args:
@@ -106,6 +107,7 @@ def write_image(path: Path, image: Image) -> None:
     Raises:
         CaseError: another suffix, or a dtype NIfTI has not, such as bool or float16.
     """
+    path = Path(path)
     array = image.array[0] if len(image.array) == 1 else np.moveaxis(image.array, 0, -1)
     if array.ndim == 3 and image.array.ndim == 3 and len(image.array) > 1:
         array = array[:, :, None]  # channels are the fourth axis, of pictures too
@@ -231,6 +233,7 @@ def _nibabel(path: Path) -> Iterator[tuple[Any, list[str]]]:
             image = nib.load(path)
         if not isinstance(image, SpatialImage) or not 2 <= len(image.shape) <= 4 or image.affine is None:
             raise CaseError(f"{path}: holds no volume of two to four axes ({type(image).__name__})")
+        _check_minc(path, getattr(image.dataobj, "minc_file", None))
         check_affine(path, np.asarray(image.affine, np.float64))
         guess = isinstance(image, nib.AnalyzeImage) and not isinstance(image, nib.Nifti1Pair)
         _check_stated_steps(path, image)
@@ -287,10 +290,39 @@ def _read_nibabel(path: Path, region: Region | None) -> Image:
 
     with _nibabel(path) as (image, notes):
         check_memory(path, math.prod(image.shape) * image.get_data_dtype().itemsize)
-        box = clip_box(path, tuple(image.shape[:3]), region)
+        box = clip_box(path, _spatial_shape(image), region)
         if isinstance(image, MGHImage):
             return _read_mgh(path, image, box)
-        array = np.asarray(image.dataobj if box is None else image.dataobj[tuple(slice(*ends) for ends in box)])
+        channels, cut = _channel_axis(image), [slice(*ends) for ends in box or ()]
+        if channels is not None and cut:
+            cut.insert(channels, slice(None))
+        array = np.asarray(image.dataobj[tuple(cut)] if cut else image.dataobj)
         affine = shifted(image.affine, box)
     array = array.astype(array.dtype.newbyteorder("="), copy=False)
-    return Image(np.moveaxis(array, 3, 0) if array.ndim == 4 else array[None], affine, notes=tuple(notes))
+    return Image(array[None] if channels is None else np.moveaxis(array, channels, 0), affine, notes=tuple(notes))
+
+
+def _channel_axis(image: Any) -> int | None:
+    """Returns which axis of four holds volumes or components: of MINC what its names say, elsewhere the last."""
+    stored = getattr(image.dataobj, "minc_file", None)
+    if len(image.shape) < 4:
+        return None
+    return 3 if stored is None else _minc_axes(stored).index(False)
+
+
+def _check_minc(path: Path, stored: Any) -> None:
+    """Refuses MINC files without three axes of space, and voxels that lie in another file; others pass."""
+    if stored is not None and sum(_minc_axes(stored)) != 3:
+        raise CaseError(f"{path}: has the axes {', '.join(stored._dim_names)}; expected three of space")  # noqa: SLF001
+    if stored is not None and hasattr(stored._image, "external"):  # noqa: SLF001 - HDF5, as MINC 2 is
+        check_own(path, stored._image)  # noqa: SLF001
+
+
+def _minc_axes(stored: Any) -> list[bool]:
+    """Returns of each axis of a MINC file whether it is one of space; others are `time` and `vector_dimension`."""
+    return [name.endswith("space") for name in stored._dim_names]  # noqa: SLF001 - nibabel keeps them to itself
+
+
+def _spatial_shape(image: Any) -> tuple[int, ...]:
+    channels = _channel_axis(image)
+    return tuple(size for axis, size in enumerate(image.shape) if axis != channels)

@@ -11,6 +11,7 @@ from medimg_eval.results.intervals import BCA, EXACT, FEWEST, PERCENTILE, TOO_FE
 from medimg_eval.results.kinds import is_evidence, is_known, is_set, is_summary, judged_labels
 from medimg_eval.results.layout import listed
 from medimg_eval.results.left_out import left_out
+from medimg_eval.results.load import salt_names
 from medimg_eval.results.parts import LABEL, UNKNOWN, Part
 from medimg_eval.results.proportions import FEW_TRIALS
 from medimg_eval.results.question_notes import chance_note, question_basis, question_facts
@@ -270,6 +271,11 @@ def _warnings(group: _Group) -> Iterator[str]:
     if len(fingerprints := _names_by(group.finished, lambda run: run.data_fingerprint)) > 1:
         parts = "; ".join(f"{names} on {fingerprint}" for fingerprint, names in fingerprints.items())
         yield f"Warning: the data of {group.title} differ, so its rows are not comparable: {parts}."
+    if len(salts := _names_by([one for one in group.finished if salt_names(one.run)], salt_names)) > 1:
+        parts = "; ".join(f"{names} with {salt}" for salt, names in salts.items())
+        yield (
+            f"Warning: patients of {group.title} are named with different salts, so its rows cannot be paired: {parts}."
+        )
     if (
         len(labels := _names_by(group.finished, lambda run: ", ".join(sorted(set(judged_labels(run.scores)["label"])))))
         > 1

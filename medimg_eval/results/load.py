@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -11,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from medimg_eval.errors import UserError
+from medimg_eval.imaging.patients import salt_of
 from medimg_eval.results.kinds import SET, is_evidence
 from medimg_eval.results.left_out import made_of, runs_shown
 
@@ -319,10 +321,37 @@ def _with_scores(run: RunScores) -> RunScores:
         raise UserError(f"{file} has infinite values, which no mean can hold; {mend}")
     if run.resampled == "patients" and scores["patient"].isna().any():
         raise UserError(f"{file} has cases without a patient, and its intervals resample patients; {mend}")
+    if "," in salt_names(run := replace(run, scores=scores, sets=sets)):
+        raise UserError(f"{file} names its patients with several salts ({salt_names(run)}); {mend}")
     # Evidence may hold several rows for a label, such as one per candidate of a detector.
     single = scores.loc[~scores["metric"].isin([metric for metric in scores["metric"].unique() if is_evidence(metric)])]
     repeated = single.loc[single.duplicated(["case", "label", "metric"])]
     if len(repeated):
         first = repeated.iloc[0]
         raise UserError(f"{file} has two rows of {first['metric']} for case {first['case']!r}; {mend}")
-    return replace(run, scores=scores, sets=sets)
+    return run
+
+
+def salt_names(run: RunScores) -> str:
+    """Returns what tells the salt of a run's patients from others; `none` where they are named otherwise."""
+    if run.resampled != "patients":
+        return ""
+    rows = run.scores.loc[run.scores["patient"] != run.scores["case"]]  # a case of nobody known stands for itself
+    names = rows["patient"].dropna().astype(str).unique()
+    return ", ".join(sorted({salt_of(name) or "none" for name in names}))
+
+
+def refuse_other_salts(runs: Sequence[RunScores]) -> None:
+    """Refuses to join by patient what names the same patients differently; rows of two tasks need not be of the same.
+
+    Raises:
+        UserError: Two runs have different salts, or of one task only one has any.
+    """
+    said = [(run, salt) for run in runs if (salt := salt_names(run))]
+    for (run, salt), (other, another) in itertools.combinations(said, 2):
+        if salt != another and (run.task == other.task or "none" not in (salt, another)):
+            raise UserError(
+                f"{run.folder} and {other.folder} name patients with different salts ({salt} and {another}), so that "
+                "nobody can tell which are the same; run `python -m medimg_eval score` on both with one salt (export "
+                "MEDIMG_EVAL_SALT=FILE), or test again where score says that the data changed"
+            )

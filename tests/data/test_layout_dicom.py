@@ -1,5 +1,7 @@
 """Trees of DICOM files: series, pictures, segmentations that refer to them, tables beside them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pydicom
 import pytest
@@ -12,8 +14,10 @@ from medimg_eval.data.layouts.dicom import referenced_series
 from medimg_eval.data.splits import SplitLists
 from medimg_eval.data.targets import BoxColumns, ClassColumns, FromTable, MaskTarget
 from medimg_eval.errors import CaseError, UserError
+from medimg_eval.evaluation.identity import data_fingerprint
 from medimg_eval.imaging import write_mask
 from medimg_eval.imaging.dicom.write import write_picture, write_segmentation, write_series
+from medimg_eval.imaging.patients import patient_key
 
 AFFINE = np.array([[-1.0, 0, 0, 10], [0, -1, 0, 20], [0, 0, 2.5, -30], [0, 0, 0, 1]])
 SHAPE = (9, 8, 4)
@@ -96,13 +100,35 @@ def test_nobodys_name_leaves_the_tree(tree, tmp_path):
     assert "DOE" not in said
     assert "ROE" not in said
     assert len({case.patient for case in cases}) == 2
-    assert all(len(case.patient) == 12 for case in cases)
+    assert {case.patient for case in cases} == {patient_key(name) for name in ("DOE^JANE", "ROE^RICHARD")}
+    same = tree_of(tree[0], tmp_path, patient="{patient}", target=MaskTarget("masks/{series}.nii.gz")).cases("test")
+    assert {case.id: case.patient for case in same} == {case.id: case.patient for case in cases}
+
+
+def test_words_of_the_header_may_name_a_case_but_not_its_patient(tree, tmp_path):
+    named = tree_of(tree[0], tmp_path, patient="{patient:.3}", target=MaskTarget("masks/{patient}.nii.gz"))
+    cases = named.cases("test")
+    found = {case.patient: case.target.files[0].name for case in cases}
+    assert found == {patient_key("DOE"): "DOE^JANE.nii.gz", patient_key("ROE"): "ROE^RICHARD.nii.gz"}
+
+
+def test_another_salt_changes_keys_and_not_the_data(tree, tmp_path, monkeypatch):
+    layout = tree_of(tree[0], tmp_path, target=MaskTarget("masks/{series}.nii.gz"))
+    before = layout.cases("test")
+    (tmp_path / "salt").write_text("another one, of a lab")
+    monkeypatch.setenv("MEDIMG_EVAL_SALT", str(tmp_path / "salt"))
+    after = layout.cases("test")
+    assert [case.id for case in after] == [case.id for case in before]
+    assert not {case.patient for case in after} & {case.patient for case in before}
+    assert data_fingerprint(after) == data_fingerprint(before)
+    together = [replace(case, patient=after[0].patient) for case in after]
+    assert data_fingerprint(together) != data_fingerprint(after)
 
 
 def test_masks_may_be_found_by_a_pattern_of_the_series(tree, tmp_path):
     root, labels = tree
-    case = tree_of(root, tmp_path, id="{folder}", target=MaskTarget("../masks/{folder}.nii.gz")).cases("test")[1]
-    assert case.id == "case1"
+    cases = tree_of(root, tmp_path, id="{folder}", target=MaskTarget("../masks/{folder}.nii.gz")).cases("test")
+    (case,) = (case for case in cases if case.id == "case1")
     (root.parent / "masks").mkdir(exist_ok=True)
     write_mask(root.parent / "masks" / "case1.nii.gz", Mask(labels, AFFINE))
     np.testing.assert_array_equal(case.target.read().labels, labels)

@@ -12,6 +12,7 @@ from hypothesis.extra import numpy as hnp
 from medimg_eval import imaging
 from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.imaging.arrays import Bundle
+from medimg_eval.imaging.features import read_features
 
 h5py = pytest.importorskip("h5py")
 
@@ -276,3 +277,25 @@ def test_text_empty_arrays_and_missing_files_are_one_sentence(tmp_path):
         Bundle(tmp_path / "n.npz")
     with pytest.raises(CaseError, match=r"e\.npy: expected one file of arrays, got 2"):
         imaging.read([tmp_path / "e.npy", tmp_path / "t.npy"])
+
+
+@pytest.mark.parametrize("how", ["link", "storage", "view"])
+def test_hdf5_arrays_that_lie_in_another_file_are_refused(tmp_path, how):
+    secret, path = tmp_path / "secret", tmp_path / "case" / "a.h5"
+    path.parent.mkdir()
+    with h5py.File(secret, "w") as file:
+        file["array"] = np.arange(24, dtype=np.uint8).reshape(4, 6)
+    with h5py.File(path, "w") as file:
+        if how == "link":
+            file["array"] = h5py.ExternalLink(str(secret), "array")
+        elif how == "storage":
+            file.create_dataset("array", (4, 6), np.uint8, external=[(str(secret), 0, 24)])
+        else:
+            layout = h5py.VirtualLayout((4, 6), np.uint8)
+            layout[:] = h5py.VirtualSource(str(secret), "array", (4, 6))
+            file.create_virtual_dataset("array", layout)
+        file["features"], file["coords"] = h5py.SoftLink("/array"), np.zeros((4, 2))
+    with pytest.raises(CaseError, match=r"a\.h5: (its array .*lies in another file|holds no array)"):
+        imaging.read(path, key="array")
+    with pytest.raises(CaseError, match=r"a\.h5: its array .*lies in another file"):
+        read_features(path)

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import stat
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow.parquet as pq
@@ -11,8 +12,9 @@ from pydicom.uid import ExplicitVRLittleEndian, generate_uid
 
 from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.imaging.dicom import index as module
-from medimg_eval.imaging.dicom.index import index_tree
-from medimg_eval.imaging.dicom.index_store import NAME
+from medimg_eval.imaging.dicom.index import index_tree, naming
+from medimg_eval.imaging.dicom.index_store import OLD_NAME
+from medimg_eval.imaging.patients import patient_key
 
 AXIAL, SAGITTAL = [1, 0, 0, 0, 1, 0], [0, 1, 0, 0, 0, -1]
 CT, DX, RTSTRUCT = (f"1.2.840.10008.5.1.4.1.1.{end}" for end in ("2", "1.1.1", "481.3"))
@@ -21,6 +23,12 @@ CT, DX, RTSTRUCT = (f"1.2.840.10008.5.1.4.1.1.{end}" for end in ("2", "1.1.1", "
 @pytest.fixture(autouse=True)
 def _cache(tmp_path, monkeypatch):
     monkeypatch.setenv("MEDIMG_EVAL_CACHE", str(tmp_path / "user cache"))
+
+
+@pytest.fixture
+def kept_at(tmp_path):
+    """Where the index lies."""
+    return lambda: next((tmp_path / "user cache" / "index").glob("*.parquet"))
 
 
 def write(path, patient="p1", study="1.2.3", series="1.2.3.4", sop_class=CT, **elements):
@@ -90,7 +98,7 @@ def test_each_image_is_a_row_with_what_its_tags_say(tree):
         ("RTSTRUCT", 1, 1, "", "", False),
     ]
     first = index.entries[0]
-    assert (first.patient, first.study, first.series, first.sop_class) == ("p1", "1.2.3", "1.2.3.4", CT)
+    assert (first.patient, first.study, first.series, first.sop_class) == (patient_key("p1"), "1.2.3", "1.2.3.4", CT)
     assert (first.rows, first.columns, first.frames, first.spacing) == (2, 2, 1, (0.5, 0.5))
     assert first.orientation == tuple(AXIAL)
     assert first.paths == tuple(tree / "a" / str(k) for k in range(3))
@@ -140,32 +148,52 @@ def test_only_what_changed_is_opened_again(tree, monkeypatch):
     assert names == []
 
 
-def test_a_tree_that_moves_takes_its_index_along(tree, monkeypatch):
+def test_a_tree_that_moves_is_looked_at_again(tree):
     before = index_tree(tree)
     moved = tree.rename(tree.with_name("elsewhere"))
-    names = opened(monkeypatch)
     after = index_tree(moved)
-    assert names == []
+    assert after.opened == 13
     assert [len(s.paths) for s in after.entries] == [len(s.paths) for s in before.entries]
     assert all(path.is_file() for s in after.entries for path in s.paths)
 
 
-def test_a_damaged_index_is_built_again_and_that_is_logged(tree, caplog):
+def test_a_damaged_index_is_built_again_and_that_is_logged(tree, kept_at, caplog):
     first = index_tree(tree)
-    (tree / NAME).write_bytes((tree / NAME).read_bytes()[:-40])
+    kept_at().write_bytes(kept_at().read_bytes()[:-40])
     with caplog.at_level(logging.WARNING):
         second = index_tree(tree)
     assert second.entries == first.entries
     assert second.opened == 13
-    assert f"{NAME}: is damaged" in caplog.text
+    assert f"{kept_at()}: is damaged" in caplog.text
     assert index_tree(tree).opened == 0
 
 
-def test_an_index_of_another_version_is_built_again(tree):
-    index_tree(tree)
-    table = pq.read_table(tree / NAME)
-    pq.write_table(table.replace_schema_metadata({"version": "0"}), tree / NAME)
+def test_an_index_of_another_version_or_salt_is_built_again(tree, tmp_path, kept_at, monkeypatch):
+    first = index_tree(tree)
+    table = pq.read_table(kept_at())
+    pq.write_table(table.replace_schema_metadata({"version": "0"}), kept_at())
     assert index_tree(tree).opened == 13
+    (tmp_path / "salt").write_text("another one, of a lab")
+    monkeypatch.setenv("MEDIMG_EVAL_SALT", str(tmp_path / "salt"))
+    second = index_tree(tree)
+    assert second.opened == 13
+    assert not {one.patient for one in first.entries} & {one.patient for one in second.entries}
+    assert [one.paths for one in first.entries] == [one.paths for one in second.entries]  # in the same order
+
+
+def test_the_index_is_its_owners_alone_and_names_nobody(tree, tmp_path, kept_at):
+    ct(tree / "c", patient="4711472", study="1.7", series="1.7.1", SeriesDescription="chest of Jane Doe")
+    (tmp_path / "user cache" / "index").mkdir(mode=0o755, parents=True)
+    (tree / OLD_NAME).write_bytes(b"an index of an earlier version")
+    index = index_tree(tree)
+    assert stat.S_IMODE(kept_at().stat().st_mode) == 0o600
+    assert stat.S_IMODE(kept_at().parent.stat().st_mode) == 0o700
+    stored = str(pq.read_table(kept_at()).to_pylist())
+    assert not [word for word in ("4711472", "p1'", "Jane", "Secret", "chest of") if word in stored]
+    assert not [path for path in tree.iterdir() if path.name.startswith(".medimg")]
+    (found,) = index.series(patient=4711472, description=["Chest of jane doe"])
+    assert index.series(patient=found.patient) == [found]
+    assert naming(found.paths[0]) == {"patient": "4711472", "description": "chest of Jane Doe"}
 
 
 @pytest.mark.parametrize("kept", [140, 200, 300, 500, -1])
@@ -194,27 +222,17 @@ def test_what_is_named_like_dicom_and_is_none_is_a_problem(tree, name, content):
         assert one.damaged == (not name.startswith("a/"))  # in a folder with a stack it is one of its slices
 
 
-def test_a_folder_that_cannot_be_written_is_indexed_in_the_users_cache(tree, tmp_path, monkeypatch):
-    real = pq.write_table
-
-    def guarded(table, where, **options):
-        if where.parent == tree:
-            raise PermissionError("read-only")
-        real(table, where, **options)
-
-    monkeypatch.setattr(pq, "write_table", guarded)
-    index_tree(tree)
-    assert not (tree / NAME).exists()
-    assert len(list((tmp_path / "user cache" / "index").glob("*.parquet"))) == 1
-    assert index_tree(tree).opened == 0
+def test_a_cache_that_cannot_be_written_is_told(tree, monkeypatch, caplog):
     monkeypatch.setenv("MEDIMG_EVAL_CACHE", str(tree / "x0.png"))  # a file: nothing can be written there
+    assert index_tree(tree).opened == 13
+    assert "cannot be written; every call will look at all files" in caplog.text
     assert index_tree(tree).opened == 13
 
 
 def test_the_index_can_be_kept_elsewhere(tree, tmp_path):
     index_tree(tree, cache=tmp_path / "here")
     assert [path.suffix for path in (tmp_path / "here").iterdir()] == [".parquet"]
-    assert not (tree / NAME).exists()
+    assert stat.S_IMODE(next((tmp_path / "here").iterdir()).stat().st_mode) == 0o600
     assert index_tree(tree, cache=tmp_path / "here").opened == 0
 
 
@@ -237,14 +255,17 @@ def test_empty_series_uids_are_told_apart_by_patient_and_number(tmp_path):
                       ImagePositionPatient=[0, 0, k])  # fmt: skip
     index = index_tree(root)
     assert [(s.patient, s.number, s.group, len(s.paths)) for s in index.entries] == [
-        ("p1", "1", 1, 2), ("p1", "2", 2, 2), ("p2", "1", 1, 2), ("p2", "2", 2, 2),
+        (patient_key("p1"), "1", 1, 2), (patient_key("p2"), "1", 1, 2),
+        (patient_key("p1"), "2", 2, 2), (patient_key("p2"), "2", 2, 2),
     ]  # fmt: skip
 
 
 def test_a_series_uid_that_two_patients_share_is_two_series(tmp_path):
     ct(tmp_path / "tree" / "one", patient="p1")
     ct(tmp_path / "tree" / "two", patient="p2")
-    assert [(s.patient, len(s.paths)) for s in index_tree(tmp_path / "tree").entries] == [("p1", 3), ("p2", 3)]
+    assert [(s.patient, len(s.paths)) for s in index_tree(tmp_path / "tree").entries] == [
+        (patient_key(name), 3) for name in ("p1", "p2")
+    ]
 
 
 def test_links_are_followed_once_and_odd_names_survive(tmp_path):
@@ -295,7 +316,7 @@ def test_calls_at_the_same_time_leave_a_whole_index(tree, caplog):
     assert all(entries == found[0] for entries in found)
     assert "damaged" not in caplog.text
     assert index_tree(tree).opened == 0
-    assert [path.name for path in tree.glob(".*") if path.name != ".hidden"] == [NAME]
+    assert [path.name for path in tree.glob(".*")] == [".hidden"]
 
 
 @pytest.mark.parametrize("inside", [None, {}, {"a.txt": b"x", "b": b""}, {"cut.dcm": bytes(128) + b"DICM\2\0"}])
@@ -308,4 +329,4 @@ def test_a_tree_without_dicom_is_refused_by_name(tmp_path, inside):
         root.mkdir()
     with pytest.raises(CaseError, match=f"{root}: (no such folder|holds no DICOM file)"):
         index_tree(root)
-    assert not (root / NAME).exists()
+    assert not list(tmp_path.glob("user cache/index/*"))

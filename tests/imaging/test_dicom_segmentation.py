@@ -10,6 +10,7 @@ from scipy.spatial.transform import Rotation
 
 from medimg_eval.case import Geometry, Image, Mask
 from medimg_eval.errors import CaseError, UserError
+from medimg_eval.imaging import read_mask
 from medimg_eval.imaging.dicom import segmentation
 from medimg_eval.imaging.dicom.write import write_segmentation, write_series
 
@@ -308,3 +309,10 @@ def test_a_series_that_lacks_what_a_segmentation_repeats_can_have_one(tmp_path):
         dataset.save_as(path)
     path = write_segmentation(tmp_path / "seg.dcm", Mask(array, where), series, names=NAMES)
     np.testing.assert_array_equal(segmentation.read_mask(path, grid=Geometry(SHAPE, where)).labels, array)
+
+
+def test_a_ct_is_no_label_map_whatever_its_values(tmp_path):
+    few = Image(np.arange(-3, 13, dtype=np.int16).reshape(1, 4, 4, 1).repeat(2, -1), np.eye(4))
+    write_series(tmp_path / "ct", few)
+    with pytest.raises(CaseError, match="is an image, CT with a RescaleIntercept of -1024"):
+        read_mask(tmp_path / "ct")

@@ -10,10 +10,17 @@ import numpy as np
 import pytest
 from PIL import Image as Pillow
 
-from medimg_eval.case import Image
+from medimg_eval.case import Image, Mask, Probabilities
 from medimg_eval.errors import CaseError, UsageError
-from medimg_eval.imaging import ImageFile, MaskFile, identify, read, read_grid, read_mask
+from medimg_eval.imaging import ImageFile, MaskFile, identify, read, read_grid, read_mask, write_image, write_mask
 from medimg_eval.imaging import volumes as volumes_module
+from medimg_eval.imaging.describe import describe
+from medimg_eval.imaging.dicom.phi_scan import scan_folder
+from medimg_eval.imaging.dicom.write import write_picture, write_segmentation, write_series
+from medimg_eval.imaging.features import read_features
+from medimg_eval.imaging.probabilities import read_probabilities, write_probabilities
+from medimg_eval.imaging.slides_write import write_pyramid
+from medimg_eval.imaging.video import write_video
 
 
 def write(path, content):
@@ -199,3 +206,76 @@ def test_paths_may_be_strings_and_begin_at_home(tmp_path, monkeypatch):
     nifti(tmp_path / "a.nii")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert read("~/a.nii").array.shape == read(os.fspath(tmp_path / "a.nii")).array.shape
+
+
+def test_places_are_given_as_texts_too(tmp_path):
+    volume, mask = str(tmp_path / "a.nii.gz"), str(tmp_path / "b.nii")
+    shown = write_image(volume, Image(np.arange(24, dtype=np.int16).reshape(1, 2, 3, 4), np.eye(4)))
+    drawn = write_mask(mask, Mask(np.ones((2, 3, 4), np.uint8), np.eye(4)))
+    assert shown is None
+    assert drawn is None
+    assert identify(volume) == "volume"
+    assert read(volume).array.shape == (1, 2, 3, 4)
+    assert read_grid(volume).shape == read_mask(mask).labels.shape == (2, 3, 4)
+    assert ImageFile(volume).files == ImageFile(tmp_path / "a.nii.gz").files
+    assert MaskFile(mask).files == (tmp_path / "b.nii",)
+    assert [one.path.name for one in describe(volume)] == ["a.nii.gz"]
+
+
+def test_places_of_what_is_written_beside_volumes_are_given_as_texts_too(tmp_path):
+    halves = Probabilities(np.full((2, 2, 3, 4), 0.5, np.float32), (0, 1), np.eye(4))
+    write_probabilities(str(tmp_path / "p.b2nd"), halves)
+    assert read_probabilities(str(tmp_path / "p.b2nd")).array.shape == (2, 2, 3, 4)
+    write_pyramid(str(tmp_path / "s.tif"), np.zeros((64, 64, 3), np.uint8), um_per_px=1.0)
+    write_video(str(tmp_path / "v.mp4"), np.zeros((2, 16, 16, 3), np.uint8), 10)
+    np.save(tmp_path / "f.npy", np.ones((2, 3)))
+    assert read_features(str(tmp_path / "f.npy")).features.shape == (2, 3)
+    files = write_series(str(tmp_path / "dicom"), Image(np.zeros((1, 4, 4, 2), np.int16), np.eye(4)))
+    write_picture(str(tmp_path / "x.dcm"), Image(np.zeros((1, 4, 4), np.uint16), np.eye(4)))
+    drawn = write_segmentation(
+        str(tmp_path / "seg.dcm"), Mask(np.ones((4, 4, 2), np.uint8), np.eye(4)), files, names={1: "liver"}
+    )
+    assert drawn == tmp_path / "seg.dcm"
+    assert scan_folder(str(tmp_path / "dicom")).looked["DICOM"] == 2
+
+
+def blobs(numbers, shape=(64, 64, 24), edge=8):
+    """A label map of cubes, numbered in turn, with a margin of background between some."""
+    place = np.indices(shape) // edge
+    index = np.ravel_multi_index(place, [-(-size // edge) for size in shape])
+    labels = np.asarray(numbers)[index % len(numbers)]
+    labels[(np.indices(shape)[0] % (3 * edge)) < 3] = 0
+    return labels.astype(np.int32)
+
+
+@pytest.mark.parametrize("numbers", [
+    [1, 2, 3], range(1, 118), [-1, 1, 2],  # a few organs, TotalSegmentator's, "ignore"
+    [*range(1, 90), *range(1000, 1036), *range(11101, 11175), *range(12101, 12176)],  # FreeSurfer's
+    [*range(1, 90), 251, *range(14100, 14176)],
+], ids=len)  # fmt: skip
+def test_label_maps_of_many_and_large_numbers_are_label_maps(tmp_path, numbers):
+    labels = blobs(list(numbers))
+    assert np.array_equal(read_mask(nifti(tmp_path / "a.nii", labels)).labels, labels)
+
+
+def test_thousands_of_instances_are_a_label_map(tmp_path):
+    labels = blobs(range(1, 4000), (600, 600, 1), 10)[..., 0].astype(np.uint16)  # nuclei, touching
+    Pillow.fromarray(labels).save(tmp_path / "a.png")
+    assert np.array_equal(read_mask(tmp_path / "a.png").labels, labels)
+    points = np.zeros((64, 64, 24), np.int32)  # of a voxel each, none beside another
+    points[::3, ::3, ::3] = np.arange(1, points[::3, ::3, ::3].size + 1).reshape(points[::3, ::3, ::3].shape)
+    assert read_mask(nifti(tmp_path / "b.nii", points)).labels.max() > 3000
+
+
+@pytest.mark.parametrize(("low", "high", "dtype"), [
+    (-1024, 3071, np.int16), (0, 4095, np.uint16), (0, 255, np.uint8), (-1000, 400, np.float32),
+])  # fmt: skip
+def test_an_image_is_no_label_map(tmp_path, low, high, dtype):
+    shape = np.array((64, 60, 20))
+    across = np.indices(shape).T / shape
+    body = np.hypot(*(across[..., :2].T - 0.5)) < 0.4
+    grey = np.random.default_rng(0).normal(np.sin(7 * across).sum(-1).T, 0.2)  # tissue that varies, and noise
+    scaled = low + (high - low) * (grey - grey.min()) / np.ptp(grey)
+    path = nifti(tmp_path / "ct.nii", np.rint(np.where(body, scaled, low)).astype(dtype))
+    with pytest.raises(CaseError, match=r"ct\.nii: holds \d+ values from .* as those of an image do"):
+        read_mask(path)

@@ -161,7 +161,7 @@ def test_what_a_header_leaves_out_is_said(tmp_path, name, header, units, note):
     ("a.nrrd", NRRD.replace("raw", "gzip") + "\n", b"x" * 60, "damaged"),
     ("a.nrrd", NRRD.replace("2 3 4", "9999 9999 9999") + "\n", None, "cut short, or its header is wrong"),
     ("a.nhdr", NRRD + "data file: gone.raw\n\n", b"", "its voxels lie in gone.raw, which is missing"),
-    ("a.mhd", HAND + "CompressedData = True\n" + PLACED + REST.replace("LOCAL", "LIST\ns.raw"), b"", "convert it"),
+    ("a.mhd", HAND + "CompressedData = True\n" + PLACED + REST.replace("LOCAL", "LIST\na.mhd"), b"", "convert it"),
     ("a.nrrd", NRRD.replace("raw", "bzip2") + "\n", None, "bzip2 encoding not available"),
     ("a.nrrd", NRRD.replace("raw", "ascii") + "\n", b"1 2 3 4", "cut short"),
     ("a.nrrd", NRRD + "space: LPS\nspace units: \"m\" \"mm\" \"m\"\n" + DIRECTIONS + "\n", None, "different units"),
@@ -190,3 +190,100 @@ def test_a_damaged_byte_among_compressed_voxels_is_noticed(tmp_path_factory, nam
         packed[start + place % (len(packed) - start)] ^= flip
     with pytest.raises(CaseError, match=name.replace(".", "[.]")):
         read(write(folder / name, header, bytes(packed)))
+
+
+OUTSIDE = "does not lie in its own folder"
+DETACHED = HAND + PLACED + REST
+PLACED_NRRD = NRRD + "spacings: 1 2 3\n"
+
+
+@pytest.fixture
+def apart(tmp_path):
+    """A folder for a header, with a secret of 48 bytes beside the folder."""
+    (tmp_path / "secret").write_bytes(bytes(range(48)))
+    folder = tmp_path / "case"
+    folder.mkdir()
+    return folder
+
+
+@pytest.mark.parametrize("named", ["{secret}", "../secret", "sub/../../secret", "..\\secret", "~/secret"])
+@pytest.mark.parametrize("kind", ["mhd", "nhdr", "mhd list", "nhdr list", "nhdr text", "mhd text"])
+def test_a_header_names_no_file_outside_its_folder(apart, named, kind):
+    named = named.format(secret=apart.parent / "secret")
+    text = "text" in kind
+    if kind.startswith("mhd"):
+        given = f"LIST\n{named}\n{named}\n{named}\n{named}\n" if "list" in kind else f"{named}\n"
+        header = DETACHED.replace("BinaryData = True", f"BinaryData = {not text}").replace("LOCAL\n", given)
+        path = write(apart / "a.mhd", header, b"")
+    else:
+        given = f"LIST\n{named}\n" if "list" in kind else f"{named}\n\n"
+        header = PLACED_NRRD.replace("raw", "ascii") if text else PLACED_NRRD
+        path = write(apart / "a.nhdr", f"{header}data file: {given}", b"")
+    for ask in (read, read_grid):
+        with pytest.raises(CaseError, match=OUTSIDE) as error:
+            ask(path)
+        assert str(path) in str(error.value)
+        assert named in str(error.value)
+
+
+@pytest.mark.parametrize("pattern", ["../s%03d.raw 0 3 1", "{folder}/s%d 1 4 1", "%s 1 4 1", "s%d%d 1 4 1"])
+def test_patterns_of_names_stay_in_the_folder_too(apart, pattern):
+    pattern = pattern.format(folder=apart.parent)
+    for k in range(5):
+        (apart.parent / f"s{k:03d}.raw").write_bytes(bytes(12))
+        (apart.parent / f"s{k}").write_bytes(bytes(12))
+    for path in (
+        write(apart / "a.mhd", DETACHED.replace("LOCAL", pattern), b""),
+        write(apart / "a.nhdr", f"{PLACED_NRRD}data file: {pattern}\n\n", b""),
+    ):
+        with pytest.raises(CaseError, match=f"{OUTSIDE}|expected a pattern"):
+            read(path)
+
+
+def test_names_behind_a_lone_carriage_return_are_seen(apart):
+    path = write(apart / "a.nhdr", f"{PLACED_NRRD}# note\rdata file: ../secret\n\n", b"")
+    with pytest.raises(CaseError, match=OUTSIDE):
+        read(path)
+
+
+def test_voxels_in_several_files_of_the_folder_are_read(apart):
+    slices = VOXELS.reshape(4, 6)
+    for k, plane in enumerate(slices):
+        (apart / f"s{k:02d}.raw").write_bytes(plane.tobytes())
+    names = "".join(f"s{k:02d}.raw\n" for k in range(4))
+    for path in (
+        write(apart / "list.mhd", DETACHED.replace("LOCAL\n", f"LIST\n{names}"), b""),
+        write(apart / "pattern.mhd", DETACHED.replace("LOCAL", "s%02d.raw 0 3 1"), b""),
+        write(apart / "list.nhdr", f"{PLACED_NRRD}data file: LIST\n{names}", b""),
+        write(apart / "pattern.nhdr", f"{PLACED_NRRD}data file: s%02d.raw 0 3 1\n\n", b""),
+    ):
+        np.testing.assert_array_equal(read(path).array[0], VOXELS.reshape(2, 3, 4, order="F"))
+    (apart / "s02.raw").unlink()
+    with pytest.raises(CaseError, match=r"its voxels lie in s02\.raw, which is missing"):
+        read(apart / "list.mhd")
+
+
+def test_links_are_followed_only_to_where_the_header_lies(apart, tmp_path):
+    header = DETACHED.replace("LOCAL", "a.raw")
+    (write(apart / "a.mhd", header, b"").with_suffix(".raw")).symlink_to(tmp_path / "secret")
+    with pytest.raises(CaseError, match=OUTSIDE):
+        read(apart / "a.mhd")
+    store, linked = tmp_path / "store", tmp_path / "linked"  # a folder of links to cases
+    store.mkdir()
+    linked.mkdir()
+    write(store / "a.mhd", header, b"")
+    (store / "a.raw").write_bytes(VOXELS.tobytes())
+    for name in ("a.mhd", "a.raw"):
+        (linked / name).symlink_to(store / name)
+    np.testing.assert_array_equal(read(linked / "a.mhd").array[0], VOXELS.reshape(2, 3, 4, order="F"))
+
+
+@pytest.mark.parametrize(("sizes", "kinds"), [
+    ("2 2 3 2", "time domain domain domain"), ("2 3 4", "domain domain time"), ("2 2 3 2", "domain domain time domain"),
+])  # fmt: skip
+def test_an_axis_of_time_is_not_taken_for_one_of_space(tmp_path, sizes, kinds):
+    header = NRRD.replace("dimension: 3", f"dimension: {len(sizes.split())}").replace("2 3 4", sizes)
+    steps = " ".join("1" for _ in sizes.split())
+    path = write(tmp_path / "a.nrrd", f"{header}spacings: {steps}\nkinds: {kinds}\n\n")
+    with pytest.raises(CaseError, match="axis of time among the first three"):
+        read(path)

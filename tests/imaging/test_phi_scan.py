@@ -21,6 +21,7 @@ from pydicom import Dataset
 from pydicom.datadict import dictionary_VR, keyword_for_tag
 
 from medimg_eval.case import Image
+from medimg_eval.commands import phi_scan
 from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.imaging.dicom.phi_headers import header_findings, past_of, read_whole
 from medimg_eval.imaging.dicom.phi_profile import OPTIONS, WORDS, rules
@@ -591,3 +592,41 @@ def test_any_name_of_a_person_is_found_wherever_it_is_repeated(name):
     if not names_nobody("PN", f"{name}^Q"):
         assert {"PatientName", "PositionReferenceIndicator"} <= {one.attribute for one in found_in(dataset)}
     assert not like_pseudonym(name)
+
+
+def test_files_whose_names_begin_with_a_dot_are_looked_at(clean, tmp_path):
+    folder = tmp_path / "released"
+    (folder / ".kept").mkdir(parents=True)
+    dataset = pydicom.dcmread(clean)
+    dataset.PatientName = "Doe^Jane"
+    dataset.save_as(folder / ".kept" / "a.dcm")
+    dataset.save_as(folder / ".b.dcm")
+    (folder / ".medimg_eval_index.parquet").write_bytes(b"PAR1")
+    report = scan_folder(folder)
+    assert report.looked["DICOM"] == 2
+    assert {one.path.as_posix() for one in report.findings if one.attribute == "PatientName"} == {
+        ".b.dcm",
+        ".kept/a.dcm",
+    }
+    (index,) = (one for one in report.findings if one.path.name == ".medimg_eval_index.parquet")
+    assert (index.kind, index.level) == ("identity", "found")
+    assert "delete it" in index.rule
+
+
+def test_what_is_left_out_as_naming_nobody_is_counted_by_kind(dataset, tmp_path):
+    dataset.PatientBirthDate, dataset.StudyDate, dataset.StudyTime = "19770101", "20200101", "120000"
+    dataset.PatientName, dataset.AccessionNumber = "ANON", ""
+    left_out = Counter()
+    header_findings(dataset, Path("a.dcm"), left_out=left_out)
+    assert left_out["dates on 1 January, or of a year alone"] >= 2
+    assert left_out["hours of midnight or noon"] >= 1
+    assert left_out["words such as ANON, and letters repeated"] >= 1
+    folder = tmp_path / "released"
+    folder.mkdir()
+    (folder / "a.json").write_text('{"PatientBirthDate": "19770101"}')
+    (folder / "gone").symlink_to(tmp_path / "nowhere")
+    report = scan_folder(folder)
+    assert report.left_out == {"dates on 1 January, or of a year alone": 1, "links to files that are not there": 1}
+    said = " ".join(phi_scan._notes(report))
+    assert "1 x dates on 1 January" in said
+    assert "1 x links to files that are not there" in said

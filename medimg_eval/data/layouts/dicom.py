@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -16,7 +15,9 @@ from medimg_eval.data.layouts.base import FolderLayout
 from medimg_eval.data.records import Entry, Row, Target
 from medimg_eval.errors import CaseError, UserError
 from medimg_eval.imaging import read_mask
-from medimg_eval.imaging.dicom.index import Series, index_tree
+from medimg_eval.imaging.dicom.headers import salvaged_header
+from medimg_eval.imaging.dicom.index import NAMING, Series, index_tree, naming
+from medimg_eval.imaging.patients import patient_key
 
 TRUTHS = ("SEG", "RTSTRUCT")
 """Modalities of what is drawn on an image."""
@@ -29,9 +30,9 @@ NO_IMAGES = frozenset({*TRUTHS, "RTDOSE", "RTPLAN", "SR", "PR", "KO", "REG", "DO
 class DicomTree(FolderLayout):
     """A folder of DICOM files, whatever they are called; a case is an image: a series, or a file that is one by itself.
 
-    The index that is made of the tree is kept, so that later runs open new files only. Patients are named by a digest
-    of their id, unless `patient` says otherwise. A file that cannot be read costs the case it is meant for, which fails
-    by its name; one that can be told to belong to no case is a case of its own.
+    The index that is made of the tree is kept, so that later runs open new files only. Patients are named by a salted
+    key of their id, or of what `patient` says (see `medimg_eval.imaging.patients`). A file that cannot be read costs
+    the case it is meant for, which fails by its name; one that can be told to belong to no case is a case of its own.
 
     Args:
         filters: field of `medimg_eval.imaging.dicom.index.Series` -> the value, or values, of the images that are
@@ -39,7 +40,7 @@ class DicomTree(FolderLayout):
         id: pattern of the case id: `{series}`, `{study}`, `{stem}` or `{name}` of the first file, `{folder}` below the
             root; where several images share an id, `-1`, `-2`, ... follow.
         unlabelled: what becomes of images without an object for a `ReferencedMask`: `raise`, or `skip`.
-        cache: a folder to keep the index in, instead of the tree itself.
+        cache: a folder to keep the index in, instead of the user's cache.
         others: see `FolderLayout`; truth that stands in a table comes through the target `FromTable`, whose `key_is`
             may be `{series}`, `{study}`, `{patient}`, `{stem}`, ...
     """
@@ -50,7 +51,7 @@ class DicomTree(FolderLayout):
     cache: str = ""
 
     def entries(self, root: Path) -> list[Entry]:
-        """The images by patient, study, series and group."""
+        """The images by study, series and group."""
         index = index_tree(root, cache=Path(self.cache).expanduser() if self.cache else None)
         drawn = isinstance(self.target, ReferencedMask)
         found = [one for one in index.series(**self.filters) if one.modality not in NO_IMAGES]
@@ -66,17 +67,17 @@ class DicomTree(FolderLayout):
     def _entry(self, root: Path, one: Series) -> Entry:
         first = one.paths[0]
         folder = first.parent.relative_to(root).as_posix()
-        known = {
-            name: getattr(one, name) for name in ("series", "study", "patient", "modality", "description", "damaged")
-        }
+        known = {name: getattr(one, name) for name in ("series", "study", "modality", "damaged")}
         shown = {name: getattr(one, name) for name in ("modality", "body_part", "view", "laterality")}
-        row = Row(first, "", {**known, **shown, "name": first.name, "stem": first.stem, "folder": folder})
+        known |= {**shown, "name": first.name, "stem": first.stem, "folder": folder}
+        row = Row(first, "", HeaderValues(one.paths, known))
         image = self.image_file(one.paths if len(one.paths) > 1 else first)
         name = row.fill(self.id) or (first.stem if one.damaged else folder)
-        digest = hashlib.sha256(one.patient.encode()).hexdigest()[:12] if one.patient else None
         said = {key: value for key, value in shown.items() if value}
-        entry = Entry(name, root, (row,), (image,), patient=digest, attributes=said)
-        return entry if one.damaged else replace(entry, patient=self.patient_of(entry))
+        entry = Entry(name, root, (row,), (image,), patient=one.patient or None, attributes=said)
+        if one.damaged or not self.patient:
+            return entry
+        return replace(entry, patient=patient_key(self.patient_of(entry) or ""))
 
     def _case(self, entry: Entry, target: Target) -> Case:
         try:
@@ -118,14 +119,36 @@ class DicomTree(FolderLayout):
                     f"{paths[0]}: is drawn on the same series as {paths[1]}; keep one of them, or name one by a pattern"
                 )
             if paths:
-                row = Row(entry.row.path, "", {**entry.row.values, "drawn": str(paths[0])})
-                made.append(replace(entry, rows=(row,)))
+                row = entry.row
+                values = HeaderValues(row.path, {**row.values, "drawn": str(paths[0])})
+                made.append(replace(entry, rows=(replace(row, values=values),)))
             elif self.unlabelled == "raise":
                 raise UserError(
                     f"{entry.row.path}: no SEG or RTSTRUCT below {entry.root} refers to its series; narrow "
                     "task.layout.filters, or set task.layout.unlabelled=skip"
                 )
         return made
+
+
+class HeaderValues(dict[str, Any]):
+    """What is known of a DICOM file; words that may name a patient are read from it when a pattern wants them."""
+
+    def __init__(self, paths: Sequence[Path], known: Mapping[str, Any]) -> None:
+        """Takes what the index knows of an image."""
+        super().__init__(known)
+        self.paths = paths
+
+    def __contains__(self, name: object) -> bool:
+        """Whether there is such a value."""
+        return name in NAMING or super().__contains__(name)
+
+    def __missing__(self, name: str) -> str:
+        """Reads `patient` or `description` from the file."""
+        if self["damaged"]:  # any of the files may be, also the first
+            headers = map(salvaged_header, self.paths)
+            words = (header.patient if name == "patient" else header.series_description for header in headers)
+            return next(filter(None, words), "")
+        return naming(self.paths[0])[name]
 
 
 def referenced_series(path: Path) -> set[str]:

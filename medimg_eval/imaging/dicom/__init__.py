@@ -129,7 +129,8 @@ def read_mask(
         series: which of several images in a folder, as in `read`.
 
     Raises:
-        CaseError: no segmentation, several of them, or one that does not lie on the grid.
+        CaseError: no segmentation, several of them, one that does not lie on the grid, or an image, as its modality
+            and rescaling say.
     """
     headers = gather(paths)
     found = [header for header in headers if header.sop_class in (*SEGMENTATIONS, STRUCTURES)]
@@ -138,6 +139,12 @@ def read_mask(
     if not found:
         from medimg_eval.imaging.front import label_map
 
+        declared = next((one for one in headers if one.modality in ("CT", "MR", "PT") and one.intercept), None)
+        if declared is not None:
+            raise CaseError(
+                f"{declared.path}: is an image, {declared.modality} with a RescaleIntercept of {declared.intercept:g}, "
+                "and no label map; name a DICOM-SEG, an RTSTRUCT or a series of labels"
+            )
         image = read(paths, series=series)
         return Mask(label_map(image.array, paths[0]), image.affine, notes=image.notes, units=image.units)
     if grid is None and any(group.kind in ("slices", "frames") for group in groups_of(headers)):

@@ -1,7 +1,7 @@
 """What a tree of DICOM files holds, looked at once and remembered.
 
-The index lies beside the data, on the user's own disk: it holds patient ids, which splits need and which are
-never shown or logged.
+The index lies in the user's cache, for its owner alone to read. Patients and what people wrote of a series stand in
+it as salted keys: what needs the words themselves reads them from the files.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from medimg_eval.imaging.dicom import index_store as store
 from medimg_eval.imaging.dicom.grouping import VOLUMETRIC, close, damage, is_meant, shape_of
 from medimg_eval.imaging.dicom.headers import Header, read_header, salvaged_header
 from medimg_eval.imaging.dicom.index_store import Group, Stamp
+from medimg_eval.imaging.patients import patient_key, salt_of
 from medimg_eval.imaging.tree import walk
 
 BATCH = 4096
@@ -30,6 +31,9 @@ BLOCK, THREADS = 64, 8
 
 DIRECTORY = "1.2.840.10008.1.3.10"
 """SOP class of a DICOMDIR, which is a table of contents and no image."""
+
+NAMING = ("patient", "description")
+"""Fields of `Series` that are kept as keys."""
 
 logger = logging.getLogger(__name__)
 
@@ -42,12 +46,12 @@ class Series:
     """The files of one image: slices of one geometry in a series, or one file that is an image by itself.
 
     Attributes:
-        patient: PatientID; left out of what is printed.
+        patient: key of the PatientID (see `patient_key`); `naming` reads the id itself.
         study: StudyInstanceUID.
         series: SeriesInstanceUID; may be empty.
         group: numbers the images of a series, from 1.
         number: SeriesNumber.
-        description: SeriesDescription; left out of what is printed, since people write names there.
+        description: key of the SeriesDescription in small letters, since people write names there.
         modality: DICOM code.
         sop_class: UID of what kind of object it is.
         localizer: whether ImageType says so.
@@ -91,7 +95,7 @@ class Index:
 
     Attributes:
         root: the folder.
-        entries: one for each image, by patient, study, series and group.
+        entries: one for each image, by study, series and group.
         problems: file -> why it could not be read, links to nowhere and files that are named like DICOM and are none
             among them; it is tried again every time.
         opened: how many files were looked at this time: those that are new or have changed.
@@ -107,7 +111,8 @@ class Index:
 
         Args:
             filters: a field of `Series` -> the value wanted, or a list, tuple or set of them; texts are
-                compared without regard to case. What a damaged image does not say fits any value.
+                compared without regard to case, a PatientID to the letter. Of `patient` and `description` the words
+                themselves are wanted, or keys. What a damaged image does not say fits any value.
 
         Raises:
             UsageError: `Series` has no such field.
@@ -116,6 +121,7 @@ class Index:
         for name in filters:
             if name not in known:
                 raise UsageError(f"the index of {self.root} has no field {name!r}{nearest(name, known)}")
+        filters |= {name: _keyed(name, filters[name]) for name in NAMING if name in filters}
         return [
             entry
             for entry in self.entries
@@ -129,8 +135,8 @@ class Index:
 def index_tree(root: Path, *, cache: Path | None = None) -> Index:
     """Looks at every file under a folder once, whatever its name, and remembers what it is.
 
-    Later calls open only files whose size or time of change differ. The index is kept in the folder itself,
-    or, where that cannot be written, in the user's cache (`MEDIMG_EVAL_CACHE`, else `~/.cache/medimg_eval`).
+    Later calls open only files whose size or time of change differ. The index is kept in the user's cache
+    (`MEDIMG_EVAL_CACHE`, else `~/.cache/medimg_eval`), by the folder's place: a folder that moves is looked at again.
 
     Args:
         root: the folder; hidden files and folders are passed over.
@@ -142,8 +148,9 @@ def index_tree(root: Path, *, cache: Path | None = None) -> Index:
     root = Path(root)
     if not root.is_dir():
         raise CaseError(f"{root}: no such folder")
-    places = store.places(root, cache)
-    groups, others = store.load(places)
+    store.delete_old(root)
+    place = store.place_of(root, cache)
+    groups, others = store.load(place)
     present: dict[str, Stamp] = {}
     missing: dict[str, str] = {}
     for name, state in walk(root):
@@ -161,7 +168,7 @@ def index_tree(root: Path, *, cache: Path | None = None) -> Index:
         found = f"{len(present)} files" + (f" ({len(damaged)} of them damaged)" if damaged else "")
         raise CaseError(f"{root}: holds no DICOM file among {found}; name the folder they are in")
     if len(todo) > len(damaged) or dropped:
-        store.save(places, table.groups, others)
+        store.save(place, table.groups, others)
     # What is damaged is not remembered: it is looked at again every time.
     known = {shape_of(root / name) for group in table.groups for name in group.files}
     for name in (*others, *missing):
@@ -181,6 +188,22 @@ def _matches(value: Any, wanted: Any) -> bool:
     if isinstance(value, str) and isinstance(wanted, str):
         return value.casefold() == wanted.casefold()
     return bool(value == wanted)
+
+
+def _keyed(name: str, wanted: Any) -> Any:
+    if isinstance(wanted, list | set | frozenset | tuple):
+        return {_keyed(name, one) for one in wanted}
+    return wanted if salt_of(str(wanted)) else _key(name, str(wanted))
+
+
+def _key(name: str, text: str) -> str:
+    return patient_key(text.casefold() if name == "description" else text)
+
+
+def naming(path: Path) -> dict[str, str]:
+    """Reads the words of a file that may name its patient: `patient` and `description`; never to be shown."""
+    said = _words(path, "PatientID", "SeriesDescription")
+    return dict(zip(NAMING, said, strict=True))
 
 
 # --- files ------------------------------------------------------------------------------------------------------
@@ -246,8 +269,8 @@ def _place(root: Path, table: _Table, damaged: Mapping[str, _Damage]) -> None:
     index_damage.take_back(table.groups)
     for names in index_damage.place(table.groups, left):
         header = left[names[0]]
-        details = dict.fromkeys(("body_part", "view", "laterality"), "") | {"patient": header.patient, "damaged": True}
-        facts = _facts(header) | details
+        unknown = dict.fromkeys(("body_part", "view", "laterality"), "")
+        facts = _facts(header) | unknown | {"patient": _key("patient", header.patient), "damaged": True}
         table.groups.append(Group("single", facts, dict.fromkeys(names, index_damage.UNKNOWN)))
 
 
@@ -280,10 +303,10 @@ class _Table:
         alike.append(group)
 
     def _patient(self, header: Header, name: str) -> str:
-        """PatientID in letters: the scan of headers leaves its character set aside, so pydicom reads it once."""
+        """Key of the PatientID: the scan of headers leaves its character set aside, so pydicom reads it once."""
         place = (header.patient, header.study_uid, header.series_uid, name.rpartition("/")[0])
         if place not in self.people:
-            self.people[place] = _details(header.path)["patient"]
+            self.people[place] = _key("patient", naming(header.path)["patient"])
         return self.people[place]
 
 
@@ -292,7 +315,7 @@ def _facts(header: Header) -> dict[str, Any]:
         "study": header.study_uid,
         "series": header.series_uid,
         "number": header.series_number,
-        "description": header.series_description,
+        "description": _key("description", header.series_description),
         "modality": header.modality,
         "sop_class": header.sop_class,
         "localizer": "LOCALIZER" in header.image_type,
@@ -305,14 +328,17 @@ def _facts(header: Header) -> dict[str, Any]:
 
 
 def _details(path: Path) -> dict[str, str]:
+    part, view, image_side, side = _words(path, "BodyPartExamined", "ViewPosition", "ImageLaterality", "Laterality")
+    return {"body_part": part, "view": view, "laterality": image_side or side}
+
+
+def _words(path: Path, *keywords: str) -> list[str]:
     import pydicom
 
-    keywords = ("PatientID", "BodyPartExamined", "ViewPosition", "ImageLaterality", "Laterality")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         dataset = pydicom.dcmread(path, force=True, stop_before_pixels=True, specific_tags=list(keywords))
-        patient, part, view, image_side, side = (str(dataset.get(word) or "").strip() for word in keywords)
-    return {"patient": patient, "body_part": part, "view": view, "laterality": image_side or side}
+        return [str(dataset.get(word) or "").strip() for word in keywords]
 
 
 def _identity(facts: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -329,7 +355,7 @@ def _parallel(some: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
 def _entries(root: Path, groups: Iterable[Group]) -> Iterator[Series]:
     def order(group: Group) -> tuple[Any, ...]:
         facts = group.facts
-        return (*(facts[name] for name in ("patient", "study", "series", "number")), min(group.files))
+        return (*(facts[name] for name in ("study", "series", "number")), min(group.files))
 
     counted: dict[tuple[str, ...], int] = {}
     for group in sorted(groups, key=order):

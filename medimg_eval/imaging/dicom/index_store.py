@@ -10,11 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from medimg_eval.imaging.patients import salt_name
 from medimg_eval.imaging.system import user_cache, whole
 
-NAME = ".medimg_eval_index.parquet"
-VERSION = "1"
-"""Counted up when the columns change: an index of another version is built again."""
+OLD_NAME = ".medimg_eval_index.parquet"
+"""Where earlier versions kept it, in the data's folder and with patients' ids."""
+
+VERSION = "2"
+"""Counted up when the columns change: an index of another version, or of another salt, is built again."""
 
 TEXTS = (
     "patient", "study", "series", "number", "description", "modality", "sop_class", "body_part", "view", "laterality",
@@ -41,27 +44,35 @@ class Group:
     files: dict[str, Stamp]
 
 
-def places(root: Path, cache: Path | None) -> list[Path]:
-    """Where the index may lie, best first: in the folder, then in the user's cache; or in `cache` alone."""
+def place_of(root: Path, cache: Path | None) -> Path:
+    """Where the index lies: in a folder of the user's cache, or in `cache`."""
     name = hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:32] + ".parquet"
-    if cache is not None:
-        return [Path(cache) / name]
-    return [root / NAME, user_cache() / "index" / name]
+    return (user_cache() / "index" if cache is None else Path(cache)) / name
 
 
-def load(places: Sequence[Path]) -> tuple[list[Group], dict[str, Stamp]]:
+def delete_old(root: Path) -> None:
+    """Deletes the index that an earlier version left in the data, for it holds patients' ids in clear."""
+    old = root / OLD_NAME
+    if not old.is_file():
+        return
+    try:
+        old.unlink()
+        logger.warning("%s: held patients' ids and was deleted; the index now lies in your cache", old)
+    except OSError:
+        logger.warning("%s: is the index of an earlier version, and holds patients' ids; delete it", old)
+
+
+def load(place: Path) -> tuple[list[Group], dict[str, Stamp]]:
     """Reads the index written last: the images, and the files that are not DICOM. Nothing where there is none."""
     import pyarrow as pa
     from pyarrow import parquet
 
-    found = [(place.stat().st_mtime_ns, place) for place in places if place.is_file()]
-    if not found:
+    if not place.is_file():
         return [], {}
-    place = max(found)[1]
     try:
         table = parquet.read_table(place, memory_map=False)
-        if (table.schema.metadata or {}).get(b"version") != VERSION.encode():
-            logger.info("%s: is of another version and is built again", place)
+        if (table.schema.metadata or {}).get(b"version") != _version():
+            logger.info("%s: is of another version or salt and is built again", place)
             return [], {}
         groups = [_group(row) for row in table.to_pylist()]
     except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
@@ -71,22 +82,26 @@ def load(places: Sequence[Path]) -> tuple[list[Group], dict[str, Stamp]]:
     return [group for group in groups if group.kind != "other"], others
 
 
-def save(places: Sequence[Path], groups: Sequence[Group], others: dict[str, Stamp]) -> None:
-    """Writes the index to the first place that can be written, whole or not at all."""
+def save(place: Path, groups: Sequence[Group], others: dict[str, Stamp]) -> None:
+    """Writes the index, whole or not at all, for its owner alone to read: names of files may be those of patients."""
     import pyarrow as pa
     from pyarrow import parquet
 
     rows = [_row(group) for group in (*groups, Group("other", {}, others))]
     table = pa.Table.from_pylist(rows, schema=_schema())
-    for place in places:
-        try:
-            place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with whole(place) as partial:
-                parquet.write_table(table, partial, compression="zstd")
-        except OSError:
-            continue
-        return
-    logger.warning("%s: cannot be written, nor the user's cache; every call will look at all files", places[0])
+    try:
+        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if place.parent == user_cache() / "index":
+            place.parent.chmod(0o700)  # it may be that of an earlier version
+        with whole(place) as partial:
+            partial.touch(mode=0o600)
+            parquet.write_table(table, partial, compression="zstd")
+    except OSError:
+        logger.warning("%s: cannot be written; every call will look at all files", place)
+
+
+def _version() -> bytes:
+    return f"{VERSION} {salt_name()}".encode()
 
 
 def _schema() -> Any:
@@ -97,7 +112,7 @@ def _schema() -> Any:
     columns += [("localizer", pa.bool_()), ("rows", whole), ("columns", whole), ("frames", whole)]
     columns += [("spacing", numbers), ("orientation", numbers)]
     columns += [("files", pa.list_(pa.binary())), ("sizes", pa.list_(whole)), ("changed", pa.list_(whole))]
-    return pa.schema(columns, metadata={"version": VERSION})
+    return pa.schema(columns, metadata={b"version": _version()})
 
 
 def _group(row: dict[str, Any]) -> Group:

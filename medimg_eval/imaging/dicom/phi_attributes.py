@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from medimg_eval.imaging.dicom.phi_values import (
     Finding,
     Kind,
     Past,
+    dummy_kind,
     is_counter,
     like_pseudonym,
     mask,
@@ -57,6 +59,7 @@ class Header:
         moved: whether it says that dates were changed.
         past: what is known of the files before.
         terms: what names its patient, as far as it still says so.
+        left_out: what values are that were taken for dummies -> how many.
         seen: keys of findings -> (finding without its count, count).
     """
 
@@ -67,6 +70,7 @@ class Header:
     past: Past | None = None
     patient: tuple[str, str] = ("", "")
     terms: Vocabulary = field(default_factory=Vocabulary, repr=False)
+    left_out: Counter[str] = field(default_factory=Counter, repr=False)
     seen: dict[tuple[str, str, str], tuple[Finding, int]] = field(default_factory=dict, repr=False)
 
     def add(
@@ -79,6 +83,13 @@ class Header:
             done = f"{action}: {WORDS[action]}" if action else ""
             held = Finding(self.path, kind, attribute, rule, done, level, mask(text)), 0
         self.seen[key] = held[0], held[1] + 1
+
+    def is_dummy(self, vr: str, text: str) -> bool:
+        """Returns whether a value names nobody, and counts what was left out for that."""
+        nobody = names_nobody(vr, text)
+        if nobody and (kind := dummy_kind(vr, text)):
+            self.left_out[kind] += 1
+        return nobody
 
     def findings(self) -> list[Finding]:
         """Returns what was found, sorted."""
@@ -137,7 +148,7 @@ def _allowed(header: Header, rule: Rule, vr: str, text: str, name: str) -> bool:
 
 
 def _judge_listed(header: Header, rule: Rule, vr: str, text: str, name: str) -> None:
-    if names_nobody(vr, text):
+    if header.is_dummy(vr, text):
         return
     if "d" in rule.options and only_technical(text) and not suspicions(text, header.terms):
         return
@@ -173,10 +184,10 @@ def _pseudonym(header: Header, text: str, name: str) -> bool:
 def _judge_other(header: Header, vr: str, text: str, name: str) -> None:
     """An attribute that the profile does not list: people, dates, and texts that repeat the patient."""
     if vr == "PN":
-        if not names_nobody(vr, text) and not (header.removed and like_pseudonym(text)):
+        if not header.is_dummy(vr, text) and not (header.removed and like_pseudonym(text)):
             header.add("identity", name, "holds the name of a person", text=text)
     elif vr in ("DA", "DT"):
-        if not names_nobody(vr, text) and not {"f", "m"} & header.options:
+        if not header.is_dummy(vr, text) and not {"f", "m"} & header.options:
             level: Level = "look" if header.moved else "found"
             header.add("date", name, "is filled", level=level, text=text)
     elif vr in TEXTS or vr in ("CS", "AE"):
@@ -202,7 +213,9 @@ def kind_of(vr: str, rule: Rule) -> Kind:
     return "text" if "d" in rule.options or vr in ("LT", "UT") else "identity"
 
 
-def side_car(values: Mapping[str, Any], path: Path, terms: Vocabulary, keep: Collection[str]) -> list[Finding]:
+def side_car(
+    values: Mapping[str, Any], path: Path, terms: Vocabulary, keep: Collection[str], left_out: Counter[str]
+) -> list[Finding]:
     """Looks through the attributes of DICOM that a JSON side-car repeats, by keyword or tag, and its other texts.
 
     Args:
@@ -210,8 +223,9 @@ def side_car(values: Mapping[str, Any], path: Path, terms: Vocabulary, keep: Col
         path: named in the findings.
         terms: what names patients of the same folder.
         keep: names of `OPTIONS` that the data may make use of.
+        left_out: counts what was taken for dummies.
     """
-    header = Header(path, frozenset(OPTIONS[name][0] for name in keep), terms=terms)
+    header = Header(path, frozenset(OPTIONS[name][0] for name in keep), terms=terms, left_out=left_out)
     _side_values(header, values, "")
     return header.findings()
 

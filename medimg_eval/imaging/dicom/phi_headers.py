@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -100,7 +101,12 @@ def _read_behind(stream: Any, dataset: Any) -> None:
 
 
 def header_findings(
-    dataset: Any, path: Path, *, keep: Collection[str] = (), past: Past | None = None
+    dataset: Any,
+    path: Path,
+    *,
+    keep: Collection[str] = (),
+    past: Past | None = None,
+    left_out: Counter[str] | None = None,
 ) -> tuple[list[Finding], Vocabulary, frozenset[str]]:
     """Looks through a header.
 
@@ -109,6 +115,7 @@ def header_findings(
         path: named in the findings.
         keep: names of `OPTIONS` that the data may make use of, beside those that the file declares.
         past: the file, or all files, before de-identification.
+        left_out: counts what was taken for dummies.
 
     Returns:
         What was found; what names its patient; the options that the file declares, by name.
@@ -121,6 +128,7 @@ def header_findings(
         removed = text_of(dataset.get("PatientIdentityRemoved")) == "YES"
         patient = (_plain(dataset, 0x00100010), _plain(dataset, 0x00100020))
         header = Header(path, letters, removed, moved, past, patient)
+        header.left_out = Counter() if left_out is None else left_out
         header.terms = vocabulary_of(dataset, removed=removed)
         if past is not None:
             header.terms.update(past.terms)

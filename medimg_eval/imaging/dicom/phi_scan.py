@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from medimg_eval.errors import CaseError, UsageError, nearest
+from medimg_eval.imaging.dicom.index_store import OLD_NAME
 from medimg_eval.imaging.dicom.phi import scan_names
 from medimg_eval.imaging.dicom.phi_headers import header_findings, past_of, read_whole
 from medimg_eval.imaging.dicom.phi_profile import OPTIONS
@@ -34,6 +35,7 @@ class PhiReport:
         findings: in the order of the files; their paths are relative, and parts that name a patient are masked.
         looked: what a file is -> how many were looked at.
         passed: suffix -> how many files are of a kind that is not looked at, but for their names.
+        left_out: what values, or files, are that tell of nobody or could not be looked at -> how many.
         declared: option of the profile -> how many files say that they make use of it.
         paired: files that have a file of the same name before; None where none were given.
     """
@@ -42,6 +44,7 @@ class PhiReport:
     findings: list[Finding] = field(default_factory=list)
     looked: Counter[str] = field(default_factory=Counter)
     passed: Counter[str] = field(default_factory=Counter)
+    left_out: Counter[str] = field(default_factory=Counter)
     declared: Counter[str] = field(default_factory=Counter)
     paired: int | None = None
 
@@ -85,7 +88,7 @@ class PhiReport:
             }
 
 
-def scan_folder(path: Path, *, before: Path | None = None, keep: Collection[str] = ()) -> PhiReport:
+def scan_folder(path: str | Path, *, before: Path | None = None, keep: Collection[str] = ()) -> PhiReport:
     """Looks through every file of a folder.
 
     Args:
@@ -98,12 +101,14 @@ def scan_folder(path: Path, *, before: Path | None = None, keep: Collection[str]
         CaseError: there is no such file or folder, or it holds no files.
         UsageError: there is no such option.
     """
+    path = Path(path)
     for name in keep:
         if name not in OPTIONS:
             raise UsageError(f"there is no option {name!r} of the profile{nearest(name, OPTIONS)}")
-    root, names = _files(path)
+    root, names, missing = _files(path)
     pasts, everything = _before(before)
     report = PhiReport(root, paired=None if before is None else 0)
+    report.left_out.update({"links to files that are not there": missing} if missing else {})
     terms = Vocabulary()
     terms.update(everything.terms)
     families = {name: _family(root / name) for name in names}
@@ -122,15 +127,17 @@ def scan_folder(path: Path, *, before: Path | None = None, keep: Collection[str]
     return report
 
 
-def _files(path: Path) -> tuple[Path, list[str]]:
+def _files(path: Path) -> tuple[Path, list[str], int]:
+    """The folder, its files, hidden ones too, and how many links lead nowhere."""
     if path.is_file():
-        return path.parent, [path.name]
+        return path.parent, [path.name], 0
     if not path.is_dir():
         raise CaseError(f"{path}: no such file or folder")
-    names = sorted(name for name, state in walk(path) if state is not None)
+    found = list(walk(path, hidden=True))
+    names = sorted(name for name, state in found if state is not None)
     if not names:
         raise CaseError(f"{path}: holds no files")
-    return path, names
+    return path, names, len(found) - len(names)
 
 
 def _family(path: Path) -> str:
@@ -153,7 +160,7 @@ def _before(before: Path | None) -> tuple[Mapping[str, Past], Past]:
     pasts: dict[str, Past] = {}
     if before is None:
         return pasts, everything
-    root, names = _files(before)
+    root, names, _ = _files(before)
     unread = 0  # counted, for a name of a file may be that of a patient
     for name in names:
         if _family(root / name) != "dicom":
@@ -177,7 +184,7 @@ def _before(before: Path | None) -> tuple[Mapping[str, Past], Past]:
 def _header(report: PhiReport, root: Path, name: str, keep: Collection[str], past: Past | None) -> Vocabulary:
     try:
         dataset = read_whole(root / name)
-        found, terms, declared = header_findings(dataset, Path(name), keep=keep, past=past)
+        found, terms, declared = header_findings(dataset, Path(name), keep=keep, past=past, left_out=report.left_out)
     except Exception:  # noqa: BLE001 - as above
         report.findings.append(_unread(name))
         return Vocabulary()
@@ -190,13 +197,18 @@ def _header(report: PhiReport, root: Path, name: str, keep: Collection[str], pas
 def _side(report: PhiReport, root: Path, name: str, family: str, terms: Vocabulary, keep: Collection[str]) -> None:
     path = root / name
     looks = {
-        "json": lambda: json_findings(path, terms, keep),
+        "json": lambda: json_findings(path, terms, keep, report.left_out),
         "volume": lambda: volume_findings(path, terms),
-        "picture": lambda: picture_findings(path, terms),
-        "slide": lambda: slide_findings(path, terms),
+        "picture": lambda: picture_findings(path, terms, report.left_out),
+        "slide": lambda: slide_findings(path, terms, report.left_out),
     }
+    if path.name == OLD_NAME:
+        what = "is an index that an earlier version left here, with the ids of patients; delete it"
+        report.findings.append(Finding(Path(name), "identity", "", what))
+        return
     if family not in looks:
-        if family == "unreadable" or path.stat().st_size == 0:
+        marks = path.name.startswith(".")  # .gitkeep, .lock: empty files of programs
+        if family == "unreadable" or (path.stat().st_size == 0 and not marks):
             report.findings.append(_unread(name))
         else:
             report.passed[path.suffix.lower() or "no suffix"] += 1

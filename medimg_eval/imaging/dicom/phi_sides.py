@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import zlib
+from collections import Counter
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from medimg_eval.errors import CaseError
 from medimg_eval.imaging.dicom import phi
 from medimg_eval.imaging.dicom.phi_attributes import side_car
 from medimg_eval.imaging.dicom.phi_profile import WORDS, rules
-from medimg_eval.imaging.dicom.phi_values import Finding, Kind, mask, names_nobody, suspicions, text_of
+from medimg_eval.imaging.dicom.phi_values import Finding, Kind, dummy_kind, mask, names_nobody, suspicions, text_of
 from medimg_eval.metrics._phi_text import Vocabulary
 
 LARGEST = 1 << 24
@@ -114,7 +115,7 @@ def _judged(path: Path, kind: Kind, attribute: str, text: str, terms: Vocabulary
     return [Finding(path, kind, attribute, what, masked=mask(text)) for what in suspicions(text, terms)]
 
 
-def json_findings(path: Path, terms: Vocabulary, keep: Collection[str]) -> list[Finding]:
+def json_findings(path: Path, terms: Vocabulary, keep: Collection[str], left_out: Counter[str]) -> list[Finding]:
     """Looks through a JSON side-car: attributes of DICOM by keyword or tag, and texts.
 
     Raises:
@@ -127,12 +128,12 @@ def json_findings(path: Path, terms: Vocabulary, keep: Collection[str]) -> list[
     except (ValueError, OSError, RecursionError):
         raise CaseError(f"{path}: cannot be read as JSON; write or copy it again") from None
     try:
-        return side_car(values if isinstance(values, dict) else {"": values}, path, terms, keep)
+        return side_car(values if isinstance(values, dict) else {"": values}, path, terms, keep, left_out)
     except RecursionError:
         raise CaseError(f"{path}: is nested too deeply for a side-car") from None
 
 
-def picture_findings(path: Path, terms: Vocabulary) -> list[Finding]:
+def picture_findings(path: Path, terms: Vocabulary, left_out: Counter[str]) -> list[Finding]:
     """Looks at EXIF, XMP, comments and text chunks of a picture, never at its pixels.
 
     Raises:
@@ -141,7 +142,7 @@ def picture_findings(path: Path, terms: Vocabulary) -> list[Finding]:
     found: dict[str, Finding] = {}
     try:
         for field, value in _fields(path):
-            for one in _field(path, field, text_of(value), terms):
+            for one in _field(path, field, text_of(value), terms, left_out):
                 found.setdefault(f"{field} {one.rule}", one)
     except CaseError:
         raise
@@ -150,14 +151,17 @@ def picture_findings(path: Path, terms: Vocabulary) -> list[Finding]:
     return list(found.values())
 
 
-def _field(path: Path, field: str, text: str, terms: Vocabulary) -> list[Finding]:
+def _field(path: Path, field: str, text: str, terms: Vocabulary, left_out: Counter[str]) -> list[Finding]:
     if names_nobody("LT", text):
         return []
     named = field.rpartition(" ")[2]
     if named not in _FREE:
         if _DATES.search(named):
             day = re.sub(r"[-:./T ]", "", text)
-            return [] if names_nobody("DT", day) else [Finding(path, "date", field, "is filled", masked=mask(text))]
+            if names_nobody("DT", day):
+                left_out[dummy_kind("DT", day)] += 1
+                return []
+            return [Finding(path, "date", field, "is filled", masked=mask(text))]
         if _PEOPLE.search(named) or named in _EXIF.values():
             return [Finding(path, "identity", field, "is filled", masked=mask(text))]
     return _judged(path, "text", field, text, terms)
@@ -204,7 +208,7 @@ def _inflated(kind: bytes, rest: bytes) -> bytes:
     return zlib.decompress(rest[1:]) if kind == b"zTXt" else rest
 
 
-def slide_findings(path: Path, terms: Vocabulary) -> list[Finding]:
+def slide_findings(path: Path, terms: Vocabulary, left_out: Counter[str]) -> list[Finding]:
     """Looks at what a slide says of itself, and whether it holds a picture of its label.
 
     Raises:
@@ -216,12 +220,12 @@ def slide_findings(path: Path, terms: Vocabulary) -> list[Finding]:
         with openslide.OpenSlide(path) as slide:
             texts, pictures = dict(slide.properties), set(slide.associated_images)
     except openslide.OpenSlideError:
-        return picture_findings(path, terms)
+        return picture_findings(path, terms, left_out)
     found = [
         one
         for key, value in texts.items()
         if not key.startswith(("openslide.", "tiff.X", "tiff.Y", "tiff.Res"))
-        for one in _field(path, key.replace(".", " "), text_of(value), terms)
+        for one in _field(path, key.replace(".", " "), text_of(value), terms, left_out)
     ]
     what = "holds a picture of a label or of the whole glass, which may show a name"
     found += [Finding(path, "pixels", name, what, level="look") for name in sorted({"label", "macro"} & pictures)]

@@ -136,6 +136,15 @@ def names_nobody(vr: str, text: str) -> bool:
     return vr == "CS" and text.upper() in ("O", "U")
 
 
+def dummy_kind(vr: str, text: str) -> str:
+    """Says what a value is that `names_nobody` lets pass; nothing of an empty one."""
+    if not folded(text).strip("0"):
+        return ""
+    if vr in TIMES:
+        return "hours of midnight or noon" if vr == "TM" else "dates on 1 January, or of a year alone"
+    return "words such as ANON, and letters repeated"
+
+
 def only_technical(text: str) -> bool:
     """Whether a description holds nothing but words of imaging and short numbers: `axial portal 3 mm`."""
     words = re.findall(r"[^\W_]+", text.casefold())

@@ -42,7 +42,7 @@ MAKER = {
 
 
 def write_series(  # noqa: PLR0913 - each option is one property of the series
-    folder: Path,
+    folder: str | Path,
     image: Image,
     *,
     modality: Literal["CT", "MR", "PT"] = "CT",
@@ -78,6 +78,7 @@ def write_series(  # noqa: PLR0913 - each option is one property of the series
     Raises:
         UserError: the image cannot be stored so; the message says why and how to mend it.
     """
+    folder = Path(folder)
     _known("modality", modality, ("CT", "MR", "PT"))
     _known("transfer_syntax", transfer_syntax, SYNTAXES)
     _known("names", names, ("sequential", "shuffled"))
@@ -108,7 +109,7 @@ def write_series(  # noqa: PLR0913 - each option is one property of the series
 
 
 def write_picture(
-    path: Path,
+    path: str | Path,
     image: Image,
     *,
     modality: Literal["DX", "CR"] = "DX",
@@ -134,6 +135,7 @@ def write_picture(
     Raises:
         UserError: the image cannot be stored so.
     """
+    path = Path(path)
     _known("modality", modality, ("DX", "CR"))
     _known("transfer_syntax", transfer_syntax, SYNTAXES)
     _known("photometric", photometric, ("MONOCHROME1", "MONOCHROME2"))
@@ -251,7 +253,7 @@ def _names(depth: int, names: str, seed: int) -> list[str]:
 
 
 def write_segmentation(
-    path: Path,
+    path: str | Path,
     mask: Mask,
     source: Sequence[Path],
     *,
@@ -277,6 +279,7 @@ def write_segmentation(
         UserError: highdicom is not installed, a label has no name, the mask lies on another grid than the
             series, or the series lacks an attribute a DICOM-SEG has to repeat.
     """
+    path = Path(path)
     try:
         import highdicom as hd
     except ImportError as error:

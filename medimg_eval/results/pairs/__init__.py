@@ -15,6 +15,7 @@ from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.results.cells import Column, case_values, make_column
 from medimg_eval.results.columns import titles
 from medimg_eval.results.kinds import is_known, is_set, is_summary
+from medimg_eval.results.load import refuse_other_salts
 from medimg_eval.results.pairs.summaries import Together
 from medimg_eval.results.parts import Part
 from medimg_eval.results.table import named_runs
@@ -128,9 +129,10 @@ def make_fields(runs: Sequence[RunScores], metric: str, *, by_label: bool, basel
 
     Raises:
         UsageError: If `metric` cannot be compared, or no finished run has scores of it.
-        UserError: If only baselines have, or it is undefined throughout.
+        UserError: If only baselines have, it is undefined throughout, or runs name patients with different salts.
     """
     finished = [run for run in runs if run.finished]
+    refuse_other_salts(finished)
     _check(finished, metric)
     by_task: dict[str, dict[str, RunScores]] = {}
     for name, named in named_runs(finished).items():

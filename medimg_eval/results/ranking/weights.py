@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.results.load import SCORE_COLUMNS, RunScores
+from medimg_eval.results.load import SCORE_COLUMNS, RunScores, refuse_other_salts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -64,6 +64,7 @@ def pool(runs: Sequence[RunScores]) -> list[RunScores]:
     finished = [run for run in runs if run.finished]
     if not finished:
         raise UserError("No run is finished, so there is nothing to rank")
+    refuse_other_salts(finished)
     tasks = list(dict.fromkeys(run.task for run in finished))
     if len(tasks) == 1:
         return finished

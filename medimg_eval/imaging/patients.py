@@ -1,0 +1,82 @@
+"""Keys in the place of patients' ids: the same for the same salt, and telling nothing to who has it not."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import secrets
+from functools import cache
+from pathlib import Path
+
+from medimg_eval.errors import UserError
+
+SHORTEST = 16
+"""Characters of a salt."""
+
+KEY = re.compile(r"salted-([0-9a-f]{6})-[0-9a-f]{16}")
+"""A key, and in it what tells one salt from another."""
+
+
+def patient_key(name: str) -> str:
+    """Returns a keyed digest of what names a patient; nothing of nothing.
+
+    The salt is the text of the file `MEDIMG_EVAL_SALT`, else of `medimg_eval/salt` in the user's config
+    (`XDG_CONFIG_HOME`, else ~/.config), which is made at first use, readable by its owner alone. Runs can be joined by
+    patient where they were scored with one salt, so those who share runs share that file.
+
+    Raises:
+        UserError: the salt cannot be read or made, or is too short.
+    """
+    return f"salted-{salt_name()}-{_digest(name, 8)}" if name else ""
+
+
+def salt_name() -> str:
+    """Returns six letters that tell this salt from others, and nothing of it."""
+    return _digest("", 3)
+
+
+def salt_of(key: str) -> str:
+    """Returns the name of the salt that a key was made with; nothing of what is no such key."""
+    found = KEY.fullmatch(key)
+    return found[1] if found else ""
+
+
+def _digest(text: str, size: int) -> str:
+    return hashlib.blake2b(text.encode(), key=_salt(_place()), digest_size=size).hexdigest()
+
+
+def _place() -> Path:
+    own = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config") / "medimg_eval" / "salt"
+    return Path(os.environ.get("MEDIMG_EVAL_SALT") or own).expanduser()
+
+
+@cache
+def _salt(place: Path) -> bytes:
+    try:
+        if not place.exists():
+            _make(place)
+        text = place.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(
+            f"{place}: the salt of patients' keys cannot be read or made ({error}); name a file that can be: "
+            "export MEDIMG_EVAL_SALT=FILE"
+        ) from error
+    if len(text) < SHORTEST:
+        raise UserError(f"{place}: a salt of patients' keys has at least {SHORTEST} characters; name another file")
+    return hashlib.sha256(text.encode()).digest()
+
+
+def _make(place: Path) -> None:
+    """Writes a salt that appears whole or not at all; of processes that begin together the first one's stays."""
+    place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    partial = place.with_name(f".{secrets.token_hex(8)}.{place.name}")
+    try:
+        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
+            stream.write(secrets.token_hex(32) + "\n")
+        if not place.exists():
+            os.link(partial, place)
+    except FileExistsError:
+        pass  # another process was first
+    finally:
+        partial.unlink(missing_ok=True)
