@@ -62,7 +62,7 @@ def loaded(kind: str, folder: Path) -> Any:
 
     try:
         made, report = getattr(transformers, kind).from_pretrained(
-            folder, local_files_only=True, output_loading_info=True
+            folder, local_files_only=True, trust_remote_code=False, output_loading_info=True
         )
     except Exception as error:  # a folder can hold anything
         reason = " ".join(str(error).split())[:200] or type(error).__name__

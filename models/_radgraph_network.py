@@ -171,7 +171,7 @@ def _encoder(config: Any, tensors: Mapping[str, Tensor]) -> Any:
     from transformers import AutoModel
 
     make: Any = AutoModel.from_config
-    encoder = make(config, dtype=torch.float32)
+    encoder = make(config, dtype=torch.float32, trust_remote_code=False)
     stored = {name.removeprefix(ENCODER): tensor for name, tensor in tensors.items() if name.startswith(ENCODER)}
     try:
         missing = encoder.load_state_dict(stored, strict=False).missing_keys

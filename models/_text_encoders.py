@@ -26,7 +26,7 @@ def tokenizer_of(folder: Path) -> Any:
 
     kind = AutoTokenizer if (folder / "tokenizer_config.json").is_file() else BertTokenizer
     try:
-        return kind.from_pretrained(folder, local_files_only=True)
+        return kind.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # a folder can hold anything
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise UserError(f"{folder}: holds no tokenizer that transformers can read ({reason})") from error

@@ -151,8 +151,8 @@ class _Encoder:
         from transformers import AutoConfig, AutoTokenizer
 
         try:
-            config: Any = AutoConfig.from_pretrained(folder, local_files_only=True)
-            self.tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+            config: Any = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+            self.tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         except (OSError, ValueError) as error:
             raise UserError(f"{folder}: holds no encoder that transformers reads ({error})") from error
         if layer > config.num_hidden_layers:
@@ -195,7 +195,12 @@ def _lower_layers(folder: Path, config: Any, layer: int) -> Any:
     try:
         with quiet():  # it would list the layers that are left out
             model, loaded = AutoModel.from_pretrained(
-                folder, config=config, dtype=torch.float32, local_files_only=True, output_loading_info=True
+                folder,
+                config=config,
+                dtype=torch.float32,
+                local_files_only=True,
+                trust_remote_code=False,
+                output_loading_info=True,
             )
     except (OSError, ValueError, RuntimeError) as error:
         raise UserError(f"{folder}: holds no encoder that transformers loads ({error})") from error

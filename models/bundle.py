@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from torch import nn
 from medimg_eval.errors import UserError
 from medimg_eval.models.translation import known_classes
 from medimg_eval.models.weights import load_weights
+from medimg_eval.trust import require_trust
 
 log = logging.getLogger(__name__)
 
@@ -41,13 +42,13 @@ class Bundle:
 
 
 def read_bundle(folder: Path) -> Bundle:
-    """Reads a bundle; its config can run code, so use bundles you trust.
+    """Reads a bundle, whose config runs code: it must be trusted (`medimg_eval.trust`).
 
     Args:
         folder: holds `configs/inference.json` (or .yaml) with a `network_def` (or `network`), and `models/model.pt`.
 
     Raises:
-        UserError: it is no bundle, or its weights do not fit its network.
+        UserError: it is no bundle, it is not trusted, or its weights do not fit its network.
     """
     from monai.bundle import ConfigParser
 
@@ -57,12 +58,23 @@ def read_bundle(folder: Path) -> Bundle:
         raise UserError(f"{folder}: is no MONAI bundle; expected configs/inference.json or .yaml in it")
     parser = ConfigParser()
     parser.read_config(str(config))
+    require_trust(config, _would_run(parser.config))
     parser["bundle_root"] = str(folder)
     if "network_def" not in parser:
         raise UserError(f"{config}: defines no `network_def`")
     network: nn.Module = parser.get_parsed_content("network_def")
     load_weights(network, folder / "models" / "model.pt")
     return Bundle(network, _channel_names(folder), _preprocessing(parser), _window(parser))
+
+
+def _would_run(config: Any) -> Iterator[str]:
+    """The classes and expressions of a bundle's config, and the files that it takes in, which may hold more."""
+    for key, value in config.items() if isinstance(config, Mapping) else enumerate(config):
+        if isinstance(value, str):
+            if key == "_target_" or "$" in value or value.startswith("%"):
+                yield value
+        elif isinstance(value, Mapping | Sequence):
+            yield from _would_run(value)
 
 
 def _channel_names(folder: Path) -> Mapping[int, str]:

@@ -155,7 +155,7 @@ def _network(folder: Path, state: Mapping[str, Any], file: Path) -> Any:
     from torch import nn
     from transformers import AutoConfig, BertModel
 
-    config = AutoConfig.from_pretrained(folder, local_files_only=True)
+    config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     heads = [nn.Linear(config.hidden_size, STATES) for _ in CHEXPERT_14[:-1]]
     network = nn.ModuleDict(
         {"bert": BertModel(config), "linear_heads": nn.ModuleList([*heads, nn.Linear(config.hidden_size, 2)])}

@@ -132,8 +132,8 @@ class TransformersEncoder(Network):
             ) from error
         folder = self.find(self.needs[0])
         try:
-            model = AutoModel.from_pretrained(folder, local_files_only=True)
-            processor = AutoImageProcessor.from_pretrained(folder, local_files_only=True)
+            model = AutoModel.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+            processor = AutoImageProcessor.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         except Exception as error:  # a folder can hold anything
             reason = " ".join(str(error).split())[:200] or type(error).__name__
             raise UserError(f"{folder}: cannot be loaded as an image encoder by transformers ({reason})") from error

@@ -107,8 +107,8 @@ class RadGraph(TextAnnotator):
 
         archive, folder = (located(getattr(self, one.argument), one, self.name) for one in self.needs)
         try:
-            config = AutoConfig.from_pretrained(folder, local_files_only=True)
-            tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+            config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+            tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         except (OSError, ValueError) as error:
             raise UserError(f"{folder}: holds no encoder that transformers reads ({error})") from error
         try:

@@ -123,7 +123,9 @@ class ReportClassifier(TextAnnotator):
 
             folder = located(self.weights, self.needs[0], self.name)
             try:
-                model = AutoModelForSequenceClassification.from_pretrained(folder, local_files_only=True)
+                model = AutoModelForSequenceClassification.from_pretrained(
+                    folder, local_files_only=True, trust_remote_code=False
+                )
             except Exception as error:  # a folder can hold anything
                 reason = " ".join(str(error).split())[:200] or type(error).__name__
                 raise UserError(f"{folder}: holds no classifier that transformers can read ({reason})") from error

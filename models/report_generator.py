@@ -292,10 +292,10 @@ class ReportGenerator(nn.Module, VisionLanguageModel):
         attending = {"add_cross_attention": True, "is_decoder": True}
         try:
             if isinstance(wanted, str):
-                tokenizer = transformers.AutoTokenizer.from_pretrained(wanted)
+                tokenizer = transformers.AutoTokenizer.from_pretrained(wanted, trust_remote_code=False)
                 self.words = Pieces(tokenizer)
-                config = transformers.AutoConfig.from_pretrained(wanted, **attending)
-                return model.from_pretrained(wanted, config=config)
+                config = transformers.AutoConfig.from_pretrained(wanted, trust_remote_code=False, **attending)
+                return model.from_pretrained(wanted, config=config, trust_remote_code=False)
             self.words = Words(words)
             marks = {"bos_token_id": self.words.begin, "eos_token_id": self.words.end}
             settings = {"vocab_size": len(self.words), **marks, **attending, **wanted}

@@ -16,6 +16,7 @@ from medimg_eval.errors import CaseError, UsageError, UserError, nearest
 from medimg_eval.imaging import read
 from medimg_eval.models.annotators import Weights, hub_name, located
 from medimg_eval.models.base import Synthesizer
+from medimg_eval.trust import require_trust
 
 PRECISIONS = ("float32", "float16", "bfloat16")
 ENDINGS = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".dcm")
@@ -136,6 +137,7 @@ class Diffusers(Synthesizer):
         diffusers: Any = importlib.import_module("diffusers")
 
         folder = self._folder()
+        require_trust(folder, sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*.py")))
         try:
             pipeline = diffusers.DiffusionPipeline.from_pretrained(
                 folder, torch_dtype=getattr(torch, self.precision), local_files_only=True

@@ -20,6 +20,7 @@ from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics._generation import NEEDED, ONE_PICTURE, SET, WHOLE, OnePrompt
 from medimg_eval.question import Message
 from medimg_eval.tasks.base import Task, name_once, one_each, write_answer
+from medimg_eval.trust import place_in
 
 PARTS = ("reference", "train", "holdout")
 """Sets of real images -> what their splits are called in `splits`."""
@@ -243,7 +244,7 @@ class SynthesisTask(Task):
             names = json.loads(prediction.read_text(encoding="utf-8"))["pictures"]
         except (OSError, ValueError, KeyError) as error:
             raise CaseError(f"{prediction}: cannot be read ({error}); delete it, and run test again") from error
-        files = [prediction.parent / name for name in names]
+        files = [place_in(prediction.parent, name) for name in names]
         lost = next((file for file in files if not file.is_file()), None)
         if lost is not None:
             raise CaseError(f"{lost}: is missing; delete {prediction.name} beside its folder, and run test again")

@@ -1,6 +1,7 @@
 """Training: the best checkpoint is kept, an interrupted one goes on, a seed gives the same weights."""
 
 import json
+import os
 from functools import partial
 
 import lightning.pytorch as pl
@@ -98,7 +99,8 @@ def test_a_finished_fit_is_not_repeated(train, monkeypatch):
     assert train(model=candidate(never)) == folder
 
 
-def test_an_interrupted_fit_goes_on_from_its_last_checkpoint(train, monkeypatch):
+@pytest.mark.parametrize("recipe", [Recipe(lr=0.01), Recipe(lr=0.01, warmup=0.5, ema=0.9, patience=9)])
+def test_an_interrupted_fit_goes_on_from_its_last_checkpoint(train, monkeypatch, recipe):
     from medimg_eval.evaluation.fitting import FitModule
 
     seen = []
@@ -112,12 +114,26 @@ def test_an_interrupted_fit_goes_on_from_its_last_checkpoint(train, monkeypatch)
 
     monkeypatch.setattr(FitModule, "training_step", stopping)
     with pytest.raises(RuntimeError, match="power cut"):
-        train(epochs=4)
-    folder = train(epochs=4)
+        train(epochs=4, recipe=recipe)
+    folder = train(epochs=4, recipe=recipe)
     assert seen[8:] == [2, 2, 2, 3, 3, 3]
     manifest = json.loads((folder / "manifest.json").read_text())
     assert manifest["status"] == "finished"
     assert len(manifest["resumed"]) == 1
+
+
+def test_a_checkpoint_that_somebody_else_has_left_runs_nothing(train, tmp_path):
+    class Payload:
+        def __reduce__(self):
+            return os.mkdir, (str(tmp_path / "marker"),)
+
+    folder = train()
+    manifest = json.loads((folder / "manifest.json").read_text())
+    (folder / "manifest.json").write_text(json.dumps(manifest | {"status": "interrupted"}))
+    torch.save({"state_dict": {}, "more": Payload()}, folder / "checkpoints" / "last.ckpt")
+    with pytest.raises(UserError, match=r"last.ckpt: holds objects, which a checkpoint of fit does not"):
+        train()
+    assert not (tmp_path / "marker").exists()
 
 
 def test_averaged_weights_are_what_is_kept(train):

@@ -15,6 +15,7 @@ from medimg_eval.errors import CaseError, UserError
 from medimg_eval.models.gaussian_mixture import GaussianMixture
 from medimg_eval.models.monai_segmenter import MonaiSegmenter
 from medimg_eval.models.precomputed import Precomputed
+from medimg_eval.trust import trusting
 from tests.conftest import AFFINE, LABELS, SHAPE, ellipsoid
 
 # MONAI 1.6 on torch 2.15
@@ -222,7 +223,8 @@ def test_a_bundle_is_loaded_from_its_folder(tmp_path):
         "strides": [2],
     }
     (tmp_path / "configs" / "inference.json").write_text(json.dumps({"network_def": network}))
-    model = MonaiSegmenter(bundle=str(tmp_path), roi_size=(8, 8, 8))
+    with trusting():
+        model = MonaiSegmenter(bundle=str(tmp_path), roi_size=(8, 8, 8))
     model.check_ready()
     assert torch.equal(next(model.network.parameters()), next(source.parameters()))
     with pytest.raises(UserError, match="is no MONAI bundle"):

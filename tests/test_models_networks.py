@@ -18,6 +18,7 @@ from medimg_eval.errors import UsageError, UserError
 from medimg_eval.evaluation.preparing import prepare
 from medimg_eval.models.monai_segmenter import MonaiSegmenter
 from medimg_eval.models.networks import build_network, fitting_window
+from medimg_eval.trust import trusting
 from tests.conftest import AFFINE, LABELS, SHAPE, ellipsoid, ellipsoids
 
 CONFIGS = Path(medimg_eval.__file__).parent / "configs" / "model"
@@ -246,7 +247,13 @@ def write_bundle(folder, channels=None, stored=lambda weights: weights):
     return weights
 
 
-def test_a_bundle_brings_its_preprocessing_and_its_window(tmp_path):
+@pytest.fixture
+def trusted():
+    with trusting():
+        yield
+
+
+def test_a_bundle_brings_its_preprocessing_and_its_window(tmp_path, trusted):
     weights = write_bundle(tmp_path / "b", stored=lambda w: {"epoch": 3, "model": {"network": w}})
     model = MonaiSegmenter(bundle=str(tmp_path / "b"))
     assert all(torch.equal(value, weights[key]) for key, value in model.network.state_dict().items())
@@ -261,7 +268,7 @@ def test_a_bundle_brings_its_preprocessing_and_its_window(tmp_path):
     assert answer.shape == SHAPE
 
 
-def test_a_bundles_channel_names_are_compared_with_the_tasks(tmp_path):
+def test_a_bundles_channel_names_are_compared_with_the_tasks(tmp_path, trusted):
     write_bundle(tmp_path / "same", ["background", "Core", "rim"])
     write_bundle(tmp_path / "turned", ["background", "rim", "core"])
     example = [lambda: picture(1, *SHAPE)]

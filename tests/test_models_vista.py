@@ -11,6 +11,7 @@ from monai.networks.nets.vista3d import VISTA3D, ClassMappingClassify, PointMapp
 from medimg_eval.case import Image, Prompt
 from medimg_eval.errors import UserError
 from medimg_eval.models.vista import VistaSegmenter
+from medimg_eval.trust import trusting
 
 LABELS = {1: "spleen", 2: "liver"}
 NETWORK = """$__import__("tests.test_models_vista", fromlist=["tiny"]).tiny()"""
@@ -39,7 +40,8 @@ def bundle(tmp_path):
     described = {"network_data_format": {"outputs": {"pred": {"channel_def": channels}}}}
     (tmp_path / "configs" / "metadata.json").write_text(json.dumps(described))
     torch.save(tiny().state_dict(), tmp_path / "models" / "model.pt")
-    return tmp_path
+    with trusting():
+        yield tmp_path
 
 
 def image():

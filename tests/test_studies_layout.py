@@ -264,6 +264,9 @@ def test_a_report_of_openi_is_read_by_its_labels_and_bombs_are_refused(tmp_path)
     path.write_text('<!DOCTYPE a [<!ENTITY b "c">]><eCitation>&b;</eCitation>')
     with pytest.raises(UserError, match="defines entities"):
         read_openi(path)
+    path.write_text(path.read_text(), encoding="utf-16")
+    with pytest.raises(UserError, match="defines entities"):
+        read_openi(path)
 
 
 def test_times_are_ranked_as_numbers_where_all_are_and_blank_ones_are_unknown():

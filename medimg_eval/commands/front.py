@@ -8,6 +8,7 @@ import itertools
 import logging
 import os
 import re
+import shlex
 import sys
 import traceback
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from medimg_eval import __version__
 from medimg_eval.commands import COMMANDS
 from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.trust import trusting
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -222,7 +224,8 @@ def _run(words: Words) -> list[Exception]:
         set_up_log(debug=bool(config.debug))
         ranks = {name: os.environ.get(name) for name in RANK_VARIABLES}
         try:
-            _module(f"medimg_eval.commands.{words.command}").run(config)
+            with trusting(bool(config.get("trust")), allow=_with_trust(sys.argv[1:])):
+                _module(f"medimg_eval.commands.{words.command}").run(config)
         except Exception as error:
             # Another launcher runs this in another process, from which only Hydra brings errors back.
             if not HydraConfig.get().launcher["_target_"].endswith("BasicLauncher"):
@@ -235,6 +238,12 @@ def _run(words: Words) -> list[Exception]:
     sys.argv = [program, *words.flags, *overrides, *_search_path(words)]
     hydra.main(version_base="1.3", config_path=CONFIGS, config_name=words.command)(job)()
     return errors
+
+
+def _with_trust(words: Sequence[str]) -> str:
+    """The command that these words are, for a folder that is trusted."""
+    kept = [word for word in words if not word.lstrip("+").startswith("trust=")]
+    return shlex.join(["python", "-m", "medimg_eval", *kept, "trust=true"])
 
 
 def _module(name: str) -> ModuleType:

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from medimg_eval.commands.common import as_list, plain, runs_of
 from medimg_eval.commands.making import build_task
+from medimg_eval.data.stored import require_ours
 from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.evaluation.showing import Shown
 from medimg_eval.evaluation.tracking import tracked
@@ -37,7 +38,7 @@ def run(config: DictConfig) -> None:
     check_wanted(asked, tasks)
     roots = _roots(wanted["root"], [one.task for one in tasks])
     table = build_table(runs, **{key: wanted[key] for key in ("resamples", "level", "seed")})
-    report = Report(Path(wanted["out"]))
+    report, console = Report(Path(wanted["out"])), Console(stderr=True)
     shown = (
         {one.task: _shown(one, roots.get(one.task), wanted["voxels"]) for one in tasks}
         if wanted["scores"] is None
@@ -53,6 +54,7 @@ def run(config: DictConfig) -> None:
         number = report.add_task(one, what, places, title=names[one.task], card=card)
         if isinstance(found, str):
             report.warn(number, found)
+            console.print(f"! {one.task}: {found}", highlight=False, soft_wrap=True, markup=False)
         if what is not None:
             todo += [(number, place, one, what) for place in places]
     figures = _figures([run for run in runs if run.task in names], wanted)
@@ -63,7 +65,7 @@ def run(config: DictConfig) -> None:
     report.tidy()
     if wanted["examples"]:
         _write_examples(tasks, shown, wanted, Path(wanted["out"]) / "examples")
-    Console(stderr=True).print(f"wrote {index}", style="dim", soft_wrap=True, markup=False)
+    console.print(f"wrote {index}", style="dim", soft_wrap=True, markup=False)
 
 
 def _title(given: str | None, names: Mapping[str, str]) -> str:
@@ -91,6 +93,7 @@ def _shown(cases: TaskCases, root: str | None, voxels: int) -> Shown | str:
     newest: RunScores = max(cases.runs.values(), key=lambda run: run.started)
     try:
         stated: dict[str, Any] = dict(read_manifest(newest.folder / "manifest.json")["task_config"])
+        require_ours(stated, newest.folder / "manifest.json")
         if "labels" in stated and isinstance(stated["labels"], Mapping):  # JSON turned their integers into text
             stated["labels"] = {_number(label): name for label, name in stated["labels"].items()}
         if root is not None:

@@ -12,8 +12,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from medimg_eval.data.unpacking import Archive, in_words, require_space, stays_inside
+from medimg_eval.data.unpacking import Archive, in_words, require_space
 from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.trust import stays_inside
 
 PARTS = ".download"
 """The folder below the root that holds files while they are incomplete, each named by its checksum."""

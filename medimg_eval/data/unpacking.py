@@ -8,10 +8,11 @@ import zipfile
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from pathlib import Path
 from typing import Any
 
 from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.trust import stays_inside
 
 MAX_RATIO = 1000
 """How many times its size an archive may unpack to: deflate reaches 1032, and pictures come nowhere near it."""
@@ -95,13 +96,6 @@ class Archive:
 
 def _is_there(member: zipfile.ZipInfo, place: Path) -> bool:
     return place.is_file() and place.stat().st_size == member.file_size
-
-
-def stays_inside(name: str) -> bool:
-    """Whether a name, read as any system does, is a place below the folder that it is put into."""
-    windows = PureWindowsPath(name)
-    parts = {*PurePosixPath(name).parts, *windows.parts}
-    return bool(parts) and ".." not in parts and not windows.drive and not windows.root and "\0" not in name
 
 
 def require_space(folder: Path, needed: int, what: str) -> None:

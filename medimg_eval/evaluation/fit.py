@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
+import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -132,7 +133,11 @@ def _train(
     )
     last = run.folder / "checkpoints" / "last.ckpt"
     try:
-        trainer.fit(module, datamodule=data, ckpt_path=str(last) if last.is_file() else None, weights_only=False)
+        trainer.fit(module, datamodule=data, ckpt_path=str(last) if last.is_file() else None, weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise UserError(
+            f"{last}: holds objects, which a checkpoint of fit does not, and is not loaded; remove {run.folder}"
+        ) from error
     except SystemExit as stop:  # Lightning's answer to Ctrl-C
         raise KeyboardInterrupt from stop
     if best.best_model_score is None or not best.best_model_score.isfinite():

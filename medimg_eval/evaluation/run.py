@@ -37,6 +37,7 @@ from medimg_eval.case import Case, Failure, Score
 from medimg_eval.errors import UserError
 from medimg_eval.metrics import LabelScore
 from medimg_eval.results.load import SCHEMA, read_manifest
+from medimg_eval.trust import place_in
 
 Stored = Path | Mapping[str, Any]
 """A prediction as a run keeps it: the file it lies in, or what its task made of it for the run's own file."""
@@ -191,7 +192,7 @@ class Run:
             if "answer" in line:
                 found[case_id] = line["answer"]
             elif "file" in line:
-                path = self.folder / line["file"]
+                path = place_in(self.folder, line["file"])
                 if path.is_file():
                     found[case_id] = path
             elif not answered(found.get(case_id)):

@@ -12,17 +12,20 @@ from typing import Any
 
 from medimg_eval.case import Case, Findings, Reference
 from medimg_eval.data.records import Entry, Given, Row, Target
+from medimg_eval.data.stored import require_ours
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.imaging import ImageFile
 from medimg_eval.question import Key, Question
 from medimg_eval.tasks.base import Layout
 from medimg_eval.tasks.synthesis import PRESENT
+from medimg_eval.trust import place_in
 
 log = logging.getLogger(__name__)
 
 ABSENT = ("0", "0.0", "false", "no", "absent", "")
 """What an attribute says, in lower case, of a case that lacks the finding; any other word leaves it open."""
 
+MANIFEST = "manifest.json"
 PROMPT = "prompt"
 """The attribute that names the prompt of a picture."""
 
@@ -99,6 +102,7 @@ class Generated:
             raise UserError(f"{folder}: does not say where its prompts lie; set `prompts` to the layout that it had")
         from hydra.utils import instantiate
 
+        require_ours(config["layout"], folder / MANIFEST)
         layout: Layout = instantiate(config["layout"], _convert_="all")
         return layout.cases(split)
 
@@ -139,7 +143,7 @@ def manifest_of(folder: Path) -> dict[str, Any]:
     Raises:
         UserError: there is none, it cannot be read, the run is not finished, or it made something else.
     """
-    file = folder / "manifest.json"
+    file = folder / MANIFEST
     try:
         manifest: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -156,11 +160,13 @@ def _pictures(folder: Path) -> dict[str, list[Path]]:
         for line in shard.read_text(encoding="utf-8").splitlines():
             record = json.loads(line)
             if "file" in record:
-                stored[record["case"]] = folder / record["file"]
+                stored[record["case"]] = place_in(folder, record["file"])
     made: dict[str, list[Path]] = {}
     for case, file in stored.items():
         try:
-            made[case] = [file.parent / name for name in json.loads(file.read_text(encoding="utf-8"))["pictures"]]
+            made[case] = [
+                place_in(file.parent, name) for name in json.loads(file.read_text(encoding="utf-8"))["pictures"]
+            ]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UserError(f"{file}: names no pictures ({error}); name the folder of a run that made some") from error
         gone = next((one for one in made[case] if not one.is_file()), None)

@@ -15,6 +15,7 @@ from medimg_eval.data.layouts.generated import manifest_of
 from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.tasks.base import Layout
 from medimg_eval.tasks.reconstruction import stored_image
+from medimg_eval.trust import place_in
 
 IMAGE = "image"
 """The attribute that tells where images come from: the model that reconstructed them."""
@@ -145,7 +146,7 @@ def _stored(folder: Path) -> dict[str, Path]:
         for line in shard.read_text(encoding="utf-8").splitlines():
             record: dict[str, Any] = json.loads(line)
             if "file" in record:
-                found[record["case"]] = folder / record["file"]
+                found[record["case"]] = place_in(folder, record["file"])
     other = next((file for file in found.values() if file.suffix != ".npy"), None)
     if other is not None:
         raise UserError(f"{other}: is no reconstruction; name the folder of a run of a reconstruction task")

@@ -1,0 +1,73 @@
+"""Configs that stand in run folders: what they name is looked at before anything is made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+from medimg_eval.models.base import Model
+from medimg_eval.tasks.base import Task
+from medimg_eval.trust import require_trust
+
+OWN = "medimg_eval"
+PLUGINS = ("medimg_eval.configs", "medimg_eval.metrics")
+"""Groups of entry points; whoever has installed a package with one of them trusts it."""
+
+PARTS = ("cases", "reference", "files")
+"""What layouts, targets and splits are known by: these protocols have no common class."""
+
+RUNS_CODE = ("_args_", "allow_pickle", "trust_remote_code")
+"""Keys by which a class of ours may run what it finds; what stands under `_args_` has no name to be known by."""
+
+
+def require_ours(config: Any, source: Path) -> None:
+    """Refuses a config that names anything but tasks, layouts, targets, splits and models of ours.
+
+    Ours are the classes that this package defines, and those of installed packages with our entry points. A module or
+    function that is reached through one of them is not.
+
+    Args:
+        config: of a task or a layout, as a manifest has it.
+        source: the file that it stands in.
+
+    Raises:
+        UserError: it names something else, or refers to other values (`${...}`), and the folder is not trusted.
+    """
+    require_trust(source, _strangers(config, "task_config"))
+
+
+def _strangers(config: Any, place: str) -> Iterator[str]:
+    """What a config would run that is not ours, at any depth, and where it stands."""
+    if isinstance(config, Mapping):
+        if "_target_" in config and not _is_ours(config["_target_"]):
+            yield f"{config['_target_']} ({place}._target_)"
+        for key, value in config.items():
+            if key in RUNS_CODE and value:
+                yield f"{key}={value!r} ({place})"
+            yield from _strangers(value, f"{place}.{key}")
+    elif isinstance(config, list | tuple):
+        for number, value in enumerate(config):
+            yield from _strangers(value, f"{place}.{number}")
+    elif isinstance(config, str) and "${" in config:
+        yield f"{config} ({place})"
+
+
+def _is_ours(target: Any) -> bool:
+    from hydra.utils import get_object  # as instantiate looks it up
+
+    from medimg_eval.data.many import nnunet_task  # the layouts, which it is of, import this
+
+    roots = {OWN, *(entry.module.partition(".")[0] for group in PLUGINS for entry in entry_points(group=group))}
+    names = target.split(".") if isinstance(target, str) else [""]
+    if names[0] not in roots or any(name.startswith("_") for name in names):
+        return False
+    try:
+        found = get_object(target)
+    except Exception:  # noqa: BLE001 - what cannot be found is not ours
+        return False
+    if not isinstance(found, type):
+        return found is nnunet_task  # the one function that makes a task
+    known = issubclass(found, Task | Model) or any(callable(getattr(found, part, None)) for part in PARTS)
+    return known and found.__module__.partition(".")[0] in roots

@@ -1,0 +1,60 @@
+"""What lies in a folder that somebody may have sent is data: nothing in it is run unless the user trusts it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path, PurePosixPath, PureWindowsPath
+
+from medimg_eval.errors import UserError
+
+IN_PYTHON = "with medimg_eval.trust.trusting(): ..."
+
+_trusted: ContextVar[bool] = ContextVar("trusted", default=False)
+_allow: ContextVar[str] = ContextVar("allow", default=IN_PYTHON)
+
+
+@contextmanager
+def trusting(trusted: bool = True, *, allow: str = IN_PYTHON) -> Iterator[None]:
+    """Says whether folders may bring code of their own.
+
+    Args:
+        trusted: whether what they name is run.
+        allow: what a refusal tells the user to write instead.
+    """
+    before = _trusted.set(trusted), _allow.set(allow)
+    try:
+        yield
+    finally:
+        _trusted.reset(before[0])
+        _allow.reset(before[1])
+
+
+def require_trust(source: Path, would_run: Iterable[str]) -> None:
+    """Refuses what would run code that a folder brings or names, unless the folder is trusted.
+
+    Args:
+        source: the file or folder, for people.
+        would_run: what would run, and where it stands; nothing is refused where this is empty.
+
+    Raises:
+        UserError: there is such code, and it is not trusted.
+    """
+    found = [] if _trusted.get() else list(dict.fromkeys(would_run))
+    if found:
+        raise UserError(f"{source}: would run {', '.join(found)}; if you trust where it is from: {_allow.get()}")
+
+
+def stays_inside(name: str) -> bool:
+    """Whether a name, read as any system does, is a place below the folder that it is put into."""
+    windows = PureWindowsPath(name)
+    parts = {*PurePosixPath(name).parts, *windows.parts}
+    return bool(parts) and ".." not in parts and not windows.drive and not windows.root and "\0" not in name
+
+
+def place_in(folder: Path, name: object) -> Path:
+    """The file of a name that is stored in a folder; raises UserError where it would lie outside of it."""
+    if not isinstance(name, str) or not stays_inside(name):
+        raise UserError(f"{folder}: names the file {name!r}, which lies outside of it; remove that folder")
+    return folder / name
