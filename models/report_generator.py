@@ -115,9 +115,14 @@ class ReportGenerator(nn.Module, VisionLanguageModel):
         self._make(*unpacked(_stored_words(path)))
         load_weights(self, path)
 
+    @property
+    def studied(self) -> bool:
+        """Whether it has its words, such as those of a checkpoint."""
+        return self.decoder is not None
+
     def study(self, cases: Sequence[Case], apart: bool) -> None:
         """Learns words and phrases of the reports to fit on, once; those of a checkpoint stay."""
-        if self.decoder is not None:
+        if self.studied:
             return
         texts = [text for case in cases for text in reports_of(case)]
         learned = () if isinstance(self.decoder_wanted, str) else Words.learned(texts, self.threshold).known
