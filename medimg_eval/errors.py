@@ -3,7 +3,26 @@
 from __future__ import annotations
 
 import difflib
+import importlib
+import re
 from collections.abc import Iterable
+from typing import Any
+
+EXTRAS = {
+    "accelerate": "vlm",
+    "diffusers": "synthesis",
+    "highdicom": "dicom",
+    "httpx2": "api",
+    "mlflow": "tracking",
+    "openjpeg": "dicom",
+    "peft": "vlm",
+    "pylibjpeg": "dicom",
+    "tiffslide": "slides",
+    "transformers": "vlm",
+    "wandb": "tracking",
+    "wsidicom": "slides",
+}
+"""Libraries that a plain installation lacks -> the extra that brings them."""
 
 
 class UserError(Exception):
@@ -22,6 +41,10 @@ class SplitError(UserError):
     """The data hold no cases for a part of the work, which not every command needs."""
 
 
+class MissingDataError(UserError):
+    """The data of a task do not lie where its config says."""
+
+
 class CaseError(UserError):
     """One case cannot be read, answered or judged; the other cases go on."""
 
@@ -32,3 +55,28 @@ def nearest(name: str, options: Iterable[str]) -> str:
     close = difflib.get_close_matches(name, options, n=1, cutoff=0.5)
     hint = f"; did you mean {close[0]!r}?" if close else ""
     return f"{hint} (available: {', '.join(options) or 'none'})"
+
+
+def import_optional(name: str) -> Any:
+    """Imports a module of a library that is not always there.
+
+    Raises:
+        UserError: it cannot be imported; the message says what installs it.
+    """
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise _not_there(name.partition(".")[0], error) from error
+
+
+def missing_extra(error: ImportError) -> UserError | None:
+    """Says what installs the library that an import lacked; None where no extra of ours brings it."""
+    told = error.name or str(error)  # libraries that look for others say their names in words
+    library = next((one for one in EXTRAS if re.search(rf"\b{one}\b", told)), None)
+    return None if library is None else _not_there(library, error)
+
+
+def _not_there(library: str, error: ImportError) -> UserError:
+    install = f"'medimg-eval[{EXTRAS[library]}]'" if library in EXTRAS else library
+    reason = " ".join(str(error).split())[:200]
+    return UserError(f"this needs the library {library}, which cannot be imported ({reason}): pip install {install}")

@@ -13,7 +13,7 @@ from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
-from medimg_eval.errors import CaseError, UserError
+from medimg_eval.errors import CaseError, UserError, import_optional
 from medimg_eval.models._api_pace import Pace, backoff, retry_after
 from medimg_eval.models._api_request import Request
 
@@ -273,10 +273,7 @@ def authorization(key: str) -> dict[str, str]:
 
 def http_library() -> Any:
     """The module httpx2; raises UserError where it is not installed."""
-    try:
-        import httpx2
-    except ImportError as error:
-        raise UserError("asking a server needs the httpx2 library: pip install 'medimg-eval[api]'") from error
+    httpx2 = import_optional("httpx2")
     # It logs a line per request, with the whole address.
     logging.getLogger("httpx2").setLevel(logging.WARNING)
     return httpx2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import importlib.util
 import logging
 import os
 import re
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.errors import UsageError, UserError, import_optional, nearest
 from medimg_eval.models._huggingface_decoding import plain_settings
 
 log = logging.getLogger(__name__)
@@ -130,21 +129,17 @@ def load(
     Raises:
         UserError: a library is missing, weights are missing, or it is no model that reads and writes.
     """
-    try:
-        from transformers import AutoConfig, AutoTokenizer
-    except ImportError as error:
-        raise UserError("HuggingFaceVLM needs the transformers library: pip install 'medimg-eval[vlm]'") from error
+    transformers = import_optional("transformers")
     general = dict(source.options) | {"trust_remote_code": remote}
     with quiet(), _said_plainly(source.name):
-        config = AutoConfig.from_pretrained(source.place, **general)
+        config = transformers.AutoConfig.from_pretrained(source.place, **general)
         sees = _sees(source.name, config)
         if sees:
-            from transformers import AutoProcessor
-
-            turns: Any = AutoProcessor.from_pretrained(source.place, **general, **_without_pixels(processor))
+            read = general | _without_pixels(processor)
+            turns: Any = transformers.AutoProcessor.from_pretrained(source.place, **read)
             _set(turns, processor)
         else:
-            turns = AutoTokenizer.from_pretrained(source.place, **general)
+            turns = transformers.AutoTokenizer.from_pretrained(source.place, **general)
         tokenizer = getattr(turns, "tokenizer", turns)
         if tokenizer.pad_token_id is None:
             tokenizer.pad_token = tokenizer.eos_token
@@ -162,11 +157,9 @@ def quantised(quantisation: str | None) -> dict[str, Any]:
         return {}
     if quantisation not in QUANTISATIONS:
         raise UsageError(f"unknown model.quantisation {quantisation!r}{nearest(quantisation, QUANTISATIONS)}")
-    if importlib.util.find_spec("bitsandbytes") is None:
-        raise UserError(f"model.quantisation={quantisation} needs bitsandbytes: pip install bitsandbytes")
-    from transformers import BitsAndBytesConfig
-
-    return {"quantization_config": BitsAndBytesConfig(**{QUANTISATIONS[quantisation]: True})}
+    import_optional("bitsandbytes")
+    transformers = import_optional("transformers")
+    return {"quantization_config": transformers.BitsAndBytesConfig(**{QUANTISATIONS[quantisation]: True})}
 
 
 def _reachable() -> bool:
@@ -213,12 +206,9 @@ def _model(source: Source, sees: bool, options: Mapping[str, Any]) -> Any:
 
 
 def _adapted(model: Any, adapter: Source) -> Any:
-    if importlib.util.find_spec("peft") is None:
-        raise UserError("model.adapter needs the PEFT library: pip install peft")
-    from peft import PeftModel
-
+    peft = import_optional("peft")
     with _said_plainly(adapter.name):
-        return PeftModel.from_pretrained(model, adapter.place, **adapter.options)
+        return peft.PeftModel.from_pretrained(model, adapter.place, **adapter.options)
 
 
 def _without_pixels(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from medimg_eval.case import Array
-from medimg_eval.errors import UserError
+from medimg_eval.errors import UserError, import_optional
 from medimg_eval.models._text_encoders import device_of, encoded, tokenizer_of
 
 TOGETHER = 128
@@ -58,8 +58,7 @@ class NameVectors:
 
 def loaded(kind: str, folder: Path) -> Any:
     """A model of transformers from a folder; raises UserError where it holds none, or weights of another network."""
-    import transformers
-
+    transformers = import_optional("transformers")
     try:
         made, report = getattr(transformers, kind).from_pretrained(
             folder, local_files_only=True, trust_remote_code=False, output_loading_info=True

@@ -90,10 +90,7 @@ class Encoder(nn.Module):
     def _timm(
         self, name: str, weights: str | None, options: Mapping[str, Any], size: int | None
     ) -> tuple[nn.Module, int]:
-        try:
-            timm: Any = importlib.import_module("timm")
-        except ImportError as error:
-            raise UserError("ReportGenerator needs the timm library: pip install 'medimg-eval[vlm]'") from error
+        timm: Any = importlib.import_module("timm")
         hub = name.startswith(HUB)
         if not hub and not timm.is_model(name):
             close = nearest(name, timm.list_models()).partition(" (")[0]

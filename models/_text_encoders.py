@@ -6,14 +6,25 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from medimg_eval.errors import UserError
+from medimg_eval.errors import UserError, import_optional
 
 
 def device_of(wanted: str) -> str:
-    """The device that a setting means: "auto" takes a GPU where there is one."""
+    """The device that a setting means: "auto" takes a GPU where there is one.
+
+    Raises:
+        UserError: there is no such device here.
+    """
     import torch
 
-    return ("cuda" if torch.cuda.is_available() else "cpu") if wanted == "auto" else wanted
+    if wanted == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(0, device=wanted)
+    except (AssertionError, RuntimeError) as error:  # by what torch was built with
+        reason = str(error).partition("\n")[0]
+        raise UserError(f"device={wanted} is not to be had here ({reason}); set it to cpu, or to auto") from error
+    return wanted
 
 
 def tokenizer_of(folder: Path) -> Any:
@@ -22,9 +33,9 @@ def tokenizer_of(folder: Path) -> Any:
     Raises:
         UserError: it cannot be read.
     """
-    from transformers import AutoTokenizer, BertTokenizer
-
-    kind = AutoTokenizer if (folder / "tokenizer_config.json").is_file() else BertTokenizer
+    transformers = import_optional("transformers")
+    own = (folder / "tokenizer_config.json").is_file()
+    kind = transformers.AutoTokenizer if own else transformers.BertTokenizer
     try:
         return kind.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # a folder can hold anything

@@ -173,11 +173,9 @@ def _in_hub_cache(given: str, weights: Weights) -> Path | None:
     name = hub_name(given)
     if name.repository.count("/") > 1 or given.startswith((".", os.sep, "~")):
         return None
-    try:
-        from huggingface_hub import try_to_load_from_cache
-        from huggingface_hub.errors import HFValidationError
-    except ImportError:  # without the library nothing was fetched with it
-        return None
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
     path = None
     for wanted in (name.file,) if name.file else weights.files:
         for file in wanted.split("|"):

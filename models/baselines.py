@@ -50,17 +50,6 @@ class Baseline(VisionLanguageModel, Chooser):
     chooses_first: ClassVar[bool] = True
     """Asked to choose wherever there are options, although it also writes."""
 
-    def study(self, cases: Sequence[Case], apart: bool) -> None:
-        """Takes in an answer key, once, before it is asked.
-
-        Args:
-            cases: of the task's `fit` split, or the test cases themselves where it has none.
-            apart: whether none of them will be asked about.
-
-        Raises:
-            UserError: no case has an answer that it could learn from.
-        """
-
     @abstractmethod
     def preferences(self, prompt: Prompt) -> Mapping[str, float]:
         """A number per option letter, the largest for the preferred one."""

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from medimg_eval.errors import UsageError, UserError
+from medimg_eval.errors import UsageError, UserError, import_optional
 from medimg_eval.metrics._corpus import Corpus
 from medimg_eval.metrics.report_composites import BertScores, Rarity, bertscore_of, rarity
 from medimg_eval.models._text_encoders import device_of
@@ -148,11 +148,14 @@ class _Encoder:
     """The lower layers of an encoder, with its tokenizer."""
 
     def __init__(self, folder: Path, layer: int, device: str) -> None:
-        from transformers import AutoConfig, AutoTokenizer
-
+        transformers = import_optional("transformers")
         try:
-            config: Any = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-            self.tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+            config: Any = transformers.AutoConfig.from_pretrained(
+                folder, local_files_only=True, trust_remote_code=False
+            )
+            self.tokenizer: Any = transformers.AutoTokenizer.from_pretrained(
+                folder, local_files_only=True, trust_remote_code=False
+            )
         except (OSError, ValueError) as error:
             raise UserError(f"{folder}: holds no encoder that transformers reads ({error})") from error
         if layer > config.num_hidden_layers:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from medimg_eval.errors import UserError
+from medimg_eval.errors import UserError, import_optional
 from medimg_eval.metrics._corpus import Corpus
 from medimg_eval.metrics.report_labels import CHEXPERT_14
 from medimg_eval.models._text_encoders import device_of, encoded, tokenizer_of
@@ -153,13 +153,12 @@ def _parameters(file: Path) -> Mapping[str, Any]:
 
 def _network(folder: Path, state: Mapping[str, Any], file: Path) -> Any:
     from torch import nn
-    from transformers import AutoConfig, BertModel
 
-    config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    transformers = import_optional("transformers")
+    config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     heads = [nn.Linear(config.hidden_size, STATES) for _ in CHEXPERT_14[:-1]]
-    network = nn.ModuleDict(
-        {"bert": BertModel(config), "linear_heads": nn.ModuleList([*heads, nn.Linear(config.hidden_size, 2)])}
-    )
+    heads.append(nn.Linear(config.hidden_size, 2))
+    network = nn.ModuleDict({"bert": transformers.BertModel(config), "linear_heads": nn.ModuleList(heads)})
     try:
         lost = network.load_state_dict(state, strict=False)
     except RuntimeError as error:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from medimg_eval.errors import UserError
+from medimg_eval.errors import import_optional
 from medimg_eval.models._text_encoders import encoded, tokenizer_of
 from medimg_eval.models.annotators import Weights
-from medimg_eval.models.feature_networks import fill, timm_library
+from medimg_eval.models.feature_networks import fill
 from medimg_eval.models.features import Network
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ class BioViLT(Network):
 
         from medimg_eval.models.weights import load_weights
 
-        timm = timm_library(self.name)
+        timm: Any = importlib.import_module("timm")
         backbone = timm.create_model("resnet50", pretrained=False, num_classes=0, global_pool="")
         network = nn.Module()
         network.encoder = nn.Module()
@@ -129,15 +130,10 @@ class BioViLT(Network):
         import torch
         from torch import nn
 
-        try:
-            from transformers import BertConfig, BertModel
-        except ImportError as error:
-            raise UserError(
-                f"extractor {self.name!r} needs the transformers library: pip install 'medimg-eval[vlm]'"
-            ) from error
-        config = BertConfig.from_json_file(str(folder / "config.json"))
+        transformers = import_optional("transformers")
+        config = transformers.BertConfig.from_json_file(str(folder / "config.json"))
         network = nn.Module()
-        network.bert = BertModel(config, add_pooling_layer=False)
+        network.bert = transformers.BertModel(config, add_pooling_layer=False)
         network.cls_projection_head = nn.ModuleDict(
             {
                 "dense_to_hidden": nn.Linear(config.hidden_size, JOINT),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.errors import UsageError, UserError, import_optional, nearest
 from medimg_eval.models.annotators import Weights
 from medimg_eval.models.features import Network
 
@@ -58,10 +58,7 @@ class Inception(Network):
 
         from medimg_eval.models.weights import load_weights
 
-        try:
-            models: Any = importlib.import_module("torchvision.models")
-        except ImportError as error:
-            raise UserError("Inception needs the torchvision library: pip install 'medimg-eval[synthesis]'") from error
+        models: Any = importlib.import_module("torchvision.models")
         network = models.inception_v3(weights=None, init_weights=False, aux_logits=True)
         load_weights(network, self.find(self.needs[0]))
         network.fc = nn.Identity()
@@ -124,16 +121,13 @@ class TransformersEncoder(Network):
         """Loads the model and its image processor."""
         import torch
 
-        try:
-            from transformers import AutoImageProcessor, AutoModel
-        except ImportError as error:
-            raise UserError(
-                f"extractor {self.name!r} needs the transformers library: pip install 'medimg-eval[vlm]'"
-            ) from error
+        transformers = import_optional("transformers")
         folder = self.find(self.needs[0])
         try:
-            model = AutoModel.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-            processor = AutoImageProcessor.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+            model = transformers.AutoModel.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+            processor = transformers.AutoImageProcessor.from_pretrained(
+                folder, local_files_only=True, trust_remote_code=False
+            )
         except Exception as error:  # a folder can hold anything
             reason = " ".join(str(error).split())[:200] or type(error).__name__
             raise UserError(f"{folder}: cannot be loaded as an image encoder by transformers ({reason})") from error
@@ -160,18 +154,6 @@ class TransformersEncoder(Network):
             found = found[:, 0] if self.pooled == "first" else found[:, 1:].mean(1)
         vectors: Array = found.flatten(1).float().cpu().numpy()
         return vectors
-
-
-def timm_library(name: str) -> Any:
-    """Returns the timm library, which an extractor of this name needs.
-
-    Raises:
-        UserError: it is not installed.
-    """
-    try:
-        return importlib.import_module("timm")
-    except ImportError as error:
-        raise UserError(f"extractor {name!r} needs the timm library: pip install 'medimg-eval[synthesis]'") from error
 
 
 class TimmEncoder(Network):
@@ -209,7 +191,7 @@ class TimmEncoder(Network):
         """Loads the backbone without its head."""
         import torch
 
-        timm = timm_library(self.name)
+        timm: Any = importlib.import_module("timm")
         if not timm.is_model(self.backbone):
             close = nearest(self.backbone, timm.list_models()).partition(" (")[0]
             raise UserError(f"extractors.{self.name}.backbone: timm has no {self.backbone!r}{close}")

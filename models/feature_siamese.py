@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from medimg_eval.models.annotators import Weights
-from medimg_eval.models.feature_networks import timm_library
 from medimg_eval.models.features import Network
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class PatientSiamese(Network):
 
         from medimg_eval.models.weights import load_weights
 
-        timm = timm_library(self.name)
+        timm: Any = importlib.import_module("timm")
         branch = timm.create_model(self.backbone, pretrained=False, num_classes=self.features)
         network = nn.ModuleDict({"model": branch, "fc_end": nn.Linear(self.features, 1)})
         load_weights(network, self.find(self.needs[0]))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from medimg_eval.errors import CaseError, UsageError, UserError
+from medimg_eval.models._text_encoders import device_of
 from medimg_eval.models.annotators import Weights, hub_name, located
 from medimg_eval.models.base import Model
 from medimg_eval.models.pictures import as_picture
@@ -181,6 +182,4 @@ class Network(FeatureExtractor):
     @property
     def on(self) -> str:
         """The device that a setting means: "auto" takes a GPU where there is one."""
-        import torch
-
-        return ("cuda" if torch.cuda.is_available() else "cpu") if self.device == "auto" else self.device
+        return device_of(self.device)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
+
+import numpy as np
 
 from medimg_eval.case import Prompts
 from medimg_eval.errors import CaseError, UserError, nearest
@@ -18,7 +21,7 @@ class GivenTexts(VisionLanguageModel):
     Args:
         file: CSV, TSV, JSON, JSON lines or Parquet, with a row per case.
         id: the column of the case's id.
-        prediction: the column of the text; an empty cell is an empty answer.
+        prediction: the column of the text, alone or in a list of one; an empty cell is an empty answer.
         texts: by case what the table holds, where it has been read before.
 
     Raises:
@@ -63,12 +66,26 @@ class GivenTexts(VisionLanguageModel):
         lost = next((name for name in self.columns if name not in table), None)
         if lost is not None:
             raise UserError(f"{self.file}: has no column {lost!r}{nearest(lost, list(map(str, table)))}")
-        rows = table[list(self.columns)].drop_duplicates()
+        rows = table[list(self.columns)].copy()
+        for name in self.columns:
+            rows[name] = [self._text(cell, name, place) for place, cell in enumerate(rows[name], start=1)]
+        rows = rows.drop_duplicates()
         twice = rows[self.columns[0]].duplicated()
         if twice.any():
             raise UserError(f"{self.file}: id {rows[self.columns[0]][twice].iloc[0]!r} stands there with several texts")
-        texts = rows[self.columns[1]].where(rows[self.columns[1]].notna(), "")
-        return dict(zip(rows[self.columns[0]].astype(str).str.strip(), texts.astype(str), strict=True))
+        return dict(zip(rows[self.columns[0]].str.strip(), rows[self.columns[1]], strict=True))
+
+    def _text(self, cell: object, column: str, place: int) -> str:
+        """The text of a cell, which logs such as those of lmms-eval keep in a list, or in a list of lists, of one."""
+        held = cell.tolist() if isinstance(cell, np.ndarray) else cell
+        while isinstance(held, list) and len(held) == 1:
+            held = held[0]
+        if isinstance(held, list | dict):
+            raise UserError(
+                f"{self.file}: record {place} holds {len(held)} values in {column!r}, expected one text; "
+                "set model.id and model.prediction to columns that hold one"
+            )
+        return "" if held is None or (isinstance(held, float) and math.isnan(held)) else str(held)
 
     def check_ready(self) -> None:
         """Reads the table."""

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from medimg_eval.case import Prompts
-from medimg_eval.errors import UsageError
+from medimg_eval.errors import UsageError, import_optional
 from medimg_eval.models._huggingface_decoding import count_written, cut, row_by_row
 from medimg_eval.models._huggingface_inputs import Reader
 from medimg_eval.models._huggingface_loading import Source, find, load, quantised
@@ -78,6 +78,8 @@ class HuggingFaceVLM(nn.Module, VisionLanguageModel, Chooser):
         self.trusted, self.chat_template = trust_remote_code, chat_template
         self.settings, self.preferred_batch, self.likelihood = dict(processor or {}), batch, likelihood
         self.placed = device_map or ("auto" if quantisation else None)
+        if self.placed:
+            import_optional("accelerate")
         self.options = {"dtype": dtype, "attn_implementation": attention, "device_map": self.placed}
         self.options |= quantised(quantisation)
         self.spent: dict[str, float] = {"prompts": 0, "prompt_tokens": 0, "completion_tokens": 0, "seconds": 0.0}
@@ -85,7 +87,8 @@ class HuggingFaceVLM(nn.Module, VisionLanguageModel, Chooser):
         self.model: Any = None
 
     def check_ready(self) -> None:
-        """Raises UserError when there is no such checkpoint; loads nothing yet."""
+        """Raises UserError when there is no such checkpoint, or no library for it; loads nothing yet."""
+        import_optional("transformers")
         if self.source is None:
             self.source = find(self.checkpoint, self.revision)
 

@@ -241,10 +241,7 @@ class OpenClip(nn.Module, Chooser, Embedder):
         return found if self.several == "largest" else [_unit(each.mean(0, keepdims=True)) for each in found]
 
     def _load(self) -> None:
-        try:
-            open_clip: Any = importlib.import_module("open_clip")
-        except ImportError as error:
-            raise UserError("OpenClip needs the open_clip library: pip install 'medimg-eval[vlm]'") from error
+        open_clip: Any = importlib.import_module("open_clip")
         source, weights = self._source(open_clip)
         if weights is None and ":" not in source:
             create = open_clip.create_model_and_transforms  # what it weighs without weights is noise: see `check_ready`

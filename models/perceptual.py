@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from medimg_eval.errors import CaseError, UsageError, nearest
+from medimg_eval.models._text_encoders import device_of
 from medimg_eval.models.annotators import Annotator, Weights, located
 
 if TYPE_CHECKING:
@@ -78,9 +79,7 @@ class PerceptualDistance(Annotator):
     @property
     def on(self) -> str:
         """The device that a setting means: "auto" takes a GPU where there is one."""
-        import torch
-
-        return ("cuda" if torch.cuda.is_available() else "cpu") if self.device == "auto" else self.device
+        return device_of(self.device)
 
     def _filled(self, network: Any, weights: Weights) -> Any:
         from medimg_eval.models.weights import load_weights

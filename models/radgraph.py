@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, ClassVar
 
-from medimg_eval.errors import UserError
+from medimg_eval.errors import UserError, import_optional
 from medimg_eval.models._radgraph_archive import encoder_of, read_archive, read_settings
 from medimg_eval.models._text_encoders import device_of
 from medimg_eval.models.annotators import TextAnnotator, Weights, located
@@ -101,14 +101,15 @@ class RadGraph(TextAnnotator):
 
     @cached_property
     def _network(self) -> Any:
-        from transformers import AutoConfig, AutoTokenizer
-
         from medimg_eval.models._radgraph_network import Network
 
+        transformers = import_optional("transformers")
         archive, folder = (located(getattr(self, one.argument), one, self.name) for one in self.needs)
         try:
-            config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-            tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+            config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+            tokenizer = transformers.AutoTokenizer.from_pretrained(
+                folder, local_files_only=True, trust_remote_code=False
+            )
         except (OSError, ValueError) as error:
             raise UserError(f"{folder}: holds no encoder that transformers reads ({error})") from error
         try:

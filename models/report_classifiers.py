@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
-from medimg_eval.errors import UsageError, UserError
+from medimg_eval.errors import UsageError, UserError, import_optional
 from medimg_eval.metrics.report_labels import Taxonomy
 from medimg_eval.models._text_encoders import device_of, encoded, tokenizer_of
 from medimg_eval.models.annotators import TextAnnotator, Weights, located
@@ -119,13 +119,10 @@ class ReportClassifier(TextAnnotator):
 
     def _ready(self) -> tuple[Any, Any, list[str]]:
         if self._loaded is None:
-            from transformers import AutoModelForSequenceClassification
-
+            kind = import_optional("transformers").AutoModelForSequenceClassification
             folder = located(self.weights, self.needs[0], self.name)
             try:
-                model = AutoModelForSequenceClassification.from_pretrained(
-                    folder, local_files_only=True, trust_remote_code=False
-                )
+                model = kind.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
             except Exception as error:  # a folder can hold anything
                 reason = " ".join(str(error).split())[:200] or type(error).__name__
                 raise UserError(f"{folder}: holds no classifier that transformers can read ({reason})") from error

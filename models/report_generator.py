@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from medimg_eval.case import Case, Prompt, Prompts
-from medimg_eval.errors import CaseError, UsageError, UserError
+from medimg_eval.errors import CaseError, UsageError, UserError, import_optional
 from medimg_eval.models._huggingface_decoding import Draws, cut
 from medimg_eval.models._report_encoder import Encoder
 from medimg_eval.models._report_words import Phrases, Pieces, Words, packed, unpacked
@@ -115,9 +115,14 @@ class ReportGenerator(nn.Module, VisionLanguageModel):
         self._make(*unpacked(_stored_words(path)))
         load_weights(self, path)
 
+    @property
+    def studied(self) -> bool:
+        """Whether it has its words, such as those of a checkpoint."""
+        return self.decoder is not None
+
     def study(self, cases: Sequence[Case], apart: bool) -> None:
         """Learns words and phrases of the reports to fit on, once; those of a checkpoint stay."""
-        if self.decoder is not None:
+        if self.studied:
             return
         texts = [text for case in cases for text in reports_of(case)]
         learned = () if isinstance(self.decoder_wanted, str) else Words.learned(texts, self.threshold).known
@@ -283,10 +288,7 @@ class ReportGenerator(nn.Module, VisionLanguageModel):
         self.train(self.training)
 
     def _decoder(self, words: Sequence[str]) -> Any:
-        try:
-            import transformers
-        except ImportError as error:
-            raise UserError("ReportGenerator needs transformers: pip install 'medimg-eval[vlm]'") from error
+        transformers = import_optional("transformers")
         wanted = self.decoder_wanted
         model: Any = transformers.AutoModelForCausalLM
         attending = {"add_cross_attention": True, "is_decoder": True}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -13,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import interpolate, pad
 
 from medimg_eval.case import Array, Guide
-from medimg_eval.errors import UserError
+from medimg_eval.errors import UserError, import_optional
 from medimg_eval.models.base import Example, Pass
 from medimg_eval.models.postprocess import Step
 from medimg_eval.models.promptable import PromptableSegmenter
@@ -77,10 +76,7 @@ class Sam(nn.Module, PromptableSegmenter):
         """Loads the model, once."""
         if self.sam is not None:
             return
-        try:
-            transformers: Any = importlib.import_module("transformers")
-        except ImportError as error:
-            raise UserError("SAM needs the transformers library: pip install 'medimg-eval[vlm]'") from error
+        transformers = import_optional("transformers")
         source = self.hub if self.checkpoint is None else str(Path(self.checkpoint).expanduser())
         try:
             loaded: Any = transformers.SamModel.from_pretrained(source, revision=self.revision)

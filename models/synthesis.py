@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -12,8 +11,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from medimg_eval.case import Array, Image, Prompts
-from medimg_eval.errors import CaseError, UsageError, UserError, nearest
+from medimg_eval.errors import CaseError, UsageError, UserError, import_optional, nearest
 from medimg_eval.imaging import read
+from medimg_eval.models._text_encoders import device_of
 from medimg_eval.models.annotators import Weights, hub_name, located
 from medimg_eval.models.base import Synthesizer
 from medimg_eval.trust import require_trust
@@ -83,11 +83,9 @@ class Diffusers(Synthesizer):
         self._pipeline: Any = None
 
     def check_ready(self) -> None:
-        """Raises UserError when the library or the weights are not there, without loading any."""
-        from importlib.util import find_spec
-
-        if find_spec("diffusers") is None:
-            raise UserError("Diffusers needs the diffusers library: pip install 'medimg-eval[synthesis]'")
+        """Raises UserError when the library, the device or the weights are not there, without loading any."""
+        import_optional("diffusers")
+        device_of(self.device)
         self._folder()
         if self.lora is not None and not Path(self.lora).expanduser().exists():
             raise UserError(f"{self.lora}: no such file or folder; set model.lora to LoRA weights")
@@ -134,8 +132,7 @@ class Diffusers(Synthesizer):
     def _load(self) -> Any:
         import torch
 
-        diffusers: Any = importlib.import_module("diffusers")
-
+        diffusers = import_optional("diffusers")
         folder = self._folder()
         require_trust(folder, sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*.py")))
         try:
@@ -149,10 +146,7 @@ class Diffusers(Synthesizer):
             pipeline.load_lora_weights(str(Path(self.lora).expanduser()), adapter_name="given")
             pipeline.set_adapters(["given"], [self.lora_scale])
         pipeline.set_progress_bar_config(disable=True)
-        device = self.device
-        if device == "auto":
-            device = "cuda" if torch.cuda.is_available() else "cpu"
-        return pipeline.to(device)
+        return pipeline.to(device_of(self.device))
 
 
 class GivenImages(Synthesizer):

@@ -148,14 +148,11 @@ class TimmClassifier(NetworkClassifier, Chooser):
         """Makes the network with its weights, once.
 
         Raises:
-            UserError: the timm library is missing, or the model cannot be loaded or has another number of classes.
+            UserError: the model cannot be loaded or has another number of classes.
         """
         if self.network is not None:
             return
-        try:
-            timm: Any = importlib.import_module("timm")
-        except ImportError as error:
-            raise UserError("TimmClassifier needs the timm library: pip install 'medimg-eval[vlm]'") from error
+        timm: Any = importlib.import_module("timm")
         if not self._own_head:
             self._settle_classes(timm)
         network: Any = self._network(timm)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence, Sized
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self, cast
 
 from medimg_eval.case import Case, Geometry, Image, Prompt, Prompts, Score
-from medimg_eval.errors import CaseError, SplitError, UsageError, UserError, nearest
+from medimg_eval.errors import CaseError, MissingDataError, SplitError, UsageError, UserError, nearest
 from medimg_eval.imaging.system import whole
 from medimg_eval.metrics import LabelScore, parse
 
@@ -127,12 +128,16 @@ class Task(ABC):
 
         Raises:
             SplitError: the task has no such part, or it holds no case.
-            UserError: a case id occurs twice, or the count is not the expected one.
+            MissingDataError: they are not there; the message says how they are got.
+        UserError: a case id occurs twice, or the count is not the expected one.
         """
         if part not in self.splits:
             raise SplitError(f"task {self.name!r} has no cases to {part}{nearest(part, self.splits)}")
         split = self.splits[part]
-        cases = list(self.layout.cases(split))
+        try:
+            cases = list(self.layout.cases(split))
+        except MissingDataError as error:
+            raise MissingDataError(f"{error}{self._how_to_get()}") from error
         twice = [case for case, count in Counter(case.id for case in cases).items() if count > 1]
         if twice:
             raise UserError(f"task {self.name!r}: case id {twice[0]!r} occurs more than once in split {split!r}")
@@ -145,6 +150,18 @@ class Task(ABC):
                 f"data, or set task.expected.{split}={len(cases)} to go on with what is there"
             )
         return cases
+
+    def _how_to_get(self) -> str:
+        """Where the data are had from, as the card says, for the end of a sentence."""
+        steps = self.card.get("download")
+        command = f"python -m medimg_eval download task={self.name}"
+        if isinstance(steps, Mapping):
+            root = getattr(self.layout, "root", None)
+            return f"; fetch it by: {command}" + (f" root={shlex.quote(str(root))}" if root else "")
+        if steps:
+            return f"; the steps by which it is got: {command}"
+        source = self.card.get("source")
+        return f"; it is had from {source} ({self.card.get('access') or 'access unknown'})" if source else ""
 
     def read_images(self, case: Case) -> tuple[Image, ...]:
         """Reads what the model is shown; raises CaseError naming the file."""

@@ -13,7 +13,7 @@ from lightning.pytorch.loggers import CSVLogger
 from monai.networks.nets import UNet
 
 from medimg_eval.case import Mask
-from medimg_eval.errors import UserError
+from medimg_eval.errors import UsageError, UserError
 from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings
 from medimg_eval.evaluation.fit import Recipe, fit
@@ -193,6 +193,19 @@ def test_a_training_case_that_cannot_be_used_ends_the_fit_with_its_name(train, t
     with pytest.raises(UserError, match=r"case 'case01' cannot be trained on: .*case01") as error:
         train()
     assert "Traceback" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("monitor", "said"),
+    [
+        ("", "names no metric for fit to follow"),
+        ("length_ratio", "task.monitor is length_ratio, of which neither more nor less is better"),
+    ],
+)
+def test_only_a_metric_with_a_direction_can_be_followed(train, task, monitor, said):
+    task.monitor = monitor
+    with pytest.raises(UsageError, match=f"{said}; set task.monitor to one with a direction, such as dice"):
+        train()
 
 
 def test_validation_that_judges_nothing_is_said(train, task):

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import logging
 import shutil
+import sys
 import time
 import warnings
 
@@ -526,9 +527,10 @@ def test_wrong_arguments_are_refused_before_anything_is_loaded(monkeypatch):
         HuggingFaceVLM("a/b", likelihood="option")
     with pytest.raises(UsageError, match="unknown model.quantisation '3bit'; did you mean"):
         HuggingFaceVLM("a/b", quantisation="3bit")
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(UserError, match="needs bitsandbytes: pip install bitsandbytes"):
-        HuggingFaceVLM("a/b", quantisation="4bit")
+    for library, command in (("bitsandbytes", "bitsandbytes"), ("accelerate", r"'medimg-eval\[vlm\]'")):
+        monkeypatch.setitem(sys.modules, library, None)
+        with pytest.raises(UserError, match=f"needs the library {library}, .*: pip install {command}"):
+            HuggingFaceVLM("a/b", quantisation="4bit")
 
 
 def test_eight_bit_colours_stay_grey_is_repeated_and_alpha_is_laid_over_white():

@@ -1,6 +1,5 @@
 """CLIP models of open_clip, on a tiny one with random weights and the tokenizer that the library brings."""
 
-import importlib
 import json
 
 import numpy as np
@@ -240,12 +239,3 @@ def test_a_folder_or_hub_model_without_weights_is_an_error(tmp_path, monkeypatch
     monkeypatch.setattr("open_clip.factory.download_pretrained_from_hf", offline)
     with pytest.raises(UserError, match="hf-hub:owner/name: cannot be loaded by open_clip .*no connection"):
         OpenClip("hf-hub:owner/name").prepare({}, picture)
-
-
-def test_the_library_is_asked_for_where_it_is_missing(monkeypatch):
-    def absent(name):
-        raise ImportError(name)
-
-    monkeypatch.setattr(importlib, "import_module", absent)
-    with pytest.raises(UserError, match="needs the open_clip library: pip install 'medimg-eval"):
-        OpenClip("RN50").prepare({}, picture)

@@ -1,6 +1,5 @@
 """Classifiers of timm as choosers, on its smallest networks with random weights."""
 
-import importlib
 import json
 
 import numpy as np
@@ -161,12 +160,3 @@ def test_models_that_cannot_be_loaded_are_named(settings, complaint, weights):
     with pytest.raises(UserError) as caught:
         TimmClassifier(**settings).prepare({}, picture)
     assert complaint in str(caught.value)
-
-
-def test_the_library_is_asked_for_where_it_is_missing(monkeypatch):
-    def absent(name):
-        raise ImportError(name)
-
-    monkeypatch.setattr(importlib, "import_module", absent)
-    with pytest.raises(UserError, match="needs the timm library: pip install 'medimg-eval"):
-        TimmClassifier("resnet50").prepare({}, picture)

@@ -16,7 +16,7 @@ from omegaconf import OmegaConf
 from medimg_eval.case import Image
 from medimg_eval.commands import score as score_command
 from medimg_eval.commands.common import fail_if_cases_failed
-from medimg_eval.commands.making import build_task
+from medimg_eval.commands.making import build_candidate, build_task
 from medimg_eval.commands.test import _baselines, _called_blind
 from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.evaluation.candidates import Candidate
@@ -153,7 +153,9 @@ def test_yes_and_no_may_stand_under_other_letters(settings):
     yes, no = made.cases("test")
     assert [made.score(case, Reply(preferences={"A": 0, "B": 1}))[0].value for case in (yes, no)] == [0, 1]
     assert [made.score(no, Reply((text,)))[0].value for text in ("B", "No", "The answer is A.")] == [1, 1, 0]
-    folder = evaluate(made, candidate(Majority(), "Majority"), settings)
+    apart = quiz([*items, *({**one, "split": "fit"} for one in items)], metrics=["accuracy", "confusion"])
+    apart.splits = {"fit": "fit", "test": "test"}
+    folder = evaluate(apart, candidate(Majority(), "Majority"), settings)
     assert sum(rows(folder).values()) == 1
     folder = evaluate(quiz(items, metrics=["accuracy", "confusion"]), candidate(Says(default="B")), settings)
     assert rows(folder, "given_place") == {"q0": 2, "q1": 2}
@@ -478,3 +480,13 @@ def test_runs_without_images_and_with_grey_ones_have_names_of_their_own():
     one = candidate(Says(), "VLM")
     assert [_called_blind(one, how).name for how in ("remove", "grey")] == ["VLM (blind)", "VLM, grey images (blind)"]
     assert _called_blind(one, "grey").model is one.model
+
+
+@pytest.mark.parametrize("kind", ["Majority", "NearestQuestion"])
+def test_a_baseline_never_learns_from_the_test_cases(settings, kind):
+    made = built(number=8)
+    one = build_candidate({"_target_": f"medimg_eval.models.baselines.{kind}"})
+    with pytest.raises(UserError, match=f"{kind} learns from cases to fit on, and there are none .task 'quiz' has"):
+        evaluate(made, one, settings)
+    folders = _baselines([made], candidate(Says()), settings, None)
+    assert [manifest(folder)["model"] for folder in folders] == ["Chance", "Longest option", "Says (blind)"]

@@ -3,6 +3,7 @@
 import json
 import logging
 import math
+from dataclasses import replace
 from functools import partial
 
 import lightning.pytorch as pl
@@ -233,6 +234,22 @@ def test_a_run_keeps_every_raw_reply_and_says_what_chance_and_overhead_are(setti
     (run,) = load_runs([folder])
     assert run.finished
     assert run.predicted == 8
+
+
+def test_getting_ready_is_no_overhead_of_the_harness(settings, monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr("time.perf_counter", lambda: clock[0])
+
+    class Slow(Says):
+        def prepare(self, labels, example):
+            clock[0] += 1000.0
+
+        def generate(self, prompts, decoding):
+            clock[0] += 3.0
+            return super().generate(prompts, decoding)
+
+    folder = evaluate(quiz_of(8), candidate(Slow(default="A")), replace(settings, batch_size=4))
+    assert manifest(folder)["timing"] == {"seconds": 6.0, "in_model": 6.0, "overhead": 0.0}
 
 
 def test_what_was_answered_before_a_stop_is_not_asked_again(settings, tmp_path):

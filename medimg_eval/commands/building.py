@@ -15,7 +15,7 @@ from hydra.core.hydra_config import HydraConfig
 from medimg_eval.commands.common import as_list
 from medimg_eval.commands.making import Annotators, Extractors, build, build_candidate, build_task
 from medimg_eval.data.cache import VolumeCache
-from medimg_eval.errors import UsageError
+from medimg_eval.errors import UsageError, UserError
 from medimg_eval.evaluation.evaluate import Settings
 from medimg_eval.tasks import Task
 
@@ -42,12 +42,14 @@ def build_settings(config: Mapping[str, Any]) -> Settings:
 
     Raises:
         UsageError: a number is none, or too small.
+        UserError: the machine has no such accelerator.
     """
     for key, least in {"seed": 0, "batch_size": 1, "num_workers": 0, "score_workers": 0}.items():
         value = config[key]
         chosen = value is None and key in ("batch_size", "score_workers")
         if not (isinstance(value, int) and value >= least) and not chosen:
             raise UsageError(f"expected {key} to be a whole number of at least {least}, got {value!r}")
+    refuse_absent_device(str(config["trainer"]["accelerator"]))
     trainer = {**config["trainer"], "precision": _precision(config["trainer"])}
     _seed(config["seed"])
     return Settings(
@@ -107,6 +109,17 @@ def _rank() -> int:
     """The rank of this process, where a launcher or Lightning has given it one."""
     names = ("RANK", "LOCAL_RANK", "SLURM_PROCID", "JSM_NAMESPACE_RANK")  # in the order in which Lightning looks
     return int(next((os.environ[name] for name in names if name in os.environ), 0))
+
+
+def refuse_absent_device(accelerator: str) -> None:
+    """Raises UserError when the machine has no such accelerator."""
+    import torch
+
+    there = torch.cuda.is_available() or (accelerator == "gpu" and torch.backends.mps.is_available())
+    if accelerator in ("gpu", "cuda") and not there:
+        raise UserError(
+            f"trainer.accelerator={accelerator}: torch sees no GPU here; set it to cpu, or leave it at auto"
+        )
 
 
 def _precision(trainer: Mapping[str, Any]) -> str | int:

@@ -10,7 +10,7 @@ from typing import Any, cast
 from hydra.utils import instantiate
 
 from medimg_eval.commands.listing import configs_of
-from medimg_eval.errors import UsageError, nearest
+from medimg_eval.errors import UsageError, missing_extra, nearest
 from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.models import Model
 from medimg_eval.tasks import Task
@@ -21,6 +21,7 @@ def build(config: Any, **extra: Any) -> Any:
 
     Raises:
         UsageError: the target cannot be imported, or does not take an argument; the message names both.
+        UserError: it needs a library of an extra that is not installed.
     """
     try:
         return instantiate(config, _convert_="all", **extra)
@@ -28,6 +29,8 @@ def build(config: Any, **extra: Any) -> Any:
         cause = error.__cause__
         if isinstance(cause, TypeError):
             raise UsageError(f"{config['_target_']}: {cause}") from error
+        if isinstance(cause, ImportError) and (missing := missing_extra(cause)):
+            raise missing from error
         raise
 
 

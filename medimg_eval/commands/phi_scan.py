@@ -19,6 +19,7 @@ from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.imaging.dicom.phi_profile import EDITION
 from medimg_eval.imaging.dicom.phi_scan import PhiReport, scan_folder
 from medimg_eval.imaging.dicom.phi_values import KINDS
+from medimg_eval.results.csvs import guarded
 
 if TYPE_CHECKING:
     from medimg_eval.data.records import Row
@@ -135,7 +136,7 @@ def _write(folder: Path, report: PhiReport) -> None:
     with (folder / "phi_scan.csv").open("w", encoding="utf-8", newline="") as stream:
         writer = csv.DictWriter(stream, COLUMNS)
         writer.writeheader()
-        writer.writerows(rows)
+        writer.writerows({name: guarded(value) for name, value in row.items()} for row in rows)
     whole = {
         "profile": EDITION,
         "found": report.found,

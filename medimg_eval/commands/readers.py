@@ -22,6 +22,7 @@ from rich.text import Text
 
 from medimg_eval.commands.common import as_list, plain, printer
 from medimg_eval.errors import CaseError, UsageError, UserError
+from medimg_eval.results.csvs import guarded
 from medimg_eval.results.readings import GENERATED, ORIGIN, REAL
 
 if TYPE_CHECKING:
@@ -206,7 +207,7 @@ def _stored(picture: Picture) -> bytes:
 
 def _rows(file: Path, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     with file.open("w", encoding="utf-8", newline="") as stream:
-        csv.writer(stream).writerows([columns, *rows])
+        csv.writer(stream).writerows(map(guarded, row) for row in [columns, *rows])
 
 
 def _form(items: Sequence[Item], stored: Sequence[bytes], study: str, questions: Mapping[str, str], scale: int) -> str:
@@ -279,7 +280,8 @@ if (before) {
 }
 document.addEventListener("change", keep);
 keep();
-const cell = text => '"' + String(text || "").replaceAll('"', '""') + '"';
+const guarded = text => /^[\\s']*[=+\\-@]/.test(text) && isNaN(Number(text)) ? "'" + text : text; // no formula
+const cell = text => '"' + guarded(String(text || "")).replaceAll('"', '""') + '"';
 document.getElementById("save").onclick = () => {
   if (!reader.value.trim()) { reader.focus(); return }
   const lines = [["reader", "item", ...setup.columns, "study"].join(",")];

@@ -79,19 +79,17 @@ def _baselines(tasks: Sequence[Task], candidate: Candidate, settings: Settings, 
     """Asks those that models are compared with: what needs no weights and, of questions, the model blind."""
     folders = []
     for task in tasks:
-        if not isinstance(task, QuestionTask):
-            for name, kind in CLASS_BASELINES.items():
-                one = build_candidate({"_target_": f"medimg_eval.models.{kind}", "name": name})
-                folders.append(evaluate(task, replace(one, baseline=True), settings))
-            continue
+        kinds = REPORT_BASELINES if isinstance(task, ReportTask) else BASELINES
+        asks = isinstance(task, QuestionTask)
         # They write nothing, so that likelihoods are not asked of them.
-        for name, kind in (REPORT_BASELINES if isinstance(task, ReportTask) else BASELINES).items():
+        asked = _changed(task, answer_by="generate") if isinstance(task, QuestionTask) else task
+        for name, kind in (kinds if asks else CLASS_BASELINES).items():
             one = build_candidate({"_target_": f"medimg_eval.models.{kind}", "name": name})
             try:
-                folders.append(evaluate(_changed(task, answer_by="generate"), replace(one, baseline=True), settings))
+                folders.append(evaluate(asked, replace(one, baseline=True), settings))
             except UserError as error:  # such as one that has no answers to learn from
                 log.warning("%s is left out of task %s: %s", name, task.name, error)
-        if blind is None:
+        if asks and blind is None:
             folders.append(evaluate(_blinded(task, "remove"), _called_blind(candidate, "remove"), settings))
     return folders
 

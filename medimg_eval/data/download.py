@@ -283,10 +283,7 @@ def _folders(patterns: Sequence[str]) -> dict[str, bool]:
 
 def _hub(part: str = "") -> Any:
     """The library, or a module of it."""
-    try:
-        return importlib.import_module(f"huggingface_hub.{part}" if part else "huggingface_hub")
-    except ImportError as error:
-        raise UserError("downloads need huggingface_hub: pip install 'medimg-eval[vlm]'") from error
+    return importlib.import_module(f"huggingface_hub.{part}" if part else "huggingface_hub")
 
 
 def _broken() -> tuple[type[BaseException], ...]:

@@ -41,7 +41,12 @@ class Asker:
         self.model = model
         self.seconds_in_model = 0.0
         """Time spent in `generate`, `choose`, `embed` and `classify`."""
+        self.start()
         self._most: int | None = None
+
+    def start(self) -> None:
+        """Starts the clock of `seconds`: what came before, such as loading the model, is no part of asking."""
+        self.seconds, self._begun = 0.0, time.perf_counter()
 
     def step(self, batch: Sequence[Asked]) -> None:
         """Predictions are on disk when this returns."""
@@ -61,6 +66,7 @@ class Asker:
             prediction = results[asked.case.id]
             if isinstance(prediction, Path):  # what is kept in one file together is judged together, at the end
                 self.scorer.submit(asked.case, prediction)
+        self.seconds = time.perf_counter() - self._begun
 
     def _ask(self, prompts: Sequence[Prompt]) -> Sequence[Any]:
         """One answer or Failure per prompt.
@@ -120,6 +126,7 @@ def ask_here(asker: Asker, batches: Counted[Sequence[Asked]], trainer: Mapping[s
     """
     device = device_of(str(trainer.get("accelerator", "auto")))
     with in_use(asker.model, device, str(trainer.get("precision", "32-true"))):
+        asker.start()
         gc.freeze()  # what is loaded stays; to search it for garbage would take 0.2 s, between two questions
         try:
             for batch in tracked(batches, "asking"):

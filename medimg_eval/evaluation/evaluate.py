@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 import re
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -146,7 +145,6 @@ def evaluate(task: Task, candidate: Candidate, settings: Settings) -> Path:
     Raises:
         UserError: the task has no cases, the folder is in use or holds another run.
     """
-    begun = time.perf_counter()
     refuse_judge(task, settings)
     refuse_unready(task, settings.annotators, judge=settings.judge is not None)
     refuse_unready_sets(task, settings.extractors)
@@ -182,7 +180,7 @@ def evaluate(task: Task, candidate: Candidate, settings: Settings) -> Path:
             _measure(task, candidate, settings, run, every)
         asking = _predict(task, candidate, settings, run, cases, left)
         if left and task.inline and not isinstance(candidate.model, GivenTexts):  # which took no time here
-            _note_time(run, candidate, time.perf_counter() - begun, asking)
+            _note_time(run, candidate, *asking)
         if settings.rank == 0:
             if task.inline:
                 with _as_it_was(run, finished):
@@ -272,19 +270,19 @@ def _asked(task: Task, candidate: Candidate, cases: Sequence[Case], run: Run, le
 
 def _predict(
     task: Task, candidate: Candidate, settings: Settings, run: Run, cases: Sequence[Case], left: Sequence[Case]
-) -> float:
+) -> tuple[float, float]:
     """Asks the model about the cases that are left, and scores those that an earlier start left unscored.
 
     Returns:
-        Seconds that were spent in the model's `generate` and `choose`.
+        Seconds that asking took, and those of them that were spent in the model's `generate` and `choose`.
     """
     if task.inline and not left:
-        return 0.0
+        return 0.0, 0.0
     scored = run.scores(scoring_id(task))
     unscored = [case for case in cases if not is_settled(scored.get(case.id))] if settings.rank == 0 else []
     if not left:
         score_stored(task, run, unscored, settings.score_workers)
-        return 0.0
+        return 0.0, 0.0
     model = candidate.model
     run.note(model_info=model_info(candidate))
     options: dict[str, Any] = {
@@ -301,7 +299,7 @@ def _predict(
             if not task.inline:
                 submit_stored(scorer, run, unscored)
             _ask_by_lightning(asker, settings, cases, options)
-    return asker.seconds_in_model
+    return asker.seconds, asker.seconds_in_model
 
 
 def _alone(settings: Settings) -> bool:
@@ -324,10 +322,10 @@ def _ask_by_lightning(asker: Asker, settings: Settings, cases: Sequence[Case], o
 
 
 def _note_time(run: Run, candidate: Candidate, seconds: float, asking: float) -> None:
-    """Notes what answering has taken, over all starts, and how much of it was not the model's."""
+    """Notes what asking has taken, over all starts, and how much of it was not the model's."""
     before = run.manifest.get("timing", {"seconds": 0.0, "in_model": 0.0})
     whole, inside = before["seconds"] + seconds, before["in_model"] + asking
-    overhead = 1 - inside / whole
+    overhead = 1 - inside / whole if whole else 0.0
     run.note(timing={"seconds": whole, "in_model": inside, "overhead": overhead})
     log.info("%s: harness overhead %.1f %% of %.1f s", run.folder, 100 * overhead, whole)
     used: Mapping[str, Any] = getattr(candidate.model, "usage", dict)()

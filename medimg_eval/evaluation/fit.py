@@ -75,14 +75,10 @@ def fit(
         The run folder; its `checkpoints/best.ckpt` has the best validation score.
 
     Raises:
-        UsageError: the metric to follow needs another model.
+        UsageError: the metric to follow is not named, has no direction, or needs another model.
         UserError: the model cannot be fitted, the task has no such cases, or the folder is in use.
     """
-    if found := (*parse(task.monitor)[0].reads, *parse(task.monitor)[0].asks):
-        raise UsageError(
-            f"task.monitor is {task.monitor}, which needs {' and '.join(found)}; fit follows metrics that take no "
-            "other model, such as rouge_l"
-        )
+    _refuse_unfollowable(task)
     cases = {part: task.cases(part) for part in ("fit", "validate")}
     _keep_apart(task, cases)
     fingerprint = data_fingerprint([*cases["fit"], *cases["validate"]])
@@ -143,6 +139,21 @@ def _train(
     if best.best_model_score is None or not best.best_model_score.isfinite():
         raise UserError(f"{run.folder}: no validation could be judged by {task.monitor}; look at the cases to validate")
     return float(best.best_model_score)
+
+
+def _refuse_unfollowable(task: Task) -> None:
+    directed = [name for name in task.case_metrics if parse(name)[0].higher_is_better is not None]
+    choice = f"set task.monitor to one with a direction, such as {directed[0] if directed else 'dice'}"
+    if not task.monitor:
+        raise UsageError(f"task {task.name!r} names no metric for fit to follow; {choice}")
+    metric = parse(task.monitor)[0]
+    if metric.higher_is_better is None:
+        raise UsageError(f"task.monitor is {task.monitor}, of which neither more nor less is better; {choice}")
+    if found := (*metric.reads, *metric.asks):
+        raise UsageError(
+            f"task.monitor is {task.monitor}, which needs {' and '.join(found)}; fit follows metrics that take no "
+            "other model, such as rouge_l"
+        )
 
 
 def _also(task: Task) -> list[str]:

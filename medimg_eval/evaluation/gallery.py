@@ -14,6 +14,7 @@ from medimg_eval.case import Image
 from medimg_eval.errors import CaseError
 from medimg_eval.imaging.system import whole
 from medimg_eval.models.pictures import as_picture
+from medimg_eval.results.csvs import guarded
 
 EDGE = 256
 """Longest edge of a picture in the gallery."""
@@ -57,7 +58,8 @@ def write_gallery(folder: Path, extractor: str, found: Sequence[Neighbours]) -> 
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(["case", "picture", "training_case", "distance", "holdout_share"])
         writer.writerows(
-            [one.case, one.picture, one.train, f"{one.distance:.6g}", f"{one.beyond:.4f}"] for one in found
+            map(guarded, (one.case, one.picture, one.train, f"{one.distance:.6g}", f"{one.beyond:.4f}"))
+            for one in found
         )
     title = f"Pictures nearest to training images, by {html.escape(extractor)}"
     note = (

@@ -22,6 +22,10 @@ class EvaluationModule(pl.LightningModule):
         self.asker = asker
         self.model = asker.model
 
+    def on_test_start(self) -> None:
+        """The clock starts when all is set up."""
+        self.asker.start()
+
     def test_step(self, batch: Sequence[Asked], batch_idx: int) -> None:
         """Predictions are on disk when this returns."""
         self.asker.step(batch)

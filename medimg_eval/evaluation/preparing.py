@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from medimg_eval.case import Case, Image
-from medimg_eval.errors import SplitError, UsageError, UserError
+from medimg_eval.errors import UsageError, UserError
 from medimg_eval.tasks import QuestionTask, Task
 
 log = logging.getLogger(__name__)
@@ -57,12 +57,13 @@ def prepare(task: Task, model: Any, cases: Sequence[Case]) -> None:
         raise UserError(f"task {task.name!r}: none of {len(cases)} images can be read; see python -m medimg_eval check")
 
     getattr(model, "prepare", lambda labels, example: None)(getattr(task, "labels", {}), example)
-    if callable(study := getattr(model, "study", None)):  # a baseline, which answers from the answer key alone
+    study = getattr(model, "study", None)  # of a baseline, which answers from the answer key of other cases alone
+    if callable(study) and not getattr(model, "studied", False):
         try:
             fit = task.cases("fit")
         except UserError as error:
-            if not isinstance(error, SplitError):
-                log.warning("%s; %s learns from the test cases instead", error, type(model).__name__)
-            study(cases, apart=False)
-        else:
-            study(fit, apart=True)
+            raise UserError(
+                f"{type(model).__name__} learns from cases to fit on, and there are none ({error}); leave it out, or "
+                "name a split for them by task.splits.fit"
+            ) from error
+        study(fit, apart=True)

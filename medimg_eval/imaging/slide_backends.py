@@ -21,7 +21,7 @@ CREDIBLE = (0.01, 20.0)
 PLAIN = ("generic-tiff", "aperio")
 """Vendors whose tiles lie side by side, so that they can be decoded without openslide, several times as fast."""
 
-INSTALL = 'pip install "medimg-eval[slides]"'
+INSTALL = "pip install 'medimg-eval[slides]'"
 
 
 class Backend(Protocol):

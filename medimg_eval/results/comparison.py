@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.results.csvs import frame_to_csv
 from medimg_eval.results.group_tests import compare_groups
 from medimg_eval.results.heatmap import to_svg
 from medimg_eval.results.layout import Heading, Layout, Line, Span, one_line
@@ -130,7 +131,7 @@ def write_sheets(
     texts = {
         ".md": "\n".join(map(to_markdown, sheets)),
         ".tex": "\n".join(map(to_latex, sheets)),
-        ".csv": numbers.to_csv(index=False, lineterminator="\n"),
+        ".csv": frame_to_csv(numbers),
         ".html": html_page(title, f"{drawing}\n{tables}"),
     }
     if drawing:

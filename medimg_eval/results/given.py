@@ -13,6 +13,7 @@ import pandas as pd
 
 from medimg_eval import metrics
 from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.results.csvs import unguarded
 from medimg_eval.results.kinds import SET, WHOLE, is_evidence, is_known, is_summary
 from medimg_eval.results.load import BLIND, SCORE_COLUMNS, RunScores
 
@@ -96,6 +97,7 @@ def _read(file: Path) -> pd.DataFrame:
         rows = pd.read_csv(file, dtype=str, keep_default_na=False, encoding="utf-8-sig")
     except (OSError, ValueError) as error:
         raise UserError(f"{file}: cannot be read as CSV ({error})") from error
+    rows = rows.map(unguarded).rename(columns=unguarded)
     _refuse_shifted(rows, file)
     lost = [name for name in NEEDED if name not in rows.columns]
     if lost:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.errors import UserError
+from medimg_eval.results.csvs import unguarded
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -122,13 +123,13 @@ def _table(file: Path, needed: Sequence[str]) -> Iterator[tuple[int, dict[str, s
         raise UserError(f"{file}: cannot be read ({type(error).__name__}); expected a CSV file in UTF-8") from None
     first = text.partition("\n")[0]
     rows = csv.DictReader(io.StringIO(text, newline=""), delimiter=";" if first.count(";") > first.count(",") else ",")
-    columns = [(name or "").strip() for name in rows.fieldnames or []]
+    columns = [unguarded((name or "").strip()) for name in rows.fieldnames or []]
     for name in needed:
         if name not in columns:
             raise UserError(f"{file}: has no column {name!r}; its columns are {', '.join(columns) or 'none'}")
     rows.fieldnames = columns
     for row in rows:
-        yield rows.line_num, {name: text or "" for name, text in row.items() if name}
+        yield rows.line_num, {name: unguarded(text or "") for name, text in row.items() if name}
 
 
 def _item(item: str, truth: Mapping[str, str], where: str) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import rich.table
 from rich.text import Text
 
+from medimg_eval.results.csvs import frame_to_csv
 from medimg_eval.results.latex import to_latex
 from medimg_eval.results.spreadsheet import write_xlsx
 
@@ -124,7 +125,7 @@ def to_markdown(table: Printable) -> str:
 
 def to_csv(table: Printable) -> str:
     """Returns the tidy frame of the table, with unrounded numbers."""
-    return table.frame().to_csv(index=False, lineterminator="\n")
+    return frame_to_csv(table.frame())
 
 
 def to_html(table: Printable) -> str:

@@ -240,15 +240,6 @@ def test_two_commands_do_not_write_into_one_folder_at_once(hub, tmp_path):
         bring(tmp_path, "test.json")
 
 
-def test_without_the_library_it_is_said_how_to_install_it(tmp_path, monkeypatch):
-    def missing(name):
-        raise ImportError(name)
-
-    monkeypatch.setattr(download.importlib, "import_module", missing)
-    with pytest.raises(UserError, match=r"downloads need huggingface_hub: pip install 'medimg-eval\[vlm\]'"):
-        bring(tmp_path, "test.json")
-
-
 @pytest.mark.parametrize(
     ("config", "said"),
     [

@@ -261,7 +261,7 @@ def test_a_codec_that_nothing_reads_is_named_with_the_mend(tmp_path, syntax):
     dataset["PixelData"].is_undefined_length = True
     dataset.file_meta.TransferSyntaxUID = syntax
     dataset.save_as(tmp_path / "x.dcm", implicit_vr=False, little_endian=True, enforce_file_format=True)
-    with pytest.raises(CaseError, match=r"x\.dcm: .*" + re.escape(syntax) + r'.*pip install "medimg-eval\[dicom\]"'):
+    with pytest.raises(CaseError, match=r"x\.dcm: .*" + re.escape(syntax) + r".*pip install 'medimg-eval\[dicom\]'"):
         read(tmp_path / "x.dcm")
 
 

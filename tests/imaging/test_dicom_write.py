@@ -271,5 +271,5 @@ def test_a_segmentation_is_refused_where_its_series_or_names_do_not_fit(tmp_path
 
 def test_without_highdicom_the_sentence_says_how_to_install_it(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "highdicom", None)
-    with pytest.raises(UserError, match=r'seg\.dcm: .* pip install "medimg-eval\[dicom\]"'):
+    with pytest.raises(UserError, match=r"library highdicom, .*: pip install 'medimg-eval\[dicom\]'"):
         write_segmentation(tmp_path / "seg.dcm", Mask(np.ones((2, 2, 2), int), np.eye(4)), [], names={1: "a"})

@@ -59,7 +59,7 @@ def test_a_refusal_says_what_was_tried_and_what_to_install(tmp_path, monkeypatch
     with pytest.raises(CaseError, match=r"openslide cannot open it.*tiffslide cannot open it.*wsidicom cannot open it"):
         read(tmp_path / "text.svs")
     monkeypatch.setitem(sys.modules, "wsidicom", None)
-    with pytest.raises(CaseError, match=r"wsidicom is not installed.*pip install \"medimg-eval\[slides\]\""):
+    with pytest.raises(CaseError, match=r"wsidicom is not installed.*pip install 'medimg-eval\[slides\]'"):
         read(tmp_path / "text.svs")
 
 

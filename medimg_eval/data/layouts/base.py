@@ -15,7 +15,7 @@ from medimg_eval.case import Case
 from medimg_eval.data.records import Entry, Target
 from medimg_eval.data.resized import ResizedImage, ResizedMask, size_of
 from medimg_eval.data.splits import SplitFolds, Splits, assign, digests, joined, refuse_overlap, tuned
-from medimg_eval.errors import SplitError, UserError, nearest
+from medimg_eval.errors import MissingDataError, SplitError, UserError, nearest
 from medimg_eval.imaging import ImageFile
 
 
@@ -124,10 +124,7 @@ class FolderLayout(ABC):
 
     def folder(self) -> Path:
         """The root; raises UserError when there is no such folder."""
-        root = Path(self.root).expanduser()
-        if not root.is_dir():
-            raise UserError(f"{root}: no such folder; set task.layout.root to where the dataset lies")
-        return root
+        return existing_root(self.root)
 
     def image_file(self, path: Path | tuple[Path, ...], **options: Any) -> ImageFile:
         """An image with the layout's modality and options."""
@@ -149,6 +146,14 @@ class FolderLayout(ABC):
     def _named(self, root: Path) -> str:
         files = self.split_files(root) if self.splits is None else self.splits.files(root)
         return str(files[0]) if len(files) == 1 else str(root)
+
+
+def existing_root(given: str | Path) -> Path:
+    """The folder of a dataset; raises MissingDataError when there is no such folder."""
+    root = Path(given).expanduser()
+    if not root.is_dir():
+        raise MissingDataError(f"{root}: no such folder; set task.layout.root to where the dataset lies")
+    return root
 
 
 @contextmanager

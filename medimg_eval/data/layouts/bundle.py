@@ -16,7 +16,7 @@ from medimg_eval.data.layouts.volumes import find
 from medimg_eval.data.records import Entry, Row, Target
 from medimg_eval.data.targets import ClassColumns, ClassName
 from medimg_eval.data.targets.masks import RecodedMask
-from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.errors import MissingDataError, UsageError, UserError, nearest
 from medimg_eval.imaging import MaskFile
 from medimg_eval.imaging.arrays import Bundle
 
@@ -144,7 +144,7 @@ class ArrayFiles(FolderLayout):
             entry = Entry(fields["case"], root, (row,), split=fields.get("split"), patient=fields["case"])
             made.append(replace(entry, patient=self.patient_of(entry)))
         if not made:
-            raise UserError(f"{root / self.file}: there is no such file")
+            raise MissingDataError(f"{root / self.file}: there is no such file")
         return made
 
     def completed(self, entry: Entry) -> Entry:

@@ -16,7 +16,7 @@ from medimg_eval.data.layouts.volumes import find
 from medimg_eval.data.records import Entry, Row, Target
 from medimg_eval.data.tables import read_table
 from medimg_eval.data.targets import MaskTarget
-from medimg_eval.errors import CaseError, UsageError, UserError, nearest
+from medimg_eval.errors import CaseError, MissingDataError, UsageError, UserError, nearest
 from medimg_eval.imaging.kspace import PRESETS, KeyMap, kspace_shape, read_dataset, read_kspace, rss, target_shape
 
 Slices = tuple[int, int]
@@ -75,7 +75,7 @@ class KSpaceScans(FolderLayout):
             entry = Entry(said["case"], root, (row,), (image,), said.get("split"), attributes=own)
             made.append(replace(entry, patient=self.patient_of(entry)))
         if not made:
-            raise UserError(f"{root / self.file}: there is no such file")
+            raise MissingDataError(f"{root / self.file}: there is no such file")
         return made
 
     def truth(self, root: Path, entries: Sequence[Entry]) -> Target:

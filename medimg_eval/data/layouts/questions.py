@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from medimg_eval.case import Case
-from medimg_eval.data.layouts.base import uncollected
+from medimg_eval.data.layouts.base import existing_root, uncollected
 from medimg_eval.data.questions.answers import (
     Faulty,
     KeyOf,
@@ -164,10 +164,7 @@ class Questions:
 
     def folder(self) -> Path:
         """The root; raises UserError when there is no such folder."""
-        root = Path(self.root).expanduser()
-        if not root.is_dir():
-            raise UserError(f"{root}: no such folder; set task.layout.root to where the dataset lies")
-        return root
+        return existing_root(self.root)
 
     def _source(self, root: Path, split: str) -> Source:
         def of_split(given: Any, key: str) -> Any:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from medimg_eval.case import Case, Geometry, Image, Reference
-from medimg_eval.data.layouts.base import uncollected
+from medimg_eval.data.layouts.base import existing_root, uncollected
 from medimg_eval.data.questions.archives import ZipPicture
 from medimg_eval.data.questions.pictures import FilePicture
 from medimg_eval.data.questions.sources import Source, fingerprints
@@ -184,10 +184,7 @@ class Studies:
 
     def folder(self) -> Path:
         """The root; raises UserError when there is no such folder."""
-        root = Path(self.root).expanduser()
-        if not root.is_dir():
-            raise UserError(f"{root}: no such folder; set task.layout.root to where the dataset lies")
-        return root
+        return existing_root(self.root)
 
     def _table(self, root: Path, split: str) -> pd.DataFrame:
         files = self.records

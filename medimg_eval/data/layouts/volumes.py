@@ -12,7 +12,7 @@ from medimg_eval.data.layouts.base import FolderLayout, texts
 from medimg_eval.data.records import FIELD, Entry, Row, Target
 from medimg_eval.data.tables import read_table
 from medimg_eval.data.targets import MaskTarget
-from medimg_eval.errors import UsageError, UserError
+from medimg_eval.errors import MissingDataError, UsageError, UserError
 
 
 @dataclass(kw_only=True)
@@ -88,7 +88,7 @@ class Volumes(FolderLayout):
     def _found(self, root: Path, pattern: str) -> list[Entry]:
         found = find(root, pattern)
         if not found:
-            raise UserError(f"{root / pattern}: there is no such file")
+            raise MissingDataError(f"{root / pattern}: there is no such file")
         return [Entry(fields["case"], root, (Row(root, "", fields),), split=fields.get("split")) for _, fields in found]
 
 

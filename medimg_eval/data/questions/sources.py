@@ -19,7 +19,7 @@ from medimg_eval.data.questions.streamed import MARK, read_streamed
 from medimg_eval.data.records import stem
 from medimg_eval.data.splits import digests
 from medimg_eval.data.tables import read_text
-from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.errors import MissingDataError, UsageError, UserError, nearest
 
 TABLES = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".ndjson", ".parquet")
 """What records are read from, each of the text formats also with `.gz`."""
@@ -60,7 +60,7 @@ class Source:
             if any(sign in name for sign in "*?["):
                 matches = sorted(path for path in root.glob(name) if path.is_file())
                 if not matches:
-                    raise UserError(f"{root / name}: there is no such file; task.layout.records names it")
+                    raise MissingDataError(f"{root / name}: there is no such file; task.layout.records names it")
                 found += matches
             else:
                 found.append(root / name)
@@ -68,7 +68,7 @@ class Source:
                     parent = found[-1].parent
                     there = [one.name for one in parent.iterdir()] if parent.is_dir() else []
                     hint = nearest(found[-1].name, there[:200]) if there else ""
-                    raise UserError(f"{found[-1]}: no such file; task.layout.records names it{hint}")
+                    raise MissingDataError(f"{found[-1]}: no such file; task.layout.records names it{hint}")
         return found
 
     def read(self, root: Path) -> Iterator[Record]:

@@ -222,5 +222,5 @@ def _decode_with_pydicom(header: Header, frame: bytes, out: Array) -> None:
     except Exception as error:
         raise CaseError(
             f"{header.path}: its pixels are coded with {codec_name(header)}, and no installed decoder reads them; "
-            'pip install "medimg-eval[dicom]", and copy the file again if that does not help'
+            "pip install 'medimg-eval[dicom]', and copy the file again if that does not help"
         ) from error

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from medimg_eval.case import Array, Image, Mask
-from medimg_eval.errors import UserError, nearest
+from medimg_eval.errors import UserError, import_optional, nearest
 from medimg_eval.imaging.affines import LPS_TO_RAS
 from medimg_eval.imaging.dicom.objects import (
     SYNTAXES,
@@ -280,10 +280,7 @@ def write_segmentation(
             series, or the series lacks an attribute a DICOM-SEG has to repeat.
     """
     path = Path(path)
-    try:
-        import highdicom as hd
-    except ImportError as error:
-        raise UserError(f'{path}: writing DICOM-SEG needs highdicom; run pip install "medimg-eval[dicom]"') from error
+    hd = import_optional("highdicom")
     segments = _numbers(mask, names, kind, path)
     if kind == "BINARY" and mask.labels.shape[0] * mask.labels.shape[1] < 8:
         # highdicom (0.28) packs each such frame into a byte of its own, where bits should run on.
@@ -332,9 +329,9 @@ def _numbers(mask: Mask, names: Mapping[int, str], kind: str, path: Path) -> dic
 
 
 def _described(number: int, name: str) -> Any:
-    import highdicom as hd
     from pydicom.sr.coding import Code
 
+    hd = import_optional("highdicom")
     return hd.seg.SegmentDescription(
         segment_number=number,
         segment_label=name[:64],

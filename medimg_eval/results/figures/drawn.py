@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from medimg_eval.results.csvs import frame_to_csv
 from medimg_eval.results.figures.style import PAGE, styled
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class Drawn:
 
     def csv(self) -> str:
         """Returns the frame as CSV."""
-        return self.frame.to_csv(index=False, lineterminator="\n")
+        return frame_to_csv(self.frame)
 
 
 def write_figure(drawn: Drawn, folder: Path, stem: str) -> list[Path]:

@@ -11,6 +11,7 @@ import pandas as pd
 from medimg_eval.errors import UsageError
 from medimg_eval.results.cells import make_column
 from medimg_eval.results.comparison import write_sheets
+from medimg_eval.results.csvs import frame_to_csv
 from medimg_eval.results.intervals import Bootstrap
 from medimg_eval.results.items.flags import Flag, flag_items, negative_bound
 from medimg_eval.results.items.grid import Grid, cronbach_alpha, item_correlations, make_grids
@@ -117,7 +118,7 @@ def write_items(analysis: ItemAnalysis, folder: Path, stem: str = "items") -> li
     for name, frame in (("models", analysis.models), ("blind", analysis.blind), ("order", analysis.order)):
         if len(frame):
             file = folder / f"{stem}_{name}.csv"
-            file.write_text(frame.to_csv(index=False, lineterminator="\n"), encoding="utf-8")
+            file.write_text(frame_to_csv(frame), encoding="utf-8")
             files.append(file)
     return files
 

@@ -9,6 +9,7 @@ import pandas as pd
 
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.results.comparison import significance_map, write_sheets
+from medimg_eval.results.csvs import frame_to_csv
 from medimg_eval.results.pairs.testing import LEVEL, CompareSettings
 from medimg_eval.results.parts import LABEL
 from medimg_eval.results.ranking.columns import RankColumn, make_rank_columns
@@ -127,7 +128,7 @@ def write_ranking(ranking: Ranking, folder: Path, stem: str = "rank") -> list[Pa
     }
     for name, frame in frames.items():
         file = folder / f"{stem}_{name}.csv"
-        file.write_text(frame.to_csv(index=False, lineterminator="\n"), encoding="utf-8")
+        file.write_text(frame_to_csv(frame), encoding="utf-8")
         files.append(file)
     return files
 

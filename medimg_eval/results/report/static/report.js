@@ -118,10 +118,12 @@ const report = (() => {
     const model = modelAt(data, where.model);
     if (model >= 0) return data.metrics.map((metric, at) => ({ title: metric.title, metric, values: data.values[model][at] }));
     const metric = metricAt(data, where.metric);
+    if (!data.metrics.length) return []; // such as of scores that judge whole runs
     return data.models.map((one, at) => ({ title: one.name, metric: data.metrics[metric], values: data.values[at][metric] }));
   }
 
   function meanOver(data, metric) {
+    if (!data.metrics.length) return null;
     data.means = data.means || {};
     if (!data.means[metric]) {
       data.means[metric] = data.cases.map((_, at) => {
@@ -495,7 +497,7 @@ const report = (() => {
       if (answer.outputs.length > 1) column.append(h("h3", null, `reply ${place + 1}`));
       column.append(said(text));
     }
-    if (answer.preferences) column.append(h("p", { class: "small" }, answer.preferences.map(([letter, value]) => `${letter} ${value.toPrecision(3)}`).join("   ")));
+    if (answer.preferences) column.append(h("p", { class: "small" }, answer.preferences.map(([letter, value]) => `${letter} ${value === null ? "–" : value.toPrecision(3)}`).join("   ")));
     if ("extracted" in answer) {
       const right = answer.extracted !== null && answer.extracted === texts.reference;
       column.append(h("p", null, "Taken for the answer: ", answer.extracted === null ? h("i", { class: "soft" }, "none") : h("b", { class: right ? "good" : "" }, answer.extracted), " ", answer.rule ? h("span", { class: "soft small" }, `(${answer.rule})`) : null));

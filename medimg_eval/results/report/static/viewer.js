@@ -371,7 +371,7 @@ const viewer = (() => {
 
     async function buildNiivue(picture) {
       const build = state.build;
-      const holder = h("div", { class: "niivue" }, h("canvas", { "aria-label": `${picture.title}, in NiiVue` }));
+      const holder = h("div", { class: "niivue" }, h("canvas", { "aria-label": `${picture.title || "Image"}, in NiiVue` }));
       views.replaceChildren(holder);
       views.className = "";
       try {

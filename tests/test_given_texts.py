@@ -1,0 +1,66 @@
+"""Answers from tables and logs that other programs wrote."""
+
+import json
+
+import pytest
+
+from medimg_eval.errors import UserError
+from medimg_eval.models.given_texts import GivenTexts
+
+
+@pytest.fixture
+def log(tmp_path):
+    """Writes a log of samples as lmms-eval does: answers of a question in a list, or in a list of lists."""
+
+    def write(*answers, **changed):
+        lines = [
+            {
+                "doc_id": place,
+                "doc": {"qid": place, "question": "Where?"},
+                "target": "left",
+                "resps": [[answer]],
+                "filtered_resps": [answer],
+                "exact_match": 1.0,
+                **changed,
+            }
+            for place, answer in enumerate(answers)
+        ]
+        path = tmp_path / "samples_slake.jsonl"
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        return str(path)
+
+    return write
+
+
+@pytest.mark.parametrize("column", ["resps", "filtered_resps"])
+def test_a_log_of_lmms_eval_is_read(log, column):
+    assert GivenTexts(log("left", "", "on the right"), "doc_id", column).texts == {
+        "0": "left",
+        "1": "",
+        "2": "on the right",
+    }
+
+
+@pytest.mark.parametrize(
+    ("columns", "changed", "said"),
+    [
+        (("doc_id", "doc"), {}, "record 1 holds 2 values in 'doc', expected one text"),
+        (("doc_id", "resps"), {"resps": [["a", "b"]]}, "record 1 holds 2 values in 'resps'"),
+        (("doc_id", "resps"), {"resps": []}, "record 1 holds 0 values in 'resps'"),
+        (("doc_id", "resps"), {"resps": [["left"], ["right"]]}, "record 1 holds 2 values in 'resps'"),
+        (("doc", "resps"), {}, "record 1 holds 2 values in 'doc'"),
+        (("id", "prediction"), {}, "has no column 'id'"),
+    ],
+)
+def test_a_cell_that_is_no_single_text_is_refused_in_a_sentence(log, columns, changed, said):
+    with pytest.raises(UserError, match=said):
+        _ = GivenTexts(log("left", "right", **changed), *columns).texts
+
+
+def test_a_row_that_stands_there_twice_counts_once_and_another_text_is_refused(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("id,prediction\na,1\na,1\nb,\n")
+    assert GivenTexts(str(path)).texts == {"a": "1", "b": ""}
+    path.write_text("id,prediction\na,1\na,2\n")
+    with pytest.raises(UserError, match="id 'a' stands there with several texts"):
+        _ = GivenTexts(str(path)).texts
