@@ -80,16 +80,15 @@ class ConsultationQuestionTask(QuestionTask):
         return super().judge_prompts(case, {**packed, "texts": [whole]})
 
     @property
-    def remote(self) -> bool:
-        """Whether the patient is asked on another machine."""
-        return self.patient is not None and bool(getattr(self._patient, "remote", False))
+    def partners(self) -> Mapping[str, Any]:
+        """The patient, where there is one."""
+        return {} if self.patient is None else {"patient": self._patient}
 
     @cached_property
     def _patient(self) -> Any:
         model = self.patient
         if isinstance(model, partial):  # a model's config also says what it is called
             model = model.func(*model.args, **{key: one for key, one in model.keywords.items() if key != "name"})
-        model.check_ready()
         return model
 
     def _conversations(self, model: Any, prompts: Prompts) -> list[Reply]:
