@@ -286,15 +286,15 @@ def test_a_judge_is_asked_once_about_each_answer_and_its_words_are_kept(settings
     assert rows(folder, "judged@right") == {"q0": 1, "q1": 0}
 
 
-def test_credentialed_data_go_to_no_server_unless_that_is_allowed(settings):
+def test_data_go_to_no_server_unless_the_user_says_so(settings):
     class Elsewhere(Says):
         remote = True
 
     quiz = quiz_of(2)
-    quiz.card = {"access": "credentialed: PhysioNet"}
-    with pytest.raises(UsageError, match="data.allow_remote=true"):
+    quiz.card = {"access": "Credentialed: PhysioNet"}
+    with pytest.raises(UsageError, match="add may_leave=yes"):
         evaluate(quiz, candidate(Elsewhere()), settings)
-    settings.config = {"data": {"allow_remote": True}}
+    settings.config = {"may_leave": "yes"}
     assert manifest(evaluate(quiz, candidate(Elsewhere()), settings))["status"] == "finished"
 
 

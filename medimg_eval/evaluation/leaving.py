@@ -155,7 +155,7 @@ def _tracker_hosts(logger: Any, kinds: set[str]) -> Iterator[str]:
     """The server of a logger; one that is not known to stay here counts as elsewhere."""
     if kinds & {"CSVLogger", "TensorBoardLogger", "DummyLogger"}:
         return
-    url = f"//{type(logger).__name__}'s server"
+    url = type(logger).__name__
     if "WandbLogger" in kinds:
         mode = vars(logger).get("_wandb_init", {}).get("mode") or os.environ.get("WANDB_MODE", "")
         if vars(logger).get("_offline") or mode in ("offline", "dryrun", "disabled"):
@@ -163,7 +163,7 @@ def _tracker_hosts(logger: Any, kinds: set[str]) -> Iterator[str]:
         url = os.environ.get("WANDB_BASE_URL") or "https://api.wandb.ai"
     elif "MLFlowLogger" in kinds:
         url = str(vars(logger).get("_tracking_uri", ""))
-        if urlsplit(url).scheme in ("", "file", "sqlite"):
+        if urlsplit(url).scheme in ("", "file", "sqlite") and not url.startswith("databricks"):
             return
     host = urlsplit(url).hostname or url
     if not is_here(host):
