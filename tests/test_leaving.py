@@ -194,8 +194,8 @@ def candidate(model, name="m"):
 
 
 def quiz(value, **more):
-    return QuestionTask(name="quiz", layout=Quiz(number=2), splits={"test": "test"}, **({"metrics": ["accuracy"]} | more),
-                        card=card(value))  # fmt: skip
+    settings = {"metrics": ["accuracy"], "card": card(value)} | more
+    return QuestionTask(name="quiz", layout=Quiz(number=2), splits={"test": "test"}, **settings)
 
 
 class Reads(TextAnnotator):
