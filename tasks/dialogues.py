@@ -56,7 +56,7 @@ class ConsultationQuestionTask(QuestionTask):
 
     def __getstate__(self) -> dict[str, Any]:
         """Processes that read prompts need no patient."""
-        return {key: value for key, value in self.__dict__.items() if key != "_patient"}
+        return {key: value for key, value in self.__dict__.items() if key not in ("_patient", "_made")}
 
     def prompt(self, case: Case, images: tuple[Image, ...]) -> Prompt:
         """Puts the question; with a patient, its script stands in `later`, and the opening is still to be said."""
@@ -82,10 +82,15 @@ class ConsultationQuestionTask(QuestionTask):
     @property
     def partners(self) -> Mapping[str, Any]:
         """The patient, where there is one."""
-        return {} if self.patient is None else {"patient": self._patient}
+        return {} if self.patient is None else {"patient": self._made}
 
     @cached_property
     def _patient(self) -> Any:
+        self._made.check_ready()
+        return self._made
+
+    @cached_property
+    def _made(self) -> Any:
         model = self.patient
         if isinstance(model, partial):  # a model's config also says what it is called
             model = model.func(*model.args, **{key: one for key, one in model.keywords.items() if key != "name"})

@@ -257,7 +257,7 @@ def test_reports_of_a_table_are_not_sent_to_a_judge_elsewhere_unasked(folder, ca
     err = said(capsys)[1]
     assert "questions, answers to judge.invalid; if their terms allow that, add may_leave=yes" in err
     again = ["score", "reports=mine.csv", "metrics=[green_prompt]", *judge, "may_leave=yes"]
-    assert err.splitlines()[-1] == f"  python -m medimg_eval {shlex.join(again)}"
+    assert err.endswith(f"python -m medimg_eval {shlex.join(again)}")
     assert not (folder / "runs").exists()
 
 
