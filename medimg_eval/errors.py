@@ -37,6 +37,14 @@ class UsageError(UserError):
     exit_code = 2
 
 
+class LeaveError(UsageError):
+    """Data would leave this machine that may not; `mend` is what the command lacks, "" where nothing helps."""
+
+    def __init__(self, message: str, *, mend: str) -> None:
+        super().__init__(message)
+        self.mend = mend
+
+
 class SplitError(UserError):
     """The data hold no cases for a part of the work, which not every command needs."""
 

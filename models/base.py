@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
@@ -35,6 +36,9 @@ class Model:
     reads_images: ClassVar[bool] = True
     """False when answers do not depend on pixels, so that images are not read at all."""
 
+    remote: bool = False
+    """Whether it is asked on another machine: a wrapper of a server elsewhere says so, and may tell its `base_url`."""
+
     file_arguments: ClassVar[tuple[str, ...]] = ("checkpoint",)
     """Constructor arguments that name a file or folder: its content, not its path, identifies a run."""
 
@@ -62,6 +66,18 @@ class Model:
     def one_pass(self) -> Pass | None:
         """What `efficiency: true` counts and times, once prepared; None where there is nothing to count."""
         return None
+
+
+def is_here(host: str) -> bool:
+    """Whether an address is this machine's; any other, also of the same network, is elsewhere."""
+    name = host.rstrip(".").lower()
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        address = ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return address.is_loopback or address.is_unspecified
 
 
 class Segmenter(Model, ABC):

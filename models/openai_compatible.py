@@ -31,7 +31,7 @@ from medimg_eval.models._api_client import (
 )
 from medimg_eval.models._api_pace import Pace
 from medimg_eval.models._api_request import ImageFormat, Request, Writer
-from medimg_eval.models.base import VisionLanguageModel
+from medimg_eval.models.base import VisionLanguageModel, is_here
 from medimg_eval.models.reply_cache import ReplyCache
 from medimg_eval.question import Decoding
 
@@ -123,11 +123,13 @@ class OpenAICompatible(VisionLanguageModel):
         self._held: dict[str, str | Exception] = {}
 
     @property
-    def remote(self) -> bool:
-        """True unless the server is this machine, or in its own network by a private address or a name without dots.
+    def remote(self) -> bool:  # type: ignore[override]
+        """True unless the server's address is this machine's; one here that passes requests on is not seen through."""
+        return not is_here(self._host)
 
-        A server at hand that passes requests on to a hosted one is not seen through.
-        """
+    @property
+    def _hosted(self) -> bool:
+        """True unless the server is this machine, or in its own network by a private address or a name without dots."""
         if re.fullmatch(r"[a-z][a-z0-9_-]*|.*\.localhost", self._host):
             return False
         try:
@@ -138,14 +140,14 @@ class OpenAICompatible(VisionLanguageModel):
 
     def check_ready(self) -> None:
         """Raises UserError when the server is out of reach, there is no key for it, or it takes another one."""
-        if self.remote and not self._key:
+        if self._hosted and not self._key:
             raise UserError(
                 f"{place(self.base_url)} needs a key; put it into the environment variable "
                 f"{self.api_key_env or 'that model.api_key_env names'}"
             )
         httpx = http_library()
         try:
-            with httpx.Client(timeout=READY_S, trust_env=self.remote, headers=authorization(self._key)) as http:
+            with httpx.Client(timeout=READY_S, trust_env=self._hosted, headers=authorization(self._key)) as http:
                 answer = http.get(f"{self.base_url}/models")
         except httpx.RequestError as error:
             raise UserError(
@@ -238,7 +240,7 @@ class OpenAICompatible(VisionLanguageModel):
 
     @cached_property
     def _client(self) -> Client:
-        server = Server(self._writer.url, self.model, self._key, self.api_key_env, proxies=self.remote)
+        server = Server(self._writer.url, self.model, self._key, self.api_key_env, proxies=self._hosted)
         client = Client(server, self._patience, self._pace, self._tally, self._concurrency)
         weakref.finalize(self, close_soon, client).atexit = False  # the end of the process closes connections itself
         return client

@@ -10,12 +10,33 @@ from collections.abc import Mapping, Sequence, Sized
 from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, Self, cast
+from typing import Any, ClassVar, Literal, Protocol, Self, cast
 
 from medimg_eval.case import Case, Geometry, Image, Prompt, Prompts, Score
 from medimg_eval.errors import CaseError, MissingDataError, SplitError, UsageError, UserError, nearest
 from medimg_eval.imaging.system import whole
 from medimg_eval.metrics import LabelScore, parse
+
+MayLeave = Literal["yes", "no", "ask"]
+"""Whether data may go to another machine; `ask` leaves it to the user's word on the command line."""
+
+
+def permission(value: Any, where: str) -> MayLeave:
+    """Reads a permission; nothing means `ask`.
+
+    Args:
+        value: of a config or the command line; YAML reads yes and no as booleans.
+        where: it stands, for messages.
+
+    Raises:
+        UsageError: it is none of the three.
+    """
+    if value is None:
+        return "ask"
+    said = ("yes" if value else "no") if isinstance(value, bool) else value
+    if said not in ("yes", "no", "ask"):
+        raise UsageError(f"{where} is {value!r}; expected yes, no or ask")
+    return cast("MayLeave", said)
 
 
 class Layout(Protocol):
@@ -45,7 +66,7 @@ class Task(ABC):
         splits: which split of the layout serves `fit`, `validate` and `test`.
         expected: number of cases by split, compared with what is found.
         monitor: the metric that validation during `fit` follows.
-        card: description, source, licence, access, split, for people.
+        card: description, source, licence, access, split, for people; `may_leave`: whether the data may go to a server.
         config: what it was made of, recorded with a run and hashed into its id; set by whoever makes it.
     """
 
@@ -89,6 +110,16 @@ class Task(ABC):
         parsed = {name: parse(name)[0] for name in self.metrics}
         wanted = dict.fromkeys(one for name, found in parsed.items() for one in found.needs or (name,))
         return [name for name in wanted if name not in self.never_leaves]
+
+    @property
+    def may_leave(self) -> MayLeave:
+        """Whether its data may go to another machine, as its card says; raises UsageError where that says neither."""
+        return permission(self.card.get("may_leave"), f"task {self.name!r}: card.may_leave")
+
+    @property
+    def partners(self) -> Mapping[str, Any]:
+        """Models that the task itself asks beside the one it is put to, by their role."""
+        return {}
 
     def serves(self, wrapper: type) -> bool:
         """Whether a model of this class can be asked."""

@@ -60,7 +60,7 @@ class ConsultationQuestionTask(QuestionTask):
 
     def __getstate__(self) -> dict[str, Any]:
         """Processes that read prompts need no patient."""
-        return {key: value for key, value in self.__dict__.items() if key != "_patient"}
+        return {key: value for key, value in self.__dict__.items() if key not in ("_patient", "_made")}
 
     def prompt(self, case: Case, images: tuple[Image, ...]) -> Prompt:
         """Puts the question; with a patient, its script stands in `later`, and the opening is still to be said."""
@@ -84,16 +84,20 @@ class ConsultationQuestionTask(QuestionTask):
         return super().judge_prompts(case, {**packed, "texts": [whole]})
 
     @property
-    def remote(self) -> bool:
-        """Whether the patient is asked on another machine."""
-        return self.patient is not None and bool(getattr(self._patient, "remote", False))
+    def partners(self) -> Mapping[str, Any]:
+        """The patient, where there is one."""
+        return {} if self.patient is None else {"patient": self._made}
 
     @cached_property
     def _patient(self) -> Any:
+        self._made.check_ready()
+        return self._made
+
+    @cached_property
+    def _made(self) -> Any:
         model = self.patient
         if isinstance(model, partial):  # a model's config also says what it is called
             model = model.func(*model.args, **{key: one for key, one in model.keywords.items() if key != "name"})
-        model.check_ready()
         return model
 
     def _conversations(self, model: Any, prompts: Prompts) -> list[Reply]:

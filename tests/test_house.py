@@ -53,7 +53,10 @@ def test_what_scoring_processes_import_needs_no_torch(module):
 def test_every_task_is_made_from_its_config_and_has_a_card(name):
     task = build(catalogue.composed(name))
     assert task.name == name
-    assert {"description", "source", "licence", "access", "split"} <= task.card.keys()
+    assert {"description", "source", "licence", "access", "split", "may_leave"} <= task.card.keys()
+    assert task.card["may_leave"] in ("yes", "no", "ask"), "in quotes: YAML reads yes and no as booleans"
+    closed = re.search("credentialed|PhysioNet|research use agreement", f"{task.card['access']} {task.card['licence']}")
+    assert task.may_leave != "yes" or not (closed or re.search("gated|registration", task.card["access"]))
 
 
 @pytest.mark.parametrize("name", names("suite"))

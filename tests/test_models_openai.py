@@ -343,8 +343,8 @@ def test_a_missing_a_wrong_and_a_damaged_key_are_told_before_anything_is_asked(m
     ("address", "remote"),
     [
         *(("http://localhost:8000/v1", False), ("http://127.0.0.1/v1", False), ("http://[::1]:80/v1", False)),
-        *(("http://10.1.2.3/v1", False), ("http://192.168.0.7/v1", False), ("http://gpu07:8000/v1", False)),
-        *(("http://vllm.localhost/v1", False), ("http://[fe80::1]/v1", False), ("http://LOCALHOST./v1", False)),
+        *(("http://10.1.2.3/v1", True), ("http://192.168.0.7/v1", True), ("http://gpu07:8000/v1", True)),
+        *(("http://vllm.localhost/v1", False), ("http://[fe80::1]/v1", True), ("http://LOCALHOST./v1", False)),
         *(("https://api.openai.com/v1", True), ("https://8.8.8.8/v1", True), ("http://134744072/v1", True)),
         *(
             ("http://localhost.example.org/v1", True),
@@ -353,8 +353,20 @@ def test_a_missing_a_wrong_and_a_damaged_key_are_told_before_anything_is_asked(m
         ),
     ],
 )
-def test_a_server_is_remote_unless_its_address_is_this_machines_or_private(address, remote):
+def test_a_server_is_remote_unless_its_address_is_this_machines(address, remote):
     assert OpenAICompatible("x", address).remote is remote
+
+
+@pytest.mark.parametrize("host", ["10.1.2.3", "gpu07:8000", "[fe80::1]"])
+def test_a_server_of_the_same_network_needs_no_key(host, monkeypatch):
+    import httpx2
+
+    def refuse(*_, **__):
+        raise httpx2.ConnectError("refused")
+
+    monkeypatch.setattr(httpx2.Client, "get", refuse)
+    with pytest.raises(UserError, match="is out of reach"):
+        OpenAICompatible("x", f"http://{host}/v1", api_key_env=None).check_ready()
 
 
 @pytest.mark.parametrize(

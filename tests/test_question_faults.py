@@ -375,9 +375,9 @@ def test_a_judge_that_cannot_write_or_must_not_see_the_answers_is_refused_before
         remote = True
 
     model = Says()
-    for judge, message in ((Prefers(), "cannot write"), (Elsewhere(), "data.allow_remote=true")):
+    for judge, message in ((Prefers(), "cannot write"), (Elsewhere(), "add may_leave=yes")):
         made = quiz(number=2, judge={"grade": GRADE})
-        made.card = {"access": "credentialed: PhysioNet"}
+        made.card = {"access": "gated"}
         settings.judge = candidate(judge, "Judge")
         with pytest.raises(UsageError, match=message):
             evaluate(made, candidate(model), settings)

@@ -357,15 +357,15 @@ def test_the_seed_of_the_run_reaches_decoding_and_pictures_unless_the_task_names
     assert seen(1, "SynthesisTask", seed=0).seeds("a") == made[0]
 
 
-def test_credentialed_data_go_to_no_server_unless_that_is_allowed(settings):
+def test_data_go_to_no_server_unless_the_user_says_so(settings):
     class Elsewhere(Says):
         remote = True
 
     quiz = quiz_of(2)
-    quiz.card = {"access": "credentialed: PhysioNet"}
-    with pytest.raises(UsageError, match="data.allow_remote=true"):
+    quiz.card = {"access": "Credentialed: PhysioNet"}
+    with pytest.raises(UsageError, match="add may_leave=yes"):
         evaluate(quiz, candidate(Elsewhere()), settings)
-    settings.config = {"data": {"allow_remote": True}}
+    settings.config = {"may_leave": "yes"}
     assert manifest(evaluate(quiz, candidate(Elsewhere()), settings))["status"] == "finished"
 
 

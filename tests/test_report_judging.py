@@ -192,9 +192,9 @@ def test_reports_under_terms_are_not_shown_to_a_judge_elsewhere(settings):
     class Elsewhere(Judge):
         remote = True
 
-    made = task(["crimson"], card={"access": "credentialed: PhysioNet"})
+    made = task(["crimson"], card={"may_leave": "no"})
     settings.judge = candidate(Elsewhere(lambda prompt: ""), "J")
-    with pytest.raises(UsageError, match="credentialed data"):
+    with pytest.raises(UsageError, match="may not leave this machine"):
         evaluate(made, candidate(Writes(REFERENCES)), settings)
 
 

@@ -207,13 +207,15 @@ def test_an_image_that_cannot_be_read_is_said_and_the_rest_is_shown(evaluated, w
     assert shown.scene("gone", tmp_path / "other")["problems"]
 
 
-def test_data_that_have_changed_and_data_that_are_credentialed_are_said(evaluated, write_dataset):
+def test_data_that_have_changed_and_data_that_may_not_be_passed_on_are_said(evaluated, write_dataset):
     root = write_dataset(2)
     cases, _ = evaluated(ellipsoids(root), ("Thresholds", Thresholds, {}))
     nib.save(nib.Nifti1Image(np.ones(SHAPE, np.int16), AFFINE), root / "images" / "case01.nii.gz")
-    said = Shown(ellipsoids(root, card={"access": "credentialed: ask first"}), cases.runs).warnings
+    said = Shown(ellipsoids(root, card={"may_leave": "no"}), cases.runs).warnings
     assert "changed since the runs of Thresholds" in said[0]
-    assert "credentialed" in said[1]
+    assert "may_leave: no" in said[1]
+    assert len(Shown(ellipsoids(root, card={"may_leave": "yes"}), cases.runs).warnings) == 1
+    assert len(Shown(ellipsoids(root, card={"access": "Credentialed"}), cases.runs).warnings) == 2
 
 
 @pytest.fixture

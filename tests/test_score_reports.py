@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import shlex
 from pathlib import Path
 
 import pandas as pd
@@ -254,7 +255,10 @@ def test_reports_of_a_table_are_not_sent_to_a_judge_elsewhere_unasked(folder, ca
     write("mine.csv")
     judge = ["model@judge=openai_compatible", "judge.model=m", "judge.base_url=https://judge.invalid/v1"]
     assert start(["score", "reports=mine.csv", "metrics=[green_prompt]", *judge]) > 0
-    assert "add data.allow_remote=true" in said(capsys)[1]
+    err = said(capsys)[1]
+    assert "questions, answers to judge.invalid; if their terms allow that, add may_leave=yes" in err
+    again = ["score", "reports=mine.csv", "metrics=[green_prompt]", *judge, "may_leave=yes"]
+    assert err.endswith(f"python -m medimg_eval {shlex.join(again)}")
     assert not (folder / "runs").exists()
 
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from medimg_eval.commands.download_weights import chosen_annotator
 from medimg_eval.data.tables import read_table
 from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.evaluation.leaving import permit
 from medimg_eval.evaluation.tracking import tracked
 from medimg_eval.metrics.report_labels import CHEXPERT_14
 from medimg_eval.metrics.report_rules import label_report
 from medimg_eval.models.annotators import TextAnnotator
 from medimg_eval.results.label_agreement import label_agreement
 from medimg_eval.results.sheets import Sheet
+from medimg_eval.tasks.base import MayLeave
 
 
 def agree_on_labels(wanted: Mapping[str, Any]) -> Sheet:
@@ -31,6 +33,7 @@ def agree_on_labels(wanted: Mapping[str, Any]) -> Sheet:
     file = Path(str(wanted["reports"])).expanduser()
     if not isinstance(made, TextAnnotator):
         raise UsageError(f"annotator {name!r} compares texts, and does not label them; name one that does")
+    permit(_Given(file.name), wanted["may_leave"], "annotator", name, made, ["answers"])
     made.check_ready()
     texts = _reports(file, str(wanted["column"]))
     return label_agreement(
@@ -43,6 +46,13 @@ def agree_on_labels(wanted: Mapping[str, Any]) -> Sheet:
         level=wanted["level"],
         seed=wanted["seed"],
     )
+
+
+class _Given(NamedTuple):
+    """A table of one's own, of which no card says whether it may leave this machine."""
+
+    name: str
+    may_leave: MayLeave = "ask"
 
 
 def _reports(file: Path, column: str) -> list[str]:

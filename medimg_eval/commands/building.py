@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +51,7 @@ def build_settings(config: Mapping[str, Any]) -> Settings:
         if not (isinstance(value, int) and value >= least) and not chosen:
             raise UsageError(f"expected {key} to be a whole number of at least {least}, got {value!r}")
     refuse_absent_device(str(config["trainer"]["accelerator"]))
+    _refuse_other_card(HydraConfig.get().overrides.task)
     trainer = {**config["trainer"], "precision": _precision(config["trainer"])}
     _seed(config["seed"])
     return Settings(
@@ -70,6 +72,15 @@ def build_settings(config: Mapping[str, Any]) -> Settings:
         extractors=Extractors(config["extractors"]),
         cache=VolumeCache(Path(config["cache"]).expanduser(), config["cache_gib"]) if config.get("cache") else None,
     )
+
+
+def _refuse_other_card(overrides: Iterable[str]) -> None:
+    """Raises UsageError where the command line changes what a card says of leaving this machine."""
+    strange = next(
+        (one for one in overrides if re.match(r"[+~]*tasks?\b(.*\bmay_leave\b|[^=]*\.card(=|$))", one)), None
+    )
+    if strange is not None:
+        raise UsageError(f"{strange}: what may leave this machine stands in the card's file alone; say may_leave=yes")
 
 
 def build_loggers(config: Mapping[str, Any]) -> Callable[[Path], list[Logger]]:

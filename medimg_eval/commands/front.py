@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from medimg_eval import __version__
 from medimg_eval.commands import COMMANDS
-from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.errors import LeaveError, UsageError, UserError, nearest
 from medimg_eval.trust import trusting
 
 if TYPE_CHECKING:
@@ -118,6 +118,9 @@ def _tell(error: Exception, words: Words | None, *, traced: bool) -> int:
         traceback.print_exception(error)
     if known is not None:
         sys.stderr.write(f"medimg_eval: {known}\n")
+    if words is not None and isinstance(known, LeaveError) and known.mend:
+        again = [words.command, *words.flags, *words.overrides, known.mend]
+        sys.stderr.write(f"  python -m medimg_eval {shlex.join(again)}\n")
     return known.exit_code if known is not None else 1
 
 

@@ -43,6 +43,7 @@ def build_task(config: Mapping[str, Any]) -> Task:
     task = build(config)
     if not isinstance(task, Task):
         raise UsageError(f"task {config.get('name')!r}: {config.get('_target_')} is not a Task")
+    _ = task.may_leave  # refused here, and not when something is about to be sent
     task.config = config
     return task
 

@@ -47,7 +47,7 @@ def run(config: DictConfig) -> None:
         if wanted["root"] is not None:
             stated["layout"]["root"] = wanted["root"]
         task = build_task(stated | changed)
-        tables.append(rescore(folder, task, wanted["score_workers"], annotators, extractors))
+        tables.append(rescore(folder, task, wanted["score_workers"], annotators, extractors, wanted["may_leave"]))
     show(tables[0] if len(tables) == 1 else build_table(load_runs(folders)))
     fail_if_cases_failed(folders)
 

@@ -82,8 +82,6 @@ def _task(wanted: Mapping[str, Any], file: str) -> Task:
             "title": "Reports",
             "layout": layout,
             "splits": {"test": "test"},
-            # Nobody knows of a table whether its reports may leave the machine.
-            "card": {"access": "perhaps credentialed"},
             **{key: wanted[key] for key in ("metrics", "sections", "clean") if wanted[key]},
         }
     )

@@ -28,11 +28,12 @@ from medimg_eval.evaluation.identity import (
     trainer_identity,
 )
 from medimg_eval.evaluation.judging import judge_answers, refuse_unfit
+from medimg_eval.evaluation.leaving import note_sent, permit_judge, permit_model, permit_readers
 from medimg_eval.evaluation.partial import choose, in_words
 from medimg_eval.evaluation.perceiving import perceive, refuse_unready_networks
 from medimg_eval.evaluation.preparing import prepare, refuse_unaskable
 from medimg_eval.evaluation.rescoring import close, judged, score_stored, scoring_id, submit_stored
-from medimg_eval.evaluation.run import Run, now, unanswered
+from medimg_eval.evaluation.run import Run, answered, now, unanswered
 from medimg_eval.evaluation.scoring import Scorer, is_settled, scoring_workers
 from medimg_eval.evaluation.sets import judge_sets, refuse_unready_sets
 from medimg_eval.models import Model
@@ -90,6 +91,11 @@ class Settings:
     extractors: Mapping[str, Candidate] = field(default_factory=dict)
     tables: list[Table] = field(default_factory=list)
 
+    @property
+    def may_leave(self) -> Any:
+        """What the user says of sending data to another machine; None where nothing is said."""
+        return self.config.get("may_leave")
+
 
 def model_info(candidate: Candidate) -> dict[str, Any]:
     """What a manifest says of a loaded model."""
@@ -111,19 +117,6 @@ def refuse_incapable(task: Task, candidate: Candidate) -> None:
         )
 
 
-def refuse_remote(task: Task, candidate: Candidate, settings: Settings) -> None:
-    """Raises UsageError before data that may not leave the machine are sent to a server elsewhere."""
-    access = str(task.card.get("access", ""))
-    allowed = (settings.config.get("data") or {}).get("allow_remote", False)
-    if "credentialed" not in access or allowed:
-        return
-    if getattr(candidate.model, "remote", False) or getattr(task, "remote", False):
-        raise UsageError(
-            f"task {task.name!r} has credentialed data, and model {candidate.name!r}, or one the task names, would "
-            "send them to another machine; if the data's terms allow that, add data.allow_remote=true"
-        )
-
-
 def refuse_judge(task: Task, settings: Settings) -> None:
     """Raises UsageError, before a model is asked anything, when its answers could not be given to the judge."""
     judge = settings.judge
@@ -133,7 +126,7 @@ def refuse_judge(task: Task, settings: Settings) -> None:
         raise UsageError(f"judge {judge.name!r} ({judge.wrapper.__name__}) cannot write; name a model with generate()")
     refuse_unfit(task, judge.config, judge.name)
     if getattr(judge.wrapper, "remote", False):  # only then is it loaded, which such models are in no time
-        refuse_remote(task, judge, settings)
+        permit_judge(task, settings.may_leave, judge.name, judge.model)
 
 
 def evaluate(task: Task, candidate: Candidate, settings: Settings) -> Path:
@@ -149,6 +142,7 @@ def evaluate(task: Task, candidate: Candidate, settings: Settings) -> Path:
     refuse_unready(task, settings.annotators, judge=settings.judge is not None)
     refuse_unready_sets(task, settings.extractors)
     refuse_unready_networks(task, settings.annotators)
+    sent = permit_readers(task, settings.may_leave, settings.annotators, settings.extractors)
     every = task.cases("test")
     named = choose(task, every, settings.limit, settings.only)
     fingerprint = data_fingerprint(every)
@@ -168,14 +162,18 @@ def evaluate(task: Task, candidate: Candidate, settings: Settings) -> Path:
         left = unanswered(cases, known)
         if left:  # a model that cannot be loaded must not change what the run says of itself
             refuse_unaskable(task, left)
-            refuse_remote(task, candidate, settings)
-            getattr(candidate.model, "check_ready", lambda: None)()
+            asked = permit_model(task, settings.may_leave, candidate.name, candidate.model, left)
+            for model in (*task.partners.values(), candidate.model):
+                getattr(model, "check_ready", lambda: None)()
             prepare(task, candidate.model, every)
         else:
             log.info("%s: every case was answered before; the model is not asked", folder)
         finished = dict(run.manifest) if not left and run.manifest.get("status") == "finished" else None
         begin(run, "test", task, candidate, settings, fingerprint, work_left=bool(left))
         run.note(**_asked(task, candidate, cases, run, left), partial=in_words(every, [case.id for case in cases]))
+        if left:
+            note_sent(run, asked, len(left))
+        note_sent(run, sent, len(cases))
         if settings.config.get("efficiency") and "efficiency" not in run.manifest:
             _measure(task, candidate, settings, run, every)
         asking = _predict(task, candidate, settings, run, cases, left)
@@ -349,7 +347,8 @@ def _judge(task: QuestionTask, settings: Settings, run: Run, cases: Sequence[Cas
 
     @contextmanager
     def lent() -> Iterator[Model]:
-        refuse_remote(task, judge, settings)
+        sent = permit_judge(task, settings.may_leave, judge.name, judge.model)
+        note_sent(run, sent, sum(answered(one) for one in run.predictions().values()))
         try:
             getattr(judge.model, "check_ready", lambda: None)()
         except UserError as error:  # whose message is about models that are asked

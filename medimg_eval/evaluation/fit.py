@@ -28,6 +28,7 @@ from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, begin, model_info, slug, task_identity
 from medimg_eval.evaluation.fitting import FitModule, require_trainable
 from medimg_eval.evaluation.identity import data_fingerprint, digest
+from medimg_eval.evaluation.leaving import TRACKED, note_sent, permit
 from medimg_eval.evaluation.preparing import prepare
 from medimg_eval.evaluation.run import Run, now
 from medimg_eval.metrics import parse
@@ -99,9 +100,14 @@ def fit(
         if run.manifest.get("status") == "finished":
             log.info("%s: was fitted before, with val/%s %.4f", folder, task.monitor, run.manifest["best_score"])
             return folder
+        made = list(loggers(folder))
+        sent = permit(task, settings.may_leave, "model", candidate.name, candidate.model, ["images", "questions"])
+        for one in made:
+            sent += permit(task, settings.may_leave, "tracker", type(one).__name__, one, TRACKED)
         begin(run, "fit", task, candidate, settings, fingerprint, work_left=True)
         run.note(cases={part: len(found) for part, found in cases.items()})
-        best = _train(task, candidate, recipe, settings, run, loggers(folder))
+        note_sent(run, sent, sum(map(len, cases.values())))
+        best = _train(task, candidate, recipe, settings, run, made)
         run.note(status="finished", ended=now(), best_score=best)
     return folder
 

@@ -14,6 +14,7 @@ from medimg_eval.errors import CaseError, UserError
 from medimg_eval.evaluation.annotating import read_reports, refuse_unready
 from medimg_eval.evaluation.identity import data_fingerprint, digest
 from medimg_eval.evaluation.judging import judge_remarks
+from medimg_eval.evaluation.leaving import note_sent, permit_readers
 from medimg_eval.evaluation.partial import in_words
 from medimg_eval.evaluation.perceiving import perceive, refuse_unready_networks
 from medimg_eval.evaluation.run import Run, Stored, answered, now, write_json
@@ -41,6 +42,7 @@ def rescore(
     workers: int | None = None,
     annotators: Mapping[str, Candidate] = MappingProxyType({}),
     extractors: Mapping[str, Candidate] = MappingProxyType({}),
+    may_leave: Any = None,
 ) -> Table:
     """Scores the stored predictions of a run again, loading no model, and returns the run's table.
 
@@ -50,6 +52,7 @@ def rescore(
         workers: scoring processes; None chooses.
         annotators: of reports: name -> what it is made of.
         extractors: of pictures: the same.
+        may_leave: what the user says of sending data to another machine.
 
     Raises:
         UserError: the run's data have changed, it is not done, or it is in use.
@@ -63,6 +66,7 @@ def rescore(
     refuse_unready(task, annotators, judge=bool(manifest.get("judge")))
     refuse_unready_sets(task, extractors)
     refuse_unready_networks(task, annotators)
+    sent = permit_readers(task, may_leave, annotators, extractors)
     with Run(folder, manifest["run"]) as run:
         predictions = run.predictions()
         cases = [case for case in every if case.id in predictions] if manifest.get("partial") else every
@@ -72,6 +76,7 @@ def rescore(
             if isinstance(prediction, Path):  # none is, of an inline task
                 task.check_stored(prediction)
         run.note(status="running", ended=None, partial=in_words(every, [case.id for case in cases]))
+        note_sent(run, sent, len(cases))
         read_reports(task, run, cases, annotators)
         score_stored(task, run, cases, workers)
         judge_sets(task, run, cases, extractors)

@@ -65,10 +65,10 @@ class Shown:
                 f"The data have changed since the runs of {', '.join(changed)}: what is shown of their cases "
                 "may not be what was judged."
             )
-        if "credentialed" in str(task.card.get("access", "")):
+        if task.may_leave != "yes":
             self.warnings.append(
-                "These data are credentialed, and this report holds images and texts of them: keep it where they may "
-                "be."
+                f"Nothing says that these data may be passed on (may_leave: {task.may_leave}), and this report holds "
+                "images and texts of them: keep it where they may be."
             )
         self._stored: dict[str, Mapping[str, Stored | Failure]] = {}
         self._verdicts: dict[str, dict[str, dict[str, Any]]] = {}

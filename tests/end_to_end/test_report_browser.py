@@ -45,7 +45,7 @@ layout:
   items: {items}
 template: {{user: "{{question}}\\n{{options}}"}}
 splits: {{test: test}}
-card: {{description: A quiz., access: credentialed}}
+card: {{description: A quiz., may_leave: "no"}}
 """
 
 
@@ -99,10 +99,10 @@ def shown_cases(page):
 
 
 def test_a_reader_goes_from_the_table_to_a_list_and_filters_it(page, report):
-    # The overview: the table with intervals, and the warning about credentialed data.
+    # The overview: the table with intervals, and the warning about data that may not be passed on.
     assert page.locator("#overview table").count() == 2
     assert "Good" in page.locator("#overview").inner_text()
-    assert "credentialed" in page.locator("#overview").inner_text()
+    assert "may_leave: no" in page.locator("#overview").inner_text()
     assert (report / "examples" / "ellipsoids.pdf").is_file()
 
     # The list: worst first, filtered by words, sorted by a column, filtered by a range.

@@ -1,0 +1,170 @@
+"""The one place that decides whether what a task holds may go to another machine, and notes what went where."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import urlsplit
+
+from medimg_eval.case import Case
+from medimg_eval.errors import LeaveError
+from medimg_eval.models.base import Model, is_here
+from medimg_eval.tasks import QuestionTask, Task
+from medimg_eval.tasks.base import MayLeave, permission
+from medimg_eval.tasks.judging import JudgeQuestion
+
+if TYPE_CHECKING:
+    from medimg_eval.evaluation.candidates import Candidate
+    from medimg_eval.evaluation.run import Run
+
+Sent = dict[str, Any]
+"""What may be sent: `to` which host, by which `role` and `name`, `what`, on whose `permission`."""
+
+TRACKED = ("scores", "command line", "console")
+"""What trackers send: W&B takes the last two by itself."""
+
+
+class Data(Protocol):
+    """Whose data it is about; a task is one."""
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+
+    @property
+    def may_leave(self) -> MayLeave:
+        """What its card says."""
+
+
+def permitted_by(card: MayLeave, said: MayLeave) -> str:
+    """Who lets data go to another machine: "card", "command line", or "" for nobody.
+
+    Args:
+        card: what the card of the data says.
+        said: what the user says; `no` also holds where the card says yes.
+    """
+    if "no" in (card, said):
+        return ""
+    if card == "yes":
+        return "card"
+    return "command line" if said == "yes" else ""
+
+
+def permit(data: Data, said: Any, role: str, name: str, asked: Any, what: Sequence[str]) -> list[Sent]:
+    """Returns what would leave this machine, one entry for each server; none for what stays here.
+
+    Args:
+        data: what is to be sent is of these.
+        said: `may_leave=` of the command; None where nothing is said.
+        role: of `asked`, such as `model` or `judge`.
+        name: of `asked`.
+        asked: a model, or a logger of Lightning's.
+        what: is sent, such as `images`.
+
+    Raises:
+        LeaveError: it may not leave.
+        UsageError: `said`, or the card, is none of yes, no and ask.
+    """
+    card, told = data.may_leave, permission(said, "may_leave")
+    by = permitted_by(card, told)
+    to = list(dict.fromkeys(_hosts(asked)))
+    if to and not by:
+        would = f"{role} {name!r} would send {', '.join(what)} to {', '.join(to)}"
+        if card == "no":
+            why = "its data may not leave this machine (may_leave: no in its card)"
+            raise LeaveError(f"task {data.name!r}: {why}, and {would}; name one on this machine", mend="")
+        if told == "no":
+            raise LeaveError(f"task {data.name!r}: may_leave=no, and {would}; name one on this machine", mend="")
+        raise LeaveError(
+            f"task {data.name!r}: nothing says that its data may leave this machine (may_leave: ask in its card, or no "
+            f"word of it), and {would}; if their terms allow that, add may_leave=yes",
+            mend="may_leave=yes",
+        )
+    return [{"to": host, "role": role, "name": name, "what": list(what), "permission": by} for host in to]
+
+
+def note_sent(run: Run, sent: Sequence[Sent], trials: int) -> None:
+    """Notes in the manifest, before it happens, what goes where; `trials`: of how many cases, at most."""
+    before = run.manifest.get("sent", [])
+    new = [entry for one in sent if (entry := {**one, "trials": trials}) not in before]
+    if new:
+        run.note(sent=[*before, *new])
+
+
+def permit_model(task: Task, said: Any, name: str, model: Any, cases: Sequence[Case]) -> list[Sent]:
+    """`permit` of the model that is asked, and of those that the task itself asks, such as a patient."""
+    pictures = any(case.images for case in cases) and getattr(model, "reads_images", True)
+    shown = ["images"] if pictures and not getattr(task, "blind", "") else []
+    sent = permit(task, said, "model", name, model, [*shown, "questions"])
+    for role, partner in task.partners.items():
+        sent += permit(task, said, role, str(getattr(partner, "model", role)), partner, ["questions", "answers"])
+    return sent
+
+
+def permit_judge(task: QuestionTask, said: Any, name: str, judge: Any) -> list[Sent]:
+    """`permit` of the judge of a task's answers."""
+    shown = ["images"] if any(one.images for one in JudgeQuestion.all_of(task.judge)) else []
+    return permit(task, said, "judge", name, judge, [*shown, "questions", "answers"])
+
+
+def permit_readers(
+    task: Task, said: Any, annotators: Mapping[str, Candidate], extractors: Mapping[str, Candidate]
+) -> list[Sent]:
+    """`permit` of what metrics have read reports or look at pictures: annotators, networks, extractors of features."""
+    sent: list[Sent] = []
+    for key, role, known, what in (
+        ("annotators", "annotator", annotators, ["answers"]),
+        ("perceived_by", "annotator", annotators, ["images"]),
+        ("extractors", "extractor", extractors, ["images", "questions"]),
+    ):
+        for name in getattr(task, key, ()):
+            sent += permit(task, said, role, name, known[name].load(), what)
+    return sent
+
+
+def _hosts(asked: Any) -> Iterator[str]:
+    """Where a logger, or a model and what it is made of, sends what it is given; nothing for what stays here."""
+    kinds = {kind.__name__ for kind in type(asked).__mro__}
+    if "Logger" in kinds:
+        yield from _tracker_hosts(asked, kinds)
+        return
+    waiting, seen = [asked], set()
+    while waiting:
+        one = waiting.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        if getattr(one, "remote", False):
+            yield urlsplit(str(getattr(one, "base_url", ""))).hostname or f"where {type(one).__name__} sends it"
+        waiting += _parts(getattr(one, "__dict__", {}).values())
+
+
+def _parts(values: Any) -> Iterator[Any]:
+    """The models among values, and in lists and dicts of them."""
+    for value in values:
+        if isinstance(value, Model):
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from (one for one in value if isinstance(one, Model))
+        elif isinstance(value, Mapping):
+            yield from (one for one in value.values() if isinstance(one, Model))
+
+
+def _tracker_hosts(logger: Any, kinds: set[str]) -> Iterator[str]:
+    """The server of a logger; one that is not known to stay here counts as elsewhere."""
+    if kinds & {"CSVLogger", "TensorBoardLogger", "DummyLogger"}:
+        return
+    url = type(logger).__name__
+    if "WandbLogger" in kinds:
+        mode = vars(logger).get("_wandb_init", {}).get("mode") or os.environ.get("WANDB_MODE", "")
+        if vars(logger).get("_offline") or mode in ("offline", "dryrun", "disabled"):
+            return
+        url = os.environ.get("WANDB_BASE_URL") or "https://api.wandb.ai"
+    elif "MLFlowLogger" in kinds:
+        url = str(vars(logger).get("_tracking_uri", ""))
+        if urlsplit(url).scheme in ("", "file", "sqlite") and not url.startswith("databricks"):
+            return
+    host = urlsplit(url).hostname or url
+    if not is_here(host):
+        yield host
