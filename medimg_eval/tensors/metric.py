@@ -132,9 +132,9 @@ class SegmentationScores(Metric):
             raise ValueError(f"Expected as many predictions as targets, got {len(preds)} and {len(target)}")
         given = self._spacings(spacing, len(target))
         for *sides, size in zip(cases_of(preds), cases_of(target), given, strict=True):
-            maps = [side.values for side in sides]
+            left, right = (side.values for side in sides)
             axes = None if size is None else len(size)
-            prediction, reference, axes = read_pair(*maps, axes, self._regions, self.rules["ignore"])
+            prediction, reference, axes = read_pair(left, right, axes, self._regions, self.rules["ignore"])
             known = size or self._stored(sides, axes)
             rules = self.rules | ({"ignore": None} if reference.dtype == torch.bool else {})
             scores = segmentation_scores(reference, prediction, known, **rules)

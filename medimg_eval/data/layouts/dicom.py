@@ -120,7 +120,7 @@ class DicomTree(FolderLayout):
                 )
             if paths:
                 row = entry.row
-                values = HeaderValues(row.path, {**row.values, "drawn": str(paths[0])})
+                values = HeaderValues([row.path], {**row.values, "drawn": str(paths[0])})
                 made.append(replace(entry, rows=(replace(row, values=values),)))
             elif self.unlabelled == "raise":
                 raise UserError(
