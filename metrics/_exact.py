@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+from scipy.special import ndtri
+
 
 def exact_interval(count: int, of: int, level: float = 0.95) -> tuple[float, float]:
     """Returns the interval of Clopper and Pearson of a share: it holds the true one at least as often as it says.
@@ -33,3 +35,50 @@ def exact_interval(count: int, of: int, level: float = 0.95) -> tuple[float, flo
     low = float(betaincinv(count, of - count + 1, tail)) if count else 0.0
     high = float(betaincinv(count + 1, of - count, 1 - tail)) if count < of else 1.0
     return low, high
+
+
+FEW_TRIALS = 10
+"""Of at most so many independent values the exact interval is printed instead of Wilson's."""
+
+
+def wilson_interval(count: int, of: int, level: float = 0.95) -> tuple[float, float]:
+    """Returns Wilson's score interval of a share: the shares that a test at this level does not reject.
+
+    Args:
+        count: How many.
+        of: Of how many, which are independent; at least one.
+        level: Coverage, between 0 and 1.
+
+    Returns:
+        Its ends, in [0, 1].
+
+    Raises:
+        ValueError: If the count is no part, or the level is out of range.
+
+    Source: Wilson, JASA 22 (1927), without correction for continuity; Brown, Cai & DasGupta, Statistical Science 16
+    (2001) on why it is preferred to p +- z * sqrt(p (1 - p) / n).
+
+    >>> low, high = wilson_interval(8, 20)
+    >>> print(f"{low:.4f} {high:.4f}")
+    0.2188 0.6134
+    """
+    if not 0 <= count <= of or not of:
+        raise ValueError(f"Expected `count` to be between 0 and {of} of at least one, got {count}")
+    if not 0 < level < 1:
+        raise ValueError(f"Expected `level` to be between 0 and 1, got {level}")
+    share, squared = count / of, float(ndtri((1 + level) / 2)) ** 2
+    centre = (share + squared / (2 * of)) / (1 + squared / of)
+    half = math.sqrt(squared * (share * (1 - share) / of + squared / (4 * of**2))) / (1 + squared / of)
+    # At no and at all successes one end is the share itself, which rounding must not move.
+    return (0.0 if not count else max(0.0, centre - half), 1.0 if count == of else min(1.0, centre + half))
+
+
+def proportion_interval(count: int, of: int, level: float = 0.95) -> tuple[float, float, str]:
+    """Returns the interval that a table prints of a share, and how it was made: "wilson" or "exact".
+
+    Exact is the interval of Clopper and Pearson: of at most `FEW_TRIALS`, and where none or all of them count, because
+    there Wilson's holds the true share less often than it says.
+    """
+    if of <= FEW_TRIALS or count in (0, of):
+        return *exact_interval(count, of, level), "exact"
+    return *wilson_interval(count, of, level), "wilson"

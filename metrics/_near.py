@@ -16,8 +16,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from medimg_eval.metrics._border import Border, Codes, Indices
-from medimg_eval.metrics._surfaces import Bools, Floats, Spacing
+from medimg_eval.metrics._surfaces import Bools, Border, Codes, Floats, Indices, Spacing
 
 # Places around a point that are looked up at most, by axes, and the most steps along an axis.
 PLACES = {2: 400, 3: 1200}

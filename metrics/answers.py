@@ -11,10 +11,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from medimg_eval.metrics._answer_choice import choose
-from medimg_eval.metrics._answer_choices import choose_several
-from medimg_eval.metrics._answer_forms import boxes3d, free_text, last_object, regions
-from medimg_eval.metrics._answer_places import box_in, number_in, point_in, scaled
+from medimg_eval.metrics._answer_choice import choose, choose_several
+from medimg_eval.metrics._answer_places import (
+    box_in,
+    boxes3d,
+    free_text,
+    last_object,
+    number_in,
+    point_in,
+    regions,
+    scaled,
+)
 from medimg_eval.metrics._answer_polar import yes_or_no
 from medimg_eval.metrics._answer_rules import CASCADE, AnswerRule, answer_rule, rule_named, rules
 from medimg_eval.metrics._answer_text import is_error, refuses, says_none, visible

@@ -34,9 +34,8 @@ from medimg_eval.metrics._reports_findings import (
 )
 from medimg_eval.metrics._reports_measures import Measurement, measured
 from medimg_eval.metrics._reports_mentions import read
-from medimg_eval.metrics._reports_said import Said, Sentence
+from medimg_eval.metrics._reports_said import Said, Sentence, side_of, trend_of
 from medimg_eval.metrics._reports_sections import sections
-from medimg_eval.metrics._reports_traits import side_of, trend_of
 
 __all__ = [
     "OBSERVATIONS",

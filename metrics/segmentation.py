@@ -12,8 +12,15 @@ import numpy.typing as npt
 
 from medimg_eval.errors import UsageError, nearest
 from medimg_eval.metrics._empty import EmptyPolicy
-from medimg_eval.metrics._maps import label_pairs, mask_pairs
-from medimg_eval.metrics._pairs import LabelPair, Settings, Surface, check_arrays, checked_spacing
+from medimg_eval.metrics._pairs import (
+    LabelPair,
+    Settings,
+    Surface,
+    check_arrays,
+    checked_spacing,
+    label_pairs,
+    mask_pairs,
+)
 from medimg_eval.metrics._rules import InstanceRule, LesionRule
 from medimg_eval.metrics.registry import Metric, parse
 

@@ -13,10 +13,9 @@ from torch import Tensor, nn
 from medimg_eval.case import Prompts
 from medimg_eval.errors import UsageError, import_optional
 from medimg_eval.models._huggingface_decoding import count_written, cut, row_by_row
-from medimg_eval.models._huggingface_inputs import Reader
+from medimg_eval.models._huggingface_inputs import ChatTemplate, Reader
 from medimg_eval.models._huggingface_loading import Source, find, load, quantised
 from medimg_eval.models._huggingface_options import candidates, log_probabilities, weigh
-from medimg_eval.models._huggingface_prompts import ChatTemplate
 from medimg_eval.models.base import Chooser, Example, VisionLanguageModel
 from medimg_eval.question import Decoding
 

@@ -19,6 +19,7 @@ from medimg_eval.case import Prompt, Prompts
 from medimg_eval.errors import CaseError, UsageError, UserError, nearest
 from medimg_eval.models._api_client import (
     Client,
+    Pace,
     Patience,
     Server,
     Tally,
@@ -29,7 +30,6 @@ from medimg_eval.models._api_client import (
     place,
     wait_for,
 )
-from medimg_eval.models._api_pace import Pace
 from medimg_eval.models._api_request import ImageFormat, Request, Writer
 from medimg_eval.models.base import VisionLanguageModel, is_here
 from medimg_eval.models.reply_cache import ReplyCache

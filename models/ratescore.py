@@ -10,8 +10,7 @@ import numpy as np
 
 from medimg_eval.errors import UserError
 from medimg_eval.metrics._corpus import Corpus
-from medimg_eval.metrics._entities_affinity import TYPES
-from medimg_eval.metrics.report_entities import top_matches
+from medimg_eval.metrics.report_entities import TYPES, top_matches
 from medimg_eval.metrics.report_rules import sentences
 from medimg_eval.models._name_vectors import NameVectors, loaded
 from medimg_eval.models._text_encoders import device_of, encoded, tokenizer_of

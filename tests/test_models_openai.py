@@ -24,7 +24,7 @@ from PIL import Image as Pictures
 
 from medimg_eval.case import Image, Prompt
 from medimg_eval.errors import CaseError, UsageError, UserError
-from medimg_eval.models._api_pace import LONGEST_WAIT_S, Pace, backoff, retry_after
+from medimg_eval.models._api_client import LONGEST_WAIT_S, Pace, backoff, retry_after
 from medimg_eval.models._api_request import data_url
 from medimg_eval.models.openai_compatible import OpenAICompatible
 from medimg_eval.models.pictures import as_pictures

@@ -8,8 +8,8 @@ import pytest
 from medimg_eval.errors import UserError
 from medimg_eval.metrics import get
 from medimg_eval.metrics._corpus import Corpus
-from medimg_eval.metrics._entities_affinity import TYPES
 from medimg_eval.metrics._replies import ReplyPair
+from medimg_eval.metrics.report_entities import TYPES
 from medimg_eval.models.annotators import TextPair
 from medimg_eval.models.ratescore import Entity, RaTEScore, entities_of
 

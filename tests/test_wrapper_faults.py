@@ -153,7 +153,7 @@ def test_settings_of_a_checkpoint_that_cannot_be_meant_are_refused(settings, wor
 
 
 def test_a_chat_template_that_is_no_text_is_named(tmp_path):
-    from medimg_eval.models._huggingface_prompts import ChatTemplate
+    from medimg_eval.models._huggingface_inputs import ChatTemplate
 
     (tmp_path / "bad.jinja").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UserError, match=r"bad\.jinja: is no UTF-8 text"):
@@ -161,7 +161,7 @@ def test_a_chat_template_that_is_no_text_is_named(tmp_path):
 
 
 def test_a_checkpoint_without_a_chat_template_is_named_with_what_to_do():
-    from medimg_eval.models._huggingface_prompts import ChatTemplate
+    from medimg_eval.models._huggingface_inputs import ChatTemplate
 
     with pytest.raises(UserError, match=r"old: has no chat template; name a file with one in model\.chat_template"):
         ChatTemplate("old", object())

@@ -135,7 +135,7 @@ def _whole(wanted: Mapping[str, Any], name: str) -> int:
 def _drawn(folder: Path, number: int, random: np.random.Generator) -> list[Path]:
     """Draws images of a folder; raises UserError where it holds none."""
     from medimg_eval.imaging.identify import identify
-    from medimg_eval.imaging.tree import walk
+    from medimg_eval.imaging.system import walk
 
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder")

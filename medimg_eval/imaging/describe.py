@@ -17,7 +17,7 @@ from medimg_eval.imaging.front import guarded, read, read_mask
 from medimg_eval.imaging.geometry import orientation
 from medimg_eval.imaging.identify import identify
 from medimg_eval.imaging.logs import kept_log
-from medimg_eval.imaging.tree import walk
+from medimg_eval.imaging.system import walk
 from medimg_eval.imaging.volumes import format_name, header_of
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import zlib
 from pathlib import Path
 
 from medimg_eval.errors import CaseError
-from medimg_eval.imaging.tree import walk
+from medimg_eval.imaging.system import walk
 
 FAMILIES = {
     "dicom": "medimg_eval.imaging.dicom",

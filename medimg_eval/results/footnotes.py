@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from medimg_eval import metrics
+from medimg_eval.metrics._exact import FEW_TRIALS
 from medimg_eval.results.cells import NO_METRIC, NO_RUN, SMALL_N, Cell, Column, Row, Settings
 from medimg_eval.results.groups import GAP, SMALL
 from medimg_eval.results.intervals import BCA, EXACT, FEWEST, PERCENTILE, TOO_FEW, WILSON
@@ -13,7 +14,6 @@ from medimg_eval.results.layout import listed
 from medimg_eval.results.left_out import left_out
 from medimg_eval.results.load import salt_names
 from medimg_eval.results.parts import LABEL, UNKNOWN, Part
-from medimg_eval.results.proportions import FEW_TRIALS
 from medimg_eval.results.question_notes import chance_note, question_basis, question_facts
 from medimg_eval.results.set_notes import set_notes, set_warnings
 from medimg_eval.results.strata import stratifying

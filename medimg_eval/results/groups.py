@@ -9,8 +9,7 @@ import numpy as np
 
 from medimg_eval.errors import UsageError, nearest
 from medimg_eval.results.cells import Cell, Column, Row, Settings, make_cell
-from medimg_eval.results.disparity import SMALLEST, DisparitySettings, gap_between
-from medimg_eval.results.disparity_values import NONE
+from medimg_eval.results.disparity import NONE, SMALLEST, DisparitySettings, gap_between
 from medimg_eval.results.intervals import PERCENTILE
 from medimg_eval.results.kinds import is_set
 from medimg_eval.results.parts import LABEL, UNKNOWN, Part, attribute_names, crossed_attributes

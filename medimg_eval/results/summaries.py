@@ -11,7 +11,6 @@ import pandas as pd
 
 from medimg_eval.metrics import Metric, Rows, parse
 from medimg_eval.metrics.fairness import case_means
-from medimg_eval.results.bca import acceleration, bca_bounds
 from medimg_eval.results.intervals import (
     BCA,
     FEWEST,
@@ -21,6 +20,8 @@ from medimg_eval.results.intervals import (
     Interval,
     Method,
     Sample,
+    acceleration,
+    bca_bounds,
     bootstrap_intervals,
 )
 from medimg_eval.results.parts import Part, attributes

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from medimg_eval.metrics import EmptyPolicy, InstanceRule, LabelPair, LabelScore, LesionRule, Settings, Surface
 from medimg_eval.metrics._joint import JointMaps
-from medimg_eval.metrics._maps import _layers
-from medimg_eval.metrics._pairs import Siblings
+from medimg_eval.metrics._pairs import Siblings, _layers
 from medimg_eval.metrics.segmentation import Labels, scores_of_pairs
 from medimg_eval.tensors._maps import TensorMaps
 

@@ -12,7 +12,7 @@ from surface_distance import compute_robust_hausdorff, compute_surface_distances
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics import LabelPair, LesionRule, Settings, available, lesions, segmentation_scores
-from medimg_eval.metrics._maps import label_pairs
+from medimg_eval.metrics._pairs import label_pairs
 from medimg_eval.metrics._rules import LESION_RULES
 from medimg_eval.metrics.lesions import (
     lesion_dice,

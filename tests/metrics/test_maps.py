@@ -11,7 +11,7 @@ from scipy.ndimage import gaussian_filter
 from scipy.spatial import cKDTree
 
 from medimg_eval.metrics import LabelPair, Settings, _joint, _near, segmentation_scores
-from medimg_eval.metrics._maps import label_pairs
+from medimg_eval.metrics._pairs import label_pairs
 from medimg_eval.metrics._surfaces import surfel_measures
 
 KINDS = ["surfel", "voxel"]

@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics._entities_affinity import AFFINITY, TYPES
 from medimg_eval.metrics._replies import ReplyPair
 from medimg_eval.metrics.report_entities import (
+    AFFINITY,
+    TYPES,
     Match,
     rate_of_matches,
     rate_score,

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from medimg_eval import metrics
 from medimg_eval.metrics._replies import ReplyPair
-from medimg_eval.metrics._reports_words import CHANGE_WORDS
+from medimg_eval.metrics._reports_words import CHANGE_WORDS, change_words, finding_facts, matched_measurements, set_f1
 from medimg_eval.metrics.registry import Rows
-from medimg_eval.metrics.report_facts import change_words, finding_facts, matched_measurements, set_f1
 from medimg_eval.metrics.report_rules import Measurement, measurements
 from tests.metrics.test_report_rules_mentions import LINES
 

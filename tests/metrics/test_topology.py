@@ -14,12 +14,12 @@ from skimage.measure import euler_number
 from skimage.morphology import skeletonize
 
 from medimg_eval.metrics import LabelPair, get, segmentation_scores, topology
-from medimg_eval.metrics._skeleton import centreline
 from medimg_eval.metrics.topology import (
     betti0_error,
     betti1_error,
     betti2_error,
     betti_error,
+    centreline,
     centreline_precision,
     centreline_sensitivity,
     cldice,

@@ -18,8 +18,19 @@ from medimg_eval.errors import UsageError, UserError
 from medimg_eval.metrics.fairness import es_dice
 from medimg_eval.results import load_scores, to_latex, to_markdown, write_comparison
 from medimg_eval.results.cells import Settings, make_cell
-from medimg_eval.results.disparity import DisparitySettings, disparity, divide, odds
-from medimg_eval.results.disparity_values import equity, gap_bounds, largest, ratio, ratio_bounds, spread, worst
+from medimg_eval.results.disparity import (
+    DisparitySettings,
+    disparity,
+    divide,
+    equity,
+    gap_bounds,
+    largest,
+    odds,
+    ratio,
+    ratio_bounds,
+    spread,
+    worst,
+)
 from medimg_eval.results.fairness import judge_fairness
 from medimg_eval.results.parts import Part
 from medimg_eval.results.summaries import rows_of

@@ -12,8 +12,7 @@ import scipy.stats
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics import available, metric, registry, summary
 from medimg_eval.results import build_table, load_runs, mean_interval, summaries
-from medimg_eval.results.bca import acceleration, bca_bounds
-from medimg_eval.results.intervals import class_mean_interval
+from medimg_eval.results.intervals import acceleration, bca_bounds, class_mean_interval
 from medimg_eval.results.parts import Part
 from medimg_eval.results.resampling import Resamples
 from medimg_eval.results.summaries import summarise

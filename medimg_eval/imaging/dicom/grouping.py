@@ -14,7 +14,7 @@ import numpy as np
 from medimg_eval.errors import CaseError
 from medimg_eval.imaging.dicom.headers import Header, read_header
 from medimg_eval.imaging.identify import named_as_dicom
-from medimg_eval.imaging.tree import walk
+from medimg_eval.imaging.system import walk
 
 Kind = Literal["slices", "frames", "picture", "dose", "labels"]
 

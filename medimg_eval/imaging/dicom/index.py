@@ -21,7 +21,7 @@ from medimg_eval.imaging.dicom.grouping import VOLUMETRIC, close, damage, is_mea
 from medimg_eval.imaging.dicom.headers import Header, read_header, salvaged_header
 from medimg_eval.imaging.dicom.index_store import Group, Stamp
 from medimg_eval.imaging.patients import patient_key, salt_of
-from medimg_eval.imaging.tree import walk
+from medimg_eval.imaging.system import walk
 
 BATCH = 4096
 """Headers held at a time."""

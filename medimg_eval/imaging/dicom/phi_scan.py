@@ -22,7 +22,7 @@ from medimg_eval.imaging.dicom.phi_sides import json_findings, picture_findings,
 from medimg_eval.imaging.dicom.phi_values import KINDS, Finding, Past, shown, suspicions
 from medimg_eval.imaging.identify import identify
 from medimg_eval.imaging.logs import kept_log
-from medimg_eval.imaging.tree import walk
+from medimg_eval.imaging.system import walk
 from medimg_eval.metrics._phi_text import Vocabulary
 
 
