@@ -6,7 +6,8 @@ from medimg_eval.metrics._pairs import LabelPair, Settings, Surface
 from medimg_eval.metrics._rules import InstanceRule, LesionRule
 from medimg_eval.metrics._text_scores import Spread, TextScores, text_scores
 from medimg_eval.metrics.registry import Metric, Rows, available, get, metric, parse, summary, title
-from medimg_eval.metrics.segmentation import LabelScore, segmentation_scores, worst_scores
+from medimg_eval.metrics.scores import LabelScore
+from medimg_eval.metrics.segmentation import segmentation_scores, worst_scores
 
 __all__ = [
     "Distances",

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics._image_presets import preset_of
 from medimg_eval.metrics.registry import Metric, parse
-from medimg_eval.metrics.segmentation import LabelScore
+from medimg_eval.metrics.scores import LabelScore
 
 Array: TypeAlias = npt.NDArray[Any]
 

@@ -10,8 +10,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from medimg_eval.metrics.measurements import BETWEEN
 from medimg_eval.metrics.registry import Rows, summary
+from medimg_eval.metrics.scores import BETWEEN
 
 Array: TypeAlias = npt.NDArray[Any]
 

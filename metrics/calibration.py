@@ -19,7 +19,8 @@ import numpy.typing as npt
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.overlap import ratio
 from medimg_eval.metrics.registry import Metric, metric, parse
-from medimg_eval.metrics.segmentation import Labels, LabelScore, _regions
+from medimg_eval.metrics.scores import LabelScore
+from medimg_eval.metrics.segmentation import Labels, _regions
 
 Array: TypeAlias = npt.NDArray[Any]
 Floats: TypeAlias = npt.NDArray[np.float64]

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.registry import Metric, Rows, metric, parse, summary
-from medimg_eval.metrics.segmentation import LabelScore
+from medimg_eval.metrics.scores import LabelScore
 
 Array: TypeAlias = npt.NDArray[Any]
 Positions: TypeAlias = Mapping[str, npt.ArrayLike]

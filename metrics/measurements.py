@@ -13,7 +13,7 @@ import numpy.typing as npt
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics._angles import CobbAngles, cobb_angles, joint_angle, measured_between, unwrapped
 from medimg_eval.metrics.registry import Metric, metric, parse
-from medimg_eval.metrics.segmentation import LabelScore
+from medimg_eval.metrics.scores import BETWEEN, LabelScore
 
 __all__ = [
     "CobbAngles",
@@ -35,9 +35,6 @@ __all__ = [
 ]
 
 Array: TypeAlias = npt.NDArray[Any]
-
-BETWEEN = "/"
-"""What stands between a measurement, its reader and the number of the reading in a label: `MT/anna/2`."""
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.errors import UsageError, nearest
+from medimg_eval.metrics._kappa import cohen_kappa
 from medimg_eval.metrics._replies import UNREAD
 from medimg_eval.metrics.registry import Rows, summary
 from medimg_eval.metrics.vqa import NONE_GIVEN
@@ -337,29 +338,3 @@ def kappa(rows: Rows, attribute: str) -> float:
         if (both := sorted(one.keys() & other.keys()))
     ]
     return _mean(kappas)
-
-
-def cohen_kappa(one: Sequence[float], other: Sequence[float]) -> float:
-    """Returns Cohen's kappa of two readings of the same cases, unweighted: (po - pe) / (1 - pe).
-
-    Args:
-        one: (case,) categories.
-        other: (case,).
-
-    Returns:
-        At most 1; NaN without cases, or where both readings are one and the same category throughout.
-
-    Raises:
-        ValueError: If the readings differ in length.
-    """
-    first, second = np.asarray(one), np.asarray(other)
-    if first.shape != second.shape:
-        raise ValueError(f"Expected as many readings of one as of the other, got {first.shape} and {second.shape}")
-    if not first.size:
-        return math.nan
-    names = np.union1d(first, second)
-    shares = [(reading[:, None] == names).mean(axis=0) for reading in (first, second)]
-    expected = float(shares[0] @ shares[1])
-    if expected == 1:
-        return math.nan
-    return (float((first == second).mean()) - expected) / (1 - expected)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,7 @@ from medimg_eval.metrics._pairs import (
 )
 from medimg_eval.metrics._rules import InstanceRule, LesionRule
 from medimg_eval.metrics.registry import Metric, parse
+from medimg_eval.metrics.scores import LabelScore
 
 Array: TypeAlias = npt.NDArray[Any]
 Labels: TypeAlias = Mapping[int, str] | Sequence[int] | Mapping[str, Sequence[int]] | Sequence[str]
@@ -36,24 +37,6 @@ PairsOf: TypeAlias = Callable[
     [tuple[float, ...], Mapping[str, tuple[int, ...]], Mapping[str, Settings], int | None],
     Iterable[tuple[str, LabelPair]],
 ]
-
-
-class LabelScore(NamedTuple):
-    """The value of one metric for one label of one case.
-
-    Attributes:
-        label: Its name.
-        metric: The metric as it was asked for, such as "nsd@2".
-        value: The value; NaN where there is none.
-        status: "present" (in both masks), "missed" (not predicted), "hallucinated" (not in the reference),
-            "absent" (in neither) or "failed" (there is no prediction to judge); in a run also "error: ..." where the
-            metric raised.
-    """
-
-    label: str
-    metric: str
-    value: float
-    status: str
 
 
 def segmentation_scores(

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from medimg_eval.metrics.measurements import HeightLoss
 from medimg_eval.metrics.registry import Rows, metric, parse, summary
-from medimg_eval.metrics.segmentation import LabelScore
+from medimg_eval.metrics.scores import LabelScore
 
 __all__ = [
     "GENANT",

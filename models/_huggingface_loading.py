@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
 import re
 import socket
-import sys
 import urllib.request
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,6 +16,7 @@ from urllib.parse import urlsplit
 
 from medimg_eval.errors import UsageError, UserError, import_optional, nearest
 from medimg_eval.models._huggingface_decoding import plain_settings
+from medimg_eval.models._text_encoders import quiet
 
 log = logging.getLogger(__name__)
 
@@ -238,31 +236,6 @@ def _said_plainly(name: str) -> Iterator[None]:
     except Exception as error:
         hint = "; set model.trust_remote_code=true if you trust it" if "trust_remote_code" in str(error) else ""
         raise UserError(f"{name}: cannot be loaded ({type(error).__name__}: {_first_line(error)}){hint}") from error
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Keeps the library's progress bars out of log files, and its advice to programmers away from users.
-
-    What it imports and loads stays, so that looking for garbage meanwhile would double the time it takes.
-    """
-    from transformers.utils import logging as theirs
-
-    level, bars, collecting = theirs.get_verbosity(), theirs.is_progress_bar_enabled(), gc.isenabled()
-    gc.disable()
-    theirs.set_verbosity_error()
-    if not sys.stderr.isatty():
-        theirs.disable_progress_bar()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)
-            yield
-    finally:
-        theirs.set_verbosity(level)
-        if bars:
-            theirs.enable_progress_bar()
-        if collecting:
-            gc.enable()
 
 
 def _first_line(error: BaseException) -> str:

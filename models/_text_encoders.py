@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import gc
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -55,3 +59,28 @@ def encoded(tokenizer: Any, texts: Sequence[str], longest: int, device: Any) -> 
     whole = tokenizer(list(texts), verbose=False)["input_ids"]
     inputs = tokenizer(list(texts), padding=True, truncation=True, max_length=longest, return_tensors="pt")
     return {name: tensor.to(device) for name, tensor in inputs.items()}, [len(one) > longest for one in whole]
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keeps the library's progress bars out of log files, and its advice to programmers away from users.
+
+    What it imports and loads stays, so that looking for garbage meanwhile would double the time it takes.
+    """
+    from transformers.utils import logging as theirs
+
+    level, bars, collecting = theirs.get_verbosity(), theirs.is_progress_bar_enabled(), gc.isenabled()
+    gc.disable()
+    theirs.set_verbosity_error()
+    if not sys.stderr.isatty():
+        theirs.disable_progress_bar()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            yield
+    finally:
+        theirs.set_verbosity(level)
+        if bars:
+            theirs.enable_progress_bar()
+        if collecting:
+            gc.enable()

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
-from medimg_eval.case import Array, Boxes, Image, Mask, Points, Prompts
+from medimg_eval.case import Array, Boxes, Image, Mask, Points, Prompt, Prompts
 from medimg_eval.question import Decoding
 
 Example = Callable[[], Image]
@@ -237,3 +237,9 @@ class Reconstructor(Model, ABC):
         Raises:
             Exception: whatever it raises is recorded against the case; the others go on.
         """
+
+
+def shown_images(prompt: Prompt) -> list[Image]:
+    """The images of the last turn, which come after those of exemplars; all where it names none."""
+    last = prompt.messages[-1].parts if prompt.messages else ()
+    return [prompt.images[part] for part in last if isinstance(part, int)] or list(prompt.images)

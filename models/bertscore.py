@@ -16,7 +16,8 @@ from medimg_eval.errors import UsageError, UserError, import_optional
 from medimg_eval.metrics._corpus import Corpus
 from medimg_eval.metrics.report_composites import BertScores, Rarity, bertscore_of, rarity
 from medimg_eval.models._text_encoders import device_of
-from medimg_eval.models.annotators import PairAnnotator, TextPair, Weights, located
+from medimg_eval.models.annotators import PairAnnotator, TextPair
+from medimg_eval.models.hub import Weights, located
 
 PARTS = BertScores._fields
 
@@ -190,7 +191,7 @@ def _lower_layers(folder: Path, config: Any, layer: int) -> Any:
     import torch
     from transformers import AutoModel
 
-    from medimg_eval.models._huggingface_loading import quiet
+    from medimg_eval.models._text_encoders import quiet
 
     config.num_hidden_layers = layer
     if getattr(config, "layer_types", None):

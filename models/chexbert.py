@@ -10,7 +10,8 @@ from medimg_eval.errors import UserError, import_optional
 from medimg_eval.metrics._corpus import Corpus
 from medimg_eval.metrics.report_labels import CHEXPERT_14
 from medimg_eval.models._text_encoders import device_of, encoded, tokenizer_of
-from medimg_eval.models.annotators import Annotator, PairAnnotator, TextAnnotator, TextPair, Weights, located
+from medimg_eval.models.annotators import Annotator, PairAnnotator, TextAnnotator, TextPair
+from medimg_eval.models.hub import Weights, located
 
 if TYPE_CHECKING:
     from torch import Tensor

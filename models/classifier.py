@@ -17,8 +17,7 @@ from torch import Tensor, nn
 
 from medimg_eval.case import Array, Findings, Image, Prompt, Prompts
 from medimg_eval.errors import CaseError, UsageError, UserError, nearest
-from medimg_eval.models.base import Model
-from medimg_eval.models.open_clip import shown_images
+from medimg_eval.models.base import Model, shown_images
 from medimg_eval.models.translation import plain
 
 SEVERAL = ("mean", "largest")

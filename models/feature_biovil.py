@@ -10,9 +10,9 @@ import numpy as np
 
 from medimg_eval.errors import import_optional
 from medimg_eval.models._text_encoders import encoded, tokenizer_of
-from medimg_eval.models.annotators import Weights
 from medimg_eval.models.feature_networks import fill
 from medimg_eval.models.features import Network
+from medimg_eval.models.hub import Weights
 
 if TYPE_CHECKING:
     from pathlib import Path

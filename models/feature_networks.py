@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from medimg_eval.errors import UsageError, UserError, import_optional, nearest
-from medimg_eval.models.annotators import Weights
 from medimg_eval.models.features import Network
+from medimg_eval.models.hub import Weights
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture

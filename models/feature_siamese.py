@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from medimg_eval.models.annotators import Weights
 from medimg_eval.models.features import Network
+from medimg_eval.models.hub import Weights
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture

@@ -15,8 +15,8 @@ import numpy as np
 
 from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.models._text_encoders import device_of
-from medimg_eval.models.annotators import Weights, hub_name, located
 from medimg_eval.models.base import Model
+from medimg_eval.models.hub import Weights, hub_name, located
 from medimg_eval.models.pictures import as_picture
 
 if TYPE_CHECKING:

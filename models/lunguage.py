@@ -14,7 +14,8 @@ from medimg_eval.errors import CaseError, UserError
 from medimg_eval.metrics._corpus import Corpus
 from medimg_eval.metrics.report_structure import lunguage_of, texts_in
 from medimg_eval.models._name_vectors import NameVectors
-from medimg_eval.models.annotators import PairAnnotator, TextPair, Weights, located
+from medimg_eval.models.annotators import PairAnnotator, TextPair
+from medimg_eval.models.hub import Weights, located
 
 LONGEST = 512
 """Tokens that are read of a phrase."""

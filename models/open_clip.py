@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from medimg_eval.case import Array, Image, Prompt, Prompts
 from medimg_eval.errors import UsageError, UserError, nearest
-from medimg_eval.models.base import Chooser, Embedder, Example, Pass
+from medimg_eval.models.base import Chooser, Embedder, Example, Pass, shown_images
 from medimg_eval.models.pictures import as_picture
 
 HUB = "hf-hub:"
@@ -296,12 +296,6 @@ def _consistent(model_name: str | None, pretrained: str | None, checkpoint: str 
         return checkpoint is not None and pretrained is None
     weights = sum(one is not None for one in (pretrained, checkpoint))
     return weights == 0 if model_name.startswith(HUB) else weights <= 1
-
-
-def shown_images(prompt: Prompt) -> list[Image]:
-    """The images of the last turn, which come after those of exemplars; all where it names none."""
-    last = prompt.messages[-1].parts if prompt.messages else ()
-    return [prompt.images[part] for part in last if isinstance(part, int)] or list(prompt.images)
 
 
 def _unit(vectors: Array) -> Array:

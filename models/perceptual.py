@@ -13,7 +13,8 @@ import numpy as np
 
 from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.models._text_encoders import device_of
-from medimg_eval.models.annotators import Annotator, Weights, located
+from medimg_eval.models.annotators import Annotator
+from medimg_eval.models.hub import Weights, located
 
 if TYPE_CHECKING:
     import torch

@@ -14,7 +14,8 @@ from typing import Any, ClassVar
 from medimg_eval.errors import UserError, import_optional
 from medimg_eval.models._radgraph_archive import encoder_of, read_archive, read_settings
 from medimg_eval.models._text_encoders import device_of
-from medimg_eval.models.annotators import TextAnnotator, Weights, located
+from medimg_eval.models.annotators import TextAnnotator
+from medimg_eval.models.hub import Weights, located
 
 SOURCE = "the model hub, StanfordAIMI/RRG_scorers"
 LICENCE = "none stated with the file; it was trained on reports under PhysioNet's credentialed terms"

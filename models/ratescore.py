@@ -14,7 +14,8 @@ from medimg_eval.metrics.report_entities import TYPES, top_matches
 from medimg_eval.metrics.report_rules import sentences
 from medimg_eval.models._name_vectors import NameVectors, loaded
 from medimg_eval.models._text_encoders import device_of, encoded, tokenizer_of
-from medimg_eval.models.annotators import PairAnnotator, TextPair, Weights, located
+from medimg_eval.models.annotators import PairAnnotator, TextPair
+from medimg_eval.models.hub import Weights, located
 
 LONGEST = 512
 """Tokens that are read of a sentence."""

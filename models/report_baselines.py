@@ -13,9 +13,8 @@ from torch import nn
 
 from medimg_eval.case import Array, Case, Prompt, Prompts
 from medimg_eval.errors import CaseError, UserError
-from medimg_eval.models.base import Embedder, Example, VisionLanguageModel
+from medimg_eval.models.base import Embedder, Example, VisionLanguageModel, shown_images
 from medimg_eval.models.baselines import reports_of
-from medimg_eval.models.open_clip import shown_images
 from medimg_eval.question import Decoding
 
 log = logging.getLogger(__name__)

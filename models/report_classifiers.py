@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Literal
 from medimg_eval.errors import UsageError, UserError, import_optional
 from medimg_eval.metrics.report_labels import Taxonomy
 from medimg_eval.models._text_encoders import device_of, encoded, tokenizer_of
-from medimg_eval.models.annotators import TextAnnotator, Weights, located
+from medimg_eval.models.annotators import TextAnnotator
+from medimg_eval.models.hub import Weights, located
 
 LONGEST = 512
 """Tokens that are read at most; a model with fewer places reads as many as it has."""

@@ -15,9 +15,8 @@ from medimg_eval.errors import CaseError, UsageError, UserError, import_optional
 from medimg_eval.models._huggingface_decoding import Draws, cut
 from medimg_eval.models._report_encoder import Encoder
 from medimg_eval.models._report_words import Phrases, Pieces, Words, packed, unpacked
-from medimg_eval.models.base import Example, Pass, VisionLanguageModel
+from medimg_eval.models.base import Example, Pass, VisionLanguageModel, shown_images
 from medimg_eval.models.baselines import reports_of, texts_of
-from medimg_eval.models.open_clip import shown_images
 from medimg_eval.models.weights import load_weights
 from medimg_eval.question import Decoding, Key
 

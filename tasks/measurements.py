@@ -14,13 +14,13 @@ from medimg_eval.case import Case, Findings, Image, Points, Prompt, Prompts, Uni
 from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.measurements import (
-    BETWEEN,
     cobb_angles,
     measured_between,
     measurement_metrics,
     measurement_scores,
     worst_measurement_scores,
 )
+from medimg_eval.metrics.scores import BETWEEN
 from medimg_eval.tasks.base import Task, write_answer
 from medimg_eval.tasks.landmarks import (
     as_points,

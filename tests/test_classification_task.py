@@ -17,9 +17,10 @@ from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings
 from medimg_eval.evaluation.fit import Recipe, fit
 from medimg_eval.evaluation.preparing import prepare
+from medimg_eval.models._class_frequency import ClassFrequency
 from medimg_eval.models.classifier import Moves, class_loss, stored_classes
 from medimg_eval.models.image_classifier import ImageClassifier
-from medimg_eval.models.precomputed_classes import ClassFrequency, PrecomputedClasses
+from medimg_eval.models.precomputed_classes import PrecomputedClasses
 from medimg_eval.phantoms.findings import ChestFindings
 from medimg_eval.tasks import ClassificationTask
 

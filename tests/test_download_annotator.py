@@ -10,7 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from medimg_eval.commands.front import start
-from medimg_eval.models.annotators import TextAnnotator, Weights
+from medimg_eval.models.annotators import TextAnnotator
+from medimg_eval.models.hub import Weights
 
 COMMIT = "c0ffee" + "0" * 34
 CHECKPOINT = bytes(range(256)) * 40

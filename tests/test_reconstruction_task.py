@@ -19,10 +19,10 @@ from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.imaging.kspace import inverse_fft
 from medimg_eval.metrics.reconstruction import psnr, ssim
+from medimg_eval.models._precomputed_reconstructions import GivenReconstructions
 from medimg_eval.models.base import Reconstructor
 from medimg_eval.models.reconstruction import (
     FunctionReconstructor,
-    GivenReconstructions,
     SenseCombine,
     ZeroFilled,
     sensitivities,

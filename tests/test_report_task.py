@@ -12,8 +12,9 @@ from medimg_eval.case import Case
 from medimg_eval.errors import UserError
 from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate
-from medimg_eval.models.annotators import TextAnnotator, Weights
+from medimg_eval.models.annotators import TextAnnotator
 from medimg_eval.models.base import VisionLanguageModel
+from medimg_eval.models.hub import Weights
 from medimg_eval.question import Key, Question
 from medimg_eval.results import build_table, load_runs
 from medimg_eval.tasks import ReportTask

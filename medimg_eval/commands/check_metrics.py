@@ -10,7 +10,7 @@ from medimg_eval.commands.common import as_list, printer
 from medimg_eval.commands.making import Annotators
 from medimg_eval.errors import UserError
 from medimg_eval.metrics import Metric, available, parse
-from medimg_eval.models.annotators import located
+from medimg_eval.models.hub import located
 
 ALL = "all"
 JUDGE = "there is no judge; add model@judge=NAME to test (docs/metrics-judges.md)"

@@ -8,7 +8,6 @@ import numpy as np
 
 from medimg_eval.case import Array, Geometry
 from medimg_eval.errors import CaseError
-from medimg_eval.imaging.payload import Box
 
 LPS_TO_RAS = np.diag([-1.0, -1.0, 1.0, 1.0])
 """What turns DICOM's and ITK's patient axes into NIfTI's, and back."""
@@ -57,3 +56,7 @@ def clip_box(path: Path, shape: tuple[int, ...], box: Box | None) -> Box | None:
     if len(found) != len(shape) or not all(0 <= a < b <= size for (a, b), size in zip(found, shape, strict=True)):
         raise CaseError(f"{path}: has no region {found}; it holds {shape} voxels (start and stop along each axis)")
     return found
+
+
+Box = tuple[tuple[int, int], ...]
+"""(start, stop) along each axis."""

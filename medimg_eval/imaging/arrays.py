@@ -19,7 +19,7 @@ import numpy as np
 
 from medimg_eval.case import Array, Geometry, Image
 from medimg_eval.errors import CaseError, UsageError, nearest
-from medimg_eval.imaging.front import without_values
+from medimg_eval.imaging.logs import without_values
 from medimg_eval.imaging.payload import check_own
 
 ORDER = {"c": 0, "t": 1, "f": 1}

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from medimg_eval.case import Array
 from medimg_eval.errors import CaseError, UsageError
+from medimg_eval.imaging.front import _refuse_image
 
 
 def from_values(
@@ -92,3 +94,41 @@ def from_colours(pixels: Array, path: Path, colours: Mapping[int, Sequence[int]]
         )
     table: Array = np.array([labels[colour] for colour in seen], dtype=np.int64)
     return table[which.reshape(pixels.shape[:2])]
+
+
+def label_map(array: Array, path: Path) -> Array:
+    """Turns channels of numbers into labels, (*spatial), of the smallest integer dtype.
+
+    Raises:
+        CaseError: several channels, values that are not whole, NaN or infinity, or those of an image; the message
+            names `path`.
+    """
+    if array.shape[0] != 1 or array.ndim not in (3, 4):
+        raise CaseError(f"{path}: expected a 2-D or 3-D label map of one channel, got {array.shape} (channel first)")
+    labels: Array = array[0]
+    if labels.dtype.kind not in "iubf":
+        raise CaseError(f"{path}: expected whole-number labels, got {labels.dtype}")
+    if labels.dtype.kind == "f":
+        if not np.isfinite(labels).all():
+            raise CaseError(f"{path}: holds NaN or infinite labels; store a label map of whole numbers")
+        whole = np.rint(labels)
+        if not np.array_equal(whole, labels):
+            raise CaseError(
+                f"{path}: expected whole-number labels, got values such as "
+                f"{labels[whole != labels].flat[0]:g}; store a label map, not probabilities"
+            )
+        labels = whole
+    _refuse_image(labels, path)
+    return labels.astype(smallest_type(labels), copy=False)
+
+
+def label_notes(stored: Array) -> tuple[str, ...]:
+    """Says, of an array that `label_map` takes, where labels were not stored as integers."""
+    return (f"labels are stored as {stored.dtype}, all whole numbers: taken as integers",) * (stored.dtype.kind == "f")
+
+
+def smallest_type(labels: Array) -> np.dtype[Any]:
+    """Returns the smallest integer dtype that holds every label."""
+    low, high = (int(labels.min()), int(labels.max())) if labels.size else (0, 0)
+    # Below zero, half of a signed type's values are left for what lies above.
+    return np.result_type(np.min_scalar_type(low), np.min_scalar_type(high if low >= 0 else -high - 1))

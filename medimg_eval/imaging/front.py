@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import inspect
 import os
-import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,7 +16,9 @@ import numpy as np
 
 from medimg_eval.case import Array, Geometry, Image, Mask
 from medimg_eval.errors import CaseError, UsageError, UserError, nearest
+from medimg_eval.imaging.colours import label_map, label_notes
 from medimg_eval.imaging.identify import FAMILIES, identify, survey
+from medimg_eval.imaging.logs import without_values
 
 MOST_GREYS = 100
 """Distinct values up to which a label map is not asked whether it is an image."""
@@ -98,32 +99,6 @@ def read_mask(source: Source, **options: Any) -> Mask:
     return replace(mask, notes=(*mask.notes, *notes))
 
 
-def label_map(array: Array, path: Path) -> Array:
-    """Turns channels of numbers into labels, (*spatial), of the smallest integer dtype.
-
-    Raises:
-        CaseError: several channels, values that are not whole, NaN or infinity, or those of an image; the message
-            names `path`.
-    """
-    if array.shape[0] != 1 or array.ndim not in (3, 4):
-        raise CaseError(f"{path}: expected a 2-D or 3-D label map of one channel, got {array.shape} (channel first)")
-    labels: Array = array[0]
-    if labels.dtype.kind not in "iubf":
-        raise CaseError(f"{path}: expected whole-number labels, got {labels.dtype}")
-    if labels.dtype.kind == "f":
-        if not np.isfinite(labels).all():
-            raise CaseError(f"{path}: holds NaN or infinite labels; store a label map of whole numbers")
-        whole = np.rint(labels)
-        if not np.array_equal(whole, labels):
-            raise CaseError(
-                f"{path}: expected whole-number labels, got values such as "
-                f"{labels[whole != labels].flat[0]:g}; store a label map, not probabilities"
-            )
-        labels = whole
-    _refuse_image(labels, path)
-    return labels.astype(smallest_type(labels), copy=False)
-
-
 def _refuse_image(labels: Array, path: Path) -> None:
     """Refuses whole numbers that are grey values, by how they lie.
 
@@ -147,18 +122,6 @@ def _refuse_image(labels: Array, path: Path) -> None:
 def _as_mask(image: Image, path: Path) -> Mask:
     notes = (*image.notes, *label_notes(image.array))
     return Mask(label_map(image.array, path), image.affine, notes=notes, units=image.units)
-
-
-def label_notes(stored: Array) -> tuple[str, ...]:
-    """Says, of an array that `label_map` takes, where labels were not stored as integers."""
-    return (f"labels are stored as {stored.dtype}, all whole numbers: taken as integers",) * (stored.dtype.kind == "f")
-
-
-def smallest_type(labels: Array) -> np.dtype[Any]:
-    """Returns the smallest integer dtype that holds every label."""
-    low, high = (int(labels.min()), int(labels.max())) if labels.size else (0, 0)
-    # Below zero, half of a signed type's values are left for what lies above.
-    return np.result_type(np.min_scalar_type(low), np.min_scalar_type(high if low >= 0 else -high - 1))
 
 
 def _check_size(paths: Sequence[Path], geometry: Geometry) -> None:
@@ -216,8 +179,3 @@ def guarded(paths: Sequence[Path]) -> Iterator[list[str]]:
         text = without_values(str(warning.message).strip().splitlines()[0])
         if text not in notes:
             notes.append(text)
-
-
-def without_values(text: str) -> str:
-    """Takes what a library quotes out of its message, up to the last quote: a patient's name may hold an apostrophe."""
-    return re.sub(r"['\"].*['\"]", "'...'", text, flags=re.DOTALL)

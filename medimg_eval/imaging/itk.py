@@ -19,9 +19,9 @@ import numpy as np
 
 from medimg_eval.case import Array, Geometry, Image
 from medimg_eval.errors import CaseError
-from medimg_eval.imaging.affines import check_affine, clip_box, shifted
-from medimg_eval.imaging.front import without_values
-from medimg_eval.imaging.payload import Box, Codec, Layout, check_room, read_voxels
+from medimg_eval.imaging.affines import Box, check_affine, clip_box, shifted
+from medimg_eval.imaging.logs import without_values
+from medimg_eval.imaging.payload import Codec, Layout, check_room, read_voxels
 
 NRRD = b"NRRD0"
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from medimg_eval.case import Array, Geometry, Image, Units
 from medimg_eval.errors import CaseError
-from medimg_eval.imaging.affines import check_affine, clip_box, farthest, shifted
-from medimg_eval.imaging.payload import Box, Codec, Layout, check_room, is_gzip, read_voxels
+from medimg_eval.imaging.affines import Box, check_affine, clip_box, farthest, shifted
+from medimg_eval.imaging.payload import Codec, Layout, check_room, is_gzip, read_voxels
 
 HEADER = 544
 """Bytes read of a header: the longer of the two, and what flags extensions."""

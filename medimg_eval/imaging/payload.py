@@ -16,9 +16,7 @@ import numpy as np
 
 from medimg_eval.case import Array
 from medimg_eval.errors import CaseError
-
-Box = tuple[tuple[int, int], ...]
-"""(start, stop) along each axis."""
+from medimg_eval.imaging.affines import Box
 
 Codec = Literal["", "gzip", "zlib"]
 

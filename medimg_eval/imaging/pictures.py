@@ -16,9 +16,8 @@ import numpy as np
 
 from medimg_eval.case import Array, Geometry, Image, Mask
 from medimg_eval.errors import CaseError, UsageError
-from medimg_eval.imaging.colours import from_colours, from_values
-from medimg_eval.imaging.front import label_map, label_notes, without_values
-from medimg_eval.imaging.logs import kept_log
+from medimg_eval.imaging.colours import from_colours, from_values, label_map, label_notes
+from medimg_eval.imaging.logs import kept_log, without_values
 from medimg_eval.imaging.picture_tiff import (
     MAGIC,
     MAX_PIXELS,

@@ -11,8 +11,7 @@ import numpy as np
 
 from medimg_eval.case import Array
 from medimg_eval.errors import CaseError
-from medimg_eval.imaging.front import without_values
-from medimg_eval.imaging.logs import kept_log
+from medimg_eval.imaging.logs import kept_log, without_values
 from medimg_eval.imaging.slide_tiff import stored_tiles
 
 CREDIBLE = (0.01, 20.0)

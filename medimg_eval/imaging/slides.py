@@ -14,7 +14,7 @@ import numpy as np
 
 from medimg_eval.case import Geometry, Image, Mask, Units
 from medimg_eval.errors import CaseError, UsageError
-from medimg_eval.imaging.front import label_map
+from medimg_eval.imaging.colours import label_map
 from medimg_eval.imaging.logs import kept_log
 from medimg_eval.imaging.slide_reader import Level, Slide
 from medimg_eval.imaging.slides_write import write_pyramid

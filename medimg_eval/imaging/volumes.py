@@ -13,10 +13,10 @@ import numpy as np
 from medimg_eval.case import Array, Geometry, Image, Mask, Units
 from medimg_eval.errors import CaseError
 from medimg_eval.imaging import itk, nifti
-from medimg_eval.imaging.affines import check_affine, clip_box, shifted
-from medimg_eval.imaging.front import smallest_type, without_values
-from medimg_eval.imaging.logs import kept_log
-from medimg_eval.imaging.payload import Box, Codec, Layout, check_memory, check_own, head, is_gzip, read_voxels
+from medimg_eval.imaging.affines import Box, check_affine, clip_box, shifted
+from medimg_eval.imaging.colours import smallest_type
+from medimg_eval.imaging.logs import kept_log, without_values
+from medimg_eval.imaging.payload import Codec, Layout, check_memory, check_own, head, is_gzip, read_voxels
 from medimg_eval.imaging.system import whole
 
 Region = tuple[tuple[int, int], tuple[int, int], tuple[int, int]]

@@ -12,23 +12,13 @@ import numpy as np
 from medimg_eval import metrics
 from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.metrics.fairness import UNKNOWN_GROUPS
-from medimg_eval.results.cells import (
-    NO_METRIC,
-    Cell,
-    Column,
-    Row,
-    Settings,
-    case_mean_cell,
-    case_values,
-    make_cell,
-    make_column,
-    units,
-)
+from medimg_eval.results._case_values import case_values, units
+from medimg_eval.results.cells import NO_METRIC, Cell, Column, Row, Settings, case_mean_cell, make_cell, make_column
 from medimg_eval.results.columns import titles
 from medimg_eval.results.footnotes import write_footnotes
 from medimg_eval.results.groups import SMALL
 from medimg_eval.results.kinds import is_known, is_set, is_summary
-from medimg_eval.results.layout import listed
+from medimg_eval.results.left_out import listed
 from medimg_eval.results.parts import LABEL, Part, attributes
 from medimg_eval.results.table import SHARES, Table, baselines_last, check_interval, check_numbers, named_runs, ranked
 

@@ -15,7 +15,7 @@ from medimg_eval.results.cells import Cell, Column, Row, Settings, make_cell, ma
 from medimg_eval.results.columns import titles
 from medimg_eval.results.footnotes import write_footnotes
 from medimg_eval.results.kinds import is_set
-from medimg_eval.results.layout import listed
+from medimg_eval.results.left_out import listed
 from medimg_eval.results.table import Table, baselines_last, named_runs, ranked
 
 if TYPE_CHECKING:

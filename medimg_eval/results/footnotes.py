@@ -10,8 +10,7 @@ from medimg_eval.results.cells import NO_METRIC, NO_RUN, SMALL_N, Cell, Column, 
 from medimg_eval.results.groups import GAP, SMALL
 from medimg_eval.results.intervals import BCA, EXACT, FEWEST, PERCENTILE, TOO_FEW, WILSON
 from medimg_eval.results.kinds import is_evidence, is_known, is_set, is_summary, judged_labels
-from medimg_eval.results.layout import listed
-from medimg_eval.results.left_out import left_out
+from medimg_eval.results.left_out import left_out, listed
 from medimg_eval.results.load import salt_names
 from medimg_eval.results.parts import LABEL, UNKNOWN, Part
 from medimg_eval.results.question_notes import chance_note, question_basis, question_facts

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
+from medimg_eval.results.left_out import listed
 from medimg_eval.results.parts import LABEL
 
 if TYPE_CHECKING:
@@ -143,12 +144,6 @@ def _names(by: str, row: Row) -> list[str]:
     if not by:
         return [row.name]
     return [row.group, row.name] if by == LABEL else [row.name, row.group]
-
-
-def listed(names: Sequence[str]) -> str:
-    """Returns names as they are listed in a sentence."""
-    *others, last = names
-    return f"{', '.join(others)} and {last}" if others else last
 
 
 def _cells(columns: Sequence[Column], cells: Sequence[Cell]) -> list[list[Span]]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from medimg_eval.results.layout import listed
-
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from medimg_eval.results.load import RunScores
 
 NAMED = 3
@@ -91,3 +91,9 @@ def _settings(value: Any, key: str = "") -> dict[str, Any]:
     for name, one in value.items():
         found |= _settings(one, f"{key}.{name}" if key else str(name))
     return found
+
+
+def listed(names: Sequence[str]) -> str:
+    """Returns names as they are listed in a sentence."""
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last

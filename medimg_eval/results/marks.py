@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from medimg_eval.errors import UsageError, nearest
 from medimg_eval.results.groups import all_of
 from medimg_eval.results.kinds import is_set
-from medimg_eval.results.layout import listed
+from medimg_eval.results.left_out import listed
 from medimg_eval.results.pairs import EVERY_LABEL, make_fields, scored
 from medimg_eval.results.pairs.notes import CORRECTIONS, described
 from medimg_eval.results.pairs.testing import CompareSettings, against

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from medimg_eval.results.cells import Column, is_share
+from medimg_eval.results._case_values import is_share
+from medimg_eval.results.cells import Column
 from medimg_eval.results.kinds import is_known
 
 if TYPE_CHECKING:

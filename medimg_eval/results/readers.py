@@ -16,6 +16,7 @@ import pandas as pd
 
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.metrics._exact import exact_interval
+from medimg_eval.metrics._kappa import fleiss_kappa
 from medimg_eval.metrics.agreement import intraclass_correlation
 from medimg_eval.results.intervals import Estimate
 from medimg_eval.results.layout import Heading, Layout, Line, Span, one_line
@@ -50,32 +51,6 @@ def d_prime(generated: Floats, real: Floats) -> tuple[float, float]:
         shares.append((known.sum() + 0.5) / (known.size + 1))
     hit, alarm = (float(ndtri(share)) for share in shares)
     return hit - alarm, -(hit + alarm) / 2
-
-
-def fleiss_kappa(labels: Floats) -> float:
-    """Returns the agreement of several readers on names, beyond what chance would give them.
-
-    kappa = (P - E) / (1 - E): P is the mean over images of the share of pairs of readers that agree, E the sum of
-    squared shares of the labels in all readings. Images that fewer than two readers labelled are left out; with unequal
-    numbers of readers P is the mean over images all the same.
-
-    Args:
-        labels: (reader, item); NaN where there is none.
-
-    Returns:
-        At most 1; NaN where no image has two readings, or all readings are equal.
-
-    Source: Fleiss, Psychological Bulletin 76, 1971.
-    """
-    held = labels[:, (~np.isnan(labels)).sum(axis=0) >= 2]
-    if not held.size:
-        return math.nan
-    names = np.unique(held[~np.isnan(held)])
-    counts = np.array([(held == name).sum(axis=0) for name in names], dtype=np.float64)  # (label, item)
-    of = counts.sum(axis=0)
-    agreed = float((((counts**2).sum(axis=0) - of) / (of * (of - 1))).mean())
-    chance = float(((counts.sum(axis=1) / counts.sum()) ** 2).sum())
-    return (agreed - chance) / (1 - chance) if chance < 1 else math.nan
 
 
 def over_readers(values: Floats, level: float = 0.95) -> Estimate:

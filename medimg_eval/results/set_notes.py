@@ -9,7 +9,7 @@ from medimg_eval import metrics
 from medimg_eval.metrics._generation import GROUPS
 from medimg_eval.metrics.fidelity import tracks_n
 from medimg_eval.results.kinds import WHOLE
-from medimg_eval.results.layout import listed
+from medimg_eval.results.left_out import listed
 from medimg_eval.results.set_values import set_rows
 
 if TYPE_CHECKING:

@@ -89,7 +89,7 @@ def settings(tmp_path):
 def given(root):
     return build_candidate(
         {
-            "_target_": "medimg_eval.models.synthesis.GivenImages",
+            "_target_": "medimg_eval.models._precomputed_images.GivenImages",
             "name": "Given",
             "root": str(root / "made"),
             "table": "generations_with_metadata.csv",

@@ -14,7 +14,8 @@ from sklearn.metrics import cohen_kappa_score
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics import Rows, available, parse
-from medimg_eval.metrics.protocols import cohen_kappa, set_accuracy
+from medimg_eval.metrics._kappa import cohen_kappa
+from medimg_eval.metrics.protocols import set_accuracy
 from medimg_eval.results.parts import Part
 from medimg_eval.results.summaries import summarise
 

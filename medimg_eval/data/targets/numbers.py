@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from medimg_eval.case import Findings
 from medimg_eval.data.records import Entry, Given, Row, given
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics.measurements import BETWEEN
+from medimg_eval.metrics.scores import BETWEEN
 
 NOTHING = ("", "nan", "none")
 """What tables write where nothing was measured."""

@@ -137,7 +137,7 @@ def read_mask(
     if len(found) > 1:
         raise CaseError(f"{paths[0]}: holds {len(found)} segmentations; name the file, such as {found[0].path}")
     if not found:
-        from medimg_eval.imaging.front import label_map
+        from medimg_eval.imaging.colours import label_map
 
         declared = next((one for one in headers if one.modality in ("CT", "MR", "PT") and one.intercept), None)
         if declared is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from medimg_eval.imaging.front import without_values
+from medimg_eval.imaging.logs import without_values
 
 
 class _WithoutValues(logging.Filter):

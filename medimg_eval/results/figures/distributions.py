@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.results.cells import case_values, make_cell, make_column
+from medimg_eval.results._case_values import case_values
+from medimg_eval.results.cells import make_cell, make_column
 from medimg_eval.results.figures.drawn import Drawn
 from medimg_eval.results.figures.forests import PLAIN
 from medimg_eval.results.figures.given import as_runs, interval_text, take

@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 
 from medimg_eval.errors import UsageError, UserError, nearest
-from medimg_eval.results.cells import Settings, case_values, make_cell, make_column, units
+from medimg_eval.results._case_values import case_values, units
+from medimg_eval.results.cells import Settings, make_cell, make_column
 from medimg_eval.results.figures.drawn import Drawn
 from medimg_eval.results.figures.given import as_runs, interval_text, take
 from medimg_eval.results.figures.rows import lay_rows, marked, row_axes, spread

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
-from medimg_eval.results.layout import listed
+from medimg_eval.results.left_out import listed
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -9,7 +9,7 @@ import pandas as pd
 
 from medimg_eval import metrics
 from medimg_eval.errors import UsageError, UserError, nearest
-from medimg_eval.results.cells import case_values, is_share
+from medimg_eval.results._case_values import case_values, is_share
 from medimg_eval.results.kinds import is_evidence, is_known, is_set, is_summary
 from medimg_eval.results.load import BLIND
 from medimg_eval.results.question_notes import CHANCE

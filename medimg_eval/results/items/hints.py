@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from medimg_eval.results.cells import case_values, units
+from medimg_eval.results._case_values import case_values, units
 from medimg_eval.results.intervals import Bootstrap, Interval, Sample, usual_intervals
 from medimg_eval.results.load import BLIND
 from medimg_eval.results.parts import attributes

@@ -12,7 +12,8 @@ import pandas as pd
 
 from medimg_eval import metrics
 from medimg_eval.errors import UsageError, UserError, nearest
-from medimg_eval.results.cells import Column, case_values, make_column
+from medimg_eval.results._case_values import case_values
+from medimg_eval.results.cells import Column, make_column
 from medimg_eval.results.columns import titles
 from medimg_eval.results.kinds import is_known, is_set, is_summary
 from medimg_eval.results.load import refuse_other_salts

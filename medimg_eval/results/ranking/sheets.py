@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 
 from medimg_eval.results.intervals import FEWEST
-from medimg_eval.results.layout import Heading, Layout, Line, Span, listed, one_line
+from medimg_eval.results.layout import Heading, Layout, Line, Span, one_line
+from medimg_eval.results.left_out import listed
 from medimg_eval.results.pairs.notes import CORRECTIONS, described
 from medimg_eval.results.pairs.testing import LEVEL
 from medimg_eval.results.ranking.orders import MOST_EXACT

@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.results.cells import Column, case_values, make_column
+from medimg_eval.results._case_values import case_values
+from medimg_eval.results.cells import Column, make_column
 from medimg_eval.results.kinds import is_evidence, is_set, is_summary, judged_labels
 from medimg_eval.results.parts import attributes
 

@@ -13,7 +13,8 @@ from medimg_eval.errors import UserError
 from medimg_eval.results.cells import NO_RUN, Column
 from medimg_eval.results.columns import make_columns
 from medimg_eval.results.intervals import FEWEST, Estimate
-from medimg_eval.results.layout import Heading, Layout, Line, Span, listed, one_line
+from medimg_eval.results.layout import Heading, Layout, Line, Span, one_line
+from medimg_eval.results.left_out import listed
 from medimg_eval.results.utility.studies import (
     AUGMENTED,
     FEW_SEEDS,

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval import metrics
-from medimg_eval.results.cells import case_values
+from medimg_eval.results._case_values import case_values
 from medimg_eval.results.intervals import FEWEST, Estimate
 from medimg_eval.results.kinds import is_known, is_summary
 from medimg_eval.results.pairs.summaries import Together, shared_cases

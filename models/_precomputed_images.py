@@ -1,0 +1,120 @@
+"""Images that were generated elsewhere, from a folder or a table."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from medimg_eval.case import Image, Prompts
+from medimg_eval.errors import CaseError, UsageError, UserError, nearest
+from medimg_eval.imaging import read
+from medimg_eval.models.base import Synthesizer
+from medimg_eval.models.synthesis import ENDINGS
+
+
+class GivenImages(Synthesizer):
+    """A folder of pictures that another program made, whose names begin with the ids of the cases.
+
+    Args:
+        root: the folder.
+        pattern: the files of a case in it, holding `{case}`, and `{n}` where there are several: any number, in whose
+            order they are taken. An ending of `*` stands for any of a picture.
+        table: instead of a pattern: a table in the folder with a row per picture, as generators write it.
+        id: its column of the case's id.
+        file: its column of the picture, below the folder.
+        first: whether of more pictures than are wanted the first count; without it they are a mistake.
+
+    Raises:
+        UserError: the folder, or the table, is not there.
+        UsageError: the pattern holds no `{case}`.
+    """
+
+    reads_images: ClassVar[bool] = False
+    file_arguments: ClassVar[tuple[str, ...]] = ("root",)
+    preferred_batch = 16
+
+    def __init__(
+        self,
+        root: str,
+        pattern: str = "{case}.*",
+        table: str | None = None,
+        id: str = "id",  # noqa: A002 - as the column is called
+        file: str = "synthetic_filename",
+        first: bool = False,
+    ) -> None:
+        self.root = Path(root).expanduser()
+        if not self.root.is_dir():
+            raise UserError(f"{self.root}: no such folder; set model.root to the folder of pictures")
+        if table is None and "{case}" not in pattern:
+            raise UsageError(f"expected {{case}} in model.pattern, got {pattern!r}")
+        self.pattern, self.first = pattern, first
+        self._listed: dict[Path, list[str]] = {}
+        self._table = None if table is None else self._read(self.root / table, id, file)
+
+    def check_ready(self) -> None:
+        """Raises UserError when the folder holds no picture at all."""
+        if self._table is None and not any(one.suffix.lower() in ENDINGS for one in self.root.rglob("*")):
+            raise UserError(f"{self.root}: holds no picture; set model.root to the folder of pictures")
+
+    def synthesize(self, prompts: Prompts, seeds: Sequence[Sequence[int]]) -> Sequence[Sequence[Image]]:
+        """Reads the pictures; raises CaseError naming the file for one that is missing or cannot be read."""
+        return [
+            [read(file) for file in self._files(prompt.case_id, len(some))]
+            for prompt, some in zip(prompts, seeds, strict=True)
+        ]
+
+    def _files(self, case: str, wanted: int) -> list[Path]:
+        found = self._table.get(case, []) if self._table is not None else self._sought(case)
+        if len(found) < wanted or (len(found) > wanted and not self.first):
+            where = "the table" if self._table is not None else repr(self.pattern.replace("{case}", case))
+            more = "; set model.first=true to take the first" if len(found) > wanted else ""
+            raise CaseError(f"{self.root}: {len(found)} pictures of case {case!r} ({where}), expected {wanted}{more}")
+        return found[:wanted]
+
+    def _sought(self, case: str) -> list[Path]:
+        name = self.pattern.replace("{case}", case)
+        folder = (self.root / name).parent
+        begin, numbered, end = Path(name).name.partition("{n}")
+        known = ENDINGS if end.endswith(".*") or name.endswith(".*") else ()
+        begin, end = begin.removesuffix(".*"), end.removesuffix(".*")
+        there = []
+        names = self._names(folder)
+        for place in range(bisect_left(names, begin), len(names)):
+            path = folder / names[place]
+            if not path.name.startswith(begin):
+                break
+            if known and path.suffix.lower() not in known:
+                continue
+            stem = path.name[: -len(path.suffix)] if known else path.name
+            middle = stem.removeprefix(begin).removesuffix(end) if numbered else ""
+            if numbered and stem == f"{begin}{middle}{end}" and middle.isdigit():
+                there.append((int(middle), path))
+            elif not numbered and stem == begin:
+                there.append((0, path))
+        return [path for _, path in sorted(there)]
+
+    def _names(self, folder: Path) -> list[str]:
+        if folder not in self._listed:
+            self._listed[folder] = sorted(one.name for one in folder.iterdir()) if folder.is_dir() else []
+        return self._listed[folder]
+
+    def _read(self, table: Path, name: str, file: str) -> dict[str, list[Path]]:
+        import pandas as pd
+
+        try:
+            rows = pd.read_csv(table, dtype=str, keep_default_na=False)
+        except (OSError, ValueError) as error:
+            raise UserError(f"{table}: cannot be read as a table ({error})") from error
+        lost = next((column for column in (name, file) if column not in rows), None)
+        if lost is not None:
+            raise UserError(f"{table}: has no column {lost!r}{nearest(lost, list(map(str, rows)))}")
+        twice = [one for one, count in Counter(rows[file]).items() if count > 1]
+        if twice:
+            raise UserError(f"{table}: picture {twice[0]!r} stands there {Counter(rows[file])[twice[0]]} times")
+        found: dict[str, list[Path]] = {}
+        for case, picture in zip(rows[name].str.strip(), rows[file].str.strip(), strict=True):
+            found.setdefault(case, []).append(self.root / picture)
+        return found
