@@ -62,7 +62,7 @@ def features(rows: int, d: int) -> tuple[np.ndarray, np.ndarray]:
 
 def ours(task: str, *, whole: bool) -> Call:
     from medimg_eval.metrics import fidelity
-    from medimg_eval.metrics._fidelity_near import clouds, near
+    from medimg_eval.metrics.fidelity.nearest_neighbours import clouds, near
 
     options: dict[str, Any] = {} if whole else PLAIN
 

@@ -46,7 +46,7 @@ def pictures(count: int, size: int) -> tuple[Array, Array]:
 
 
 def ours() -> dict[str, Score]:
-    from medimg_eval.metrics import reconstruction as here
+    from medimg_eval.metrics.reconstruction import metrics as here
 
     def over(judge: Callable[..., float], **options: Any) -> Score:
         return lambda one, two: [judge(a, b, data_range=1.0, **options) for a, b in zip(one, two, strict=True)]

@@ -21,8 +21,8 @@ import openslide
 import tiffslide
 from PIL import Image
 
-from medimg_eval.imaging.slides import Slide, write_pyramid
-from medimg_eval.imaging.tiles import read_tiles, tile_grid, tissue_mask
+from medimg_eval.imaging.slides.reading import Slide, write_pyramid
+from medimg_eval.imaging.slides.tiles import read_tiles, tile_grid, tissue_mask
 
 EDGE, TILE, COUNT, REPEATS = 8192, 256, 200, 3
 

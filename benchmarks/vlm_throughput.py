@@ -134,7 +134,7 @@ def throughput(checkpoint: Path, asked: Sequence[Any], repeats: int) -> dict[str
 
     The best of a few runs of each way. Ways take turns, so that what else the machine does falls on all of them.
     """
-    from medimg_eval.models.huggingface import HuggingFaceVLM
+    from medimg_eval.models.vision_language.huggingface.model import HuggingFaceVLM
 
     model = HuggingFaceVLM(str(checkpoint), dtype="float32")
     ways = {"plain loop": plain_loop(checkpoint, asked)}

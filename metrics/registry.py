@@ -366,9 +366,8 @@ def _find(name: str) -> Metric:
 @cache
 def _discover() -> None:
     """Imports every module that may hold metrics; each registers its own as it is imported."""
-    for module in pkgutil.iter_modules(importlib.import_module(PACKAGE).__path__):
-        if not module.name.startswith("_"):
-            importlib.import_module(f"{PACKAGE}.{module.name}")
+    for module in pkgutil.walk_packages(importlib.import_module(PACKAGE).__path__, f"{PACKAGE}."):
+        importlib.import_module(module.name)
     for plugin in entry_points(group=PACKAGE):
         try:
             plugin.load()

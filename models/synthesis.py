@@ -10,9 +10,9 @@ import numpy as np
 
 from medimg_eval.case import Array, Prompts
 from medimg_eval.errors import UsageError, UserError, import_optional, nearest
-from medimg_eval.models._text_encoders import device_of
 from medimg_eval.models.base import Synthesizer
 from medimg_eval.models.hub import Weights, hub_name, located
+from medimg_eval.models.text_encoders import device_of
 from medimg_eval.trust import require_trust
 
 PRECISIONS = ("float32", "float16", "bfloat16")

@@ -14,8 +14,8 @@ from typing import Any, ClassVar, Literal, Protocol, Self, cast
 
 from medimg_eval.case import Case, Geometry, Image, Prompt, Prompts, Score
 from medimg_eval.errors import CaseError, MissingDataError, SplitError, UsageError, UserError, nearest
-from medimg_eval.imaging.system import whole
 from medimg_eval.metrics import LabelScore, parse
+from medimg_eval.system import whole
 
 MayLeave = Literal["yes", "no", "ask"]
 """Whether data may go to another machine; `ask` leaves it to the user's word on the command line."""

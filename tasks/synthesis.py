@@ -15,10 +15,10 @@ import numpy as np
 from medimg_eval.case import Array, Case, Image, Prompt, Prompts, Score
 from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.imaging import read
-from medimg_eval.imaging.system import whole
 from medimg_eval.metrics import LabelScore, parse
-from medimg_eval.metrics._generation import NEEDED, ONE_PICTURE, SET, WHOLE, OnePrompt
+from medimg_eval.metrics.generation.image_sets import NEEDED, ONE_PICTURE, SET, WHOLE, OnePrompt
 from medimg_eval.question import Message
+from medimg_eval.system import whole
 from medimg_eval.tasks.base import Task, name_once, one_each, write_answer
 from medimg_eval.trust import place_in
 

@@ -10,10 +10,10 @@ import torch
 import yaml
 
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.metrics._corpus import Corpus
-from medimg_eval.metrics.report_composites import DISTILBERT_5, DISTILROBERTA_5, bertscore_of
-from medimg_eval.models.annotators import TextPair
-from medimg_eval.models.bertscore import BertScore
+from medimg_eval.metrics.nlp.corpus import Corpus
+from medimg_eval.metrics.reports.radcliq import DISTILBERT_5, DISTILROBERTA_5, bertscore_of
+from medimg_eval.models.annotators.base import TextPair
+from medimg_eval.models.annotators.bertscore import BertScore
 from tests.helpers.tiny_bert import save_vocabulary
 from tests.test_house import CONFIGS
 
@@ -195,7 +195,7 @@ def test_the_configs_are_the_named_presets(name, model, layer, idf, baseline):
     text = (CONFIGS / "annotator" / f"{name}.yaml").read_text()
     settings = yaml.safe_load(text)
     assert text.startswith("# description: ")
-    assert settings.pop("_target_") == "medimg_eval.models.bertscore.BertScore"
+    assert settings.pop("_target_") == "medimg_eval.models.annotators.bertscore.BertScore"
     made = BertScore(**settings)
     assert made.weights.endswith(f"/{model}")
     assert (made.layer, made.idf, made.uses_corpus, made.baseline) == (layer, idf, idf, baseline)

@@ -14,8 +14,8 @@ from medimg_eval.commands.front import start
 from medimg_eval.errors import UserError
 from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate
+from medimg_eval.models.annotators.chexbert import CheXbert
 from medimg_eval.models.base import VisionLanguageModel
-from medimg_eval.models.chexbert import CheXbert
 from medimg_eval.question import Key, Question
 from medimg_eval.tasks import ReportTask
 from tests.conftest import environment

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from medimg_eval.errors import UserError
-from medimg_eval.metrics._corpus import Corpus
-from medimg_eval.metrics.report_labels import CHEXPERT_14
-from medimg_eval.models.annotators import TextPair
+from medimg_eval.metrics.nlp.corpus import Corpus
+from medimg_eval.metrics.reports.labels.metrics import CHEXPERT_14
+from medimg_eval.models.annotators.base import TextPair
 from tests.helpers.tiny_bert import save_vocabulary
 
 TEXTS = [
@@ -42,7 +42,7 @@ def weights(tmp_path_factory):
 
 
 def made(kind, folder, **settings):
-    from medimg_eval.models import chexbert
+    from medimg_eval.models.annotators import chexbert
 
     settings = {"weights": str(folder / "chexbert.pth"), "vocabulary": str(folder), "device": "cpu", **settings}
     annotator = getattr(chexbert, kind)(**settings)
@@ -114,7 +114,7 @@ def test_the_class_and_its_readiness_take_no_torch(weights):
     import sys
 
     code = (
-        "import sys\nfrom medimg_eval.models.chexbert import CheXbert\n"
+        "import sys\nfrom medimg_eval.models.annotators.chexbert import CheXbert\n"
         f"made = CheXbert({str(weights / 'chexbert.pth')!r}, {str(weights)!r})\nmade.check_ready()\n"
         "sys.exit(bool({'torch', 'transformers'} & set(sys.modules)))"
     )

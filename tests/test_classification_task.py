@@ -17,10 +17,10 @@ from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings
 from medimg_eval.evaluation.fit import Recipe, fit
 from medimg_eval.evaluation.preparing import prepare
-from medimg_eval.models._class_frequency import ClassFrequency
-from medimg_eval.models.classifier import Moves, class_loss, stored_classes
-from medimg_eval.models.image_classifier import ImageClassifier
-from medimg_eval.models.precomputed_classes import PrecomputedClasses
+from medimg_eval.models.baselines.class_frequency import ClassFrequency
+from medimg_eval.models.classification.base import Moves, class_loss, stored_classes
+from medimg_eval.models.classification.monai import ImageClassifier
+from medimg_eval.models.precomputed.classes import PrecomputedClasses
 from medimg_eval.phantoms.findings import ChestFindings
 from medimg_eval.tasks import ClassificationTask
 
@@ -362,7 +362,7 @@ def test_a_fitted_classifier_is_right_and_its_folder_is_a_checkpoint(train, tmp_
 
 def test_timm_is_fitted_and_found_again(train, task):
     pytest.importorskip("timm")
-    from medimg_eval.models.timm_classifier import TimmClassifier
+    from medimg_eval.models.classification.timm import TimmClassifier
 
     small = {"preprocess": {"input_size": [3, 32, 32]}, "augment": {"flip": False}}
     folder = train(task, TimmClassifier("test_efficientnet", **small), epochs=1, lr=0.003)
@@ -391,8 +391,8 @@ def test_timm_is_fitted_and_found_again(train, task):
 
 def test_a_head_on_open_clips_tower_is_fitted_and_zero_shot_needs_none(train, task, tmp_path):
     library = pytest.importorskip("open_clip")
-    from medimg_eval.models.open_clip import OpenClip
-    from medimg_eval.models.open_clip_classifier import OpenClipClassifier
+    from medimg_eval.models.classification.open_clip import OpenClipClassifier
+    from medimg_eval.models.vision_language.open_clip import OpenClip
 
     sizes = {
         "embed_dim": 16,
@@ -494,9 +494,9 @@ def test_probabilities_of_another_program_are_read_from_its_table(tmp_path, task
 
 def test_the_interval_of_an_auroc_is_that_of_patients_drawn_again(tmp_path):
     from medimg_eval.metrics import parse
-    from medimg_eval.results.given import load_scores
-    from medimg_eval.results.parts import Part
-    from medimg_eval.results.summaries import rows_of, summarise
+    from medimg_eval.results.runs.external import load_scores
+    from medimg_eval.results.runs.subsets import Part
+    from medimg_eval.results.statistics.summaries import rows_of, summarise
 
     rng = np.random.default_rng(0)
     lines = ["case,patient,model,metric,label,value,status"]

@@ -17,8 +17,8 @@ from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.models import Model
 from medimg_eval.question import Reply
-from medimg_eval.tasks.dialogues import ConsultationQuestionTask
-from medimg_eval.tasks.stages import StagedQuestionTask
+from medimg_eval.tasks.questions.consultation import ConsultationQuestionTask
+from medimg_eval.tasks.questions.staged import StagedQuestionTask
 from tests.helpers.oracle import check_rows
 
 pytestmark = [
@@ -91,7 +91,7 @@ def staged(*items, stages=STAGES, **settings):
     made = StagedQuestionTask(
         name="chain", layout=Chains(list(items)), splits={"test": "test"}, stages=stages, **settings
     )
-    made.config = {"name": "chain", "_target_": "medimg_eval.tasks.stages.StagedQuestionTask"}
+    made.config = {"name": "chain", "_target_": "medimg_eval.tasks.questions.staged.StagedQuestionTask"}
     return made
 
 

@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from medimg_eval.commands.front import start
-from medimg_eval.models.annotators import TextAnnotator
+from medimg_eval.models.annotators.base import TextAnnotator
 from medimg_eval.models.hub import Weights
 
 COMMIT = "c0ffee" + "0" * 34

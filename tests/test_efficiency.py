@@ -14,8 +14,8 @@ from medimg_eval.case import Image
 from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.efficiency import efficiency
 from medimg_eval.evaluation.evaluate import Settings, evaluate
-from medimg_eval.models.gaussian_mixture import GaussianMixture
-from medimg_eval.models.monai_segmenter import MonaiSegmenter
+from medimg_eval.models.baselines.gaussian_mixture import GaussianMixture
+from medimg_eval.models.segmentation.monai import MonaiSegmenter
 from tests.conftest import LABELS, ellipsoids
 
 pytestmark = [

@@ -18,7 +18,7 @@ from medimg_eval.evaluation.evaluate import Settings, evaluate, refuse_incapable
 from medimg_eval.evaluation.identity import file_digest, files_digest
 from medimg_eval.evaluation.rescoring import rescore
 from medimg_eval.results import build_table, load_runs
-from medimg_eval.results.comparison import compare
+from medimg_eval.results.comparison.model_comparison import compare
 from tests.conftest import AFFINE, ellipsoids
 from tests.helpers.oracle import check_rows
 

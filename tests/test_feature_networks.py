@@ -7,14 +7,14 @@ import pytest
 from PIL import Image as Pictures
 
 from medimg_eval.errors import CaseError, UsageError, UserError
-from medimg_eval.evaluation.embedding import embed, source_of
+from medimg_eval.evaluation.evidence.embedding import embed, source_of
+from medimg_eval.imaging.pictures.rgb8 import as_picture
 from medimg_eval.models.base import Model
-from medimg_eval.models.feature_biovil import BioViLT
-from medimg_eval.models.feature_classifiers import FindingClassifier, ModelClassifier, ViewClassifier
-from medimg_eval.models.feature_siamese import PatientSiamese
-from medimg_eval.models.feature_tables import FeatureTable
-from medimg_eval.models.features import Pixels
-from medimg_eval.models.pictures import as_picture
+from medimg_eval.models.extractors.base import Pixels
+from medimg_eval.models.extractors.biovil_t import BioViLT
+from medimg_eval.models.extractors.classifiers import FindingClassifier, ModelClassifier, ViewClassifier
+from medimg_eval.models.extractors.reidentification import PatientSiamese
+from medimg_eval.models.extractors.tables import FeatureTable
 from tests.test_features import image
 
 

@@ -14,9 +14,9 @@ import medimg_eval
 from medimg_eval.case import Image
 from medimg_eval.commands.making import build
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.evaluation.embedding import FeatureStore, embed, source_of
-from medimg_eval.models.feature_networks import Inception, OpenClipEncoder, TimmEncoder, TransformersEncoder
-from medimg_eval.models.features import FeatureExtractor, Pixels
+from medimg_eval.evaluation.evidence.embedding import FeatureStore, embed, source_of
+from medimg_eval.models.extractors.base import FeatureExtractor, Pixels
+from medimg_eval.models.extractors.networks import Inception, OpenClipEncoder, TimmEncoder, TransformersEncoder
 
 CONFIGS = Path(medimg_eval.__file__).parent / "configs" / "extractor"
 

@@ -18,7 +18,7 @@ from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings
 from medimg_eval.evaluation.fit import Recipe, fit
 from medimg_eval.imaging import write_mask
-from medimg_eval.models.monai_segmenter import MonaiSegmenter
+from medimg_eval.models.segmentation.monai import MonaiSegmenter
 from tests.conftest import SHAPE, ellipsoids
 
 pytestmark = [

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from medimg_eval.errors import UserError
-from medimg_eval.models.given_texts import GivenTexts
+from medimg_eval.models.precomputed.texts import GivenTexts
 
 
 @pytest.fixture

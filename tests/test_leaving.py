@@ -19,14 +19,14 @@ from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.evaluation.fit import Recipe, fit
 from medimg_eval.evaluation.leaving import permit, permit_readers, permitted_by
 from medimg_eval.evaluation.rescoring import rescore
-from medimg_eval.metrics.report_rules import label_report
-from medimg_eval.models.annotators import TextAnnotator
+from medimg_eval.metrics.reports.labeler.labeler import label_report
+from medimg_eval.models.annotators.base import TextAnnotator
 from medimg_eval.models.base import Segmenter
-from medimg_eval.models.openai_compatible import OpenAICompatible
-from medimg_eval.models.vote import Vote
+from medimg_eval.models.segmentation.ensemble import Vote
+from medimg_eval.models.vision_language.openai.model import OpenAICompatible
 from medimg_eval.question import Key, Question
 from medimg_eval.tasks import QuestionTask, ReportTask
-from medimg_eval.tasks.dialogues import ConsultationQuestionTask
+from medimg_eval.tasks.questions.consultation import ConsultationQuestionTask
 from tests.conftest import ellipsoids
 from tests.helpers.asking import Known, Quiz, Says
 from tests.helpers.chat_server import chat_server

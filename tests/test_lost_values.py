@@ -14,10 +14,10 @@ from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.evaluation.rescoring import rescore
 from medimg_eval.evaluation.scoring import is_settled, score_case
 from medimg_eval.metrics import segmentation_scores
-from medimg_eval.models.annotators import TextAnnotator
+from medimg_eval.models.annotators.base import TextAnnotator
 from medimg_eval.results import load_runs
 from medimg_eval.tasks import QuestionTask
-from medimg_eval.tasks.stages import StagedQuestionTask
+from medimg_eval.tasks.questions.staged import StagedQuestionTask
 from tests.helpers.asking import Quiz, Says
 from tests.test_pictures_task import case as picture
 from tests.test_pictures_task import task as pictures

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from medimg_eval.errors import CaseError, UserError
-from medimg_eval.metrics._corpus import Corpus
-from medimg_eval.metrics.report_structure import lunguage_of
-from medimg_eval.models.annotators import TextPair
-from medimg_eval.models.lunguage import Lunguage
+from medimg_eval.metrics.nlp.corpus import Corpus
+from medimg_eval.metrics.reports.lunguage import lunguage_of
+from medimg_eval.models.annotators.base import TextPair
+from medimg_eval.models.annotators.lunguage import Lunguage
 
 ROWS = {
     "Small left effusion.": [{"entity": "effusion", "dx_status": "positive", "location": "left", "severity": "small"}],

@@ -12,9 +12,9 @@ from torch import nn
 
 from medimg_eval.case import Image, Mask, Prompt
 from medimg_eval.errors import CaseError, UserError
-from medimg_eval.models.gaussian_mixture import GaussianMixture
-from medimg_eval.models.monai_segmenter import MonaiSegmenter
-from medimg_eval.models.precomputed import Precomputed
+from medimg_eval.models.baselines.gaussian_mixture import GaussianMixture
+from medimg_eval.models.precomputed.masks import Precomputed
+from medimg_eval.models.segmentation.monai import MonaiSegmenter
 from medimg_eval.trust import trusting
 from tests.conftest import AFFINE, LABELS, SHAPE, ellipsoid
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from medimg_eval.case import Case, Prompt
 from medimg_eval.errors import CaseError, UserError
-from medimg_eval.metrics._replies import ReplyPair
-from medimg_eval.models.baselines import Chance, LongestOption, Majority, NearestQuestion
+from medimg_eval.metrics.answers.reply import ReplyPair
+from medimg_eval.models.baselines.questions import Chance, LongestOption, Majority, NearestQuestion
 from medimg_eval.question import Decoding, Key, Message, Question
 from tests.conftest import environment
 
@@ -307,5 +307,5 @@ def test_no_constant_answer_beats_the_majority(values):
 
 
 def test_baselines_import_no_torch():
-    code = "import sys, medimg_eval.models.baselines; sys.exit(bool({'torch', 'sklearn', 'pandas'} & set(sys.modules)))"
+    code = "import sys, medimg_eval.models.baselines.questions; sys.exit(bool({'torch', 'sklearn', 'pandas'} & set(sys.modules)))"
     subprocess.run([sys.executable, "-c", code], check=True, env=environment())

@@ -8,9 +8,9 @@ from torch import nn
 from medimg_eval.case import Image, Mask, Prompt
 from medimg_eval.errors import CaseError, UserError
 from medimg_eval.models.base import Segmenter
-from medimg_eval.models.monai_segmenter import MonaiSegmenter
-from medimg_eval.models.postprocess import FillHoles
-from medimg_eval.models.vote import Vote
+from medimg_eval.models.segmentation.ensemble import Vote
+from medimg_eval.models.segmentation.monai import MonaiSegmenter
+from medimg_eval.models.segmentation.postprocess import FillHoles
 from tests.conftest import AFFINE, LABELS
 
 IMAGE = Image(np.zeros((1, 2, 2, 1), np.float32), AFFINE)

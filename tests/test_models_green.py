@@ -4,7 +4,7 @@ import pytest
 import tiny_vlm
 
 from medimg_eval.case import Prompt
-from medimg_eval.models.green import GreenModel
+from medimg_eval.models.vision_language.green import GreenModel
 from medimg_eval.question import Decoding, Message
 
 

@@ -15,8 +15,8 @@ import torch
 
 from medimg_eval.case import Image, Prompt
 from medimg_eval.errors import CaseError, UsageError, UserError
-from medimg_eval.models.huggingface import HuggingFaceVLM
-from medimg_eval.models.pictures import as_picture
+from medimg_eval.imaging.pictures.rgb8 import as_picture
+from medimg_eval.models.vision_language.huggingface.model import HuggingFaceVLM
 from medimg_eval.question import Decoding, Message
 
 OPTIONS = {"A": "liver", "B": "left kidney", "C": "spleen", "D": "heart"}
@@ -163,7 +163,7 @@ def test_a_temperature_draws_by_seed_and_prompt_and_not_by_batch(qwen):
 
 
 def test_draws_follow_the_probabilities_and_top_p_leaves_out_the_rest():
-    from medimg_eval.models._huggingface_decoding import Draws
+    from medimg_eval.models.vision_language.huggingface.decoding import Draws
 
     likely = torch.tensor([0.5, 0.3, 0.15, 0.05])
     for top_p, expected in ((1.0, likely), (0.7, torch.tensor([0.625, 0.375, 0, 0]))):
@@ -257,7 +257,7 @@ def test_likelihoods_are_those_of_one_sequence_at_a_time(folders, family, likeli
 
 
 def test_options_after_a_colon_have_a_space_and_may_share_a_token_with_the_prompt():
-    from medimg_eval.models._huggingface_options import _ending
+    from medimg_eval.models.vision_language.huggingface.likelihoods import _ending
 
     tokens = tiny_vlm.tokenizer("llava")
     ending = _ending("ASSISTANT:", "liver", tokens)

@@ -8,9 +8,9 @@ import torch
 
 from medimg_eval.case import Image, Prompt
 from medimg_eval.errors import CaseError, UsageError, UserError
+from medimg_eval.imaging.pictures.rgb8 import as_picture
 from medimg_eval.models.base import Chooser
-from medimg_eval.models.open_clip import OpenClip
-from medimg_eval.models.pictures import as_picture
+from medimg_eval.models.vision_language.open_clip import OpenClip
 from medimg_eval.question import Message
 
 library = pytest.importorskip("open_clip")
@@ -127,7 +127,7 @@ def test_each_distinct_text_is_computed_once(clip, monkeypatch):
     clip.choose([prompt(picture(seed)) for seed in range(3)])
     clip.choose([prompt(picture(4), options={"X": "liver", "Y": "air"})])
     assert len(seen) == len(set(seen)) == 2 * 4
-    monkeypatch.setattr("medimg_eval.models.open_clip.KEPT", 3)
+    monkeypatch.setattr("medimg_eval.models.vision_language.open_clip.KEPT", 3)
     first = clip.choose([prompt(picture(4), options={"X": "bone", "Y": "air"})])
     assert len(clip._texts) == 3
     assert clip.choose([prompt(picture(4), options={"X": "bone", "Y": "air"})])[0] == pytest.approx(first[0], abs=1e-5)

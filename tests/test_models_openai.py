@@ -24,11 +24,11 @@ from PIL import Image as Pictures
 
 from medimg_eval.case import Image, Prompt
 from medimg_eval.errors import CaseError, UsageError, UserError
-from medimg_eval.models._api_client import LONGEST_WAIT_S, Pace, backoff, retry_after
-from medimg_eval.models._api_request import data_url
-from medimg_eval.models.openai_compatible import OpenAICompatible
-from medimg_eval.models.pictures import as_pictures
-from medimg_eval.models.reply_cache import ReplyCache
+from medimg_eval.imaging.pictures.rgb8 import as_pictures
+from medimg_eval.models.response_cache import ReplyCache
+from medimg_eval.models.vision_language.openai.client import LONGEST_WAIT_S, Pace, backoff, retry_after
+from medimg_eval.models.vision_language.openai.model import OpenAICompatible
+from medimg_eval.models.vision_language.openai.requests import data_url
 from medimg_eval.question import Decoding, Message
 from tests.conftest import HELPERS, environment
 
@@ -89,8 +89,8 @@ CLIENT = """
 import sys
 from pathlib import Path
 from medimg_eval.case import Prompt
-from medimg_eval.models.openai_compatible import OpenAICompatible
-from medimg_eval.models.pictures import as_pictures
+from medimg_eval.models.vision_language.openai.model import OpenAICompatible
+from medimg_eval.imaging.pictures.rgb8 import as_pictures
 from medimg_eval.question import Decoding, Message
 
 model = OpenAICompatible("tiny", sys.argv[1], cache=sys.argv[2], timeout_s=2, backoff_s=0.01, api_key_env=None)
@@ -321,7 +321,7 @@ def test_a_server_that_is_there_is_ready_and_one_that_is_not_is_named_within_sec
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         began = time.monotonic()
         with pytest.MonkeyPatch.context() as patch, pytest.raises(UserError, match="is out of reach"):
-            patch.setattr("medimg_eval.models.openai_compatible.READY_S", 0.3)
+            patch.setattr("medimg_eval.models.vision_language.openai.model.READY_S", 0.3)
             asking(f"http://127.0.0.1:{deaf.getsockname()[1]}/v1").check_ready()
         assert time.monotonic() - began < 2
 

@@ -8,8 +8,8 @@ from torch import nn
 
 from medimg_eval.case import Image, Prompt
 from medimg_eval.errors import UsageError
-from medimg_eval.models.monai_segmenter import MonaiSegmenter
-from medimg_eval.models.postprocess import DropSmall, FillHoles, KeepLargest, postprocessed
+from medimg_eval.models.segmentation.monai import MonaiSegmenter
+from medimg_eval.models.segmentation.postprocess import DropSmall, FillHoles, KeepLargest, postprocessed
 
 NAMES = {1: "a", 2: "b"}
 MM = (1.0, 1.0)

@@ -11,8 +11,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from medimg_eval.case import Image, Prompt
 from medimg_eval.errors import UserError
-from medimg_eval.models.monai_segmenter import MonaiSegmenter
-from medimg_eval.models.sliding import Windows, all_probabilities, distinct_views, most_probable, strips
+from medimg_eval.models.segmentation.monai import MonaiSegmenter
+from medimg_eval.models.segmentation.sliding_window import (
+    Windows,
+    all_probabilities,
+    distinct_views,
+    most_probable,
+    strips,
+)
 
 CPU = torch.device("cpu")
 pytestmark = pytest.mark.filterwarnings("ignore:Using a non-tuple sequence for multidimensional indexing")

@@ -12,7 +12,7 @@ import yaml
 
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.imaging.kspace import inverse_fft, read_kspace
-from medimg_eval.models.reconstruction import SenseCombine, ZeroFilled
+from medimg_eval.models.reconstruction.linear import SenseCombine, ZeroFilled
 from medimg_eval.phantoms.multicoil import (
     LEVELS,
     SEEN_COILS,

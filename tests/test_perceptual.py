@@ -19,9 +19,9 @@ from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.evaluation.rescoring import rescore
 from medimg_eval.metrics import get
-from medimg_eval.metrics.perception import dists, lpips, pictures
+from medimg_eval.metrics.reconstruction.perceptual import dists, lpips, pictures
 from medimg_eval.models.base import Reconstructor
-from medimg_eval.models.perceptual import DISTS, LPIPS
+from medimg_eval.models.extractors.perceptual import DISTS, LPIPS
 from medimg_eval.results import load_runs
 from medimg_eval.tasks.reconstruction import ReconstructionTask
 from tests.helpers.oracle import check_rows

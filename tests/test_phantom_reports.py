@@ -14,7 +14,7 @@ from PIL import Image as Picture
 from medimg_eval.commands.making import build_task
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.imaging import read
-from medimg_eval.metrics.report_rules import label_report
+from medimg_eval.metrics.reports.labeler.labeler import label_report
 from medimg_eval.phantoms import chest_reports
 from medimg_eval.phantoms.chest_reports import ChestReports, picture, write_chest_reports
 from medimg_eval.phantoms.cohort import cohort

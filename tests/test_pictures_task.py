@@ -8,7 +8,7 @@ import pytest
 
 from medimg_eval.case import Case, Image, Mask
 from medimg_eval.errors import CaseError, UsageError
-from medimg_eval.models.gaussian_mixture import GaussianMixture
+from medimg_eval.models.baselines.gaussian_mixture import GaussianMixture
 from medimg_eval.tasks import SegmentationTask
 
 STEPS = np.diag([0.5, 0.25, 1.0, 1.0])

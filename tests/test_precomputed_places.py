@@ -20,7 +20,7 @@ from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.models import Detector
-from medimg_eval.models.precomputed_places import PrecomputedNumbers, PrecomputedPlaces
+from medimg_eval.models.precomputed.points_boxes import PrecomputedNumbers, PrecomputedPlaces
 from medimg_eval.tasks.detection import DetectionTask
 from medimg_eval.tasks.landmarks import LandmarkTask
 from medimg_eval.tasks.measurements import MeasurementTask

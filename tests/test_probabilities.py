@@ -20,11 +20,11 @@ from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate, refuse_incapable
 from medimg_eval.evaluation.rescoring import rescore
 from medimg_eval.imaging import ImageFile, MaskFile, read, write_mask
-from medimg_eval.imaging.probabilities import read_probabilities, write_probabilities
-from medimg_eval.metrics.calibration import probability_scores, worst_probability_scores
+from medimg_eval.imaging.volumes.probabilities import read_probabilities, write_probabilities
+from medimg_eval.metrics.segmentation.probability_maps import probability_scores, worst_probability_scores
 from medimg_eval.models import Segmenter
-from medimg_eval.models.monai_segmenter import MonaiSegmenter
-from medimg_eval.models.postprocess import KeepLargest
+from medimg_eval.models.segmentation.monai import MonaiSegmenter
+from medimg_eval.models.segmentation.postprocess import KeepLargest
 from medimg_eval.tasks import SegmentationTask
 from tests.conftest import AFFINE, LABELS, SHAPE, ellipsoid, ellipsoids
 from tests.helpers.oracle import check_rows

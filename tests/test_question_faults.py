@@ -23,9 +23,9 @@ from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.evaluation.rescoring import rescore
 from medimg_eval.evaluation.run import Run
+from medimg_eval.imaging.pictures.rgb8 import as_picture
 from medimg_eval.models import Chooser, VisionLanguageModel
-from medimg_eval.models.baselines import Chance, Majority
-from medimg_eval.models.pictures import as_picture
+from medimg_eval.models.baselines.questions import Chance, Majority
 from medimg_eval.question import Reply
 from medimg_eval.tasks import QuestionTask
 
@@ -485,7 +485,7 @@ def test_runs_without_images_and_with_grey_ones_have_names_of_their_own():
 @pytest.mark.parametrize("kind", ["Majority", "NearestQuestion"])
 def test_a_baseline_never_learns_from_the_test_cases(settings, kind):
     made = built(number=8)
-    one = build_candidate({"_target_": f"medimg_eval.models.baselines.{kind}"})
+    one = build_candidate({"_target_": f"medimg_eval.models.baselines.questions.{kind}"})
     with pytest.raises(UserError, match=f"{kind} learns from cases to fit on, and there are none .task 'quiz' has"):
         evaluate(made, one, settings)
     folders = _baselines([made], candidate(Says()), settings, None)

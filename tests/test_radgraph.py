@@ -14,9 +14,9 @@ from medimg_eval.case import Case
 from medimg_eval.errors import UserError
 from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate
-from medimg_eval.metrics.report_graphs import FAMILIES, radgraph_f1
+from medimg_eval.metrics.reports.radgraph import FAMILIES, radgraph_f1
+from medimg_eval.models.annotators.radgraph.model import ModernRadGraphXL, RadGraph, RadGraphXL
 from medimg_eval.models.base import VisionLanguageModel
-from medimg_eval.models.radgraph import ModernRadGraphXL, RadGraph, RadGraphXL
 from medimg_eval.question import Key, Question
 from medimg_eval.results import build_table, load_runs
 from medimg_eval.tasks import ReportTask

@@ -7,11 +7,11 @@ import pytest
 
 from medimg_eval.errors import UserError
 from medimg_eval.metrics import get
-from medimg_eval.metrics._corpus import Corpus
-from medimg_eval.metrics._replies import ReplyPair
-from medimg_eval.metrics.report_entities import TYPES
-from medimg_eval.models.annotators import TextPair
-from medimg_eval.models.ratescore import Entity, RaTEScore, entities_of
+from medimg_eval.metrics.answers.reply import ReplyPair
+from medimg_eval.metrics.nlp.corpus import Corpus
+from medimg_eval.metrics.reports.ratescore_entities import TYPES
+from medimg_eval.models.annotators.base import TextPair
+from medimg_eval.models.annotators.ratescore import Entity, RaTEScore, entities_of
 
 WORDS = {
     "no": "O",

@@ -13,8 +13,8 @@ from medimg_eval.data.layouts import Reconstructed
 from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate
-from medimg_eval.models.gaussian_mixture import GaussianMixture
-from medimg_eval.models.reconstruction import SenseCombine, ZeroFilled
+from medimg_eval.models.baselines.gaussian_mixture import GaussianMixture
+from medimg_eval.models.reconstruction.linear import SenseCombine, ZeroFilled
 from medimg_eval.phantoms.multicoil import MulticoilPhantom, MulticoilTissue
 from medimg_eval.results import load_runs
 from medimg_eval.tasks import SegmentationTask

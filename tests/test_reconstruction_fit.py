@@ -12,8 +12,8 @@ from medimg_eval.data.cache import VolumeCache
 from medimg_eval.data.layouts import KSpaceScans
 from medimg_eval.data.module import CaseDataModule
 from medimg_eval.errors import CaseError
-from medimg_eval.models.reconstruction import zero_filled
-from medimg_eval.models.reconstruction_network import NetworkReconstructor
+from medimg_eval.models.reconstruction.linear import zero_filled
+from medimg_eval.models.reconstruction.network import NetworkReconstructor
 from medimg_eval.phantoms.multicoil import forward
 from medimg_eval.tasks.reconstruction import ReconstructionTask
 

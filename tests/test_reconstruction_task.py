@@ -18,10 +18,10 @@ from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.imaging.kspace import inverse_fft
-from medimg_eval.metrics.reconstruction import psnr, ssim
-from medimg_eval.models._precomputed_reconstructions import GivenReconstructions
+from medimg_eval.metrics.reconstruction.metrics import psnr, ssim
 from medimg_eval.models.base import Reconstructor
-from medimg_eval.models.reconstruction import (
+from medimg_eval.models.precomputed.reconstructions import GivenReconstructions
+from medimg_eval.models.reconstruction.linear import (
     FunctionReconstructor,
     SenseCombine,
     ZeroFilled,
@@ -317,7 +317,7 @@ class Scale(torch.nn.Module):
 
 
 def test_a_network_adds_to_the_simple_reconstruction_and_learns(scanned):
-    from medimg_eval.models.reconstruction_network import NetworkReconstructor
+    from medimg_eval.models.reconstruction.network import NetworkReconstructor
 
     image, target = scanned
     model = NetworkReconstructor(network=Scale(), slices_per_case=1)
@@ -339,7 +339,7 @@ def test_a_network_adds_to_the_simple_reconstruction_and_learns(scanned):
 
 
 def test_a_network_is_loaded_from_its_weights_and_may_start_from_sense(scanned, tmp_path):
-    from medimg_eval.models.reconstruction_network import NetworkReconstructor
+    from medimg_eval.models.reconstruction.network import NetworkReconstructor
 
     image, _ = scanned
     made = Scale()

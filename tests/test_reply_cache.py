@@ -8,12 +8,12 @@ import threading
 import pytest
 
 from medimg_eval.errors import UserError
-from medimg_eval.models.reply_cache import ReplyCache
+from medimg_eval.models.response_cache import ReplyCache
 from tests.conftest import environment
 
 PUT = """
 import os, signal, sys
-from medimg_eval.models.reply_cache import ReplyCache
+from medimg_eval.models.response_cache import ReplyCache
 cache = ReplyCache(__import__("pathlib").Path(sys.argv[1]))
 for place in range(20):
     cache.put(f"{sys.argv[2]}-{place}", {"text": str(place)})

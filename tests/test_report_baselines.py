@@ -13,7 +13,7 @@ from medimg_eval.errors import CaseError, UserError
 from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings
 from medimg_eval.models.base import Embedder, VisionLanguageModel
-from medimg_eval.models.report_baselines import NORMAL, MostFrequentReport, NearestReport, NormalReport
+from medimg_eval.models.baselines.reports import NORMAL, MostFrequentReport, NearestReport, NormalReport
 from medimg_eval.question import Decoding, Key, Message, Question
 from medimg_eval.tasks import ReportTask
 from tests.helpers.asking import Known
@@ -136,7 +136,7 @@ def test_no_readable_image_to_learn_from_is_said():
 
 
 def test_an_open_clip_model_is_an_embedder_and_must_have_weights():
-    library = pytest.importorskip("medimg_eval.models.open_clip")
+    library = pytest.importorskip("medimg_eval.models.vision_language.open_clip")
     model = NearestReport(library.OpenClip(model_name="ViT-B-32"))
     with pytest.raises(UserError, match="has no weights"):
         model.check_ready()

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.metrics.report_labels import Taxonomy
-from medimg_eval.models.report_classifiers import ReportClassifier, SrrBert, sentences
+from medimg_eval.metrics.reports.labels.metrics import Taxonomy
+from medimg_eval.models.annotators.text_classifiers import ReportClassifier, SrrBert, sentences
 from tests.helpers.tiny_bert import save_vocabulary
 
 TEXTS = ["Mild pulmonary edema is seen. The heart is enlarged. Stable.", "No effusion", "", "lungs are clear " * 40]

@@ -19,9 +19,9 @@ from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.evaluation.fit import Recipe, fit
 from medimg_eval.imaging import read
-from medimg_eval.imaging.dicom.write import write_picture
-from medimg_eval.models._report_words import Phrases, Words, packed, phrases_of, split, unpacked
-from medimg_eval.models.report_generator import ReportGenerator
+from medimg_eval.imaging.dicom.writing.images import write_picture
+from medimg_eval.models.report_generation.generator import ReportGenerator
+from medimg_eval.models.report_generation.tokenizer import Phrases, Words, packed, phrases_of, split, unpacked
 from medimg_eval.question import Decoding, Key, Message, Question
 from medimg_eval.tasks import ReportTask
 from tests.helpers.asking import Known

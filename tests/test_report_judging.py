@@ -13,14 +13,14 @@ from medimg_eval.case import Case
 from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate
-from medimg_eval.evaluation.judging import judge_remarks, refuse_unfit
+from medimg_eval.evaluation.evidence.judging import judge_remarks, refuse_unfit
 from medimg_eval.evaluation.rescoring import rescore
 from medimg_eval.evaluation.run import Run
 from medimg_eval.models.base import VisionLanguageModel
 from medimg_eval.question import Key, Question, Reply
 from medimg_eval.results import build_table, load_runs, read_verdicts
 from medimg_eval.tasks import QuestionTask, ReportTask
-from medimg_eval.tasks.judging import JudgeQuestion
+from medimg_eval.tasks.questions.judge_questions import JudgeQuestion
 from tests.helpers.asking import Known, Painted
 
 GREEN = (
@@ -164,7 +164,10 @@ def test_green_is_not_taken_from_another_judge(settings):
 @pytest.mark.parametrize(
     ("identity", "fits"),
     [
-        ({"_target_": "medimg_eval.models.green.GreenModel", "checkpoint": "3f9a"}, True),  # a folder, by its content
+        (
+            {"_target_": "medimg_eval.models.vision_language.green.GreenModel", "checkpoint": "3f9a"},
+            True,
+        ),  # a folder, by its content
         ({"_target_": "x.OpenAICompatible", "model": "StanfordAIMI/GREEN-Mistral-7b"}, True),
         ({"_target_": "x.OpenAICompatible", "model": "evergreen"}, False),
         ({}, False),

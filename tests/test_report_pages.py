@@ -23,13 +23,13 @@ from medimg_eval.commands import report
 from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate
-from medimg_eval.evaluation.examples import draw_examples
-from medimg_eval.evaluation.scenes import Grid, label_map, marks, pictures, stored_values, volume, window_of
-from medimg_eval.evaluation.showing import Shown
 from medimg_eval.results import load_runs
 from medimg_eval.results.report import by_task
-from medimg_eval.results.table import named_runs
+from medimg_eval.results.table.table import named_runs
 from medimg_eval.tasks import QuestionTask
+from medimg_eval.viewer.examples import draw_examples
+from medimg_eval.viewer.overlays import Grid, label_map, marks, pictures, stored_values, volume, window_of
+from medimg_eval.viewer.scene import Shown
 from tests.conftest import AFFINE, LABELS, SHAPE, ellipsoid, ellipsoids
 
 pytestmark = [

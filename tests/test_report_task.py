@@ -12,7 +12,7 @@ from medimg_eval.case import Case
 from medimg_eval.errors import UserError
 from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate
-from medimg_eval.models.annotators import TextAnnotator
+from medimg_eval.models.annotators.base import TextAnnotator
 from medimg_eval.models.base import VisionLanguageModel
 from medimg_eval.models.hub import Weights
 from medimg_eval.question import Key, Question

@@ -220,7 +220,7 @@ CONFIG = {
 def clip(tmp_path_factory):
     """A tiny model of open_clip with random weights."""
     library = pytest.importorskip("open_clip")
-    from medimg_eval.models.open_clip import OpenClip
+    from medimg_eval.models.vision_language.open_clip import OpenClip
 
     folder = tmp_path_factory.mktemp("clip")
     (folder / "tiny-retriever.json").write_text(json.dumps(CONFIG))

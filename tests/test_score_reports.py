@@ -12,10 +12,10 @@ import pandas as pd
 import pytest
 
 from medimg_eval.commands.front import start
-from medimg_eval.data.layouts.report_table import ReportTable
+from medimg_eval.data.layouts.report_sets.tables import ReportTable
 from medimg_eval.data.tables import read_table
 from medimg_eval.errors import CaseError, SplitError, UsageError, UserError
-from medimg_eval.models.given_texts import GivenTexts
+from medimg_eval.models.precomputed.texts import GivenTexts
 from medimg_eval.question import Decoding
 from medimg_eval.results import load_runs
 

@@ -22,15 +22,15 @@ from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate, refuse_incapable
 from medimg_eval.evaluation.rescoring import rescore
 from medimg_eval.imaging import ImageFile, read
-from medimg_eval.models._precomputed_images import GivenImages
 from medimg_eval.models.base import Synthesizer
-from medimg_eval.models.feature_tables import FeatureTable
-from medimg_eval.models.features import Pixels
+from medimg_eval.models.extractors.base import Pixels
+from medimg_eval.models.extractors.tables import FeatureTable
+from medimg_eval.models.precomputed.images import GivenImages
 from medimg_eval.models.synthesis import Diffusers
 from medimg_eval.phantoms.prompts import ChestPrompts, PhantomGenerator
 from medimg_eval.results import build_cards, build_table, load_runs
-from medimg_eval.results.render import to_markdown
-from medimg_eval.results.set_values import set_rows
+from medimg_eval.results.runs.set_scores import set_rows
+from medimg_eval.results.table.render import to_markdown
 from medimg_eval.tasks import SynthesisTask
 from medimg_eval.tasks.synthesis import picture_of
 from tests.helpers.oracle import check_rows

@@ -10,7 +10,7 @@ from torchmetrics import MetricCollection
 
 from medimg_eval import metrics
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics._joint import JointMaps
+from medimg_eval.metrics.segmentation.label_maps import JointMaps
 from medimg_eval.tensors import SegmentationScore, SegmentationScores, segmentation_scores
 from medimg_eval.tensors._maps import TensorMaps
 from medimg_eval.tensors._nearest import by_pairs, by_tree

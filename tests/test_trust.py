@@ -19,14 +19,14 @@ from medimg_eval.data.layouts.reconstructed import _stored
 from medimg_eval.data.stored import require_ours
 from medimg_eval.errors import UserError
 from medimg_eval.evaluation.run import Run
-from medimg_eval.models._name_vectors import loaded
-from medimg_eval.models._radgraph_archive import read_archive
-from medimg_eval.models._text_encoders import tokenizer_of
-from medimg_eval.models.bundle import read_bundle
-from medimg_eval.models.open_clip import OpenClip
+from medimg_eval.models.annotators.name_embeddings import loaded
+from medimg_eval.models.annotators.radgraph.archive import read_archive
+from medimg_eval.models.checkpoints import load_weights
+from medimg_eval.models.classification.timm import TimmClassifier
+from medimg_eval.models.segmentation.monai_bundle import read_bundle
 from medimg_eval.models.synthesis import Diffusers
-from medimg_eval.models.timm_classifier import TimmClassifier
-from medimg_eval.models.weights import load_weights
+from medimg_eval.models.text_encoders import tokenizer_of
+from medimg_eval.models.vision_language.open_clip import OpenClip
 from medimg_eval.tasks import SynthesisTask
 from medimg_eval.trust import trusting
 from tests.conftest import HELPERS
@@ -68,7 +68,7 @@ DISGUISES = {
     "kept for later": TASK | {"layout": PICKLE | {"_partial_": True}},
     "handed on as it is": TASK | {"_recursive_": False, "layout": PICKLE},
     "converted": TASK | {"_convert_": "object", "layout": LAYOUT | {"target": PICKLE}},
-    "a library that a module of ours imports": PICKLE | {"_target_": "medimg_eval.results.load.pd.read_pickle"},
+    "a library that a module of ours imports": PICKLE | {"_target_": "medimg_eval.results.runs.loading.pd.read_pickle"},
     "a program": {"_target_": "medimg_eval.evaluation.identity.subprocess.run", "args": ["mkdir", "marker"]},
     "a class of a library, through ours": MAKES | {"_target_": "medimg_eval.evaluation.run.Path"},
     "what makes objects": {"_target_": "medimg_eval.commands.making.build", "_recursive_": False, "config": PICKLE},
@@ -82,7 +82,7 @@ DISGUISES = {
     "an object out of text": TASK | {"layout": "${oc.create:{_target_: pandas.read_pickle}}"},
     "the environment": TASK | {"layout": LAYOUT | {"root": "${oc.env:HOME}"}},
     "arrays that are pickles": TASK | {"layout": LAYOUT | {"options": {"allow_pickle": True}}},
-    "code of a model": TASK | {"patient": {"_target_": "medimg_eval.models.huggingface.HuggingFaceVLM"}
+    "code of a model": TASK | {"patient": {"_target_": "medimg_eval.models.vision_language.huggingface.model.HuggingFaceVLM"}
                               | {"trust_remote_code": True, "checkpoint": "own"}},
     "no name": TASK | {"layout": {"_target_": {"_target_": "os.mkdir", "path": "marker"}}},
 }  # fmt: skip

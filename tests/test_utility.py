@@ -26,11 +26,11 @@ from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings
 from medimg_eval.evaluation.fit import Recipe
 from medimg_eval.evaluation.utility import Plan, Training, blend_of, measure, refuse_leaks, trainings
-from medimg_eval.models.monai_segmenter import MonaiSegmenter
+from medimg_eval.models.segmentation.monai import MonaiSegmenter
 from medimg_eval.question import Key, Question
 from medimg_eval.results import load_runs
-from medimg_eval.results.utility import build_utility
 from medimg_eval.results.utility.studies import load_utility
+from medimg_eval.results.utility.table import build_utility
 from tests.conftest import ellipsoids
 
 pytestmark = [
@@ -227,7 +227,7 @@ def test_synthetic_cases_are_a_run_or_a_layout(plan, tmp_path):
     (tmp_path / "manifest.json").write_text(json.dumps(told))
     layout, about = _synthetic(str(tmp_path), task)
     assert layout == {
-        "_target_": "medimg_eval.data.layouts.generated.Generated",
+        "_target_": "medimg_eval.data.layouts.synthesis.generated.Generated",
         "run": str(tmp_path),
         "classes": ["edema"],
     }

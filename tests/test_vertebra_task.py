@@ -18,7 +18,7 @@ from medimg_eval.errors import UsageError, UserError
 from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.evaluation.rescoring import rescore
-from medimg_eval.models.precomputed import Precomputed
+from medimg_eval.models.precomputed.masks import Precomputed
 from medimg_eval.results import build_table, load_runs
 from tests.helpers.benchmark_files import config
 from tests.helpers.oracle import check_rows

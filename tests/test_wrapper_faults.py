@@ -10,7 +10,7 @@ import pytest
 
 from medimg_eval.case import Prompt
 from medimg_eval.errors import CaseError, UsageError, UserError
-from medimg_eval.models.openai_compatible import OpenAICompatible
+from medimg_eval.models.vision_language.openai.model import OpenAICompatible
 from medimg_eval.question import Decoding, Message
 
 KEY = "sk-" + "secret" * 8
@@ -146,14 +146,14 @@ def test_a_question_in_signs_of_every_kind_arrives_as_it_is():
     ("settings", "words"), [({"dtype": None}, "model.dtype is None"), ({"batch": 0}, "model.batch is 0; expected")]
 )
 def test_settings_of_a_checkpoint_that_cannot_be_meant_are_refused(settings, words):
-    from medimg_eval.models.huggingface import HuggingFaceVLM
+    from medimg_eval.models.vision_language.huggingface.model import HuggingFaceVLM
 
     with pytest.raises(UsageError, match=words):
         HuggingFaceVLM("nowhere/at-all", **settings)
 
 
 def test_a_chat_template_that_is_no_text_is_named(tmp_path):
-    from medimg_eval.models._huggingface_inputs import ChatTemplate
+    from medimg_eval.models.vision_language.huggingface.chat import ChatTemplate
 
     (tmp_path / "bad.jinja").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UserError, match=r"bad\.jinja: is no UTF-8 text"):
@@ -161,7 +161,7 @@ def test_a_chat_template_that_is_no_text_is_named(tmp_path):
 
 
 def test_a_checkpoint_without_a_chat_template_is_named_with_what_to_do():
-    from medimg_eval.models._huggingface_inputs import ChatTemplate
+    from medimg_eval.models.vision_language.huggingface.chat import ChatTemplate
 
     with pytest.raises(UserError, match=r"old: has no chat template; name a file with one in model\.chat_template"):
         ChatTemplate("old", object())
@@ -172,7 +172,7 @@ def test_a_tiny_checkpoint_answers_odd_prompts_and_goes_on_after_it_ran_out_of_m
     import torch
 
     from medimg_eval.case import Image
-    from medimg_eval.models.huggingface import HuggingFaceVLM
+    from medimg_eval.models.vision_language.huggingface.model import HuggingFaceVLM
     from tests.helpers import tiny_vlm
 
     asker = HuggingFaceVLM(str(tiny_vlm.save(tmp_path / "tiny", context=4096)), dtype="float32").eval()

@@ -6,7 +6,7 @@ from clock import Clock
 
 from medimg_eval.case import Prompts
 from medimg_eval.models import VisionLanguageModel
-from medimg_eval.models.huggingface import HuggingFaceVLM
+from medimg_eval.models.vision_language.huggingface.model import HuggingFaceVLM
 from medimg_eval.question import Decoding
 
 

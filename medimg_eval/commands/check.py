@@ -18,7 +18,7 @@ from medimg_eval.errors import SplitError, UserError
 
 if TYPE_CHECKING:
     from medimg_eval.case import Case
-    from medimg_eval.imaging.describe import Description
+    from medimg_eval.commands.describe_files import Description
     from medimg_eval.tasks import Task
 
 
@@ -59,7 +59,7 @@ def check_path(path: Path) -> None:
     Raises:
         UserError: the path does not exist, or a file cannot be read.
     """
-    from medimg_eval.imaging.describe import describe
+    from medimg_eval.commands.describe_files import describe
 
     console = printer()
     looked_at = unreadable = doubts = 0

@@ -11,8 +11,8 @@ from medimg_eval.commands.common import as_list, plain, runs_of
 from medimg_eval.commands.compare import say_written, show_sheets
 from medimg_eval.errors import UsageError
 from medimg_eval.results import write_comparison
-from medimg_eval.results.disparity import DisparitySettings
 from medimg_eval.results.fairness import judge_fairness
+from medimg_eval.results.statistics.disparities import DisparitySettings
 
 
 def run(config: DictConfig) -> None:

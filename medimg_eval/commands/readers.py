@@ -22,8 +22,8 @@ from rich.text import Text
 
 from medimg_eval.commands.common import as_list, plain, printer
 from medimg_eval.errors import CaseError, UsageError, UserError
-from medimg_eval.results.csvs import guarded
-from medimg_eval.results.readings import GENERATED, ORIGIN, REAL
+from medimg_eval.results.agreement.reader_sheets import GENERATED, ORIGIN, REAL
+from medimg_eval.results.runs.csv_cells import guarded
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture
@@ -134,8 +134,8 @@ def _whole(wanted: Mapping[str, Any], name: str) -> int:
 
 def _drawn(folder: Path, number: int, random: np.random.Generator) -> list[Path]:
     """Draws images of a folder; raises UserError where it holds none."""
-    from medimg_eval.imaging.identify import identify
-    from medimg_eval.imaging.system import walk
+    from medimg_eval.imaging.formats import identify
+    from medimg_eval.system import walk
 
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder")
@@ -160,7 +160,7 @@ def _picture(file: Path, side: int) -> Picture:
     from PIL.Image import Resampling
 
     from medimg_eval.imaging import read
-    from medimg_eval.models.pictures import as_picture
+    from medimg_eval.imaging.pictures.rgb8 import as_picture
 
     image = read(file)
     if image.array.ndim == 4:
@@ -301,8 +301,8 @@ document.getElementById("save").onclick = () => {
 
 def _score(wanted: Mapping[str, Any]) -> None:
     from medimg_eval.results import to_rich, write_all
-    from medimg_eval.results.readers import score_readers
-    from medimg_eval.results.readings import read_readings
+    from medimg_eval.results.agreement.reader_sheets import read_readings
+    from medimg_eval.results.agreement.reader_study import score_readers
 
     if wanted["key"] is None:
         raise UsageError("filled sheets are scored beside the key; add key=FILE")

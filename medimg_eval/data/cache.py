@@ -25,7 +25,7 @@ from filelock import FileLock, Timeout
 
 from medimg_eval.case import Array
 from medimg_eval.errors import CaseError, UserError
-from medimg_eval.imaging.system import walk
+from medimg_eval.system import walk
 
 VERSION = 2
 """Part of every key: raised when readers change what they return, so that older entries are no longer found."""

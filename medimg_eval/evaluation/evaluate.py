@@ -17,9 +17,12 @@ from medimg_eval.case import Case
 from medimg_eval.data.asking import Batches
 from medimg_eval.data.cache import VolumeCache
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.evaluation.annotating import read_reports, refuse_unready
 from medimg_eval.evaluation.asking import Asker, ask_here, device_of, in_use, parameter_count
 from medimg_eval.evaluation.candidates import Candidate
+from medimg_eval.evaluation.evidence.annotating import read_reports, refuse_unready
+from medimg_eval.evaluation.evidence.judging import judge_answers, refuse_unfit
+from medimg_eval.evaluation.evidence.perceiving import perceive, refuse_unready_networks
+from medimg_eval.evaluation.evidence.sets import judge_sets, refuse_unready_sets
 from medimg_eval.evaluation.identity import (
     data_fingerprint,
     digest,
@@ -27,18 +30,15 @@ from medimg_eval.evaluation.identity import (
     provenance,
     trainer_identity,
 )
-from medimg_eval.evaluation.judging import judge_answers, refuse_unfit
 from medimg_eval.evaluation.leaving import note_sent, permit_judge, permit_model, permit_readers
 from medimg_eval.evaluation.partial import choose, in_words
-from medimg_eval.evaluation.perceiving import perceive, refuse_unready_networks
 from medimg_eval.evaluation.preparing import prepare, refuse_unaskable
 from medimg_eval.evaluation.rescoring import close, judged, score_stored, scoring_id, submit_stored
 from medimg_eval.evaluation.run import Run, answered, now, unanswered
 from medimg_eval.evaluation.scoring import Scorer, is_settled, scoring_workers
-from medimg_eval.evaluation.sets import judge_sets, refuse_unready_sets
 from medimg_eval.models import Model
-from medimg_eval.models.given_texts import GivenTexts
-from medimg_eval.results.load import SCHEMA
+from medimg_eval.models.precomputed.texts import GivenTexts
+from medimg_eval.results.runs.loading import SCHEMA
 from medimg_eval.tasks import QuestionTask, ReportTask, Task
 
 if TYPE_CHECKING:  # importing it takes seconds, which a run of questions on one device can do without

@@ -17,8 +17,8 @@ from typing import Any
 
 from medimg_eval.case import Case
 from medimg_eval.evaluation.tracking import tracked
-from medimg_eval.imaging.patients import salt_of
-from medimg_eval.imaging.system import threads
+from medimg_eval.patients import salt_of
+from medimg_eval.system import threads
 
 SAMPLED = 1 << 20
 """Bytes hashed at each end of a compressed or large file."""

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 from medimg_eval.case import Case, Failure, Score
 from medimg_eval.errors import CaseError, UserError
-from medimg_eval.evaluation.annotating import read_reports, refuse_unready
+from medimg_eval.evaluation.evidence.annotating import read_reports, refuse_unready
+from medimg_eval.evaluation.evidence.judging import judge_remarks
+from medimg_eval.evaluation.evidence.perceiving import perceive, refuse_unready_networks
+from medimg_eval.evaluation.evidence.sets import judge_sets, refuse_unready_sets
 from medimg_eval.evaluation.identity import data_fingerprint, digest
-from medimg_eval.evaluation.judging import judge_remarks
 from medimg_eval.evaluation.leaving import note_sent, permit_readers
 from medimg_eval.evaluation.partial import in_words
-from medimg_eval.evaluation.perceiving import perceive, refuse_unready_networks
 from medimg_eval.evaluation.run import Run, Stored, answered, now, write_json
 from medimg_eval.evaluation.scoring import RAISED, Scorer, score_parts, scoring_workers
-from medimg_eval.evaluation.sets import judge_sets, refuse_unready_sets
 from medimg_eval.evaluation.tracking import tracked
 from medimg_eval.metrics import LabelScore
 from medimg_eval.results import Table, build_table, load_runs
-from medimg_eval.results.load import read_manifest
+from medimg_eval.results.runs.loading import read_manifest
 from medimg_eval.tasks import QuestionTask, ReportTask, Task
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import Any
 
 from lightning.pytorch.loggers import Logger
 
-from medimg_eval.data.layouts.blend import SETTINGS, Blend, Setting, patient_of
-from medimg_eval.data.layouts.generated import PROMPT
+from medimg_eval.data.layouts.synthesis.generated import PROMPT
+from medimg_eval.data.layouts.synthesis.mixed import SETTINGS, Blend, Setting, patient_of
 from medimg_eval.errors import SplitError, UsageError, UserError, nearest
 from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate

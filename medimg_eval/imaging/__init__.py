@@ -6,10 +6,10 @@
 """
 
 from medimg_eval.imaging.files import ImageFile, MaskFile
-from medimg_eval.imaging.front import read, read_grid, read_mask
+from medimg_eval.imaging.formats import identify
 from medimg_eval.imaging.geometry import orientation, reorient, resample
-from medimg_eval.imaging.identify import identify
-from medimg_eval.imaging.volumes import Region, write_image, write_mask
+from medimg_eval.imaging.reading import read, read_grid, read_mask
+from medimg_eval.imaging.volumes.reading import Region, write_image, write_mask
 
 __all__ = [
     "ImageFile",

@@ -19,8 +19,8 @@ import numpy as np
 
 from medimg_eval.case import Array, Geometry, Image
 from medimg_eval.errors import CaseError, UsageError, nearest
-from medimg_eval.imaging.logs import without_values
-from medimg_eval.imaging.payload import check_own
+from medimg_eval.imaging.library_logs import without_values
+from medimg_eval.imaging.voxel_data import check_own
 
 ORDER = {"c": 0, "t": 1, "f": 1}
 """Axis letters that come first, whatever the others are: channel, then time or frame."""

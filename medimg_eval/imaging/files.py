@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from medimg_eval.case import Geometry, Image, Mask
-from medimg_eval.imaging.front import read, read_grid, read_mask
-from medimg_eval.imaging.volumes import Region
+from medimg_eval.imaging.reading import read, read_grid, read_mask
+from medimg_eval.imaging.volumes.reading import Region
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 
 from medimg_eval.case import Array
 from medimg_eval.errors import CaseError, UsageError, nearest
-from medimg_eval.imaging.payload import check_own
+from medimg_eval.imaging.voxel_data import check_own
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ import numpy as np
 from medimg_eval.case import Array, Case, Geometry, Image
 from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.imaging import ImageFile
-from medimg_eval.imaging.system import user_cache
 from medimg_eval.phantoms.cohort import Member, Record, cohort, write_tables, yes_or_no
 from medimg_eval.phantoms.layout import ATTRIBUTES, SPLITS
 from medimg_eval.phantoms.report import DESCRIBED, Finding, sections
@@ -34,6 +33,7 @@ from medimg_eval.phantoms.xray import (
     write_x_ray,
 )
 from medimg_eval.question import Key, Question
+from medimg_eval.system import user_cache
 
 KIND = "chest_reports"
 ABOUT = "chest X-rays with reports: small DICOM pictures, findings of known side and size, varied wording"

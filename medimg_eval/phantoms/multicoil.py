@@ -21,8 +21,8 @@ from medimg_eval.data.mni152 import template_file
 from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.imaging import ImageFile
 from medimg_eval.imaging.kspace import PRESETS, inverse_fft
-from medimg_eval.imaging.system import user_cache
 from medimg_eval.phantoms.shapes import texture
+from medimg_eval.system import user_cache
 from medimg_eval.tasks.reconstruction import Lines, Sampling
 
 VERSION = 1

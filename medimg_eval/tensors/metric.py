@@ -13,7 +13,7 @@ from torchmetrics import Metric
 
 from medimg_eval.errors import UsageError, nearest
 from medimg_eval.metrics import EmptyPolicy, InstanceRule, LesionRule, Surface, parse
-from medimg_eval.metrics.segmentation import Labels, _check_tolerances, _regions, mask_metrics, needs_spacing
+from medimg_eval.metrics.segmentation.scores import Labels, _check_tolerances, _regions, mask_metrics, needs_spacing
 from medimg_eval.tensors._conventions import Given, cases_of, read_pair, stored_spacing
 from medimg_eval.tensors.segmentation import segmentation_scores
 

@@ -15,13 +15,13 @@ from PIL import Image as Pictures
 
 from medimg_eval.commands.making import build_candidate, build_task
 from medimg_eval.data.layouts import CheXGenBench
-from medimg_eval.data.layouts.synthesis import FINDINGS
+from medimg_eval.data.layouts.synthesis.prompts import FINDINGS
 from medimg_eval.errors import UserError
 from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate
-from medimg_eval.models.features import Pixels
+from medimg_eval.models.extractors.base import Pixels
 from medimg_eval.results import build_table, load_runs
-from medimg_eval.results.set_values import set_rows
+from medimg_eval.results.runs.set_scores import set_rows
 from tests.helpers.oracle import check_rows
 
 pytestmark = [
@@ -89,7 +89,7 @@ def settings(tmp_path):
 def given(root):
     return build_candidate(
         {
-            "_target_": "medimg_eval.models._precomputed_images.GivenImages",
+            "_target_": "medimg_eval.models.precomputed.images.GivenImages",
             "name": "Given",
             "root": str(root / "made"),
             "table": "generations_with_metadata.csv",

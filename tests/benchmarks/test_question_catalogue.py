@@ -35,7 +35,7 @@ EACH = pytest.mark.parametrize("name", sorted(SAMPLES))
 @pytest.fixture(autouse=True)
 def few_resamples(monkeypatch):
     """Intervals are not what is tested here, and a summary is computed anew for every resample."""
-    monkeypatch.setattr("medimg_eval.results.summaries.MOST_RESAMPLES", 20)
+    monkeypatch.setattr("medimg_eval.results.statistics.summaries.MOST_RESAMPLES", 20)
 
 
 def readable(task):

@@ -5,8 +5,8 @@ import pytest
 
 from medimg_eval.data.layouts import Questions
 from medimg_eval.results import build_authors_tables, load_runs
-from medimg_eval.tasks.judging import JudgeQuestion
-from medimg_eval.tasks.templates import Template
+from medimg_eval.tasks.questions.judge_questions import JudgeQuestion
+from medimg_eval.tasks.questions.templates import Template
 from tests.helpers.catalogue import SAMPLES, answered, config_of, stored_picture, task_of, worth, write_parquet
 from tests.helpers.samples import ALL
 

@@ -6,7 +6,7 @@ import pytest
 from medimg_eval.commands.making import build_task
 from medimg_eval.question import Reply
 from medimg_eval.results import build_authors_tables, load_runs
-from medimg_eval.tasks.judging import JudgeQuestion
+from medimg_eval.tasks.questions.judge_questions import JudgeQuestion
 from tests.helpers.catalogue import SAMPLES, answered, config_of, picture, task_of, worth
 from tests.helpers.samples import ALL
 

@@ -17,8 +17,8 @@ from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.imaging.kspace import inverse_fft
 from medimg_eval.metrics import parse
-from medimg_eval.metrics.reconstruction import psnr, ssim
-from medimg_eval.models.reconstruction import SenseCombine, ZeroFilled
+from medimg_eval.metrics.reconstruction.metrics import psnr, ssim
+from medimg_eval.models.reconstruction.linear import SenseCombine, ZeroFilled
 from medimg_eval.phantoms.multicoil import forward
 from medimg_eval.results import build_table, load_runs
 from tests.helpers.benchmark_files import task

@@ -10,7 +10,7 @@ import medimg_eval
 from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.metrics import parse
-from medimg_eval.metrics._texts_words import words
+from medimg_eval.metrics.nlp.tokenizers import words
 from medimg_eval.models.base import VisionLanguageModel
 from tests.helpers.catalogue import REPORTS, answered, best_of, right_reply, task_of, worth
 from tests.helpers.oracle import check_rows
@@ -31,7 +31,7 @@ EACH = pytest.mark.parametrize("name", sorted(REPORTS))
 @pytest.fixture(autouse=True)
 def few_resamples(monkeypatch):
     """Intervals are not what is tested here, and a summary is computed anew for every resample."""
-    monkeypatch.setattr("medimg_eval.results.summaries.MOST_RESAMPLES", 20)
+    monkeypatch.setattr("medimg_eval.results.statistics.summaries.MOST_RESAMPLES", 20)
 
 
 def asks_for_reports(path):

@@ -17,9 +17,9 @@ from medimg_eval.commands.making import build_task
 from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.models.base import Synthesizer
-from medimg_eval.models.features import Pixels
+from medimg_eval.models.extractors.base import Pixels
 from medimg_eval.results import load_runs
-from medimg_eval.results.set_values import set_rows
+from medimg_eval.results.runs.set_scores import set_rows
 from tests.helpers.benchmark_files import picture, task
 from tests.helpers.oracle import check_rows
 

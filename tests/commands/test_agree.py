@@ -14,7 +14,7 @@ from sklearn.metrics import cohen_kappa_score, roc_auc_score
 from medimg_eval.commands import agree
 from medimg_eval.commands.front import start
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.metrics.agreement import intraclass_correlation
+from medimg_eval.metrics.agreement.continuous import intraclass_correlation
 from medimg_eval.results import judge_agreement, read_verdicts
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from medimg_eval.commands import common
-from medimg_eval.results.cells import Cell, Column, Row
-from medimg_eval.results.table import Table
+from medimg_eval.results.table.cells import Cell, Column, Row
+from medimg_eval.results.table.table import Table
 
 
 def table(tasks):

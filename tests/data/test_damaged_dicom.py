@@ -17,8 +17,8 @@ from medimg_eval.errors import CaseError
 from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.imaging import write_mask
-from medimg_eval.imaging.dicom.index import index_tree
-from medimg_eval.imaging.dicom.write import write_picture, write_segmentation, write_series
+from medimg_eval.imaging.dicom.series.index import index_tree
+from medimg_eval.imaging.dicom.writing.images import write_picture, write_segmentation, write_series
 from medimg_eval.tasks import SegmentationTask
 from tests.conftest import LABELS, ellipsoid
 

@@ -16,8 +16,8 @@ from medimg_eval.data.targets import BoxColumns, ClassColumns, FromTable, MaskTa
 from medimg_eval.errors import CaseError, UserError
 from medimg_eval.evaluation.identity import data_fingerprint
 from medimg_eval.imaging import write_mask
-from medimg_eval.imaging.dicom.write import write_picture, write_segmentation, write_series
-from medimg_eval.imaging.patients import patient_key
+from medimg_eval.imaging.dicom.writing.images import write_picture, write_segmentation, write_series
+from medimg_eval.patients import patient_key
 
 AFFINE = np.array([[-1.0, 0, 0, 10], [0, -1, 0, 20], [0, 0, 2.5, -30], [0, 0, 0, 1]])
 SHAPE = (9, 8, 4)

@@ -8,7 +8,7 @@ from medimg_eval.data.layouts import Frames
 from medimg_eval.data.splits import SplitLists
 from medimg_eval.data.targets import BoxColumns, ClassName, MaskTarget, PointColumns
 from medimg_eval.errors import CaseError, UserError
-from medimg_eval.imaging.video import write_video
+from medimg_eval.imaging.video.reading import write_video
 
 HEADER = "int_time,int_step,int_instrument1,int_instrument2\n"
 

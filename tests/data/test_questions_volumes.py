@@ -9,7 +9,7 @@ from PIL import Image as Pillow
 
 from medimg_eval.data.layouts import Questions
 from medimg_eval.errors import CaseError, UsageError
-from medimg_eval.imaging.video import write_video
+from medimg_eval.imaging.video.reading import write_video
 
 
 def write_json(path, content):

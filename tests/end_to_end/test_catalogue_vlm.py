@@ -9,7 +9,7 @@ import pytest
 from medimg_eval.errors import UsageError
 from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate
-from medimg_eval.models.huggingface import HuggingFaceVLM
+from medimg_eval.models.vision_language.huggingface.model import HuggingFaceVLM
 from medimg_eval.results import build_authors_tables, build_table, load_runs
 from tests.helpers import tiny_vlm
 from tests.helpers.catalogue import SAMPLES, task_of
@@ -31,7 +31,7 @@ def model(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def few_resamples(monkeypatch):
     """Intervals are not what is tested here, and a summary is computed anew for every resample."""
-    monkeypatch.setattr("medimg_eval.results.summaries.MOST_RESAMPLES", 20)
+    monkeypatch.setattr("medimg_eval.results.statistics.summaries.MOST_RESAMPLES", 20)
 
 
 @pytest.mark.parametrize("name", sorted(SAMPLES))

@@ -76,7 +76,7 @@ layout:
     for name, network in NETWORKS.items():
         (folder / "model" / f"{name}.yaml").write_text(
             f"""# description: for this test
-_target_: medimg_eval.models.monai_segmenter.MonaiSegmenter
+_target_: medimg_eval.models.segmentation.monai.MonaiSegmenter
 name: {name}
 checkpoint: null
 network: {network}

@@ -56,7 +56,7 @@ def test_an_image_is_read_as_shown(tmp_path, monkeypatch, capsys):
     import numpy as np
 
     from medimg_eval.case import Image
-    from medimg_eval.imaging.dicom.write import write_series
+    from medimg_eval.imaging.dicom.writing.images import write_series
 
     (tmp_path / "study" / "series_3").mkdir(parents=True)
     write_series(tmp_path / "study" / "series_3", Image(np.zeros((1, 5, 4, 3), np.int16), np.eye(4)))

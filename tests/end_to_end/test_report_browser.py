@@ -10,7 +10,7 @@ from medimg_eval.case import Image, Mask
 from medimg_eval.imaging import write_image, write_mask
 from medimg_eval.results import build_table, load_scores
 from medimg_eval.results.report import Report, by_task
-from medimg_eval.results.table import named_runs
+from medimg_eval.results.table.table import named_runs
 from tests.conftest import AFFINE, HELPERS, ellipsoid, environment
 from tests.helpers.browsing import CHROMIUM, chromium, expect, opened
 

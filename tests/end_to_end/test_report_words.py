@@ -7,7 +7,7 @@ import pytest
 
 from medimg_eval.results import build_table, load_scores
 from medimg_eval.results.report import Report, by_task
-from medimg_eval.results.table import named_runs
+from medimg_eval.results.table.table import named_runs
 from tests.helpers.browsing import CHROMIUM, chromium, opened
 
 pytestmark = [

@@ -22,7 +22,7 @@ from medimg_eval.evaluation.identity import data_fingerprint, digest
 from medimg_eval.evaluation.rescoring import close, judged, score_stored
 from medimg_eval.evaluation.run import Run, now
 from medimg_eval.metrics import get
-from medimg_eval.results.load import SCHEMA
+from medimg_eval.results.runs.loading import SCHEMA
 
 
 @dataclass

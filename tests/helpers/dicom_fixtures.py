@@ -25,7 +25,7 @@ from pydicom.uid import (
 )
 
 from medimg_eval.case import Image
-from medimg_eval.imaging.front import read, read_grid
+from medimg_eval.imaging.reading import read, read_grid
 
 Edit = Callable[[Dataset, int], None]
 

@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as hnp
 from medimg_eval import imaging
 from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.imaging.arrays import Bundle
-from medimg_eval.imaging.features import read_features
+from medimg_eval.imaging.slides.features import read_features
 
 h5py = pytest.importorskip("h5py")
 

@@ -23,8 +23,8 @@ from PIL import Image as Pillow
 from medimg_eval.case import Mask
 from medimg_eval.errors import CaseError
 from medimg_eval.imaging import ImageFile, read, read_grid, read_mask, write_image, write_mask
-from medimg_eval.imaging.slides import write_pyramid
-from medimg_eval.imaging.video import write_video
+from medimg_eval.imaging.slides.reading import write_pyramid
+from medimg_eval.imaging.video.reading import write_video
 
 AFFINE = np.array([[-1.5, 0.1, 0, 10], [0.1, 2, 0, -20], [0, 0, 3, 30], [0, 0, 0, 1]])
 VOLUME = np.random.default_rng(0).integers(-1000, 1000, (7, 6, 5)).astype(np.int16)
@@ -311,7 +311,7 @@ def test_a_code_of_a_form_that_means_nothing_is_noted(tmp_path):
 
 
 def test_what_a_library_says_of_its_own_code_is_no_note(tmp_path, monkeypatch):
-    from medimg_eval.imaging import pictures
+    from medimg_eval.imaging.pictures import reading as pictures
 
     plain = pictures.read
 

@@ -7,11 +7,11 @@ from PIL import Image as Pillow
 
 from medimg_eval.case import Image
 from medimg_eval.commands.check import check_path
+from medimg_eval.commands.describe_files import describe
 from medimg_eval.errors import CaseError, UserError
-from medimg_eval.imaging.describe import describe
-from medimg_eval.imaging.dicom.write import write_series
-from medimg_eval.imaging.slides import write_pyramid
-from medimg_eval.imaging.video import write_video
+from medimg_eval.imaging.dicom.writing.images import write_series
+from medimg_eval.imaging.slides.reading import write_pyramid
+from medimg_eval.imaging.video.reading import write_video
 
 TILTED = np.array([[0.0, -2, 0, 5], [2, 0, 0, 6], [0, 0.1, 3, 7], [0, 0, 0, 1]])
 

@@ -9,9 +9,9 @@ import pytest
 from dicom_fixtures import Grid, ramp, require_equal, write_series
 from PIL import Image as Pillow
 
+from medimg_eval.commands import describe_files as describe
 from medimg_eval.errors import CaseError
-from medimg_eval.imaging import describe
-from medimg_eval.imaging.front import read, read_grid
+from medimg_eval.imaging.reading import read, read_grid
 
 
 def picture(path):

@@ -6,8 +6,8 @@ import pytest
 from dicom_fixtures import still
 from pydicom.uid import JPEGBaseline8Bit
 
-from medimg_eval.imaging.dicom import pictures
-from medimg_eval.imaging.dicom.colour import ybr_to_rgb
+from medimg_eval.imaging.dicom.objects import projection as pictures
+from medimg_eval.imaging.dicom.pixels.colour import ybr_to_rgb
 
 
 def test_planes_of_colour_come_out_as_pixels_of_colour_do(tmp_path):

@@ -7,8 +7,8 @@ from pydicom import Dataset
 from pydicom.data import get_testdata_file
 
 from medimg_eval.errors import CaseError
-from medimg_eval.imaging.dicom import dose
-from medimg_eval.imaging.dicom.objects import CLASSES, save
+from medimg_eval.imaging.dicom.objects import rtdose as dose
+from medimg_eval.imaging.dicom.writing.modules import CLASSES, save
 
 SAGITTAL = [0, 1, 0, 0, 0, -1]
 

@@ -10,7 +10,7 @@ from dicom_fixtures import Grid, ramp, require_equal, save, slice_dataset, write
 
 from medimg_eval.case import Mask
 from medimg_eval.errors import CaseError
-from medimg_eval.imaging.front import read, read_grid, read_mask
+from medimg_eval.imaging.reading import read, read_grid, read_mask
 
 OTHER = Grid(across=(0.0, 1.0, 0.0), down=(0.0, 0.0, -1.0), step=(-2.5, 0.0, 0.0))
 SHIPPED = Path(pydicom.__file__).parent / "data" / "test_files"
@@ -200,7 +200,7 @@ def test_objects_that_are_no_images_are_sent_where_they_are_read():
 
 
 def test_a_segmentation_is_read_as_a_mask_and_has_a_grid(tmp_path):
-    from medimg_eval.imaging.dicom.write import write_segmentation
+    from medimg_eval.imaging.dicom.writing.images import write_segmentation
 
     paths = write_series(tmp_path / "ct", ramp((4, 8, 6)))
     labels = (ramp((4, 8, 6)) % 3).astype(np.uint8).transpose(2, 1, 0)

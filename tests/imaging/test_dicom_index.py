@@ -11,10 +11,10 @@ from pydicom.dataset import Dataset, FileMetaDataset
 from pydicom.uid import ExplicitVRLittleEndian, generate_uid
 
 from medimg_eval.errors import CaseError, UsageError
-from medimg_eval.imaging.dicom import index as module
-from medimg_eval.imaging.dicom.index import index_tree, naming
-from medimg_eval.imaging.dicom.index_store import OLD_NAME
-from medimg_eval.imaging.patients import patient_key
+from medimg_eval.imaging.dicom.series import index as module
+from medimg_eval.imaging.dicom.series.index import index_tree, naming
+from medimg_eval.imaging.dicom.series.index_store import OLD_NAME
+from medimg_eval.patients import patient_key
 
 AXIAL, SAGITTAL = [1, 0, 0, 0, 1, 0], [0, 1, 0, 0, 0, -1]
 CT, DX, RTSTRUCT = (f"1.2.840.10008.5.1.4.1.1.{end}" for end in ("2", "1.1.1", "481.3"))

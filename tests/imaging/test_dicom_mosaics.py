@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from dicom_fixtures import Grid, ramp, require_equal, save, slice_dataset, write_series
 
+from medimg_eval.commands import describe_files as describe
 from medimg_eval.errors import CaseError
-from medimg_eval.imaging import describe
-from medimg_eval.imaging.front import read, read_grid, read_mask
+from medimg_eval.imaging.reading import read, read_grid, read_mask
 
 SHIPPED = Path(nib.__file__).parent / "nicom" / "tests" / "data"
 REFUSED = r"is a mosaic of MR slices side by side in one frame .*; convert its folder to NIfTI with dcm2niix"

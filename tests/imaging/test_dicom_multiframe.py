@@ -9,8 +9,8 @@ from pydicom.dataset import Dataset, FileMetaDataset
 from pydicom.uid import DeflatedExplicitVRLittleEndian, ExplicitVRLittleEndian, RLELossless, generate_uid
 
 from medimg_eval.errors import CaseError
-from medimg_eval.imaging.dicom import multiframe
-from medimg_eval.imaging.dicom.series import UnevenSlices
+from medimg_eval.imaging.dicom.objects import enhanced as multiframe
+from medimg_eval.imaging.dicom.series.geometry import UnevenSlices
 
 CT, MR, PET = (f"1.2.840.10008.5.1.4.1.1.{end}" for end in ("2.1", "4.1", "130"))
 OBLIQUE = (0.8, 0.6, 0.0, 0.0, 0.0, -1.0)

@@ -14,8 +14,8 @@ from pydicom.dataset import Dataset
 from pydicom.pixels import apply_modality_lut, apply_voi_lut, pixel_array
 
 from medimg_eval.errors import CaseError
-from medimg_eval.imaging.dicom import pictures
-from medimg_eval.imaging.dicom.lookup import windowed
+from medimg_eval.imaging.dicom.objects import projection as pictures
+from medimg_eval.imaging.dicom.pixels.lut import windowed
 
 
 def lookup_table(entries, first=0, bits=16):

@@ -30,11 +30,11 @@ from pydicom.sequence import Sequence
 from pydicom.uid import DeflatedExplicitVRLittleEndian, ExplicitVRBigEndian, ExplicitVRLittleEndian, RLELossless
 
 from medimg_eval.errors import CaseError
-from medimg_eval.imaging import dicom
-from medimg_eval.imaging.dicom.grouping import gather
-from medimg_eval.imaging.dicom.headers import header_of, read_header
-from medimg_eval.imaging.dicom.pixels import decode_into, stored_dtype, stored_frames
-from medimg_eval.imaging.front import read
+from medimg_eval.imaging.dicom import reading as dicom
+from medimg_eval.imaging.dicom.headers.header import header_of, read_header
+from medimg_eval.imaging.dicom.pixels.samples import decode_into, stored_dtype, stored_frames
+from medimg_eval.imaging.dicom.series.grouping import gather
+from medimg_eval.imaging.reading import read
 
 SHIPPED = Path(pydicom.__file__).parent / "data" / "test_files"
 FILES = sorted(path for path in SHIPPED.rglob("*") if path.is_file())

@@ -9,7 +9,7 @@ from pydicom.sr.coding import Code
 from medimg_eval.case import Image, Mask
 from medimg_eval.errors import CaseError
 from medimg_eval.imaging.dicom.reports import Measurement, measurements
-from medimg_eval.imaging.dicom.write import write_segmentation, write_series
+from medimg_eval.imaging.dicom.writing.images import write_segmentation, write_series
 
 hd = pytest.importorskip("highdicom")
 

@@ -11,8 +11,8 @@ from scipy.spatial.transform import Rotation
 from medimg_eval.case import Geometry, Image, Mask
 from medimg_eval.errors import CaseError, UserError
 from medimg_eval.imaging import read_mask
-from medimg_eval.imaging.dicom import segmentation
-from medimg_eval.imaging.dicom.write import write_segmentation, write_series
+from medimg_eval.imaging.dicom.objects import seg as segmentation
+from medimg_eval.imaging.dicom.writing.images import write_segmentation, write_series
 
 hd = pytest.importorskip("highdicom")
 

@@ -9,8 +9,8 @@ from pydicom.uid import ExplicitVRBigEndian, ExplicitVRLittleEndian, ImplicitVRL
 from scipy.spatial.transform import Rotation
 
 from medimg_eval.errors import CaseError
-from medimg_eval.imaging import dicom
-from medimg_eval.imaging.front import read, read_grid
+from medimg_eval.imaging.dicom import reading as dicom
+from medimg_eval.imaging.reading import read, read_grid
 
 SAGITTAL = Grid(across=(0.0, 1.0, 0.0), down=(0.0, 0.0, -1.0), spacing=(0.5, 1.25), step=(3.0, 0.0, 0.0))
 OBLIQUE = rotated(Rotation.from_euler("zyx", [20, -35, 10], degrees=True).as_matrix())

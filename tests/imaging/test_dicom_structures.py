@@ -9,8 +9,8 @@ from scipy.spatial.transform import Rotation
 
 from medimg_eval.case import Geometry
 from medimg_eval.errors import CaseError
-from medimg_eval.imaging.dicom import structures
-from medimg_eval.imaging.dicom.objects import CLASSES, save
+from medimg_eval.imaging.dicom.objects import rtstruct as structures
+from medimg_eval.imaging.dicom.writing.modules import CLASSES, save
 
 UPRIGHT = Geometry((10, 9, 5), np.diag([-1.0, -1, 2, 1]))  # voxel indices are LPS mm, but for 2 mm slices
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pydicom.dataset import Dataset
 
 from medimg_eval.errors import CaseError
-from medimg_eval.imaging.dicom.suv import factor
+from medimg_eval.imaging.dicom.headers.suv import factor
 
 HALF_LIFE = 6000.0
 AT_INJECTION = 70_000 / 350e6

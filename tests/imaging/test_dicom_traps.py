@@ -16,8 +16,8 @@ from pydicom.tag import Tag
 from medimg_eval.case import Image, Mask
 from medimg_eval.errors import CaseError
 from medimg_eval.imaging import MaskFile
-from medimg_eval.imaging.dicom.headers import header_of, read_header
-from medimg_eval.imaging.front import read, read_grid
+from medimg_eval.imaging.dicom.headers.header import header_of, read_header
+from medimg_eval.imaging.reading import read, read_grid
 
 UPPER = Grid(origin=(-100.0, -80.0, 52.5))
 """Goes on where a series of five slices on the usual grid ends."""
@@ -104,7 +104,7 @@ def test_a_folder_that_cannot_be_opened_is_named(tmp_path, monkeypatch):
         return real(folder)
 
     monkeypatch.setattr(os, "scandir", guarded)
-    from medimg_eval.imaging import dicom
+    from medimg_eval.imaging.dicom import reading as dicom
 
     with pytest.raises(CaseError, match=r"b: cannot be opened \(Permission denied\)"):
         dicom.read([tmp_path])
@@ -201,8 +201,8 @@ def test_options_that_mean_nothing_of_an_image_are_refused(tmp_path):
 
 
 def test_a_mask_beside_its_series_has_the_grid_of_the_series(tmp_path):
-    from medimg_eval.imaging.dicom.write import write_segmentation
-    from medimg_eval.imaging.dicom.write import write_series as written
+    from medimg_eval.imaging.dicom.writing.images import write_segmentation
+    from medimg_eval.imaging.dicom.writing.images import write_series as written
 
     paths = written(tmp_path / "ct", Image(np.zeros((1, 5, 6, 7), np.int16), np.diag([1.0, 1.0, 2.0, 1.0])))
     grid = read_grid(tmp_path / "ct")
@@ -271,7 +271,7 @@ def test_a_position_that_lies_miles_away_is_not_reached_by_resampling(tmp_path):
 
 
 def test_a_size_beyond_this_machines_memory_is_refused_before_it_is_asked_for(tmp_path, monkeypatch):
-    from medimg_eval.imaging import payload
+    from medimg_eval.imaging import voxel_data as payload
 
     write_series(tmp_path, ramp(), edit=setting(Rows=60000, Columns=60000))
     real = os.sysconf

@@ -11,8 +11,8 @@ from scipy.spatial.transform import Rotation
 
 from medimg_eval.case import Image, Mask
 from medimg_eval.errors import UserError
-from medimg_eval.imaging.dicom.objects import CLASSES, SYNTAXES
-from medimg_eval.imaging.dicom.write import write_picture, write_segmentation, write_series
+from medimg_eval.imaging.dicom.writing.images import write_picture, write_segmentation, write_series
+from medimg_eval.imaging.dicom.writing.modules import CLASSES, SYNTAXES
 
 LPS = np.diag([-1, -1, 1, 1])
 

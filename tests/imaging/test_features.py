@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medimg_eval.errors import CaseError
-from medimg_eval.imaging.features import read_features
+from medimg_eval.imaging.slides.features import read_features
 from medimg_eval.imaging.tensors import read_tensors
 
 RNG = np.random.default_rng(0)
@@ -71,7 +71,7 @@ def test_containers_and_shared_storages_are_what_torch_saved(tmp_path):
 
 
 def test_no_torch_is_imported():
-    code = "import sys, medimg_eval.imaging.features, medimg_eval.imaging.slides; sys.exit('torch' in sys.modules)"
+    code = "import sys, medimg_eval.imaging.slides.features, medimg_eval.imaging.slides.reading; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -11,16 +11,17 @@ import pytest
 from PIL import Image as Pillow
 
 from medimg_eval.case import Image, Mask, Probabilities
+from medimg_eval.commands.describe_files import describe
+from medimg_eval.deid.folder import scan_folder
 from medimg_eval.errors import CaseError, UsageError
-from medimg_eval.imaging import ImageFile, MaskFile, identify, read, read_grid, read_mask, write_image, write_mask
-from medimg_eval.imaging import volumes as volumes_module
-from medimg_eval.imaging.describe import describe
-from medimg_eval.imaging.dicom.phi_scan import scan_folder
-from medimg_eval.imaging.dicom.write import write_picture, write_segmentation, write_series
-from medimg_eval.imaging.features import read_features
-from medimg_eval.imaging.probabilities import read_probabilities, write_probabilities
-from medimg_eval.imaging.slides_write import write_pyramid
-from medimg_eval.imaging.video import write_video
+from medimg_eval.imaging import ImageFile, MaskFile, read, read_grid, read_mask, write_image, write_mask
+from medimg_eval.imaging import formats as identify
+from medimg_eval.imaging.dicom.writing.images import write_picture, write_segmentation, write_series
+from medimg_eval.imaging.slides.features import read_features
+from medimg_eval.imaging.slides.writing import write_pyramid
+from medimg_eval.imaging.video.reading import write_video
+from medimg_eval.imaging.volumes import reading as volumes_module
+from medimg_eval.imaging.volumes.probabilities import read_probabilities, write_probabilities
 
 
 def write(path, content):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from medimg_eval.errors import CaseError
 from medimg_eval.imaging import read, read_grid
-from medimg_eval.imaging.volumes import read as read_volume
+from medimg_eval.imaging.volumes.reading import read as read_volume
 
 AFFINE = np.array([[0, -0.5, 0, 10], [0.5, 0, 0, -3], [0, 0, 2.5, 7], [0, 0, 0, 1.0]])
 
@@ -212,7 +212,7 @@ def test_headers_that_cannot_be_are_refused(tmp_path, fields, said):
 
 def test_a_header_that_asks_for_more_than_the_memory_is_refused(tmp_path, monkeypatch):
     path = save(tmp_path / "a.nii", np.zeros((2, 2, 2), np.uint8))
-    monkeypatch.setattr("medimg_eval.imaging.payload.os.sysconf", lambda name: 2)
+    monkeypatch.setattr("medimg_eval.imaging.voxel_data.os.sysconf", lambda name: 2)
     with pytest.raises(CaseError, match=r"a\.nii: its header asks for 0 GiB of voxels, and this machine has"):
         read(path)
 

@@ -6,9 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from medimg_eval import patients
 from medimg_eval.errors import UserError
-from medimg_eval.imaging import patients
-from medimg_eval.imaging.patients import patient_key, salt_name, salt_of
+from medimg_eval.patients import patient_key, salt_name, salt_of
 
 
 @pytest.fixture

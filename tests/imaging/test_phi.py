@@ -10,9 +10,9 @@ from pydicom import Dataset
 from pydicom.data import get_testdata_file
 
 from medimg_eval.case import Image
+from medimg_eval.deid.quick_scan import Doubt, identities, scan, scan_names
 from medimg_eval.errors import CaseError
-from medimg_eval.imaging.dicom.phi import Doubt, identities, scan, scan_names
-from medimg_eval.imaging.dicom.write import write_picture, write_series
+from medimg_eval.imaging.dicom.writing.images import write_picture, write_series
 
 FILLED = "Zxqwvy"
 

@@ -22,12 +22,12 @@ from pydicom.datadict import dictionary_VR, keyword_for_tag
 
 from medimg_eval.case import Image
 from medimg_eval.commands import phi_scan
+from medimg_eval.deid.dicom_headers import header_findings, past_of, read_whole
+from medimg_eval.deid.folder import scan_folder
+from medimg_eval.deid.ps3_15 import OPTIONS, WORDS, rules
+from medimg_eval.deid.values import like_pseudonym, mask, names_nobody, only_technical, shown
 from medimg_eval.errors import CaseError, UsageError
-from medimg_eval.imaging.dicom.phi_headers import header_findings, past_of, read_whole
-from medimg_eval.imaging.dicom.phi_profile import OPTIONS, WORDS, rules
-from medimg_eval.imaging.dicom.phi_scan import scan_folder
-from medimg_eval.imaging.dicom.phi_values import like_pseudonym, mask, names_nobody, only_technical, shown
-from medimg_eval.imaging.dicom.write import write_picture, write_series
+from medimg_eval.imaging.dicom.writing.images import write_picture, write_series
 from medimg_eval.phantoms import write_phantoms
 
 FILLED = "Zxqwvy"

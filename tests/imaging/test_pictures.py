@@ -13,7 +13,7 @@ from PIL import Image as Pillow
 
 from medimg_eval import imaging
 from medimg_eval.errors import CaseError, UsageError
-from medimg_eval.imaging import pictures
+from medimg_eval.imaging.pictures import reading as pictures
 
 imagecodecs = pytest.importorskip("imagecodecs")
 tifffile = pytest.importorskip("tifffile")

@@ -15,9 +15,9 @@ from slide_files import BLUE, GLASS, LAYOUTS, RED, aperio, noise, plain, squares
 
 from medimg_eval.errors import CaseError
 from medimg_eval.imaging import read, read_grid, read_mask
-from medimg_eval.imaging.slide_backends import OpenSlideBackend, TiffSlideBackend
-from medimg_eval.imaging.slides import Slide, is_slide
-from medimg_eval.imaging.slides_write import write_pyramid
+from medimg_eval.imaging.slides.backends import OpenSlideBackend, TiffSlideBackend
+from medimg_eval.imaging.slides.reading import Slide, is_slide
+from medimg_eval.imaging.slides.writing import write_pyramid
 
 
 @pytest.fixture(params=LAYOUTS)
@@ -157,7 +157,7 @@ def test_what_openslide_cannot_open_is_read_with_tiffslide(slide, monkeypatch):
 def test_the_result_does_not_depend_on_how_it_is_cut_in_blocks(tmp_path, monkeypatch):
     path = plain(tmp_path / "a.tif", noise(700, 900))
     whole = read(path, um_per_px=1.3).array
-    monkeypatch.setattr("medimg_eval.imaging.slide_reader.BLOCK", 100)
+    monkeypatch.setattr("medimg_eval.imaging.slides.slide.BLOCK", 100)
     np.testing.assert_allclose(read(path, um_per_px=1.3).array.astype(int), whole.astype(int), atol=1)
 
 
@@ -212,7 +212,7 @@ def test_the_label_is_never_returned_and_its_presence_is_said(tmp_path):
 
 def test_a_large_slide_is_not_read_unasked(tmp_path, monkeypatch):
     path = plain(tmp_path / "a.tif")
-    monkeypatch.setattr("medimg_eval.imaging.slides.LIMIT", 500_000)
+    monkeypatch.setattr("medimg_eval.imaging.slides.reading.LIMIT", 500_000)
     for way in (read, read_grid):
         with pytest.raises(
             CaseError, match=r"a\.tif: holds 768 x 1024 pixels.*um_per_px, a region, or a level \(0: 768"

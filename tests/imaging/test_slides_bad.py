@@ -10,8 +10,8 @@ from slide_files import LAYOUTS, noise, plain
 
 from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.imaging import read
-from medimg_eval.imaging.slide_backends import TiffSlideBackend
-from medimg_eval.imaging.slides import Slide
+from medimg_eval.imaging.slides.backends import TiffSlideBackend
+from medimg_eval.imaging.slides.reading import Slide
 
 
 @pytest.mark.parametrize("kept", [0.2, 0.5, 0.8, 0.95, 0.999])

@@ -10,7 +10,7 @@ from pydicom.uid import ExplicitVRLittleEndian, JPEGBaseline8Bit, generate_uid
 
 from medimg_eval.errors import CaseError
 from medimg_eval.imaging import read, read_grid
-from medimg_eval.imaging.slides import Slide
+from medimg_eval.imaging.slides.reading import Slide
 
 TILE = 128
 MICROSCOPY = "1.2.840.10008.5.1.4.1.1.77.1.6"

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from medimg_eval.case import Mask
 from medimg_eval.errors import CaseError
-from medimg_eval.imaging.slides import Slide, write_pyramid
-from medimg_eval.imaging.tiles import (
+from medimg_eval.imaging.slides.reading import Slide, write_pyramid
+from medimg_eval.imaging.slides.tiles import (
     Tiles,
     otsu,
     read_tile_coordinates,

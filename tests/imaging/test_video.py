@@ -12,8 +12,8 @@ from PIL import Image as Pillow
 
 from medimg_eval import imaging
 from medimg_eval.errors import CaseError, UsageError
-from medimg_eval.imaging import video as module
-from medimg_eval.imaging.video import Video, write_video
+from medimg_eval.imaging.video import reading as module
+from medimg_eval.imaging.video.reading import Video, write_video
 
 av = pytest.importorskip("av")
 

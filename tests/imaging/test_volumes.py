@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from medimg_eval.case import Image, Mask
 from medimg_eval.errors import CaseError
-from medimg_eval.imaging import ImageFile, MaskFile, read, read_grid, read_mask, volumes, write_mask
-from medimg_eval.imaging.volumes import VLMETA, write_image
+from medimg_eval.imaging import ImageFile, MaskFile, read, read_grid, read_mask, write_mask
+from medimg_eval.imaging.volumes import reading as volumes
+from medimg_eval.imaging.volumes.reading import VLMETA, write_image
 
 AFFINE = np.array([[0, -0.5, 0, 10], [0.5, 0, 0, -3], [0, 0, 2.5, 7], [0, 0, 0, 1.0]])
 

@@ -10,8 +10,8 @@ from hypothesis.extra.numpy import arrays
 from rows import run_of, summarised
 from scipy import stats
 
-from medimg_eval.metrics.agreement import aligned, bland_altman, intraclass_correlation
-from medimg_eval.metrics.measurements import measurement_scores, worst_measurement_scores
+from medimg_eval.metrics.agreement.continuous import aligned, bland_altman, intraclass_correlation
+from medimg_eval.metrics.measurement.measurements import measurement_scores, worst_measurement_scores
 
 EVIDENCE = ["measured", "measured_reference", "measured_by_reader"]
 

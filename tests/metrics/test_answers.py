@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics import _answer_rules as registry
-from medimg_eval.metrics.answers import (
+from medimg_eval.metrics.answers import rule_registry as registry
+from medimg_eval.metrics.answers.extraction import (
     answer_rule,
     extract,
     extract_box,

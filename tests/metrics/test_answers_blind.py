@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from medimg_eval.metrics.answers import extract, extract_choice, extract_yes_no
+from medimg_eval.metrics.answers.extraction import extract, extract_choice, extract_yes_no
 
 BLIND = json.loads(Path(__file__).with_name("answers_blind.json").read_text(encoding="utf-8"))
 FINDINGS = {"A": "Consolidation", "B": "Pleural effusion", "C": "Pneumothorax", "D": "Cardiomegaly"}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from medimg_eval.metrics.answers import extract_choice
+from medimg_eval.metrics.answers.extraction import extract_choice
 
 FINDING = {"A": "Pneumonia", "B": "Pleural effusion", "C": "Pneumothorax", "D": "Normal"}
 ABNORMAL = {"A": "Normal", "B": "Abnormal", "C": "Abnormal with effusion", "D": "Cannot be determined"}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from medimg_eval.metrics.answers import extract_choice
+from medimg_eval.metrics.answers.extraction import extract_choice
 
 O2 = {"A": "Adenocarcinoma", "B": "Squamous cell carcinoma", "C": "Small cell carcinoma", "D": "Large cell carcinoma"}
 G2 = {"A": "Grade I", "B": "Grade II", "C": "Grade III", "D": "Grade IV"}

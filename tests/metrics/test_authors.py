@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medimg_eval.metrics import authors
-from medimg_eval.metrics._authors_helpers import boxed_content, nearest, vqa_words
-from medimg_eval.metrics._replies import ReplyPair
-from medimg_eval.metrics.answers import extract, rules
+from medimg_eval.metrics.answers import published as authors
+from medimg_eval.metrics.answers.extraction import extract, rules
+from medimg_eval.metrics.answers.published.common import boxed_content, nearest, vqa_words
+from medimg_eval.metrics.answers.reply import ReplyPair
 
 FOUR = {"A": "normal", "B": "pleural effusion", "C": "consolidation", "D": "abnormal heart"}
 TWO = {"A": "yes", "B": "no"}

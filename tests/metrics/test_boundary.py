@@ -12,9 +12,10 @@ from hypothesis.extra import numpy as hnp
 from scipy.ndimage import binary_erosion, gaussian_filter
 
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics import LabelPair, boundary, segmentation_scores
-from medimg_eval.metrics.boundary import boundary_iou
-from medimg_eval.metrics.overlap import iou
+from medimg_eval.metrics import LabelPair, segmentation_scores
+from medimg_eval.metrics.segmentation import boundary
+from medimg_eval.metrics.segmentation.boundary import boundary_iou
+from medimg_eval.metrics.segmentation.overlap import iou
 
 maps = hnp.array_shapes(min_dims=2, max_dims=3, min_side=1, max_side=5).flatmap(
     lambda shape: st.tuples(hnp.arrays(bool, shape), hnp.arrays(bool, shape))

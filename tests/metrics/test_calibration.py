@@ -15,9 +15,19 @@ from monai.metrics import CalibrationErrorMetric
 from sklearn.metrics import brier_score_loss, log_loss
 
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics import LabelPair, available, calibration
-from medimg_eval.metrics.calibration import ProbabilityPair, ace, brier, ece, mce, nll, probability_scores, soft_dice
-from medimg_eval.metrics.overlap import dice
+from medimg_eval.metrics import LabelPair, available
+from medimg_eval.metrics.segmentation import probability_maps as calibration
+from medimg_eval.metrics.segmentation.overlap import dice
+from medimg_eval.metrics.segmentation.probability_maps import (
+    ProbabilityPair,
+    ace,
+    brier,
+    ece,
+    mce,
+    nll,
+    probability_scores,
+    soft_dice,
+)
 
 BINNED = (ece, ace, mce)
 PLAIN = (soft_dice, brier, nll)

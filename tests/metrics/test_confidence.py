@@ -13,11 +13,11 @@ from sklearn import metrics as theirs
 import medimg_eval
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics import Rows, available, parse
-from medimg_eval.metrics import _confidence as arithmetic
-from medimg_eval.metrics._replies import ReplyPair
-from medimg_eval.metrics.confidence import confidence, vote_confidence
-from medimg_eval.results.figures.calibration import equal_mass
-from medimg_eval.tasks.confidence import confidence_of, status_of, with_confidence, written_confidence
+from medimg_eval.metrics.answers.reply import ReplyPair
+from medimg_eval.metrics.calibration import curves as arithmetic
+from medimg_eval.metrics.calibration.metrics import confidence, vote_confidence
+from medimg_eval.results.figures.reliability_diagram import equal_mass
+from medimg_eval.tasks.questions.confidence import confidence_of, status_of, with_confidence, written_confidence
 
 PAGE = Path(medimg_eval.__file__).parents[1] / "docs" / "metrics-confidence.md"
 NAMES = (
@@ -356,6 +356,6 @@ def test_the_note_counts_answers_without_a_confidence():
 def test_the_page_has_a_row_for_each():
     page = PAGE.read_text(encoding="utf-8")
     for name, found in available().items():
-        if found.function.__module__ == "medimg_eval.metrics.confidence":
+        if found.function.__module__ == "medimg_eval.metrics.calibration.metrics":
             row = next(line for line in page.splitlines() if line.startswith((f"| `{name}`", f"| `{name}@")))
             assert found.definition.split(":")[0].rstrip(".") in row

@@ -15,8 +15,9 @@ from monai.metrics import compute_average_surface_distance, compute_hausdorff_di
 from scipy.ndimage import binary_erosion, center_of_mass, gaussian_filter
 
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics import LabelPair, distances, get, parse, segmentation_scores
-from medimg_eval.metrics.distances import (
+from medimg_eval.metrics import LabelPair, get, parse, segmentation_scores
+from medimg_eval.metrics.segmentation import surface_distance as distances
+from medimg_eval.metrics.segmentation.surface_distance import (
     asd_pred_to_ref,
     asd_ref_to_pred,
     assd,

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medimg_eval.metrics import _fidelity_kernels
 from medimg_eval.metrics.fidelity import (
     SetError,
     cmmd,
@@ -17,6 +16,7 @@ from medimg_eval.metrics.fidelity import (
     kernel_distance_subsets,
     mmd_rbf,
 )
+from medimg_eval.metrics.fidelity import kernel as _fidelity_kernels
 from tests.metrics.test_fidelity import normal, pair
 
 

@@ -7,8 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medimg_eval.metrics import _fidelity_manifold, _fidelity_near
-from medimg_eval.metrics._fidelity_near import clouds, near
 from medimg_eval.metrics.fidelity import (
     SetError,
     coverage,
@@ -17,6 +15,9 @@ from medimg_eval.metrics.fidelity import (
     precision_recall_density_coverage,
     recall,
 )
+from medimg_eval.metrics.fidelity import nearest_neighbours as _fidelity_near
+from medimg_eval.metrics.fidelity import prdc as _fidelity_manifold
+from medimg_eval.metrics.fidelity.nearest_neighbours import clouds, near
 from tests.metrics.test_fidelity import normal, pair
 
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
-from medimg_eval.metrics._generation import ImageSet, ImageSets
-from medimg_eval.metrics.generation_findings import (
+from medimg_eval.metrics.generation.image_sets import ImageSet, ImageSets
+from medimg_eval.metrics.generation.prompt_alignment import (
     finding_auroc,
     finding_correct,
     finding_sensitivity,

@@ -10,9 +10,9 @@ import pytest
 
 import medimg_eval
 from medimg_eval.metrics import available
-from medimg_eval.metrics._generation import ImageSet, ImageSets
 from medimg_eval.metrics.fidelity import frechet_distance, kernel_distance
-from medimg_eval.metrics.generation_privacy import near_copies, own_distance
+from medimg_eval.metrics.generation.image_sets import ImageSet, ImageSets
+from medimg_eval.metrics.generation.memorisation import near_copies, own_distance
 
 METRICS = (Path(medimg_eval.__file__).parent / "metrics").resolve()
 

@@ -11,9 +11,16 @@ from hypothesis import strategies as st
 from scipy import ndimage
 
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics import InstanceRule, LabelPair, Rows, Settings, available, get, instances, segmentation_scores
-from medimg_eval.metrics._components import centroids, connected_parts, dilated, match_parts, shared_voxels
-from medimg_eval.metrics.instances import (
+from medimg_eval.metrics import InstanceRule, LabelPair, Rows, Settings, available, get, segmentation_scores
+from medimg_eval.metrics.segmentation import instances
+from medimg_eval.metrics.segmentation.connected_components import (
+    centroids,
+    connected_parts,
+    dilated,
+    match_parts,
+    shared_voxels,
+)
+from medimg_eval.metrics.segmentation.instances import (
     instance_dice,
     instance_f1,
     instance_hd95,

@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 from rows import summarised
 
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics.landmarks import landmark_scores, worst_landmark_scores
+from medimg_eval.metrics.measurement.landmarks import landmark_scores, worst_landmark_scores
 
 EVERY = ("landmark_distance", "sdr@5", "sdr@20", "identified")
 

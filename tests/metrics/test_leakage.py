@@ -12,9 +12,8 @@ from scipy import stats
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics import get, parse
-from medimg_eval.metrics._exact import exact_interval
-from medimg_eval.metrics._replies import ReplyPair
-from medimg_eval.metrics.leakage import (
+from medimg_eval.metrics.answers.reply import ReplyPair
+from medimg_eval.metrics.phi.report_leakage import (
     Vocabulary,
     leakage,
     phi_placeholders,
@@ -24,6 +23,7 @@ from medimg_eval.metrics.leakage import (
     spans_of,
     words_of,
 )
+from medimg_eval.metrics.proportions import exact_interval
 
 WORDS = ["right", "lower", "lobe", "mass", "with", "hilar", "nodes", "and", "pleural", "effusion", "since", "june"]
 

@@ -11,10 +11,9 @@ from scipy import ndimage
 from surface_distance import compute_robust_hausdorff, compute_surface_distances
 
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics import LabelPair, LesionRule, Settings, available, lesions, segmentation_scores
-from medimg_eval.metrics._pairs import label_pairs
-from medimg_eval.metrics._rules import LESION_RULES
-from medimg_eval.metrics.lesions import (
+from medimg_eval.metrics import LabelPair, LesionRule, Settings, available, segmentation_scores
+from medimg_eval.metrics.segmentation import lesions
+from medimg_eval.metrics.segmentation.lesions import (
     lesion_dice,
     lesion_f1,
     lesion_fn,
@@ -25,6 +24,8 @@ from medimg_eval.metrics.lesions import (
     lesion_sensitivity,
     lesion_tp,
 )
+from medimg_eval.metrics.segmentation.matching_rules import LESION_RULES
+from medimg_eval.metrics.segmentation.pairs import label_pairs
 
 # surface-distance 0.1 calls SciPy by names that SciPy has moved.
 pytestmark = pytest.mark.filterwarnings("ignore:Please import `(correlate|distance_transform_edt)`:DeprecationWarning")

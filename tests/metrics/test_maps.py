@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 from scipy.ndimage import gaussian_filter
 from scipy.spatial import cKDTree
 
-from medimg_eval.metrics import LabelPair, Settings, _joint, _near, segmentation_scores
-from medimg_eval.metrics._pairs import label_pairs
-from medimg_eval.metrics._surfaces import surfel_measures
+from medimg_eval.metrics import LabelPair, Settings, segmentation_scores
+from medimg_eval.metrics.segmentation import label_maps as _joint
+from medimg_eval.metrics.segmentation import nearest_surface as _near
+from medimg_eval.metrics.segmentation.pairs import label_pairs
+from medimg_eval.metrics.segmentation.surfaces import surfel_measures
 
 KINDS = ["surfel", "voxel"]
 SPACINGS = {2: [(1.0, 1.0), (0.7, 1.9)], 3: [(1.0, 1.0, 1.0), (0.8, 0.8, 1.5), (5.0, 1.0, 0.4)]}

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from sklearn.metrics import precision_score, recall_score
 
-from medimg_eval.metrics import LabelPair, get, overlap, segmentation_scores
-from medimg_eval.metrics.overlap import (
+from medimg_eval.metrics import LabelPair, get, segmentation_scores
+from medimg_eval.metrics.segmentation import overlap
+from medimg_eval.metrics.segmentation.overlap import (
     dice,
     precision,
     recall,

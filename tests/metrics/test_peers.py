@@ -16,8 +16,8 @@ from monai.metrics import (
 from scipy.ndimage import binary_erosion, gaussian_filter, shift
 
 from medimg_eval.metrics import LabelPair, segmentation_scores
-from medimg_eval.metrics.distances import assd, hd, hd95, nsd
-from medimg_eval.metrics.overlap import dice, iou
+from medimg_eval.metrics.segmentation.overlap import dice, iou
+from medimg_eval.metrics.segmentation.surface_distance import assd, hd, hd95, nsd
 
 pytestmark = [
     # MONAI passes an argument that MONAI deprecates.

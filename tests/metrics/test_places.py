@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medimg_eval.metrics import Rows, available, get, parse
-from medimg_eval.metrics._replies import ReplyPair
-from medimg_eval.metrics.answers import Extraction
+from medimg_eval.metrics.answers.extraction import Extraction
+from medimg_eval.metrics.answers.reply import ReplyPair
 
 FEW = settings(deadline=None, max_examples=30)
 NAN = math.nan

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from medimg_eval.metrics import LabelPair, available, segmentation_scores
-from medimg_eval.metrics.distances import assd, hd, hd95
-from medimg_eval.metrics.overlap import iou
+from medimg_eval.metrics.segmentation.overlap import iou
+from medimg_eval.metrics.segmentation.surface_distance import assd, hd, hd95
 
 ASKED = ["assd", "dice", "hd", "hd95", "iou", "nsd@0", "nsd@1.3", "nsd@4"]
 DISTANCES = ["assd", "hd", "hd95"]

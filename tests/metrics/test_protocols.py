@@ -14,10 +14,10 @@ from sklearn.metrics import cohen_kappa_score
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics import Rows, available, parse
-from medimg_eval.metrics._kappa import cohen_kappa
-from medimg_eval.metrics.protocols import set_accuracy
-from medimg_eval.results.parts import Part
-from medimg_eval.results.summaries import summarise
+from medimg_eval.metrics.agreement.kappa import cohen_kappa
+from medimg_eval.metrics.vqa.question_sets import set_accuracy
+from medimg_eval.results.runs.subsets import Part
+from medimg_eval.results.statistics.summaries import summarise
 
 FEW = settings(deadline=None, max_examples=30)
 NONE = -1.0

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from skimage.metrics import normalized_root_mse, peak_signal_noise_ratio, structural_similarity
 
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics import _image_scores, available, get, reconstruction, title
-from medimg_eval.metrics.perception import pictures
-from medimg_eval.metrics.reconstruction import (
+from medimg_eval.metrics import available, get, title
+from medimg_eval.metrics.reconstruction import metrics as reconstruction
+from medimg_eval.metrics.reconstruction import scores as _image_scores
+from medimg_eval.metrics.reconstruction.metrics import (
     PRESETS,
     gmsd,
     haarpsi,
@@ -25,6 +26,7 @@ from medimg_eval.metrics.reconstruction import (
     vif,
     worst_image_scores,
 )
+from medimg_eval.metrics.reconstruction.perceptual import pictures
 
 ALL = {"psnr": psnr, "nrmse": nrmse, "nmse": nmse, "ssim": ssim, "ms_ssim": ms_ssim, "vif": vif, "haarpsi": haarpsi}
 ALL["gmsd"] = gmsd

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medimg_eval.metrics import quantitative
-from medimg_eval.metrics.measurements import measurement_scores
-from medimg_eval.metrics.quantitative import DessScan, RegionT2, dess_t2, t2_agreement, t2_error_ms
+from medimg_eval.metrics.measurement import t2_mapping as quantitative
+from medimg_eval.metrics.measurement.measurements import measurement_scores
+from medimg_eval.metrics.measurement.t2_mapping import DessScan, RegionT2, dess_t2, t2_agreement, t2_error_ms
 
 NAMES = {1: "patellar", 2: "femoral"}
 

@@ -12,10 +12,10 @@ from hypothesis.extra.numpy import arrays
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics import get
-from medimg_eval.metrics._corpus import Corpus
-from medimg_eval.metrics._replies import Read, ReplyPair
+from medimg_eval.metrics.answers.reply import Read, ReplyPair
+from medimg_eval.metrics.nlp.corpus import Corpus
 from medimg_eval.metrics.registry import Rows
-from medimg_eval.metrics.report_composites import (
+from medimg_eval.metrics.reports.radcliq import (
     DISTILROBERTA_5,
     BertScores,
     bertscore_of,

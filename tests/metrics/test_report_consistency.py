@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from medimg_eval.case import Case, Failure
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics import report_consistency as module
-from medimg_eval.metrics._replies import Read, ReplyPair
-from medimg_eval.metrics.report_consistency import (
+from medimg_eval.metrics.answers.reply import Read, ReplyPair
+from medimg_eval.metrics.reports import icon_consistency as module
+from medimg_eval.metrics.reports.icon_consistency import (
     Written,
     consistency,
     consistency_radgraph,

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics._replies import ReplyPair
-from medimg_eval.metrics.report_entities import (
+from medimg_eval.metrics.answers.reply import ReplyPair
+from medimg_eval.metrics.reports.ratescore_entities import (
     AFFINITY,
     TYPES,
     Match,

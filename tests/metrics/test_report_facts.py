@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medimg_eval import metrics
-from medimg_eval.metrics._replies import ReplyPair
-from medimg_eval.metrics._reports_words import CHANGE_WORDS, change_words, finding_facts, matched_measurements, set_f1
+from medimg_eval.metrics.answers.reply import ReplyPair
 from medimg_eval.metrics.registry import Rows
-from medimg_eval.metrics.report_rules import Measurement, measurements
+from medimg_eval.metrics.reports.facts import CHANGE_WORDS, change_words, finding_facts, matched_measurements, set_f1
+from medimg_eval.metrics.reports.labeler.labeler import Measurement, measurements
 from tests.metrics.test_report_rules_mentions import LINES
 
 TEXTS = st.lists(st.sampled_from([text for text, _ in LINES]), max_size=6).map(" ".join)

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.metrics import get
-from medimg_eval.metrics._corpus import Corpus
-from medimg_eval.metrics._replies import Read, ReplyPair
-from medimg_eval.metrics.report_graphs import FAMILIES, LEVELS, radgraph_combined, radgraph_f1
+from medimg_eval.metrics.answers.reply import Read, ReplyPair
+from medimg_eval.metrics.nlp.corpus import Corpus
+from medimg_eval.metrics.reports.radgraph import FAMILIES, LEVELS, radgraph_combined, radgraph_f1
 
 PRESENT, ABSENT, ANATOMY = "Observation::definitely present", "Observation::definitely absent", "Anatomy"
 NOTHING = {"text": "", "entities": {}}

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 import medimg_eval
 from medimg_eval import metrics
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics import report_judges as judges
-from medimg_eval.metrics import report_radfact as radfact
-from medimg_eval.metrics._replies import ReplyPair
-from medimg_eval.metrics._verdicts import objects, reader, sentences, verdict_reader
+from medimg_eval.metrics.answers.reply import ReplyPair
+from medimg_eval.metrics.judges import radfact
+from medimg_eval.metrics.judges import report_errors as judges
+from medimg_eval.metrics.judges.verdicts import objects, reader, sentences, verdict_reader
 
 QUICK = settings(deadline=None, max_examples=30)
 
@@ -463,8 +463,8 @@ def test_metrics_that_ask_a_judge_are_undefined_of_other_questions_without_a_ref
 
 
 def test_every_question_that_a_metric_asks_is_there_and_its_reader_too():
-    from medimg_eval.tasks.judging import JudgeQuestion
-    from medimg_eval.tasks.questions import _judging
+    from medimg_eval.tasks.questions.judge_questions import JudgeQuestion
+    from medimg_eval.tasks.questions.task import _judging
 
     for name in asking():
         questions = {one: _judging(one) for one in metrics.get(name).asks}

@@ -13,10 +13,10 @@ from sklearn.metrics import precision_recall_fscore_support
 
 from medimg_eval import metrics
 from medimg_eval.errors import CaseError, UsageError, UserError
-from medimg_eval.metrics._labels_family import codes, example_scores, sums_of, value_of_sums
-from medimg_eval.metrics._replies import Read, ReplyPair
+from medimg_eval.metrics.answers.reply import Read, ReplyPair
 from medimg_eval.metrics.registry import Rows
-from medimg_eval.metrics.report_labels import (
+from medimg_eval.metrics.reports.labels.family import codes, example_scores, sums_of, value_of_sums
+from medimg_eval.metrics.reports.labels.metrics import (
     CHEXPERT,
     CHEXPERT_5,
     CHEXPERT_13,

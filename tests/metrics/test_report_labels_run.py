@@ -14,10 +14,10 @@ from medimg_eval.commands.making import build_candidate
 from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.metrics import Rows, available, parse
-from medimg_eval.metrics._replies import ReplyPair
-from medimg_eval.metrics.report_labels import CHEXPERT, CHEXPERT_14, Taxonomy, label_scores
-from medimg_eval.metrics.report_rules import label_report
-from medimg_eval.models.annotators import TextAnnotator
+from medimg_eval.metrics.answers.reply import ReplyPair
+from medimg_eval.metrics.reports.labeler.labeler import label_report
+from medimg_eval.metrics.reports.labels.metrics import CHEXPERT, CHEXPERT_14, Taxonomy, label_scores
+from medimg_eval.models.annotators.base import TextAnnotator
 from medimg_eval.models.base import VisionLanguageModel
 from medimg_eval.question import Key, Question
 from medimg_eval.results import build_table, load_runs

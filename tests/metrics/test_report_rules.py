@@ -6,9 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medimg_eval.metrics._reports_lexicon import expanded, planted
-from medimg_eval.metrics._reports_mentions import tree
-from medimg_eval.metrics.report_rules import (
+from medimg_eval.metrics.reports.labeler.labeler import (
     OBSERVATIONS,
     combined,
     label_report,
@@ -17,6 +15,8 @@ from medimg_eval.metrics.report_rules import (
     sections,
     sentences,
 )
+from medimg_eval.metrics.reports.labeler.phrase_tree import expanded, planted
+from medimg_eval.metrics.reports.labeler.sentence_findings import tree
 from tests.metrics.test_report_rules_mentions import LINES
 
 SENTENCES = [text for text, _ in LINES if text.endswith(".")]

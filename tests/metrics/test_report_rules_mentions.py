@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from medimg_eval.metrics.report_rules import OBSERVATIONS, label_report
+from medimg_eval.metrics.reports.labeler.labeler import OBSERVATIONS, label_report
 
 NAMES = "EC CM LO LL ED CO PN AT PX EF PO FX SD NF"
 CODES = dict(zip(NAMES.split(), OBSERVATIONS, strict=True))

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.metrics._replies import ReplyPair
-from medimg_eval.metrics.report_structure import (
+from medimg_eval.metrics.answers.reply import ReplyPair
+from medimg_eval.metrics.reports.lunguage import (
     ATTRIBUTES,
     EXACT,
     PHRASE,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medimg_eval.metrics._reports_sections import canonical, chosen, sections, spans
+from medimg_eval.metrics.nlp.report_sections import canonical, chosen, sections, spans
 
 
 @pytest.mark.parametrize(

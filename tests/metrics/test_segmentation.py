@@ -7,18 +7,12 @@ import numpy as np
 import pytest
 
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics import (
-    LabelPair,
-    distances,
-    metric,
-    overlap,
-    registry,
-    segmentation,
-    segmentation_scores,
-    worst_scores,
-)
-from medimg_eval.metrics.distances import assd, hd, hd95, nsd
-from medimg_eval.metrics.overlap import dice, iou
+from medimg_eval.metrics import LabelPair, metric, registry, segmentation_scores, worst_scores
+from medimg_eval.metrics.segmentation import overlap
+from medimg_eval.metrics.segmentation import scores as segmentation
+from medimg_eval.metrics.segmentation import surface_distance as distances
+from medimg_eval.metrics.segmentation.overlap import dice, iou
+from medimg_eval.metrics.segmentation.surface_distance import assd, hd, hd95, nsd
 
 UNIT = (1, 1, 1)
 KINDS = ["surfel", "voxel"]

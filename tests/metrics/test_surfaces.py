@@ -7,8 +7,8 @@ import pytest
 from monai.metrics.utils import get_code_to_measure_table
 from surface_distance import lookup_tables
 
-from medimg_eval.metrics import _surfaces as _border
-from medimg_eval.metrics._surfaces import surfel_border, surfel_measures, voxel_border
+from medimg_eval.metrics.segmentation import surfaces as _border
+from medimg_eval.metrics.segmentation.surfaces import surfel_border, surfel_measures, voxel_border
 
 SPACINGS = [(1.0, 1.0, 1.0), (0.8, 0.8, 1.5), (5.0, 1.0, 1.0), (0.7, 1.3, 2.9), (0.05, 11.0, 1.0)]
 FLAT_SPACINGS = [(1.0, 1.0), (0.7, 1.9), (12.0, 0.3)]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import medimg_eval
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics import get, registry, text_scores
-from medimg_eval.metrics._text_profiles import PROFILES
+from medimg_eval.metrics.text.profiles import PROFILES
 from tests.conftest import environment
 
 FEW = settings(deadline=None, max_examples=15)

@@ -13,17 +13,18 @@ from hypothesis import strategies as st
 from torchmetrics.functional.text import bleu_score
 
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics import Rows, _texts_stems, available, get, parse
-from medimg_eval.metrics import bleu as bleu_module
-from medimg_eval.metrics import texts as module
-from medimg_eval.metrics._corpus import Corpus
-from medimg_eval.metrics._replies import ReplyPair
-from medimg_eval.metrics._texts_consensus import Consensus
-from medimg_eval.metrics._texts_overlap import aligned_words, common_subsequence, counts, overlap
-from medimg_eval.metrics._texts_stems import stem
-from medimg_eval.metrics._texts_words import blank_words, normalised, split_words, stemmed_words, words, words_13a
-from medimg_eval.metrics.answers import Extraction
-from medimg_eval.metrics.texts import meteor_of, rouge_longest, rouge_n
+from medimg_eval.metrics import Rows, available, get, parse
+from medimg_eval.metrics.answers.extraction import Extraction
+from medimg_eval.metrics.answers.reply import ReplyPair
+from medimg_eval.metrics.nlp import porter as _texts_stems
+from medimg_eval.metrics.nlp.corpus import Corpus
+from medimg_eval.metrics.nlp.porter import stem
+from medimg_eval.metrics.nlp.tokenizers import blank_words, normalised, split_words, stemmed_words, words, words_13a
+from medimg_eval.metrics.text import bleu_scores as bleu_module
+from medimg_eval.metrics.text import rouge as module
+from medimg_eval.metrics.text.cider import Consensus
+from medimg_eval.metrics.text.rouge import meteor_of, rouge_longest, rouge_n
+from medimg_eval.metrics.text.word_overlap import aligned_words, common_subsequence, counts, overlap
 
 FEW = settings(deadline=None, max_examples=30)
 SAID = st.lists(st.sampled_from("abcd"), max_size=9)

@@ -13,8 +13,9 @@ from scipy.ndimage import gaussian_filter, label
 from skimage.measure import euler_number
 from skimage.morphology import skeletonize
 
-from medimg_eval.metrics import LabelPair, get, segmentation_scores, topology
-from medimg_eval.metrics.topology import (
+from medimg_eval.metrics import LabelPair, get, segmentation_scores
+from medimg_eval.metrics.segmentation import topology
+from medimg_eval.metrics.segmentation.topology import (
     betti0_error,
     betti1_error,
     betti2_error,

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from sklearn.metrics import f1_score, precision_score, recall_score
 
 from medimg_eval.metrics import Rows, parse
-from medimg_eval.metrics.measurements import HeightLoss, relative_height_loss
-from medimg_eval.metrics.vertebrae import genant_by_loss, vertebra_scores
+from medimg_eval.metrics.measurement.measurements import HeightLoss, relative_height_loss
+from medimg_eval.metrics.measurement.vertebral_fractures import genant_by_loss, vertebra_scores
 
 THREE = ("genant_precision", "genant_recall", "genant_f1")
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from sklearn.metrics import f1_score, recall_score
 
 from medimg_eval.metrics import Rows, available, get, parse
-from medimg_eval.metrics._replies import ReplyPair
-from medimg_eval.metrics.answers import Extraction
-from medimg_eval.metrics.vqa import NONE_GIVEN
+from medimg_eval.metrics.answers.extraction import Extraction
+from medimg_eval.metrics.answers.reply import ReplyPair
+from medimg_eval.metrics.vqa.correctness import NONE_GIVEN
 
 FEW = settings(deadline=None, max_examples=30)
 OPTIONS = {"A": "pneumonia", "B": "The edema.", "C": "none of these"}
@@ -289,7 +289,7 @@ def test_every_metric_of_answers_says_what_a_table_needs():
 
 
 def test_the_free_form_score_takes_each_kind_of_answer_by_its_own_measure():
-    from medimg_eval.metrics.vqa import free_form_score
+    from medimg_eval.metrics.vqa.correctness import free_form_score
 
     assert free_form_score(ReplyPair("number", "90", 100.0)) == pytest.approx(0.9)
     assert free_form_score(ReplyPair("open", "Left kidney.", "left kidney")) == 1

@@ -20,9 +20,9 @@ from medimg_eval.results import (
     to_rich,
     write_all,
 )
-from medimg_eval.results.intervals import Bootstrap, class_mean_interval
-from medimg_eval.results.parts import Part
-from medimg_eval.results.summaries import Source, _macro, _Summary, summarise
+from medimg_eval.results.runs.subsets import Part
+from medimg_eval.results.statistics.intervals import Bootstrap, class_mean_interval
+from medimg_eval.results.statistics.summaries import Source, _macro, _Summary, summarise
 
 # case, right, attributes
 QUESTIONS = [
@@ -286,7 +286,7 @@ def test_many_clusters_of_few_kinds_have_the_interval_that_drawing_one_by_one_gi
     rng = np.random.default_rng(1)
     right, image, group = rng.random(900) < 0.3, rng.integers(300, size=900), rng.integers(3, size=900)
     one_by_one = mean_interval(right, image, resamples=20_000), class_mean_interval(right, group, image)
-    monkeypatch.setattr("medimg_eval.results.resampling._MANY_DRAWS", 0)
+    monkeypatch.setattr("medimg_eval.results.statistics.resampling._MANY_DRAWS", 0)
     at_once = mean_interval(right, image, resamples=20_000), class_mean_interval(right, group, image)
     for first, second in zip(one_by_one, at_once, strict=True):
         assert first.mean == second.mean
@@ -296,7 +296,7 @@ def test_many_clusters_of_few_kinds_have_the_interval_that_drawing_one_by_one_gi
 def test_values_of_many_kinds_are_drawn_one_by_one_however_many(monkeypatch):
     rng = np.random.default_rng(1)
     before = mean_interval(rng.random(400), np.arange(400), resamples=100)
-    monkeypatch.setattr("medimg_eval.results.resampling._MANY_DRAWS", 0)
+    monkeypatch.setattr("medimg_eval.results.statistics.resampling._MANY_DRAWS", 0)
     assert mean_interval(np.random.default_rng(1).random(400), np.arange(400), resamples=100) == before
 
 
@@ -307,7 +307,7 @@ def test_macro_means_have_the_interval_that_calling_the_summary_gives(write_ques
     (run,) = load_runs([write_questions("m", [], many)])
     part = Part.whole(run)
     at_once = summarise("macro_accuracy@modality", part, resamples=100, level=0.95, seed=0)
-    monkeypatch.setattr("medimg_eval.results.summaries._macro", lambda *_, **__: None)
+    monkeypatch.setattr("medimg_eval.results.statistics.summaries._macro", lambda *_, **__: None)
     called = summarise("macro_accuracy@modality", part, resamples=100, level=0.95, seed=0)
     assert at_once.mean == called.mean
     # Cases without a value belong to no group, so that only the others are drawn.
@@ -316,7 +316,7 @@ def test_macro_means_have_the_interval_that_calling_the_summary_gives(write_ques
 
 def test_macro_means_over_too_many_groups_are_left_to_the_summary(write_questions, monkeypatch):
     (run,) = load_runs([write_questions("m", [])])
-    monkeypatch.setattr("medimg_eval.results.summaries._MOST_SUMS", 2)
+    monkeypatch.setattr("medimg_eval.results.statistics.summaries._MOST_SUMS", 2)
     from medimg_eval.metrics import parse
 
     source = Source(Part.whole(run), ("accuracy",))

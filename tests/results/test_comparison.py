@@ -13,8 +13,8 @@ import scipy.stats
 from medimg_eval.commands.front import start
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.results import compare, load_runs, to_latex, to_markdown, to_rich, write_comparison
-from medimg_eval.results.pairs.testing import CompareSettings
-from medimg_eval.results.significance import holm
+from medimg_eval.results.comparison.pairwise import CompareSettings
+from medimg_eval.results.statistics.hypothesis_tests import holm
 
 NAN = float("nan")
 BEST = np.linspace(0.7, 0.95, 20)

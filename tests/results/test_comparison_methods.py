@@ -10,12 +10,12 @@ import scipy.stats
 
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.results import compare, load_runs, load_scores
-from medimg_eval.results.delong import correlated_areas
-from medimg_eval.results.effects import effects
-from medimg_eval.results.pairs.paired import mcnemar, sign_flip
-from medimg_eval.results.pairs.testing import CompareSettings
-from medimg_eval.results.power import detectable_difference
-from medimg_eval.results.significance import benjamini_hochberg
+from medimg_eval.results.comparison.pairwise import CompareSettings
+from medimg_eval.results.statistics.delong import correlated_areas
+from medimg_eval.results.statistics.effect_sizes import effects
+from medimg_eval.results.statistics.hypothesis_tests import benjamini_hochberg
+from medimg_eval.results.statistics.paired_tests import mcnemar, sign_flip
+from medimg_eval.results.statistics.power import detectable_difference
 
 NAN = float("nan")
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from medimg_eval.results.intervals import FEWEST, Bootstrap, Sample, bootstrap_intervals, usual_intervals
+from medimg_eval.results.statistics.intervals import FEWEST, Bootstrap, Sample, bootstrap_intervals, usual_intervals
 
 pytestmark = pytest.mark.slow
 

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from medimg_eval.results import build_table, disclose, load_runs, load_scores, write_card
-from medimg_eval.results.disclosure.facts import SECTIONS
-from medimg_eval.results.disclosure.items import CHECKLISTS
+from medimg_eval.results.cards.checklists import CHECKLISTS
+from medimg_eval.results.cards.manifest_facts import SECTIONS
 
 ROWS = [(f"c{i}", f"p{i % 3}", "a", "dice", i / 10, "present") for i in range(6)]
 TOLD = {

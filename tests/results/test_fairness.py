@@ -17,8 +17,9 @@ import medimg_eval
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.metrics.fairness import es_dice
 from medimg_eval.results import load_scores, to_latex, to_markdown, write_comparison
-from medimg_eval.results.cells import Settings, make_cell
-from medimg_eval.results.disparity import (
+from medimg_eval.results.fairness import judge_fairness
+from medimg_eval.results.runs.subsets import Part
+from medimg_eval.results.statistics.disparities import (
     DisparitySettings,
     disparity,
     divide,
@@ -31,9 +32,8 @@ from medimg_eval.results.disparity import (
     spread,
     worst,
 )
-from medimg_eval.results.fairness import judge_fairness
-from medimg_eval.results.parts import Part
-from medimg_eval.results.summaries import rows_of
+from medimg_eval.results.statistics.summaries import rows_of
+from medimg_eval.results.table.cells import Settings, make_cell
 
 QUICK = DisparitySettings(resamples=400)
 

@@ -12,9 +12,9 @@ from matplotlib.patches import Rectangle
 
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.results import build_table, compare, figures
-from medimg_eval.results.cells import Settings
-from medimg_eval.results.figures.given import as_runs
-from medimg_eval.results.ranking import rank_models
+from medimg_eval.results.figures.inputs import as_runs
+from medimg_eval.results.ranking.ranking import rank_models
+from medimg_eval.results.table.cells import Settings
 
 QUICK = Settings(resamples=200, level=0.95, seed=0)
 
@@ -276,7 +276,7 @@ def test_a_reliability_diagram_bins_equal_numbers():
 @settings(deadline=None, max_examples=30)
 @given(st.lists(st.sampled_from([0.0, 0.25, 0.3, 0.5, 0.75, 1.0]), max_size=30), st.integers(1, 12))
 def test_bins_keep_equal_values_together_in_their_order(values, bins):
-    from medimg_eval.results.figures.calibration import equal_mass
+    from medimg_eval.results.figures.reliability_diagram import equal_mass
 
     found = equal_mass(np.array(values, dtype=float), bins)
 
@@ -301,7 +301,7 @@ def measured(pairs):
 
 
 def test_a_bland_altman_plot_shows_bias_and_limits():
-    from medimg_eval.metrics.agreement import bland_altman
+    from medimg_eval.metrics.agreement.continuous import bland_altman
 
     pairs = [(10, 11), (12, 12), (14, 17), (20, 19), (22, 24), (30, 31), (31, np.nan)]
 

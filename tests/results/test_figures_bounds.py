@@ -6,7 +6,7 @@ import pytest
 
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.results import figures, load_runs
-from medimg_eval.results.cells import Settings
+from medimg_eval.results.table.cells import Settings
 from tests.results.test_figures import QUICK, scores
 
 SPREADS = [figures.box, figures.violin, figures.strip, figures.forest]

@@ -27,12 +27,12 @@ from medimg_eval.results import (
     to_markdown,
     write_all,
 )
-from medimg_eval.results.latex import _CHARACTERS, escape
-from medimg_eval.results.marks import marked
-from medimg_eval.results.pairs import make_fields
-from medimg_eval.results.pairs.testing import CompareSettings, against
-from medimg_eval.results.precision import supported
-from medimg_eval.results.table import FRAME_TYPES
+from medimg_eval.results.comparison.fields import make_fields
+from medimg_eval.results.comparison.marks import marked
+from medimg_eval.results.comparison.pairwise import CompareSettings, against
+from medimg_eval.results.table.decimals import supported
+from medimg_eval.results.table.latex import _CHARACTERS, escape
+from medimg_eval.results.table.table import FRAME_TYPES
 
 FORMS = ("wide", "transposed", "stacked", "long")
 ODD = ("U-Net_é &Co 50%", "[x] ≤ µ±Σ 😀", "=1+2 {Łódź} ~^#$\\")

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medimg_eval.results import Interval, mean_interval
-from medimg_eval.results.intervals import class_mean_interval
+from medimg_eval.results.statistics.intervals import class_mean_interval
 
 NAN = float("nan")
 

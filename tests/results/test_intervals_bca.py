@@ -11,11 +11,12 @@ import scipy.stats
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics import available, metric, registry, summary
-from medimg_eval.results import build_table, load_runs, mean_interval, summaries
-from medimg_eval.results.intervals import acceleration, bca_bounds, class_mean_interval
-from medimg_eval.results.parts import Part
-from medimg_eval.results.resampling import Resamples
-from medimg_eval.results.summaries import summarise
+from medimg_eval.results import build_table, load_runs, mean_interval
+from medimg_eval.results.runs.subsets import Part
+from medimg_eval.results.statistics import summaries
+from medimg_eval.results.statistics.intervals import acceleration, bca_bounds, class_mean_interval
+from medimg_eval.results.statistics.resampling import Resamples
+from medimg_eval.results.statistics.summaries import summarise
 
 SKEWED = np.random.default_rng(7).lognormal(0, 1, size=25)
 NORMAL = NormalDist()

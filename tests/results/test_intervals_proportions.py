@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from statsmodels.stats.proportion import proportion_confint
 
-from medimg_eval.metrics._exact import proportion_interval, wilson_interval
+from medimg_eval.metrics.proportions import proportion_interval, wilson_interval
 from medimg_eval.results import build_table, load_runs, mean_interval
-from medimg_eval.results.intervals import Bootstrap, Sample, usual_intervals
+from medimg_eval.results.statistics.intervals import Bootstrap, Sample, usual_intervals
 
 HOW = Bootstrap(300)
 

@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 from medimg_eval.commands import table as table_command
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.results import build_authors_tables, build_table, load_runs, mean_interval
-from medimg_eval.results.resampling import Resamples
+from medimg_eval.results.statistics.resampling import Resamples
 
 SITES = {f"c{i:02d}": {"site": "AB"[i % 2], "scan": str(i)} for i in range(12)}
 DICE = [0.9 - 0.05 * i if i % 2 == 0 else 0.2 + 0.01 * i for i in range(12)]

@@ -9,8 +9,8 @@ import pytest
 
 from medimg_eval.metrics import available, registry
 from medimg_eval.results import load_runs
-from medimg_eval.results.parts import Part
-from medimg_eval.results.summaries import summarise
+from medimg_eval.results.runs.subsets import Part
+from medimg_eval.results.statistics.summaries import summarise
 
 NAMES = (
     "cpm",

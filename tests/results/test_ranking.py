@@ -12,9 +12,9 @@ import pytest
 from medimg_eval.commands.front import start
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.results import load_runs, load_scores, to_markdown, write_all
-from medimg_eval.results.pairs import make_fields
-from medimg_eval.results.pairs.testing import CompareSettings, every_pair
-from medimg_eval.results.ranking import rank_models, write_ranking
+from medimg_eval.results.comparison.fields import make_fields
+from medimg_eval.results.comparison.pairwise import CompareSettings, every_pair
+from medimg_eval.results.ranking.ranking import rank_models, write_ranking
 
 
 def scores(tmp_path, rows, better=None, columns=("task", "case", "model", "metric", "value")):

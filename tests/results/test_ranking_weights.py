@@ -12,7 +12,7 @@ import pytest
 from medimg_eval.commands.front import start
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.results import load_scores
-from medimg_eval.results.ranking import rank_models
+from medimg_eval.results.ranking.ranking import rank_models
 from medimg_eval.results.ranking.weights import pool
 
 WEIGHTS = {"ssim@mcmrrec": 0.4, "psnr@mcmrrec": 0.2, "vif@mcmrrec": 0.4}

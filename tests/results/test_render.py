@@ -21,7 +21,7 @@ from medimg_eval.results import (
     to_rich,
     write_all,
 )
-from medimg_eval.results.render import escape_markdown
+from medimg_eval.results.table.render import escape_markdown
 
 NASTY = "<b>a_b & 50%</b>"
 GOOD, FAIR, FAR = (0.8, 0.8, 0.9, 1.0, 1.0), (0.5, 0.5, 0.6, 0.7, 0.7), (2.0, 2.0, 3.0, 4.0, 4.0)

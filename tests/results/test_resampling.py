@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medimg_eval.results import resampling
-from medimg_eval.results.resampling import Resamples, draws
+from medimg_eval.results.statistics import resampling
+from medimg_eval.results.statistics.resampling import Resamples, draws
 
 STRATA = np.array(["b", "a", "b", "c", "a", "b", "a", "b"])
 

@@ -3,11 +3,11 @@
 import pytest
 
 from medimg_eval.errors import UserError
-from medimg_eval.imaging.patients import patient_key
-from medimg_eval.results.footnotes import comparability
-from medimg_eval.results.load import load_runs
-from medimg_eval.results.pairs import make_fields
+from medimg_eval.patients import patient_key
+from medimg_eval.results.comparison.fields import make_fields
 from medimg_eval.results.ranking.weights import pool
+from medimg_eval.results.runs.loading import load_runs
+from medimg_eval.results.table.footnotes import comparability
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from medimg_eval.errors import UserError
 from medimg_eval.metrics.fidelity import SetValue
 from medimg_eval.results import build_cards, build_table, load_runs, to_markdown
-from medimg_eval.results.card import aggregate, mean_ranks
-from medimg_eval.results.layout import lay_out
-from medimg_eval.results.load import SCHEMA, SCORE_COLUMNS
+from medimg_eval.results.cards.generation import aggregate, mean_ranks
+from medimg_eval.results.runs.loading import SCHEMA, SCORE_COLUMNS
+from medimg_eval.results.table.layout import lay_out
 
 METRICS = ["unmade", "frechet_distance@pixels", "kernel_distance@pixels", "dcr@pixels"]
 

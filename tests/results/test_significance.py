@@ -11,7 +11,7 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medimg_eval.results.significance import benjamini_hochberg, group_test, holm, signed_rank
+from medimg_eval.results.statistics.hypothesis_tests import benjamini_hochberg, group_test, holm, signed_rank
 
 NAN = float("nan")
 p_values = st.lists(st.floats(0, 1), max_size=8)

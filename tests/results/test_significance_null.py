@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from medimg_eval.results.delong import correlated_areas
-from medimg_eval.results.pairs.paired import mcnemar, sign_flip
+from medimg_eval.results.statistics.delong import correlated_areas
+from medimg_eval.results.statistics.paired_tests import mcnemar, sign_flip
 
 pytestmark = pytest.mark.slow
 

@@ -13,8 +13,8 @@ from medimg_eval.errors import UsageError
 from medimg_eval.metrics import available, metric, registry, summary
 from medimg_eval.metrics.efficiency import u_score_of
 from medimg_eval.results import build_table, load_runs
-from medimg_eval.results.parts import Part
-from medimg_eval.results.summaries import MOST_RESAMPLES, rows_of, summarise
+from medimg_eval.results.runs.subsets import Part
+from medimg_eval.results.statistics.summaries import MOST_RESAMPLES, rows_of, summarise
 
 NAN = float("nan")
 SEX = {f"c{i}": {"sex": "F" if i % 2 else "M", "age": str(i)} for i in range(12)}

@@ -2,21 +2,21 @@
 
 from medimg_eval.data.layouts.base import FolderLayout
 from medimg_eval.data.layouts.bids import Bids
-from medimg_eval.data.layouts.blend import Blend
 from medimg_eval.data.layouts.bundle import ArrayFiles, Arrays, FairSeg
 from medimg_eval.data.layouts.detection import Coco, Yolo
 from medimg_eval.data.layouts.dicom import DicomTree, ReferencedMask
 from medimg_eval.data.layouts.frames import Frames
-from medimg_eval.data.layouts.generated import Generated
 from medimg_eval.data.layouts.kspace import KSpaceScans
 from medimg_eval.data.layouts.nnunet import MsdDatalist, NnUNet
 from medimg_eval.data.layouts.pictures import FolderPerClass, PairedFolders
 from medimg_eval.data.layouts.questions import Questions
 from medimg_eval.data.layouts.reconstructed import Reconstructed
-from medimg_eval.data.layouts.reports import Llava, R2Gen
+from medimg_eval.data.layouts.report_sets.r2gen_llava import Llava, R2Gen
+from medimg_eval.data.layouts.report_sets.studies import Studies
 from medimg_eval.data.layouts.slides import Slides
-from medimg_eval.data.layouts.studies import Studies
-from medimg_eval.data.layouts.synthesis import CheXGenBench, Prompts
+from medimg_eval.data.layouts.synthesis.generated import Generated
+from medimg_eval.data.layouts.synthesis.mixed import Blend
+from medimg_eval.data.layouts.synthesis.prompts import CheXGenBench, Prompts
 from medimg_eval.data.layouts.table import Table
 from medimg_eval.data.layouts.volumes import Volumes
 

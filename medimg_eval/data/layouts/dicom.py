@@ -15,9 +15,9 @@ from medimg_eval.data.layouts.base import FolderLayout
 from medimg_eval.data.records import Entry, Row, Target
 from medimg_eval.errors import CaseError, UserError
 from medimg_eval.imaging import read_mask
-from medimg_eval.imaging.dicom.headers import salvaged_header
-from medimg_eval.imaging.dicom.index import NAMING, Series, index_tree, naming
-from medimg_eval.imaging.patients import patient_key
+from medimg_eval.imaging.dicom.headers.header import salvaged_header
+from medimg_eval.imaging.dicom.series.index import NAMING, Series, index_tree, naming
+from medimg_eval.patients import patient_key
 
 TRUTHS = ("SEG", "RTSTRUCT")
 """Modalities of what is drawn on an image."""
@@ -31,11 +31,11 @@ class DicomTree(FolderLayout):
     """A folder of DICOM files, whatever they are called; a case is an image: a series, or a file that is one by itself.
 
     The index that is made of the tree is kept, so that later runs open new files only. Patients are named by a salted
-    key of their id, or of what `patient` says (see `medimg_eval.imaging.patients`). A file that cannot be read costs
+    key of their id, or of what `patient` says (see `medimg_eval.patients`). A file that cannot be read costs
     the case it is meant for, which fails by its name; one that can be told to belong to no case is a case of its own.
 
     Args:
-        filters: field of `medimg_eval.imaging.dicom.index.Series` -> the value, or values, of the images that are
+        filters: field of `medimg_eval.imaging.dicom.series.index.Series` -> the value, or values, of the images that are
             meant, such as `{modality: CT, localizer: false}`.
         id: pattern of the case id: `{series}`, `{study}`, `{stem}` or `{name}` of the first file, `{folder}` below the
             root; where several images share an id, `-1`, `-2`, ... follow.

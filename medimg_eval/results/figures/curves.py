@@ -9,9 +9,7 @@ import pandas as pd
 
 from medimg_eval.errors import UserError
 from medimg_eval.metrics.detection import CPM_RATES
-from medimg_eval.results.cells import Settings
-from medimg_eval.results.figures.drawn import Drawn
-from medimg_eval.results.figures.evidence import (
+from medimg_eval.results.figures.curve_data import (
     CANDIDATE,
     CONFIDENCE,
     CURVES,
@@ -30,7 +28,8 @@ from medimg_eval.results.figures.evidence import (
     stacks,
     sums,
 )
-from medimg_eval.results.figures.given import as_runs, interval_text, take
+from medimg_eval.results.figures.figure import Drawn
+from medimg_eval.results.figures.inputs import as_runs, interval_text, take
 from medimg_eval.results.figures.style import (
     QUIET,
     add_legend,
@@ -43,17 +42,18 @@ from medimg_eval.results.figures.style import (
     styled,
     wrapped,
 )
-from medimg_eval.results.intervals import FEWEST, PERCENTILE, TOO_FEW
-from medimg_eval.results.summaries import MOST_RESAMPLES
+from medimg_eval.results.statistics.intervals import FEWEST, PERCENTILE, TOO_FEW
+from medimg_eval.results.statistics.summaries import MOST_RESAMPLES
+from medimg_eval.results.table.cells import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from matplotlib.axes import Axes
 
-    from medimg_eval.results.figures.given import Piece, Pieces, Source
+    from medimg_eval.results.figures.inputs import Piece, Pieces, Source
     from medimg_eval.results.figures.style import Width
-    from medimg_eval.results.parts import Part
+    from medimg_eval.results.runs.subsets import Part
 
 PLAIN = Settings(resamples=MOST_RESAMPLES, level=0.95, seed=0)
 

@@ -8,19 +8,19 @@ import numpy as np
 import pandas as pd
 
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.results._case_values import case_values
-from medimg_eval.results.cells import make_cell, make_column
-from medimg_eval.results.figures.drawn import Drawn
-from medimg_eval.results.figures.forests import PLAIN
-from medimg_eval.results.figures.given import as_runs, interval_text, take
+from medimg_eval.results.figures.figure import Drawn
+from medimg_eval.results.figures.forest_plot import PLAIN
+from medimg_eval.results.figures.inputs import as_runs, interval_text, take
 from medimg_eval.results.figures.rows import HALF, lay_rows, marked, row_axes, spread
 from medimg_eval.results.figures.style import QUIET, drawable, jitter, look, millimetres, styled
-from medimg_eval.results.kinds import is_evidence, is_summary
+from medimg_eval.results.runs.metric_kinds import is_evidence, is_summary
+from medimg_eval.results.statistics.per_case import case_values
+from medimg_eval.results.table.cells import make_cell, make_column
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from medimg_eval.results.figures.given import Piece, Pieces, Source
+    from medimg_eval.results.figures.inputs import Piece, Pieces, Source
     from medimg_eval.results.figures.rows import Row, Rows
     from medimg_eval.results.figures.style import Width
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from medimg_eval.errors import UsageError, UserError, nearest
-from medimg_eval.results.figures.drawn import Drawn
+from medimg_eval.results.figures.figure import Drawn
 from medimg_eval.results.figures.style import (
     LINE_MM,
     PALETTE,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from medimg_eval.results.figures.style import Width
-    from medimg_eval.results.ranking.parts import Ranking
+    from medimg_eval.results.ranking.result import Ranking
 
 _BAR = 2.2
 """mm between the bars of a critical-difference diagram."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from medimg_eval.results.figures.given import Piece, Pieces
+    from medimg_eval.results.figures.inputs import Piece, Pieces
 
 _PITCH = 5.4
 """mm from row to row."""

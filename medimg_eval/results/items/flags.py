@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
-from medimg_eval.results.left_out import listed
+from medimg_eval.results.runs.superseded import listed
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from medimg_eval.results.items.grid import Grid
+    from medimg_eval.results.items.response_matrix import Grid
 
     Floats = npt.NDArray[np.float64]
 

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from medimg_eval.results.footnotes import comparability
 from medimg_eval.results.items.flags import FEWEST_FOR_LOWEST, LOWEST, strong_models, strong_text
-from medimg_eval.results.items.grid import FEWEST_CORRELATED
 from medimg_eval.results.items.irt import FEWEST_MODELS
-from medimg_eval.results.layout import Heading, Layout, Line, Span, one_line
-from medimg_eval.results.sheets import Sheet
+from medimg_eval.results.items.response_matrix import FEWEST_CORRELATED
+from medimg_eval.results.table.footnotes import comparability
+from medimg_eval.results.table.layout import Heading, Layout, Line, Span, one_line
+from medimg_eval.results.table.sheets import Sheet
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Mapping, Sequence
 
-    from medimg_eval.results.items.grid import Grid
-    from medimg_eval.results.items.hints import Hints
+    from medimg_eval.results.items.contamination import Hints
     from medimg_eval.results.items.irt import TwoParameters
+    from medimg_eval.results.items.response_matrix import Grid
 
 _DASH = "\N{EN DASH}"
 Record = dict[str, Any]

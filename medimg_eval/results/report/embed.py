@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from medimg_eval.imaging.system import whole
+from medimg_eval.system import whole
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,0 +1,240 @@
+"""A whole folder looked through for what identifies a patient: headers, side-cars and names, never pixels.
+
+>>> from medimg_eval.deid.folder import scan_folder
+>>> scan_folder(Path("out"), before=Path("original")).counts()  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from medimg_eval.deid.dicom_headers import header_findings, past_of, read_whole
+from medimg_eval.deid.ps3_15 import OPTIONS
+from medimg_eval.deid.quick_scan import scan_names
+from medimg_eval.deid.sidecars import json_findings, picture_findings, slide_findings, volume_findings
+from medimg_eval.deid.values import KINDS, Finding, Past, shown, suspicions
+from medimg_eval.errors import CaseError, UsageError, nearest
+from medimg_eval.imaging.dicom.series.index_store import OLD_NAME
+from medimg_eval.imaging.formats import identify
+from medimg_eval.imaging.library_logs import kept_log
+from medimg_eval.metrics.phi.patterns import Vocabulary
+from medimg_eval.system import walk
+
+
+@dataclass
+class PhiReport:
+    """What was found in a folder.
+
+    Attributes:
+        root: the folder, or the folder of the one file.
+        findings: in the order of the files; their paths are relative, and parts that name a patient are masked.
+        looked: what a file is -> how many were looked at.
+        passed: suffix -> how many files are of a kind that is not looked at, but for their names.
+        left_out: what values, or files, are that tell of nobody or could not be looked at -> how many.
+        declared: option of the profile -> how many files say that they make use of it.
+        paired: files that have a file of the same name before; None where none were given.
+    """
+
+    root: Path
+    findings: list[Finding] = field(default_factory=list)
+    looked: Counter[str] = field(default_factory=Counter)
+    passed: Counter[str] = field(default_factory=Counter)
+    left_out: Counter[str] = field(default_factory=Counter)
+    declared: Counter[str] = field(default_factory=Counter)
+    paired: int | None = None
+
+    @property
+    def found(self) -> int:
+        """How many places break a rule."""
+        return sum(one.count for one in self.findings if one.level == "found")
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Returns by kind: places and files that break a rule, places and files to be looked at."""
+        table = {}
+        for kind in KINDS:
+            row = {}
+            for level in ("found", "look"):
+                some = [one for one in self.findings if one.kind == kind and one.level == level]
+                row[level] = sum(one.count for one in some)
+                row[f"{level}_files"] = len({one.path for one in some})
+            table[kind] = row
+        return table
+
+    def by_file(self) -> dict[Path, tuple[int, int]]:
+        """Returns by file: places that break a rule, places to be looked at; most first."""
+        table: dict[Path, list[int]] = {}
+        for one in self.findings:
+            table.setdefault(one.path, [0, 0])[one.level == "look"] += one.count
+        ordered = sorted(table.items(), key=lambda item: (-item[1][0], -item[1][1], str(item[0])))
+        return {path: (found, look) for path, (found, look) in ordered}
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yields one flat record per finding."""
+        for one in self.findings:
+            yield {
+                "path": one.path.as_posix(),
+                "level": one.level,
+                "kind": one.kind,
+                "attribute": one.attribute,
+                "rule": one.rule,
+                "action": one.action,
+                "count": one.count,
+                "masked": one.masked,
+            }
+
+
+def scan_folder(path: str | Path, *, before: Path | None = None, keep: Collection[str] = ()) -> PhiReport:
+    """Looks through every file of a folder.
+
+    Args:
+        path: a folder, or one file.
+        before: the folder, or file, before it was de-identified. Files of the same relative name are compared place by
+            place; UIDs, names and numbers of all of it are looked for everywhere.
+        keep: names of `OPTIONS` that the data may make use of, beside what each file declares.
+
+    Raises:
+        CaseError: there is no such file or folder, or it holds no files.
+        UsageError: there is no such option.
+    """
+    path = Path(path)
+    for name in keep:
+        if name not in OPTIONS:
+            raise UsageError(f"there is no option {name!r} of the profile{nearest(name, OPTIONS)}")
+    root, names, missing = _files(path)
+    pasts, everything = _before(before)
+    report = PhiReport(root, paired=None if before is None else 0)
+    report.left_out.update({"links to files that are not there": missing} if missing else {})
+    terms = Vocabulary()
+    terms.update(everything.terms)
+    families = {name: _family(root / name) for name in names}
+    for name, family in families.items():
+        if family == "dicom":
+            past = pasts.get(name, everything) if before is not None else None
+            report.paired = None if report.paired is None else report.paired + (name in pasts)
+            terms.update(_header(report, root, name, keep, past))
+    for name, family in families.items():
+        if family != "dicom":
+            _side(report, root, name, family, terms, keep)
+    doubtful = _named(report, root, names, terms)
+    order = {name: place for place, name in enumerate(names)}
+    report.findings.sort(key=lambda one: order[one.path.as_posix()])
+    report.findings = [replace(one, path=Path(shown(one.path, doubtful))) for one in report.findings]
+    return report
+
+
+def _files(path: Path) -> tuple[Path, list[str], int]:
+    """The folder, its files, hidden ones too, and how many links lead nowhere."""
+    if path.is_file():
+        return path.parent, [path.name], 0
+    if not path.is_dir():
+        raise CaseError(f"{path}: no such file or folder")
+    found = list(walk(path, hidden=True))
+    names = sorted(name for name, state in found if state is not None)
+    if not names:
+        raise CaseError(f"{path}: holds no files")
+    return path, names, len(found) - len(names)
+
+
+def _family(path: Path) -> str:
+    """`dicom`, `volume`, `picture`, `slide`, `json`; `unreadable`; "" for what is not looked at."""
+    if path.suffix.lower() == ".json":
+        return "json"
+    try:
+        family = identify(path)
+    except CaseError:
+        return "unreadable" if path.suffix.lower() in (".dcm", ".ima", ".nii", ".gz", ".png", ".jpg", ".jpeg") else ""
+    if family == "slide":
+        with path.open("rb") as stream:
+            return "dicom" if stream.read(132)[128:] == b"DICM" else family
+    return family if family in ("dicom", "volume", "picture") else ""
+
+
+def _before(before: Path | None) -> tuple[Mapping[str, Past], Past]:
+    """What files held before: by relative name, and of all of them; a past shares the UIDs of all."""
+    everything = Past()
+    pasts: dict[str, Past] = {}
+    if before is None:
+        return pasts, everything
+    root, names, _ = _files(before)
+    unread = 0  # counted, for a name of a file may be that of a patient
+    for name in names:
+        if _family(root / name) != "dicom":
+            continue
+        try:
+            past = past_of(read_whole(root / name))
+        except Exception:  # noqa: BLE001 - values are parsed late, and damaged ones raise what pydicom met
+            unread += 1
+            continue
+        everything.uids |= past.uids
+        everything.terms.update(past.terms)
+        past.uids = everything.uids
+        pasts[name] = past
+    if unread:
+        raise CaseError(f"{before}: {unread} of its DICOM files cannot be read; write or copy them again")
+    if not pasts:
+        raise CaseError(f"{before}: holds no DICOM file to compare with")
+    return pasts, everything
+
+
+def _header(report: PhiReport, root: Path, name: str, keep: Collection[str], past: Past | None) -> Vocabulary:
+    try:
+        dataset = read_whole(root / name)
+        found, terms, declared = header_findings(dataset, Path(name), keep=keep, past=past, left_out=report.left_out)
+    except Exception:  # noqa: BLE001 - as above
+        report.findings.append(_unread(name))
+        return Vocabulary()
+    report.looked["DICOM"] += 1
+    report.declared.update(declared)
+    report.findings += found
+    return terms
+
+
+def _side(report: PhiReport, root: Path, name: str, family: str, terms: Vocabulary, keep: Collection[str]) -> None:
+    path = root / name
+    looks = {
+        "json": lambda: json_findings(path, terms, keep, report.left_out),
+        "volume": lambda: volume_findings(path, terms),
+        "picture": lambda: picture_findings(path, terms, report.left_out),
+        "slide": lambda: slide_findings(path, terms, report.left_out),
+    }
+    if path.name == OLD_NAME:
+        what = "is an index that an earlier version left here, with the ids of patients; delete it"
+        report.findings.append(Finding(Path(name), "identity", "", what))
+        return
+    if family not in looks:
+        marks = path.name.startswith(".")  # .gitkeep, .lock: empty files of programs
+        if family == "unreadable" or (path.stat().st_size == 0 and not marks):
+            report.findings.append(_unread(name))
+        else:
+            report.passed[path.suffix.lower() or "no suffix"] += 1
+        return
+    try:
+        with kept_log("nibabel.global"), kept_log("tifffile"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of large or odd pictures, whose pixels nobody reads here
+            report.findings += [replace(one, path=Path(name)) for one in looks[family]()]
+        report.looked[{"json": "JSON"}.get(family, family)] += 1
+    except CaseError:
+        report.findings.append(_unread(name))
+
+
+def _unread(name: str) -> Finding:
+    return Finding(Path(name), "unread", "", "cannot be read, so that nothing is known of it")
+
+
+def _named(report: PhiReport, root: Path, names: list[str], terms: Vocabulary) -> set[str]:
+    """Looks at names of files and folders; returns the parts that are not to be shown."""
+    doubtful: dict[str, list[str]] = {}
+    for part in dict.fromkeys(part for name in names for part in Path(name).parts):
+        said = [one.what.removeprefix("the file's name or folder ") for one in scan_names([Path(part)])]
+        said += [what for what in suspicions(part.replace("_", " "), terms) if what.startswith("repeats")]
+        if said:
+            doubtful[part] = list(dict.fromkeys(said))
+    for name in names:
+        for what in dict.fromkeys(what for part in Path(name).parts for what in doubtful.get(part, ())):
+            report.findings.append(Finding(Path(name), "name", "", what))
+    return set(doubtful)

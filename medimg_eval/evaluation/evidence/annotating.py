@@ -1,0 +1,194 @@
+"""Has annotators read answers, for metrics that compare what they read; every reading is kept for other runs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from medimg_eval.case import Case
+from medimg_eval.errors import CaseError, UserError
+from medimg_eval.evaluation.identity import digest
+from medimg_eval.evaluation.run import Run, answered
+from medimg_eval.evaluation.tracking import tracked
+from medimg_eval.metrics import parse
+from medimg_eval.metrics.answers.reply import Read
+from medimg_eval.metrics.nlp.corpus import Corpus
+from medimg_eval.models.annotators.base import Annotator, PairAnnotator, TextAnnotator, TextPair
+from medimg_eval.models.response_cache import OF_USER, ReplyCache
+from medimg_eval.system import user_cache
+from medimg_eval.tasks import QuestionTask, Task
+from medimg_eval.tasks.base import one_each
+
+if TYPE_CHECKING:
+    from medimg_eval.evaluation.candidates import Candidate
+
+log = logging.getLogger(__name__)
+
+CUT = "cut"
+"""The key under which an annotator says that a text was longer than what it reads."""
+
+NAMED = 3
+"""Cases that a note names."""
+
+
+def refuse_unready(task: Task, annotators: Mapping[str, Candidate], *, judge: bool) -> None:
+    """Raises UserError, before a model is loaded, when a metric lacks its annotator, its weights or a judge.
+
+    Args:
+        task: whose metrics.
+        annotators: name -> what it is made of.
+        judge: whether there is one to ask, or one has been asked.
+    """
+    if not isinstance(task, QuestionTask):
+        return
+    lacks = []
+    for name in task.annotators:
+        wanted = _wanted_by(task, name)
+        if name not in annotators:
+            lacks.append(f"{wanted}: there is no annotator {name!r}; add annotators.{name}._target_=YOUR.CLASS")
+            continue
+        try:
+            _checked(name, annotators[name].load()).check_ready()
+        except UserError as error:
+            lacks.append(f"{wanted}: {error}")
+    asking = [name for name in task.case_metrics if parse(name)[0].asks]
+    if asking and not judge:
+        lacks.append(f"{', '.join(asking)}: needs a judge; add model@judge=NAME (docs/metrics-judges.md)")
+    if lacks:
+        raise UserError("\n".join(lacks) + "\nor leave such metrics out; python -m medimg_eval check metrics=all lists")
+
+
+def read_reports(task: Task, run: Run, cases: Sequence[Case], annotators: Mapping[str, Candidate]) -> None:
+    """Gives a task what its metrics need of all cases: the set as a whole, and what annotators read in each.
+
+    What an annotator has read before, in this run or another, is taken from the user's cache. When it fails on a batch,
+    its texts are read one by one; what cannot be read is not judged, and counted.
+
+    Args:
+        task: any; only those whose answers are texts need it.
+        run: whose stored answers are read.
+        cases: the task's.
+        annotators: name -> what it is made of; one that has nothing left to read is not loaded.
+
+    Raises:
+        UserError: an annotator's weights cannot be used at all.
+    """
+    task.gather(cases)
+    if not isinstance(task, QuestionTask):
+        return
+    names = task.annotators
+    task.readings, task.annotated_by, task.remarks = {}, {}, []
+    if not names:
+        return
+    pairs = dict(_pairs(task, run, cases))
+    readings: dict[str, dict[str, Any]] = {case: {} for case in pairs}
+    corpus = task.corpus or Corpus([])
+    facts = {}
+    for name in names:
+        candidate = annotators[name]
+        found, cut = _all_readings(name, candidate, pairs, corpus)
+        for case, reading in found.items():
+            readings[case][name] = reading
+        failed = [case for case, reading in found.items() if reading is None]
+        task.annotated_by = {**task.annotated_by, name: _made(name, candidate).revision or "rules"}
+        if failed:
+            some = ", ".join(failed[:NAMED]) + (", ..." if len(failed) > NAMED else "")
+            task.remarks.append(
+                f"annotator {name} failed on {len(failed)} of {len(found)} reports ({some}): not judged"
+            )
+        if cut:
+            task.remarks.append(f"annotator {name} read only the beginning of {cut} of {2 * len(found)} texts")
+        facts[name] = {"weights": task.annotated_by[name], "failed": len(failed), "cut": cut, "of": len(found)}
+    task.readings = readings
+    run.note(annotators=facts)
+
+
+def _wanted_by(task: QuestionTask, annotator: str) -> str:
+    """The metrics as they were asked for, also those that only rest on ones that the annotator reads for."""
+    return ", ".join(
+        name for name in task.metrics if any(annotator in parse(one)[0].reads for one in (name, *parse(name)[0].needs))
+    )
+
+
+def _made(name: str, candidate: Candidate) -> Annotator:
+    return _checked(name, candidate.model)
+
+
+def _checked(name: str, made: Any) -> Annotator:
+    if not isinstance(made, TextAnnotator | PairAnnotator):
+        raise UserError(f"annotators.{name}: {type(made).__name__} is no TextAnnotator and no PairAnnotator")
+    made.name = name
+    return made
+
+
+def _pairs(task: QuestionTask, run: Run, cases: Sequence[Case]) -> Iterator[tuple[str, TextPair]]:
+    """By case: its reference and what was answered, "" where nothing was; cases that cannot be read are left out."""
+    predictions = run.predictions()
+    for case in cases:
+        stored = predictions.get(case.id)
+        try:
+            yield case.id, TextPair(*task.texts(case, stored if answered(stored) else None))  # type: ignore[arg-type]
+        except CaseError as error:
+            log.warning("case %s is not annotated: %s", case.id, error)
+
+
+def _all_readings(
+    name: str, candidate: Candidate, pairs: Mapping[str, TextPair], corpus: Corpus
+) -> tuple[dict[str, Any], int]:
+    """By case what an annotator made of it, None where it failed; and how many texts it read in part."""
+    made = _made(name, candidate)
+    identity = digest([name, candidate.identity, made.revision], 16)
+    if isinstance(made, TextAnnotator):
+        keys = {text: _key(identity, text) for pair in pairs.values() for text in pair}
+        read = _read(made, {keys[text]: text for text in keys}, corpus)
+        by_text = {text: read[key] for text, key in keys.items()}
+        cut = sum(_is_cut(by_text[text]) for pair in pairs.values() for text in pair)
+        both = {case: Read(by_text[pair.reference], by_text[pair.prediction]) for case, pair in pairs.items()}
+        return {case: None if None in (one.reference, one.prediction) else one for case, one in both.items()}, cut
+    if isinstance(made, PairAnnotator) and made.uses_corpus:
+        identity = digest([identity, [list(one) for one in corpus.references]], 16)
+    keyed = {case: _key(identity, *pair) for case, pair in pairs.items()}
+    read = _read(made, {keyed[case]: pair for case, pair in pairs.items()}, corpus)
+    return {case: read[key] for case, key in keyed.items()}, sum(_is_cut(read[key]) for key in keyed.values())
+
+
+def _key(identity: str, *texts: str) -> str:
+    return f"{identity}/{hashlib.blake2b(json.dumps(texts).encode(), digest_size=16).hexdigest()}"
+
+
+def _is_cut(reading: Any) -> bool:
+    return isinstance(reading, Mapping) and bool(reading.get(CUT))
+
+
+def _read(made: Annotator, items: Mapping[str, Any], corpus: Corpus) -> dict[str, Any]:
+    """By key what was read; texts of like length together, so that little is padded."""
+    kept = ReplyCache(user_cache() / "annotations", OF_USER)
+    found = {key: kept.get(key) for key in items}
+    read: dict[str, Any] = {key: one["reading"] for key, one in found.items() if one is not None}
+    left = sorted((key for key in items if key not in read), key=lambda key: len(str(items[key])))
+    size = max(1, made.preferred_batch)
+    for batch in tracked([left[start : start + size] for start in range(0, len(left), size)], f"reading ({made.name})"):
+        for key, reading in zip(batch, _ask(made, [items[key] for key in batch], corpus), strict=True):
+            read[key] = reading
+            if reading is not None:
+                kept.put(key, {"reading": reading})
+    kept.close()
+    return read
+
+
+def _ask(made: Annotator, items: Sequence[Any], corpus: Corpus) -> list[Any]:
+    try:
+        if isinstance(made, PairAnnotator):
+            return one_each(made.compare(items, corpus), items, f"annotator {made.name}")
+        texts: Any = made
+        return one_each(texts.annotate(items), items, f"annotator {made.name}")
+    except Exception as error:
+        if isinstance(error, UserError) and not isinstance(error, CaseError):
+            raise
+        if len(items) == 1:
+            log.warning("annotator %s failed on a report (%s: %s)", made.name, type(error).__name__, error)
+            return [None]
+    return [reading for item in items for reading in _ask(made, [item], corpus)]

@@ -1,0 +1,145 @@
+"""Shows stored reconstructions to networks beside their references, for metrics such as LPIPS."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from medimg_eval.case import Case
+from medimg_eval.errors import CaseError, UserError
+from medimg_eval.evaluation.identity import digest
+from medimg_eval.evaluation.run import Run
+from medimg_eval.evaluation.tracking import tracked
+from medimg_eval.metrics import LabelScore, parse
+from medimg_eval.models.extractors.perceptual import PerceptualDistance
+from medimg_eval.models.response_cache import OF_USER, ReplyCache
+from medimg_eval.system import user_cache
+from medimg_eval.tasks import Task
+from medimg_eval.tasks.reconstruction import ReconstructionTask
+
+if TYPE_CHECKING:
+    from medimg_eval.evaluation.candidates import Candidate
+
+log = logging.getLogger(__name__)
+
+NAMED = 3
+"""Cases that a note names."""
+
+
+def refuse_unready_networks(task: Task, annotators: Mapping[str, Candidate]) -> None:
+    """Takes note of the networks that metrics of a reconstruction rest on, before a model is loaded.
+
+    Raises:
+        UserError: weights of one are not there; the message names file, source and key of all that is missing.
+    """
+    if not isinstance(task, ReconstructionTask):
+        return
+    lacks, known = [], {}
+    for name, wanted in _wanted(task).items():
+        if name not in annotators:
+            mend = f"add annotators.{name}._target_=YOUR.CLASS"
+            lacks.append(f"{', '.join(wanted)}: there is no annotator {name!r}; {mend}")
+            continue
+        made = _made(name, annotators[name].load())
+        try:
+            made.check_ready()
+        except UserError as error:
+            lacks.append(f"{', '.join(wanted)}: {error}")
+        else:
+            known[name] = made.revision
+    if lacks:
+        raise UserError("\n".join(lacks) + "\nor leave such metrics out; python -m medimg_eval check metrics=all lists")
+    task.perceived_by = known
+
+
+def perceive(
+    task: Task, run: Run, cases: Sequence[Case], annotators: Mapping[str, Candidate], scores: Mapping[str, Any]
+) -> None:
+    """Gives a task what networks make of its stored reconstructions; what was found before is taken from a cache.
+
+    A case that a network cannot see, such as too small a slice, has no value by that metric, and is counted.
+
+    Args:
+        task: any; only those of reconstruction need it.
+        run: whose stored reconstructions are read.
+        cases: the task's.
+        annotators: name -> what the network is made of; one that has nothing left to see is not loaded.
+        scores: of the other metrics, by case; one that could not be scored is not shown either.
+
+    Raises:
+        UserError: a network's weights cannot be used at all.
+    """
+    if not isinstance(task, ReconstructionTask):
+        return
+    task.perceived, task.remarks = {}, []
+    wanted = _wanted(task)
+    if not wanted:
+        return
+    predictions = run.predictions()
+    stored = [
+        (case, path)
+        for case in cases
+        if isinstance(path := predictions.get(case.id), Path) and isinstance(scores.get(case.id), list)
+    ]
+    cache = ReplyCache(user_cache() / "annotations", OF_USER)
+    for name, metrics in wanted.items():
+        made = _made(name, annotators[name].model)
+        seen = _Seen(made, digest([name, annotators[name].identity, made.revision], 16), cache)
+        failed = []
+        for case, path in tracked(stored, f"looking ({name})"):
+            try:
+                found = [score for metric in metrics for score in seen.scores(task, case, path, metric)]
+            except CaseError as error:
+                log.warning("case %s is not judged by %s: %s", case.id, name, error)
+                failed.append(case.id)
+                found = [LabelScore("image", metric, math.nan, "present") for metric in metrics]
+            task.perceived.setdefault(case.id, []).extend(found)
+        if failed:
+            some = ", ".join(failed[:NAMED]) + (", ..." if len(failed) > NAMED else "")
+            task.remarks.append(f"{', '.join(metrics)}: {len(failed)} of {len(stored)} cases not judged ({some})")
+    cache.close()
+    run.note(annotators=dict(task.perceived_by))
+
+
+class _Seen:
+    """What one network makes of pictures, each pair of volumes once."""
+
+    def __init__(self, network: PerceptualDistance, identity: str, cache: ReplyCache) -> None:
+        self.network, self.identity, self.cache = network, identity, cache
+
+    def scores(self, task: ReconstructionTask, case: Case, path: Path, metric: str) -> list[LabelScore]:
+        """Returns the scores of a case; raises CaseError where the network cannot see it."""
+        found, preset = parse(metric)
+        return [
+            LabelScore(label, metric, found.function(self._distances(pairs), preset), "present")
+            for label, pairs in task.pictures(case, path, None if preset is None else str(preset))
+        ]
+
+    def _distances(self, pairs: Any) -> list[float]:
+        key = f"{self.identity}/{hashlib.blake2b(pairs.tobytes(), digest_size=16).hexdigest()}/{pairs.shape}"
+        known = self.cache.get(key)
+        if known is not None:
+            return [float(one) for one in known["reading"]]
+        distances = self.network.distances(pairs)
+        self.cache.put(key, {"reading": distances})
+        return distances
+
+
+def _wanted(task: ReconstructionTask) -> dict[str, list[str]]:
+    """By network, the metrics that rest on it."""
+    wanted: dict[str, list[str]] = {}
+    for metric in task.perceptual_metrics:
+        for name in parse(metric)[0].reads:
+            wanted.setdefault(name, []).append(metric)
+    return wanted
+
+
+def _made(name: str, made: Any) -> PerceptualDistance:
+    if not isinstance(made, PerceptualDistance):
+        raise UserError(f"annotators.{name}: {type(made).__name__} is no PerceptualDistance")
+    made.name = name
+    return made

@@ -1,0 +1,252 @@
+"""Stored samples out of DICOM files, whatever they are coded with: no rescale, no colour conversion.
+
+imagecodecs comes first: it decodes straight into the array and lets other threads run. What it cannot read goes to
+pydicom's plugins.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from medimg_eval.case import Array
+from medimg_eval.errors import CaseError
+from medimg_eval.imaging.dicom.headers.header import Header, header_of, required_header
+from medimg_eval.imaging.dicom.headers.scanner import BIG_ENDIAN, DEFLATED, EXPLICIT, IMPLICIT
+from medimg_eval.imaging.dicom.pixels.codecs import RLE, codec_name, cut_short, decode_frame, is_known, split_frames
+from medimg_eval.imaging.voxel_data import check_memory
+
+MONOCHROME1 = "MONOCHROME1: low values are meant to be shown white; values are left as measured"
+"""The note on a volume, whose values are never inverted."""
+
+_NATIVE = (IMPLICIT, EXPLICIT, BIG_ENDIAN, DEFLATED)
+
+
+def stored_frames(source: Path | Any, header: Header | None = None) -> Array:
+    """Decodes all frames of one file.
+
+    Args:
+        source: a file, or a pydicom `Dataset` with its pixel data.
+        header: its header, where it was read before.
+
+    Returns:
+        (frames, rows, columns), or (frames, rows, columns, samples) for several samples, in the stored integer
+        type: sign extended, bits outside BitsStored cleared. Colours are as they are stored, chroma repeated to
+        full size; JPEG 2000 undoes its own component transform (YBR_RCT and YBR_ICT come out as RGB).
+
+    Raises:
+        CaseError: no pixels, pixels cut short or damaged, or a codec that is not installed.
+    """
+    if isinstance(source, Path):
+        header = header or required_header(source)
+        dataset = None if header.pixel_offset is not None else _whole(header)
+    else:
+        header, dataset = header or header_of(source, _path_of(source)), source
+    _check(header)
+    shape = (header.frames, *frame_shape(header))
+    check_memory(header.path, math.prod(shape) * stored_dtype(header).itemsize)
+    out = np.empty(shape, stored_dtype(header))
+    if not is_encapsulated(header):
+        _native_frames(header, dataset, out)
+    else:
+        frames = _fragments(header, dataset)
+        if len(frames) < header.frames:
+            raise CaseError(
+                f"{header.path}: is cut short: {header.frames} frames announced, {len(frames)} found; copy it again"
+            )
+        for index in range(header.frames):
+            decode_frame(header, frames[index], out[index])
+    tidy(out, header)
+    return out
+
+
+def decode_into(header: Header, out: Array) -> bool:
+    """Decodes the one frame of a file into a slot of a larger array.
+
+    Args:
+        header: of a file of one frame.
+        out: (rows, columns) or (rows, columns, samples), C-contiguous, of `stored_dtype(header)` or an integer
+            type of its size.
+
+    Returns:
+        Whether bits outside BitsStored were set, and cleared.
+
+    Raises:
+        CaseError: pixels cut short or damaged, or a codec that is not installed.
+    """
+    _check(header)
+    slot = out.view(stored_dtype(header))
+    if header.pixel_offset is not None and header.pixel_length is not None and _is_plain(header):
+        with header.path.open("rb", buffering=0) as stream:
+            stream.seek(header.pixel_offset)
+            count = stream.readinto(slot.data.cast("B"))
+        if count < slot.nbytes:
+            raise cut_short(header, count, slot.nbytes)
+    else:
+        dataset = None if header.pixel_offset is not None else _whole(header)
+        if is_encapsulated(header):
+            frames = _fragments(header, dataset)
+            if not frames:
+                raise cut_short(header, 0, slot.nbytes)
+            decode_frame(header, frames[0], slot)
+        else:
+            _native_frames(header, dataset, slot[None])
+    return tidy(slot, header)
+
+
+def stored_dtype(header: Header) -> np.dtype[Any]:
+    """The type samples are stored with; single bits become bytes."""
+    if header.floating:
+        return np.dtype(f"f{header.floating // 8}")
+    if header.bits_allocated == 1:
+        return np.dtype(np.uint8)
+    if header.bits_allocated not in (8, 16, 32, 64):
+        raise CaseError(f"{header.path}: stores {header.bits_allocated} bits a sample; expected 1, 8, 16, 32 or 64")
+    return np.dtype(f"{'i' if header.signed else 'u'}{header.bits_allocated // 8}")
+
+
+def frame_shape(header: Header) -> tuple[int, ...]:
+    """(rows, columns), or (rows, columns, samples) where a pixel has several."""
+    return (header.rows, header.columns) if header.samples == 1 else (header.rows, header.columns, header.samples)
+
+
+def is_encapsulated(header: Header) -> bool:
+    """Whether the frames are coded, each by itself."""
+    return header.transfer_syntax not in _NATIVE and (header.pixel_offset is None or header.pixel_length is None)
+
+
+def tidy(array: Array, header: Header) -> bool:
+    """Moves samples to the low bits, extends their sign and clears what lies above, in place.
+
+    Returns:
+        Whether bits outside BitsStored were set (overlays lived there once) and are now cleared.
+    """
+    allocated, stored = header.bits_allocated, header.bits_stored
+    if header.floating or allocated == 1 or not 0 < stored < allocated:
+        return False
+    # Codecs hand out values, native files and RLE hand out bit fields.
+    above = header.high_bit + 1 - stored
+    if above > 0 and (header.transfer_syntax == RLE or not is_encapsulated(header)):
+        array >>= above
+    low, high = (-(1 << stored - 1), (1 << stored - 1) - 1) if header.signed else (0, (1 << stored) - 1)
+    if not array.size or (int(array.max()) <= high and int(array.min()) >= low):
+        return False
+    kept = np.bitwise_and(array, array.dtype.type((1 << stored) - 1))
+    filled = bool((kept != array).any()) and not _is_sign_only(array, stored)
+    if header.signed:
+        left = allocated - stored
+        np.right_shift(np.left_shift(array, left), left, out=array)
+    else:
+        array[...] = kept
+    return filled
+
+
+def _is_sign_only(array: Array, stored: int) -> bool:
+    """Whether the bits above `stored` are all clear, or all set: a sign, extended or not."""
+    above = array >> stored
+    return array.dtype.kind == "i" and bool(((above == 0) | (above == -1)).all())
+
+
+def _is_plain(header: Header) -> bool:
+    """Whether the bytes in the file are the bytes in memory."""
+    return (
+        header.bits_allocated != 1
+        and (header.samples == 1 or header.planar == 0)
+        and not (header.samples == 3 and header.photometric == "YBR_FULL_422")
+        and not is_encapsulated(header)
+    )
+
+
+def _check(header: Header) -> None:
+    if not header.has_pixels:
+        raise CaseError(f"{header.path}: holds no pixels (modality {header.modality or 'unknown'})")
+    if header.rows < 1 or header.columns < 1:
+        raise CaseError(f"{header.path}: states {header.rows} rows and {header.columns} columns; mend its header")
+    if header.transfer_syntax not in _NATIVE and header.pixel_length is not None and not is_known(header):
+        raise CaseError(
+            f"{header.path}: its pixels are stored with {codec_name(header)}, so the order of their bytes is not "
+            "known; export it again with a standard transfer syntax"
+        )
+    if header.high_bit >= max(header.bits_allocated, header.bits_stored, 1):
+        raise CaseError(
+            f"{header.path}: states HighBit {header.high_bit} of {header.bits_allocated} bits a sample; mend its header"
+        )
+
+
+def _path_of(dataset: Any) -> Path:
+    return Path(str(getattr(dataset, "filename", None) or "dataset in memory"))
+
+
+def _whole(header: Header) -> Any:
+    """The dataset of a file whose pixels the scan could not find."""
+    import pydicom
+
+    try:
+        return pydicom.dcmread(header.path, force=True)
+    except Exception as error:
+        raise CaseError(f"{header.path}: is damaged ({type(error).__name__}); write or copy it again") from error
+
+
+def _native_frames(header: Header, dataset: Any, out: Array) -> None:
+    """Fills `out`, (frames, rows, columns[, samples]), from pixels that are not coded."""
+    data = _native_bytes(header, dataset)
+    pixels = out.size
+    if header.bits_allocated == 1:
+        if len(data) * 8 < pixels:
+            raise cut_short(header, len(data), -(-pixels // 8))
+        bits = np.unpackbits(np.frombuffer(data, np.uint8), count=pixels, bitorder="little")
+        out[...] = bits.reshape(out.shape)
+        return
+    subsampled = header.samples == 3 and header.photometric == "YBR_FULL_422"
+    # Some writers keep the label and store every chroma sample; the length tells.
+    subsampled = subsampled and len(data) < out.nbytes
+    expected = out.nbytes * 2 // 3 if subsampled else out.nbytes
+    if len(data) < expected:
+        raise cut_short(header, len(data), expected)
+    order: Literal["<", ">"] = ">" if header.transfer_syntax == BIG_ENDIAN else "<"
+    samples = np.frombuffer(data, out.dtype.newbyteorder(order), count=expected // out.itemsize)
+    if subsampled:
+        pairs = samples.reshape(*out.shape[:2], -1, 4)
+        out[..., 0] = pairs[..., :2].reshape(out.shape[:3])
+        out[..., 1:] = np.repeat(pairs[..., 2:], 2, axis=2)
+    elif header.samples > 1 and header.planar == 1:
+        out[...] = np.moveaxis(samples.reshape(len(out), header.samples, header.rows, header.columns), 1, -1)
+    else:
+        out[...] = samples.reshape(out.shape)
+
+
+def _native_bytes(header: Header, dataset: Any) -> bytes | memoryview:
+    if dataset is None:
+        with header.path.open("rb") as stream:
+            stream.seek(header.pixel_offset or 0)
+            return stream.read(header.pixel_length or 0)
+    element = _pixel_element(header, dataset)
+    data: bytes = element.value or b""
+    # Bytes stored as big-endian words come in swapped pairs.
+    if header.transfer_syntax == BIG_ENDIAN and header.bits_allocated <= 8 and element.VR == "OW":
+        even = np.frombuffer(data, np.uint8, count=len(data) // 2 * 2)
+        return even.reshape(-1, 2)[:, ::-1].tobytes()
+    return data
+
+
+def _pixel_element(header: Header, dataset: Any) -> Any:
+    keywords = ("PixelData", "FloatPixelData", "DoubleFloatPixelData")
+    keyword = next((keyword for keyword in keywords if keyword in dataset), keywords[0])
+    try:
+        return dataset[keyword]
+    except Exception as error:
+        raise CaseError(f"{header.path}: is damaged ({type(error).__name__}); write or copy it again") from error
+
+
+def _fragments(header: Header, dataset: Any) -> list[bytes]:
+    """The coded bytes of each frame."""
+    if dataset is None:
+        with header.path.open("rb") as stream:
+            stream.seek(header.pixel_offset or 0)
+            data = stream.read()
+    else:
+        data = _pixel_element(header, dataset).value or b""
+    return split_frames(header, data)

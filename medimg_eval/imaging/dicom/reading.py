@@ -1,0 +1,228 @@
+"""DICOM: series of slices, multi-frame objects, pictures, doses, segmentations and structure sets.
+
+`read(paths)` finds out what the files are. Slices become one volume whose affine comes from their positions; what
+is ambiguous or incomplete is refused with the choices named, and what was mended is in `Image.notes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from medimg_eval.case import Geometry, Image, Mask
+from medimg_eval.errors import CaseError
+from medimg_eval.imaging.dicom.headers.header import Header
+from medimg_eval.imaging.dicom.pixels.samples import MONOCHROME1
+from medimg_eval.imaging.dicom.pydicom_log import silence_values
+from medimg_eval.imaging.dicom.series.geometry import Gaps, UnevenSlices, arrange
+from medimg_eval.imaging.dicom.series.grouping import SEGMENTATIONS, STRUCTURES, Group, choose, gather, groups_of
+from medimg_eval.imaging.dicom.series.loading import attributes, load, resample, suv_factors
+
+__all__ = ["UnevenSlices", "grid", "read", "read_mask"]
+
+silence_values()
+
+
+def read(
+    paths: Sequence[Path],
+    *,
+    series: str | None = None,
+    gaps: Gaps = "raise",
+    suv: bool = False,
+    voi: bool = False,
+    stack: int | None = None,
+) -> Image:
+    """Reads a series, a multi-frame object, a picture or a dose.
+
+    Args:
+        paths: a folder, searched with all folders in it, one file, or the files of one image.
+        series: which of several images in a folder: a series UID, the label of a group as the error lists it, or
+            its number in that list.
+        gaps: what to do about uneven steps between slices: `raise`, `resample` linearly onto the median step
+            (float32), or keep the `largest-run`.
+        suv: turn PET into body-weight standardised uptake values (float32, g/ml).
+        voi: apply the VOI LUT or window of a picture; refused for anything else, as are `suv` and `stack` where
+            they mean nothing.
+        stack: which of several stacks in a multi-frame file, counted from 1.
+
+    Returns:
+        A volume, (channel, column, row, slice), in its stored integer type where there is no rescale, int16 where
+        the slope is 1 and the values fit, float32 otherwise; or a picture, (channel, row, column).
+
+    Raises:
+        CaseError: nothing to read, several images, a damaged file, or a geometry that cannot be trusted.
+        UnevenSlices: the steps between slices differ.
+    """
+    group, notes = _chosen(paths, series)
+    _require_meaning(group, suv=suv, voi=voi, stack=stack)
+    if group.kind != "slices":
+        image = _single(group, gaps=gaps, suv=suv, voi=voi, stack=stack)
+        return replace(image, notes=(*notes, *image.notes))
+    slices = arrange(group.headers, gaps)
+    head = slices.headers[0]
+    notes += _require_grey(slices.headers)
+    array, valid, more = load(slices.headers, suv_factors(slices.headers) if suv else None)
+    if slices.weights is not None:
+        array, valid = resample(array, valid, slices.weights)
+    return Image(
+        array,
+        slices.geometry.affine,
+        modality=head.modality,
+        notes=(*notes, *slices.notes, *more),
+        attributes=attributes(head.path),
+        valid=valid,
+    )
+
+
+def grid(
+    paths: Sequence[Path],
+    *,
+    series: str | None = None,
+    gaps: Gaps = "raise",
+    suv: bool = False,
+    voi: bool = False,
+    stack: int | None = None,
+    grid: Geometry | None = None,
+    labels: Mapping[str, int] | None = None,
+) -> Geometry:
+    """Reads the grid alone, from headers; takes the options of `read` and `read_mask`, and raises what they raise."""
+    if grid is not None:
+        return grid
+    group, _ = _chosen(paths, series)
+    _require_meaning(group, suv=suv, voi=voi, stack=stack)
+    if group.kind == "slices":
+        _require_grey(group.headers)
+        return arrange(group.headers, gaps).geometry
+    head = group.headers[0]
+    if group.kind == "picture":
+        from medimg_eval.imaging.dicom.objects import projection as pictures
+
+        return pictures.grid(head.path, head, voi=voi)
+    if group.kind == "frames":
+        from medimg_eval.imaging.dicom.objects import enhanced as multiframe
+
+        return multiframe.grid(head.path, head, stack=stack, gaps=gaps, suv=suv)
+    if group.kind == "labels":
+        from medimg_eval.imaging.dicom.objects import seg as segmentation
+
+        return segmentation.grid(head.path)
+    from medimg_eval.imaging.dicom.objects import rtdose as dose
+
+    return dose.grid(head.path)
+
+
+def read_mask(
+    paths: Sequence[Path],
+    *,
+    grid: Geometry | None = None,
+    labels: Mapping[str, int] | None = None,
+    series: str | None = None,
+) -> Mask:
+    """Reads a DICOM-SEG or an RTSTRUCT as a label map, or a series whose voxels are labels.
+
+    Args:
+        paths: the file, or a folder that holds it.
+        grid: the image's grid, onto which structures are drawn. Without it, that of the series in the same folder;
+            without one, a DICOM-SEG is the box that its frames span, and an RTSTRUCT is refused.
+        labels: structure or segment name -> label; None numbers them as the file does.
+        series: which of several images in a folder, as in `read`.
+
+    Raises:
+        CaseError: no segmentation, several of them, one that does not lie on the grid, or an image, as its modality
+            and rescaling say.
+    """
+    headers = gather(paths)
+    found = [header for header in headers if header.sop_class in (*SEGMENTATIONS, STRUCTURES)]
+    if len(found) > 1:
+        raise CaseError(f"{paths[0]}: holds {len(found)} segmentations; name the file, such as {found[0].path}")
+    if not found:
+        from medimg_eval.imaging.label_values import label_map
+
+        declared = next((one for one in headers if one.modality in ("CT", "MR", "PT") and one.intercept), None)
+        if declared is not None:
+            raise CaseError(
+                f"{declared.path}: is an image, {declared.modality} with a RescaleIntercept of {declared.intercept:g}, "
+                "and no label map; name a DICOM-SEG, an RTSTRUCT or a series of labels"
+            )
+        image = read(paths, series=series)
+        return Mask(label_map(image.array, paths[0]), image.affine, notes=image.notes, units=image.units)
+    if grid is None and any(group.kind in ("slices", "frames") for group in groups_of(headers)):
+        grid = _grid_beside(paths, series)
+    if found[0].sop_class == STRUCTURES:
+        from medimg_eval.imaging.dicom.objects import rtstruct as structures
+
+        return structures.read_mask(found[0].path, grid=grid, labels=labels)
+    from medimg_eval.imaging.dicom.objects import seg as segmentation
+
+    return segmentation.read_mask(found[0].path, grid=grid, labels=labels)
+
+
+def _grid_beside(paths: Sequence[Path], series: str | None) -> Geometry:
+    """The grid of the image in the same folder, which `grid` would give for it as well."""
+    return grid(paths, series=series)
+
+
+def _chosen(paths: Sequence[Path], series: str | None) -> tuple[Group, list[str]]:
+    headers = gather(paths)
+    groups = groups_of(headers)
+    images = [group for group in groups if group.kind not in ("labels", "dose")] or groups
+    if not images:
+        kinds = sorted({header.modality or "without modality" for header in headers})
+        hint = "; read it with read_mask" if "RTSTRUCT" in kinds else ""
+        raise CaseError(f"{headers[0].path}: holds no pixels ({', '.join(kinds)}){hint}")
+    group, notes = choose(images, None if series is None else str(series), paths[0])
+    head = group.headers[0]
+    if head.mosaic:
+        raise CaseError(
+            f"{head.path}: is a mosaic of MR slices side by side in one frame (ImageType MOSAIC or VFRAME, or a count "
+            "of images in Siemens' elements), which is not unpacked yet; convert its folder to NIfTI with dcm2niix, "
+            "and name that file"
+        )
+    return group, notes
+
+
+def _single(group: Group, *, gaps: Gaps, suv: bool, voi: bool, stack: int | None) -> Image:
+    """Reads one file that is an image by itself."""
+    head = group.headers[0]
+    if group.kind == "labels":
+        raise CaseError(f"{head.path}: is a segmentation; read it with read_mask")
+    if group.kind == "dose":
+        from medimg_eval.imaging.dicom.objects import rtdose as dose
+
+        return dose.read(head.path)
+    if group.kind == "picture":
+        from medimg_eval.imaging.dicom.objects import projection as pictures
+
+        return pictures.read(head.path, head, voi=voi)
+    from medimg_eval.imaging.dicom.objects import enhanced as multiframe
+
+    return multiframe.read(head.path, head, stack=stack, gaps=gaps, suv=suv)
+
+
+def _require_meaning(group: Group, *, suv: bool, voi: bool, stack: int | None) -> None:
+    """Refuses options that say nothing of what was found: passed over in silence, they would seem applied."""
+    path = group.headers[0].path
+    if voi and group.kind != "picture":
+        raise CaseError(f"{path}: is no picture, so it is not shown through a window; read it without voi")
+    if suv and group.kind not in ("slices", "frames"):
+        raise CaseError(f"{path}: is no PET volume; read it without suv")
+    if stack is not None and group.kind != "frames":
+        raise CaseError(f"{path}: holds no stacks of frames; choose among series with series=UID instead of stack")
+
+
+def _require_grey(headers: Sequence[Header]) -> list[str]:
+    """Refuses slices of palettes or of mixed kinds; notes where low values are meant to be shown white."""
+    for header in headers:
+        if header.samples not in (1, 3) or header.photometric not in ("MONOCHROME1", "MONOCHROME2", "RGB", ""):
+            raise CaseError(
+                f"{header.path}: is one of a stack of {header.photometric} slices; expected MONOCHROME1, MONOCHROME2 "
+                "or RGB, so read its files one by one, as pictures"
+            )
+    kinds = {header.photometric for header in headers} - {""}
+    if len(kinds) > 1:
+        raise CaseError(
+            f"{headers[0].path}: is one of a stack of {' and '.join(sorted(kinds))} slices, whose values cannot be "
+            "told to mean the same; export the series again"
+        )
+    return [MONOCHROME1] if "MONOCHROME1" in kinds else []

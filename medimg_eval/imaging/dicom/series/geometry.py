@@ -1,0 +1,258 @@
+"""A stack of slices, one file each, to a volume: the order of the slices, their grid, and what is doubtful."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from medimg_eval.case import Array, Geometry
+from medimg_eval.errors import CaseError
+from medimg_eval.imaging.affines import LPS_TO_RAS
+from medimg_eval.imaging.dicom.headers.header import Header
+from medimg_eval.imaging.dicom.pixels.samples import stored_frames
+from medimg_eval.imaging.dicom.series.grouping import SAME_PLACE, normal_of
+
+Gaps = Literal["raise", "resample", "largest-run"]
+
+TILT = 0.1
+"""Degrees of gantry tilt from which it is noted."""
+
+
+MADE_UP = 20
+"""So many slices may be made of one: beyond, it is a position that is wrong."""
+
+
+class UnevenSlices(CaseError):  # noqa: N818 - read as a sentence where it is caught
+    """The steps between slices differ: a slice is missing, or the scan was made so."""
+
+
+@dataclass(frozen=True, eq=False)
+class Stack:
+    """Slices in order, and the grid they make.
+
+    Attributes:
+        headers: the slices to read, by position along the normal.
+        geometry: (column, row, slice).
+        notes: what was mended or is doubted.
+        weights: for each slice of the grid, the index of the slice before it and how far towards the next one it
+            lies, float64, (slices, 2); None where slices are used as they are.
+    """
+
+    headers: tuple[Header, ...]
+    geometry: Geometry
+    notes: tuple[str, ...]
+    weights: Array | None = None
+
+
+def arrange(headers: Sequence[Header], gaps: Gaps = "raise") -> Stack:
+    """Sorts the slices of one group, and works out where they lie.
+
+    Args:
+        headers: agreeing in orientation, size and pixel spacing.
+        gaps: what to do about uneven steps: `raise`, `resample` linearly onto the median step, or keep the
+            `largest-run` of even steps.
+
+    Raises:
+        UnevenSlices: the steps differ by more than 1 % of their median and 1 um.
+        CaseError: no position, no usable spacing, two different slices at one position, or slices that do not lie
+            on a line.
+    """
+    if gaps not in ("raise", "resample", "largest-run"):
+        raise CaseError(f"gaps={gaps} is not known; expected raise, resample or largest-run")
+    spacing, cosines = _plane(headers)
+    notes: list[str] = []
+    ordered, places = _sorted(headers, notes)
+    if len(ordered) == 1:
+        step = _lone_step(ordered[0], notes) * normal_of(ordered[0])
+        return Stack(ordered, _geometry(ordered, spacing, cosines, step, 1), tuple(notes))
+    weights = None
+    steps = np.diff(places)
+    middle = float(np.median(steps))
+    if steps.max() - steps.min() > 0.01 * middle + SAME_PLACE:
+        if gaps == "raise":
+            raise _uneven(ordered, places)
+        if gaps == "largest-run":
+            ordered, places = _largest_run(ordered, places, notes)
+        else:
+            weights = _resampled(ordered, places, middle, notes)
+    positions = np.array([header.position for header in ordered])
+    along = (positions[-1] - positions[0]) / (places[-1] - places[0])
+    _check_line(ordered, positions, places, along, min(spacing))
+    if weights is None:
+        count, step = len(ordered), (positions[-1] - positions[0]) / (len(ordered) - 1)
+    else:
+        count, step = len(weights), along * middle
+    _note_doubts(ordered, step, notes)
+    return Stack(ordered, _geometry(ordered, spacing, cosines, step, count), tuple(notes), weights)
+
+
+def _plane(headers: Sequence[Header]) -> tuple[tuple[float, float], Array]:
+    """Pixel spacing (between rows, between columns) and the two cosines, float64, (2, 3)."""
+    for header in headers:
+        if header.position is None or header.orientation is None:
+            raise CaseError(
+                f"{header.path}: has no ImagePositionPatient and ImageOrientationPatient, so its slices cannot be put "
+                "in order; take the series as the scanner wrote it"
+            )
+        if header.modality_lut:
+            raise CaseError(
+                f"{header.path}: its values go through a modality lookup table, which is applied to pictures only; "
+                "export the series with RescaleSlope and RescaleIntercept"
+            )
+    head = headers[0]
+    if head.rows < 1 or head.columns < 1:
+        raise CaseError(f"{head.path}: states {head.rows} rows and {head.columns} columns; mend its header")
+    if head.pixel_spacing is None or min(head.pixel_spacing) <= 0:
+        found = "missing" if head.pixel_spacing is None else f"{head.pixel_spacing[0]:g} x {head.pixel_spacing[1]:g} mm"
+        raise CaseError(f"{head.path}: PixelSpacing is {found}; expected two positive numbers, mend the header")
+    cosines = np.array(head.orientation, dtype=np.float64).reshape(2, 3)
+    lengths = np.linalg.norm(cosines, axis=1)
+    if np.abs(lengths - 1).max() > 0.01 or abs(float(cosines[0] @ cosines[1])) > 0.01:
+        raise CaseError(
+            f"{head.path}: ImageOrientationPatient is not two unit vectors at right angles; mend the header"
+        )
+    return head.pixel_spacing, cosines / lengths[:, None]
+
+
+def _sorted(headers: Sequence[Header], notes: list[str]) -> tuple[tuple[Header, ...], Array]:
+    """The slices along the normal, each position once, and their distances along it."""
+    positions = np.array([header.position for header in headers])
+    places = positions @ normal_of(headers[0])
+    order = sorted(range(len(headers)), key=lambda index: (places[index], headers[index].path))
+    kept: list[int] = []
+    dropped = 0
+    for index in order:
+        if kept and places[index] - places[kept[-1]] <= SAME_PLACE:
+            _require_same(headers[kept[-1]], headers[index])
+            dropped += 1
+        else:
+            kept.append(index)
+    if dropped:
+        notes.append(f"{dropped} slices were there twice, with the same pixels, and are used once")
+    return tuple(headers[index] for index in kept), places[kept]
+
+
+def _require_same(one: Header, other: Header) -> None:
+    rescales = [(header.slope, header.intercept) for header in (one, other)]
+    if rescales[0] != rescales[1] or not np.array_equal(stored_frames(one.path, one), stored_frames(other.path, other)):
+        raise CaseError(
+            f"{one.path} and {other.path}: lie at the same position with different pixels; move the files of the "
+            "image you do not mean out of the folder"
+        )
+
+
+def _lone_step(header: Header, notes: list[str]) -> float:
+    for name, value in (
+        ("SliceThickness", header.slice_thickness),
+        ("SpacingBetweenSlices", header.spacing_between_slices),
+    ):
+        if value is not None and value > 0:
+            notes.append(f"there is one slice, so its step is taken from {name}")
+            return value
+    notes.append("there is one slice, of unknown thickness: its step is set to 1 mm")
+    return 1.0
+
+
+def _uneven(ordered: Sequence[Header], places: Array) -> UnevenSlices:
+    steps = np.diff(places)
+    middle = float(np.median(steps))
+    normal = normal_of(ordered[0])
+    where = "z" if abs(normal[2]) > 0.999 else "position along the normal"
+    shown_places = places * np.sign(normal[2]) if where == "z" else places
+    ratio = steps / middle
+    whole = np.abs(ratio - np.rint(ratio)) <= 0.02
+    odd = np.flatnonzero(np.abs(steps - middle) > 0.01 * middle + SAME_PLACE)
+    shown = []
+    for index in odd[:5]:
+        ends = "between {0}={1:.6g} and {0}={2:.6g} mm".format(where, *sorted(shown_places[index : index + 2]))
+        lost = round(ratio[index]) - 1
+        shown.append(
+            f"{lost} {'slice seems' if lost == 1 else 'slices seem'} missing {ends}"
+            if whole.all() and lost > 0
+            else f"the step is {steps[index]:.4g} mm {ends}"
+        )
+    more = f", and {len(odd) - 5} more" if len(odd) > 5 else ""
+    first = int(odd[0]) if len(odd) else 0
+    return UnevenSlices(
+        f"{ordered[first].path}: the steps between slices differ ({steps.min():.4g} to {steps.max():.4g} mm, median "
+        f"{middle:.4g}): {'; '.join(shown)}{more}; find the missing files, or read with gaps=resample (interpolates "
+        "linearly onto the median step) or gaps=largest-run (keeps the longest even part)"
+    )
+
+
+def _largest_run(ordered: tuple[Header, ...], places: Array, notes: list[str]) -> tuple[tuple[Header, ...], Array]:
+    steps = np.diff(places)
+    best, first = (0, 0), 0
+    for index in range(len(steps)):
+        while np.ptp(steps[first : index + 1]) > 0.01 * np.median(steps[first : index + 1]) + SAME_PLACE:
+            first += 1
+        best = max(best, (index + 2 - first, -first))
+    start, stop = -best[1], best[0] - best[1]
+    notes.append(
+        f"the steps between slices differ; {stop - start} of {len(ordered)} slices, the longest run of even steps, "
+        "were kept"
+    )
+    return ordered[start:stop], places[start:stop]
+
+
+def _resampled(ordered: Sequence[Header], places: Array, step: float, notes: list[str]) -> Array:
+    count = int((places[-1] - places[0]) / step + 1e-3) + 1
+    if count > MADE_UP * len(places):
+        raise CaseError(
+            f"{ordered[0].path}: filling the gaps would make {count} slices of {len(places)}; mend the positions, or "
+            "read with gaps=largest-run"
+        )
+    wanted = places[0] + step * np.arange(count)
+    before = np.clip(np.searchsorted(places, wanted, side="right") - 1, 0, len(places) - 2)
+    after = np.clip((wanted - places[before]) / np.diff(places)[before], 0, 1)
+    notes.append(
+        f"the steps between slices differ; {len(places)} slices were interpolated linearly to {len(wanted)}, "
+        f"{step:.6g} mm apart"
+    )
+    return np.stack([before, after], axis=1)
+
+
+def _check_line(ordered: Sequence[Header], positions: Array, places: Array, along: Array, spacing: float) -> None:
+    """Refuses slices that are shifted within their plane: no affine can say so."""
+    aside = np.linalg.norm(positions - positions[0] - np.outer(places - places[0], along), axis=1)
+    worst = int(aside.argmax())
+    if aside[worst] > 0.1 * spacing + SAME_PLACE:
+        raise CaseError(
+            f"{ordered[worst].path}: lies {aside[worst]:.3g} mm beside the line through the first and last slice; no "
+            "affine describes such a stack, so move the slices of one straight part into a folder of their own"
+        )
+
+
+def _note_doubts(ordered: Sequence[Header], step: Array, notes: list[str]) -> None:
+    straight = abs(float(normal_of(ordered[0]) @ step)) / float(np.linalg.norm(step))
+    tilt = float(np.degrees(np.arccos(min(1.0, straight))))
+    if tilt > TILT:
+        notes.append(
+            f"slices are sheared by {tilt:.1f} degrees (gantry tilt); the affine keeps that, but tools that expect "
+            "right angles do not"
+        )
+    apart = float(np.linalg.norm(step)) * straight
+    stated, thickness = ordered[0].spacing_between_slices or 0.0, ordered[0].slice_thickness or 0.0
+    if stated > 0 and abs(apart - stated) > 0.02 * stated + SAME_PLACE:
+        notes.append(f"slices lie {apart:.4g} mm apart, and SpacingBetweenSlices says {stated:.4g}: positions decide")
+    elif apart > 2 * thickness > 0:
+        notes.append(
+            f"slices of {thickness:.4g} mm lie {apart:.4g} mm apart: what is between was not scanned, or is missing"
+        )
+    if len({header.frame_of_reference for header in ordered}) > 1:
+        notes.append("the slices name several frames of reference; they are taken as one")
+
+
+def _geometry(
+    ordered: Sequence[Header], spacing: tuple[float, float], cosines: Array, step: Array, slices: int
+) -> Geometry:
+    head = ordered[0]
+    affine = np.eye(4)
+    affine[:3, 0] = cosines[0] * spacing[1]
+    affine[:3, 1] = cosines[1] * spacing[0]
+    affine[:3, 2] = step
+    affine[:3, 3] = head.position
+    return Geometry((head.columns, head.rows, slices), LPS_TO_RAS @ affine)

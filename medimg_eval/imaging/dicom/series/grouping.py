@@ -1,0 +1,382 @@
+"""Which files belong together: a folder of DICOM files to stacks of slices and single objects, and which is meant."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from medimg_eval.errors import CaseError
+from medimg_eval.imaging.dicom.headers.header import Header, read_header
+from medimg_eval.imaging.formats import named_as_dicom
+from medimg_eval.system import walk
+
+Kind = Literal["slices", "frames", "picture", "dose", "labels"]
+
+SEGMENTATIONS = ("1.2.840.10008.5.1.4.1.1.66.4", "1.2.840.10008.5.1.4.1.1.66.7")
+"""SOP classes: binary and fractional, label map."""
+
+STRUCTURES = "1.2.840.10008.5.1.4.1.1.481.3"
+DOSE = "1.2.840.10008.5.1.4.1.1.481.2"
+
+_STORAGE = "1.2.840.10008.5.1.4.1.1."
+_FRAMED = tuple(
+    _STORAGE + end
+    for end in "2.1 2.2 4.1 4.3 4.4 6.2 13.1.1 13.1.2 13.1.3 14.1 14.2 30 77.1.5.4 128.1 130".split()  # noqa: SIM905
+)
+"""Classes whose geometry lies in functional groups, even of one frame."""
+
+_IMAGES = "1 1.1 1.1.1 1.2 1.3 2 2.1 2.2 3.1 4 4.1 4.3 4.4 6.1 7 20 128 130".split()  # noqa: SIM905
+"""Ends of the classes that are nothing without pixels: X-ray, CT, MR, PET, ..."""
+
+VOLUMETRIC = ("CT", "MR", "PT")
+"""Modalities whose single frames are slices."""
+
+_CAPTURE = _STORAGE + "7"
+
+SAME_PLACE = 1e-3
+"""Millimetres within which two slices lie at one position."""
+
+_SAME = 1e-4
+"""What cosines, and spacings relative to their size, may differ by within a stack."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Files that make up one image.
+
+    Attributes:
+        label: names the group: the series UID, with `/1`, `/2`, ... where several groups share it.
+        kind: stacked slices, or one file that holds frames, a picture, a dose or a segmentation.
+        headers: in no particular order.
+        aside: localizers, which are never meant when there is anything else.
+        value: what sets a stack apart from others at the same positions, such as `echo time 30`.
+    """
+
+    label: str
+    kind: Kind
+    headers: tuple[Header, ...]
+    aside: bool = False
+    value: str = ""
+
+    def line(self) -> str:
+        """What it is, for a list to choose from; no text that may name a patient."""
+        head = self.headers[0]
+        count = len(self.headers)
+        what = f"{count} slice{'s'[: count - 1]}" if self.kind == "slices" else f"{self.kind} ({head.frames} frames)"
+        what = f"mosaic ({count} file{'s'[: count - 1]})" if head.mosaic else what
+        words = [head.modality or "unknown modality", f"{what} of {head.rows} x {head.columns}"]
+        words += [facing(head)] if head.orientation else []
+        words += [f"{head.pixel_spacing[0]:g} x {head.pixel_spacing[1]:g} mm"] if head.pixel_spacing else []
+        words += [word for word in ("localizer" if self.aside else "", self.value) if word]
+        return ", ".join(words) + f": series={self.label or '(empty UID)'}"
+
+
+def gather(paths: Sequence[Path]) -> list[Header]:
+    """Reads the headers of all DICOM files among files and folders.
+
+    Files that are not DICOM are passed over inside folders, unless their names say that they are meant as slices:
+    notes and tables lie beside images.
+
+    Raises:
+        CaseError: a file that was named, or is named like the slices, is not DICOM; a DICOM file is damaged; or nothing
+            is found.
+    """
+    found: list[Header] = []
+    others: list[tuple[Path, int | None]] = []
+    for path, named, size in _files(paths):
+        header = read_header(path) if size else None
+        if header is not None:
+            wrong = damage(header, size or 0)
+            if wrong:
+                raise CaseError(f"{path}: {wrong}; write or copy it again")
+            found.append(header)
+        elif named:
+            raise CaseError(f"{path}: {_no_dicom(size)}; copy it again, or leave it out of the list")
+        else:
+            others.append((path, size))
+    known, suffixes = {shape_of(header.path) for header in found}, {header.path.suffix.lower() for header in found}
+    for path, size in others:
+        # An empty file of their suffix is a slice that was not copied; others are marks that tools leave.
+        if is_meant(path, known) or (not size and path.suffix.lower() in suffixes):
+            raise CaseError(
+                f"{path}: {_no_dicom(size)}, beside DICOM files or named like one; copy it again, or delete it"
+            )
+    if not found:
+        raise CaseError(f"{paths[0]}: holds no DICOM files")
+    return found
+
+
+def _no_dicom(size: int | None) -> str:
+    return "is a link to a file that is not there" if size is None else "is not DICOM" if size else "is empty"
+
+
+def is_meant(path: Path, known: Collection[tuple[Path, str]]) -> bool:
+    """Whether a file that is not DICOM is named as such, or like one of the DICOM files beside it, but for numbers."""
+    return named_as_dicom(path) or shape_of(path) in known
+
+
+def shape_of(path: Path) -> tuple[Path, str]:
+    """The folder and the name of a file, whatever its numbers: what the slices of a series share."""
+    return path.parent, re.sub(r"\d+", "#", path.name)
+
+
+def _files(paths: Sequence[Path]) -> Iterator[tuple[Path, bool, int | None]]:
+    """Every file under the paths, whether it was named itself, and its size: None for a link to nowhere."""
+    for path in paths:
+        if path.is_dir():
+            yield from ((path / name, False, None if state is None else state.st_size) for name, state in walk(path))
+        elif path.is_file():
+            yield path, True, path.stat().st_size
+        else:
+            raise CaseError(f"{path}: no such file")
+
+
+def damage(header: Header, size: int) -> str:
+    """Says what a file of `size` bytes whose header was read has lost: left out, a series would end too early."""
+    if header.pixel_offset is not None and header.pixel_offset + (header.pixel_length or 0) > size:
+        return "is cut short within its pixels"
+    kind = header.sop_class.removeprefix(_STORAGE)
+    pictured = header.rows > 0 or kind in _IMAGES or kind.startswith(("7.", "12.", "13.1.", "77.1."))
+    # Whatever belongs to a patient states its series, and a modality.
+    nameless = not (header.modality or header.series_uid) and kind != header.sop_class
+    if not header.has_pixels and (pictured or nameless or not (header.sop_class or header.modality)):
+        return "is the header of an image without its pixels"
+    return ""
+
+
+def groups_of(headers: Sequence[Header]) -> list[Group]:
+    """Sorts headers into groups that make up one image each.
+
+    Slices are one stack when they agree in patient, study, series, kind, orientation, size and pixel spacing.
+    Where positions repeat, they are split by the acquisition, time, echo, b-value or image type that sets complete
+    stacks apart.
+
+    Args:
+        headers: of any files; those without pixels are passed over.
+
+    Returns:
+        Groups in the order of their series numbers, labelled.
+    """
+    singles: list[tuple[Kind, list[Header], str]] = []
+    stacks: list[list[Header]] = []
+    for header in headers:
+        if not header.has_pixels:
+            continue
+        kind = _kind(header)
+        if kind != "slices":
+            singles.append((kind, [header], ""))
+            continue
+        stack = next((stack for stack in stacks if _belongs(header, stack[0])), None)
+        if stack is None:
+            stacks.append([header])
+        else:
+            stack.append(header)
+    parts: list[tuple[Kind, list[Header], str]] = list(singles)
+    for stack in stacks:
+        parts += [("slices", part, value) for value, part in _split(stack)]
+    parts.sort(key=lambda part: (_series_number(part[1][0]), part[1][0].series_uid, -len(part[1]), part[2]))
+    return _labelled(parts)
+
+
+def choose(groups: Sequence[Group], series: str | None, path: Path) -> tuple[Group, list[str]]:
+    """Picks the group to read.
+
+    Args:
+        groups: all there are.
+        series: a series UID, the label of a group, or its number in the list counted from 1; None for the one
+            that is clearly meant, beside which there are only localizers, single pictures and strays.
+        path: what is being read, for messages.
+
+    Returns:
+        The group, and notes on what was left out.
+
+    Raises:
+        CaseError: there is no such group, or several could be meant; the message lists them.
+    """
+    if series is not None:
+        wanted = [group for group in groups if series in (group.label, group.headers[0].series_uid)]
+        if not wanted and series.isdecimal() and 0 < int(series) <= len(groups):
+            wanted = [groups[int(series) - 1]]
+        if not wanted:
+            raise CaseError(f"{path}: holds no series {series}; it holds {_listing(groups)}")
+        groups = wanted
+    if len(groups) == 1:
+        return groups[0], []
+    inside = [group for group in groups if not group.aside]
+    meant = [group for group in inside if group.kind == "frames" or len(group.headers) > 1] or inside
+    if len(meant) != 1:
+        raise CaseError(f"{path}: holds several images, say which with series=UID: {_listing(groups)}")
+    rest = [group for group in groups if group is not meant[0]]
+    for group in rest:
+        _require_other(group, meant[0])
+    left = sum(len(group.headers) for group in rest)
+    why = sorted({_why_left(group, meant[0]) for group in rest})
+    return meant[0], [f"{left} of the images in the folder were left out: {', '.join(why)}"]
+
+
+def _require_other(group: Group, meant: Group) -> None:
+    """Refuses what seems to be a slice of the stack itself: left out, the stack would lack one in silence."""
+    head, other = group.headers[0], meant.headers[0]
+    alike = ("modality", "sop_class", "frames")
+    if (
+        meant.kind != "slices"
+        or group.aside
+        or _series(head) != _series(other)
+        or any(getattr(head, name) != getattr(other, name) for name in alike)
+    ):
+        return
+    if head.position is None or head.orientation is None:
+        wrong = "has no ImagePositionPatient or no ImageOrientationPatient"
+    elif not close(head.orientation, other.orientation):
+        return  # such as a scout
+    elif (head.rows, head.columns, head.samples) != (other.rows, other.columns, other.samples):
+        wrong = f"has {head.rows} x {head.columns} rows and columns instead of {other.rows} x {other.columns}"
+    else:
+        wrong = "has another PixelSpacing, or none"
+    raise CaseError(
+        f"{head.path}: is of one series with {len(meant.headers)} slices, and {wrong}; copy it again, or read the "
+        f"others alone with series={meant.label}"
+    )
+
+
+def _why_left(group: Group, meant: Group) -> str:
+    head, other = group.headers[0], meant.headers[0]
+    if group.aside:
+        return "localizers"
+    if group.kind != "slices":
+        return {"picture": "pictures without a place in the patient"}.get(group.kind, group.kind)
+    if _series(head) != _series(other):
+        return "images of other series"
+    if (head.modality, head.sop_class) != (other.modality, other.sop_class):
+        return "images of other kinds"
+    return "images of other orientations"
+
+
+def _listing(groups: Sequence[Group]) -> str:
+    shown = [f"{number}) {group.line()}" for number, group in enumerate(groups[:12], 1)]
+    return "; ".join(shown) + (f"; and {len(groups) - 12} more" if len(groups) > 12 else "")
+
+
+def _kind(header: Header) -> Kind:
+    if header.sop_class in SEGMENTATIONS:
+        return "labels"
+    if header.sop_class == DOSE or header.modality == "RTDOSE":
+        return "dose"
+    if header.sop_class in _FRAMED:
+        return "frames"
+    placed = header.position is not None and header.orientation is not None
+    volumetric = header.modality in VOLUMETRIC and not header.sop_class.startswith(_CAPTURE)
+    if header.frames > 1:
+        return "frames" if volumetric or placed or header.modality == "NM" else "picture"
+    return "slices" if placed or volumetric else "picture"
+
+
+def _series(header: Header) -> tuple[str, ...]:
+    # Converters are known to give the series of two patients, or of two studies, one UID.
+    named = (header.series_uid,) if header.series_uid else ("", header.series_number, header.series_description)
+    return (header.patient, header.study_uid, *named)
+
+
+def _series_number(header: Header) -> tuple[int, str]:
+    number = header.series_number
+    return (int(number), "") if number.isdecimal() else (1 << 31, number)
+
+
+def _belongs(header: Header, other: Header) -> bool:
+    return (
+        _series(header) == _series(other)
+        and (header.rows, header.columns, header.samples) == (other.rows, other.columns, other.samples)
+        and (header.modality, header.sop_class) == (other.modality, other.sop_class)
+        and ("LOCALIZER" in header.image_type) == ("LOCALIZER" in other.image_type)
+        and (header.position is None) == (other.position is None)
+        and close(header.orientation, other.orientation)
+        and close(header.pixel_spacing, other.pixel_spacing)
+    )
+
+
+def close(some: tuple[float, ...] | None, others: tuple[float, ...] | None) -> bool:
+    """Whether cosines or spacings are the same, but for what is lost where they are written."""
+    if some is None or others is None:
+        return some is others
+    return some == others or all(
+        abs(one - other) <= _SAME * max(1.0, abs(other)) for one, other in zip(some, others, strict=True)
+    )
+
+
+def _labelled(parts: Sequence[tuple[Kind, list[Header], str]]) -> list[Group]:
+    uids = [headers[0].series_uid for _, headers, _ in parts]
+    groups = []
+    for index, (kind, headers, value) in enumerate(parts):
+        uid = uids[index]
+        label = uid if uids.count(uid) == 1 else f"{uid}/{uids[: index + 1].count(uid)}"
+        groups.append(Group(label, kind, tuple(headers), "LOCALIZER" in headers[0].image_type, value))
+    return groups
+
+
+def facing(header: Header) -> str:
+    """Which way a slice lies: sagittal, coronal, axial or oblique."""
+    normal = np.abs(normal_of(header))
+    return ("sagittal", "coronal", "axial")[int(normal.argmax())] if normal.max() > 0.9 else "oblique"
+
+
+def normal_of(header: Header) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """The direction slices are stacked in, LPS: float64, (3,)."""
+    cosines = np.array(header.orientation or (1, 0, 0, 0, 1, 0), dtype=np.float64)
+    normal = np.cross(cosines[:3], cosines[3:])
+    return normal / (np.linalg.norm(normal) or 1.0)
+
+
+_SEPARATORS: dict[str, Callable[[Header], object]] = {
+    "acquisition": lambda header: header.acquisition_number,
+    "temporal position": lambda header: header.temporal_position,
+    "trigger time": lambda header: header.trigger_time,
+    "b-value": lambda header: header.b_value,
+    "echo time": lambda header: header.echo_time,
+    "image type": lambda header: "\\".join(header.image_type),
+    "inversion time": lambda header: header.inversion_time,
+    "frame time": lambda header: header.frame_time,
+    "acquisition time": lambda header: header.acquisition_time,
+}
+"""What may set stacks at the same positions apart, likeliest first."""
+
+
+def _split(stack: list[Header]) -> list[tuple[str, list[Header]]]:
+    """Splits slices that repeat positions into complete stacks, where one or two attributes do so."""
+    if len(stack) == 1 or stack[0].mosaic or any(header.position is None for header in stack) or not _repeats(stack):
+        return [("", stack)]
+    varying = [name for name, value in _SEPARATORS.items() if len({value(header) for header in stack}) > 1]
+    for names in (*itertools.combinations(varying, 1), *itertools.combinations(varying, 2)):
+        parts: dict[tuple[object, ...], list[Header]] = {}
+        for header in stack:
+            parts.setdefault(tuple(_SEPARATORS[name](header) for name in names), []).append(header)
+        if _are_complete(list(parts.values())):
+            return [
+                (" ".join(f"{name} {value}" for name, value in zip(names, values, strict=True)), part)
+                for values, part in parts.items()
+            ]
+    return [("", stack)]
+
+
+def _places(headers: Sequence[Header]) -> list[float]:
+    normal = normal_of(headers[0]).tolist()
+    return sorted(
+        sum(one * other for one, other in zip(header.position or (0, 0, 0), normal, strict=True)) for header in headers
+    )
+
+
+def _repeats(headers: Sequence[Header]) -> bool:
+    return any(after - before <= SAME_PLACE for before, after in itertools.pairwise(_places(headers)))
+
+
+def _are_complete(parts: Sequence[Sequence[Header]]) -> bool:
+    """Whether all parts cover the same positions, each once."""
+    if any(len(part) != len(parts[0]) or _repeats(part) for part in parts):
+        return False
+    first = np.array(_places(parts[0]))
+    return all(np.abs(np.array(_places(part)) - first).max() <= SAME_PLACE for part in parts[1:])

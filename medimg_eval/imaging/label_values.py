@@ -1,0 +1,134 @@
+"""What the grey values or colours of a mask picture mean as labels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from medimg_eval.case import Array
+from medimg_eval.errors import CaseError, UsageError
+from medimg_eval.imaging.reading import _refuse_image
+
+
+def from_values(
+    pixels: Array, path: Path, threshold: float | None = None, *, foreground: bool = False, lossy: bool = False
+) -> tuple[Array, list[str]]:
+    """Takes grey values, or equal channels, as labels.
+
+    Args:
+        pixels: (row, column) or (row, column, channel).
+        path: named in errors.
+        threshold: values at or above it become 1, all others 0.
+        foreground: every value but 0 becomes 1.
+        lossy: whether the file was compressed with loss, so that its values are not exact.
+
+    Returns:
+        Labels, (row, column), and doubts in words.
+
+    Raises:
+        CaseError: channels that differ, or values that are not exact with nothing said about them.
+    """
+    channels = np.moveaxis(np.atleast_3d(pixels), -1, 0)
+    values: Array = channels[0]
+    if not all(np.array_equal(values, other) for other in channels[1:]):
+        raise CaseError(
+            f"{path}: expected a label map of one channel, got {len(channels)} that differ; "
+            "if colours stand for labels, name them with colours={1: [255, 0, 0], ...}"
+        )
+    found = np.unique(values)
+    if threshold is not None:
+        out_of_reach = found.size > 1 and found[-1] < threshold
+        notes = [f"no value reaches the threshold {threshold:g}: the highest is {found[-1]}"] if out_of_reach else []
+        return (values >= threshold).astype(np.uint8), notes
+    if foreground:
+        return (values != 0).astype(np.uint8), []
+    if lossy and (found.size > 2 or (found.size == 2 and found[0] != 0)):
+        raise CaseError(
+            f"{path}: is a JPEG of {found.size} different values, so its labels are not exact; "
+            "read it with threshold=128 if it is a 0/255 mask, or get the mask as PNG"
+        )
+    smooth = found.size > 2 and found[-1] == 255 and values.dtype == np.uint8
+    doubt = f"has {found.size} different values up to 255; a smoothed 0/255 mask is read with threshold=128"
+    return values, [doubt] if smooth else []
+
+
+def from_colours(pixels: Array, path: Path, colours: Mapping[int, Sequence[int]], *, lossy: bool = False) -> Array:
+    """Takes colours as labels.
+
+    Args:
+        pixels: (row, column, 3), or (row, column) of grey; 8 or 16 bits.
+        path: named in errors.
+        colours: label -> red, green, blue; black is label 0 unless either of them is taken.
+        lossy: whether the file was compressed with loss.
+
+    Returns:
+        Labels, int64, (row, column).
+
+    Raises:
+        CaseError: a colour that stands for no label.
+        UsageError: `colours` names one colour twice, or not three numbers.
+    """
+    if pixels.ndim == 2:
+        pixels = np.repeat(pixels[..., None], 3, axis=2)
+    if pixels.shape[2] != 3 or pixels.dtype not in (np.uint8, np.uint16):
+        raise CaseError(
+            f"{path}: expected 3 channels of 8 or 16 bits for colours, got {pixels.shape[2]} {pixels.dtype}"
+        )
+    labels = {tuple(int(part) for part in colour): int(label) for label, colour in colours.items()}
+    if len(labels) < len(colours) or any(len(colour) != 3 for colour in labels):
+        raise UsageError(f"{path}: expected colours of three numbers each, all different, got {dict(colours)}")
+    if 0 not in labels.values():
+        labels.setdefault((0, 0, 0), 0)
+    red, green, blue = np.moveaxis(pixels.astype(np.int64), -1, 0)
+    codes, which, counts = np.unique((red << 32) | (green << 16) | blue, return_inverse=True, return_counts=True)
+    seen = [(int(code) >> 32, int(code) >> 16 & 0xFFFF, int(code) & 0xFFFF) for code in codes]
+    unknown = [i for i, colour in enumerate(seen) if colour not in labels]
+    if unknown:
+        raise CaseError(
+            f"{path}: {counts[unknown].sum()} pixels have colours that stand for no label, such as "
+            f"{list(seen[unknown[0]])}; "
+            + ("a JPEG does not keep colours exactly: get the mask as PNG" if lossy else "add them to colours")
+        )
+    table: Array = np.array([labels[colour] for colour in seen], dtype=np.int64)
+    return table[which.reshape(pixels.shape[:2])]
+
+
+def label_map(array: Array, path: Path) -> Array:
+    """Turns channels of numbers into labels, (*spatial), of the smallest integer dtype.
+
+    Raises:
+        CaseError: several channels, values that are not whole, NaN or infinity, or those of an image; the message
+            names `path`.
+    """
+    if array.shape[0] != 1 or array.ndim not in (3, 4):
+        raise CaseError(f"{path}: expected a 2-D or 3-D label map of one channel, got {array.shape} (channel first)")
+    labels: Array = array[0]
+    if labels.dtype.kind not in "iubf":
+        raise CaseError(f"{path}: expected whole-number labels, got {labels.dtype}")
+    if labels.dtype.kind == "f":
+        if not np.isfinite(labels).all():
+            raise CaseError(f"{path}: holds NaN or infinite labels; store a label map of whole numbers")
+        whole = np.rint(labels)
+        if not np.array_equal(whole, labels):
+            raise CaseError(
+                f"{path}: expected whole-number labels, got values such as "
+                f"{labels[whole != labels].flat[0]:g}; store a label map, not probabilities"
+            )
+        labels = whole
+    _refuse_image(labels, path)
+    return labels.astype(smallest_type(labels), copy=False)
+
+
+def label_notes(stored: Array) -> tuple[str, ...]:
+    """Says, of an array that `label_map` takes, where labels were not stored as integers."""
+    return (f"labels are stored as {stored.dtype}, all whole numbers: taken as integers",) * (stored.dtype.kind == "f")
+
+
+def smallest_type(labels: Array) -> np.dtype[Any]:
+    """Returns the smallest integer dtype that holds every label."""
+    low, high = (int(labels.min()), int(labels.max())) if labels.size else (0, 0)
+    # Below zero, half of a signed type's values are left for what lies above.
+    return np.result_type(np.min_scalar_type(low), np.min_scalar_type(high if low >= 0 else -high - 1))

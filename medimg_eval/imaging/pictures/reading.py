@@ -1,0 +1,333 @@
+"""Pictures: PNG, JPEG, TIFF, BMP and the first frame of a GIF, with every bit that was stored."""
+
+from __future__ import annotations
+
+import io
+import re
+import struct
+import warnings
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from medimg_eval.case import Array, Geometry, Image, Mask
+from medimg_eval.errors import CaseError, UsageError
+from medimg_eval.imaging.label_values import from_colours, from_values, label_map, label_notes
+from medimg_eval.imaging.library_logs import kept_log, without_values
+from medimg_eval.imaging.pictures.tiff import (
+    MAGIC,
+    MAX_PIXELS,
+    ORIENTATION,
+    Stored,
+    check_size,
+    load_tiff,
+    page_of,
+    tag,
+    too_large,
+)
+
+Channels = Literal["as stored", "grey", "rgb"]
+"""`grey`: one channel (of a coloured picture, its ITU-R 601 luma); `rgb`: three (grey is repeated)."""
+
+
+def read(paths: Sequence[Path], *, channels: Channels = "as stored", page: int | None = None) -> Image:
+    """Reads a picture, (channel, row, column), in its stored dtype.
+
+    Grey of 1, 2 or 4 bits is spread over 0-255, a palette and CMYK become RGB, an orientation tag is
+    applied, a TIFF that stores white as 0 is inverted, and an alpha channel is dropped; `notes` says so
+    wherever pixels change or are hidden. A resolution in dots per inch is about printing, not about the
+    patient, so `units` is always `pixel` with steps of 1.
+
+    Args:
+        paths: the one file.
+        channels: `as stored`, or `grey` or `rgb` for a set that mixes both.
+        page: which page of a TIFF of several, from 0.
+
+    Raises:
+        CaseError: the file is missing, cut short, damaged, of several pages, or larger than `MAX_PIXELS`.
+    """
+    path = _one(paths)
+    return _image(_load(path, str(path), page), str(path), channels)
+
+
+def decode(data: bytes, name: str, *, channels: Channels = "as stored", page: int | None = None) -> Image:
+    """Reads a picture from bytes, such as a cell of a parquet table; otherwise like `read`.
+
+    Args:
+        data: the content of a picture file.
+        name: what error messages call it.
+        channels: see `read`.
+        page: see `read`.
+    """
+    return _image(_load(data, name, page), name, channels)
+
+
+def grid(
+    paths: Sequence[Path],
+    *,
+    channels: Channels = "as stored",
+    page: int | None = None,
+    threshold: float | None = None,
+    foreground: bool = False,
+    colours: Mapping[int, Sequence[int]] | None = None,
+) -> Geometry:
+    """Reads rows and columns alone, from the header, and raises what `read` raises of headers."""
+    path = _one(paths)
+    with _damage(name := str(path)):
+        if _head(path, name) in MAGIC:
+            import tifffile
+
+            with kept_log("tifffile"), tifffile.TiffFile(path) as tiff:
+                one = page_of(tiff, name, page)
+                rows, columns, turned = one.imagelength, one.imagewidth, tag(one, ORIENTATION, 1)
+        else:
+            _no_page(page, name)
+            with path.open("rb") as stream:
+                header = _open(stream, name)
+                if header is None:
+                    rows, columns, turned = *_load(path, name, None).array.shape[:2], 1
+                else:
+                    (columns, rows), turned = header.size, _turned(header, stream)
+    return Geometry((columns, rows) if turned in (5, 6, 7, 8) else (rows, columns), np.eye(4), "pixel")
+
+
+def read_mask(
+    paths: Sequence[Path],
+    *,
+    threshold: float | None = None,
+    foreground: bool = False,
+    colours: Mapping[int, Sequence[int]] | None = None,
+    page: int | None = None,
+) -> Mask:
+    """Reads a label map, (row, column): grey values, palette indices or the bits of a 1-bit file are the labels.
+
+    Args:
+        paths: the one file.
+        threshold: values at or above it become 1, all others 0.
+        foreground: every value but 0 becomes 1 (0/255 masks keep 255 as their label otherwise).
+        colours: label -> its red, green and blue as stored; black is background unless it is given a label.
+        page: which page of a TIFF of several, from 0.
+
+    Raises:
+        CaseError: what `read` raises; channels that differ without `colours`; a colour that `colours` lacks;
+            a JPEG whose values are not exact, without `threshold`, `foreground` or `colours`.
+        UsageError: more than one of `threshold`, `foreground` and `colours`.
+    """
+    path = _one(paths)
+    if (threshold is not None) + foreground + (colours is not None) > 1:
+        raise UsageError(f"{path}: expected one of threshold, foreground and colours, got several")
+    stored = _load(path, str(path), page, labels=colours is None)
+    notes: list[str] = []
+    if colours is not None:
+        labels = from_colours(stored.array, path, colours, lossy=stored.lossy)
+    else:
+        labels, notes = from_values(stored.array, path, threshold, foreground=foreground, lossy=stored.lossy)
+    said = (*stored.notes, *notes, *label_notes(labels))
+    return Mask(label_map(labels[None], path), np.eye(4), notes=said, units="pixel")
+
+
+def _one(paths: Sequence[Path]) -> Path:
+    if len(paths) != 1:
+        raise CaseError(
+            f"{paths[0]}: expected one picture, got {len(paths)}; to read them as a clip, give the folder they lie in"
+        )
+    return paths[0]
+
+
+def _image(stored: Stored, name: str, channels: Channels) -> Image:
+    array = np.moveaxis(np.atleast_3d(stored.array), -1, 0)
+    if channels not in ("as stored", "grey", "rgb"):
+        raise UsageError(f"{name}: expected channels of 'as stored', 'grey' or 'rgb', got {channels!r}")
+    if channels != "as stored" and array.shape[0] not in (1, 3):
+        raise CaseError(
+            f"{name}: cannot be read as {channels}: it has {array.shape[0]} channels; read it with channels='as stored'"
+        )
+    if channels == "rgb":
+        array = np.broadcast_to(array, (3, *array.shape[1:])).copy() if array.shape[0] == 1 else array
+    elif channels == "grey" and array.shape[0] == 3:
+        if not _equal(array):
+            stored.notes.append("was coloured; its luma (ITU-R 601) was taken")
+            array = _luma(array)
+        array = array[:1]
+    return Image(
+        array,
+        np.eye(4),
+        units="pixel",
+        notes=tuple(stored.notes),
+        attributes={"format": stored.format, "decoder": stored.decoder},
+    )
+
+
+def _equal(array: Array) -> bool:
+    return all(np.array_equal(array[0], other) for other in array[1:])
+
+
+def _luma(array: Array) -> Array:
+    if array.dtype in (np.uint8, np.uint16):
+        # The whole-number weights every decoder uses, so that the result is theirs to the last bit.
+        red, green, blue = array.astype(np.uint32)
+        luma: Array = (19595 * red + 38470 * green + 7471 * blue + 32768) >> 16
+    else:
+        luma = np.tensordot([0.299, 0.587, 0.114], array, 1)
+    return luma[None].astype(array.dtype)
+
+
+# What decoders raise of a damaged file; anything else is a fault of ours and should look like one.
+_DAMAGES = (
+    OSError,
+    EOFError,
+    SyntaxError,
+    ValueError,
+    TypeError,
+    LookupError,
+    ArithmeticError,
+    RuntimeError,
+    struct.error,
+    zlib.error,
+)
+
+
+@contextmanager
+def _damage(name: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise CaseError(f"{name}: no such file") from error
+    except _DAMAGES as error:
+        # Pillow names the object it read from, tifffile quotes the description, which may name a patient.
+        said = re.sub(r" <_io[^>]*>", "", without_values(str(error))) or type(error).__name__
+        raise CaseError(f"{name}: is cut short or damaged ({said}); write or copy it again") from error
+
+
+def _head(source: Path | bytes, name: str) -> bytes:
+    with io.BytesIO(source) if isinstance(source, bytes) else source.open("rb") as stream:
+        head = stream.read(4)
+    if not head:
+        raise CaseError(f"{name}: is empty; write or copy it again")
+    return head
+
+
+def _load(source: Path | bytes, name: str, page: int | None, *, labels: bool = False) -> Stored:
+    """Decodes a picture; with `labels`, indices and bits are kept as the numbers that were stored."""
+    with _damage(name):
+        if _head(source, name) in MAGIC:
+            stored, turned, alpha = load_tiff(source, name, page, labels)
+        else:
+            _no_page(page, name)
+            stored, turned, alpha = _load_plain(source, name, labels)
+    if stored.array.ndim == 3 and alpha:
+        stored.array, opacity = stored.array[..., :-1], stored.array[..., -1]
+        full = 1 if opacity.dtype.kind == "f" else np.iinfo(opacity.dtype).max
+        hidden = int((opacity != full).sum())
+        if hidden:
+            stored.notes.append(f"an alpha channel was dropped: {hidden} pixels were not fully opaque")
+    if turned in range(2, 9):
+        stored.array = np.ascontiguousarray(_upright(stored.array, turned))
+        stored.notes.append(f"was turned upright as its orientation tag ({turned}) says")
+    stored.array = stored.array.astype(stored.array.dtype.newbyteorder("="), copy=False)
+    return stored
+
+
+def _no_page(page: int | None, name: str) -> None:
+    if page not in (None, 0):
+        raise CaseError(f"{name}: has one page, so there is no page={page}; leave page= out")
+
+
+def _upright(array: Array, orientation: int) -> Array:
+    if orientation in (5, 6, 7, 8):
+        array = np.swapaxes(array, 0, 1)
+    rows = -1 if orientation in (3, 4, 7, 8) else 1
+    columns = -1 if orientation in (2, 3, 6, 7) else 1
+    return array[::rows, ::columns]
+
+
+def _open(stream: Any, name: str) -> Any:
+    """Opens a picture without decoding it; None for the JPEGs Pillow does not know (12 bits, lossless)."""
+    from PIL import Image as Pillow
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Pillow.DecompressionBombWarning)
+            image = Pillow.open(stream)
+    except Pillow.DecompressionBombError as error:
+        raise CaseError(too_large(name)) from error
+    except Pillow.UnidentifiedImageError:
+        stream.seek(0)
+        if stream.read(3) == b"\xff\xd8\xff":
+            return None
+        raise
+    if image.width * image.height > MAX_PIXELS:
+        raise CaseError(too_large(name))
+    return image
+
+
+def _turned(image: Any, stream: Any) -> int:
+    if image.format != "PNG":
+        return int(image.getexif().get(ORIENTATION, 1))
+    from PIL import Image as Pillow
+
+    # Asked the same of a PNG, Pillow decodes all of it, for the tag may lie behind the pixels.
+    place = 8
+    while len(head := stream.seek(place) and stream.read(8)) == 8:
+        length = int.from_bytes(head[:4], "big")
+        if head[4:] == b"eXIf":
+            exif = Pillow.Exif()
+            exif.load(stream.read(length))
+            return int(exif.get(ORIENTATION, 1))
+        place += 12 + length
+    return 1
+
+
+def _load_plain(source: Path | bytes, name: str, labels: bool) -> tuple[Stored, int, bool]:
+    """Returns the picture, its orientation tag, and whether its last channel is alpha."""
+    import imagecodecs
+    from PIL import __version__ as pillow_version
+
+    data = source if isinstance(source, bytes) else source.read_bytes()
+    image = _open(io.BytesIO(data), name)
+    kind = "JPEG" if image is None else "JPEG" if image.format == "MPO" else str(image.format)
+    stored = Stored(np.empty(0), kind, f"imagecodecs {imagecodecs.__version__}", lossy=kind == "JPEG")
+    turned = 1 if image is None else _turned(image, io.BytesIO(data))
+    if kind == "JPEG" and (image is None or image.mode in ("L", "RGB")):
+        # The decoder fills what is missing with grey and says nothing, so the end marker is looked for.
+        if not _jpeg_ends(data):
+            raise CaseError(f"{name}: is cut short (the end marker of a JPEG is missing); write or copy it again")
+        stored.array = imagecodecs.jpeg_decode(data)
+        check_size(stored.array, stored.array.shape[:2] if image is None else image.size[::-1], name)
+        return stored, turned, False
+    if kind == "PNG" and image.mode != "P":
+        stored.array = imagecodecs.png_decode(data)
+        check_size(stored.array, image.size[::-1], name)
+        bits = data[24]
+        if labels and bits < 8:
+            stored.array = stored.array // np.uint8(255 // (2**bits - 1))
+        return stored, turned, stored.array.ndim == 3 and stored.array.shape[2] in (2, 4)
+    stored.decoder = f"Pillow {pillow_version}"
+    if image.mode == "CMYK":
+        stored.notes.append("its CMYK inks were turned into RGB without a colour profile")
+        if kind == "JPEG" and "adobe" not in image.info:
+            stored.notes.append("has no Adobe marker, so whether its CMYK is inverted is a guess; look at it")
+    if getattr(image, "n_frames", 1) > 1:
+        stored.notes.append(f"holds {image.n_frames} frames; the first was read")
+    if image.mode == "1":
+        stored.array = np.asarray(image).astype(np.uint8) * np.uint8(1 if labels else 255)
+        return stored, turned, False
+    wanted = {"P": "RGBA" if "transparency" in image.info else "RGB", "PA": "RGBA", "CMYK": "RGB"}
+    mode = wanted.get(image.mode, image.mode) if not labels or image.mode == "CMYK" else image.mode
+    stored.array = np.array(image if mode == image.mode else image.convert(mode))
+    return stored, turned, mode in ("LA", "RGBA", "PA")
+
+
+def _jpeg_ends(data: bytes) -> bool:
+    """Looks for the end behind the start of the scan: a thumbnail in the header has an end of its own."""
+    place = 2
+    while place + 4 <= len(data):
+        if data[place + 1] == 0xDA:
+            return data.find(b"\xff\xd9", place) >= 0
+        # Markers may be padded; all of the header are followed by their length.
+        place += 1 if data[place + 1] == 0xFF else 2 + int.from_bytes(data[place + 2 : place + 4], "big")
+    return False

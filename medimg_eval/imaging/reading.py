@@ -1,0 +1,181 @@
+"""One way in for every format: `read`, `read_mask` and `read_grid`."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import numpy as np
+
+from medimg_eval.case import Array, Geometry, Image, Mask
+from medimg_eval.errors import CaseError, UsageError, UserError, nearest
+from medimg_eval.imaging.formats import FAMILIES, identify, survey
+from medimg_eval.imaging.label_values import label_map, label_notes
+from medimg_eval.imaging.library_logs import without_values
+
+MOST_GREYS = 100
+"""Distinct values up to which a label map is not asked whether it is an image."""
+
+FEWEST_VOXELS = 4096
+"""Of fewer voxels nothing is told."""
+
+LOOKED_AT = 1 << 21
+"""About how many voxels are looked at to tell."""
+
+Source = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+"""A file, a folder, or the files that make up one image."""
+
+
+def read(source: Source, *, nan: Literal["raise"] | float = "raise", **options: Any) -> Image:
+    """Reads an image of any known format.
+
+    Args:
+        source: a file, a folder holding one DICOM series or the frames of one clip, or a list of files.
+        nan: what NaN and infinite voxels become; `raise` refuses them.
+        options: the family's own, such as `series` (DICOM), `frames` (video) or `um_per_px` (slides); see
+            the `read` of `medimg_eval.imaging.dicom.reading`, `volumes`, `pictures`, `video`, `slides`, `arrays`.
+
+    Returns:
+        The image, in its stored dtype where that loses nothing. `notes` says what was mended or doubted.
+
+    Raises:
+        CaseError: the file is missing, damaged or ambiguous; the message names it and the mend.
+        UsageError: the format has no such option.
+    """
+    paths = _paths(source)
+    with guarded(paths) as notes:
+        image = cast("Image", _ask(paths, ("read",), options, notes))
+        array = image.array
+        _check_size(paths, image.geometry)
+        if not _all_finite(array):
+            if nan == "raise":
+                raise CaseError(
+                    f"{paths[0]}: holds NaN or infinite voxels; replace them before evaluating, or read with nan=VALUE"
+                )
+            bad = ~np.isfinite(array)
+            notes.append(f"{int(bad.sum())} NaN or infinite voxels were set to {nan:g}")
+            image = replace(image, array=np.where(bad, array.dtype.type(nan), array))
+    return replace(image, notes=(*image.notes, *notes))
+
+
+def read_grid(source: Source, **options: Any) -> Geometry:
+    """Reads the grid of an image alone, from headers; raises what `read` raises."""
+    paths = _paths(source)
+    with guarded(paths):
+        geometry = cast("Geometry", _ask(paths, ("grid",), options, []))
+        _check_size(paths, geometry)
+        return geometry
+
+
+def read_mask(source: Source, **options: Any) -> Mask:
+    """Reads a label map of whole numbers.
+
+    Labels stored as floating point are accepted when every voxel is a whole number (many tools write
+    float32 masks); anything else is refused rather than rounded.
+
+    Args:
+        source: a volume of three dimensions (a trailing axis of length one is dropped), a picture of one
+            channel, a DICOM-SEG, or an RTSTRUCT.
+        options: the family's own, such as `grid` (RTSTRUCT).
+
+    Returns:
+        Labels as the smallest integer dtype their values need, and the affine.
+
+    Raises:
+        CaseError: the file is missing, damaged, or not a label map.
+        UsageError: the format has no such option.
+    """
+    paths = _paths(source)
+    with guarded(paths) as notes:
+        found: Image | Mask = _ask(paths, ("read_mask", "read"), options, notes)
+        mask = found if isinstance(found, Mask) else _as_mask(found, paths[0])
+    return replace(mask, notes=(*mask.notes, *notes))
+
+
+def _refuse_image(labels: Array, path: Path) -> None:
+    """Refuses whole numbers that are grey values, by how they lie.
+
+    Labels may be thousands, as of instances, or have numbers such as FreeSurfer's 14175, and one may stand for "ignore"
+    below zero; but next to a voxel of a label mostly lies another of it. Grey values change from voxel to voxel.
+    """
+    if labels.size < FEWEST_VOXELS or float(labels.max()) - float(labels.min()) < MOST_GREYS:
+        return  # as most label maps: nothing has to be counted
+    planes = labels[..., :: max(1, labels.size // LOOKED_AT)]
+    values, counts = np.unique(planes, return_counts=True)
+    one, next_to_it = planes[:-1], planes[1:]
+    inside = (one != values[counts.argmax()]) & (next_to_it != values[counts.argmax()])
+    changes = np.count_nonzero(one[inside] != next_to_it[inside])
+    if len(values) > MOST_GREYS and 2 * changes > np.count_nonzero(inside):
+        raise CaseError(
+            f"{path}: holds {len(values)} values from {values[0]:g} to {values[-1]:g} that change from voxel to "
+            "voxel, as those of an image do; name a label map"
+        )
+
+
+def _as_mask(image: Image, path: Path) -> Mask:
+    notes = (*image.notes, *label_notes(image.array))
+    return Mask(label_map(image.array, path), image.affine, notes=notes, units=image.units)
+
+
+def _check_size(paths: Sequence[Path], geometry: Geometry) -> None:
+    if 0 in geometry.shape:
+        raise CaseError(f"{paths[0]}: holds nothing: its shape is {geometry.shape}; write or copy it again")
+
+
+def _all_finite(array: Array) -> bool:
+    """Whether no value is NaN or infinite, found without a copy of the array's size."""
+    if array.dtype.kind == "c":
+        return _all_finite(array.real) and _all_finite(array.imag)
+    if array.dtype.kind != "f" or not array.size:
+        return True
+    return bool(np.isfinite(array.min()) and np.isfinite(array.max()))  # NaN comes through both
+
+
+def _paths(source: Source) -> list[Path]:
+    given = [source] if isinstance(source, str | os.PathLike) else list(source)
+    if not given:
+        raise CaseError("expected at least one file to read, got an empty list")
+    return [Path(path).expanduser() for path in given]
+
+
+def _ask(paths: Sequence[Path], names: Sequence[str], options: dict[str, Any], notes: list[str]) -> Any:
+    """Calls the first of some functions that the family of the files has; notes what is passed over to do so."""
+    family, passed = survey(paths[0]) if paths[0].is_dir() else (identify(paths[0]), [])
+    notes += passed
+    module = importlib.import_module(FAMILIES[family])
+    method: Callable[..., Any] = next(getattr(module, name) for name in names if hasattr(module, name))
+    known = [key for key, one in inspect.signature(method).parameters.items() if one.kind is one.KEYWORD_ONLY]
+    unknown = next((option for option in options if option not in known), None)
+    if unknown is not None:
+        raise UsageError(f"{paths[0]}: reading a {family} takes no option {unknown!r}{nearest(unknown, known)}")
+    return method(paths, **options)
+
+
+@contextmanager
+def guarded(paths: Sequence[Path]) -> Iterator[list[str]]:
+    """Collects what libraries warn of, and turns what they raise into a CaseError naming the file."""
+    notes: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            yield notes
+        except UserError:
+            raise
+        except Exception as error:
+            raise CaseError(
+                f"{paths[0]}: cannot be read ({type(error).__name__}: {without_values(str(error))}); "
+                "write or copy it again, or convert it to a common format"
+            ) from error
+    for warning in caught:
+        if issubclass(warning.category, ResourceWarning | DeprecationWarning | PendingDeprecationWarning):
+            continue  # of the library's own code, not of the image
+        text = without_values(str(warning.message).strip().splitlines()[0])
+        if text not in notes:
+            notes.append(text)

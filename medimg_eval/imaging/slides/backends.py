@@ -1,0 +1,306 @@
+"""The libraries that open slides, behind one face: openslide, then tiffslide, then wsidicom."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from medimg_eval.case import Array
+from medimg_eval.errors import CaseError
+from medimg_eval.imaging.library_logs import kept_log, without_values
+from medimg_eval.imaging.slides.tiff_tiles import stored_tiles
+
+CREDIBLE = (0.01, 20.0)
+"""Micrometres a level-0 pixel may measure: scanners make 0.1 to 2, and 72 dpi (353) is a program's default."""
+
+PLAIN = ("generic-tiff", "aperio")
+"""Vendors whose tiles lie side by side, so that they can be decoded without openslide, several times as fast."""
+
+INSTALL = "pip install 'medimg-eval[slides]'"
+
+
+class Backend(Protocol):
+    """An open slide.
+
+    Attributes:
+        name: of the library.
+        sizes: (rows, columns) of each level.
+        downsamples: level-0 pixels per pixel of each level.
+        vendor: of the scanner or format, empty when unknown.
+        stated: micrometres per level-0 pixel along rows and columns as the file states them, or None.
+        background: red, green, blue of what was not scanned.
+        objective: magnification, empty when unknown.
+        associated: names of the pictures beside the pyramid, such as `label`.
+    """
+
+    name: str
+    sizes: tuple[tuple[int, int], ...]
+    downsamples: tuple[float, ...]
+    vendor: str
+    stated: tuple[float, float] | None
+    background: tuple[int, int, int]
+    objective: str
+    associated: tuple[str, ...]
+
+    def cut(self, level: int, row: int, column: int, rows: int, columns: int) -> Array:
+        """Reads a rectangle that lies within a level, in that level's pixels: uint8, (row, column, 3)."""
+
+    def close(self) -> None:
+        """Closes the files."""
+
+
+class OpenSlideBackend:
+    """Slides through openslide: SVS, NDPI, SCN, MRXS, BIF, VMS, DICOM, generic tiled TIFF."""
+
+    name = "openslide"
+    prefix = "openslide"
+
+    def __init__(self, path: Path) -> None:
+        self._slide = self._open(path)
+        try:
+            self._describe(path)
+        except Exception:
+            self._slide.close()
+            raise
+
+    def _describe(self, path: Path) -> None:
+        properties: Mapping[str, Any] = self._slide.properties
+        self.sizes = tuple((rows, columns) for columns, rows in self._slide.level_dimensions)
+        self.downsamples = tuple(float(one) for one in self._slide.level_downsamples)
+        self.vendor = str(properties.get(f"{self.prefix}.vendor") or "")
+        self.stated = _pair(properties.get(f"{self.prefix}.mpp-y"), properties.get(f"{self.prefix}.mpp-x"))
+        self.background = _colour(properties.get(f"{self.prefix}.background-color"))
+        self.objective = str(properties.get(f"{self.prefix}.objective-power") or "")
+        self.associated = tuple(self._slide.associated_images)
+        self._tiles = stored_tiles(path, self.sizes) if self.vendor in PLAIN else None
+
+    def cut(self, level: int, row: int, column: int, rows: int, columns: int) -> Array:
+        """Reads a rectangle that lies within a level, in that level's pixels: uint8, (row, column, 3)."""
+        found = None if self._tiles is None else self._tiles.cut(level, row, column, rows, columns)
+        if found is not None:
+            return found
+        factor = self.downsamples[level]
+        return np.asarray(self._region((self._place(column, factor), self._place(row, factor)), level, (columns, rows)))
+
+    def close(self) -> None:
+        """Closes the files."""
+        self._slide.close()
+        if self._tiles is not None:
+            self._tiles.close()
+
+    def _place(self, index: int, factor: float) -> int:
+        """A level pixel in level-0 pixels. openslide takes whole ones, and shifts where a downsample is 4.0003."""
+        return round(index * factor)
+
+    def _open(self, path: Path) -> Any:
+        import openslide
+
+        return openslide.OpenSlide(path)
+
+    def _region(self, location: tuple[int, int], level: int, size: tuple[int, int]) -> Any:
+        from PIL import Image
+
+        image = self._slide.read_region(location, level, size)
+        if image.getchannel("A").getextrema() == (255, 255):
+            return image.convert("RGB")
+        under = Image.new("RGBA", image.size, (*self.background, 255))
+        return Image.alpha_composite(under, image).convert("RGB")
+
+
+class TiffSlideBackend(OpenSlideBackend):
+    """Slides of the TIFF family through tifffile."""
+
+    name = "tiffslide"
+    prefix = "tiffslide"
+
+    def _place(self, index: int, factor: float) -> int:
+        """A level-0 pixel that lies in a level pixel once tiffslide has divided and rounded down."""
+        place = math.ceil(index * factor)
+        return place + (int(place / factor) < index)
+
+    def _open(self, path: Path) -> Any:
+        import tiffslide
+
+        return tiffslide.TiffSlide(path)
+
+    def _describe(self, path: Path) -> None:
+        page = self._slide.ts_tifffile.pages.first
+        if page.dtype != "uint8" or page.samplesperpixel not in (3, 4):
+            raise ValueError(f"expected 8-bit RGB, got {page.samplesperpixel} channels of {page.dtype}")
+        if _is_cut_short(self._slide.ts_tifffile):
+            raise ValueError("pages or tiles are stored past the end of the file")
+        super()._describe(path)
+
+    def _region(self, location: tuple[int, int], level: int, size: tuple[int, int]) -> Any:
+        return self._slide.read_region(location, level, size).convert("RGB")
+
+
+class WsiDicomBackend:
+    """DICOM whole-slide images through wsidicom."""
+
+    name = "wsidicom"
+
+    def __init__(self, path: Path) -> None:
+        import wsidicom
+
+        of_series = [files for files in _series(path.parent).values() if path in files]
+        self._slide = wsidicom.WsiDicom.open(of_series[0] if of_series else path)
+        levels = sorted(self._slide.pyramids[0], key=lambda level: -int(level.size.width))
+        self._numbers = [level.level for level in levels]
+        self.sizes = tuple((level.size.height, level.size.width) for level in levels)
+        top = self.sizes[0]
+        self.downsamples = tuple((top[0] / rows + top[1] / columns) / 2 for rows, columns in self.sizes)
+        self.vendor = "dicom"
+        self.stated = _pair(self._slide.mpp.height, self._slide.mpp.width)
+        self.background = (255, 255, 255)
+        self.objective = ""
+        beside = {"label": self._slide.labels, "macro": self._slide.overviews}
+        self.associated = tuple(name for name, found in beside.items() if found)
+
+    def cut(self, level: int, row: int, column: int, rows: int, columns: int) -> Array:
+        """Reads a rectangle that lies within a level, in that level's pixels: uint8, (row, column, 3)."""
+        image = self._slide.read_region((column, row), self._numbers[level], (columns, rows))
+        return np.asarray(image.convert("RGB"))
+
+    def close(self) -> None:
+        """Closes the files."""
+        self._slide.close()
+
+
+def open_backend(path: Path) -> tuple[Backend, tuple[str, ...]]:
+    """Opens a slide with the first library that can.
+
+    Returns:
+        The open slide, and notes: why an earlier library could not.
+
+    Raises:
+        CaseError: none can; says what each said, and what is not installed.
+    """
+    file = _one_file(path)
+    notes = []
+    poor: Backend | None = None
+    ways: tuple[tuple[str, Callable[[Path], Backend]], ...] = (
+        ("openslide", OpenSlideBackend),
+        ("tiffslide", TiffSlideBackend),
+        ("wsidicom", WsiDicomBackend),
+    )
+    for name, way in ways:
+        try:
+            with kept_log("tifffile"):  # what matters of it is raised as well
+                backend = way(file)
+        except ModuleNotFoundError:
+            notes.append(f"{name} is not installed")
+        # Each library raises its own mixture: OpenSlideError, TiffFileError, WsiDicomError, KeyError, ValueError, ...
+        except Exception as error:  # noqa: BLE001
+            notes.append(f"{name} cannot open it ({type(error).__name__}: {first_line(error)})")
+        else:
+            wrong = _wrong_level(backend.sizes)
+            if wrong is not None:
+                backend.close()
+                raise CaseError(f"{path}: {wrong}; write or copy it again")
+            if name == "openslide" and _misses_levels(file, backend):
+                poor = backend
+                notes.append("openslide sees one level only")
+                continue
+            return backend, tuple(f"{note}; read with {name}" for note in notes)
+    if poor is not None:
+        return poor, ("only its largest level can be reached, so that coarse pixels take long to read",)
+    hint = f"; {INSTALL} adds what is missing" if any("not installed" in note for note in notes) else ""
+    raise CaseError(f"{path}: cannot be opened as a slide: {', '.join(notes)}; write or copy it again{hint}")
+
+
+def _wrong_level(sizes: tuple[tuple[int, int], ...]) -> str | None:
+    (rows, columns), *_ = sizes
+    for index, (high, wide) in enumerate(sizes):
+        if high < 1 or wide < 1:
+            return f"level {index} has no pixels ({high} x {wide})"
+        # Sizes are rounded, and some scanners pad; a tenth more is another picture.
+        if abs(high - rows * wide / columns) > max(2, high / 10):
+            return f"level {index} is {high} x {wide}, which is not level 0 ({rows} x {columns}) made smaller"
+    return None
+
+
+def _misses_levels(path: Path, backend: Backend) -> bool:
+    """Says whether reduced levels hang below the first page (SubIFDs), where openslide does not look."""
+    if len(backend.sizes) > 1 or backend.vendor != "generic-tiff":
+        return False
+    import tifffile
+
+    with kept_log("tifffile"), tifffile.TiffFile(path) as file:
+        return bool(file.pages.first.subifds)
+
+
+def _is_cut_short(file: Any) -> bool:
+    """Says whether pages or pixels of an open TIFF lie past its end, where tifffile would go on without them."""
+    size = file.filehandle.size
+    pages = [page for top in file.pages for page in (top, *(top.pages or ()))]
+    if any(max(map(sum, zip(page.dataoffsets, page.databytecounts, strict=True)), default=0) > size for page in pages):
+        return True
+    layout, stream = file.tiff, file.filehandle
+    stream.seek(file.pages[len(file.pages) - 1].offset)
+    tags = int.from_bytes(stream.read(layout.tagnosize), _ORDER[layout.byteorder])
+    stream.seek(tags * layout.tagsize, 1)
+    return any(stream.read(layout.offsetsize))  # where the next page would be; zero after the last
+
+
+_ORDER: Mapping[str, Literal["little", "big"]] = {"<": "little", ">": "big"}
+
+
+def credible(stated: tuple[float, float] | None) -> bool:
+    """Says whether a file's micrometres per pixel can be those of a slide."""
+    return stated is not None and all(CREDIBLE[0] <= one <= CREDIBLE[1] for one in stated)
+
+
+def _one_file(path: Path) -> Path:
+    """The file to open: of a folder, a DICOM file of its one series of pyramid levels."""
+    if path.is_file():
+        if path.stat().st_size == 0:
+            raise CaseError(f"{path}: is empty; write or copy it again")
+        return path
+    if not path.is_dir():
+        raise CaseError(f"{path}: no such file")
+    series = _series(path)
+    if len(series) != 1:
+        found = ", ".join(sorted(files[0].name for files in series.values())) or "none"
+        raise CaseError(f"{path}: expected a folder of one DICOM slide, found {len(series)} ({found}); name the file")
+    return next(iter(series.values()))[0]
+
+
+def _series(folder: Path) -> dict[str, list[Path]]:
+    """The DICOM files in a folder by series, pyramid levels first; series without a level are left out."""
+    import pydicom
+
+    levels: dict[str, list[Path]] = {}
+    beside: dict[str, list[Path]] = {}
+    for entry in sorted(entry for entry in folder.iterdir() if entry.is_file()):
+        try:
+            header = pydicom.dcmread(entry, specific_tags=["SeriesInstanceUID", "ImageType"], stop_before_pixels=True)
+        except (pydicom.errors.InvalidDicomError, OSError, EOFError):
+            continue  # notes and tables lie beside images
+        kind = levels if "VOLUME" in header.get("ImageType", ()) else beside
+        kind.setdefault(str(header.get("SeriesInstanceUID", "")), []).append(entry)
+    return {series: files + beside.get(series, []) for series, files in levels.items()}
+
+
+def _pair(rows: Any, columns: Any) -> tuple[float, float] | None:
+    try:
+        return float(rows), float(columns)
+    except (TypeError, ValueError):
+        return None
+
+
+def _colour(text: Any) -> tuple[int, int, int]:
+    try:
+        value = int(str(text), 16)
+    except ValueError:
+        return 255, 255, 255
+    return value >> 16 & 255, value >> 8 & 255, value & 255
+
+
+def first_line(error: Exception) -> str:
+    """What a library says, without values that may be a patient's."""
+    return without_values((str(error).strip().splitlines() or [""])[0])

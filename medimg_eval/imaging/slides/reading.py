@@ -1,0 +1,200 @@
+"""Whole-slide images.
+
+Associated pictures (the label with its barcode and name, the macro photograph) are never returned by anything here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from medimg_eval.case import Geometry, Image, Mask, Units
+from medimg_eval.errors import CaseError, UsageError
+from medimg_eval.imaging.label_values import label_map
+from medimg_eval.imaging.library_logs import kept_log
+from medimg_eval.imaging.slides.slide import Level, Slide
+from medimg_eval.imaging.slides.writing import write_pyramid
+
+__all__ = ["LARGE", "LIMIT", "Level", "Slide", "grid", "is_slide", "read", "read_mask", "write_pyramid"]
+
+LIMIT = 100_000_000
+"""Pixels of level 0 up to which a slide is read whole without being told the level, size of pixel or region."""
+
+LARGE = 4096
+"""A tiled TIFF of one level with a longer side than this is a slide, a smaller one a picture."""
+
+PAGES = 32
+"""Pages looked through for a reduced level."""
+
+Box = tuple[tuple[int, int], tuple[int, int]]
+"""(start, stop) of rows and of columns, in level-0 pixels."""
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What is read: the first level-0 pixel, the shape of the result, level-0 pixels per pixel of the result."""
+
+    first: tuple[int, int]
+    shape: tuple[int, int]
+    downsample: tuple[float, float]
+    steps: tuple[float, float] | None
+
+    @property
+    def affine(self) -> Any:
+        return np.diag([*(self.steps or (1.0, 1.0)), 1.0, 1.0])
+
+    @property
+    def units(self) -> Units:
+        return "pixel" if self.steps is None else "mm"
+
+
+def is_slide(path: Path) -> bool:
+    """Says whether a TIFF file is a slide: tiled, and either of several levels or longer than `LARGE` on a side."""
+    import tifffile
+
+    try:
+        with kept_log("tifffile"), tifffile.TiffFile(path) as file:
+            top = file.pages.first
+            if not top.is_tiled:
+                return False
+            if max(top.imagelength, top.imagewidth) > LARGE or top.subifds:
+                return True
+            for index in range(1, PAGES):
+                page = file.pages[index]
+                if page.is_tiled and page.imagelength < top.imagelength and page.imagewidth < top.imagewidth:
+                    return True
+    except IndexError:  # there are no more pages
+        return False
+    # Of a damaged header any of these; the reader says what is wrong with it.
+    except (tifffile.TiffFileError, OSError, ValueError, AttributeError, TypeError, LookupError, ArithmeticError):
+        return False
+    return False
+
+
+def read(
+    paths: Sequence[Path],
+    *,
+    um_per_px: float | None = None,
+    level: int | None = None,
+    region: Box | None = None,
+    level0_um_per_px: float | None = None,
+) -> Image:
+    """Reads a slide, or a part of it, (3, row, column) of uint8.
+
+    Args:
+        paths: the file, a folder of one DICOM slide, or that slide's files.
+        um_per_px: micrometres per pixel of the result.
+        level: instead, a level as it is stored.
+        region: (start, stop) of rows and of columns, in level-0 pixels; None reads the whole slide.
+        level0_um_per_px: size of a level-0 pixel, where the file states none or a wrong one.
+
+    Returns:
+        The image; its affine holds the steps in mm, or ones where the slide states no credible size (`units` is
+        `pixel`).
+
+    Raises:
+        CaseError: the slide cannot be opened or is damaged, the level or region is not on it, or it is larger than
+            `LIMIT` pixels and nothing says which part is meant.
+        UsageError: both `um_per_px` and `level`.
+    """
+    with _slide(paths, level0_um_per_px) as slide:
+        plan = _plan(slide, um_per_px, level, region)
+        array = slide.read_region(*plan.first, plan.shape, downsample=plan.downsample)
+        notes = list(slide.doubts)
+        if min(plan.downsample) < 0.99:
+            notes.append(f"finer than scanned: {1 / min(plan.downsample):.3g} pixels were made of each")
+        said = {"vendor": slide.vendor, "objective": slide.objective}
+        return Image(
+            np.moveaxis(array, 2, 0),
+            plan.affine,
+            modality="SM",
+            units=plan.units,
+            notes=tuple(notes),
+            attributes={key: value for key, value in said.items() if value},
+        )
+
+
+def grid(
+    paths: Sequence[Path],
+    *,
+    um_per_px: float | None = None,
+    level: int | None = None,
+    region: Box | None = None,
+    level0_um_per_px: float | None = None,
+) -> Geometry:
+    """Reads the grid alone, from the headers; takes and raises what `read` does."""
+    with _slide(paths, level0_um_per_px) as slide:
+        plan = _plan(slide, um_per_px, level, region)
+        return Geometry(plan.shape, plan.affine, plan.units)
+
+
+def read_mask(
+    paths: Sequence[Path],
+    *,
+    um_per_px: float | None = None,
+    level: int | None = None,
+    region: Box | None = None,
+    level0_um_per_px: float | None = None,
+) -> Mask:
+    """Reads a slide whose grey values are labels; takes what `read` does, and picks the nearest pixel.
+
+    Raises:
+        CaseError: what `read` raises, or the slide is in colour.
+    """
+    with _slide(paths, level0_um_per_px) as slide:
+        plan = _plan(slide, um_per_px, level, region)
+        array = slide.read_labels(*plan.first, plan.shape, plan.downsample)
+        if (array != array[..., :1]).any():
+            raise CaseError(f"{paths[0]}: expected a label map in grey, got a slide in colour")
+        notes = list(slide.doubts)
+        if min(plan.downsample) > 1.01 and len(slide.levels) > 1:
+            notes.append("labels come from a reduced level, where whoever wrote it may have averaged them")
+        return Mask(label_map(array[None, ..., 0], paths[0]), plan.affine, notes=tuple(notes), units=plan.units)
+
+
+def _slide(paths: Sequence[Path], level0_um_per_px: float | None) -> Slide:
+    slide = Slide(paths[0], level0_um_per_px)
+    if len(paths) > 1 and (slide.vendor != "dicom" or len({path.parent for path in paths}) > 1):
+        slide.close()
+        raise CaseError(f"{paths[1]}: one slide is one file, or the DICOM files of one folder; got {len(paths)} files")
+    return slide
+
+
+def _plan(slide: Slide, um_per_px: float | None, level: int | None, region: Box | None) -> _Plan:
+    rows, columns = slide.size
+    if um_per_px is None and level is None and region is None and rows * columns > LIMIT:
+        sizes = ", ".join(f"{index}: {one.size[0]} x {one.size[1]}" for index, one in enumerate(slide.levels))
+        raise CaseError(
+            f"{slide.path}: holds {rows} x {columns} pixels, and more than {LIMIT // 10**6} million are not read "
+            f"unasked; give um_per_px, a region, or a level ({sizes})"
+        )
+    if um_per_px is not None and level is not None:
+        raise UsageError(f"{slide.path}: give um_per_px or level, not both")
+    downsample = _level(slide, level) if level is not None else slide.scale(_positive(slide, um_per_px))
+    (top, bottom), (left, right) = region or ((0, rows), (0, columns))
+    if not (0 <= top < bottom <= rows and 0 <= left < right <= columns):
+        raise CaseError(
+            f"{slide.path}: holds rows 0 to {rows} and columns 0 to {columns}, asked for rows {top} to {bottom} and "
+            f"columns {left} to {right}"
+        )
+    extent = (bottom - top, right - left)
+    shape = (max(1, round(extent[0] / downsample[0])), max(1, round(extent[1] / downsample[1])))
+    own = slide.um_per_px
+    steps = None if own is None else (own[0] * downsample[0] / 1000, own[1] * downsample[1] / 1000)
+    return _Plan((top, left), shape, downsample, steps)
+
+
+def _level(slide: Slide, level: int) -> tuple[float, float]:
+    if not 0 <= level < len(slide.levels):
+        raise CaseError(f"{slide.path}: has levels 0 to {len(slide.levels) - 1}, asked for {level}")
+    return slide.levels[level].downsample
+
+
+def _positive(slide: Slide, um_per_px: float | None) -> float | None:
+    if um_per_px is not None and not um_per_px > 0:
+        raise CaseError(f"{slide.path}: expected um_per_px above zero, got {um_per_px:g}")
+    return um_per_px

@@ -1,0 +1,329 @@
+"""Volumes: NIfTI, Analyze, MetaImage, NRRD, b2nd, and what else nibabel reads; masks and images back to NIfTI."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from medimg_eval.case import Array, Geometry, Image, Mask, Units
+from medimg_eval.errors import CaseError
+from medimg_eval.imaging.affines import Box, check_affine, clip_box, shifted
+from medimg_eval.imaging.label_values import smallest_type
+from medimg_eval.imaging.library_logs import kept_log, without_values
+from medimg_eval.imaging.volumes import metaimage_nrrd as itk
+from medimg_eval.imaging.volumes import nifti
+from medimg_eval.imaging.voxel_data import Codec, Layout, check_memory, check_own, head, is_gzip, read_voxels
+from medimg_eval.system import whole
+
+Region = tuple[tuple[int, int], tuple[int, int], tuple[int, int]]
+"""A box of voxels: (start, stop) along each axis."""
+
+ANALYZE = "Analyze stores no orientation: the first axis is taken to run to the left, and the origin is a guess"
+
+MGH_HEADER = 284
+"""Bytes before the voxels of an MGH file."""
+
+VLMETA = "medimg_eval.affine"
+"""Where a b2nd file may carry its affine: 16 numbers, row by row."""
+
+
+def read(paths: Sequence[Path], *, region: Region | None = None) -> Image:
+    """Reads a volume with its stored dtype, (1, *spatial), or (channel, *spatial) of several volumes or components.
+
+    A slope or intercept that changes values turns them into float32 where no two stored values fall together in it,
+    else into float64. A plain `.nii` is mapped into memory: voxels are read when they are touched, and written to a
+    private copy. Everything that had to be guessed, converted or chosen is in the image's notes.
+
+    Args:
+        paths: the one file; of a pair (.hdr and .img, .mhd and .raw, .nhdr and .raw) either the header or both.
+        region: a box to cut out.
+
+    Raises:
+        CaseError: the file is missing, cut short, damaged, of no known format, without a usable affine, or larger
+            than this machine's memory; or the region does not lie in it.
+    """
+    path = _header_of(paths)
+    start = _start(path)
+    if nifti.is_nifti(start):
+        return nifti.read(path, start, region)
+    if _is_itk(path, start):
+        return itk.read(path, region)
+    if start[2:9] == b"b2frame":
+        return _read_b2nd(path, region)
+    return _read_nibabel(path, region)
+
+
+def grid(paths: Sequence[Path], *, region: Region | None = None) -> Geometry:
+    """Reads the grid alone, from the header; see `read`."""
+    path = _header_of(paths)
+    start = _start(path)
+    if nifti.is_nifti(start):
+        return nifti.grid(path, start, region)
+    if _is_itk(path, start):
+        return itk.grid(path, region)
+    units: Units = "mm"
+    if start[2:9] == b"b2frame":
+        stored, affine, placed = _open_b2nd(path)
+        units = "mm" if placed else "pixel"
+        shape = tuple(stored.shape[1:] if stored.ndim == 4 else stored.shape)
+    else:
+        with _nibabel(path) as (image, _):
+            shape, affine = _spatial_shape(image), image.affine
+    box = clip_box(path, shape, region)
+    shape = shape if box is None else tuple(stop - start for start, stop in box)
+    return Geometry(shape, shifted(affine, box), units)
+
+
+def write_mask(path: str | Path, mask: Mask) -> None:
+    """Writes a label map as `.nii.gz` or `.nii`; the file appears whole or not at all.
+
+    The axes stay in their order: a mask of (row, column) is read back as (row, column).
+
+    Args:
+        path: where to; its folder exists.
+        mask: integer labels, (*spatial), and their affine in RAS+ mm.
+
+    Raises:
+        CaseError: another suffix, or labels that are no whole numbers.
+    """
+    path = Path(path)
+    if mask.labels.dtype.kind not in "iub":
+        raise CaseError(f"{path}: expected whole-number labels to write, got {mask.labels.dtype}")
+    # NIfTI has no bool and nibabel refuses int64, so labels travel in the smallest type that holds them.
+    _write(path, mask.labels.astype(smallest_type(mask.labels)), mask.geometry)
+
+
+def write_image(path: str | Path, image: Image) -> None:
+    """Writes an image as `.nii.gz` or `.nii` in its dtype; the file appears whole or not at all.
+
+    Args:
+        path: where to; its folder exists.
+        image: (channel, *spatial); several channels come last on disk, as NIfTI has it.
+
+    Raises:
+        CaseError: another suffix, or a dtype NIfTI has not, such as bool or float16.
+    """
+    path = Path(path)
+    array = image.array[0] if len(image.array) == 1 else np.moveaxis(image.array, 0, -1)
+    if array.ndim == 3 and image.array.ndim == 3 and len(image.array) > 1:
+        array = array[:, :, None]  # channels are the fourth axis, of pictures too
+    if array.dtype.kind == "b" or array.dtype == np.float16:
+        raise CaseError(f"{path}: NIfTI cannot store {array.dtype}; convert it to uint8 or float32")
+    _write(path, array, image.geometry)
+
+
+def _write(path: Path, array: Array, grid: Geometry) -> None:
+    import nibabel as nib
+    from nibabel.openers import Opener
+
+    if not path.name.endswith((".nii.gz", ".nii")):
+        raise CaseError(f"{path}: images and masks are written as NIfTI; expected a name that ends in .nii.gz or .nii")
+    image = nib.Nifti1Image(array, grid.affine, dtype=array.dtype)
+    if grid.units == "mm":
+        image.header.set_xyzt_units("mm")
+    else:
+        image.header["descrip"] = nifti.UNSIZED
+    # Label maps shrink to a few per cent at the fastest level; the default level costs ten times the time.
+    options = {"compresslevel": 1} if path.suffix == ".gz" else {}
+    with whole(path) as partial, Opener(str(partial), "wb", **options) as stream:
+        image.to_stream(stream)
+
+
+def _header_of(paths: Sequence[Path]) -> Path:
+    """Returns the file to start from, out of one file or the two of a pair."""
+    headers = [
+        path for path in paths if path.name.lower().endswith((".hdr", ".hdr.gz", ".mhd", ".nhdr", ".head", ".par"))
+    ]
+    if len(paths) > 2 or (len(paths) == 2 and len(headers) != 1):
+        raise CaseError(f"{paths[0]}: expected one volume, got {len(paths)} files; name one of them")
+    path = headers[0] if headers else paths[0]
+    if path.name.lower().endswith((".img", ".img.gz")):
+        header = header_of(path)
+        if header is None:
+            raise CaseError(f"{path}: its header is missing; expected {path.name.split('.')[0]}.hdr beside it")
+        return header
+    if not path.is_file():
+        raise CaseError(f"{path}: no such file")
+    return path
+
+
+def header_of(path: Path) -> Path | None:
+    """Finds the `.hdr` that belongs to an `.img`; None of other files, and where there is none."""
+    if path.name.lower().endswith((".img", ".img.gz")):
+        for old, new in ((".img", ".hdr"), (".IMG", ".HDR")):
+            for name in (path.name.replace(old, new), path.name.replace(old, new).removesuffix(".gz")):
+                if name != path.name and path.with_name(name).is_file():
+                    return path.with_name(name)
+    return None
+
+
+def format_name(path: Path) -> str:
+    """Says which format a volume is stored in, such as `NIfTI`; raises what `read` raises of its header."""
+    path = _header_of([path])
+    start = _start(path)
+    if nifti.is_nifti(start):
+        return "NIfTI"
+    if _is_itk(path, start):
+        return "NRRD" if start.startswith(itk.NRRD) else "MetaImage"
+    if start[2:9] == b"b2frame":
+        return "b2nd"
+    with _nibabel(path) as (image, _):
+        return type(image).__name__.removesuffix("Image").removeprefix("Spm2").removeprefix("Spm99")
+
+
+def _start(path: Path) -> bytes:
+    start = head(path, nifti.HEADER)
+    if not start:
+        raise CaseError(f"{path}: is empty; write or copy it again")
+    return start
+
+
+def _is_itk(path: Path, start: bytes) -> bool:
+    return start.startswith(itk.NRRD) or path.suffix.lower() in (".mha", ".mhd")
+
+
+_B2ND_DAMAGES = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, OSError)
+
+
+def _open_b2nd(path: Path) -> tuple[Any, Array, bool]:
+    """Returns the stored array, its affine, and whether the file stated it."""
+    import blosc2
+
+    try:
+        stored = blosc2.open(str(path), mode="r")
+        if not isinstance(stored, blosc2.NDArray) or not 2 <= stored.ndim <= 4:
+            raise CaseError(f"{path}: expected an array of (channel, *spatial), or of two or three spatial axes")
+        given = stored.schunk.vlmeta.get(VLMETA)
+        affine = np.eye(4) if given is None else np.reshape(np.array(given, np.float64), (4, 4))
+    except _B2ND_DAMAGES as error:
+        raise CaseError(f"{path}: is cut short or damaged ({error}); write or copy it again") from error
+    check_affine(path, affine)
+    return stored, affine, given is not None
+
+
+def _read_b2nd(path: Path, region: Region | None) -> Image:
+    stored, affine, placed = _open_b2nd(path)
+    check_memory(path, stored.nbytes)
+    box = clip_box(path, tuple(stored.shape[1:] if stored.ndim == 4 else stored.shape), region)
+    cut = () if box is None else tuple(slice(*ends) for ends in box)
+    try:
+        array = stored[(slice(None), *cut)] if stored.ndim == 4 else stored[cut or ...][None]
+    except _B2ND_DAMAGES as error:
+        raise CaseError(f"{path}: is cut short or damaged ({error}); write or copy it again") from error
+    notes = () if placed else ("the file states neither voxel size nor orientation: distances are in voxels",)
+    return Image(array, shifted(affine, box), units="mm" if placed else "pixel", notes=notes)
+
+
+@contextmanager
+def _nibabel(path: Path) -> Iterator[tuple[Any, list[str]]]:
+    """Opens Analyze, MGH and nibabel's rarer formats; closes what nibabel leaves open."""
+    import nibabel as nib
+    from nibabel.filebasedimages import ImageFileError
+    from nibabel.minc1 import MincError
+    from nibabel.parrec import PARRECError
+    from nibabel.spatialimages import HeaderDataError, ImageDataError, SpatialImage
+
+    image = None
+    try:
+        with kept_log("nibabel.global") as said:
+            image = nib.load(path)
+        if not isinstance(image, SpatialImage) or not 2 <= len(image.shape) <= 4 or image.affine is None:
+            raise CaseError(f"{path}: holds no volume of two to four axes ({type(image).__name__})")
+        _check_minc(path, getattr(image.dataobj, "minc_file", None))
+        check_affine(path, np.asarray(image.affine, np.float64))
+        guess = isinstance(image, nib.AnalyzeImage) and not isinstance(image, nib.Nifti1Pair)
+        _check_stated_steps(path, image)
+        yield image, [*said, *([ANALYZE] if guess else [])]
+    except (ImageFileError, HeaderDataError, ImageDataError, PARRECError, MincError) as error:
+        raise CaseError(f"{path}: cannot be read as a volume ({_one_line(error)}); write or copy it again") from error
+    except (OSError, EOFError, ValueError, TypeError, LookupError, ArithmeticError) as error:
+        raise CaseError(f"{path}: is cut short or damaged ({_one_line(error)}); write or copy it again") from error
+    finally:
+        opened = getattr(getattr(image, "dataobj", None), "file_like", None)
+        if opened is not None and hasattr(opened, "close"):
+            opened.close()  # Philips' .REC
+
+
+def _check_stated_steps(path: Path, image: Any) -> None:
+    """Refuses voxel sizes of Analyze and MGH that nibabel mends or takes for a flip."""
+    import nibabel as nib
+
+    if isinstance(image, nib.AnalyzeImage):
+        raw: Any = type(image.header)(head(path, 348), check=False)
+        steps = raw["pixdim"][1:4]
+    elif isinstance(image, nib.MGHImage):
+        steps = image.header["delta"]
+    else:
+        return
+    used = [float(step) for step, size in zip(steps, image.shape, strict=False) if size > 1]
+    if not all(np.isfinite(step) and step > 0 for step in used):
+        shown = ", ".join(f"{step:g}" for step in used)
+        raise CaseError(
+            f"{path}: has no usable affine: the spacing is {shown}; expected numbers above 0, mend its header"
+        )
+
+
+def _one_line(error: Exception) -> str:
+    text = " ".join(str(error).split()).removesuffix(" - could the file be damaged?")
+    if text.startswith("Cannot work out file type"):
+        return "its first bytes are those of no known format"
+    return without_values(text.partition(" Offending attribute")[0]) or type(error).__name__
+
+
+def _read_mgh(path: Path, image: Any, box: Box | None) -> Image:
+    """Reads the voxels of an MGH file here: several times as fast as nibabel, in half the memory."""
+    shape = (*image.shape, 1)[:4]
+    codec: Codec = "gzip" if is_gzip(path) else ""
+    dtype = image.get_data_dtype().newbyteorder(">")
+    layout = Layout(path, codec, 0, MGH_HEADER, dtype, (1, shape[0], shape[1], shape[2], shape[3]))
+    found, notes = read_voxels(layout, box, None)
+    array = found[..., 0] if shape[3] == 1 else np.moveaxis(found[0], 3, 0)
+    return Image(array, shifted(image.affine, box), notes=tuple(notes))
+
+
+def _read_nibabel(path: Path, region: Region | None) -> Image:
+    from nibabel.freesurfer import MGHImage
+
+    with _nibabel(path) as (image, notes):
+        check_memory(path, math.prod(image.shape) * image.get_data_dtype().itemsize)
+        box = clip_box(path, _spatial_shape(image), region)
+        if isinstance(image, MGHImage):
+            return _read_mgh(path, image, box)
+        channels, cut = _channel_axis(image), [slice(*ends) for ends in box or ()]
+        if channels is not None and cut:
+            cut.insert(channels, slice(None))
+        array = np.asarray(image.dataobj[tuple(cut)] if cut else image.dataobj)
+        affine = shifted(image.affine, box)
+    array = array.astype(array.dtype.newbyteorder("="), copy=False)
+    return Image(array[None] if channels is None else np.moveaxis(array, channels, 0), affine, notes=tuple(notes))
+
+
+def _channel_axis(image: Any) -> int | None:
+    """Returns which axis of four holds volumes or components: of MINC what its names say, elsewhere the last."""
+    stored = getattr(image.dataobj, "minc_file", None)
+    if len(image.shape) < 4:
+        return None
+    return 3 if stored is None else _minc_axes(stored).index(False)
+
+
+def _check_minc(path: Path, stored: Any) -> None:
+    """Refuses MINC files without three axes of space, and voxels that lie in another file; others pass."""
+    if stored is not None and sum(_minc_axes(stored)) != 3:
+        raise CaseError(f"{path}: has the axes {', '.join(stored._dim_names)}; expected three of space")  # noqa: SLF001
+    if stored is not None and hasattr(stored._image, "external"):  # noqa: SLF001 - HDF5, as MINC 2 is
+        check_own(path, stored._image)  # noqa: SLF001
+
+
+def _minc_axes(stored: Any) -> list[bool]:
+    """Returns of each axis of a MINC file whether it is one of space; others are `time` and `vector_dimension`."""
+    return [name.endswith("space") for name in stored._dim_names]  # noqa: SLF001 - nibabel keeps them to itself
+
+
+def _spatial_shape(image: Any) -> tuple[int, ...]:
+    channels = _channel_axis(image)
+    return tuple(size for axis, size in enumerate(image.shape) if axis != channels)

@@ -1,0 +1,191 @@
+"""Whether one labeller of reports can stand in for another: their agreement on each label, with intervals."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from medimg_eval.errors import UserError
+from medimg_eval.metrics.reports.labels.metrics import labels_of
+from medimg_eval.results.statistics.intervals import FEWEST
+from medimg_eval.results.statistics.resampling import Resamples
+from medimg_eval.results.table.layout import Heading, Layout, Line, Span, one_line
+from medimg_eval.results.table.sheets import Sheet
+from medimg_eval.results.table.table import check_numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy.typing as npt
+
+    Array = npt.NDArray[np.float64]
+
+STATES = 4
+POSITIVE = {"f1_plus": (1, 3), "f1": (1,)}
+"""Statistic -> the states that count as positive."""
+
+TITLES = {
+    "agreement": "Agreement",
+    "kappa": "Kappa",
+    "f1_plus": "F1, uncertain positive",
+    "f1": "F1, uncertain negative",
+}
+POOLED = "all"
+
+
+def label_agreement(
+    reference: Sequence[Mapping[str, int]],
+    other: Sequence[Mapping[str, int]],
+    labels: Sequence[str],
+    *,
+    names: tuple[str, str],
+    title: str,
+    resamples: int = 1_000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> Sheet:
+    """Returns the table of how well a labeller agrees with another on the same reports: a row per label, and of all.
+
+    Agreement is the share of reports with the same of four states (blank, positive, negative, uncertain); kappa is
+    Cohen's of the four; F1 is that of the second's positives against the first's, with uncertain as positive and as
+    negative. Of all labels together, pairs of report and label are pooled. What is not defined, such as F1 of a label
+    that neither finds, is left open and not counted as 0.
+
+    Args:
+        reference: by report what the first labeller says: label -> state; labels left out are blank.
+        other: the same of the second.
+        labels: which, joined by name.
+        names: what the two are called.
+        title: what the reports are.
+        resamples: of the bootstrap, over reports.
+        level: of the intervals.
+        seed: of the bootstrap.
+
+    Raises:
+        UserError: there are no reports, or one names a label or state that there is not.
+        UsageError: a number of the bootstrap cannot be meant.
+        ValueError: the two differ in length.
+    """
+    check_numbers(resamples, level, seed)
+    if len(reference) != len(other):
+        raise ValueError(f"Expected both labellers to label the same reports, got {len(reference)} and {len(other)}")
+    if not reference:
+        raise UserError(f"{title}: holds no reports to label")
+    sides = [
+        np.array([list(labels_of(one, labels, who).values()) for one in side])
+        for side, who in zip((reference, other), names, strict=True)
+    ]
+    cells = STATES * sides[0] + sides[1]
+    tables = (cells[..., None] == np.arange(STATES**2)).astype(np.float64)  # (report, label, pair of states)
+    tables = np.concatenate([tables, tables.sum(axis=1, keepdims=True)], axis=1)
+    found = statistics(tables.sum(axis=0))
+    drawn = _resampled(tables, resamples, seed) if len(reference) >= FEWEST else {}
+    shown = [*labels, f"{POOLED} {len(labels)}"]
+    records = []
+    for place, label in enumerate(shown):
+        for name, values in found.items():
+            low, high = _interval(drawn[name][:, place], level) if drawn else (np.nan, np.nan)
+            records.append((label, name, float(values[place]), low, high))
+    numbers = pd.DataFrame.from_records(records, columns=["label", "statistic", "value", "low", "high"])
+    return Sheet(
+        _layout(numbers, shown, _counts(sides), names, title, _how(len(reference), resamples, level, seed)), numbers
+    )
+
+
+def statistics(tables: Array) -> dict[str, Array]:
+    """Returns agreement, kappa and F1 of tables of counts; NaN where one is not defined.
+
+    Args:
+        tables: (..., 16), how often the first says state i and the second j, at 4 i + j.
+
+    Returns:
+        Statistic -> (...).
+    """
+    square = tables.reshape(*tables.shape[:-1], STATES, STATES)
+    total = square.sum(axis=(-1, -2))
+    agreed = _ratio(np.trace(square, axis1=-2, axis2=-1), total)
+    by_chance = _ratio((square.sum(axis=-1) * square.sum(axis=-2)).sum(axis=-1), total**2)
+    found = {"agreement": agreed, "kappa": _ratio(agreed - by_chance, 1 - by_chance)}
+    for name, states in POSITIVE.items():
+        first, second = square[..., list(states), :], square[..., :, list(states)]
+        both = first[..., list(states)].sum(axis=(-1, -2))
+        found[name] = _ratio(2 * both, first.sum(axis=(-1, -2)) + second.sum(axis=(-1, -2)))
+    return {name: found[name] for name in TITLES}
+
+
+def _ratio(part: Array, whole: Array) -> Array:
+    known = np.abs(whole) > 1e-12  # below it, 1 less the agreement by chance is 0 but for rounding
+    divided: Array = np.divide(part, whole, out=np.full(np.shape(part), np.nan), where=known)
+    return divided
+
+
+def _resampled(tables: Array, resamples: int, seed: int) -> dict[str, Array]:
+    """Returns statistic -> (resample, label)."""
+    flat = tables.reshape(len(tables), -1).astype(np.float64)
+    drawn = Resamples(len(tables), resamples=resamples, seed=seed).sums(flat)
+    return statistics(drawn.reshape(-1, *tables.shape[1:]))
+
+
+def _interval(drawn: Array, level: float) -> tuple[float, float]:
+    known = drawn[~np.isnan(drawn)]
+    if known.size * 2 < drawn.size:
+        return np.nan, np.nan
+    low, high = np.quantile(known, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def _counts(sides: Sequence[npt.NDArray[Any]]) -> list[list[str]]:
+    """Returns per label how many reports each labeller calls positive, and uncertain."""
+    counted = [[(side == state).sum(axis=0) for state in (1, 3)] for side in sides]
+    rows = []
+    for place in [*range(sides[0].shape[1]), slice(None)]:
+        cells = [[int(np.sum(counts[place])) for counts in side] for side in counted]
+        rows.append([f"{positive:,} + {uncertain:,}" for positive, uncertain in cells])
+    return rows
+
+
+def _layout(
+    numbers: pd.DataFrame,
+    labels: Sequence[str],
+    counts: Sequence[Sequence[str]],
+    names: tuple[str, str],
+    title: str,
+    notes: Sequence[str],
+) -> Layout:
+    by_label = numbers.set_index(["label", "statistic"])
+    lines = []
+    for label, (first, second) in zip(labels, counts, strict=True):
+        cells = [_spans(*by_label.loc[(label, name), ["value", "low", "high"]]) for name in TITLES]
+        lines.append(Line([one_line(label)], [[Span(first)], [Span(second)], *cells], opens=label == labels[-1]))
+    return Layout(
+        groups=[(one_line(f"{title}: {names[1]} against {names[0]}"), len(TITLES) + 2)],
+        headings=[
+            *(Heading("", one_line(name), "") for name in names),
+            *(Heading("", text, "") for text in TITLES.values()),
+        ],
+        lines=lines,
+        footnotes=[one_line(note) for note in notes],
+        stubs=["Label"],
+        caption=one_line(f"Agreement of {names[1]} with {names[0]} on {title}"),
+    )
+
+
+def _spans(value: float, low: float, high: float) -> list[Span]:
+    if np.isnan(value):
+        return [Span("undefined", "quiet")]
+    text = [Span(f"{value:.3f}")]
+    return text if np.isnan(low) else [*text, Span(f"[{low:.3f}, {high:.3f}]", "interval")]
+
+
+def _how(reports: int, resamples: int, level: float, seed: int) -> list[str]:
+    interval = f"{100 * level:g} % interval: percentile bootstrap, {resamples:,} resamples of reports, seed {seed}"
+    interval += "" if reports >= FEWEST else f"; none of fewer than {FEWEST}"
+    return [
+        f"n = {reports:,} reports [{interval}].",
+        "Labellers: reports positive + uncertain.",
+        "Agreement and Cohen's kappa: of the four states blank, positive, negative, uncertain.",
+        "F1: of the second labeller's positives against the first's; undefined where neither has any.",
+        "The last row pools all pairs of report and label.",
+    ]

@@ -1,0 +1,284 @@
+"""Reader studies: whether readers can tell real images from generated ones, what grades they give, how far they agree.
+
+Readings of one reader are alike, so that readers and not readings are the units of every interval over several readers.
+Of one reader images are the units, and the interval of a share is exact.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from medimg_eval.errors import UsageError, UserError
+from medimg_eval.metrics.agreement.continuous import intraclass_correlation
+from medimg_eval.metrics.agreement.kappa import fleiss_kappa
+from medimg_eval.metrics.proportions import exact_interval
+from medimg_eval.results.agreement.reader_sheets import GENERATED, REAL, Readings
+from medimg_eval.results.statistics.intervals import Estimate
+from medimg_eval.results.table.layout import Heading, Layout, Line, Span, one_line
+from medimg_eval.results.table.sheets import Sheet, p_text
+
+Floats = npt.NDArray[np.float64]
+Record = dict[str, Any]
+
+
+def d_prime(generated: Floats, real: Floats) -> tuple[float, float]:
+    """Returns how well generated images are told from real ones, and the lean towards calling an image real.
+
+    d' = z(H) - z(F) and c = -(z(H) + z(F)) / 2 with H the share of generated images called generated and F that of real
+    ones, each with half an image added to either answer (the log-linear rule of Hautus, Behavior Research Methods 27,
+    1995), so that perfect readers have a number. d' is 0 for chance.
+
+    Args:
+        generated: (image,): 1 where a generated image was called generated, else 0; NaN is left out.
+        real: (image,): 1 where a real image was called generated, else 0.
+
+    Returns:
+        d' and c; NaN where either kind of image is missing.
+    """
+    from scipy.special import ndtri
+
+    shares = []
+    for calls in (generated, real):
+        known = calls[~np.isnan(calls)]
+        if not known.size:
+            return math.nan, math.nan
+        shares.append((known.sum() + 0.5) / (known.size + 1))
+    hit, alarm = (float(ndtri(share)) for share in shares)
+    return hit - alarm, -(hit + alarm) / 2
+
+
+def over_readers(values: Floats, level: float = 0.95) -> Estimate:
+    """Returns the mean over readers with Student's interval, whose unit is the reader.
+
+    It is NaN of less than two readers, and of readers that are all alike: they say nothing of how others would differ.
+    """
+    from scipy.special import stdtrit
+
+    known = values[~np.isnan(values)]
+    if not known.size:
+        return Estimate(math.nan)
+    mean = float(known.mean())
+    if known.size < 2 or np.ptp(known) == 0:
+        return Estimate(mean)
+    reach = float(stdtrit(known.size - 1, 0.5 + level / 2)) * float(known.std(ddof=1)) / math.sqrt(known.size)
+    return Estimate(mean, mean - reach, mean + reach)
+
+
+def superiority(generated: Floats, real: Floats) -> float:
+    """Returns how often a generated image has the better grade than a real one, ties counted half; 0.5 means alike.
+
+    Grades are ordered and nothing more, and so is this: the area under the ROC curve of the Mann-Whitney statistic.
+
+    Args:
+        generated: (image,): grades; NaN is left out.
+        real: (image,).
+    """
+    one, other = generated[~np.isnan(generated)], real[~np.isnan(real)]
+    if not one.size or not other.size:
+        return math.nan
+    apart = one[:, None] - other
+    return float(((apart > 0) + 0.5 * (apart == 0)).mean())
+
+
+def score_readers(readings: Readings, *, level: float = 0.95) -> dict[str, Sheet]:
+    """Returns the tables of a study: `turing`, whether readers tell the images apart, and `grades`, if there are any.
+
+    Raises:
+        UsageError: the level is no share.
+        UserError: nobody said of any image what it is.
+    """
+    if not isinstance(level, int | float) or isinstance(level, bool) or not 0 < level < 1:
+        raise UsageError(f"expected level to be between 0 and 1, got {level!r}")
+    if np.isnan(readings.said).all() and not readings.grades:
+        raise UserError("no reader said of any image whether it is real; fill in the column origin")
+    sheets = {"turing": _turing(readings, level)}
+    if readings.grades:
+        sheets["grades"] = _grades(readings, level)
+    return sheets
+
+
+def _turing(readings: Readings, level: float) -> Sheet:
+    records = [
+        _told(name, calls, readings.generated, level)
+        for name, calls in zip(readings.readers, readings.said, strict=True)
+    ]
+    if len(readings.readers) > 1:
+        records += [_mean_of(records, level), _told("majority", _majority(readings.said), readings.generated, level)]
+    frame = pd.DataFrame.from_records(records)
+    shown: dict[str, tuple[str, Callable[[float], str]]] = {
+        "accuracy": ("Accuracy", _share_text),
+        "sensitivity": ("Generated found", _share_text),
+        "specificity": ("Real found", _share_text),
+        "d_prime": ("d'", _number_text),
+        "criterion": ("c", _number_text),
+    }
+    lines = [
+        Line(
+            [one_line(record["reader"])],
+            [
+                [Span(f"{record['n']:,}")],
+                *(_spans(record, name, text) for name, (_, text) in shown.items()),
+                [Span(p_text(float(record["p"])))],
+            ],
+            opens=place == len(readings.readers),
+        )
+        for place, record in enumerate(records)
+    ]
+    headings = [Heading("", "n", ""), *(Heading("", title, "") for title, _ in shown.values()), Heading("", "p", "")]
+    kappa = fleiss_kappa(readings.said)
+    notes = [
+        f"Of one reader, and of the majority: exact {100 * level:g} % intervals (Clopper and Pearson) over images.",
+        "p: exact binomial test against 0.5.",
+        f"Chance is 0.5 where both kinds are equally many; here {100 * readings.generated.mean():.0f} % are generated.",
+        f"Agreement of readers on the origin, Fleiss' kappa: {_number_text(kappa)}.",
+        "d' adds half an image to either answer (Hautus); c above 0 leans towards calling images real.",
+    ]
+    if len(readings.readers) > 1:
+        notes.insert(
+            1, "Mean of readers: Student's interval and test over readers, who are the units. Ties have no majority."
+        )
+    missing = int(np.isnan(readings.said).sum())
+    if missing:
+        notes.append(f"{missing:,} of {readings.said.size:,} readings do not say what the image is, and are left out.")
+    layout = Layout(
+        [("Real or generated", len(headings))],
+        headings,
+        lines,
+        notes,
+        ["Reader"],
+        "Whether readers tell real images from generated ones",
+    )
+    return Sheet(layout, frame)
+
+
+def _told(name: str, calls: Floats, generated: npt.NDArray[np.bool_], level: float) -> Record:
+    """One row: what a reader could tell."""
+    from scipy.special import bdtr
+
+    known = ~np.isnan(calls)
+    record: Record = {"reader": name, "n": int(known.sum())}
+    right = (calls == generated) & known
+    for what, chosen in (
+        ("accuracy", known),
+        ("sensitivity", known & generated),
+        ("specificity", known & ~generated),
+    ):
+        count, of = int(right[chosen].sum()), int(chosen.sum())
+        low, high = exact_interval(count, of, level)
+        record |= {what: count / of if of else math.nan, f"{what}_low": low, f"{what}_high": high}
+    record["d_prime"], record["criterion"] = d_prime(calls[generated], calls[~generated])
+    n, hits = int(known.sum()), int(right.sum())
+    tail = float(bdtr(min(hits, n - hits), n, 0.5)) if n else math.nan
+    record["p"] = min(1.0, 2 * tail) if n else math.nan
+    return record
+
+
+def _mean_of(records: Sequence[Record], level: float) -> Record:
+    """The row of all readers: means whose units are the readers."""
+    from scipy.special import stdtr
+
+    row: Record = {"reader": "mean of readers", "n": sum(one["n"] for one in records)}
+    for name in ("accuracy", "sensitivity", "specificity", "d_prime", "criterion"):
+        values = np.array([float(one[name]) for one in records])
+        found = over_readers(values, level)
+        ends = found[1:] if name in ("d_prime", "criterion") else np.clip(found[1:], 0, 1).tolist()
+        row |= {name: found.value, f"{name}_low": ends[0], f"{name}_high": ends[1]}
+    shares = np.array([float(one["accuracy"]) for one in records])
+    shares = shares[~np.isnan(shares)]
+    spread = float(shares.std(ddof=1)) / math.sqrt(shares.size) if shares.size > 1 else 0.0
+    row["p"] = 2 * float(stdtr(shares.size - 1, -abs(shares.mean() - 0.5) / spread)) if spread else math.nan
+    return row
+
+
+def _majority(said: Floats) -> Floats:
+    """(item,): what most readers said; NaN where they are even, or silent."""
+    known = (~np.isnan(said)).sum(axis=0)
+    share = np.divide(np.nansum(said, axis=0), known, out=np.full(known.shape, math.nan), where=known > 0)
+    return np.where(share == 0.5, math.nan, np.where(np.isnan(share), math.nan, (share > 0.5).astype(float)))
+
+
+def _grades(readings: Readings, level: float) -> Sheet:
+    records, lines = [], []
+    for question, grades in readings.grades.items():
+        record = _graded(question, grades, readings.generated, level)
+        records.append(record)
+        lines.append(
+            Line(
+                [one_line(question)],
+                [
+                    *([Span(_summary_text(record, kind))] for kind in (REAL, GENERATED)),
+                    _spans(record, "difference", _number_text),
+                    _spans(record, "superiority", _share_text),
+                    [Span(_number_text(float(record["icc"])))],
+                    [Span(_number_text(float(record["icc_consistency"])))],
+                ],
+            )
+        )
+    titles = ("Real", "Generated", "Difference", "P(generated better)", "ICC(2,1)", "ICC(3,1)")
+    headings = [Heading("", title, "") for title in titles]
+    notes = [
+        f"Grades from 1, worst, to {readings.scale}, best: mean; median (quartiles) over all readings; n readings.",
+        "Difference: generated less real. P(generated better): 0.5 means alike.",
+        f"Both are means over readers with Student's {100 * level:g} % interval over them; one reader has none.",
+        "ICC over images that all readers graded: (2,1) counts a reader's severity as disagreement, (3,1) does not.",
+    ]
+    missing = sum(int(np.isnan(grades).sum()) for grades in readings.grades.values())
+    if missing:
+        notes.append(f"{missing:,} grades are missing, and are left out.")
+    layout = Layout([("Grades", len(headings))], headings, lines, notes, ["Question"], "What grades readers give")
+    return Sheet(layout, pd.DataFrame.from_records(records))
+
+
+def _graded(question: str, grades: Floats, generated: npt.NDArray[np.bool_], level: float) -> Record:
+    record: Record = {"question": question}
+    for kind, chosen in ((REAL, ~generated), (GENERATED, generated)):
+        known = grades[:, chosen][~np.isnan(grades[:, chosen])]
+        quartiles = np.quantile(known, [0.25, 0.5, 0.75]) if known.size else np.full(3, math.nan)
+        record |= {f"{kind}_n": int(known.size), f"{kind}_mean": float(known.mean()) if known.size else math.nan}
+        record |= {f"{kind}_{name}": float(q) for name, q in zip(("q1", "median", "q3"), quartiles, strict=True)}
+    apart = np.array([_mean(row[generated]) - _mean(row[~generated]) for row in grades])
+    better = np.array([superiority(row[generated], row[~generated]) for row in grades])
+    for name, values in (("difference", apart), ("superiority", better)):
+        found = over_readers(values, level)
+        ends = found[1:] if name == "difference" else np.clip(found[1:], 0, 1).tolist()
+        record |= {name: found.value, f"{name}_low": ends[0], f"{name}_high": ends[1]}
+    record["icc"] = intraclass_correlation(grades.T, "2,1")
+    record["icc_consistency"] = intraclass_correlation(grades.T, "3,1")
+    return record
+
+
+def _mean(values: Floats) -> float:
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if known.size else math.nan
+
+
+def _summary_text(record: Record, kind: str) -> str:
+    mean, low, middle, high = (float(record[f"{kind}_{name}"]) for name in ("mean", "q1", "median", "q3"))
+    if math.isnan(mean):
+        return "-"
+    return f"{mean:.2f}; {middle:g} ({low:g} to {high:g}); {record[f'{kind}_n']}"
+
+
+def _spans(record: Record, name: str, text: Callable[[float], str]) -> list[Span]:
+    value = float(record[name])
+    if math.isnan(value):
+        return [Span("-", "quiet")]
+    low, high = (float(record.get(f"{name}_{end}", math.nan)) for end in ("low", "high"))
+    spans = [Span(text(value))]
+    if not math.isnan(low):
+        spans.append(Span(f"({text(low)} to {text(high)})", "interval"))
+    return spans
+
+
+def _share_text(value: float) -> str:
+    return "-" if math.isnan(value) else f"{value:.3f}"
+
+
+def _number_text(value: float) -> str:
+    return "-" if math.isnan(value) else f"{round(value, 2) + 0.0:.2f}"

@@ -1,0 +1,145 @@
+"""The card of a table: what its runs say of themselves, and with it two checklists for papers filled in.
+
+A card tells nothing that it does not know: what no manifest says is "unknown", and what only authors can say is left
+to them in so many words.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from medimg_eval.results.cards.checklists import CHECKLISTS, Checklist, Item
+from medimg_eval.results.cards.manifest_facts import SECTIONS, Facts, gather
+from medimg_eval.results.table.render import escape_markdown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from medimg_eval.results.table.table import Table
+
+UNKNOWN = "unknown"
+AUTHORS = "for the authors to say"
+BEYOND = (
+    "Approval by an ethics committee, and consent",
+    "Conflicts of interest",
+    "Agreements under which the data may be used",
+)
+"""What papers must say too, and neither checklist numbers."""
+_LONGEST = 120
+"""Characters of a fact that is told again beside an item."""
+_NAMES = {name: title for section in SECTIONS.values() for name, title in section.items()}
+
+
+@dataclass(frozen=True)
+class Disclosure:
+    """What a table rests on, for its readers.
+
+    Attributes:
+        title: What the table shows.
+        facts: Name of a fact -> what it is about (a task, a model, a run, or "" for the table) -> what is known; "" is
+            unknown.
+        footnotes: Of the table.
+    """
+
+    title: str
+    facts: Facts
+    footnotes: tuple[str, ...]
+
+    def answer(self, item: Item) -> str:
+        """Returns what can be said to an item of a checklist: what is known, "unknown", or that the authors must."""
+        known = [
+            f"{_NAMES[name]}: {told.rstrip('.') if len(told) <= _LONGEST else 'see above'}."
+            for name in item.facts
+            if (told := self.told(name)) != UNKNOWN
+        ]
+        lacking = [_NAMES[name].lower() for name in item.facts if self.told(name) == UNKNOWN]
+        if lacking:
+            known.append(f"{UNKNOWN.capitalize()}: {', '.join(lacking)}.")
+        if item.authors:
+            known.append(f"{AUTHORS.capitalize()}: {item.authors}.")
+        return " ".join(known)
+
+    def told(self, name: str) -> str:
+        """Returns a fact in one line, said once of all that it is true of; "unknown" where nothing is known."""
+        subjects: dict[str, list[str]] = {}
+        for subject, text in self.facts[name].items():
+            subjects.setdefault(text or UNKNOWN, []).append(subject)
+        if not subjects:
+            return UNKNOWN
+        if len(subjects) == 1:
+            return next(iter(subjects))
+        return "; ".join(f"{', '.join(of)}: {text}" for text, of in subjects.items())
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the card as JSON holds it; what is unknown is the text "unknown"."""
+        return {
+            "title": self.title,
+            "facts": {
+                name: {subject or "table": text or UNKNOWN for subject, text in found.items()} or UNKNOWN
+                for name, found in self.facts.items()
+            },
+            "footnotes": list(self.footnotes),
+            "authors": list(BEYOND),
+            "checklists": [self._filled(checklist) for checklist in CHECKLISTS],
+        }
+
+    def _filled(self, checklist: Checklist) -> dict[str, Any]:
+        items = [
+            {
+                "item": item.number,
+                "asks": item.asks,
+                "facts": {name: self.told(name) for name in item.facts},
+                "authors": item.authors or None,
+            }
+            for item in checklist.items
+        ]
+        return {"name": checklist.name, "source": checklist.source, "items": items}
+
+    def to_markdown(self) -> str:
+        """Returns the card in GitHub's Markdown."""
+        return "\n".join(self._lines()) + "\n"
+
+    def _lines(self) -> Iterator[str]:
+        yield f"# Card: {escape_markdown(self.title)}"
+        yield ""
+        yield (
+            "Filled in from the manifests of the runs. What they do not say is unknown; what is for the authors to say "
+            "is marked so."
+        )
+        for heading, names in SECTIONS.items():
+            yield from ["", f"## {heading}", "", "| | |", "| --- | --- |"]
+            yield from (f"| {title} | {escape_markdown(self.told(name))} |" for name, title in names.items())
+        yield from ["", "## What stands below the table", ""]
+        yield from (f"- {escape_markdown(note)}" for note in self.footnotes)
+        for checklist in CHECKLISTS:
+            yield from ["", f"## {checklist.name}", "", f"Items in our words, after {checklist.source}.", ""]
+            yield from ["| Item | Asks for | Answer |", "| ---: | --- | --- |"]
+            for item in checklist.items:
+                yield f"| {item.number} | {item.asks} | {escape_markdown(self.answer(item))} |"
+        yield from ["", f"## Beyond both checklists, {AUTHORS}", "", *(f"- {asked}" for asked in BEYOND)]
+
+
+def disclose(table: Table) -> Disclosure:
+    """Returns the card of a table, from the manifests of its runs and from its scores.
+
+    Raises:
+        UserError: If a manifest cannot be read.
+    """
+    layout = table.layout()
+    return Disclosure(layout.caption, gather(table), tuple(layout.footnotes))
+
+
+def write_card(table: Table, folder: Path, stem: str = "card") -> list[Path]:
+    """Writes the card of a table as .md and .json into `folder`, made if needed; returns the files."""
+    card = disclose(table)
+    folder.mkdir(parents=True, exist_ok=True)
+    texts = {".md": card.to_markdown(), ".json": json.dumps(card.to_json(), indent=1, ensure_ascii=False) + "\n"}
+    files = []
+    for suffix, text in texts.items():
+        file = folder / f"{stem}{suffix}"
+        file.write_text(text, encoding="utf-8")
+        files.append(file)
+    return files

@@ -1,0 +1,181 @@
+"""The score card of pictures that were made: fidelity, privacy and utility side by side, and never one number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from medimg_eval import metrics
+from medimg_eval.errors import UserError
+from medimg_eval.metrics.generation.image_sets import GROUPS
+from medimg_eval.results.runs.metric_kinds import is_set
+from medimg_eval.results.runs.superseded import listed
+from medimg_eval.results.table.cells import Cell, Column, Row, Settings, make_cell, make_column
+from medimg_eval.results.table.columns import titles
+from medimg_eval.results.table.footnotes import write_footnotes
+from medimg_eval.results.table.table import Table, baselines_last, named_runs, ranked
+
+if TYPE_CHECKING:
+    from medimg_eval.metrics.fidelity import SetValue
+    from medimg_eval.results.runs.loading import RunScores
+
+SIDES = ("fidelity", "privacy", "utility")
+"""The sides of a card, in their order."""
+
+RANK = "rank"
+"""The metric of the columns of ranks."""
+
+Utility = Mapping[str, Mapping[str, "SetValue"]] | Mapping[Column, Mapping[str, "SetValue"]]
+"""By metric of utility, higher being better, or by the column of it; and by model, or the id of its run: its value."""
+
+
+def mean_ranks(values: Sequence[Sequence[float]], higher: Sequence[bool]) -> list[float]:
+    """Returns the mean rank of each model over metrics: 1 is first, equal values share the mean of their ranks.
+
+    Args:
+        values: Of each metric, of each model; NaN where a model has none.
+        higher: Whether more is better, of each metric.
+
+    Returns:
+        NaN for a model that lacks one of the metrics; they are ranked among those that have all.
+    """
+    table = np.array(values, dtype=np.float64).reshape(len(higher), -1)
+    known = ~np.isnan(table).any(axis=0)
+    ranks = np.full(table.shape[1], np.nan)
+    if len(higher) and known.any():
+        signed = np.where(np.array(higher)[:, None], -table, table)[:, known]
+        before = (signed[:, None, :] < signed[:, :, None]).sum(axis=2)
+        same = (signed[:, None, :] == signed[:, :, None]).sum(axis=2)
+        ranks[known] = (before + (same + 1) / 2).mean(axis=0)
+    return [float(one) for one in ranks]
+
+
+def aggregate(ranks: Mapping[str, Sequence[float]]) -> list[float]:
+    """Returns the mean over sides of a card of each model's mean rank, so that a side with many metrics weighs as one.
+
+    Args:
+        ranks: Side -> mean rank of each model, as `mean_ranks` returns them.
+
+    Returns:
+        NaN for a model that lacks a side.
+    """
+    return [float(one) for one in np.array(list(ranks.values()), dtype=np.float64).mean(axis=0)]
+
+
+def build_cards(runs: Sequence[RunScores], utility: Mapping[str, Utility] | None = None) -> list[Table]:
+    """Builds the score card of each task whose runs were judged as sets.
+
+    Args:
+        runs: As `load_runs` returns them.
+        utility: By task, what models trained on the pictures are worth on real images; None where nothing was trained.
+
+    Raises:
+        UserError: If no run was judged as a set.
+    """
+    finished = [run for run in runs if run.finished and not run.sets.empty]
+    if not finished:
+        raise UserError("No run was judged as a set of pictures, so there is no score card")
+    by_task: dict[str, list[RunScores]] = {}
+    for run in finished:
+        by_task.setdefault(run.task, []).append(run)
+    names = titles(finished)
+    return [_card(names[task], members, (utility or {}).get(task, {})) for task, members in by_task.items()]
+
+
+def _card(title: str, runs: Sequence[RunScores], utility: Utility) -> Table:
+    task, settings = runs[0].task, Settings(1, 0.95, 0)
+    shown = list(dict.fromkeys(metric for run in runs for metric in run.metrics if is_set(metric)))
+    columns = [make_column(task, _side(metric), metric, runs[0]) for metric in shown]
+    columns.sort(key=lambda column: SIDES.index(column.group.lower()))
+    named = named_runs(runs)
+    rows = baselines_last(
+        Row(name, tuple(make_cell(by_task[task], column.metric, settings) for column in columns))
+        for name, by_task in named.items()
+    )
+    rows = ranked(columns, rows)
+    notes = write_footnotes(
+        [replace(column, group=title) for column in columns], rows, shown=rows, settings=settings, hidden=[], by=""
+    )
+    added: dict[Column, Mapping[str, SetValue]] = {
+        _utility_column(task, key): of_model for key, of_model in utility.items()
+    }
+    columns += added
+    rows = [replace(row, cells=(*row.cells, *(_utility(row, of_model) for of_model in added.values()))) for row in rows]
+    columns, rows, said = _with_ranks(columns, rows)
+    said += dict.fromkeys(_utility_notes(added))
+    if not utility:
+        said.insert(0, "Utility: nothing was trained on the pictures, so this side of the card is empty.")
+    return Table(tuple(columns), tuple(rows), [f"Score card of {title}.", *said, *notes], own_columns=True)
+
+
+def _side(metric: str) -> str:
+    return GROUPS.get(metrics.get(metric).name, "fidelity").capitalize()
+
+
+def _utility_column(task: str, key: str | Column) -> Column:
+    return Column(task, "Utility", key, key, True, 3) if isinstance(key, str) else replace(key, task=task)
+
+
+def _utility_notes(added: Mapping[Column, Mapping[str, SetValue]]) -> Iterator[str]:
+    """Yields what the values of a column rest on, once for all models of which it is the same."""
+    for column, of_model in added.items():
+        for value in of_model.values():
+            if value.interval:
+                yield f"{column.title}: {value.interval}."
+            yield from (f"{column.title}: {flag}." for flag in value.flags)
+
+
+def _utility(row: Row, of_model: Mapping[str, SetValue]) -> Cell:
+    run = row.cells[0].run
+    value = of_model.get(row.name) if run is None else of_model.get(run.run, of_model.get(row.name))
+    if value is None:
+        return Cell(run=run)
+    return Cell(run=run, mean=value.value, low=value.low, high=value.high, n=value.n_generated, rows=1)
+
+
+def _with_ranks(columns: Sequence[Column], rows: Sequence[Row]) -> tuple[list[Column], list[Row], list[str]]:
+    """Returns the card with a column of ranks behind it, where there are two models, and how these were made."""
+    rivals = [row for row in rows if not row.baseline]
+    if len(rivals) < 2:
+        return list(columns), list(rows), ["Ranks: there are fewer than two models to rank."]
+    usable = [place for place, column in enumerate(columns) if _comparable(rivals, place)]
+    ranks: dict[str, list[float]] = {}
+    for side in dict.fromkeys(columns[place].group for place in usable):
+        places = [place for place in usable if columns[place].group == side]
+        values = [[row.cells[place].mean for row in rivals] for place in places]
+        ranks[side] = mean_ranks(values, [bool(columns[place].higher_is_better) for place in places])
+    together = {f"{side} rank": found for side, found in ranks.items()}
+    if len(ranks) > 1:
+        together["Rank"] = aggregate(ranks)
+    task = columns[0].task
+    more = [Column(task, "Mean rank", RANK, side, False, 2) for side in together]
+    made = []
+    for row in rows:
+        cells = [Cell(run=row.cells[0].run) for _ in more]
+        if row in rivals:
+            place = rivals.index(row)
+            cells = [
+                replace(cell, mean=found[place], n=1) for cell, found in zip(cells, together.values(), strict=True)
+            ]
+        made.append(replace(row, cells=(*row.cells, *cells)))
+    how = (
+        "Ranks: a side's is the mean of a model's ranks by its metrics; Rank is the mean over "
+        f"{listed([side.lower() for side in ranks])}, each side counting as one. Intervals are not looked at: "
+        "models whose intervals overlap may change places."
+    )
+    said = [how]
+    left = [columns[place].title for place in range(len(columns)) if place not in usable]
+    if left:
+        said.append(f"Not ranked, because a model lacks it or sets of different sizes were compared: {listed(left)}.")
+    return [*columns, *more], made, said
+
+
+def _comparable(rows: Sequence[Row], place: int) -> bool:
+    cells = [row.cells[place] for row in rows]
+    drifting = [cell.of_set.value for cell in cells if cell.of_set is not None and cell.of_set.value.depends_on_n]
+    return len({(one.n_real, one.n_generated) for one in drifting}) < 2 and not any(
+        np.isnan(cell.mean) for cell in cells
+    )

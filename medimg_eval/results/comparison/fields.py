@@ -1,0 +1,245 @@
+"""What models are compared on: their values by case, or the answers that a summary is computed from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from medimg_eval import metrics
+from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.results.comparison.summaries import Together
+from medimg_eval.results.runs.loading import refuse_other_salts
+from medimg_eval.results.runs.metric_kinds import is_known, is_set, is_summary
+from medimg_eval.results.runs.subsets import Part
+from medimg_eval.results.statistics.per_case import case_values
+from medimg_eval.results.table.cells import Column, make_column
+from medimg_eval.results.table.columns import titles
+from medimg_eval.results.table.table import named_runs
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from medimg_eval.results.runs.loading import RunScores
+
+EVERY_LABEL = ""
+"""Stands for all labels, of which a case counts with the mean."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """What models are compared on: one task, or one label of it.
+
+    Attributes:
+        title: The task's title.
+        task: Its name.
+        label: The label; empty for all of them.
+        column: The metric as it is printed.
+        runs: The finished runs that have such scores, by model.
+        scores: Of each model, the values by case: (case,), no NaN. Empty for a summary.
+        parts: Of each model, what a summary is computed from. Empty for a metric of single cases.
+        patients: Of each case the patient (or the case itself, where the run resamples cases).
+        baselines: The rows that are not compared, because they are no models.
+        left_out: The models that are not compared, each with the reason.
+    """
+
+    title: str
+    task: str
+    label: str
+    column: Column
+    runs: Mapping[str, RunScores]
+    scores: Mapping[str, pd.Series[float]]
+    parts: Mapping[str, Part] = field(default_factory=dict)
+    patients: pd.Series[str] = field(default_factory=lambda: pd.Series(dtype=str))
+    baselines: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The task and the label as a heading says them."""
+        return f"{self.title}, {self.label}" if self.label else self.title
+
+    @property
+    def sign(self) -> int:
+        """1 where higher is better, -1 where lower is."""
+        return 1 if self.column.higher_is_better else -1
+
+    @property
+    def units(self) -> str:
+        """What is independent of each other, in words: patients, or cases where the data name none."""
+        return next((run.unit for run in self.runs.values()), "cases")
+
+    @property
+    def unit(self) -> str:
+        """One of them."""
+        return {"groups of questions": "group of questions"}.get(self.units, self.units.removesuffix("s"))
+
+    @property
+    def models(self) -> list[str]:
+        """The models, in no order of merit."""
+        return list(self.parts or self.scores)
+
+    def ordered(self, *, by_median: bool = True) -> list[str]:
+        """Returns the models by median, or by mean, the best first; equal ones by mean, then by name."""
+        first, second = self.centres(median=by_median), self.centres(median=False)
+        return sorted(self.models, key=lambda model: (-self.sign * first[model], -self.sign * second[model], model))
+
+    def centres(self, *, median: bool) -> dict[str, float]:
+        """Returns the median or the mean over cases of each model; of a summary its value."""
+        if self.parts:
+            return self.summaries
+        return {model: float(some.median() if median else some.mean()) for model, some in self.scores.items()}
+
+    @cached_property
+    def by_model(self) -> dict[str, npt.NDArray[np.float64]]:
+        """The values of each model by all cases, (case,), NaN where it has none."""
+        together = pd.DataFrame(dict(self.scores))
+        return {model: together[model].to_numpy(dtype=np.float64) for model in self.scores}
+
+    @cached_property
+    def owners(self) -> npt.NDArray[np.str_]:
+        """The patient of each case of `by_model`, (case,)."""
+        cases = pd.DataFrame(dict(self.scores)).index
+        return self.patients.loc[cases].to_numpy(dtype=str)
+
+    @cached_property
+    def summaries(self) -> dict[str, float]:
+        """The value of each model by a summary, on all that it was judged on."""
+        return {model: float(Together(self.column.metric, [part]).worth[0]) for model, part in self.parts.items()}
+
+    @cached_property
+    def clustered(self) -> bool:
+        """Whether a patient has several cases."""
+        if self.parts:
+            return any(part.clusters.nunique() < len(part.clusters) for part in self.parts.values())
+        return len(set(self.owners.tolist())) < len(self.owners)
+
+
+def make_fields(runs: Sequence[RunScores], metric: str, *, by_label: bool, baseline: str | None = None) -> list[Field]:
+    """Returns what the models of `runs` can be compared on by one metric; baselines are left out.
+
+    Args:
+        runs: As `load_runs` returns them.
+        metric: A metric of single cases, or a summary.
+        by_label: Whether every label is compared by itself.
+        baseline: The one that models are to be tested against, which is kept.
+
+    Raises:
+        UsageError: If `metric` cannot be compared, or no finished run has scores of it.
+        UserError: If only baselines have, it is undefined throughout, or runs name patients with different salts.
+    """
+    finished = [run for run in runs if run.finished]
+    refuse_other_salts(finished)
+    _check(finished, metric)
+    by_task: dict[str, dict[str, RunScores]] = {}
+    for name, named in named_runs(finished).items():
+        for task, run in named.items():
+            if scored(run, metric):
+                by_task.setdefault(task, {})[name] = run
+    fields = []
+    for task, title in titles(runs).items():
+        found = by_task.get(task, {})
+        left_out = tuple(name for name, run in found.items() if run.baseline and name != baseline)
+        kept = {name: run for name, run in found.items() if name not in left_out}
+        if kept:
+            of_task = _summary_fields if is_summary(metric) else _value_fields
+            made = of_task(title, metric, kept, by_label=by_label, baselines=left_out)
+            unfinished = [
+                f"{run.model} (its run is not finished)" for run in runs if run.task == task and not run.finished
+            ]
+            valued = {model for one in made for model in one.runs}
+            empty = [f"{name} (it has no value of {metric})" for name in kept if name not in valued]
+            fields += [replace(one, left_out=(*unfinished, *empty)) for one in made]
+    if not fields and all(run.baseline for found in by_task.values() for run in found.values()):
+        raise UserError(f"Only baselines have scores of {metric}, and they are not compared; name runs of models")
+    if not fields:
+        raise UserError(f"No model has a value of {metric}, which is undefined on all that they were judged on")
+    return fields
+
+
+def scored(run: RunScores, metric: str) -> bool:
+    """Returns whether a run has scores of a metric, or of what a summary is computed from."""
+    needs = metrics.get(metric).needs if is_summary(metric) else (metric,)
+    return bool(run.scores["metric"].isin(needs).any())
+
+
+def _check(finished: Sequence[RunScores], metric: str) -> None:
+    """Raises UsageError for a metric that models cannot be compared by."""
+    if is_set(metric):
+        raise UsageError(
+            f"{metric} judges all answers as one set, and has no values of cases to pair; its interval is in the table"
+        )
+    names = {name for run in finished for name in run.scores["metric"].unique()}
+    if not any(scored(run, metric) for run in finished):
+        if is_summary(metric):
+            lacking = " and ".join(metrics.get(metric).needs)
+            raise UsageError(f"No finished run has scores of {lacking}, which {metric} is computed from")
+        raise UsageError(f"No finished run has scores of {metric!r}{nearest(metric, names)}")
+    told = next((run.directions[metric] for run in finished if metric in run.directions), None)
+    if not is_known(metric) and told is None:
+        raise UsageError(
+            f"{metric} is not a known metric: to compare models, say whether higher is better (with scores=FILE: "
+            f"'better={{{metric}: higher}}')"
+        )
+    if is_known(metric) and metrics.get(metric).higher_is_better is None:
+        raise UsageError(f"{metric} is neither better nor worse for being higher, so models cannot be compared by it")
+
+
+def _value_fields(
+    title: str, metric: str, runs: Mapping[str, RunScores], *, by_label: bool, baselines: tuple[str, ...]
+) -> list[Field]:
+    """Returns the fields of one task by a metric of single cases."""
+    rows = {name: run.scores.loc[run.scores["metric"] == metric] for name, run in runs.items()}
+    labels = dict.fromkeys(str(label) for found in rows.values() for label in found["label"].unique())
+    some = next(iter(runs.values()))
+    fields = []
+    for label in labels if by_label else [EVERY_LABEL]:
+        cases = {
+            name: case_values(found if label == EVERY_LABEL else found.loc[found["label"] == label])
+            for name, found in rows.items()
+        }
+        values = {name: found["value"].dropna() for name, found in cases.items()}
+        values = {name: found for name, found in values.items() if len(found)}
+        owners = pd.concat([_patients(runs[name], cases[name]) for name in values]) if values else pd.Series(dtype=str)
+        fields.append(
+            Field(
+                title,
+                some.task,
+                label,
+                make_column(some.task, title, metric, some),
+                {name: runs[name] for name in values},
+                values,
+                patients=owners[~owners.index.duplicated()],
+                baselines=baselines,
+            )
+        )
+    return fields
+
+
+def _patients(run: RunScores, cases: pd.DataFrame) -> pd.Series[str]:
+    if run.resampled == "patients":
+        return cases["patient"].astype(str)
+    return pd.Series(cases.index.astype(str), index=cases.index)
+
+
+def _summary_fields(
+    title: str, metric: str, runs: Mapping[str, RunScores], *, by_label: bool, baselines: tuple[str, ...]
+) -> list[Field]:
+    """Returns the fields of one task by a summary; models without a value, such as an AUROC of one class, are none."""
+    whole = {name: Part.whole(run) for name, run in runs.items()}
+    divided = {name: part.labels() for name, part in whole.items()} if by_label else {}
+    labels = dict.fromkeys(label for parts in divided.values() for label in parts) if by_label else [EVERY_LABEL]
+    some = next(iter(runs.values()))
+    fields = []
+    for label in labels:
+        parts = {name: divided[name][label] for name in whole if label in divided[name]} if by_label else whole
+        made = Field(title, some.task, label, make_column(some.task, title, metric, some), runs, {}, parts)
+        defined = {name: part for name, part in parts.items() if not np.isnan(made.summaries[name])}
+        if defined:
+            kept = {name: runs[name] for name in defined}
+            fields.append(Field(title, some.task, label, made.column, kept, {}, defined, baselines=baselines))
+    return fields

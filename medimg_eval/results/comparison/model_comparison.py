@@ -1,0 +1,290 @@
+"""Models compared on each task: significance maps, and tests against a baseline."""
+
+from __future__ import annotations
+
+import html
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.results.comparison.fields import Field, make_fields
+from medimg_eval.results.comparison.footnotes import CORRECTIONS, described, found_notes, interval_note, pair_notes
+from medimg_eval.results.comparison.group_tests import compare_groups
+from medimg_eval.results.comparison.pairwise import CompareSettings, Pair, against, every_pair
+from medimg_eval.results.heatmap import to_svg
+from medimg_eval.results.runs.csv_cells import frame_to_csv
+from medimg_eval.results.runs.subsets import LABEL
+from medimg_eval.results.table.layout import Heading, Layout, Line, Span, one_line
+from medimg_eval.results.table.render import html_page, html_table, to_latex, to_markdown
+from medimg_eval.results.table.sheets import Comparison, Map, Sheet, cautions, p_relation, p_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from medimg_eval.results.runs.loading import RunScores
+    from medimg_eval.results.table.layout import Style
+
+
+def compare(
+    runs: Sequence[RunScores],
+    metric: str,
+    *,
+    by: str | None = None,
+    baseline: str | None = None,
+    how: CompareSettings | None = None,
+) -> Comparison:
+    """Compares the models of `runs` on each task.
+
+    Args:
+        runs: As `load_runs` returns them; unfinished ones are left out.
+        metric: A metric of single cases, or a summary.
+        by: "label" compares on each label; an attribute of the cases compares its groups under each model; None
+            compares models on all labels.
+        baseline: A model that every other one is tested against; None tests every ordered pair of models.
+        how: The test, its corrections and its settings; None takes those of `CompareSettings`.
+
+    Raises:
+        UsageError: If there is no such metric, attribute or model, or a setting cannot be meant.
+        UserError: If no task has two models to compare.
+    """
+    how = CompareSettings() if how is None else how
+    how.check()
+    if not isinstance(metric, str):
+        raise UsageError(f"compare takes one metric, got {metric!r}")
+    fields = make_fields(runs, metric, by_label=by == LABEL, baseline=baseline)
+    if by is not None and by != LABEL:
+        return _groups(fields, by, baseline, how)
+    if baseline is not None:
+        return _with_baseline(fields, baseline, how)
+    pairs = {field.name: every_pair(field, how) for field in fields if len(field.models) > 1}
+    _refuse_apart(fields, [pair for some in pairs.values() for pair in some])
+    sheets = [significance_map(field, pairs[field.name], how) for field in fields if field.name in pairs]
+    if not sheets:
+        lacking = "; ".join(dict.fromkeys(reason for field in fields for reason in field.left_out))
+        raise UserError(
+            "No task has finished runs of two models, which a comparison needs; name more run folders"
+            + (f" (left out: {lacking})" if lacking else "")
+        )
+    title = f"Significance of differences in {fields[0].column.title}"
+    return Comparison(title, tuple(sheet for sheet, _ in sheets), tuple(drawn for _, drawn in sheets))
+
+
+def _refuse_apart(fields: Sequence[Field], pairs: Sequence[Pair]) -> None:
+    """Raises UserError when there are pairs of models, and none has a case in common."""
+    if pairs and not any(pair.n for pair in pairs):
+        metric = fields[0].column.metric
+        raise UserError(f"No two models have a value of {metric} for the same case, so there is nothing to compare")
+
+
+def _groups(fields: Sequence[Field], attribute: str, baseline: str | None, how: CompareSettings) -> Comparison:
+    if baseline is not None:
+        raise UsageError(f"by={attribute} compares groups of cases under one model; leave out baseline={baseline}")
+    for name, value, usual in (("test", how.test, "auto"), ("correction", how.correction, None)):
+        if value != usual:
+            raise UsageError(
+                f"by={attribute} compares groups of cases, which are not paired, by Kruskal-Wallis and Mann-Whitney "
+                f"tests corrected by Benjamini and Hochberg; leave out {name}={value}"
+            )
+    if how.margin is not None:
+        raise UsageError(f"by={attribute} compares groups of cases under one model; leave out margin={how.margin}")
+    if fields[0].parts:
+        metric = fields[0].column.metric
+        raise UsageError(
+            f"{metric} is one value for a whole run, and groups are compared by values of cases; its value in each "
+            f"group is shown by the table command with by={attribute}"
+        )
+    return compare_groups(fields, attribute, how.alpha)
+
+
+def write_comparison(comparison: Comparison, folder: Path, stem: str = "compare") -> list[Path]:
+    """Writes a comparison as .md, .tex, .csv and .html into `folder`, made if needed; its maps also as .svg.
+
+    Returns:
+        The files.
+    """
+    return write_sheets(comparison.title, comparison.sheets, comparison.frame(), comparison.maps, folder / stem)
+
+
+def write_sheets(
+    title: str, sheets: Sequence[Sheet], numbers: pd.DataFrame, maps: Sequence[Map], path: Path
+) -> list[Path]:
+    """Writes sheets one below the other as .md, .tex and .html, numbers as .csv, and maps as .svg.
+
+    Args:
+        title: Of the HTML page.
+        sheets: In their order.
+        numbers: What the CSV holds.
+        maps: May be none, and then there is no drawing.
+        path: The files without their suffix; the folder is made if needed.
+
+    Returns:
+        The files.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    drawing = to_svg(maps) if maps else ""
+    tables = "\n".join(
+        f"<h2>{html.escape(sheet.content.caption)}</h2>\n{html_table(sheet.content)}" for sheet in sheets
+    )
+    texts = {
+        ".md": "\n".join(map(to_markdown, sheets)),
+        ".tex": "\n".join(map(to_latex, sheets)),
+        ".csv": frame_to_csv(numbers),
+        ".html": html_page(title, f"{drawing}\n{tables}"),
+    }
+    if drawing:
+        texts[".svg"] = drawing
+    files = []
+    for suffix, text in texts.items():
+        file = path.with_name(f"{path.name}{suffix}")
+        file.write_text(text, encoding="utf-8")
+        files.append(file)
+    return files
+
+
+def significance_map(field: Field, pairs: Sequence[Pair], how: CompareSettings) -> tuple[Sheet, Map]:
+    """Returns the significance map of one task or label, to print and to draw."""
+    test = pairs[0].test
+    by_median = test == "wilcoxon"
+    models = field.ordered(by_median=by_median)
+    centres = field.centres(median=by_median)
+    found = {(pair.model, pair.other): pair for pair in pairs}
+    grid = [[found.get((model, other)) for other in models] for model in models]
+    significant = sum(pair.significant for pair in pairs)
+    stub = "Value" if field.parts else "Median" if by_median else "Mean"
+    order = f"{stub.lower()}s over cases" if not field.parts else "values"
+    method = (
+        "p of the test that the model of the row is better than that of the column, in bold where below "
+        f"{how.alpha:g}: one-sided {described(field, test, how)}, corrected by {CORRECTIONS[how.correction]} "
+        f"over all {len(pairs)} ordered pairs; models in the order of their {order}."
+    )
+    notes = [
+        method,
+        f"{field.name}: {significant} of {len(pairs)} pairs are significant; {'; '.join(pair_notes(pairs))}.",
+        *found_notes(field, pairs, how, one_sided=True),
+        *cautions(field, independent=test == "wilcoxon" and field.clustered),
+    ]
+    content = Layout(
+        groups=[(one_line(f"{field.name}: {field.column.title} {field.column.arrow}"), len(models))],
+        headings=[Heading("", one_line(model), "") for model in models],
+        lines=[
+            Line([one_line(model), field.column.text(centres[model])], [_p_cell(pair) for pair in row])
+            for model, row in zip(models, grid, strict=True)
+        ],
+        footnotes=[one_line(note) for note in notes],
+        stubs=["Model", stub],
+        caption=one_line(f"Significance of differences in {field.column.title} on {field.name}"),
+    )
+    drawn = Map(
+        title=one_line(f"{field.name}: {field.column.title}"),
+        models=tuple(one_line(model) for model in models),
+        better=tuple(tuple(pair is not None and pair.significant for pair in row) for row in grid),
+        tested=tuple(tuple(pair is not None and not np.isnan(pair.p) for pair in row) for row in grid),
+    )
+    return Sheet(content, _frame(pairs)), drawn
+
+
+def _with_baseline(fields: Sequence[Field], baseline: str, how: CompareSettings) -> Comparison:
+    """Compares every model with one, side by side for all tasks and labels."""
+    known = {model for field in fields for model in field.models}
+    if baseline not in known:
+        raise UsageError(f"No finished run of a model {baseline!r} has such scores{nearest(baseline, known)}")
+    tests = {(field.task, field.label): against(field, baseline, how) for field in fields if baseline in field.models}
+    used = [field for field in fields if tests.get((field.task, field.label))]
+    if not used:
+        raise UserError(f"No model was run on a task that {baseline} was run on, so there is nothing to compare")
+    _refuse_apart(fields, [pair for some in tests.values() for pair in some])
+    columns = {field.name: {pair.model: pair for pair in tests[field.task, field.label]} for field in used}
+    models = dict.fromkeys(model for pairs in columns.values() for model in pairs)
+    content = Layout(
+        groups=_spans(used),
+        headings=[Heading(one_line(f.title), one_line(f.label or f.column.title), f.column.arrow) for f in used],
+        lines=[
+            Line([one_line(model)], [_difference_cell(columns[field.name].get(model), field) for field in used])
+            for model in models
+        ],
+        footnotes=[one_line(note) for note in _baseline_notes(fields, columns, baseline, how)],
+        stubs=["Model"],
+        caption=one_line(f"Differences in {used[0].column.title} to {baseline}"),
+    )
+    pairs = [pair for field in used for pair in tests[field.task, field.label]]
+    return Comparison(content.caption, (Sheet(content, _frame(pairs)),))
+
+
+def _baseline_notes(
+    fields: Sequence[Field], columns: Mapping[str, Mapping[str, Pair]], baseline: str, how: CompareSettings
+) -> list[str]:
+    used = [field for field in fields if field.name in columns]
+    tests = {field.name: next(iter(columns[field.name].values())).test for field in used}
+    methods = dict.fromkeys(described(field, tests[field.name], how) for field in used)
+    which = "; ".join(
+        text + (f" ({'; '.join(_titles(used, tests, text, how))})" if len(methods) > 1 else "") for text in methods
+    )
+    what = "Difference" if used[0].parts else "Mean difference"
+    method = (
+        f"{what} to {baseline} [interval] (p): two-sided {which}, corrected by {CORRECTIONS[how.correction]} "
+        f"over the models of a column. In bold: significantly better (p < {how.alpha:g}); underlined: significantly "
+        "worse."
+    )
+    notes = [method, *dict.fromkeys(interval_note(field, tests[field.name], how) for field in used)]
+    for field in used:
+        pairs = list(columns[field.name].values())
+        notes.append(f"{field.name}: {'; '.join(pair_notes(pairs))}.")
+        notes += found_notes(field, pairs, how, one_sided=False)
+    notes += [
+        f"{field.name}: no other model, or no {baseline}, to compare." for field in fields if field.name not in columns
+    ]
+    ranked = {field.task for field in used if tests[field.name] == "wilcoxon" and field.clustered}
+    for field in {field.task: field for field in used}.values():
+        notes += cautions(field, independent=field.task in ranked)
+    return notes
+
+
+def _titles(fields: Sequence[Field], tests: Mapping[str, str], text: str, how: CompareSettings) -> list[str]:
+    return [field.name for field in fields if described(field, tests[field.name], how) == text]
+
+
+def _spans(fields: Sequence[Field]) -> list[tuple[str, int]]:
+    """Returns the title of each task and how many columns it spans."""
+    spans: dict[str, int] = {}
+    for field in fields:
+        spans[one_line(field.title)] = spans.get(one_line(field.title), 0) + 1
+    return list(spans.items())
+
+
+def _p_cell(pair: Pair | None) -> list[Span]:
+    if pair is None:
+        return [Span("", "quiet")]
+    if not pair.n or np.isnan(pair.p):
+        return [Span("not tested" if pair.n else "no cases", "quiet")]
+    return [Span(p_text(pair.corrected_p), "best" if pair.significant else "quiet")]
+
+
+def _difference_cell(pair: Pair | None, field: Field) -> list[Span]:
+    if pair is None or not pair.n:
+        return [Span("\N{EN DASH}" if pair is None else "no cases", "quiet")]
+    if np.isnan(pair.p):
+        return [Span("not tested", "quiet")]
+    # Wilcoxon's test looks at ranks of differences, which may point another way than their mean.
+    towards = pair.rank_biserial if pair.test == "wilcoxon" else pair.mean_difference
+    better = (towards > 0) == bool(field.column.higher_is_better)
+    sign = "+" if pair.mean_difference > 0 else ""
+    text = f"{sign}{field.column.text(pair.mean_difference)}"
+    style: Style = "plain"
+    if pair.significant:
+        style = "best" if better else "second"
+    spans = [Span(text, style)]
+    if not np.isnan(pair.low):
+        spans.append(Span(f"[{field.column.text(pair.low)}, {field.column.text(pair.high)}]", "interval"))
+    spans.append(Span(f"(p {p_relation(pair.corrected_p)})", "interval"))
+    if pair.significant and towards * pair.mean_difference < 0:
+        spans.append(Span(f"ranks of differences say {'better' if better else 'worse'}", "interval"))
+    if pair.non_inferior is not None:
+        spans.append(Span("non-inferior" if pair.non_inferior else "not shown non-inferior", "interval"))
+    return spans
+
+
+def _frame(pairs: Sequence[Pair]) -> pd.DataFrame:
+    return pd.DataFrame.from_records(pairs, columns=list(Pair._fields))

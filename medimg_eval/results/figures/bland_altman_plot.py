@@ -1,0 +1,185 @@
+"""Bland-Altman plots: differences of measurements to their reference, by their size."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from medimg_eval.errors import UserError
+from medimg_eval.metrics.agreement import continuous as agreement
+from medimg_eval.results.figures.curve_data import Floats, need_rows, resampled, scored
+from medimg_eval.results.figures.curves import PLAIN, named_cases, named_range
+from medimg_eval.results.figures.figure import Drawn
+from medimg_eval.results.figures.inputs import as_runs, interval_text, take
+from medimg_eval.results.figures.style import canvas, look, millimetres, panel_grid, panels, styled, wrapped
+from medimg_eval.results.runs.subsets import LABEL
+from medimg_eval.results.statistics.intervals import FEWEST, PERCENTILE, TOO_FEW
+from medimg_eval.results.statistics.summaries import MOST_RESAMPLES
+from medimg_eval.results.table.cells import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.axes import Axes
+
+    from medimg_eval.results.figures.inputs import Piece, Pieces, Source
+    from medimg_eval.results.figures.style import Width
+
+REFERENCE, PREDICTION = "measured_reference", "measured"
+LIMITS = 1.96
+
+
+class Differences(NamedTuple):
+    """What one panel shows: one model, or one group of its cases."""
+
+    piece: Piece
+    pairs: pd.DataFrame
+    """`case`, `label`, `mean` and `difference`, one row per pair."""
+    limits: agreement.BlandAltman
+    bounds: Floats
+    """Of bias, low and high limit: (3, 2); NaN without an interval."""
+    clusters: int
+    lacking: int
+    """Pairs of which one side has no value."""
+
+
+def bland_altman(
+    source: Source, *, by: str = "", label: str = "", width: Width = "single", settings: Settings = PLAIN
+) -> Drawn:
+    """Returns a panel per model: differences (prediction - reference) by the mean of both, their mean and its limits.
+
+    From rows of "measured_reference" and "measured". Limits of agreement are the mean difference and 1.96 standard
+    deviations to both sides, each with bounds over resampled patients.
+
+    Args:
+        source: Runs of one task, or a frame of scores; see `given.Source`.
+        by: "label" or an attribute: a panel for each label or group of each model; "" puts all measurements together,
+            which only makes sense in one unit.
+        label: The only measurement to draw; "" for all.
+        width: "single" (89 mm), "double" (183 mm), or mm.
+        settings: How bounds are computed; at most 1,000 resamples.
+
+    Returns:
+        A frame with rows of `what` "pair" (`case`, `label`, `mean`, `difference`), and "bias", "lower limit" and
+        "upper limit" (`difference`, `low`, `high`).
+
+    Raises:
+        UsageError: There are no such rows, label or attribute.
+        UserError: There is no pair to draw.
+
+    Source: Bland & Altman, Lancet 327, 1986.
+    """
+    across = millimetres(width)
+    runs = as_runs(source)
+    if names := scored(runs):
+        for metric in (REFERENCE, PREDICTION):
+            need_rows(metric, "bland_altman", names)
+    pieces = take(runs, [REFERENCE, PREDICTION], by=by, label=label)
+    settings = settings._replace(resamples=min(settings.resamples, MOST_RESAMPLES))
+    found = [_differences(piece, settings) for piece in pieces.members]
+    drawn = [one for one in found if len(one.pairs)]
+    if not drawn:
+        raise UserError("No case has both a measurement and its reference, so there is nothing to draw")
+    figure = _figure(pieces, drawn, across)
+    frame = pd.concat([_frame(one, settings) for one in drawn], ignore_index=True)
+    return Drawn(figure, frame, _caption(pieces, found, settings))
+
+
+def _differences(piece: Piece, settings: Settings) -> Differences:
+    part = piece.part
+    rows = part.scores.pivot_table(index=["case", "label"], columns="metric", values="value", dropna=False)
+    rows = rows.reindex(columns=[REFERENCE, PREDICTION])
+    asked = rows.loc[rows.notna().any(axis=1)]
+    kept = asked.dropna()
+    pairs = kept.reset_index()[["case", "label"]].assign(
+        mean=kept.mean(axis=1).to_numpy(), difference=(kept[PREDICTION] - kept[REFERENCE]).to_numpy()
+    )
+    names, owner = np.unique(part.clusters.to_numpy(dtype=str), return_inverse=True)
+    at = pd.Series(owner, index=part.clusters.index).reindex(pairs["case"].astype(str)).to_numpy(dtype=np.int64)
+    limits = agreement.bland_altman(kept[REFERENCE], kept[PREDICTION])
+    bounds = np.full((3, 2), np.nan)
+    differences = pairs["difference"].to_numpy(dtype=np.float64)
+    if len(np.unique(at)) >= FEWEST:
+        # About their mean, so that squares lose nothing.
+        off = differences - limits.bias
+        added = np.stack([np.bincount(at, weights=one, minlength=len(names)) for one in (off**0, off, off**2)], axis=1)
+        n, first, second = np.array([times @ added for times in resampled(part, settings)]).T
+        known = n > 1
+        bias = first[known] / n[known]
+        spread = np.sqrt(np.maximum(second[known] - n[known] * bias**2, 0) / (n[known] - 1))
+        ends = [(1 - settings.level) / 2, (1 + settings.level) / 2]
+        each = (bias, bias - LIMITS * spread, bias + LIMITS * spread)
+        bounds = np.array([np.quantile(one, ends) for one in each]) + limits.bias
+    return Differences(piece, pairs, limits, bounds, len(np.unique(at)), len(asked) - len(kept))
+
+
+def _frame(one: Differences, settings: Settings) -> pd.DataFrame:
+    made = PERCENTILE if one.clusters >= FEWEST else TOO_FEW
+    lines = pd.DataFrame({"what": ["bias", "lower limit", "upper limit"], "difference": list(one.limits)})
+    if one.clusters >= FEWEST:
+        lines = lines.assign(low=one.bounds[:, 0], high=one.bounds[:, 1])
+    frame = pd.concat([one.pairs.assign(what="pair"), lines], ignore_index=True)
+    frame = frame[["what", *(name for name in frame.columns if name != "what")]]
+    frame.insert(0, "group", one.piece.group)
+    frame.insert(1, "model", one.piece.model)
+    said = interval_text(made, settings.level, one.piece.part.run.unit)
+    return frame.assign(n=one.pairs["case"].nunique(), clusters=one.clusters, interval=said)
+
+
+def _figure(pieces: Pieces, found: Sequence[Differences], across: float) -> Any:
+    shape = panel_grid(len(found), across) if len(found) > 1 else (1, 1)
+    side = min(across / shape[1] * 0.8, 80.0)
+    with styled():
+        figure = canvas(across, side * shape[0] + 2)
+        every = panels(figure, len(found), shape)
+        for place, (one, axes) in enumerate(zip(found, every, strict=True)):
+            _panel(axes, one)
+            names = [one.piece.group] if pieces.by else []
+            names += [one.piece.model] if len(pieces.models) > 1 or not pieces.by else []
+            axes.set_title(wrapped(": ".join(names), 30))
+            if place + shape[1] >= len(found):
+                axes.set_xlabel("Mean of both")
+            if place % shape[1] == 0:
+                axes.set_ylabel("Prediction - reference")
+        if pieces.by != LABEL:
+            # Panels of one measurement are there to be compared.
+            ends = [end for axes in every for end in axes.get_ylim()]
+            for axes in every:
+                axes.set_ylim(min(ends), max(ends))
+    return figure
+
+
+def _panel(axes: Axes, one: Differences) -> None:
+    colour, marker, _ = look(one.piece.place, baseline=one.piece.baseline)
+    dots: dict[str, Any] = {"s": 7, "color": colour, "alpha": 0.6, "linewidths": 0, "zorder": 2}
+    axes.scatter(one.pairs["mean"], one.pairs["difference"], marker=marker, **dots)
+    axes.axhline(0, color="black", lw=0.4, zorder=0)
+    for value, (low, high), line in zip(one.limits, one.bounds, ("-", "--", "--"), strict=True):
+        if math.isnan(value):
+            continue
+        axes.axhline(value, color="black", lw=0.9, ls=line, zorder=3)
+        if not math.isnan(low):
+            axes.axhspan(low, high, color="black", alpha=0.1, lw=0, zorder=0)
+
+
+def _caption(pieces: Pieces, found: Sequence[Differences], settings: Settings) -> str:
+    n = named_cases([one.pairs["case"].nunique() for one in found])
+    if pieces.some.resampled == "patients":
+        n += f" of {named_range([one.clusters for one in found])} {pieces.unit}"
+    divided = f" by {pieces.by}" if pieces.by else ""
+    text = (
+        f"Bland-Altman plot on {pieces.title}{divided} ({n}): differences by the mean of both. Line: mean difference "
+        "(bias); dashed: limits of agreement (bias -/+ 1.96 SD); bands: intervals of each "
+        f"({interval_text(PERCENTILE, settings.level, pieces.unit)})."
+    )
+    if any(one.clusters < FEWEST for one in found):
+        text += f" Without bands: too few {pieces.unit} for an interval."
+    labels = {label for one in found for label in one.pairs["label"]}
+    if pieces.by != LABEL and len(labels) > 1:
+        text += f" Together: {len(labels)} measurements ({', '.join(sorted(labels))})."
+    if lacking := sum(one.lacking for one in found):
+        text += f" {lacking} measurements that one side lacks are left out."
+    return text + pieces.end()

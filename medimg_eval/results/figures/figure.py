@@ -1,0 +1,108 @@
+"""A figure with the numbers it shows, and how both are written: always the same bytes for the same numbers."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from medimg_eval.results.figures.style import PAGE, styled
+from medimg_eval.results.runs.csv_cells import frame_to_csv
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+_INCH = 25.4
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """A figure.
+
+    Attributes:
+        figure: As matplotlib has it; it belongs to no window.
+        frame: Exactly the numbers drawn, with what each rests on as `n` and what its bounds are as `interval`.
+        caption: What it shows, on how many cases, and what the intervals are.
+    """
+
+    figure: Figure
+    frame: pd.DataFrame
+    caption: str
+
+    def __post_init__(self) -> None:
+        # Otherwise each drawing of the figure would move its parts a little.
+        with styled():
+            self.figure.draw_without_rendering()
+            self.figure.set_layout_engine("none")
+
+    @property
+    def size(self) -> tuple[float, float]:
+        """Width and height in mm."""
+        width, height = self.figure.get_size_inches()
+        return float(width) * _INCH, float(height) * _INCH
+
+    @property
+    def remarks(self) -> list[str]:
+        """What whoever writes the figure should know of it."""
+        width, height = self.size
+        return [f"{width:.0f} x {height:.0f} mm is taller than a page leaves room for"] if height > PAGE else []
+
+    def csv(self) -> str:
+        """Returns the frame as CSV."""
+        return frame_to_csv(self.frame)
+
+
+def write_figure(drawn: Drawn, folder: Path, stem: str) -> list[Path]:
+    """Writes a figure as .pdf (fonts embedded as TrueType), .png (300 dpi), .csv and its caption as .txt.
+
+    The files hold no date: the same numbers give the same bytes, with the same release of matplotlib.
+
+    Args:
+        drawn: The figure.
+        folder: Made if needed.
+        stem: The name of the files without their ends.
+
+    Returns:
+        The files.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    files = [folder / f"{stem}{suffix}" for suffix in (".pdf", ".png", ".csv", ".txt")]
+    pdf, png, csv, text = files
+    with styled():
+        said = {"Subject": drawn.caption, "Creator": "medimg_eval", "CreationDate": None}
+        drawn.figure.savefig(pdf, format="pdf", metadata=said)
+        drawn.figure.savefig(png, format="png", dpi=300, metadata={"Description": drawn.caption, "Software": None})
+    csv.write_text(drawn.csv(), encoding="utf-8")
+    text.write_text(drawn.caption + "\n", encoding="utf-8")
+    return files
+
+
+def svg(drawn: Drawn) -> str:
+    """Returns a figure as an `<svg>` element that needs no other file; text stays text.
+
+    Its ids are made from its numbers, so that several figures can stand in one page.
+    """
+    salt = hashlib.blake2b((drawn.caption + drawn.csv()).encode(), digest_size=5).hexdigest()
+    with styled(salt), io.StringIO() as stream:
+        drawn.figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None})
+        text = stream.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, count=1, flags=re.DOTALL)
+    # matplotlib's style would otherwise hold for every drawing of a page.
+    text = text.replace("<svg ", f'<svg id="f{salt}" ', 1).replace("*{stroke", f"#f{salt} *{{stroke", 1)
+    # Only within tags: a model may be called anything.
+    head, rest = text.split(">", 1)
+    return f"{head}>" + re.sub(r"<[^>]*>", lambda tag: _prefixed(tag.group(), salt), rest)
+
+
+def _prefixed(tag: str, salt: str) -> str:
+    tag = re.sub(r'(?<=\sid=")', f"f{salt}-", tag)
+    tag = re.sub(r'(?<=href="#)', f"f{salt}-", tag)
+    # Where the font is missing, one of nearly the same widths.
+    tag = tag.replace("'DejaVu Sans'", "'DejaVu Sans', Verdana, sans-serif")
+    return tag.replace("url(#", f"url(#f{salt}-")

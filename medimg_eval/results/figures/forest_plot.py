@@ -1,0 +1,184 @@
+"""Means, or differences to one model, with their intervals: a forest plot, and on request a radar chart."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.results.figures.figure import Drawn
+from medimg_eval.results.figures.inputs import as_runs, interval_text, take
+from medimg_eval.results.figures.rows import lay_rows, marked, row_axes, spread
+from medimg_eval.results.figures.style import (
+    drawable,
+    look,
+    millimetres,
+    styled,
+)
+from medimg_eval.results.runs.metric_kinds import is_evidence, is_summary
+from medimg_eval.results.runs.strata import strata_of
+from medimg_eval.results.statistics.intervals import FEWEST, TOO_FEW, Interval, Sample, bootstrap_intervals
+from medimg_eval.results.statistics.per_case import case_values, units
+from medimg_eval.results.table.cells import Settings, make_cell, make_column
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from medimg_eval.results.figures.inputs import Piece, Pieces, Source
+    from medimg_eval.results.figures.style import Width
+    from medimg_eval.results.table.cells import Column
+
+COLUMNS = ["group", "model", "mean", "low", "high", "n", "clusters", "interval"]
+PLAIN = Settings(resamples=10_000, level=0.95, seed=0)
+"""How intervals are computed where nothing else is said."""
+
+
+def forest(
+    source: Source,
+    metric: str,
+    *,
+    by: str = "",
+    label: str = "",
+    baseline: str = "",
+    width: Width = "single",
+    settings: Settings = PLAIN,
+) -> Drawn:
+    """Returns a row per model with its mean and interval, as a table has them; or its difference to one of the models.
+
+    Args:
+        source: Runs of one task, or a frame of scores; see `given.Source`.
+        metric: A metric of single cases, or a summary of a whole run.
+        by: "label" or an attribute: a block of rows for each label or group; "" for none.
+        label: The only label to draw; "" for all.
+        baseline: The model that each other one is compared with: the mean over the cases that both have of the
+            difference, with a line where there is none. "" draws means.
+        width: "single" (89 mm), "double" (183 mm), or mm.
+        settings: How intervals are computed.
+
+    Returns:
+        A frame with one row per row of the figure; a bound is NaN where there is no interval.
+
+    Raises:
+        UsageError: There is no such metric, label, attribute or model.
+        UserError: There is no value to draw.
+    """
+    if is_evidence(metric):
+        raise UsageError(f"{metric} is there for other metrics to be computed from, and has no mean; name one of those")
+    across = millimetres(width)
+    pieces = take(as_runs(source, metric), [metric], by=by, label=label)
+    column = make_column(pieces.task, pieces.title, metric, pieces.some)
+    if baseline:
+        pieces, found = _differences(pieces, metric, baseline, settings)
+    else:
+        found = [_mean(piece, metric, settings) for piece in pieces.members]
+    frame = pd.DataFrame.from_records(found, columns=COLUMNS)
+    if not frame["mean"].notna().any():
+        raise UserError(f"No model has a value of {metric}, so there is nothing to draw")
+    title = f"{column.title} {column.arrow}".strip()
+    title = f"Difference in {title} to {baseline}" if baseline else title
+    with styled():
+        rows = lay_rows(pieces)
+        figure, axes = row_axes(rows, across, drawable(title), marked, _texts(found, column))
+        ends = frame[["mean", "low", "high"]].to_numpy(dtype=np.float64).ravel()
+        if baseline:
+            ends = np.append(ends, 0.0)
+            axes.axvline(0, color="black", lw=0.6, ls=(0, (3, 2)), zorder=1)
+        spread(axes, float(np.nanmin(ends)), float(np.nanmax(ends)))
+        for row, one in zip(rows.rows, found, strict=True):
+            colour, marker, _ = look(row.piece.place, baseline=row.piece.baseline)
+            if not math.isnan(one["low"]):
+                axes.plot([one["low"], one["high"]], [row.y, row.y], color=colour, lw=1.2, zorder=2, clip_on=False)
+            mark: dict[str, Any] = {"s": 14, "color": colour, "linewidths": 0, "zorder": 3, "clip_on": False}
+            axes.scatter([one["mean"]], [row.y], marker=marker, **mark)
+    return Drawn(figure, frame, _caption(pieces, column, found, label, baseline))
+
+
+def _mean(piece: Piece, metric: str, settings: Settings) -> dict[str, Any]:
+    cell = make_cell(piece.part, metric, settings)
+    return _numbers(piece, Interval(cell.mean, cell.low, cell.high, cell.n, cell.n_clusters, cell.method), settings)
+
+
+def _numbers(piece: Piece, found: Interval, settings: Settings) -> dict[str, Any]:
+    return {
+        "group": piece.group,
+        "model": piece.model,
+        "mean": found.mean,
+        "low": found.low,
+        "high": found.high,
+        "n": found.n,
+        "clusters": found.n_clusters,
+        "interval": interval_text(found.method, settings.level, piece.part.run.unit),
+    }
+
+
+def _differences(pieces: Pieces, metric: str, baseline: str, settings: Settings) -> tuple[Pieces, list[dict[str, Any]]]:
+    """Returns the models without the one they are compared with, and their differences to it."""
+    if is_summary(metric):
+        raise UsageError(f"{metric} is one value for a whole run, and differences are of cases; leave out baseline=")
+    if baseline not in pieces.models:
+        raise UsageError(f"No finished run of a model {baseline!r} has such scores{nearest(baseline, pieces.models)}")
+    own = {piece.group: piece for piece in pieces.members if piece.model == baseline}
+    others = tuple(piece for piece in pieces.members if piece.model != baseline and piece.group in own)
+    if not others:
+        raise UserError(f"There is no other model than {baseline}, so there is no difference to draw")
+    found = [_numbers(piece, _difference(piece, own[piece.group], settings), settings) for piece in others]
+    groups = tuple(group for group in pieces.groups if any(piece.group == group for piece in others))
+    models = tuple(model for model in pieces.models if model != baseline)
+    kept = type(pieces)(pieces.task, pieces.title, pieces.by, models, groups, others, pieces.left_out)
+    return kept, found
+
+
+def _difference(piece: Piece, other: Piece, settings: Settings) -> Interval:
+    """Returns the mean difference over the cases that both have, resampled as the cases of the first are."""
+    cases = case_values(piece.part.scores)
+    cases = cases.assign(value=cases["value"] - case_values(other.part.scores)["value"].reindex(cases.index))
+    run = piece.part.run
+    strata = strata_of(run, settings.strata)
+    within = None if strata is None else strata.reindex(cases.index.astype(str)).to_numpy(dtype=str)
+    sample = Sample(cases["value"].to_numpy(), units(run, cases), strata=within)
+    found = bootstrap_intervals([sample], settings.bootstrap)[0]
+    if found.n and found.n_clusters < FEWEST:
+        return found._replace(low=math.nan, high=math.nan, method=TOO_FEW)
+    return found
+
+
+def _texts(found: Sequence[dict[str, Any]], column: Column) -> list[str]:
+    """Returns what stands beside the rows; how many cases they rest on only where they differ in it."""
+    several = len({one["n"] for one in found}) > 1
+    texts = []
+    for one in found:
+        bounds = "" if math.isnan(one["low"]) else f" [{column.text(one['low'])}, {column.text(one['high'])}]"
+        value = f"{column.text(one['mean'])}{bounds}" if one["n"] else "undefined"
+        texts.append(f"{value}  n = {one['n']}" if several and one["n"] else value)
+    return texts
+
+
+def _text(one: dict[str, Any], column: Column) -> str:
+    if not one["n"]:
+        return "undefined"
+    bounds = "" if math.isnan(one["low"]) else f" [{column.text(one['low'])}, {column.text(one['high'])}]"
+    return f"{column.text(one['mean'])}{bounds}  n = {one['n']}"
+
+
+def _caption(pieces: Pieces, column: Column, found: Sequence[dict[str, Any]], label: str, baseline: str) -> str:
+    counts = sorted({one["n"] for one in found})
+    n = f"n = {counts[0]}" if len(counts) == 1 else f"n = {counts[0]} to {counts[-1]}, at the right of each row"
+    noun = "case" if counts == [1] else "cases"
+    divided = f" by {pieces.by}" if pieces.by else ""
+    of_label = f", label {label}" if label else ""
+    what = f"Difference in {column.title} to {baseline}, over the cases that both have," if baseline else column.title
+    better = {True: "higher is better", False: "lower is better", None: ""}[column.higher_is_better]
+    rest = f"; {better}" if better else ""
+    made = " or ".join(dict.fromkeys(one["interval"] for one in found if not math.isnan(one["low"])))
+    text = f"{what} on {pieces.title}{of_label}{divided} ({n} {noun}{rest}). Marks are means, or the value of the run"
+    text += f"; lines are intervals: {made}." if made else "."
+    if baseline:
+        text += " The dashed line is no difference."
+    if alone := [one for one in found if one["n"] and math.isnan(one["low"])]:
+        text += f" {len(alone)} without a line have no interval, most of them for want of {pieces.unit}."
+    if baselines := dict.fromkeys(piece.model for piece in pieces.members if piece.baseline):
+        text += f" In grey: baselines ({', '.join(baselines)})."
+    return text + pieces.end()

@@ -1,0 +1,247 @@
+"""What figures are drawn from: runs, or a tidy frame of scores, taken apart into models and groups of cases."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from medimg_eval import metrics
+from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.results.runs.loading import SCORE_COLUMNS, RunScores
+from medimg_eval.results.runs.metric_kinds import WHOLE, is_set, is_summary
+from medimg_eval.results.runs.subsets import LABEL, Part, attribute_names
+from medimg_eval.results.statistics.intervals import BCA, EXACT, OWN, PERCENTILE, TOO_FEW, WILSON
+from medimg_eval.results.table.columns import titles
+from medimg_eval.results.table.table import named_runs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Source = pd.DataFrame | Sequence[RunScores]
+"""Runs, or a frame with the columns `model`, `case` and `value`, and as many of `metric`, `patient`, `task`, `label`
+and `status` as there are; any further column is an attribute of the cases."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One model on one group of cases.
+
+    Attributes:
+        group: The label or the group; "" where cases are not divided.
+        model: Its name.
+        place: Of the model among all that are drawn, from 0.
+        part: The Score rows that count.
+    """
+
+    group: str
+    model: str
+    place: int
+    part: Part
+
+    @property
+    def baseline(self) -> bool:
+        """Whether it is no model to be ranked."""
+        return self.part.run.baseline
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """All that one figure shows.
+
+    Attributes:
+        task: The task's name.
+        title: The task's title.
+        by: "label", an attribute, or "".
+        models: Their names; baselines last.
+        groups: Their names; one "" where cases are not divided.
+        members: By group, then by model.
+        left_out: Which runs are not drawn, and why.
+    """
+
+    task: str
+    title: str
+    by: str
+    models: tuple[str, ...]
+    groups: tuple[str, ...]
+    members: tuple[Piece, ...]
+    left_out: tuple[str, ...]
+
+    @property
+    def some(self) -> RunScores:
+        """One of the runs."""
+        return self.members[0].part.run
+
+    def of(self, group: str) -> list[Piece]:
+        """Returns the models of a group."""
+        return [piece for piece in self.members if piece.group == group]
+
+    @property
+    def unit(self) -> str:
+        """What intervals resample."""
+        return self.some.unit
+
+    def end(self) -> str:
+        """Says what is not drawn, for the end of a caption."""
+        return "".join(f" Left out: {one}." for one in self.left_out)
+
+
+_METHODS = {
+    PERCENTILE: "{level} percentile bootstrap of {unit}",
+    BCA: "{level} BCa bootstrap of {unit}",
+    WILSON: "{level} Wilson",
+    EXACT: "{level} exact (Clopper and Pearson)",
+    OWN: "{level}, of the set",
+    TOO_FEW: "none: too few {unit}",
+}
+
+
+def interval_text(method: str, level: float, unit: str) -> str:
+    """Says how an interval was made.
+
+    Args:
+        method: As `Interval.method`.
+        level: Coverage, between 0 and 1.
+        unit: What is resampled.
+    """
+    return _METHODS.get(method, "none").format(level=f"{100 * level:g} %", unit=unit)
+
+
+def as_runs(source: Source, metric: str = "") -> list[RunScores]:
+    """Returns runs as they are, and a frame as runs.
+
+    Args:
+        source: Runs, or a frame of scores.
+        metric: What the frame's values are, where it has no column `metric`.
+
+    Raises:
+        UsageError: The frame lacks a column.
+        UserError: There is nothing in it.
+    """
+    if not isinstance(source, pd.DataFrame):
+        return list(source)
+    needed = ["model", "case", "value"] + ([] if metric else ["metric"])
+    if lost := [name for name in needed if name not in source.columns]:
+        raise UsageError(f"the frame has no column {lost[0]!r}{nearest(lost[0], map(str, source.columns))}")
+    if source.empty:
+        raise UserError("The frame holds no scores, so there is nothing to draw")
+    patients = "patient" in source.columns
+    usual = {"metric": metric, "patient": source["case"], "task": "scores", "label": WHOLE, "status": "present"}
+    lacking: dict[str, Any] = {name: value for name, value in usual.items() if name not in source.columns}
+    rows = source.assign(**lacking)
+    others = [name for name in source.columns if name not in SCORE_COLUMNS]
+    said = [json.dumps({str(k): str(v) for k, v in one.items()}) for one in rows[others].to_dict("records")]
+    texts = {name: rows[name].astype(str) for name in ("case", "patient", "label", "metric", "status", "task", "model")}
+    rows = rows.assign(value=rows["value"].astype("float64"), attributes=said or "{}", run="", **texts)
+    return [
+        _run(str(task), str(model), found[list(SCORE_COLUMNS)].reset_index(drop=True), patients=patients)
+        for (task, model), found in rows.groupby(["task", "model"], sort=False)
+    ]
+
+
+def _run(task: str, model: str, scores: pd.DataFrame, *, patients: bool) -> RunScores:
+    cases = int(scores["case"].nunique())
+    return RunScores(
+        folder=Path(),
+        run=f"{task}-{model}",
+        task=task,
+        task_title=task,
+        model=model,
+        settings="",
+        status="finished",
+        cases=cases,
+        predicted=cases,
+        failed_cases=int(scores.loc[scores["status"] == "failed", "case"].nunique()),
+        data_fingerprint="",
+        signature="values as given",
+        resampled="patients" if patients else "cases",
+        units="mm",
+        notes=(),
+        started=datetime.fromtimestamp(0, UTC),
+        ended=None,
+        scores=scores,
+    )
+
+
+def by_task(runs: Sequence[RunScores]) -> dict[str, list[RunScores]]:
+    """Returns the runs of each task, in the order in which tasks first occur."""
+    found: dict[str, list[RunScores]] = {}
+    for run in runs:
+        found.setdefault(run.task, []).append(run)
+    return found
+
+
+def take(runs: Sequence[RunScores], needed: Iterable[str], *, by: str = "", label: str = "") -> Pieces:
+    """Returns the models of one task, and of each the groups of cases to draw.
+
+    Args:
+        runs: All of one task.
+        needed: The metrics whose rows are drawn, or a summary of such; a model without any is left out.
+        by: "label", an attribute of the cases, or "" for one group.
+        label: The only label to draw; "" for all.
+
+    Raises:
+        UsageError: The runs are of several tasks, or there is no such metric, label or attribute.
+        UserError: No run is finished.
+    """
+    if len(tasks := by_task(runs)) > 1:
+        raise UsageError(f"A figure shows one task, and these runs are of {len(tasks)}: {', '.join(tasks)}")
+    left_out = [f"{run.model} (unfinished, {run.predicted} of {run.cases})" for run in runs if not run.finished]
+    finished = [run for run in runs if run.finished]
+    if not finished:
+        raise UserError("None of the runs is finished, so there is nothing to draw; run their test to its end")
+    wanted = _rows_of(finished, list(needed))
+    _check_division(finished, by, label)
+    named = {name: run for name, found in named_runs(finished).items() for run in found.values()}
+    order = sorted(named, key=lambda name: named[name].baseline)
+    parts: dict[str, dict[str, Part]] = {}
+    for name in order:
+        part = _of_label(Part.whole(named[name]), wanted, label)
+        if part.scores.empty:
+            left_out.append(f"{name} (no such scores)")
+            continue
+        parts[name] = {"": part} if not by else part.labels() if by == LABEL else part.groups(by)
+    drawn = [name for name in parts if parts[name]]
+    groups = list(dict.fromkeys(group for name in drawn for group in parts[name]))
+    members = [
+        Piece(group, name, place, parts[name][group])
+        for group in groups
+        for place, name in enumerate(drawn)
+        if group in parts[name] and len(parts[name][group].scores)
+    ]
+    task = finished[0].task
+    return Pieces(task, titles(finished)[task], by, tuple(drawn), tuple(groups), tuple(members), tuple(left_out))
+
+
+def _rows_of(runs: Sequence[RunScores], needed: list[str]) -> list[str]:
+    """Returns the metrics of Score rows that are drawn, all of which some run has."""
+    scored = {str(name) for run in runs for name in run.scores["metric"].unique()}
+    for name in needed:
+        if is_set(name):
+            raise UsageError(f"{name} is one value for a whole set of images; it is shown in a table")
+        rows = metrics.get(name).needs if is_summary(name) else (name,)
+        if not any(row in scored for row in rows):
+            raise UsageError(f"No finished run has scores of {name!r}{nearest(name, scored)}")
+    return [row for name in needed for row in (metrics.get(name).needs if is_summary(name) else (name,))]
+
+
+def _check_division(runs: Sequence[RunScores], by: str, label: str) -> None:
+    labels = {str(one) for run in runs for one in run.scores["label"].unique()}
+    if label and label not in labels:
+        raise UsageError(f"No finished run has a label {label!r}{nearest(label, labels)}")
+    known = attribute_names(runs)
+    if by and by != LABEL and by not in known:
+        raise UsageError(f"No case has an attribute {by!r} to divide the figure by{nearest(by, known | {LABEL})}")
+
+
+def _of_label(part: Part, wanted: Sequence[str], label: str) -> Part:
+    """Returns the rows of some metrics, and of one label if it is named; all cases still count."""
+    chosen = part.scores["metric"].isin(wanted)
+    if label:
+        chosen &= part.scores["label"] == label
+    return Part(part.run, part.scores.loc[chosen], part.clusters, part.of)

@@ -1,0 +1,251 @@
+"""Reliability diagrams: how often answers of a confidence are right, in bins of equal numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from medimg_eval.errors import UsageError, UserError
+from medimg_eval.metrics.calibration.curves import mass_places
+from medimg_eval.results.figures.curve_data import CONFIDENCE, PROBABILITY, Floats, Ints, confidences, pooled
+from medimg_eval.results.figures.curves import PLAIN, named_cases, named_range
+from medimg_eval.results.figures.figure import Drawn
+from medimg_eval.results.figures.inputs import interval_text, take
+from medimg_eval.results.figures.style import (
+    QUIET,
+    add_legend,
+    canvas,
+    legend_height,
+    look,
+    millimetres,
+    panel_grid,
+    styled,
+    wrapped,
+)
+from medimg_eval.results.statistics.intervals import Interval, Sample, usual_intervals
+from medimg_eval.results.statistics.summaries import MOST_RESAMPLES
+from medimg_eval.results.table.cells import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.axes import Axes
+
+    from medimg_eval.results.figures.inputs import Piece, Pieces, Source
+    from medimg_eval.results.figures.style import Width
+
+COUNTED = 20
+"""Bars of the counts below a diagram, each of the same width."""
+_TITLES = {CONFIDENCE: ("Confidence", "Share of right answers"), PROBABILITY: ("Probability", "Share that is present")}
+
+
+class Bins(NamedTuple):
+    """The diagram of one model; arrays are (bin,).
+
+    Attributes:
+        piece: The model.
+        low: The smallest value of each bin.
+        high: The largest.
+        said: The mean value.
+        shares: The share that is true, with its interval.
+        n: How many values.
+        counts: How many values in each of `COUNTED` parts of 0 to 1.
+        cases: Cases that have values.
+        clusters: What is resampled.
+        dropped: Values that are no number.
+    """
+
+    piece: Piece
+    low: Floats
+    high: Floats
+    said: Floats
+    shares: tuple[Interval, ...]
+    n: Ints
+    counts: Ints
+    cases: int
+    clusters: int
+    dropped: int
+
+
+def equal_mass(values: Floats, bins: int) -> Ints:
+    """Returns the bin of each value, from 0, of bins that hold as equal numbers as equal values allow.
+
+    They are the bins of `ece_mass`: values that are equal belong to the bin of the middle of their ranks. Bins without
+    a value are left out, so that there may be fewer.
+
+    Args:
+        values: (value,), without NaN.
+        bins: At least 1.
+
+    >>> equal_mass(np.array([0.1, 0.4, 0.2, 0.9, 0.9, 0.9]), 3).tolist()
+    [0, 1, 0, 2, 2, 2]
+    """
+    if not values.size:
+        return np.zeros(0, np.int64)
+    return np.unique(mass_places(values, bins), return_inverse=True)[1].astype(np.int64)
+
+
+def reliability(
+    source: Source,
+    *,
+    by: str = "",
+    label: str = "",
+    bins: int = 10,
+    width: Width = "single",
+    settings: Settings = PLAIN,
+) -> Drawn:
+    """Returns a reliability diagram, with the counts of values below.
+
+    From rows of "confidence" (`status` "right" or "wrong"); without any, from those of "probability" ("present" or
+    "absent"), all classes together. Values are put into bins of equal numbers (see `equal_mass`); a mark stands at the
+    mean value of a bin and the share of it that is true, with the interval that a table
+    prints of such a share, the bins staying as they are.
+
+    Args:
+        source: Runs of one task, or a frame of scores; see `given.Source`.
+        by: "label" or an attribute: a panel for each label or group; "" for none.
+        label: The only label to draw; "" for all.
+        bins: How many.
+        width: "single" (89 mm), "double" (183 mm), or mm.
+        settings: How bounds are computed; at most 1,000 resamples.
+
+    Returns:
+        A frame with rows of `what` "bin" (`from`, `to`, `said`, `found`, `low`, `high`, `values`) and "count" (`from`,
+        `to`, `values`: the bars below).
+
+    Raises:
+        UsageError: There are no such rows, label or attribute, `bins` is below 1, or a value is not in 0 to 1.
+        UserError: There is no value to draw.
+
+    Source: DeGroot & Fienberg, The Statistician 32, 1983; bins of equal mass as in Nguyen & O'Connor, EMNLP 2015.
+    """
+    if not isinstance(bins, int) or isinstance(bins, bool) or bins < 1:
+        raise UsageError(f"bins must be a whole number of at least 1, got {bins!r}")
+    across = millimetres(width)
+    runs, metric = confidences(source, "reliability")
+    pieces = take(runs, [metric], by=by, label=label)
+    settings = settings._replace(resamples=min(settings.resamples, MOST_RESAMPLES))
+    found = [_bins(piece, metric, bins, settings) for piece in pieces.members]
+    if not any(one.n.size for one in found):
+        raise UserError(f"No model has a value of {metric} whose truth is known, so there is nothing to draw")
+    figure = _figure(pieces, found, metric, across)
+    frame = pd.concat([_frame(one, settings) for one in found if one.n.size], ignore_index=True)
+    return Drawn(figure, frame, _caption(pieces, found, metric, bins, settings))
+
+
+def _bins(piece: Piece, metric: str, bins: int, settings: Settings) -> Bins:
+    stack = pooled(piece.part, metric)
+    if stack.value.size and not 0 <= stack.value.min() <= stack.value.max() <= 1:
+        worst = stack.value.max() if stack.value.max() > 1 else stack.value.min()
+        raise UsageError(
+            f"{metric} of {piece.model} goes to {worst:g}, and a reliability diagram is of values in 0 to 1"
+        )
+    bin_of = equal_mass(stack.value, bins)
+    number, size = int(bin_of.max(initial=-1)) + 1, int(np.count_nonzero(stack.positives + stack.negatives))
+    n = np.bincount(bin_of, minlength=number)
+    said = np.bincount(bin_of, weights=stack.value, minlength=number) / n
+    held = [stack.value[bin_of == one] for one in range(number)]
+    samples = [
+        Sample(stack.truth[bin_of == one].astype(np.float64), stack.owner[bin_of == one], share=True)
+        for one in range(number)
+    ]
+    shares = usual_intervals(samples, settings.bootstrap)
+    edges = np.arange(1, COUNTED) / COUNTED
+    counts = np.bincount(np.searchsorted(edges, stack.value, side="right"), minlength=COUNTED)
+    low, high = (np.array([end(one) for one in held]) for end in (np.min, np.max))
+    return Bins(piece, low, high, said, tuple(shares), n, counts, stack.cases, size, stack.dropped)
+
+
+def _frame(one: Bins, settings: Settings) -> pd.DataFrame:
+    unit = one.piece.part.run.unit
+    edges = np.arange(COUNTED + 1) / COUNTED
+    bins = {
+        "what": "bin",
+        "from": one.low,
+        "to": one.high,
+        "said": one.said,
+        "found": [share.mean for share in one.shares],
+        "low": [share.low for share in one.shares],
+        "high": [share.high for share in one.shares],
+        "values": one.n,
+        "interval": [interval_text(share.method, settings.level, unit) for share in one.shares],
+    }
+    counts = {"what": "count", "from": edges[:-1], "to": edges[1:], "values": one.counts, "interval": "none"}
+    frame = pd.concat([pd.DataFrame(bins).dropna(axis="columns", how="all"), pd.DataFrame(counts)], ignore_index=True)
+    frame.insert(0, "group", one.piece.group)
+    frame.insert(1, "model", one.piece.model)
+    return frame.assign(n=one.cases, clusters=one.clusters)
+
+
+def _figure(pieces: Pieces, found: Sequence[Bins], metric: str, across: float) -> Any:
+    from matplotlib.lines import Line2D
+
+    number = len(pieces.groups)
+    rows, columns = panel_grid(number, across) if number > 1 else (1, 1)
+    side = min(across / columns * 0.95, 95.0)
+    texts = [wrapped(model) for model in pieces.models]
+    with styled():
+        figure = canvas(across, side * rows * 1.3 + legend_height(texts, across)[1] + 2)
+        grid = figure.add_gridspec(2 * rows, columns, height_ratios=[4, 1] * rows)
+        for place, group in enumerate(pieces.groups):
+            row, column = divmod(place, columns)
+            axes = figure.add_subplot(grid[2 * row, column])
+            below = figure.add_subplot(grid[2 * row + 1, column], sharex=axes)
+            _panel(axes, below, [one for one in found if one.piece.group == group])
+            axes.set_title(wrapped(group, 30))
+            below.set_xlabel(_TITLES[metric][0])
+            if column == 0:
+                axes.set_ylabel(_TITLES[metric][1])
+                below.set_ylabel("Values")
+        handles = []
+        for place, model in enumerate(pieces.models):
+            baseline = any(piece.baseline for piece in pieces.members if piece.model == model)
+            colour, marker, line = look(place, baseline=baseline)
+            handles.append(Line2D([], [], color=colour, marker=marker, ls=line))
+        add_legend(figure, handles, texts, across)
+    return figure
+
+
+def _panel(axes: Axes, below: Axes, members: Sequence[Bins]) -> None:
+    axes.plot([0, 1], [0, 1], color=QUIET, lw=0.5, ls=(0, (3, 2)), zorder=0)
+    for one in members:
+        colour, marker, line = look(one.piece.place, baseline=one.piece.baseline)
+        for at, share in zip(one.said, one.shares, strict=True):
+            if not np.isnan(share.low):
+                axes.plot([at, at], [share.low, share.high], color=colour, lw=0.7, zorder=2, clip_on=False)
+        axes.plot(
+            one.said,
+            [share.mean for share in one.shares],
+            color=colour,
+            marker=marker,
+            ls=line,
+            zorder=3,
+            clip_on=False,
+        )
+        below.stairs(one.counts, np.arange(COUNTED + 1) / COUNTED, color=colour, ls=line, lw=0.8)
+    axes.set_xlim(0, 1)
+    axes.set_ylim(0, 1)
+    axes.tick_params(labelbottom=False)
+    below.set_ylim(bottom=0)
+
+
+def _caption(pieces: Pieces, found: Sequence[Bins], metric: str, bins: int, settings: Settings) -> str:
+    n = named_cases([one.cases for one in found])
+    values = named_range([int(one.n.sum()) for one in found])
+    if pieces.some.resampled == "patients":
+        n += f" of {named_range([one.clusters for one in found])} {pieces.unit}"
+    divided = f" by {pieces.by}" if pieces.by else ""
+    what = "answers" if metric == CONFIDENCE else "probabilities of classes"
+    made = [interval_text(share.method, settings.level, pieces.unit) for one in found for share in one.shares]
+    methods = " or ".join(dict.fromkeys(text for text in made if not text.startswith("none")))
+    lines = f"lines: its interval ({methods}), the bins held" if methods else f"no lines: too few {pieces.unit}"
+    text = (
+        f"Reliability on {pieces.title}{divided}: {what} in up to {bins} bins of equal numbers ({n}, {values} values). "
+        f"Marks: mean value and share that is true; {lines}; dashed: perfect calibration. Below: number of values in "
+        "each twentieth."
+    )
+    if dropped := sum(one.dropped for one in found):
+        text += f" {dropped} values that are no number are left out."
+    return text + pieces.end()

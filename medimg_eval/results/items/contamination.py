@@ -1,0 +1,163 @@
+"""Hints of contamination: what is answered without images, and what depends on the order of options. Never proof."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from medimg_eval.results.runs.loading import BLIND
+from medimg_eval.results.runs.subsets import attributes
+from medimg_eval.results.statistics.intervals import Bootstrap, Interval, Sample, usual_intervals
+from medimg_eval.results.statistics.per_case import case_values, units
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+
+    from medimg_eval.results.items.response_matrix import Grid
+    from medimg_eval.results.runs.loading import RunScores
+
+SET, ROTATION = "set", "rotation"
+"""Attributes of a question that is asked once for each rotation of its options; rotation 0 is the published order."""
+ORIGINAL = "0"
+NO_ANSWER = -1.0
+
+Record = dict[str, Any]
+
+
+class Hints(NamedTuple):
+    """What hints at contamination.
+
+    Attributes:
+        blind: A row for each pair of a model and the same model without images.
+        order: A row for each model that was asked all rotations of the options.
+        solved: By task and item: the share of blind runs that are right.
+    """
+
+    blind: pd.DataFrame
+    order: pd.DataFrame
+    solved: dict[tuple[str, str], float]
+
+
+def find_hints(grids: list[Grid], metric: str, how: Bootstrap) -> Hints:
+    """Returns the hints in all tasks.
+
+    Args:
+        grids: The tasks.
+        metric: By which answers are judged.
+        how: How intervals are made; each resamples what its run resamples.
+    """
+    blind = [record for grid in grids for record in _blind(grid, metric, how)]
+    order = [
+        record
+        for grid in grids
+        for name, run in grid.runs.items()
+        if (record := _order(grid, name, run, metric, how)) is not None
+    ]
+    solved: dict[tuple[str, str], float] = {}
+    for grid in grids:
+        if grid.blind and grid.graded:
+            found = pd.DataFrame({name: _values(grid, run, metric) for name, run in grid.blind.items()})
+            means = found.mean(axis=1)
+            solved |= {(grid.task, str(case)): float(value) for case, value in means.items()}
+    return Hints(pd.DataFrame.from_records(blind), pd.DataFrame.from_records(order), solved)
+
+
+def _values(grid: Grid, run: RunScores, metric: str) -> pd.Series[float]:
+    """Returns the values of a run by case, of rights and wrongs 1 for right."""
+    values = case_values(run.scores.loc[run.scores["metric"] == metric])["value"]
+    return 1 - values if grid.graded and grid.better < 0 else values
+
+
+def _mean(values: npt.NDArray[np.float64], unit: npt.NDArray[np.generic], how: Bootstrap, *, share: bool) -> Interval:
+    return usual_intervals([Sample(values, unit, share=share)], how)[0]
+
+
+def _blind(grid: Grid, metric: str, how: Bootstrap) -> Iterator[Record]:
+    for run in grid.blind.values():
+        seeing = {name: one for name, one in grid.runs.items() if one.model == run.model.removesuffix(BLIND)}
+        alone = _values(grid, run, metric).dropna()
+        chance = grid.chance if grid.better > 0 or not grid.graded else 1 - grid.chance
+        pairs: list[tuple[str, RunScores | None]] = [*seeing.items()] or [(run.model.removesuffix(BLIND), None)]
+        for name, other in pairs:
+            with_images = alone if other is None else _values(grid, other, metric).dropna()
+            both = alone.index.intersection(with_images.index)
+            if not len(both):
+                continue
+            cases = case_values(run.scores.loc[run.scores["metric"] == metric]).loc[both]
+            unit = units(run, cases)
+            without = _mean(np.asarray(alone[both], dtype=np.float64), unit, how, share=grid.graded)
+            record: Record = {"task": grid.title, "model": name, "n": len(both), "chance": chance}
+            record |= _ends("blind", without)
+            if other is not None:
+                record["seeing"] = float(with_images[both].mean())
+                turned = (with_images[both] - alone[both]) * (1 if grid.graded else grid.better)
+                gap = np.asarray(turned, dtype=np.float64)
+                record |= _ends("gain", _mean(gap, unit, how, share=False))
+            else:
+                record |= {"seeing": math.nan} | dict.fromkeys(["gain", "gain_low", "gain_high"], math.nan)
+            yield record | {"hint": _blind_hint(record, graded=grid.graded)}
+
+
+def _ends(name: str, found: Interval) -> Record:
+    return {name: found.mean, f"{name}_low": found.low, f"{name}_high": found.high}
+
+
+def _blind_hint(record: Record, *, graded: bool) -> str:
+    """Returns what a blind run hints at; "" where nothing."""
+    parts = []
+    if graded and record["blind_low"] > record["chance"]:
+        parts.append("above chance without images")
+    if record["gain_low"] <= 0:
+        parts.append("images are not shown to help")
+    return " and ".join(parts)
+
+
+def _order(grid: Grid, name: str, run: RunScores, metric: str, how: Bootstrap) -> Record | None:
+    """Returns what the order of options is worth to a model; None where no question was asked in several."""
+    sets = _rotated(grid, run, metric)
+    if sets.empty:
+        return None
+    owner = sets["owner"].to_numpy(dtype=str)
+    first, others = (sets[name].to_numpy(dtype=np.float64) for name in ("original", "others"))
+    turn = 1 if grid.graded else grid.better
+    record: Record = {"task": grid.title, "model": name, "sets": len(sets)}
+    record |= {"original": float(first.mean()), "others": float(others.mean())}
+    record |= _ends("gain", _mean(turn * (first - others), owner, how, share=False))
+    full, changed = sets["full"].to_numpy(dtype=bool), sets["changed"].to_numpy(dtype=np.float64)
+    record["answered"] = int(full.sum())
+    record |= _ends("changed", _mean(changed[full], owner[full], how, share=True))
+    return record | {"hint": "better in the published order" if record["gain_low"] > 0 else ""}
+
+
+def _rotated(grid: Grid, run: RunScores, metric: str) -> pd.DataFrame:
+    """Returns a row for each question whose options were put in several orders, the published one among them."""
+    rows = run.scores.loc[run.scores["metric"] == metric]
+    codes, told = attributes(rows)
+    if SET not in told or ROTATION not in told:
+        return pd.DataFrame()
+    about = pd.DataFrame({"case": rows["case"].to_numpy(), SET: told[SET][codes], ROTATION: told[ROTATION][codes]})
+    about = about.drop_duplicates("case").set_index("case")
+    about["owner"] = case_values(rows)["patient"].reindex(about.index) if run.resampled == "patients" else about[SET]
+    about["value"] = _values(grid, run, metric).reindex(about.index)
+    given = run.scores.loc[run.scores["metric"] == "given_class"].drop_duplicates("case").set_index("case")["value"]
+    about["given"] = given.reindex(about.index)
+    about["answered"] = about["given"].notna() & (about["given"] != NO_ANSWER)
+    about["published"] = about[ROTATION] == ORIGINAL
+    about = about.loc[(about[SET] != "") & (about[ROTATION] != "")]
+    sets = about.groupby(SET, sort=True).agg(
+        owner=("owner", "first"),
+        size=("value", "size"),
+        known=("value", "count"),
+        published=("published", "sum"),
+        full=("answered", "all"),
+        answers=("given", "nunique"),
+    )
+    sets["original"] = about.loc[about["published"]].groupby(SET)["value"].mean()
+    sets["others"] = about.loc[~about["published"]].groupby(SET)["value"].mean()
+    sets["changed"] = sets["answers"] > 1
+    return sets.loc[(sets["size"] > 1) & (sets["known"] == sets["size"]) & (sets["published"] == 1)]

@@ -1,0 +1,271 @@
+"""Models ranked over data sets: mean ranks and their test, consensus of pairwise counts, stability of ranks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from medimg_eval.errors import UsageError, UserError
+from medimg_eval.results.comparison.model_comparison import significance_map, write_sheets
+from medimg_eval.results.comparison.pairwise import LEVEL, CompareSettings
+from medimg_eval.results.ranking.columns import RankColumn, make_rank_columns
+from medimg_eval.results.ranking.orders import borda, cliques, friedman, kemeny
+from medimg_eval.results.ranking.result import Friedman, Ranking
+from medimg_eval.results.ranking.sheets import Printing, data_sets, make_sheets
+from medimg_eval.results.ranking.weights import check_weights, column_weights
+from medimg_eval.results.runs.csv_cells import frame_to_csv
+from medimg_eval.results.runs.subsets import LABEL
+from medimg_eval.results.table.table import check_numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+    from medimg_eval.results.ranking.orders import Consensus
+    from medimg_eval.results.runs.loading import RunScores
+
+_KEYS = ["column", "task", "label", "metric"]
+
+
+def rank_models(
+    runs: Sequence[RunScores],
+    *,
+    metrics: Sequence[str] | None = None,
+    by: str | None = None,
+    how: CompareSettings | None = None,
+    resamples: int = 1_000,
+    weights: Mapping[str, float] | None = None,
+) -> Ranking:
+    """Ranks the models of `runs` over data sets.
+
+    Every column (a metric of a data set) ranks the models by itself, on the cases that all of them have; values of
+    different columns are never averaged. Where all columns have all models, they are ordered by mean rank, otherwise by
+    Kemeny's order of the pairwise counts, since mean ranks over different columns cannot be compared.
+
+    Source: Demsar, Journal of Machine Learning Research 2006 (Friedman, Nemenyi); Wiesenfarth et al., Scientific
+    Reports 2021 (stability of ranks and families of rankings, challengeR).
+
+    Args:
+        runs: As `load_runs` returns them; unfinished ones are left out, and baselines are not ranked.
+        metrics: Metrics that models are ranked by; None takes the first of each task that has a direction.
+        by: "label" makes a column of each label; None of all of them.
+        how: The test that ranks by tests rest on, and the level of Nemenyi's; None takes those of `CompareSettings`.
+        resamples: Of patients, for the stability of ranks; summaries make at most 1,000.
+        weights: Instead of `metrics`: of the ranks by each metric in the mean rank; None weighs all columns the same.
+
+    Raises:
+        UsageError: If a metric has no scores or no direction, or a setting cannot be meant.
+        UserError: If no task has two models.
+    """
+    how = CompareSettings() if how is None else how
+    how.check()
+    check_numbers(resamples, LEVEL, how.seed)
+    if by not in (None, LABEL):
+        raise UsageError(
+            f"by must be label or nothing, got {by!r}: models are ranked on labels, not on groups of cases"
+        )
+    if weights is not None:
+        metrics = check_weights(weights, metrics)
+    columns, lonely = make_rank_columns(runs, metrics, how, by_label=by == LABEL, resamples=resamples)
+    models = list(dict.fromkeys(model for column in columns for model in _known(column)))
+    complete = [column for column in columns if set(column.worth) >= set(models)]
+    ranks = np.array([[column.ranks("average")[model] for model in models] for column in complete])
+    shares = column_weights(complete, weights)
+    test = Friedman(np.nan, np.nan, np.nan, len(complete))
+    if complete and weights is None:
+        test = friedman(ranks, how.alpha)
+    wins, compared = _counts(columns, models)
+    if not compared.any():
+        raise UserError("No two models have a value for the same case, so there is nothing to rank")
+    consensus = kemeny(wins, compared)
+    means = np.average(ranks, axis=0, weights=shares) if complete else np.full(len(models), np.nan)
+    if len(complete) == len(columns):
+        consensual = [consensus.order.index(place) for place in range(len(models))]
+        order = sorted(range(len(models)), key=lambda place: (round(float(means[place]), 9), consensual[place]))
+    else:
+        order = list(consensus.order)
+    overall = _overall(columns, (complete, shares), models, means, (wins, compared, consensus), order)
+    if len(complete) == len(columns):
+        overall["place"] = overall["mean_rank"].round(9).rank(method="min").astype(int)
+    by_column = _by_column(columns, [models[place] for place in order])
+    maps = [significance_map(one.field, one.tests, how)[1] for one in columns if one.tests]
+    groups = cliques(means.tolist(), test.cd) if not np.isnan(test.cd) else []
+    together = Ranking(
+        title=f"Ranking of {len(models)} models over {data_sets(len(columns))}",
+        models=tuple(models[place] for place in order),
+        overall=overall,
+        by_column=by_column,
+        distribution=_distribution(columns),
+        significance=_significance(columns),
+        wins=pd.DataFrame(wins, index=models, columns=models),
+        compared=pd.DataFrame(compared, index=models, columns=models),
+        friedman=test,
+        cliques=tuple(tuple(models[place] for place in group) for group in groups),
+        sheets=(),
+        maps=tuple(maps),
+    )
+    return make_sheets(together, columns, Printing(how, consensus.exact, resamples, tuple(lonely), weights))
+
+
+def write_ranking(ranking: Ranking, folder: Path, stem: str = "rank") -> list[Path]:
+    """Writes a ranking as .md, .tex, .csv, .html and .svg into `folder`, made if needed.
+
+    The CSV holds one row per model; `STEM_columns.csv`, `STEM_stability.csv` and `STEM_significance.csv` hold ranks on
+    each column, shares of resamples, and tests of pairs.
+
+    Returns:
+        The files.
+    """
+    files = write_sheets(ranking.title, ranking.sheets, ranking.overall, ranking.maps, folder / stem)
+    frames = {
+        "columns": ranking.by_column,
+        "stability": ranking.distribution,
+        "significance": ranking.significance,
+    }
+    for name, frame in frames.items():
+        file = folder / f"{stem}_{name}.csv"
+        file.write_text(frame_to_csv(frame), encoding="utf-8")
+        files.append(file)
+    return files
+
+
+def _known(column: RankColumn) -> list[str]:
+    """Returns the models that were judged on a column, also where not all share a case."""
+    return list(column.field.models or column.worth)
+
+
+def _centres(column: RankColumn) -> Mapping[str, float]:
+    """Returns the value of each model on its own cases, where it has any."""
+    return column.field.centres(median=False) or column.worth
+
+
+def _counts(
+    columns: Sequence[RankColumn], models: Sequence[str]
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Returns how often each model is better than each other, ties one half, and how often they could be compared."""
+    wins, compared = np.zeros((2, len(models), len(models)))
+    place = {model: number for number, model in enumerate(models)}
+    for column in columns:
+        # What rounding in sums adds must not decide who is better, whatever the size of the values.
+        noise = 1e-12 * max((abs(worth) for worth in _centres(column).values()), default=0.0)
+        for (one, two), gap in column.better.items():
+            if not np.isnan(gap):
+                compared[place[one], place[two]] += 1
+                wins[place[one], place[two]] += 0.5 if abs(gap) <= noise else float(gap > 0)
+    return wins, compared
+
+
+def _overall(
+    columns: Sequence[RankColumn],
+    complete: tuple[Sequence[RankColumn], npt.NDArray[np.float64]],
+    models: Sequence[str],
+    means: npt.NDArray[np.float64],
+    counts: tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], Consensus],
+    order: Sequence[int],
+) -> pd.DataFrame:
+    wins, compared, consensus = counts
+    lows, highs, firsts = _resampled_means(*complete, models)
+    best = [column.ranks("min") for column in columns]
+    shares = borda(wins, compared)
+    records = [
+        {
+            "model": models[place],
+            "place": number,
+            "mean_rank": means[place],
+            "low": lows[place],
+            "high": highs[place],
+            "first_share": firsts[place],
+            "columns": sum(models[place] in ranks for ranks in best),
+            "firsts": sum(ranks.get(models[place]) == 1 for ranks in best),
+            "borda": shares[place],
+            "kemeny": consensus.order.index(place) + 1,
+        }
+        for number, place in enumerate(order, start=1)
+    ]
+    return pd.DataFrame.from_records(records)
+
+
+def _resampled_means(
+    complete: Sequence[RankColumn], shares: npt.NDArray[np.float64], models: Sequence[str]
+) -> npt.NDArray[np.float64]:
+    """Returns the bounds of mean ranks, and how often each is the best one, ties in part: (3, model)."""
+    unknown = np.full((3, len(models)), np.nan)
+    found = [column.resampled_ranks("average") for column in complete]
+    ordered = []
+    for column, ranks in zip(complete, found, strict=True):
+        if ranks is None:
+            return unknown
+        names = list(column.worth)
+        ordered.append(ranks[:, [names.index(model) for model in models]])
+    if not ordered:
+        return unknown
+    number = min(map(len, ordered))
+    means = np.average([ranks[:number] for ranks in ordered], axis=0, weights=shares)
+    low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
+    best = means <= means.min(axis=1, keepdims=True) + 1e-9
+    return np.stack([low, high, (best / best.sum(axis=1, keepdims=True)).mean(axis=0)])
+
+
+def _keys(column: RankColumn) -> dict[str, str]:
+    field = column.field
+    return dict(zip(_KEYS, (column.title, field.task, field.label, field.column.metric), strict=True))
+
+
+def _by_column(columns: Sequence[RankColumn], models: Sequence[str]) -> pd.DataFrame:
+    records = []
+    for column in columns:
+        ranks, of_ranks, of_tests = column.ranks("min"), column.rank_of_ranks(), column.rank_of_tests()
+        bounds = _rank_bounds(column)
+        for model in models:
+            if model in _known(column):
+                low, high = bounds.get(model, (np.nan, np.nan))
+                records.append(
+                    _keys(column)
+                    | {
+                        "model": model,
+                        "value": column.worth.get(model, np.nan),
+                        "n": column.n,
+                        "rank": ranks.get(model, np.nan),
+                        "rank_of_ranks": of_ranks.get(model, np.nan),
+                        "rank_of_tests": of_tests.get(model, np.nan),
+                        "low": low,
+                        "high": high,
+                    }
+                )
+    return pd.DataFrame.from_records(records)
+
+
+def _rank_bounds(column: RankColumn) -> Mapping[str, tuple[float, float]]:
+    ranks = column.resampled_ranks("min")
+    if ranks is None:
+        return {}
+    tails = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
+    low, high = np.quantile(ranks, tails, axis=0, method="inverted_cdf")
+    return {model: (float(low[place]), float(high[place])) for place, model in enumerate(column.worth)}
+
+
+def _distribution(columns: Sequence[RankColumn]) -> pd.DataFrame:
+    records = []
+    for column in columns:
+        ranks = column.resampled_ranks("min")
+        if ranks is None:
+            continue
+        for place, model in enumerate(column.worth):
+            numbers, times = np.unique(ranks[:, place], return_counts=True)
+            records += [
+                _keys(column) | {"model": model, "rank": int(number), "share": float(count / len(ranks))}
+                for number, count in zip(numbers, times, strict=True)
+            ]
+    return pd.DataFrame.from_records(records, columns=[*_KEYS, "model", "rank", "share"])
+
+
+def _significance(columns: Sequence[RankColumn]) -> pd.DataFrame:
+    names = ["model", "other", "n", "p", "corrected_p", "significant"]
+    records = [
+        _keys(column) | {name: getattr(one, name) for name in names} for column in columns for one in column.tests
+    ]
+    return pd.DataFrame.from_records(records, columns=[*_KEYS, *names])

@@ -1,0 +1,224 @@
+"""Scores that were computed elsewhere: one CSV with a row per case, model and metric, read as runs are."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from medimg_eval import metrics
+from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.results.runs.csv_cells import unguarded
+from medimg_eval.results.runs.loading import BLIND, SCORE_COLUMNS, RunScores
+from medimg_eval.results.runs.metric_kinds import SET, WHOLE, is_evidence, is_known, is_summary
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+Better = Literal["higher", "lower"]
+
+NEEDED = ("case", "model", "metric", "value")
+OPTIONAL = ("patient", "task", "label", "status")
+"""Columns with a meaning of their own; any other is an attribute of the cases, such as `sex` or `group`."""
+
+
+LARGEST = 1e100
+"""Beyond it, squares and sums of values could exceed what a number of 64 bits can hold."""
+
+TRUTHS = {"probability": ("present", "absent"), "confidence": ("right", "wrong")}
+"""Evidence whose status is the truth, and whose value is a probability -> what its status may be."""
+
+
+def load_scores(file: Path, *, better: Mapping[str, Better] | None = None) -> list[RunScores]:
+    """Reads scores from a CSV, as one run for each model and task.
+
+    Args:
+        file: With the columns `case`, `model`, `metric` and `value`, and as many of `patient`, `task`, `label` and
+            `status` as there are; any further column is an attribute of the cases. An empty value is undefined: it is
+            left out of means, and counted. Names of metrics that the registry has, whatever their case, mean those.
+        better: For metrics that the registry lacks, whether `higher` or `lower` is better; without, they are shown but
+            neither ranked nor tested.
+
+    Returns:
+        The runs, in the order in which models and tasks first occur.
+
+    Raises:
+        UserError: The file cannot be read, lacks a column, names a cell twice, holds a value that is no finite number,
+            or says two things of one case; the message names the line.
+        UsageError: `better` names a metric that the file does not hold, or says neither `higher` nor `lower`.
+    """
+    rows = _read(file)
+    directions = _directions(better or {}, rows)
+    by_patient = bool((rows["patient"] != "").any())
+    if by_patient and (rows["patient"] == "").any():
+        line = _line(rows.index[rows["patient"] == ""][0])
+        raise UserError(f"{file}, {line}: has no patient, although others have; fill the column, or leave it out")
+    runs = []
+    for (task, model), found in rows.groupby(["task", "model"], sort=False):
+        scores = found.reset_index(drop=True)[list(SCORE_COLUMNS)]
+        cases = rows.loc[rows["task"] == task, "case"]
+        runs.append(
+            RunScores(
+                folder=file,
+                run=f"{file.stem}-{hashlib.blake2b(f'{task}/{model}'.encode(), digest_size=4).hexdigest()}",
+                task=str(task),
+                task_title=str(task),
+                model=str(model),
+                settings="",
+                status="finished",
+                cases=int(cases.nunique()),
+                predicted=int(scores["case"].nunique()),
+                failed_cases=int(scores.loc[scores["status"] == "failed", "case"].nunique()),
+                data_fingerprint="",
+                signature="values as given",
+                resampled="patients" if by_patient else "cases",
+                units="mm",
+                notes=(),
+                started=datetime.fromtimestamp(file.stat().st_mtime, UTC),
+                ended=None,
+                scores=scores,
+                metrics=tuple(rows.loc[rows["task"] == task, "metric"].unique()),
+                baseline=str(model).endswith(BLIND),
+                directions=directions,
+            )
+        )
+    return runs
+
+
+def _read(file: Path) -> pd.DataFrame:
+    """Returns checked rows with the columns of scores; the index is that of the file."""
+    try:
+        rows = pd.read_csv(file, dtype=str, keep_default_na=False, encoding="utf-8-sig")
+    except (OSError, ValueError) as error:
+        raise UserError(f"{file}: cannot be read as CSV ({error})") from error
+    rows = rows.map(unguarded).rename(columns=unguarded)
+    _refuse_shifted(rows, file)
+    lost = [name for name in NEEDED if name not in rows.columns]
+    if lost:
+        hint = nearest(lost[0], rows.columns)
+        raise UserError(f"{file}: has no column {lost[0]!r}{hint}; scores need the columns {', '.join(NEEDED)}")
+    if rows.empty:
+        raise UserError(f"{file}: holds no scores below its header")
+    for name in ("case", "model", "metric"):
+        rows[name] = rows[name].str.strip()
+        if (rows[name] == "").any():
+            raise UserError(f"{file}, {_line(rows.index[rows[name] == ''][0])}: the {name} is empty")
+    usual = {"patient": "", "task": "scores", "label": WHOLE, "status": "present"}
+    stated = rows["status"].str.strip() if "status" in rows.columns else pd.Series("", index=rows.index)
+    for name, value in usual.items():
+        found = rows[name].str.strip() if name in rows.columns else pd.Series("", index=rows.index)
+        rows[name] = found.where(found != "", value)
+    rows["metric"] = rows["metric"].map({name: _registered(name) for name in rows["metric"].unique()})
+    rows["value"] = _numbers(rows["value"], file)
+    _refuse_without_truth(rows, stated, file)
+    _refuse_repeated(rows, file)
+    rows["attributes"] = _attributes(rows, file)
+    rows["run"] = ""
+    return rows
+
+
+def _refuse_shifted(rows: pd.DataFrame, file: Path) -> None:
+    """Refuses a header that does not fit the rows, which would be read as other columns than were meant."""
+    mark = next((mark for mark in ";\t|" if len(rows.columns) == 1 and mark in str(rows.columns[0])), "")
+    if mark:
+        raise UserError(f"{file}: its columns are separated by {mark!r}, expected commas; save it as CSV with commas")
+    if not isinstance(rows.index, pd.RangeIndex):  # values beyond the header make pandas take the first for an index
+        raise UserError(
+            f"{file}: rows hold more values than the header has columns; name all columns, or end no row in ','"
+        )
+    with file.open(encoding="utf-8-sig", newline="") as opened:
+        names = [name for name in next(csv.reader(opened), []) if name]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise UserError(f"{file}: two columns are called {twice!r}; rename or remove one")
+
+
+def _registered(name: str) -> str:
+    """Returns the registry's name of a metric, where what is written means one of single cases."""
+    for one in (name, name.lower().replace("-", "_").replace(" ", "_")):
+        if is_known(one):
+            if is_summary(one) or metrics.get(one).kind == SET:
+                raise UsageError(f"metric {one!r} is one value for a whole run, and scores are of cases; rename it")
+            return one
+    return name
+
+
+def _numbers(texts: pd.Series[str], file: Path) -> pd.Series[float]:
+    empty = texts.str.strip().str.lower().isin(["", "nan", "na", "null", "none"])
+    values = pd.to_numeric(texts.where(~empty), errors="coerce").astype(np.float64)
+    wrong = ~empty & ~(values.abs() <= LARGEST)
+    if wrong.any():
+        first = texts.index[wrong][0]
+        raise UserError(
+            f"{file}, {_line(first)}: the value is {texts[first]!r}, expected a number within {LARGEST:g} "
+            "of 0, or nothing where it is undefined"
+        )
+    return values
+
+
+def _refuse_without_truth(rows: pd.DataFrame, stated: pd.Series[str], file: Path) -> None:
+    """Refuses probabilities without a truth, or outside 0 to 1: a status that is left out would count as present."""
+    for name, truths in TRUTHS.items():
+        chosen = rows["metric"] == name
+        odd = chosen & ~stated.isin(truths)
+        if odd.any():
+            first = rows.index[odd][0]
+            raise UserError(
+                f"{file}, {_line(first)}: the status of a {name} is the truth, expected {truths[0]} or {truths[1]}, "
+                f"got {stated[first]!r}; leave out rows whose truth is not known"
+            )
+        outside = chosen & ~rows["value"].between(0, 1)  # NaN neither
+        if outside.any():
+            first = rows.index[outside][0]
+            raise UserError(f"{file}, {_line(first)}: a {name} is {rows.loc[first, 'value']:g}, expected 0 to 1")
+
+
+def _refuse_repeated(rows: pd.DataFrame, file: Path) -> None:
+    keys = ["task", "model", "case", "label", "metric"]
+    # Other evidence may hold several rows for a label, such as one per candidate of a detector.
+    evidence = [name for name in rows["metric"].unique() if name != "probability" and is_evidence(name)]
+    several = rows["metric"].isin(evidence)
+    repeated = rows.duplicated(keys) & ~several
+    if repeated.any():
+        second = rows.index[repeated][0]
+        same = (rows[keys] == rows.loc[second, keys]).all(axis=1)
+        one = rows.loc[second]
+        raise UserError(
+            f"{file}, {_line(rows.index[same][0])} and {_line(second)}: both give {one['metric']} of case "
+            f"{one['case']!r} for {one['model']!r}; keep one, or tell them apart by a column label or task"
+        )
+
+
+def _attributes(rows: pd.DataFrame, file: Path) -> pd.Series[str]:
+    """Returns what the further columns say of each case, as JSON; a case is one thing, whoever was asked about it."""
+    names = [name for name in rows.columns if name not in (*NEEDED, *OPTIONAL) and not str(name).startswith("Unnamed")]
+    for name in ("patient", *names):
+        told = rows.groupby(["task", "case"])[name].nunique()
+        if (told > 1).any():
+            task, case = told.index[told > 1][0]
+            chosen = (rows["task"] == task) & (rows["case"] == case)
+            values = rows.loc[chosen, name].unique()
+            raise UserError(f"{file}: case {case!r} has two values of {name}: {values[0]!r} and {values[1]!r}")
+    said = [{str(name): str(row[name]).strip() for name in names} for row in rows[names].to_dict("records")]
+    return pd.Series([json.dumps(one, sort_keys=True) for one in said], index=rows.index)
+
+
+def _directions(better: Mapping[str, Any], rows: pd.DataFrame) -> dict[str, bool]:
+    held = set(rows["metric"])
+    for name, said in better.items():
+        if name not in held:
+            raise UsageError(f"better names {name!r}, of which there are no scores{nearest(name, held)}")
+        if said not in ("higher", "lower"):
+            raise UsageError(f"better.{name} is {said!r}, expected higher or lower")
+    return {name: said == "higher" for name, said in better.items()}
+
+
+def _line(place: int) -> str:
+    """Says where a row stands in the file, its header being line 1."""
+    return f"line {place + 2}"

@@ -1,0 +1,357 @@
+"""Run folders read back: the manifest as typed fields, the Score rows as a frame."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import pandas as pd
+
+from medimg_eval.errors import UserError
+from medimg_eval.patients import salt_of
+from medimg_eval.results.runs.metric_kinds import SET, is_evidence
+from medimg_eval.results.runs.superseded import made_of, runs_shown
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+MANIFEST = "manifest.json"
+SCORES = "scores.parquet"
+SCHEMA = 1
+SCORE_COLUMNS = (
+    "run",
+    "task",
+    "model",
+    "case",
+    "patient",
+    "label",
+    "metric",
+    "value",
+    "status",
+    "attributes",
+)
+STATUSES = ("running", "finished", "failed", "interrupted")
+RESAMPLED = ("patients", "cases")
+BLIND = " (blind)"
+"""How the name of a model ends that was shown no images."""
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, eq=False)
+class RunScores:
+    """One `test` run: what its manifest says, and its Score rows (none while it is unfinished)."""
+
+    folder: Path
+    run: str
+    task: str
+    task_title: str
+    model: str
+    settings: str
+    """Hash of the model's settings: runs of one model name that differ in it are different models."""
+    status: str
+    """One of `STATUSES`; "failed" means that it stopped by an exception."""
+    cases: int
+    """Cases that the task has, or that a partial run was asked for."""
+    predicted: int
+    failed_cases: int
+    data_fingerprint: str
+    signature: str
+    resampled: str
+    """What the interval resamples: one of `RESAMPLED`."""
+    units: str
+    """Of distances: "mm" or "pixel"."""
+    notes: tuple[str, ...]
+    started: datetime
+    ended: datetime | None
+    scores: pd.DataFrame
+    sets: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=list(SCORE_COLUMNS)))
+    """Score rows of what was judged as a set, which belong to no case; see `results.set_cells`."""
+    metrics: tuple[str, ...] = ()
+    """The task's metrics in its order, summaries among them; empty where the manifest does not say."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """What summaries may need beside scores: facts of the task, and what was measured of the model."""
+    baseline: bool = False
+    """Whether it is no model to be ranked, but what models are held against: chance, or one that saw no images."""
+    task_config: Mapping[str, Any] = field(default_factory=dict)
+    """The settings that the run was judged by."""
+    chance: Mapping[str, float] = field(default_factory=dict)
+    """What guessing is worth, by metric."""
+    timing: Mapping[str, float] = field(default_factory=dict)
+    """Of answering: `seconds`, those spent inside the model as `in_model`, and the share that was not as `overhead`."""
+    usage: Mapping[str, Any] = field(default_factory=dict)
+    """What answering took: tokens, requests, retries, cost."""
+    directions: Mapping[str, bool] = field(default_factory=dict)
+    """Of metrics that the registry lacks: whether higher is better, as whoever gave the scores says."""
+    definitions: Mapping[str, str] = field(default_factory=dict)
+    """By metric, the choices behind it alone; empty where an older manifest does not say."""
+    partial: str = ""
+    """Which of the task's cases were judged, such as "the first 5 of 20 cases"; "" for all."""
+    made_of: Mapping[str, Any] = field(default_factory=dict)
+    """What decided its answers, by keys joined with dots; see `results.left_out`."""
+    left_out: tuple[RunScores, ...] = ()
+    """Older runs of the same task, model and settings that the search found and left out, without scores."""
+
+    @property
+    def older_left_out(self) -> int:
+        """How many older runs were left out."""
+        return len(self.left_out)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run has its scores; only then is anything averaged."""
+        return self.status == "finished"
+
+    @property
+    def asks(self) -> bool:
+        """Whether its cases are put in words: questions, or reports to be written."""
+        return self.noun != "cases"
+
+    @property
+    def noun(self) -> str:
+        """What its cases are called."""
+        made = str(self.task_config.get("_target_", ""))
+        return "questions" if made.endswith("QuestionTask") else "reports" if made.endswith("ReportTask") else "cases"
+
+    @property
+    def unit(self) -> str:
+        """What the interval resamples, in words; questions share an image, a patient or a set."""
+        if self.noun != "questions":
+            return self.noun if self.resampled == "cases" else self.resampled
+        return "groups of questions" if self.resampled == "patients" else "questions"
+
+
+def load_runs(paths: Sequence[Path]) -> list[RunScores]:
+    """Reads the runs that `paths` name or contain.
+
+    A path that holds a manifest is a run folder and is always kept. Any other path is searched, and of the
+    runs found so only the newest of each (task, model, settings) is kept: the newest by start time, finished
+    or not, since an older finished run under the same name would pass for the present one. So it is where the data
+    were mended; but where a task shows pictures of another run (a reconstruction, a synthesis), what it shows counts
+    too: judgements of two such runs are both kept.
+
+    Args:
+        paths: Run folders, or folders that contain run folders at any depth.
+
+    Returns:
+        The named runs in the order given, then the runs found, sorted by task, model and folder.
+
+    Raises:
+        UserError: If there is no `test` run, or a manifest or score file cannot be used.
+    """
+    named: dict[Path, RunScores] = {}
+    found: dict[Path, RunScores] = {}
+    for path in paths:
+        if (path / MANIFEST).is_file():
+            folder = path.resolve()
+            named[folder] = _described_run(folder, read_manifest(folder / MANIFEST))
+            continue
+        if not path.is_dir():
+            raise UserError(f"{path} is not a folder; give a run folder, or a folder that contains run folders")
+        for file in sorted(path.rglob(MANIFEST)):
+            manifest = read_manifest(file)
+            # `fit` runs have no scores, and other programs write files of this name too.
+            if manifest.get("command") == "test" and (folder := file.parent.resolve()) not in found:
+                found[folder] = _described_run(folder, manifest)
+    runs = [*named.values(), *(run for run in _newest(found) if run.folder not in named)]
+    if not runs:
+        places = ", ".join(str(path) for path in paths) or "an empty list of folders"
+        raise UserError(f"No `test` run in {places}; run `python -m medimg_eval test` first, or name another folder")
+    # Scores are read last, so that a run which is left out costs nothing and cannot stop the table.
+    return [_with_scores(run) for run in runs]
+
+
+def _newest(found: Mapping[Path, RunScores]) -> list[RunScores]:
+    """Returns the newest run of each (task, model, settings, runs shown), each with the older ones left out."""
+    groups: dict[tuple[str, str, str, tuple[str, ...]], list[RunScores]] = {}
+    for run in found.values():
+        groups.setdefault((run.task, run.model, run.settings, runs_shown(run.task_config)), []).append(run)
+    newest = []
+    for _, group in sorted(groups.items()):
+        # The folder decides between runs started at the same instant, so that the choice is always the same.
+        latest = max(group, key=lambda run: (run.started, str(run.folder)))
+        older = sorted((run for run in group if run is not latest), key=lambda run: run.started)
+        newest.append(replace(latest, left_out=tuple(older)))
+    return newest
+
+
+def read_manifest(file: Path) -> dict[str, Any]:
+    """Reads a manifest as it is; raises UserError when it is not a JSON object."""
+    if not file.is_file():
+        raise UserError(f"{file.parent} holds no run (there is no {file.name} in it)")
+    try:
+        manifest = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"{file} cannot be read as JSON ({error}); remove that run folder, or run its test again"
+        ) from error
+    if not isinstance(manifest, dict):
+        raise UserError(f"{file} is not a run manifest; remove that folder from the ones given")
+    return manifest
+
+
+def _described_run(folder: Path, manifest: Mapping[str, object]) -> RunScores:
+    """Returns the run that a manifest describes, its scores not read yet."""
+    file = folder / MANIFEST
+    if manifest.get("command") != "test":
+        raise UserError(f"{file} is of a {manifest.get('command')!r} run; only `test` runs have scores to show")
+    if manifest.get("schema") != SCHEMA:
+        raise UserError(
+            f"{file} has schema {manifest.get('schema')!r}, and this version reads {SCHEMA}; "
+            "remove that run folder, or run its test again"
+        )
+
+    def entry(key: str, kind: type[_T]) -> _T:
+        value = manifest.get(key)
+        if not isinstance(value, kind):
+            raise UserError(f"{file} has {value!r} under {key!r} where a {kind.__name__} is needed; run the test again")
+        return value
+
+    metrics = manifest.get("metrics")
+    status = _one_of(entry("status", str), STATUSES, key="status", file=file)
+    resampled = _one_of(entry("resampled", str), RESAMPLED, key="resampled", file=file)
+    ended = None if manifest.get("ended") is None else _time(entry("ended", str), file)
+    return RunScores(
+        folder=folder,
+        run=entry("run", str),
+        task=entry("task", str),
+        task_title=entry("task_title", str),
+        model=entry("model", str),
+        settings=entry("settings", str),
+        status=status,
+        cases=entry("cases", int),
+        predicted=entry("predicted", int) if status == "finished" else _answered(folder),
+        failed_cases=entry("failed_cases", int),
+        data_fingerprint=entry("data_fingerprint", str),
+        signature=entry("signature", str),
+        resampled=resampled,
+        units=str(_mapping(manifest, "task_config").get("units", "mm")),  # older manifests do not say, and meant mm
+        notes=tuple(str(note) for note in entry("notes", list)),
+        started=_time(entry("started", str), file),
+        ended=ended,
+        scores=pd.DataFrame(columns=list(SCORE_COLUMNS)),
+        metrics=tuple(map(str, metrics)) if isinstance(metrics, list) else (),
+        facts=_facts(manifest),
+        baseline=manifest.get("baseline") is True or entry("model", str).endswith(BLIND),
+        task_config=_mapping(manifest, "task_config"),
+        chance=_numbers(manifest, "chance"),
+        definitions=_mapping(manifest, "definitions"),
+        partial=str(manifest.get("partial") or ""),
+        made_of=made_of(manifest),
+        timing=_numbers(manifest, "timing"),
+        usage=_usage(manifest.get("usage")),
+    )
+
+
+def _mapping(manifest: Mapping[str, object], key: str) -> Mapping[str, Any]:
+    """Returns what a manifest may hold under a key; nothing where older ones lack it."""
+    found = manifest.get(key)
+    return found if isinstance(found, dict) else {}
+
+
+def _numbers(manifest: Mapping[str, object], key: str) -> Mapping[str, float]:
+    found = _mapping(manifest, key)
+    return {name: float(value) for name, value in found.items() if isinstance(value, int | float)}
+
+
+def _usage(said: object) -> Mapping[str, Any]:
+    """Returns what all starts of a run have used together: numbers are added up, the last of anything else counts."""
+    starts = said if isinstance(said, list) else [said]
+    together: dict[str, Any] = {}
+    for start in starts:
+        for name, value in (start if isinstance(start, dict) else {}).items():
+            counts = isinstance(value, int | float) and isinstance(together.get(name, 0), int | float)
+            together[name] = together.get(name, 0) + value if counts else value
+    return together
+
+
+def _facts(manifest: Mapping[str, object]) -> dict[str, Any]:
+    """Returns the facts of the task, what was measured of the model, and its number of parameters."""
+    facts = {**_mapping(manifest, "facts"), **_mapping(manifest, "efficiency")}
+    parameters = _mapping(manifest, "model_info").get("parameters")
+    return facts | ({"parameters": parameters} if parameters else {})
+
+
+def _answered(folder: Path) -> int:
+    """Returns how many cases an unfinished run has stored an answer to; its manifest says how many it began with."""
+    lines = (line for shard in folder.glob("predictions-*.jsonl") for line in shard.read_text("utf-8").splitlines(True))
+    records = (json.loads(line) for line in lines if line.endswith("\n"))
+    return len({record["case"] for record in records if "failure" not in record})
+
+
+def _one_of(value: str, options: Sequence[str], *, key: str, file: Path) -> str:
+    if value not in options:
+        raise UserError(
+            f"{file} has {value!r} under {key!r}, which is none of {', '.join(options)}; run the test again"
+        )
+    return value
+
+
+def _time(text: str, file: Path) -> datetime:
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise UserError(f"{file} has {text!r} where an ISO time is needed; run the test again") from error
+    # Times with and without a zone cannot be compared; one without is taken as UTC.
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+def _with_scores(run: RunScores) -> RunScores:
+    """Reads the Score rows of a finished run and refuses what could not be averaged honestly."""
+    if not run.finished:
+        return run
+    file = run.folder / SCORES
+    mend = "score the run again with `python -m medimg_eval score`"
+    try:
+        scores = pd.read_parquet(file)
+    except (OSError, ValueError) as error:
+        raise UserError(f"{file} cannot be read ({error}) although the run is finished; {mend}") from error
+    if missing := [column for column in SCORE_COLUMNS if column not in scores.columns]:
+        raise UserError(f"{file} lacks the columns {', '.join(missing)}; {mend}")
+    of_sets = scores["status"] == SET
+    sets, scores = scores.loc[of_sets], scores.loc[~of_sets]
+    if not pd.api.types.is_numeric_dtype(scores["value"]):
+        raise UserError(f"{file} has values that are not numbers; {mend}")
+    if np.isinf(scores["value"].to_numpy(dtype=np.float64)).any():
+        raise UserError(f"{file} has infinite values, which no mean can hold; {mend}")
+    if run.resampled == "patients" and scores["patient"].isna().any():
+        raise UserError(f"{file} has cases without a patient, and its intervals resample patients; {mend}")
+    if "," in salt_names(run := replace(run, scores=scores, sets=sets)):
+        raise UserError(f"{file} names its patients with several salts ({salt_names(run)}); {mend}")
+    # Evidence may hold several rows for a label, such as one per candidate of a detector.
+    single = scores.loc[~scores["metric"].isin([metric for metric in scores["metric"].unique() if is_evidence(metric)])]
+    repeated = single.loc[single.duplicated(["case", "label", "metric"])]
+    if len(repeated):
+        first = repeated.iloc[0]
+        raise UserError(f"{file} has two rows of {first['metric']} for case {first['case']!r}; {mend}")
+    return run
+
+
+def salt_names(run: RunScores) -> str:
+    """Returns what tells the salt of a run's patients from others; `none` where they are named otherwise."""
+    if run.resampled != "patients":
+        return ""
+    rows = run.scores.loc[run.scores["patient"] != run.scores["case"]]  # a case of nobody known stands for itself
+    names = rows["patient"].dropna().astype(str).unique()
+    return ", ".join(sorted({salt_of(name) or "none" for name in names}))
+
+
+def refuse_other_salts(runs: Sequence[RunScores]) -> None:
+    """Refuses to join by patient what names the same patients differently; rows of two tasks need not be of the same.
+
+    Raises:
+        UserError: Two runs have different salts, or of one task only one has any.
+    """
+    said = [(run, salt) for run in runs if (salt := salt_names(run))]
+    for (run, salt), (other, another) in itertools.combinations(said, 2):
+        if salt != another and (run.task == other.task or "none" not in (salt, another)):
+            raise UserError(
+                f"{run.folder} and {other.folder} name patients with different salts ({salt} and {another}), so that "
+                "nobody can tell which are the same; run `python -m medimg_eval score` on both with one salt (export "
+                "MEDIMG_EVAL_SALT=FILE), or test again where score says that the data changed"
+            )

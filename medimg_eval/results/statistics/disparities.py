@@ -1,0 +1,448 @@
+"""How unequal groups of cases are served: worst group, gap, ratio, equity-scaled value, and a test of all of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from medimg_eval import metrics
+from medimg_eval.results.runs.metric_kinds import is_known, is_summary
+from medimg_eval.results.runs.strata import strata_of
+from medimg_eval.results.runs.subsets import UNKNOWN, Part
+from medimg_eval.results.statistics.intervals import FEWEST, Estimate
+from medimg_eval.results.statistics.per_case import case_values, units
+from medimg_eval.results.statistics.resampling import Resamples
+from medimg_eval.results.statistics.summaries import MOST_RESAMPLES, by_times
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    import numpy.typing as npt
+
+    from medimg_eval.results.runs.loading import RunScores
+    from medimg_eval.results.runs.subsets import Bins
+
+    Floats = npt.NDArray[np.float64]
+    Weighed = Callable[[Floats], Floats]
+
+NONE = Estimate()
+
+
+def spread(values: Floats) -> Floats:
+    """Returns largest minus smallest: (..., group) to (...); NaN where a group has no value, or there is none."""
+    if not values.shape[-1]:
+        return np.full(values.shape[:-1], np.nan)
+    return np.asarray(values.max(axis=-1) - values.min(axis=-1), dtype=np.float64)
+
+
+def worst(values: Floats, better: bool) -> Floats:
+    """Returns the worst value, (..., group) to (...): the smallest where higher is better, else the largest."""
+    return np.asarray(values.min(axis=-1) if better else values.max(axis=-1), dtype=np.float64)
+
+
+def ratio(values: Floats, better: bool) -> Floats:
+    """Returns the worst value by the best, (..., group) to (...); NaN unless both are above 0."""
+    low, high = worst(values, better), worst(values, not better)
+    fine = (low > 0) & (high > 0)
+    return np.asarray(np.divide(low, high, out=np.full(low.shape, np.nan), where=fine), dtype=np.float64)
+
+
+def equity(overall: Floats, values: Floats, *, better: bool, bounded: bool) -> Floats:
+    """Returns equity-scaled values: (resample,) and (resample, group) to (resample,).
+
+    With D the sum of the distances of the groups' values to the overall one, of metrics between 0 and 1 it is FairSeg's
+    overall / (1 + D); where lower is better, 1 - (1 - overall) / (1 + D), which is the same of 1 - value. Others have
+    units, so that distances are first divided by the overall value: overall / (1 + D / overall), and where lower is
+    better overall times that, which is overall + D. NaN of values below 0 that are not between 0 and 1.
+
+    Source: FairSeg (Tian et al., ICLR 2024), whose first version sums distances; its other takes a standard deviation.
+    """
+    apart = np.abs(values - overall[:, None]).sum(axis=-1)
+    if bounded:
+        scaled = overall / (1 + apart) if better else 1 - (1 - overall) / (1 + apart)
+    else:
+        scale = 1 + np.divide(apart, overall, out=np.full(overall.shape, np.nan), where=overall > 0)
+        scaled = overall / scale if better else overall * scale
+    return np.asarray(scaled, dtype=np.float64)
+
+
+def percentile(value: float, drawn: Floats, level: float) -> Estimate:
+    """Returns a value with the percentile interval of its resamples, (resample,), of which most must have a value."""
+    known = drawn[~np.isnan(drawn)]
+    if np.isnan(value) or known.size * 2 < drawn.size:
+        return Estimate(float(value))
+    low, high = np.quantile(known, [(1 - level) / 2, (1 + level) / 2])
+    return Estimate(float(value), float(low), float(high))
+
+
+def largest(drawn: Iterable[Floats], number: int, level: float) -> tuple[float, float]:
+    """Returns an interval for the largest of several true values, whichever it is, from resamples of all of them.
+
+    From the largest of their lower bounds to the largest of their upper bounds. The upper bound fails only if that of
+    the truly largest does, so that it needs no correction; the lower one may fail by any of them, so that each of these
+    has the level that Bonferroni asks for. It covers at least as often as it says, as far as percentile bounds do.
+
+    Args:
+        drawn: (resample, value), some values after the other, without NaN.
+        number: How many values there are.
+        level: Coverage.
+    """
+    tail = (1 - level) / 2
+    bounds = np.array([np.quantile(some, [tail / number, 1 - tail], axis=0).max(axis=1) for some in drawn])
+    low, high = bounds.max(axis=0)
+    return float(low), float(high)
+
+
+def worst_interval(drawn: Floats, level: float, *, better: bool) -> tuple[float, float]:
+    """Returns an interval for the truly worst of groups, from (resample, group)."""
+    low, high = largest([-drawn if better else drawn], drawn.shape[1], level)
+    return (-high, -low) if better else (low, high)
+
+
+def gap_bounds(drawn: Sequence[Floats], level: float) -> tuple[float, float]:
+    """Returns an interval for the largest difference of two groups' true values, from resamples (resample, group).
+
+    Of several sets of groups, for the largest difference within any of them. It holds 0 unless two groups differ.
+    """
+    number = sum(one.shape[1] * (one.shape[1] - 1) for one in drawn)
+    pairs = (_others(one, place, np.subtract) for one in drawn for place in range(one.shape[1]))
+    low, high = largest(pairs, number, level)
+    return max(low, 0.0), high
+
+
+def ratio_bounds(drawn: Floats, level: float, *, better: bool) -> tuple[float, float]:
+    """Returns an interval for the true ratio of the worst to the best, from (resample, group); NaN of values <= 0."""
+    if (drawn <= 0).any():
+        return np.nan, np.nan
+    groups = drawn.shape[1]
+    pairs = (_others(drawn, place, np.divide) for place in range(groups))
+    low, high = largest(pairs, groups * (groups - 1), level)
+    low = max(low, 1.0)
+    return (1 / high, 1 / low) if better else (low, high)
+
+
+def _others(drawn: Floats, place: int, compared: np.ufunc) -> Floats:
+    """Returns one group less, or by, each of the others: (resample, group) to (resample, group - 1)."""
+    return np.asarray(compared(drawn[:, [place]], np.delete(drawn, place, axis=1)), dtype=np.float64)
+
+
+SMALLEST = 10
+"""A group of fewer cases is shown as such, and counts in no worst group and no gap."""
+PERMUTATIONS = 2_000
+"""Of the test, for metrics of single cases; summaries take half."""
+_MOST_DRAWS = 1 << 22
+"""Of permutations, held at a time."""
+
+
+@dataclass(frozen=True)
+class DisparitySettings:
+    """How disparities are computed.
+
+    Attributes:
+        resamples: Number of bootstrap resamples; summaries take at most 1,000.
+        level: Coverage of the intervals.
+        seed: Seed of the random draws.
+        smallest: Cases that a group needs to count in worst group, gap and everything else that compares groups.
+        bins: Attribute that is a number -> the edges of its groups.
+        strata: Attribute within whose values patients are drawn; "" for what the task says.
+    """
+
+    resamples: int = 10_000
+    level: float = 0.95
+    seed: int = 0
+    smallest: int = SMALLEST
+    bins: Bins = field(default_factory=dict)
+    strata: str = ""
+
+
+@dataclass(frozen=True)
+class Disparity:
+    """How unequal the groups of an attribute are under one model, by one metric.
+
+    Attributes:
+        attribute: What divides the cases.
+        whole: The value of all cases.
+        n: Cases with a value, by known group.
+        by_group: Value of each group that is large enough.
+        worst: Name of the worst of these; "" where there are fewer than two, or no direction is better.
+        worst_value: Its value. The interval is for the value of whichever group is truly worst.
+        bias: How much too low (of a metric of which lower is better: high) the worst value is, as resampling has it.
+        gap: Largest minus smallest.
+        luck: The gap that groups which do not differ have on average, as permutations have it.
+        ratio: Worst by best.
+        equity: Equity-scaled value.
+        p: That the groups do not differ; NaN where it is not known.
+        torn: Whether patients have cases in several groups, so that it comes from the bootstrap.
+    """
+
+    attribute: str
+    whole: float
+    n: Mapping[str, int]
+    by_group: Mapping[str, float]
+    worst: str = ""
+    worst_value: Estimate = NONE
+    bias: float = np.nan
+    gap: Estimate = NONE
+    luck: float = np.nan
+    ratio: Estimate = NONE
+    equity: Estimate = NONE
+    p: float = np.nan
+    torn: bool = False
+
+    def small(self, smallest: int) -> list[str]:
+        """Returns the known groups of fewer cases."""
+        return [name for name, number in self.n.items() if number < smallest]
+
+
+class Judged(NamedTuple):
+    """A part of a run by one metric, so that its value can be had of any of its clusters."""
+
+    clusters: npt.NDArray[np.str_]
+    """(cluster,), their names in order."""
+    n: int
+    """Cases that count."""
+    values: Weighed
+    """How often each cluster counts, (resample, cluster), to values, (resample,)."""
+
+    @property
+    def value(self) -> float:
+        """What it is worth as it stands."""
+        return float(self.values(np.ones((1, len(self.clusters))))[0]) if len(self.clusters) else np.nan
+
+
+class Divided(NamedTuple):
+    """What resamples of all clusters of a run are worth, in groups and as a whole."""
+
+    whole: float
+    n: dict[str, int]
+    by_group: dict[str, float]
+    drawn_whole: Floats
+    """(resample,)."""
+    drawn: Floats
+    """(resample, group); NaN where a resample has no value of the group."""
+    clusters: int
+    """Patients (or cases, where these are resampled) of the group that has fewest."""
+
+    @property
+    def kept(self) -> Floats:
+        """The resamples that have a value of every group; none where they, or a group's patients, are too few."""
+        kept = self.drawn[~np.isnan(self.drawn).any(axis=1)]
+        return kept if self.clusters >= FEWEST and len(kept) * 2 >= len(self.drawn) else kept[:0]
+
+
+def judged(part: Part, metric: str) -> Judged:
+    """Returns a part by a metric of single cases, of which each counts with the mean over its labels, or a summary."""
+    if is_summary(metric):
+        clusters = np.unique(part.clusters.to_numpy(dtype=str))
+        held = part.scores["metric"].isin(metrics.get(metric).needs).any()
+        # As in tables: a case that leaves no row, such as one without any lesion, was judged all the same.
+        return Judged(clusters, len(part.clusters) if held else 0, by_times(metric, part))
+    cases = case_values(part.scores.loc[part.scores["metric"] == metric])
+    cases = cases.loc[cases["value"].notna()]
+    owner = units(part.run, cases)
+    named = cases["patient"] if part.run.resampled == "patients" else cases.index.to_series()
+    clusters = np.unique(named.to_numpy(dtype=str))
+    sums = np.stack([np.bincount(owner, cases["value"].to_numpy(np.float64), len(clusters)), np.bincount(owner)], 1)
+
+    def values(times: Floats) -> Floats:
+        total, means = times @ sums, np.full(len(times), np.nan)
+        np.divide(total[:, 0], total[:, 1], out=means, where=total[:, 1] > 0)
+        return means
+
+    return Judged(clusters, len(cases), values)
+
+
+def divide(run: RunScores, metric: str, attribute: str, how: DisparitySettings) -> Divided:
+    """Returns values of the whole run and of its known groups that are large enough, with those of shared resamples.
+
+    Clusters are drawn from the whole run, so that a patient with cases in two groups is in both or in neither.
+    """
+    whole, groups = judged(Part.whole(run), metric), _groups(run, metric, attribute, how)
+    large = {name: one for name, one in groups.items() if one.n >= how.smallest and not np.isnan(one.value)}
+    places = [np.searchsorted(whole.clusters, one.clusters) for one in large.values()]
+    drawn_whole: list[Floats] = []
+    drawn: list[Floats] = []
+    for times in _resamples(run, whole, metric, how).times():
+        drawn_whole.append(whole.values(times.astype(np.float64)))
+        of_groups = [
+            one.values(times[:, place].astype(np.float64)) for one, place in zip(large.values(), places, strict=True)
+        ]
+        drawn.append(np.stack(of_groups, axis=1) if of_groups else np.empty((len(times), 0)))
+    return Divided(
+        whole.value,
+        {name: one.n for name, one in groups.items()},
+        {name: one.value for name, one in large.items()},
+        np.concatenate(drawn_whole),
+        np.concatenate(drawn),
+        min((len(one.clusters) for one in large.values()), default=len(whole.clusters)),
+    )
+
+
+def disparity(
+    run: RunScores, metric: str, attribute: str, how: DisparitySettings, *, bounded: bool | None = None
+) -> Disparity:
+    """Returns how unequal the groups of an attribute are in one finished run.
+
+    The intervals of worst group, gap and ratio are those of `disparity_values.largest`: for the truly worst group, and
+    for the two groups that truly lie farthest apart, whichever these are. That of the equity-scaled value is the
+    percentile interval of the cluster bootstrap.
+
+    The test is a permutation test of whole patients between groups; its statistic is the sum over groups of their
+    patients times the squared distance of the group's value to the mean of these values. Where patients have cases in
+    several groups they cannot be put into others, and the same statistic is held against that of the resampled values,
+    less the values themselves (Davison and Hinkley 1997, section 4.4).
+
+    Args:
+        run: The run.
+        metric: A metric of single cases, or a summary.
+        attribute: What divides the cases, as in `Part.groups`.
+        how: Which groups count, and how intervals are made.
+        bounded: Whether the metric lies between 0 and 1, for `equity`; None takes `on_unit_scale`.
+    """
+    found = divide(run, metric, attribute, how)
+    if len(found.by_group) < 2:
+        return Disparity(attribute, found.whole, found.n, found.by_group)
+    better = direction(run, metric)
+    values, names = np.array(list(found.by_group.values())), list(found.by_group)
+    kept, gap = found.kept, _gap([found], how)
+    p, luck, torn = _permuted(run, metric, attribute, names, how)
+    if torn:
+        p, luck = _against_resamples(found)
+    plain = Disparity(attribute, found.whole, found.n, found.by_group, gap=gap, luck=luck, p=p, torn=torn)
+    if better is None:
+        return plain
+    bounded = on_unit_scale([run], metric) if bounded is None else bounded
+    scaled = float(equity(np.array([found.whole]), values[None], better=better, bounded=bounded)[0])
+    scaled_drawn = equity(found.drawn_whole, found.drawn, better=better, bounded=bounded)
+    far, part = float(worst(values, better)), float(ratio(values, better))
+    return replace(
+        plain,
+        worst=names[int(np.flatnonzero(values == far)[0])],
+        worst_value=Estimate(far, *(worst_interval(kept, how.level, better=better) if len(kept) else ())),
+        bias=float(worst(kept, better).mean() - far) if len(kept) else np.nan,
+        ratio=Estimate(part, *(ratio_bounds(kept, how.level, better=better) if len(kept) else ())),
+        equity=percentile(scaled, scaled_drawn, how.level) if len(kept) else Estimate(scaled),
+    )
+
+
+def odds(run: RunScores, attribute: str, how: DisparitySettings) -> dict[str, Estimate]:
+    """Returns the gaps of rates between groups, of a run with rows of `probability`; NaN with fewer than two groups.
+
+    Of the rate of true positives (equal opportunity), that of false positives, and the larger of both, the difference
+    in equalised odds (Hardt et al., NeurIPS 2016). Classes are said to be present as `class_sensitivity` has it; of
+    several classes the rates are means over classes.
+    """
+    hit = divide(run, "class_sensitivity@macro", attribute, how)
+    clear = divide(run, "class_specificity@macro", attribute, how)
+    sets = {"true positives": [hit], "false positives": [clear], "either": [hit, clear]}
+    if any(len(one.by_group) < 2 for one in (hit, clear)):
+        return dict.fromkeys(sets, NONE)
+    return {name: _gap(some, how) for name, some in sets.items()}
+
+
+def gap_between(run: RunScores, metric: str, attribute: str, how: DisparitySettings) -> Estimate:
+    """Returns the gap between the groups of an attribute, as `disparity` does, without all else."""
+    found = divide(run, metric, attribute, how)
+    return _gap([found], how) if len(found.by_group) > 1 else NONE
+
+
+def _gap(some: Sequence[Divided], how: DisparitySettings) -> Estimate:
+    """Returns the largest gap between groups of one set of them."""
+    value = max(float(spread(np.array(list(one.by_group.values())))) for one in some)
+    kept = [one.kept for one in some]
+    return Estimate(value, *(gap_bounds(kept, how.level) if all(map(len, kept)) else ()))
+
+
+def direction(run: RunScores, metric: str) -> bool | None:
+    """Returns whether higher is better; None where neither is, or nobody says."""
+    return metrics.get(metric).higher_is_better if is_known(metric) else run.directions.get(metric)
+
+
+def on_unit_scale(runs: Sequence[RunScores], metric: str) -> bool:
+    """Returns whether 0 and 1 are the ends of a metric: as it is registered, and by all of its values."""
+    if is_known(metric):
+        known = metrics.get(metric)
+        if is_summary(metric):
+            return not known.unit and known.best in (0.0, 1.0) and known.higher_is_better is not None
+        # A failed case may cost 1 where others have no upper end, as of NRMSE.
+        if known.unit or {known.best, known.worst} != {0.0, 1.0}:
+            return False
+    held = [run.scores.loc[run.scores["metric"] == metric, "value"].to_numpy(dtype=np.float64) for run in runs]
+    values = np.concatenate(held)
+    return bool(((values >= 0) & (values <= 1) | np.isnan(values)).all())
+
+
+def _groups(run: RunScores, metric: str, attribute: str, how: DisparitySettings) -> dict[str, Judged]:
+    """Returns the known groups by a metric, those without a case that counts left out."""
+    parts = Part.whole(run).groups(attribute, how.bins)
+    found = {name: judged(part, metric) for name, part in parts.items() if name != UNKNOWN}
+    return {name: one for name, one in found.items() if one.n}
+
+
+def _resamples(run: RunScores, whole: Judged, metric: str, how: DisparitySettings) -> Resamples:
+    number = min(how.resamples, MOST_RESAMPLES) if is_summary(metric) else how.resamples
+    strata = strata_of(run, how.strata)
+    if strata is None:
+        return Resamples(len(whole.clusters), resamples=number, seed=how.seed)
+    of_case = Part.whole(run).clusters
+    of_cluster = dict(zip(of_case.to_numpy(dtype=str), strata.reindex(of_case.index).fillna(""), strict=True))
+    named = np.array([of_cluster[name] for name in whole.clusters.tolist()], dtype=str)
+    return Resamples(len(whole.clusters), resamples=number, seed=how.seed, strata=named)
+
+
+def _permuted(
+    run: RunScores, metric: str, attribute: str, names: Sequence[str], how: DisparitySettings
+) -> tuple[float, float, bool]:
+    """Returns the p-value of the permutation test, the mean gap of permutations, and whether there can be none."""
+    parts = Part.whole(run).groups(attribute, how.bins)
+    chosen = [judged(parts[name], metric).clusters for name in names]
+    clusters = np.concatenate(chosen)
+    if len(np.unique(clusters)) < len(clusters):
+        return np.nan, np.nan, True
+    cases = np.concatenate([parts[name].clusters.index.to_numpy(dtype=str) for name in names])
+    every = judged(Part.whole(run).of_cases(pd.Series(cases)), metric)
+    label = np.empty(len(every.clusters), dtype=np.intp)
+    for place, one in enumerate(chosen):
+        label[np.searchsorted(every.clusters, one)] = place
+    numbers = np.bincount(label, minlength=len(names)).astype(np.float64)
+    rng = np.random.default_rng(how.seed)
+    most = PERMUTATIONS // 2 if is_summary(metric) else PERMUTATIONS
+    permutations, step = min(how.resamples, most), max(1, _MOST_DRAWS // max(1, label.size))
+    observed = _apart(_regrouped(every, label[None], len(names)), numbers)[0]
+    statistics, gaps = [], []
+    for start in range(0, permutations, step):
+        shuffled = rng.permuted(np.tile(label, (min(step, permutations - start), 1)), axis=1)
+        values = _regrouped(every, shuffled, len(names))
+        statistics.append(_apart(values, numbers))
+        gaps.append(spread(values))
+    drawn, gap = np.concatenate(statistics), np.concatenate(gaps)
+    known = ~np.isnan(drawn)
+    if known.sum() * 2 < permutations:
+        return np.nan, np.nan, False
+    reached = drawn[known] >= observed * (1 - 1e-9) - 1e-15
+    return float((1 + reached.sum()) / (1 + known.sum())), float(gap[known].mean()), False
+
+
+def _against_resamples(found: Divided) -> tuple[float, float]:
+    """Returns the p-value from resampled values around those of the sample, and the mean gap among them."""
+    values = np.array(list(found.by_group.values()))
+    numbers = np.array([found.n[name] for name in found.by_group], dtype=np.float64)
+    known = found.kept - values
+    if not len(known):
+        return np.nan, np.nan
+    reached = _apart(known, numbers) >= _apart(values[None], numbers)[0] * (1 - 1e-9) - 1e-15
+    return float((1 + reached.sum()) / (1 + len(known))), float(spread(known).mean())
+
+
+def _regrouped(every: Judged, label: npt.NDArray[np.intp], groups: int) -> Floats:
+    """Returns the value of each group where clusters are divided so: (permutation, cluster) to (permutation, group)."""
+    return np.stack([every.values((label == place).astype(np.float64)) for place in range(groups)], axis=1)
+
+
+def _apart(values: Floats, numbers: Floats) -> Floats:
+    """Returns how far apart values of groups of so many clusters are: (permutation, group) to (permutation,)."""
+    mean = values @ numbers / numbers.sum()
+    return np.asarray(((values - mean[:, None]) ** 2) @ numbers, dtype=np.float64)

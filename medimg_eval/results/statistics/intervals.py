@@ -1,0 +1,419 @@
+"""Intervals around a mean, by resampling what is independent of each other (patients, not images)."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtr, ndtri
+
+from medimg_eval.metrics.proportions import proportion_interval
+from medimg_eval.results.statistics.resampling import Resamples
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+_SAME = 1e-12
+"""Values that differ by less, relative to the value itself, differ by rounding."""
+
+
+def acceleration(
+    left_out: npt.NDArray[np.float64], strata: npt.NDArray[np.generic] | None = None
+) -> npt.NDArray[np.float64]:
+    """Returns the acceleration of BCa from the values with one cluster left out.
+
+    Each cluster's influence is U = (n - 1) (mean of the values left out - its own); the acceleration is
+    sum(U^3 / n^3) / (6 sum(U^2 / n^2)^1.5), n being the clusters of its stratum.
+
+    Source: Efron & Tibshirani, An Introduction to the Bootstrap (1993), equation 14.15; for several samples Davison &
+    Hinkley, Bootstrap Methods and their Application (1997), equation 5.27.
+
+    Args:
+        left_out: (cluster, ...), the value without each cluster.
+        strata: (cluster,), the stratum of each; None where there is one.
+
+    Returns:
+        (...); NaN where no cluster matters, or a value is undefined.
+    """
+    _, stratum = np.unique(np.zeros(len(left_out)) if strata is None else strata, return_inverse=True)
+    squares, cubes = np.zeros(left_out.shape[1:]), np.zeros(left_out.shape[1:])
+    for members in (left_out[stratum == place] for place in range(int(stratum.max()) + 1)):
+        influence = (len(members) - 1) * (members.mean(axis=0) - members) / len(members)
+        squares += (influence**2).sum(axis=0)
+        cubes += (influence**3).sum(axis=0)
+    level = np.abs(left_out).max(axis=0)
+    known = squares > (_SAME * level) ** 2
+    found = np.divide(cubes, 6 * squares**1.5, out=np.full(np.shape(squares), np.nan), where=known)
+    return np.asarray(found, dtype=np.float64)
+
+
+def bca_bounds(value: float, drawn: npt.NDArray[np.float64], speed: float, level: float) -> tuple[float, float] | None:
+    """Returns the bounds of the BCa interval; None where there is none, so that the percentile interval must do.
+
+    The bounds are quantiles of the resampled values (linear interpolation), at shares moved by the bias, which is how
+    many of these values lie below the value itself (half of those equal to it), and by the acceleration.
+
+    Source: Efron & Tibshirani (1993), equations 14.9 to 14.14.
+
+    Args:
+        value: Of the data.
+        drawn: (resample,), of each resample, none of them NaN.
+        speed: The acceleration.
+        level: Coverage of the interval.
+
+    Returns:
+        None where all resampled values lie on one side, or the acceleration is NaN.
+    """
+    near = _SAME * abs(value)
+    below = (np.count_nonzero(drawn < value - near) + np.count_nonzero(drawn <= value + near)) / (2 * drawn.size)
+    if not 0 < below < 1 or not np.isfinite(speed):
+        return None
+    bias = ndtri(below)
+    tails = bias + ndtri(np.array([(1 - level) / 2, (1 + level) / 2]))
+    if (1 - speed * tails <= 0).any():
+        return None
+    low, high = np.quantile(drawn, ndtr(bias + tails / (1 - speed * tails)))
+    return float(low), float(high)
+
+
+Method = Literal["percentile", "bca"]
+"""How the bounds are taken from the resampled means."""
+PERCENTILE: Final = "percentile"
+BCA: Final = "bca"
+WILSON, EXACT, TOO_FEW, OWN = "wilson", "exact", "too few", "own"
+"""What else `Interval.method` may be, "own" being that of a set of pictures; "" without a value."""
+METHODS: tuple[Method, ...] = (PERCENTILE, BCA)
+FEWEST = 5
+"""Clusters that a table's bootstrap interval needs at least: of fewer, one that says 95 % covers less than 80 %."""
+_MOST_FEATURES = 256
+"""Sums of each resample that are held at a time: 20 MiB at 10,000 resamples."""
+
+
+class Interval(NamedTuple):
+    """A mean with its interval and the counts it rests on."""
+
+    mean: float
+    low: float
+    high: float
+    n: int
+    n_clusters: int
+    method: str = PERCENTILE
+    """How the bounds were made; "too few" where there are none for want of clusters."""
+
+
+class Estimate(NamedTuple):
+    """A number with its interval; NaN where it is undefined."""
+
+    value: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+
+    def reversed(self) -> Estimate:
+        """Returns the same for a difference taken the other way round."""
+        return Estimate(-self.value, -self.high, -self.low)
+
+
+class Bootstrap(NamedTuple):
+    """How intervals are made."""
+
+    resamples: int = 10_000
+    level: float = 0.95
+    """Coverage of the interval, between 0 and 1."""
+    seed: int = 0
+    method: Method = PERCENTILE
+
+
+class Sample(NamedTuple):
+    """Values of one metric, as parallel arrays (value,)."""
+
+    values: npt.ArrayLike
+    """NaN where undefined."""
+    clusters: npt.ArrayLike
+    """The patient (or other independent unit) of each."""
+    labels: npt.ArrayLike | None = None
+    """Of each; the mean is then that over labels of the label's mean."""
+    strata: npt.ArrayLike | None = None
+    """Of each: clusters are drawn within strata."""
+    share: bool = False
+    """Whether 1 is a success and 0 a failure, where there is nothing else."""
+
+
+def mean_interval(
+    values: npt.ArrayLike,
+    clusters: npt.ArrayLike,
+    *,
+    resamples: int = 10_000,
+    level: float = 0.95,
+    seed: int = 0,
+    method: Method = PERCENTILE,
+    strata: npt.ArrayLike | None = None,
+) -> Interval:
+    """Returns the mean of `values` with an interval from a cluster bootstrap.
+
+    Definition: of K clusters draw K with replacement, pool the values of the drawn clusters, take their mean;
+    repeat `resamples` times. The bounds are the (1 - level) / 2 and (1 + level) / 2 quantiles of these means
+    (linear interpolation), for BCa those at shares corrected for bias and acceleration. Values of one cluster stay
+    together, so images of one patient are not taken for independent evidence.
+
+    Source: the percentile interval is Efron & Tibshirani, An Introduction to the Bootstrap (1993), chapter
+    13, BCa chapter 14; resampling whole clusters is Davison & Hinkley, Bootstrap Methods and their Application (1997),
+    section 3.8.
+
+    NaN values are dropped first; `n` counts what is left and `n_clusters` the clusters that still hold a
+    value. The result depends on the values and the sorted cluster names only, never on the order of the
+    rows. Models judged on the same clusters with the same seed meet the same resamples, unless clusters are many and
+    of few kinds: of 100,000 questions that are right or wrong, how many of each a resample holds is drawn at once, from
+    the multinomial distribution that drawing them one by one has.
+
+    Args:
+        values: One number per case; NaN where it is undefined.
+        clusters: The patient (or other independent unit) of each value.
+        resamples: Number of bootstrap resamples.
+        level: Coverage of the interval, between 0 and 1.
+        seed: Seed of the random draws.
+        method: "percentile" or "bca".
+        strata: The stratum of each value: as many clusters of each stratum are drawn as it has. None where clusters
+            are drawn from all.
+
+    Returns:
+        The mean, its bounds and counts. Below two clusters the bounds are NaN; without a value all are. The method is
+        "percentile" also where BCa was asked for and has no value, as where all means are equal.
+
+    Raises:
+        ValueError: If the lengths differ, a value is infinite, a cluster has two strata, or a setting is out of range.
+
+    Example:
+        >>> mean_interval([1.0, 0.0], ["a", "b"])
+        Interval(mean=0.5, low=0.0, high=1.0, n=2, n_clusters=2, method='percentile')
+    """
+    sample = Sample(values, clusters, strata=strata)
+    return bootstrap_intervals([sample], Bootstrap(resamples, level, seed, method))[0]
+
+
+def class_mean_interval(
+    values: npt.ArrayLike,
+    labels: npt.ArrayLike,
+    clusters: npt.ArrayLike,
+    *,
+    resamples: int = 10_000,
+    level: float = 0.95,
+    seed: int = 0,
+    method: Method = PERCENTILE,
+    strata: npt.ArrayLike | None = None,
+) -> Interval:
+    """Returns the mean over labels of each label's mean of `values`, with an interval as of `mean_interval`.
+
+    Each resample of clusters gives a mean of every label that it holds a value of, and the mean of those. Labels
+    without any value are left out.
+
+    Args:
+        values: One number per case and label; NaN where it is undefined.
+        labels: The label of each value.
+        clusters: The patient (or other independent unit) of each value.
+        resamples: Number of bootstrap resamples.
+        level: Coverage of the interval, between 0 and 1.
+        seed: Seed of the random draws.
+        method: "percentile" or "bca".
+        strata: The stratum of each value, or None.
+
+    Returns:
+        The mean, its bounds and counts, `n` being the number of values.
+
+    Raises:
+        ValueError: As `mean_interval` does.
+
+    >>> class_mean_interval([1.0, 1.0, 1.0, 0.0], ["liver", "liver", "liver", "cyst"], ["a", "b", "c", "c"]).mean
+    0.5
+    """
+    sample = Sample(values, clusters, labels, strata)
+    return bootstrap_intervals([sample], Bootstrap(resamples, level, seed, method))[0]
+
+
+def bootstrap_intervals(samples: Sequence[Sample], how: Bootstrap) -> list[Interval]:
+    """Returns the interval of each sample as `mean_interval` does, all of as many clusters at once.
+
+    Raises:
+        ValueError: As `mean_interval` does.
+    """
+    return _bootstrapped([_pooled(sample, how) for sample in samples], how)
+
+
+def usual_intervals(samples: Sequence[Sample], how: Bootstrap) -> list[Interval]:
+    """Returns the intervals that a table prints: a bootstrap where it means something.
+
+    Of shares (values that are all 0 or 1) with one value per cluster and no strata it is Wilson's interval, of at most
+    10 clusters the exact one of Clopper and Pearson. Where all values are 0, or all are 1, no resample differs; the
+    exact interval then takes each cluster for one trial. Otherwise it is the bootstrap, and of fewer than `FEWEST`
+    clusters there is none: its bounds are NaN and its method is "too few".
+
+    Raises:
+        ValueError: As `mean_interval` does.
+    """
+    pooled = [_pooled(sample, how) for sample in samples]
+    found = [_without_resampling(one, how.level) for one in pooled]
+    left = iter(_bootstrapped([one for one, known in zip(pooled, found, strict=True) if known is None], how))
+    return [next(left) if known is None else known for known in found]
+
+
+class _Pooled(NamedTuple):
+    """A sample as sums over clusters, which are in the order of their names."""
+
+    mean: float
+    n: int
+    sums: npt.NDArray[np.float64]
+    """(cluster, label)."""
+    counts: npt.NDArray[np.float64]
+    """(cluster, label), of values."""
+    strata: npt.NDArray[np.intp] | None
+    """(cluster,); None where there is one stratum."""
+    binary: bool
+    """Whether it is a share, of values that are all 0 or 1."""
+    labelled: bool
+
+    @property
+    def plain(self) -> bool:
+        """Whether each cluster holds one value, of one label."""
+        return self.counts.shape[1] == 1 and bool((self.counts == 1).all())
+
+    def interval(self, low: float, high: float, method: str) -> Interval:
+        """Returns the mean with these bounds."""
+        return Interval(self.mean, low, high, self.n, len(self.sums), method)
+
+
+def _pooled(sample: Sample, how: Bootstrap) -> _Pooled:
+    data, names = np.asarray(sample.values, dtype=np.float64), np.asarray(sample.clusters)
+    kinds = np.zeros(data.shape) if sample.labels is None else np.asarray(sample.labels)
+    strata = np.zeros(data.shape) if sample.strata is None else np.asarray(sample.strata)
+    _validate(data, (names, kinds, strata), how)
+    kept = ~np.isnan(data)
+    data, names, kinds, strata = data[kept], names[kept], kinds[kept], strata[kept]
+    if not data.size:
+        return _Pooled(np.nan, 0, np.empty((0, 1)), np.empty((0, 1)), None, False, False)
+    found, owner = np.unique(names, return_inverse=True)
+    _, kind = np.unique(kinds, return_inverse=True)
+    shape = (len(found), int(kind.max()) + 1)
+    # Floating-point sums depend on their order, so the order is fixed before anything is summed.
+    order = np.lexsort((data, kind, owner))
+    place = (owner * shape[1] + kind)[order]
+    sums = np.bincount(place, weights=data[order], minlength=shape[0] * shape[1]).reshape(shape).astype(np.float64)
+    counts = np.bincount(place, minlength=shape[0] * shape[1]).reshape(shape).astype(np.float64)
+    labelled = sample.labels is not None
+    mean = float((sums.sum(axis=0) / counts.sum(axis=0)).mean()) if labelled else math.fsum(data) / data.size
+    binary = sample.share and bool(((data == 0) | (data == 1)).all())
+    return _Pooled(mean, int(data.size), sums, counts, _strata(strata, owner, found), binary, labelled)
+
+
+def _validate(data: npt.NDArray[np.float64], beside: Iterable[npt.NDArray[np.generic]], how: Bootstrap) -> None:
+    for other in beside:
+        if data.ndim != 1 or other.shape != data.shape:
+            raise ValueError(
+                "Expected `values` and `clusters` (and labels and strata) to be two sequences of one length, "
+                f"got shapes {data.shape} and {other.shape}"
+            )
+    if np.isinf(data).any():
+        raise ValueError("Expected `values` to be finite or NaN, got an infinite value")
+    if how.resamples < 1:
+        raise ValueError(f"Expected `resamples` to be at least 1, got {how.resamples}")
+    if not 0 < how.level < 1:
+        raise ValueError(f"Expected `level` to be between 0 and 1, got {how.level}")
+    if how.method not in METHODS:
+        raise ValueError(f"Expected `method` to be one of {', '.join(METHODS)}, got {how.method!r}")
+
+
+def _strata(
+    strata: npt.NDArray[np.generic], owner: npt.NDArray[np.intp], names: npt.NDArray[np.generic]
+) -> npt.NDArray[np.intp] | None:
+    """Returns the stratum of each cluster, (cluster,), from those of its values; None where there is one."""
+    found, stratum = np.unique(strata, return_inverse=True)
+    if len(found) < 2:
+        return None
+    of_cluster = np.zeros(len(names), dtype=np.intp)
+    of_cluster[owner] = stratum
+    if (torn := of_cluster[owner] != stratum).any():
+        raise ValueError(f"Expected each cluster to be in one stratum, got {names[owner[torn][0]]} in two")
+    return of_cluster
+
+
+def _without_resampling(one: _Pooled, level: float) -> Interval | None:
+    """Returns the interval that needs no resamples, or says that there is none; None where the bootstrap makes it."""
+    if not one.n:
+        return one.interval(np.nan, np.nan, "")
+    clusters = len(one.sums)
+    if one.binary and clusters > 1:
+        right = round(float(one.sums.sum()))
+        if right in (0, one.n):
+            return one.interval(*proportion_interval(clusters if right else 0, clusters, level))
+        if one.plain and not one.labelled and one.strata is None:
+            return one.interval(*proportion_interval(right, clusters, level))
+    return None if clusters >= FEWEST else one.interval(np.nan, np.nan, TOO_FEW)
+
+
+def _bootstrapped(pooled: Sequence[_Pooled], how: Bootstrap) -> list[Interval]:
+    """Returns the interval of each by the bootstrap; those of as many clusters (in each stratum) share its draws."""
+    found: dict[int, Interval] = {}
+    alike: dict[tuple[int, bytes], list[int]] = {}
+    for place, one in enumerate(pooled):
+        if len(one.sums) < 2:
+            found[place] = one.interval(np.nan, np.nan, TOO_FEW if one.n else "")
+        else:
+            strata = b"" if one.strata is None else one.strata.tobytes()
+            alike.setdefault((len(one.sums), strata), []).append(place)
+    for places in alike.values():
+        for batch in _batches(places, pooled):
+            for place, means in zip(batch, _resampled_means([pooled[at] for at in batch], how), strict=True):
+                found[place] = _with_bounds(pooled[place], means, how)
+    return [found[place] for place in range(len(pooled))]
+
+
+def _batches(places: Sequence[int], pooled: Sequence[_Pooled]) -> Iterator[list[int]]:
+    """Yields the places in batches of not too many sums."""
+    batch: list[int] = []
+    width = 0
+    for place in places:
+        more = 2 * pooled[place].sums.shape[1]
+        if batch and width + more > _MOST_FEATURES:
+            yield batch
+            batch, width = [], 0
+        batch.append(place)
+        width += more
+    yield batch
+
+
+def _resampled_means(alike: Sequence[_Pooled], how: Bootstrap) -> list[npt.NDArray[np.float64]]:
+    """Returns the means of each on every resample, (resample,); all have as many clusters in the same strata."""
+    first = alike[0]
+    resamples = Resamples(len(first.sums), resamples=how.resamples, seed=how.seed, strata=first.strata)
+    # Where each cluster holds one value, every resample holds as many values.
+    features = [one.sums if one.plain else np.hstack([one.sums, one.counts]) for one in alike]
+    drawn = [resamples.sums_by_kind(one) for one in features]
+    if left := [place for place, known in enumerate(drawn) if known is None]:
+        together = resamples.sums(np.hstack([features[place] for place in left]))
+        ends = np.cumsum([features[place].shape[1] for place in left])[:-1]
+        for place, sums in zip(left, np.split(together, ends, axis=1), strict=True):
+            drawn[place] = sums
+    return [_label_means(sums, one) for sums, one in zip(drawn, alike, strict=True) if sums is not None]
+
+
+def _label_means(drawn: npt.NDArray[np.float64], one: _Pooled) -> npt.NDArray[np.float64]:
+    """Returns the mean over the labels that a resample holds of their means: (resample, feature) to (resample,)."""
+    if one.plain:
+        return np.asarray(drawn[:, 0] / one.n, dtype=np.float64)
+    labels = one.sums.shape[1]
+    return _means(drawn[:, :labels], drawn[:, labels:])
+
+
+def _means(sums: npt.NDArray[np.float64], counts: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    by_label = np.divide(sums, counts, out=np.zeros_like(counts), where=counts > 0)
+    return np.asarray(by_label.sum(axis=1) / (counts > 0).sum(axis=1), dtype=np.float64)
+
+
+def _with_bounds(one: _Pooled, means: npt.NDArray[np.float64], how: Bootstrap) -> Interval:
+    if how.method == BCA:
+        left_out = _means(one.sums.sum(axis=0) - one.sums, one.counts.sum(axis=0) - one.counts)
+        corrected = bca_bounds(one.mean, means, float(acceleration(left_out, one.strata)), how.level)
+        if corrected is not None:
+            return one.interval(*corrected, BCA)
+    low, high = np.quantile(means, [(1 - how.level) / 2, (1 + how.level) / 2])
+    return one.interval(float(low), float(high), PERCENTILE)

@@ -1,0 +1,293 @@
+"""Summaries of a run: their rows, their values, and intervals by calling them on resampled rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from medimg_eval.metrics import Metric, Rows, parse
+from medimg_eval.metrics.fairness import case_means
+from medimg_eval.results.runs.subsets import Part, attributes
+from medimg_eval.results.statistics.intervals import (
+    BCA,
+    FEWEST,
+    PERCENTILE,
+    TOO_FEW,
+    Bootstrap,
+    Interval,
+    Method,
+    Sample,
+    acceleration,
+    bca_bounds,
+    bootstrap_intervals,
+)
+from medimg_eval.results.statistics.resampling import Resamples
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from medimg_eval.metrics.registry import Weighed
+
+MOST_RESAMPLES = 1_000
+"""A summary is called once per resample, which costs more than a mean."""
+MOST_LEFT_OUT = 1_000
+"""BCa needs a summary without each cluster in turn; of more clusters its interval is the percentile interval."""
+
+_MOST_SUMS = 1 << 25
+"""Sums of a group in a cluster that are held at a time: 256 MiB."""
+
+_MOST_WEIGHTS = 1 << 22
+"""Weights of a row in a resample that are held at a time: 32 MiB."""
+
+
+class Summarised(NamedTuple):
+    """The value of a summary with its interval and the counts it rests on."""
+
+    mean: float
+    low: float
+    high: float
+    n: int
+    n_clusters: int
+    dropped: int
+    """Resamples on which the summary is undefined, left out of the interval."""
+    method: str = PERCENTILE
+    """How the bounds were made, as in `Interval`; "" where there are none."""
+
+
+class _Attributes(Mapping[str, "npt.NDArray[np.str_]"]):
+    """The attributes of rows, spelled out when one is asked for: most summaries ask for none."""
+
+    def __init__(self, codes: npt.NDArray[np.int64], values: Mapping[str, npt.NDArray[np.str_]]) -> None:
+        self.codes = codes
+        self.values_by_name = values
+
+    def __getitem__(self, name: str) -> npt.NDArray[np.str_]:
+        return self.values_by_name[name][self.codes]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.values_by_name)
+
+    def __len__(self) -> int:
+        return len(self.values_by_name)
+
+
+class Source:
+    """The rows of a part, those of one cluster next to each other, so that any clusters can be put together."""
+
+    def __init__(self, part: Part, needs: tuple[str, ...]) -> None:
+        names, cases = part.clusters.to_numpy(dtype=str), part.clusters.index.to_numpy(dtype=str)
+        owner = np.unique(names, return_inverse=True)[1]
+        order = np.lexsort((cases, owner))
+        owner, cases = owner[order], cases[order]
+        self.names = cases
+        scores = part.scores.loc[part.scores["metric"].isin(needs)]
+        case = pd.Index(cases).get_indexer(pd.Index(scores["case"].astype(str)))
+        order = np.argsort(case, kind="stable")
+        scores, self.case = scores.iloc[order], case[order].astype(np.int64)
+        self.size = int(owner.max()) + 1 if owner.size else 0
+        self.cases = np.bincount(owner, minlength=self.size)
+        self.first_case = np.concatenate([[0], np.cumsum(self.cases)])[:-1]
+        self.owner = owner[self.case]
+        self.counts = np.bincount(self.owner, minlength=self.size)
+        self.first_row = np.concatenate([[0], np.cumsum(self.counts)])[:-1]
+        self.place = self.case - self.first_case[self.owner] if self.size else self.case
+        self.metric = scores["metric"].to_numpy(dtype=str)
+        self.label = scores["label"].to_numpy(dtype=str)
+        self.value = scores["value"].to_numpy(dtype=np.float64)
+        self.status = scores["status"].to_numpy(dtype=str)
+        self.codes, self.values = attributes(scores)
+        self.facts = part.run.facts
+
+    def of_clusters(self, by_case: pd.Series[str]) -> npt.NDArray[np.str_]:
+        """Returns what is said of the first case of each cluster, (cluster,); "" of cases that nothing is said of."""
+        first = by_case.reindex(self.names[self.first_case]).fillna("")
+        return first.to_numpy(dtype=str)
+
+    def rows(self, clusters: npt.NDArray[np.int64]) -> Rows:
+        """Returns the rows of some clusters; the cases of one that is named twice count as further cases."""
+        counts, cases = self.counts[clusters], self.cases[clusters]
+        skipped = self.first_row[clusters] - (np.cumsum(counts) - counts)
+        chosen = np.repeat(skipped, counts) + np.arange(counts.sum())
+        return Rows(
+            case=self.place[chosen] + np.repeat(np.cumsum(cases) - cases, counts),
+            metric=self.metric[chosen],
+            label=self.label[chosen],
+            value=self.value[chosen],
+            status=self.status[chosen],
+            attributes=_Attributes(self.codes[chosen], self.values),
+            cases=int(cases.sum()),
+            facts=self.facts,
+        )
+
+
+def rows_of(part: Part, needs: tuple[str, ...]) -> Rows:
+    """Returns what a summary takes: the part's rows of the metrics that it needs."""
+    source = Source(part, needs)
+    return source.rows(np.arange(source.size))
+
+
+def by_times(name: str, part: Part) -> Weighed:
+    """Returns a function of how often each cluster of a part counts, (resample, cluster), to values, (resample,).
+
+    Clusters are in the order of their names; a value is NaN where none counts.
+    """
+    found, parameter = parse(name)
+    source = Source(part, found.needs)
+    every = np.arange(source.size)
+    one = _Summary(source, source.rows(every), found, () if parameter is None else (parameter,))
+    judge = one.judge()
+
+    def values(times: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        some = np.full(len(times), np.nan)
+        held = times.any(axis=1)
+        if found.pieces is not None:
+            some[held] = one.total(times[held] @ one.sums())
+        elif judge is not None and held.any():
+            some[held] = one.weighed(judge, times[held])
+        else:
+            some[held] = [one.called(np.repeat(every, row.astype(np.intp))) for row in times[held]]
+        return some
+
+    return values
+
+
+def summarise(
+    name: str,
+    part: Part,
+    *,
+    resamples: int,
+    level: float,
+    seed: int,
+    method: Method = PERCENTILE,
+    strata: pd.Series[str] | None = None,
+) -> Summarised:
+    """Returns a summary of a part of a run, with an interval from a cluster bootstrap.
+
+    As in `mean_interval`, as many clusters (patients, or cases) as there are get drawn with replacement; their rows
+    are put together, and the summary is computed from them anew. At most `MOST_RESAMPLES` are made.
+
+    Args:
+        name: The summary as it is asked for, such as "es_dice@race".
+        part: What it is a summary of.
+        resamples: Number of bootstrap resamples.
+        level: Coverage of the interval.
+        seed: Seed of the random draws.
+        method: "percentile" or "bca". BCa leaves out each cluster in turn, and gives way to the percentile interval
+            with more than `MOST_LEFT_OUT` clusters, unless the summary is a function of sums.
+        strata: The stratum of each case, by case id; None where clusters are drawn from all.
+
+    Returns:
+        The value, its bounds, and counts of cases and clusters. The bounds are NaN below `FEWEST` clusters, and where
+        most resamples have no value.
+    """
+    found, parameter = parse(name)
+    how = Bootstrap(min(resamples, MOST_RESAMPLES), level, seed, method)
+    source = Source(part, found.needs)
+    one = _Summary(source, source.rows(np.arange(source.size)), found, () if parameter is None else (parameter,))
+    if np.isnan(value := one.value()):
+        return Summarised(np.nan, np.nan, np.nan, 0, 0, 0, "")
+    whole, size = one.whole, source.size
+    if size < FEWEST:
+        return Summarised(value, np.nan, np.nan, whole.cases, size, 0, TOO_FEW)
+    stratum = None if strata is None else source.of_clusters(strata)
+    if found.pieces is None and found.weighed is None:
+        macro = _macro(one, how, stratum)
+        # It is the same number only if the summary leaves out nothing else and weighs its groups alike.
+        if macro is not None and math.isclose(macro.mean, value, rel_tol=1e-9):
+            return Summarised(value, macro.low, macro.high, whole.cases, size, 0, macro.method)
+    drawn = one.resampled(Resamples(size, resamples=how.resamples, seed=seed, strata=stratum))
+    known = drawn[~np.isnan(drawn)]
+    dropped = drawn.size - known.size
+    if known.size * 2 < drawn.size:
+        return Summarised(value, np.nan, np.nan, whole.cases, size, dropped, "")
+    if method == BCA and (found.pieces is not None or size <= MOST_LEFT_OUT):
+        corrected = bca_bounds(value, known, float(acceleration(one.left_out(), stratum)), level)
+        if corrected is not None:
+            return Summarised(value, *corrected, whole.cases, size, dropped, BCA)
+    low, high = np.quantile(known, [(1 - level) / 2, (1 + level) / 2])
+    return Summarised(value, float(low), float(high), whole.cases, size, dropped, PERCENTILE)
+
+
+class _Summary(NamedTuple):
+    """A summary of the rows of a part."""
+
+    source: Source
+    whole: Rows
+    found: Metric
+    arguments: tuple[float | str, ...]
+
+    def value(self) -> float:
+        """Returns its value; NaN without rows."""
+        return float(self.found.function(self.whole, *self.arguments)) if self.whole.case.size else np.nan
+
+    def resampled(self, resamples: Resamples) -> npt.NDArray[np.float64]:
+        """Returns its value on each resample, (resample,): from sums, from weights, or by calling it."""
+        if self.found.pieces is not None:
+            return self.total(resamples.sums(self.sums()))
+        if (judge := self.judge()) is not None:
+            return np.concatenate([self.weighed(judge, times) for times in resamples.times()])
+        return np.array([self.called(clusters) for some in resamples.drawn() for clusters in some], dtype=np.float64)
+
+    def left_out(self) -> npt.NDArray[np.float64]:
+        """Returns its value without each cluster in turn, (cluster,)."""
+        every = np.arange(self.source.size)
+        if self.found.pieces is not None:
+            sums = self.sums()
+            return self.total(sums.sum(axis=0) - sums)
+        if (judge := self.judge()) is not None:
+            others = np.ones((every.size, every.size), dtype=np.uint8) - np.eye(every.size, dtype=np.uint8)
+            return self.weighed(judge, others)
+        return np.array([self.called(np.delete(every, place)) for place in every], dtype=np.float64)
+
+    def sums(self) -> npt.NDArray[np.float64]:
+        """Returns what each cluster adds, (cluster, quantity), of a summary that is a function of sums."""
+        if self.found.pieces is None:
+            raise TypeError(f"{self.found.name} is no function of sums")
+        added = self.found.pieces(self.whole, *self.arguments)
+        sums = np.zeros((self.source.size, added.shape[1]))
+        np.add.at(sums, self.source.owner, added)
+        return sums
+
+    def total(self, sums: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        if self.found.total is None:
+            raise TypeError(f"{self.found.name} is no function of sums")
+        return np.asarray(self.found.total(sums, *self.arguments), dtype=np.float64)
+
+    def judge(self) -> Weighed | None:
+        """Returns what takes how often each row counts; None where it must be called on the rows themselves."""
+        return None if self.found.weighed is None else self.found.weighed(self.whole, *self.arguments)
+
+    def weighed(self, judge: Weighed, times: npt.NDArray[np.generic]) -> npt.NDArray[np.float64]:
+        """Returns the values where each cluster counts so often: (resample, cluster) to (resample,)."""
+        step = max(1, _MOST_WEIGHTS // max(1, self.source.owner.size))
+        parts = (times[start : start + step] for start in range(0, len(times), step))
+        return np.concatenate([judge(part[:, self.source.owner].astype(np.float64)) for part in parts])
+
+    def called(self, clusters: npt.NDArray[np.intp]) -> float:
+        return self.found.function(self.source.rows(clusters), *self.arguments)
+
+
+def _macro(one: _Summary, how: Bootstrap, strata: npt.NDArray[np.generic] | None) -> Interval | None:
+    """Returns the mean over groups of cases of their means, all resamples at once, where that is what is asked for.
+
+    To call a summary a thousand times costs a minute with 100,000 cases.
+    """
+    source, whole, found, _ = one
+    attribute = str(one.arguments[0]) if one.arguments else ""
+    if found.name != f"macro_{found.needs[0]}" or attribute not in whole.attributes:
+        return None
+    means, at = case_means(whole, found.needs[0])
+    names, name = np.unique(whole.attributes[attribute][at], return_inverse=True)
+    lists = [[part for one in str(value).split(",") if (part := one.strip())] for value in names]
+    if len({part for parts in lists for part in parts}) * source.size > _MOST_SUMS:
+        return None
+    # A case of several groups counts in each.
+    times = np.array([len(parts) for parts in lists], dtype=np.intp)[name]
+    groups = [part for place in name.tolist() for part in lists[place]]
+    owner = np.repeat(source.owner[at], times)
+    sample = Sample(np.repeat(means, times), owner, groups, None if strata is None else strata[owner])
+    return bootstrap_intervals([sample], how)[0]

@@ -1,0 +1,330 @@
+"""What stands in one column and one cell of a table: metrics as they are printed, Score rows as a mean."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+
+from medimg_eval import metrics
+from medimg_eval.errors import UserError
+from medimg_eval.results.runs.metric_kinds import SET, is_known, is_set, is_summary
+from medimg_eval.results.runs.set_scores import SetRow, row_of_part
+from medimg_eval.results.runs.strata import strata_of
+from medimg_eval.results.runs.subsets import Part
+from medimg_eval.results.statistics.intervals import (
+    OWN,
+    PERCENTILE,
+    TOO_FEW,
+    Bootstrap,
+    Interval,
+    Method,
+    Sample,
+    usual_intervals,
+)
+from medimg_eval.results.statistics.per_case import case_values, is_share, units
+from medimg_eval.results.statistics.summaries import summarise
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+    import pandas as pd
+
+    from medimg_eval.results.runs.loading import RunScores
+
+log = logging.getLogger(__name__)
+
+Mark = Literal["best", "second", ""]
+Mean = Literal["case", "class"]
+"""Which mean: over cases, each with the mean over its labels; or over labels, each with the mean over its cases."""
+
+NO_RUN = "\N{EN DASH}"
+"""What stands in the cell of a model that was not run on the task."""
+SMALL_N = "[n too small]"
+"""What stands in the place of an interval that would rest on too few patients."""
+NO_METRIC = ""
+"""Metric of the one column of a task that has no scores yet."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One metric of one task."""
+
+    task: str
+    group: str
+    """The task's title, which stands over all its columns."""
+    metric: str
+    title: str
+    """The metric's title with its unit, such as "HD95 (mm)"."""
+    higher_is_better: bool | None
+    """None where the metric is not registered, so that its direction is unknown."""
+    decimals: int
+    where: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Which cases count, if not all: attribute and the values that it may have; all of them must hold."""
+    scale: float = 1.0
+    """What values are multiplied by when they are printed: 100 where shares are shown in percent."""
+
+    @property
+    def arrow(self) -> str:
+        """The direction of better values; empty where it is unknown."""
+        return {True: "↑", False: "↓", None: ""}[self.higher_is_better]
+
+    def text(self, value: float) -> str:
+        """Returns `value` at the precision of this column."""
+        # Rounding first and adding zero keeps a small negative number from being printed as "-0.000".
+        return f"{round(self.scale * value, self.decimals) + 0.0:.{self.decimals}f}"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One model on one task by one metric."""
+
+    run: RunScores | None = None
+    """None where the model was not run on this task."""
+    mean: float = np.nan
+    low: float = np.nan
+    high: float = np.nan
+    n: int = 0
+    """Cases that the mean rests on."""
+    n_clusters: int = 0
+    """Patients (or cases, where the run says so) that the interval resamples."""
+    method: str = ""
+    """How the interval was made, as in `Interval`; "" where there is none."""
+    rows: int = 0
+    """Score rows of this metric; 0 where the run was never scored by it."""
+    failed: int = 0
+    """Failed cases of the run."""
+    not_judged: int = 0
+    """Failed cases without a value, because the metric has no worst value for them."""
+    undefined_cases: int = 0
+    """Other cases without a value."""
+    undefined_labels: int = 0
+    """Label values left out because they are undefined, except those of cases that were not judged."""
+    dropped: int = 0
+    """Resamples on which a summary is undefined, left out of its interval."""
+    raised: str = ""
+    """What the summary raised instead of a value."""
+    mark: Mark = ""
+    remark: str = ""
+    """What is printed after the interval, such as "n = 12"."""
+    sign: str = ""
+    """What is printed behind the value: † or ‡ where a test found a difference."""
+    matched: bool = True
+    """False where the run has no case that the column is about."""
+    of_set: SetRow | None = None
+    """What a value of a set rests on, which brings its own interval."""
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether it is a value of so few images that it hardly means anything."""
+        return self.of_set is not None and self.of_set.value.flagged("small_n")
+
+    @property
+    def absent(self) -> bool:
+        """Whether the model was not run on this task."""
+        return self.run is None
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether the run stopped early or still runs; its values are then not averaged."""
+        return self.run is not None and not self.run.finished
+
+    def text(self, column: Column) -> str:
+        """Returns the mean as it is printed, or the reason why there is none."""
+        if self.run is None or not self.matched:
+            return NO_RUN
+        if not self.run.finished:
+            return f"unfinished {self.run.predicted}/{self.run.cases}"
+        return "undefined" if np.isnan(self.mean) else column.text(self.mean)
+
+    def interval_text(self, column: Column) -> str:
+        """Returns the bounds as they are printed, or that n is too small for any; empty where there are none."""
+        if self.method == TOO_FEW and not np.isnan(self.mean):
+            return SMALL_N
+        return "" if np.isnan(self.low) else f"[{column.text(self.low)}, {column.text(self.high)}]"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One model, or one label or group of cases of it, with one cell for each column of the table."""
+
+    name: str
+    cells: tuple[Cell, ...]
+    group: str = ""
+    """The label or group; empty in a table that is not divided."""
+
+    @property
+    def baseline(self) -> bool:
+        """Whether all its runs are baselines, which stand below the models and are not ranked."""
+        runs = [cell.run for cell in self.cells if cell.run is not None]
+        return bool(runs) and all(run.baseline for run in runs)
+
+
+class Settings(NamedTuple):
+    """How the numbers of a table were computed."""
+
+    resamples: int
+    level: float
+    seed: int
+    mean: Mean = "case"
+    interval: Method = PERCENTILE
+    strata: str = ""
+    """Attribute within whose values clusters are drawn; "" for what each task says."""
+
+    @property
+    def bootstrap(self) -> Bootstrap:
+        """How intervals are made."""
+        return Bootstrap(self.resamples, self.level, self.seed, self.interval)
+
+
+def make_column(task: str, group: str, metric: str, run: RunScores) -> Column:
+    """Returns the column of a metric as the registry describes it, or the run where the registry lacks it."""
+    if metric == NO_METRIC:
+        return Column(task, group, metric, "no scores yet", None, 3)
+    if not is_known(metric):
+        # Of a plug-in that is not installed here, or computed elsewhere: without a direction it cannot be ranked.
+        return Column(task, group, metric, metric, run.directions.get(metric), 3)
+    known = metrics.get(metric)
+    title = metrics.title(metric)
+    unit = "px" if known.unit == "mm" and run.units == "pixel" else known.unit
+    return Column(
+        task,
+        group,
+        metric,
+        f"{title} ({unit})" if unit else title,
+        known.higher_is_better,
+        2 if known.unit else 4 if known.kind == SET else 3,
+    )
+
+
+def make_cell(part: Part | RunScores, metric: str, settings: Settings) -> Cell:
+    """Returns what a run, or a part of it, is worth by one metric; an unfinished run is worth nothing yet."""
+    return make_cells(part, [metric], settings)[0]
+
+
+def make_cells(part: Part | RunScores, wanted: Sequence[str], settings: Settings) -> list[Cell]:
+    """Returns the same by several metrics; means over the same patients are resampled together, which is faster.
+
+    Raises:
+        UsageError: If no case has the attribute that is to divide the patients into strata.
+        UserError: If a patient is in two strata.
+    """
+    if not isinstance(part, Part):
+        if not part.finished:
+            return [Cell(run=part, failed=part.failed_cases) for _ in wanted]
+        part = Part.whole(part)
+    failed = int(part.scores.loc[part.scores["status"] == "failed", "case"].nunique())
+    strata = strata_of(part.run, settings.strata)
+    cells: dict[str, Cell] = {}
+    means: dict[str, tuple[pd.DataFrame, Sample]] = {}
+    for metric in wanted:
+        if is_set(metric):
+            cells[metric] = _set_cell(part, metric, failed)
+        elif is_summary(metric):
+            rows = int(part.scores["metric"].isin(metrics.get(metric).needs).sum())
+            try:
+                value = summarise(metric, part, **settings.bootstrap._asdict(), strata=strata)
+            except UserError:
+                raise
+            except Exception as error:
+                log.warning("%s of %s raised an error", metric, part.run.folder, exc_info=True)
+                cells[metric] = Cell(run=part.run, rows=rows, failed=failed, raised=f"{type(error).__name__}: {error}")
+                continue
+            cells[metric] = Cell(run=part.run, **value._asdict(), rows=rows, failed=failed)
+        elif (scores := part.scores.loc[part.scores["metric"] == metric]).empty:
+            cells[metric] = Cell(run=part.run, failed=failed)
+        else:
+            cases = case_values(scores)
+            means[metric] = cases, _sample(part.run, metric, cases, scores, strata, by_label=settings.mean == "class")
+    intervals = usual_intervals([sample for _, sample in means.values()], settings.bootstrap)
+    for (metric, (cases, _)), interval in zip(means.items(), intervals, strict=True):
+        cells[metric] = _with_counts(part.run, cases, interval, failed)
+    return [cells[metric] for metric in wanted]
+
+
+def _sample(
+    run: RunScores,
+    metric: str,
+    cases: pd.DataFrame,
+    scores: pd.DataFrame,
+    strata: pd.Series[str] | None,
+    *,
+    by_label: bool,
+) -> Sample:
+    """Returns the values that a mean is taken of: of cases, or of all labels of them."""
+    if not by_label:
+        return _case_sample(metric, cases, units(run, cases), strata)
+    return Sample(
+        values=scores["value"].to_numpy(),
+        clusters=scores["patient" if run.resampled == "patients" else "case"].to_numpy(dtype=str),
+        labels=scores["label"].to_numpy(dtype=str),
+        strata=None if strata is None else strata.reindex(scores["case"].astype(str)).to_numpy(dtype=str),
+        share=is_share(metric),
+    )
+
+
+def _case_sample(
+    metric: str, cases: pd.DataFrame, unit: npt.NDArray[np.int64], strata: pd.Series[str] | None
+) -> Sample:
+    of_case = None if strata is None else strata.reindex(cases.index.astype(str)).to_numpy(dtype=str)
+    return Sample(cases["value"].to_numpy(), unit, strata=of_case, share=is_share(metric))
+
+
+def _set_cell(part: Part, metric: str, failed: int) -> Cell:
+    """Returns the value of a set with its own interval; of fewer cases than were asked for if some failed."""
+    found = row_of_part(part, metric)
+    if found is None:
+        return Cell(run=part.run, failed=failed)
+    one = found.value
+    count = 0 if np.isnan(one.value) else one.n_generated
+    return Cell(
+        run=part.run,
+        mean=one.value,
+        low=one.low,
+        high=one.high,
+        n=count,
+        n_clusters=count,
+        method="" if np.isnan(one.low) else OWN,
+        rows=1,
+        failed=failed,
+        of_set=found,
+    )
+
+
+def case_mean_cell(
+    run: RunScores,
+    metric: str,
+    cases: pd.DataFrame,
+    unit: npt.NDArray[np.int64],
+    failed: int,
+    settings: Settings,
+) -> Cell:
+    """Returns the mean over cases.
+
+    Args:
+        run: The run.
+        metric: Which metric.
+        cases: Of it, as `case_values` returns them, or some of those.
+        unit: Of each of them, as `units` returns it.
+        failed: How many cases failed.
+        settings: How the interval is computed.
+    """
+    sample = _case_sample(metric, cases, unit, strata_of(run, settings.strata))
+    return _with_counts(run, cases, usual_intervals([sample], settings.bootstrap)[0], failed)
+
+
+def _with_counts(run: RunScores, cases: pd.DataFrame, interval: Interval, failed: int) -> Cell:
+    empty = cases["value"].isna()
+    not_judged = empty & cases["failed"]
+    return Cell(
+        run=run,
+        **interval._replace(n=int(cases["value"].count()))._asdict(),
+        rows=int(cases["rows"].sum()),
+        failed=failed,
+        not_judged=int(not_judged.sum()),
+        undefined_cases=int((empty & ~cases["failed"]).sum()),
+        undefined_labels=int(cases.loc[~not_judged, "undefined"].sum()),
+    )

@@ -1,0 +1,107 @@
+"""Which columns a table has: the metrics of each task, in the task's order or in the order asked for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from medimg_eval import metrics
+from medimg_eval.errors import UsageError, nearest
+from medimg_eval.results.runs.metric_kinds import is_evidence, is_summary
+from medimg_eval.results.table.cells import NO_METRIC, Column, make_column
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from medimg_eval.results.runs.loading import RunScores
+
+
+def make_columns(
+    runs: Sequence[RunScores], asked: Sequence[str] | Mapping[str, Sequence[str]] | None
+) -> tuple[list[Column], list[str]]:
+    """Returns the columns, and the titles of the tasks that none of the metrics asked for was scored on.
+
+    Args:
+        runs: The runs of the table.
+        asked: Metrics to show, in this order; of all tasks, or of each task that is shown by its name. None shows those
+            of each task.
+
+    Raises:
+        UsageError: If no run has scores of one of the metrics asked for, or of one of the tasks.
+    """
+    if isinstance(asked, Mapping):
+        return _by_task(runs, asked), []
+    by_task: dict[str, list[RunScores]] = {}
+    for run in runs:
+        by_task.setdefault(run.task, []).append(run)
+    scored = {task: _scored(members) for task, members in by_task.items()}
+    everything = {metric for names in scored.values() for metric in names}
+    for metric in asked or ():
+        # Before anything is scored there is nothing to compare a name with, and the table says "unfinished".
+        if everything and not any(_has(names, metric) for names in scored.values()):
+            raise UsageError(f"No run has scores of {metric!r}{_hint(metric, everything)}")
+    columns, hidden = [], []
+    for task, title in titles(runs).items():
+        chosen = _shown(by_task[task], scored[task]) if asked is None else [m for m in asked if _has(scored[task], m)]
+        if scored[task] and not chosen:
+            hidden.append(title)
+        else:
+            columns += [make_column(task, title, metric, by_task[task][0]) for metric in chosen or [NO_METRIC]]
+    return columns, hidden
+
+
+def _by_task(runs: Sequence[RunScores], asked: Mapping[str, Sequence[str]]) -> list[Column]:
+    """Returns the columns of the tasks named, each with its own metrics, in the order of both."""
+    known = titles(runs)
+    columns: list[Column] = []
+    for task, wanted in asked.items():
+        if task not in known:
+            raise UsageError(f"metrics names task {task!r}, which has no run{nearest(task, known)}")
+        if not wanted:
+            raise UsageError(f"metrics names none of task {task!r}; name at least one, or leave the task out")
+        found, _ = make_columns([run for run in runs if run.task == task], wanted)
+        columns += [replace(column, group=known[task]) for column in found]
+    return columns
+
+
+def titles(runs: Sequence[RunScores]) -> dict[str, str]:
+    """Returns the title of each task in the order of `runs`, with the task's name if two tasks share one."""
+    found: dict[str, str] = {}
+    for run in runs:
+        found.setdefault(run.task, run.task_title)
+    times = Counter(found.values())
+    return {task: title if times[title] == 1 else f"{title} ({task})" for task, title in found.items()}
+
+
+def _scored(runs: Sequence[RunScores]) -> dict[str, None]:
+    """Returns the metrics that rows of one task's runs have; a dict for its order."""
+    rows = (part for run in runs for part in (run.scores, run.sets))
+    return dict.fromkeys(metric for part in rows for metric in part["metric"].unique())
+
+
+def _has(scored: Collection[str], metric: str) -> bool:
+    """Returns whether a task's rows have a metric, or something that a summary is computed from."""
+    if metric in scored:
+        return True
+    # Some rows do: a detector without a single candidate leaves none of those, and is still worth its 0.
+    return is_summary(metric) and any(need in scored for need in metrics.get(metric).needs)
+
+
+def _shown(runs: Sequence[RunScores], scored: dict[str, None]) -> list[str]:
+    """Returns the metrics of a task as its runs list them; of a run without a list, those of its rows."""
+    listed: dict[str, None] = {}
+    for run in runs:
+        listed |= dict.fromkeys(run.metrics or run.scores["metric"].unique())
+    # A summary of rows that no run left is shown as undefined, for the task asked for it.
+    return [metric for metric in listed if (_has(scored, metric) or is_summary(metric)) and not is_evidence(metric)]
+
+
+def _hint(metric: str, scored: set[str]) -> str:
+    """Returns what else could have been meant; of a summary, what it lacks."""
+    if is_summary(metric):
+        lacking = " or ".join(metrics.get(metric).needs)
+        mend = f"add {metric} to the task's metrics and score the run again"
+        return f", which is computed from those of {lacking}; {mend}"
+    return nearest(metric, scored)

@@ -1,0 +1,429 @@
+"""What a reader must know to trust a table: how it was computed, what it rests on, and what was left out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from medimg_eval import metrics
+from medimg_eval.metrics.proportions import FEW_TRIALS
+from medimg_eval.results.runs.loading import salt_names
+from medimg_eval.results.runs.metric_kinds import is_evidence, is_known, is_set, is_summary, judged_labels
+from medimg_eval.results.runs.strata import stratifying
+from medimg_eval.results.runs.subsets import LABEL, UNKNOWN, Part
+from medimg_eval.results.runs.superseded import left_out, listed
+from medimg_eval.results.statistics.intervals import BCA, EXACT, FEWEST, PERCENTILE, TOO_FEW, WILSON
+from medimg_eval.results.statistics.summaries import MOST_LEFT_OUT, MOST_RESAMPLES, rows_of
+from medimg_eval.results.table.cells import NO_METRIC, NO_RUN, SMALL_N, Cell, Column, Row, Settings
+from medimg_eval.results.table.groups import GAP, SMALL
+from medimg_eval.results.table.question_footnotes import chance_note, question_basis, question_facts
+from medimg_eval.results.table.set_footnotes import set_notes, set_warnings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from medimg_eval.results.runs.loading import RunScores
+
+
+class _Entry(NamedTuple):
+    """One row within one task."""
+
+    name: str
+    run: RunScores
+    cells: tuple[tuple[Column, Cell], ...]
+
+
+class _Group(NamedTuple):
+    """One task with the rows that were run on it."""
+
+    title: str
+    entries: list[_Entry]
+
+    @property
+    def asks(self) -> bool:
+        """Whether its cases are put in words."""
+        return all(entry.run.asks for entry in self.entries)
+
+    @property
+    def finished(self) -> list[_Entry]:
+        return [entry for entry in self.entries if entry.run.finished]
+
+    @property
+    def models(self) -> list[_Entry]:
+        """The finished ones without baselines, which are asked in other ways: without images, or for no text."""
+        return [entry for entry in self.finished if not entry.run.baseline] or self.finished
+
+
+def write_footnotes(
+    columns: Sequence[Column],
+    rows: Sequence[Row],
+    *,
+    shown: Sequence[Row],
+    settings: Settings,
+    hidden: Sequence[str],
+    by: str,
+) -> list[str]:
+    """Returns the footnotes of a table as plain sentences, in reading order.
+
+    Args:
+        columns: The table's columns.
+        rows: One row per model.
+        shown: The rows as the table has them: ranked, and divided where it is.
+        settings: How the numbers were computed.
+        hidden: Titles of the tasks that have no score of any metric asked for.
+        by: What the table is divided by, if it is.
+    """
+    groups = _groups(columns, rows)
+    notes = [*_method(columns, groups, shown, settings), *_legend(shown, by)]
+    for group in groups:
+        notes += [*_basis(group), *_chance(group), *_warnings(group), *_different_cases(group), *_of_sets(group)]
+        for entry in group.entries:
+            notes += [f"{group.title}, {entry.name}: {fact}." for fact in (*_facts(entry), *left_out(entry.run))]
+        from_manifests = dict.fromkeys(note for entry in group.entries for note in entry.run.notes)
+        notes += [f"{group.title}: {note}" for note in from_manifests]
+    if any(_label_counts(entry.run) for group in groups for entry in group.finished):
+        notes.append("missed: a label in the reference only; hallucinated: in the prediction only; absent: in neither.")
+    notes += [
+        f"{column.title} is not a known metric: without a direction it is not ranked."
+        for column in {column.metric: column for column in columns}.values()
+        if column.metric != NO_METRIC and column.higher_is_better is None and not is_known(column.metric)
+    ]
+    notes += [f"{title} is not shown: it has no scores of the metrics asked for." for title in hidden]
+    if older := sum(entry.run.older_left_out for group in groups for entry in group.entries):
+        notes.append(
+            f"{_count(older, 'older run')} of the same task and model name left out; "
+            "name a run folder to show it beside the newest."
+        )
+    return notes
+
+
+def comparability(title: str, runs: Mapping[str, RunScores]) -> list[str]:
+    """Returns what finished runs of one task rest on, and why they may not be comparable even on common cases.
+
+    Args:
+        title: The task's title.
+        runs: The runs by model.
+    """
+    group = _Group(title, [_Entry(name, run, ()) for name, run in runs.items()])
+    return [*_basis(group), *_warnings(group)]
+
+
+def _groups(columns: Sequence[Column], rows: Sequence[Row]) -> list[_Group]:
+    groups = []
+    for task, title in {column.task: column.group for column in columns}.items():
+        entries = []
+        for row in rows:
+            cells = tuple(
+                (column, cell) for column, cell in zip(columns, row.cells, strict=True) if column.task == task
+            )
+            run = cells[0][1].run
+            if run is not None:
+                entries.append(_Entry(row.name, run, cells))
+        groups.append(_Group(title, entries))
+    return groups
+
+
+def _method(
+    columns: Sequence[Column], groups: Sequence[_Group], shown: Sequence[Row], settings: Settings
+) -> Iterator[str]:
+    """Yields what the numbers are, once there are numbers."""
+    units: dict[str, dict[str, None]] = {}
+    for group in groups:
+        for entry in group.finished:
+            units.setdefault(entry.run.unit, {})[group.title] = None
+    if not units:
+        return
+    if len(units) == 1:
+        what = next(iter(units))
+    else:
+        what = " and ".join(f"{unit} ({', '.join(titles)})" for unit, titles in sorted(units.items()))
+    strata = dict.fromkeys(stratifying(entry.run, settings.strata) for group in groups for entry in group.finished)
+    within = f" within strata of {listed(names)}" if (names := [name for name in strata if name]) else ""
+    methods = _methods(columns, shown)
+
+    def interval(resamples: int, of: Sequence[str]) -> str:
+        how = f"{100 * settings.level:g} % interval"
+        made = {method for metric in of for method in methods[metric]}
+        if made and made <= {WILSON, EXACT}:
+            return f"[{how}]"
+        bounds = "BCa" if settings.interval == BCA else PERCENTILE
+        return f"[{how}: {bounds} bootstrap, {resamples:,} resamples of {what}{within}, seed {settings.seed}]"
+
+    # A paper's own table calls its columns otherwise, and may have one metric in several of them.
+    summaries = {column.metric: metrics.title(column.metric) for column in columns if is_summary(column.metric)}
+    sets = {column.metric: metrics.title(column.metric) for column in columns if is_set(column.metric)}
+    if means := [metric for metric in methods if metric not in summaries and metric not in sets]:
+        nouns = listed(list(dict.fromkeys(entry.run.noun for group in groups for entry in group.entries)))
+        over = "labels" if settings.mean == "class" else nouns if all(group.asks for group in groups) else "cases"
+        counted = {
+            "cases": "; a case counts with the mean over its labels (case-macro)",
+            "labels": "; a label counts with the mean over its cases (class-macro)",
+        }
+        yield f"Mean over {over} {interval(settings.resamples, means)}{counted.get(over, '')}."
+    if summaries:
+        most = min(settings.resamples, MOST_RESAMPLES)
+        yield f"{listed(list(summaries.values()))}: one value for all cases together {interval(most, list(summaries))}."
+    if sets:
+        yield (
+            f"{listed(list(sets.values()))}: one value for all pictures together [95 % interval of its own]; grey: "
+            "fewer than 50 images on a side."
+        )
+    yield from _told_once((title, metrics.get(metric).definition) for metric, title in (summaries | sets).items())
+    known = [(column.title, metrics.get(column.metric).settings) for column in columns if is_known(column.metric)]
+    yield from _told_once((title, f"{how}.") for title, how in known if how)
+    yield from _other_intervals(columns, methods, " or ".join(sorted(units)), settings)
+
+
+def _methods(columns: Sequence[Column], rows: Sequence[Row]) -> dict[str, set[str]]:
+    """Returns how the intervals of each metric were made."""
+    methods: dict[str, set[str]] = {column.metric: set() for column in columns}
+    for row in rows:
+        for column, cell in zip(columns, row.cells, strict=True):
+            if cell.n and cell.method:
+                methods[column.metric].add(cell.method)
+    return methods
+
+
+def _other_intervals(
+    columns: Sequence[Column], methods: Mapping[str, set[str]], what: str, settings: Settings
+) -> Iterator[str]:
+    """Yields which columns have intervals that are not the bootstrap asked for."""
+    said = {
+        WILSON: f"Wilson interval of a proportion, of values that are 0 or 1, one for each of the {what}.",
+        EXACT: "exact interval (Clopper and Pearson) of a proportion, of values that are 0 or 1, where these are all "
+        f"the same or of at most {FEW_TRIALS} {what}.",
+    }
+    if settings.interval == BCA:
+        said[PERCENTILE] = (
+            f"percentile interval where BCa has none: where all resamples agree, or more than {MOST_LEFT_OUT:,} {what} "
+            "would be left out one by one."
+        )
+    yield from _told_once(
+        (column.title, note) for method, note in said.items() for column in columns if method in methods[column.metric]
+    )
+    if any(TOO_FEW in made for made in methods.values()):
+        yield f"{SMALL_N}: a bootstrap of fewer than {FEWEST} {what} covers far less than it says."
+
+
+def _told_once(facts: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Yields what is to be said of columns, once of all that it is true of."""
+    titles: dict[str, dict[str, None]] = {}
+    for title, fact in facts:
+        titles.setdefault(fact, {})[title] = None
+    yield from (f"{listed(list(of))}: {fact}" for fact, of in titles.items())
+
+
+def _legend(rows: Sequence[Row], by: str) -> Iterator[str]:
+    cells = [cell for row in rows for cell in row.cells]
+    if any(cell.mark for cell in cells):
+        among = "" if not by else f" and {'label' if by == LABEL else 'group'}"
+        yield f"Best of each column{among} in bold, second underlined; means equal as printed share their mark."
+    if baselines := dict.fromkeys(row.name for row in rows if row.baseline):
+        yield f"Baselines, below the models, neither ranked nor tested: {', '.join(baselines)}."
+    if any(cell.absent for cell in cells):
+        also = "" if not by else ", or has no such label there" if by == LABEL else ", or has no such cases there"
+        yield f"{NO_RUN}: the model was not run on this task{also}."
+    if by:
+        yield "n: cases with a value" + (f"; *: fewer than {SMALL}." if _few(cells) else ".")
+    if any(row.group == GAP for row in rows):
+        without = f", without the cases whose {by} is {UNKNOWN}" if any(row.group == UNKNOWN for row in rows) else ""
+        yield f"{GAP}: largest minus smallest value of the groups by {by} of at least {SMALL} cases{without}."
+
+
+def _few(cells: Sequence[Cell]) -> bool:
+    return any(cell.remark.endswith("*") for cell in cells)
+
+
+def _basis(group: _Group) -> Iterator[str]:
+    """Yields the number of cases and patients, and the settings that the scores depend on."""
+    signatures = _names_by(group.models, lambda run: run.signature)
+    basis = question_basis(group.title, [entry.run for entry in group.entries]) if group.asks else _case_basis(group)
+    if len(signatures) > 1 and any(_scored_differently(group)):  # which says them
+        yield f"{basis}."
+        return
+    whose = [f"{names}: {signature}" if len(signatures) > 1 else signature for signature, names in signatures.items()]
+    yield f"{'; '.join([basis, *whose])}."
+
+
+def _case_basis(group: _Group) -> str:
+    sizes = sorted({entry.run.cases for entry in group.entries})
+    by_patient = [entry.run for entry in group.finished if entry.run.resampled == "patients"]
+    patients = sorted({run.scores["patient"].nunique() for run in by_patient})
+    basis = f"{group.title}: n = {' or '.join(map(str, sizes))} cases"
+    if patients:
+        basis += f" of {' or '.join(map(str, patients))} patients"
+    return basis
+
+
+def _chance(group: _Group) -> Iterator[str]:
+    shown = dict.fromkeys(column.metric for entry in group.entries for column, _ in entry.cells)
+    if group.asks:
+        yield from chance_note(group.title, [entry.run for entry in group.finished], list(shown))
+
+
+def _warnings(group: _Group) -> Iterator[str]:
+    """Yields why the rows of one task may not be comparable."""
+    for entry in group.entries:
+        if entry.run.partial:
+            mend = "test without limit= and only= goes on to all"
+            yield f"Warning: {group.title}, {entry.name}: a partial run, {entry.run.partial}; {mend}."
+    yield from _scored_differently(group)
+    if len(fingerprints := _names_by(group.finished, lambda run: run.data_fingerprint)) > 1:
+        parts = "; ".join(f"{names} on {fingerprint}" for fingerprint, names in fingerprints.items())
+        yield f"Warning: the data of {group.title} differ, so its rows are not comparable: {parts}."
+    if len(salts := _names_by([one for one in group.finished if salt_names(one.run)], salt_names)) > 1:
+        parts = "; ".join(f"{names} with {salt}" for salt, names in salts.items())
+        yield (
+            f"Warning: patients of {group.title} are named with different salts, so its rows cannot be paired: {parts}."
+        )
+    if (
+        len(labels := _names_by(group.finished, lambda run: ", ".join(sorted(set(judged_labels(run.scores)["label"])))))
+        > 1
+    ):
+        parts = "; ".join(f"{names} on {found}" for found, names in labels.items())
+        yield f"Warning: {group.title} was scored on different labels, so its rows are not comparable: {parts}."
+
+
+def _scored_differently(group: _Group) -> Iterator[str]:
+    """Yields by which metrics rows were scored in different ways; each is compared by itself, where runs say so."""
+    if not all(entry.run.definitions for entry in group.models):
+        parts = _in_words(_names_by(group.models, lambda run: run.signature))
+        yield from (f"Warning: {group.title} was scored in different ways: {part}." for part in parts)
+        return
+    titles: dict[str, list[str]] = {}
+    for metric in dict.fromkeys(metric for entry in group.models for metric in entry.run.definitions):
+        holders = [entry for entry in group.models if metric in entry.run.definitions]
+        for part in _in_words(_names_by(holders, lambda run: run.definitions[metric])):  # noqa: B023 - called at once
+            titles.setdefault(part, []).append(metrics.title(metric) if is_known(metric) else metric)
+    for part, of in titles.items():
+        yield f"Warning: {group.title} was scored in different ways by {listed(of)}: {part}."
+
+
+def _in_words(names: Mapping[str, str]) -> list[str]:
+    """Returns the wordings with the names of the rows that share each, if there are several; else nothing."""
+    return ["; ".join(f"{held_by} with {wording}" for wording, held_by in names.items())] if len(names) > 1 else []
+
+
+def _different_cases(group: _Group) -> Iterator[str]:
+    """Yields that the rows of one task rest on different cases, if they do."""
+    case_sets = {frozenset(entry.run.scores["case"]) for entry in group.finished}
+    if len(case_sets) > 1:
+        sizes = ", ".join(f"{entry.name} {entry.run.scores['case'].nunique()}" for entry in group.finished)
+        shared = len(frozenset.intersection(*case_sets))
+        yield (
+            f"Warning: {group.title} was scored on different cases, so its rows are not comparable: "
+            f"{sizes}; {shared} in common."
+        )
+
+
+def _of_sets(group: _Group) -> Iterator[str]:
+    if group.finished:
+        columns = [column for column, _ in group.entries[0].cells if is_set(column.metric)]
+        runs = {entry.name: entry.run for entry in group.models}
+        yield from set_warnings(group.title, runs, columns)
+        yield from set_notes(group.title, {entry.name: entry.cells for entry in group.finished})
+
+
+def _names_by(entries: Sequence[_Entry], key: Callable[[RunScores], str]) -> dict[str, str]:
+    """Returns the row names that share each value of `key`, joined by commas."""
+    names: dict[str, str] = {}
+    for entry in entries:
+        value = key(entry.run)
+        names[value] = f"{names[value]}, {entry.name}" if value in names else entry.name
+    return names
+
+
+def _facts(entry: _Entry) -> Iterator[str]:
+    """Yields what is missing, failed or undefined in one run."""
+    run = entry.run
+    if not run.finished:
+        state = {"running": "not finished", "failed": "stopped by an error"}.get(run.status, run.status)
+        yield f"{state}, {run.predicted} of {run.cases} cases predicted; not averaged (run {run.run})"
+        return
+    scored = run.scores["case"].nunique()
+    if scored != run.cases:
+        yield f"{scored} of {run.cases} cases have scores"
+    yield from _failures(entry)
+    if run.asks:
+        yield from question_facts(run)
+    if counts := _label_counts(run):
+        total = len(judged_labels(run.scores))
+        yield f"of {_count(total, 'label')}, {', '.join(f'{n} {status}' for status, n in counts.items())}"
+    for column, cell in entry.cells:
+        yield from _cell_facts(column, cell)
+    yield from _not_shown(entry)
+    yield from _remarks(entry)
+    yield from _used_facts(entry)
+
+
+def _cell_facts(column: Column, cell: Cell) -> Iterator[str]:
+    """Yields what one cell lacks or leaves out."""
+    if not cell.matched:
+        return
+    if cell.undefined_labels:
+        whole = f" ({_count(cell.undefined_cases, 'whole case')})" if cell.undefined_cases else ""
+        labels = _count(cell.undefined_labels, "label")
+        yield f"{column.title} undefined for {labels}{whole}, left out of the mean"
+    if not cell.rows and column.metric != NO_METRIC:
+        yield f"no {column.title} scores; score the run again to have them"
+    elif cell.raised:
+        yield f"{column.title} undefined: it raised {cell.raised}"
+    elif is_summary(column.metric) and not cell.n:
+        hint = " (it needs efficiency=true; see docs/metrics-summaries.md)" if column.metric == "u_score" else ""
+        yield f"{column.title} undefined: its rows or facts do not suffice{hint}"
+    if cell.dropped:
+        yield f"{column.title} undefined on {_count(cell.dropped, 'resample')}, left out of its interval"
+
+
+def _not_shown(entry: _Entry) -> Iterator[str]:
+    """Yields which of the task's metrics have no column, for no run has a value of them."""
+    scored = {*entry.run.scores["metric"], *entry.run.sets["metric"]}
+    wanted = [name for name in entry.run.metrics if not (is_summary(name) or is_evidence(name))]
+    shown = {column.metric for column, _ in entry.cells}
+    if any(name in scored and name not in shown for name in wanted):
+        return  # some columns were asked for, and others were not
+    for name in (one for one in wanted if one not in scored):
+        why = "no judge was asked" if name.startswith("judge") else "it judges none of the cases"
+        yield f"no {metrics.title(name) if is_known(name) else name} scores: {why}"
+
+
+def _remarks(entry: _Entry) -> Iterator[str]:
+    """Yields what summaries have to say of a run, each thing once."""
+    told: dict[str, None] = {}
+    for column, cell in entry.cells:
+        found, parameter = metrics.parse(column.metric) if is_summary(column.metric) else (None, None)
+        if found is not None and found.remark is not None and cell.rows:
+            rows = rows_of(Part.whole(entry.run), found.needs)
+            told[found.remark(rows, *(() if parameter is None else (parameter,)))] = None
+    yield from (remark for remark in told if remark)
+
+
+def _used_facts(entry: _Entry) -> Iterator[str]:
+    """Yields the numbers that summaries may have used beside scores."""
+    numbers = {name: value for name, value in entry.run.facts.items() if isinstance(value, int | float)}
+    if numbers and any(is_summary(column.metric) for column, _ in entry.cells):
+        yield f"facts: {', '.join(f'{name} {value:,}' for name, value in numbers.items())}"
+
+
+def _failures(entry: _Entry) -> Iterator[str]:
+    scores = entry.run.scores
+    failed = int(scores.loc[scores["status"] == "failed", "case"].nunique())
+    if not failed:
+        return
+    fact = f"{failed} of {entry.run.cases} cases failed, counted at the metric's worst value"
+    if exceptions := [f"{cell.not_judged} by {column.title}" for column, cell in entry.cells if cell.not_judged]:
+        fact += f", except those not judged and left out of the mean: {', '.join(exceptions)}"
+    yield fact
+
+
+def _label_counts(run: RunScores) -> dict[str, int]:
+    """Returns how many labels were missed, hallucinated or absent; only those that occur."""
+    judged = judged_labels(run.scores)
+    # Of classes, `absent` is what is true of one, and no outcome.
+    classes = [one for one in judged["metric"].unique() if is_known(one) and metrics.get(one).kind == "classification"]
+    labels = judged.loc[~judged["metric"].isin(classes), "status"]
+    counts = {status: int((labels == status).sum()) for status in ("missed", "hallucinated", "absent")}
+    return {status: number for status, number in counts.items() if number}
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

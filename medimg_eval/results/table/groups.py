@@ -1,0 +1,128 @@
+"""Rows of a table that is divided by label or by an attribute of the cases."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from medimg_eval.errors import UsageError, nearest
+from medimg_eval.results.runs.metric_kinds import is_set
+from medimg_eval.results.runs.subsets import LABEL, UNKNOWN, Part, attribute_names, crossed_attributes
+from medimg_eval.results.statistics.disparities import NONE, SMALLEST, DisparitySettings, gap_between
+from medimg_eval.results.statistics.intervals import PERCENTILE
+from medimg_eval.results.table.cells import Cell, Column, Row, Settings, make_cell
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from medimg_eval.results.runs.loading import RunScores
+
+SMALL = SMALLEST
+"""A group of fewer cases is flagged, and has no part in gaps and tests."""
+GAP = "gap (max - min)"
+
+
+def all_of(by: str) -> str:
+    """Returns what the group is called that holds every case and label."""
+    return "all labels" if by == LABEL else "all cases"
+
+
+def divided(
+    columns: Sequence[Column],
+    named: Mapping[str, Mapping[str, RunScores]],
+    whole: Sequence[Row],
+    *,
+    by: str,
+    settings: Settings,
+) -> list[Row]:
+    """Returns the rows of a divided table.
+
+    By label: a block per label with a row per model, and a last block of all labels. By an attribute: a block per
+    model with a row for all cases, one per group, and the gap between the largest and the smallest mean of a known
+    group of at least `SMALL` cases.
+
+    Args:
+        columns: The table's columns.
+        named: Runs by row name and task.
+        whole: The rows of the table that is not divided.
+        by: "label", or the name of an attribute, or several that are crossed, as in "sex*site".
+        settings: How means and intervals are computed.
+
+    Raises:
+        UsageError: If no case has such an attribute.
+    """
+    runs = [run for by_task in named.values() for run in by_task.values()]
+    known = attribute_names(runs)
+    lacking = next((one for one in crossed_attributes(by, known) if one not in known), None)
+    if by != LABEL and lacking is not None and any(run.finished for run in runs):
+        raise UsageError(
+            f"No case has an attribute {lacking!r} to divide the table by{nearest(lacking, known | {LABEL})}"
+        )
+    shown = {column.task for column in columns}
+    parts = {
+        (name, task): _parts(run, by)
+        for name, by_task in named.items()
+        for task, run in by_task.items()
+        if task in shown
+    }
+    names = dict.fromkeys(group for found in parts.values() for group in found)
+    totals = [replace(row, group=all_of(by), cells=tuple(map(_counted, row.cells))) for row in whole]
+
+    def row(name: str, group: str) -> Row:
+        cells = (_cell(named[name].get(c.task), parts.get((name, c.task), {}).get(group), c, settings) for c in columns)
+        return Row(name, tuple(cells), group)
+
+    if by == LABEL:
+        rows = [row(total.name, label) for label in names for total in totals]
+        return [line for line in rows if _has_part(line, parts, columns)] + totals
+    order = [*sorted(names.keys() - {UNKNOWN}), *names.keys() & {UNKNOWN}]
+    blocks: list[Row] = []
+    for total in totals:
+        groups = [line for line in (row(total.name, group) for group in order) if _has_part(line, parts, columns)]
+        gaps = _gap(total, [line for line in groups if line.group != UNKNOWN], columns, by, settings)
+        blocks += [total, *groups, *gaps]
+    return blocks
+
+
+def _parts(run: RunScores, by: str) -> dict[str, Part]:
+    if not run.finished:
+        return {}
+    part = Part.whole(run)
+    return part.labels() if by == LABEL else part.groups(by)
+
+
+def _has_part(row: Row, parts: Mapping[tuple[str, str], Mapping[str, Part]], columns: Sequence[Column]) -> bool:
+    return any(row.group in parts.get((row.name, column.task), {}) for column in columns)
+
+
+def _cell(run: RunScores | None, part: Part | None, column: Column, settings: Settings) -> Cell:
+    if run is None or (part is None and run.finished):
+        return Cell()
+    return _counted(make_cell(run if part is None else part, column.metric, settings))
+
+
+def _counted(cell: Cell) -> Cell:
+    """Returns the cell with the number of its cases after the interval, flagged where they are few."""
+    return replace(cell, remark=f"n = {cell.n}{'*' if cell.n < SMALL else ''}") if cell.n else cell
+
+
+def _gap(total: Row, groups: Sequence[Row], columns: Sequence[Column], by: str, settings: Settings) -> Iterator[Row]:
+    """Yields the row of gaps, where there are two groups large enough to be compared."""
+    cells = []
+    for place, (whole, column) in enumerate(zip(total.cells, columns, strict=True)):
+        means = [line.cells[place].mean for line in groups if line.cells[place].n >= SMALL]
+        if len(means) < 2 or whole.run is None:
+            cells.append(replace(whole, mean=np.nan, low=np.nan, high=np.nan, n=0, n_clusters=0, remark=""))
+            continue
+        bounds = NONE
+        # Of a mean over labels, and of sets, groups are not resampled together.
+        if settings.mean == "case" and not is_set(column.metric):
+            how = DisparitySettings(settings.resamples, settings.level, settings.seed, SMALL, strata=settings.strata)
+            bounds = gap_between(whole.run, column.metric, by, how)
+        method = "" if np.isnan(bounds.low) else PERCENTILE
+        gap = Cell(whole.run, max(means) - min(means), bounds.low, bounds.high, n=len(means), method=method)
+        cells.append(gap)
+    if any(cell.n for cell in cells):
+        yield Row(total.name, tuple(cells), GAP)

@@ -1,0 +1,204 @@
+"""A table as Markdown, CSV, HTML, and for the terminal; and all of its files."""
+
+from __future__ import annotations
+
+import html
+import re
+from typing import TYPE_CHECKING
+
+import rich.table
+from rich.text import Text
+
+from medimg_eval.results.runs.csv_cells import frame_to_csv
+from medimg_eval.results.table.latex import to_latex
+from medimg_eval.results.table.xlsx import write_xlsx
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from medimg_eval.results.table.layout import Heading, Layout, Printable, Span, Style
+
+__all__ = [
+    "escape_markdown",
+    "html_page",
+    "html_table",
+    "rich_table",
+    "to_csv",
+    "to_html",
+    "to_latex",
+    "to_markdown",
+    "to_rich",
+    "write_all",
+]
+
+_RICH_STYLES: dict[Style, str] = {
+    "plain": "",
+    "best": "bold",
+    "second": "underline",
+    "interval": "dim",
+    "quiet": "dim",
+    "head": "italic",
+}
+_MARKDOWN: dict[Style, str] = {
+    "plain": "{}",
+    "best": "**{}**",
+    "second": "<ins>{}</ins>",  # Markdown cannot underline, and GitHub removes <u>
+    "interval": "{}",
+    "quiet": "{}",
+    "head": "*{}*",
+}
+_HTML: dict[Style, str] = {
+    "plain": "{}",
+    "best": "<strong>{}</strong>",
+    "second": "<u>{}</u>",
+    "interval": '<span class="interval">{}</span>',
+    "quiet": '<span class="quiet">{}</span>',
+    "head": "<em>{}</em>",
+}
+_HTML_PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<title>{title}</title>
+<style>
+body {{ font-family: system-ui, sans-serif; margin: 2rem; }}
+table {{ border-collapse: collapse; border-top: 2px solid; border-bottom: 2px solid; }}
+thead {{ border-bottom: 1px solid; }}
+th, td {{ padding: 0.25rem 0.75rem; text-align: center; white-space: nowrap; }}
+th:first-child, tbody th {{ text-align: left; font-weight: normal; }}
+.opens th, .opens td {{ border-top: 1px solid; }}
+.interval {{ font-size: 0.85em; }}
+.quiet {{ opacity: 0.6; }}
+.footnotes {{ font-size: 0.85em; max-width: 60rem; padding-left: 1.2rem; }}
+</style>
+</head>
+<body>
+{body}
+</body>
+</html>
+"""
+
+
+def to_rich(table: Printable) -> rich.table.Table:
+    """Returns the table for a terminal; its footnotes are the caller's to print."""
+    return rich_table(table.layout())
+
+
+def rich_table(layout: Layout) -> rich.table.Table:
+    """Returns a layout for a terminal."""
+    # A Text is shown as it is, where a str would be searched for markup such as "[bold]".
+    alone = None if layout.several_tasks else "".join(name for name, _ in layout.groups)
+    grid = rich.table.Table(title=Text(alone, "bold") if alone else None, title_justify="left")
+    for stub in layout.stubs:
+        grid.add_column(Text(stub))
+    for heading in layout.headings:
+        title = f"{heading.group}\n{heading.text}" if layout.several_tasks else heading.text
+        grid.add_column(Text(title), justify="center")
+    for line in layout.lines:
+        if line.opens:
+            grid.add_section()
+        grid.add_row(*map(Text, line.names), *(_rich_cell(layout, cell) for cell in line.cells))
+    return grid
+
+
+def _rich_cell(layout: Layout, spans: list[Span]) -> Text:
+    lines = layout.cell_lines(spans)
+    return Text("\n").join(Text(" ").join(Text(span.text, _RICH_STYLES[span.style]) for span in line) for line in lines)
+
+
+def to_markdown(table: Printable) -> str:
+    """Returns the table and its footnotes in GitHub's Markdown."""
+    layout = table.layout()
+    headings = [escape_markdown(stub) for stub in layout.stubs]
+    headings += [_markdown_heading(heading, layout) for heading in layout.headings]
+    rows = [headings, [*["---"] * len(layout.stubs), *[":---:"] * len(layout.headings)]]
+    rows += [
+        [*map(escape_markdown, line.names), *(_markdown_cell(layout, cell) for cell in line.cells)]
+        for line in layout.lines
+    ]
+    alone = "" if layout.several_tasks else "".join(name for name, _ in layout.groups)
+    title = f"**{escape_markdown(alone)}**\n\n" if alone else ""
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    notes = [f"- {escape_markdown(note)}" for note in layout.footnotes]
+    return title + "\n".join([*lines, "", *notes]) + "\n"
+
+
+def to_csv(table: Printable) -> str:
+    """Returns the tidy frame of the table, with unrounded numbers."""
+    return frame_to_csv(table.frame())
+
+
+def to_html(table: Printable) -> str:
+    """Returns a page with the table and its footnotes that needs no other file and makes no request."""
+    layout = table.layout()
+    return html_page(layout.caption, html_table(layout))
+
+
+def html_page(title: str, body: str) -> str:
+    """Returns a page around HTML."""
+    return _HTML_PAGE.format(title=html.escape(title), body=body)
+
+
+def html_table(layout: Layout) -> str:
+    """Returns the table and its footnotes as HTML to put into a page."""
+    tall = ' rowspan="2"' if layout.grouped else ""
+    stubs = "".join(f'<th{tall} scope="col">{html.escape(stub)}</th>' for stub in layout.stubs)
+    groups = "".join(
+        f'<th colspan="{span}" scope="colgroup">{html.escape(title)}</th>' for title, span in layout.groups
+    )
+    headings = "".join(f'<th scope="col">{html.escape(heading.text)}</th>' for heading in layout.headings)
+    head = f"<tr>{stubs}{groups}</tr>\n<tr>{headings}</tr>" if layout.grouped else f"<tr>{stubs}{headings}</tr>"
+    rows = []
+    for line in layout.lines:
+        names = "".join(f'<th scope="row">{html.escape(name)}</th>' for name in line.names)
+        start = '<tr class="opens">' if line.opens else "<tr>"
+        rows.append(f"{start}{names}{''.join(_html_cell(layout, cell) for cell in line.cells)}</tr>")
+    body = [
+        "<table>",
+        f"<thead>\n{head}\n</thead>",
+        "<tbody>",
+        *rows,
+        "</tbody>\n</table>",
+        '<ul class="footnotes">',
+        *(f"<li>{html.escape(note)}</li>" for note in layout.footnotes),
+        "</ul>",
+    ]
+    return "\n".join(body)
+
+
+def write_all(table: Printable, folder: Path, stem: str = "table") -> list[Path]:
+    """Writes the table as .md, .tex, .csv, .html and .xlsx into `folder`, made if needed; returns the files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    texts = {".md": to_markdown, ".tex": to_latex, ".csv": to_csv, ".html": to_html}
+    files = []
+    for suffix, render in texts.items():
+        file = folder / f"{stem}{suffix}"
+        file.write_text(render(table), encoding="utf-8")
+        files.append(file)
+    return [*files, write_xlsx(table, folder / f"{stem}.xlsx")]
+
+
+def _markdown_heading(heading: Heading, layout: Layout) -> str:
+    text = heading.text
+    return escape_markdown(f"{heading.group}: {text}" if layout.several_tasks else text)
+
+
+def _markdown_cell(layout: Layout, spans: list[Span]) -> str:
+    lines = layout.cell_lines(spans)
+    return "<br>".join(
+        " ".join(_MARKDOWN[span.style].format(escape_markdown(span.text)) for span in line) for line in lines
+    )
+
+
+def _html_cell(layout: Layout, spans: list[Span]) -> str:
+    lines = (
+        " ".join(_HTML[span.style].format(html.escape(span.text)) for span in line) for line in layout.cell_lines(spans)
+    )
+    return f"<td>{'<br>'.join(lines)}</td>"
+
+
+def escape_markdown(text: str) -> str:
+    """Escapes what Markdown would read; "]" only where it could close a link, so intervals stay legible."""
+    text = " ".join(text.splitlines())  # a new line would end the row or the item
+    text = re.sub(r"[\\`*_~#|$]", r"\\\g<0>", html.escape(text, quote=False))
+    return re.sub(r"\](?=[(\[:])", r"\\]", text)

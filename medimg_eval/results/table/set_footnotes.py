@@ -1,0 +1,92 @@
+"""What a reader must know of values of sets: what they rest on, what real images score, what was flagged."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from medimg_eval import metrics
+from medimg_eval.metrics.fidelity import tracks_n
+from medimg_eval.metrics.generation.image_sets import GROUPS
+from medimg_eval.results.runs.metric_kinds import WHOLE
+from medimg_eval.results.runs.set_scores import set_rows
+from medimg_eval.results.runs.superseded import listed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from medimg_eval.metrics.fidelity import SetValue
+    from medimg_eval.results.runs.loading import RunScores
+    from medimg_eval.results.table.cells import Cell, Column
+
+Found = tuple["Column", "SetValue"]
+
+INSTEAD = {"fidelity": "real images in their place", "privacy": "hold-out images in their place"}
+"""What the floor of a metric is of, by the side of the card that it belongs to."""
+
+
+def set_notes(title: str, cells: Mapping[str, Iterable[tuple[Column, Cell]]]) -> Iterator[str]:
+    """Yields what the values of sets of a task's models rest on; what is true of all of them once.
+
+    Args:
+        title: Of the task.
+        cells: The cells of each model.
+    """
+    told: dict[str, list[str]] = {}
+    for name, of_model in cells.items():
+        for fact in _facts(of_model):
+            told.setdefault(fact, []).append(name)
+    for fact, names in told.items():
+        yield f"{title}: {fact}." if len(names) == len(cells) else f"{title}, {', '.join(names)}: {fact}."
+
+
+def _facts(cells: Iterable[tuple[Column, Cell]]) -> Iterator[str]:
+    """Yields counts and extractors, floors, intervals and flags of one model's values."""
+    found = [(column, cell.of_set.value) for column, cell in cells if cell.of_set is not None]
+    there = [(column, one) for column, one in found if not math.isnan(one.value)]
+    yield from _together(there, _basis)
+    floors: dict[str, list[str]] = {}
+    for column, one in there:
+        if not math.isnan(one.floor):
+            group = GROUPS.get(metrics.get(column.metric).name, "fidelity")
+            said = f"{INSTEAD[group]}, n = {one.floor_n}" if one.floor_n else "expected by chance"
+            floors.setdefault(said, []).append(f"{metrics.title(column.metric)} {column.text(one.floor)}")
+    for said, texts in floors.items():
+        yield f"{said}: {', '.join(texts)}"
+    yield from _together(there, lambda one: f"interval: {one.interval}" if one.interval else "no interval is known")
+    for flag in dict.fromkeys(flag for _, one in found for flag in one.flags):
+        yield f"{_titles([column for column, one in found if flag in one.flags])}: {flag}"
+
+
+def set_warnings(title: str, runs: Mapping[str, RunScores], columns: Sequence[Column]) -> Iterator[str]:
+    """Yields that values of findings follow the number of images, or that sets of other sizes are not ranked."""
+    for column in columns:
+        whole = {}
+        for name, run in runs.items():
+            rows = [row for row in set_rows(run) if row.metric == column.metric]
+            for row in rows:
+                if (row.label, row.where) == (WHOLE, ()) and row.value.depends_on_n:
+                    whole[name] = (row.value.n_real, row.value.n_generated)
+            _, warning = tracks_n({row.label: row.value for row in rows if row.label != WHOLE})
+            if warning:
+                yield f"Warning: {title}, {name}, findings: {warning}"
+        if len(set(whole.values())) > 1:
+            sizes = "; ".join(f"{name} {m} against {n} real ones" for name, (n, m) in whole.items())
+            yield f"Warning: {title}: {column.title} drifts with the number of images and is not ranked: {sizes}."
+
+
+def _basis(one: SetValue) -> str:
+    features = f", {one.d} features of {one.extractor}" if one.d else ""
+    return f"{one.n_generated} pictures against {one.n_real} real images{features}"
+
+
+def _together(found: Sequence[Found], text: Callable[[SetValue], str]) -> Iterator[str]:
+    """Yields a text of each value, once of all that it is true of."""
+    titles: dict[str, list[Column]] = {}
+    for column, one in found:
+        titles.setdefault(text(one), []).append(column)
+    yield from (f"{_titles(columns)}: {said}" for said, columns in titles.items())
+
+
+def _titles(columns: Sequence[Column]) -> str:
+    return listed(list(dict.fromkeys(metrics.title(column.metric) for column in columns)))

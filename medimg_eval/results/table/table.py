@@ -1,0 +1,276 @@
+"""Runs to a table: one row per model, one column per metric, tasks side by side."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.results.statistics.intervals import METHODS, Method
+from medimg_eval.results.table.cells import Cell, Column, Mark, Mean, Row, Settings, make_cells
+from medimg_eval.results.table.columns import make_columns
+from medimg_eval.results.table.decimals import restyled
+from medimg_eval.results.table.footnotes import write_footnotes
+from medimg_eval.results.table.groups import GAP, divided
+from medimg_eval.results.table.orientation import USUAL, Look, lay_out_as
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from medimg_eval.results.runs.loading import RunScores
+    from medimg_eval.results.table.layout import Layout
+
+FRAME_TYPES = {
+    "task": "str",
+    "model": "str",
+    "group": "str",
+    "run": "str",
+    "column": "str",
+    "metric": "str",
+    "mean": "float64",
+    "low": "float64",
+    "high": "float64",
+    "n": "int64",
+    "patients": "int64",
+    "failed": "int64",
+    "status": "str",
+    "interval": "str",
+}
+"""The columns of a table's frame with their types; `group` only where it is divided, `column` only where a metric alone
+does not name what stands there."""
+SHARES = "Values are shares of 1, as in every table; papers print 100 times as much."
+"""Stands below a paper's own table, unless it is printed in percent."""
+PERCENT = "%: shares times 100; numbers in these notes are not."
+
+
+@dataclass(frozen=True)
+class Table:
+    """Means with their intervals, ranks and footnotes, ready to be rendered."""
+
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    footnotes: list[str]
+    by: str = ""
+    """What the rows are divided by: "label", or an attribute of the cases."""
+    own_columns: bool = False
+    """Whether its columns are those of a benchmark's own table, which a metric alone does not name."""
+    look: Look = USUAL
+
+    def looking(self, look: Look) -> Table:
+        """Returns the table as it is to be printed; its numbers stay as they are.
+
+        Best and second are marked anew in the columns that have such marks, because equal as printed is equal.
+
+        Raises:
+            UsageError: If `look` cannot be meant.
+        """
+        look.check()
+        columns = restyled(self.columns, self.rows, percent=look.percent, precision=look.precision)
+        compared = [any(row.cells[place].mark for row in self.rows) for place in range(len(columns))]
+        rows = [
+            replace(
+                row,
+                cells=tuple(new if one else old for one, new, old in zip(compared, anew.cells, row.cells, strict=True)),
+            )
+            for row, anew in zip(self.rows, ranked(columns, self.rows), strict=True)
+        ]
+        notes = self.footnotes
+        if any(column.scale != 1 for column in columns):
+            notes = [*(note for note in notes if note not in (SHARES, PERCENT)), PERCENT]
+        return replace(self, columns=tuple(columns), rows=tuple(rows), footnotes=notes, look=look)
+
+    def by_task(self) -> list[Table]:
+        """Returns one table per task, without footnotes, of the models that were run on it."""
+        tables = []
+        for task in dict.fromkeys(column.task for column in self.columns):
+            part = self._of([place for place, column in enumerate(self.columns) if column.task == task])
+            kept = tuple(row for row in part.rows if not all(cell.absent for cell in row.cells))
+            tables.append(replace(part, rows=kept))
+        return tables
+
+    def _of(self, places: Sequence[int]) -> Table:
+        """Returns the table of some columns, without footnotes."""
+        rows = tuple(replace(row, cells=tuple(row.cells[place] for place in places)) for row in self.rows)
+        return replace(self, columns=tuple(self.columns[place] for place in places), rows=rows, footnotes=[])
+
+    def layout(self) -> Layout:
+        """Returns every text of the table in its place and style."""
+        return lay_out_as(self, self.look)
+
+    def frame(self) -> pd.DataFrame:
+        """Returns one row per model, task and column, with unrounded numbers; in a divided table also per group.
+
+        `patients` counts what the interval resamples, which is cases in a run whose manifest says so; `interval` says
+        how it was made: "percentile", "bca", "wilson", "exact", "own" (of a set of pictures), "too few" (there is none)
+        or "". Tasks that a model was not run on have no row. The types are those of `FRAME_TYPES`, also of an empty
+        table.
+        """
+        records = [
+            {
+                "task": column.task,
+                "model": cell.run.model,
+                "group": row.group,
+                "run": cell.run.run,
+                "column": column.title,
+                "metric": column.metric,
+                "mean": cell.mean,
+                "low": cell.low,
+                "high": cell.high,
+                "n": cell.n,
+                "patients": cell.n_clusters,
+                "failed": cell.failed,
+                "status": cell.run.status,
+                "interval": cell.method if cell.n else "",
+            }
+            for row in self.rows
+            for column, cell in zip(self.columns, row.cells, strict=True)
+            if cell.run is not None
+        ]
+        frame = pd.DataFrame(records, columns=list(FRAME_TYPES)).astype(FRAME_TYPES)
+        left_out = [name for name, kept in (("group", self.by), ("column", self.own_columns)) if not kept]
+        return frame.drop(columns=left_out)
+
+
+def build_table(  # noqa: PLR0913 - one argument for each key of the command
+    runs: Sequence[RunScores],
+    *,
+    metrics: Sequence[str] | Mapping[str, Sequence[str]] | None = None,
+    by: str | None = None,
+    mean: Mean = "case",
+    resamples: int = 10_000,
+    level: float = 0.95,
+    seed: int = 0,
+    interval: Method = "percentile",
+    strata: str | None = None,
+) -> Table:
+    """Builds the table of `runs`.
+
+    A cell holds a mean with an interval (see `usual_intervals`): over cases, of which each counts
+    with the mean over its labels that have a value, or over labels, of which each counts with the mean over its
+    cases. A summary is one number for the whole run (see `summarise`). In each column the best and the second-best
+    value are marked among finished runs, if at least two models have one. Values that are equal as printed share
+    their mark, and the next distinct one is second. Baselines stand below the models and are not marked.
+
+    Args:
+        runs: At least one run, as `load_runs` returns them.
+        metrics: Metrics to show, in this order, of all tasks or of each task by its name, in the order of the tasks
+            named; None shows all of a task, in its order. Summaries whose rows are there can be asked for even where
+            the task does not list them.
+        by: "label" for a row per label, or an attribute of the cases for a row per group; None for one per model.
+        mean: "case" or "class".
+        resamples: Number of bootstrap resamples; summaries take at most 1,000.
+        level: Coverage of the intervals.
+        seed: Seed of the bootstrap.
+        interval: Which bounds the bootstrap takes: "percentile" or "bca".
+        strata: Attribute within whose values patients are drawn; None for what each task says.
+
+    Raises:
+        UsageError: If no run has scores of one of `metrics`, no case has the attribute `by` or `strata`, there is no
+            such mean or interval, or a number of the bootstrap cannot be meant.
+        UserError: If there is no run, one run is given twice, or a patient is in two strata.
+    """
+    if not runs:
+        raise UserError("No run to make a table of; run `python -m medimg_eval test` first")
+    if mean not in ("case", "class"):
+        raise UsageError(f"there is no mean {mean!r}{nearest(mean, ('case', 'class'))}")
+    check_numbers(resamples, level, seed)
+    check_interval(interval)
+    if metrics is not None and not metrics:
+        raise UsageError("metrics names none; name at least one, or leave it out for those of the tasks")
+    columns, hidden = make_columns(runs, metrics)
+    settings = Settings(resamples, level, seed, mean, interval, strata or "")
+    shown = {column.task for column in columns}
+    named = named_runs([run for run in runs if run.task in shown])
+    whole = baselines_last(Row(name, tuple(_cells(by_task, columns, settings))) for name, by_task in named.items())
+    rows = divided(columns, named, whole, by=by, settings=settings) if by else whole
+    rows = ranked(columns, rows)
+    notes = write_footnotes(columns, whole, shown=rows, settings=settings, hidden=hidden, by=by or "")
+    return Table(tuple(columns), tuple(rows), notes, by or "")
+
+
+def check_numbers(resamples: object, level: object, seed: object) -> None:
+    """Raises UsageError for settings of the bootstrap that cannot be meant."""
+    if not isinstance(resamples, int) or isinstance(resamples, bool) or resamples < 1:
+        raise UsageError(f"resamples must be a whole number of at least 1, got {resamples!r}")
+    if not isinstance(level, int | float) or not 0 < level < 1:
+        raise UsageError(f"level must be a number between 0 and 1, got {level!r}")
+    if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
+        raise UsageError(f"seed must be a whole number of at least 0, got {seed!r}")
+
+
+def check_interval(interval: object) -> None:
+    """Raises UsageError for a kind of interval that there is not."""
+    if interval not in METHODS:
+        raise UsageError(f"there is no interval {interval!r}{nearest(str(interval), METHODS)}")
+
+
+def named_runs(runs: Sequence[RunScores]) -> dict[str, dict[str, RunScores]]:
+    """Returns the runs by row name and task; two runs of one model on one task get a row each, by run id."""
+    times = Counter((run.task, run.model) for run in runs)
+    named: dict[str, dict[str, RunScores]] = {}
+    for run in runs:
+        name = run.model if times[run.task, run.model] == 1 else f"{run.model} ({run.run})"
+        by_task = named.setdefault(name, {})
+        if run.task in by_task:
+            raise UserError(f"{by_task[run.task].folder} and {run.folder} hold the same run ({run.run}); give only one")
+        by_task[run.task] = run
+    return named
+
+
+def _cells(by_task: Mapping[str, RunScores], columns: Sequence[Column], settings: Settings) -> list[Cell]:
+    """Returns the cells of one model, those of each task made together."""
+    made: dict[tuple[str, str], Cell] = {}
+    for task, run in by_task.items():
+        wanted = [column.metric for column in columns if column.task == task]
+        made |= {(task, name): cell for name, cell in zip(wanted, make_cells(run, wanted, settings), strict=True)}
+    return [made.get((column.task, column.metric), Cell()) for column in columns]
+
+
+def baselines_last(rows: Iterable[Row]) -> list[Row]:
+    """Returns the rows with those of baselines after those of models, each in their order."""
+    return sorted(rows, key=lambda row: row.baseline)
+
+
+def ranked(columns: Sequence[Column], rows: Sequence[Row]) -> list[Row]:
+    """Returns the rows with the marks of every column set; models are compared within one label or group."""
+    marked = list(rows)
+    for group in {row.group: row for row in rows if row.group != GAP}:
+        places = [place for place, row in enumerate(rows) if row.group == group]
+        rivals = [[_rival(cell) for cell in rows[place].cells] for place in places]
+        marks = [_marks(column, means) for column, means in zip(columns, zip(*rivals, strict=True), strict=True)]
+        for number, mark in enumerate(marks):
+            if not _alike([rows[place].cells[number] for place in places]):
+                marks[number] = [""] * len(mark)
+        for index, place in enumerate(places):
+            cells = zip(rows[place].cells, marks, strict=True)
+            marked[place] = replace(
+                rows[place], cells=tuple(replace(cell, mark=of_column[index]) for cell, of_column in cells)
+            )
+    return marked
+
+
+def _rival(cell: Cell) -> float:
+    """Returns the mean that is compared with others; NaN for a baseline, which is not."""
+    return np.nan if cell.run is not None and cell.run.baseline else cell.mean
+
+
+def _alike(cells: Sequence[Cell]) -> bool:
+    """Returns whether sets may be compared: by a metric that drifts with their size, only those of one size may."""
+    drifting = [cell.of_set.value for cell in cells if cell.of_set is not None and cell.of_set.value.depends_on_n]
+    return len({(one.n_real, one.n_generated) for one in drifting}) < 2
+
+
+def _marks(column: Column, means: Sequence[float]) -> list[Mark]:
+    """Returns the mark of each mean of one column; NaN (absent, unfinished, undefined, a baseline) is never marked."""
+    unmarked: list[Mark] = [""] * len(means)
+    if column.higher_is_better is None or np.count_nonzero(~np.isnan(means)) < 2:
+        return unmarked
+    # What is compared is what is printed: a difference that the reader cannot see must not decide.
+    printed = [None if np.isnan(mean) else float(column.text(mean)) for mean in means]
+    places = sorted({value for value in printed if value is not None}, reverse=column.higher_is_better)
+    by_place: dict[float | None, Mark] = dict(zip(places, ("best", "second"), strict=False))
+    return [by_place.get(value, "") for value in printed]

@@ -1,0 +1,200 @@
+"""The table of a study of utility: a row for what was trained on; by each metric its value, and its gain over real."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from medimg_eval.errors import UserError
+from medimg_eval.results.runs.superseded import listed
+from medimg_eval.results.statistics.intervals import FEWEST, Estimate
+from medimg_eval.results.table.cells import NO_RUN, Column
+from medimg_eval.results.table.columns import make_columns
+from medimg_eval.results.table.layout import Heading, Layout, Line, Span, one_line
+from medimg_eval.results.utility.studies import (
+    AUGMENTED,
+    FEW_SEEDS,
+    GAIN,
+    SYNTHETIC,
+    TSTR,
+    Study,
+    Trained,
+    Worth,
+    find_worths,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class UtilityTable:
+    """What training on each setting and fraction is worth.
+
+    Attributes:
+        study: the study.
+        columns: a metric each.
+        worths: by metric, of each row.
+        footnotes: what the numbers rest on.
+    """
+
+    study: Study
+    columns: tuple[Column, ...]
+    worths: Mapping[str, Sequence[Worth]]
+    footnotes: tuple[str, ...]
+
+    @property
+    def rows(self) -> list[list[Trained]]:
+        """The models of each row."""
+        members: dict[tuple[str, float], list[Trained]] = {}
+        for one in self.study.trained:
+            members.setdefault((one.setting, one.fraction), []).append(one)
+        return list(members.values())
+
+    def layout(self) -> Layout:
+        """Returns every text in its place and style."""
+        headings = [Heading("", "Seeds", ""), Heading("", "Real", ""), Heading("", "Synthetic", "")]
+        groups = [("", len(headings))]
+        for column in self.columns:
+            title = one_line(column.title)
+            headings += [Heading(title, "Value", column.arrow), Heading(title, "Less real", "")]
+            groups.append((title, 2))
+        lines = [
+            _line(members, self.columns, [self.worths[column.metric][place] for column in self.columns])
+            for place, members in enumerate(self.rows)
+        ]
+        caption = f"Utility on {one_line(self.study.title)}"
+        return Layout(groups, headings, lines, list(map(one_line, self.footnotes)), ["Setting", "Data"], caption)
+
+    def frame(self) -> pd.DataFrame:
+        """Returns one row per setting, fraction and metric, with unrounded numbers."""
+        records = [
+            _record(self.study, members, column, self.worths[column.metric][place])
+            for place, members in enumerate(self.rows)
+            for column in self.columns
+        ]
+        return pd.DataFrame.from_records(records)
+
+    def wrapped(self, fits: Callable[[UtilityTable], bool]) -> list[UtilityTable]:
+        """Returns tables of neighbouring metrics, without footnotes, each of as many as fit, and of one at least.
+
+        Args:
+            fits: whether a table is narrow enough.
+        """
+        parts: list[UtilityTable] = []
+        for column in self.columns:
+            wider = None if not parts else replace(parts[-1], columns=(*parts[-1].columns, column))
+            if wider is not None and fits(wider):
+                parts[-1] = wider
+            else:
+                parts.append(replace(self, columns=(column,), footnotes=()))
+        return parts
+
+
+def build_utility(
+    study: Study,
+    *,
+    metrics: Sequence[str] | None = None,
+    resamples: int = 10_000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> UtilityTable:
+    """Builds the table of a study.
+
+    Args:
+        study: as `load_utility` returns them.
+        metrics: to show, in this order; None shows those of the task.
+        resamples: of the bootstrap; summaries take at most 1,000.
+        level: of the intervals.
+        seed: of the bootstrap.
+
+    Raises:
+        UsageError: there are no scores of one of `metrics`.
+        UserError: nothing was trained to the end.
+    """
+    if not study.runs:
+        failures = [one.failure for one in study.trained if one.failure]
+        raise UserError(f"{study.folder}: no model was trained and tested to the end; {'; '.join(failures[:1])}")
+    columns = [column for column in make_columns(study.runs, metrics)[0] if column.metric]
+    worths = {
+        column.metric: find_worths(study, column.metric, resamples=resamples, level=level, seed=seed)
+        for column in columns
+    }
+    return UtilityTable(study, tuple(columns), worths, tuple(_notes(study, level)))
+
+
+def _line(members: Sequence[Trained], columns: Sequence[Column], worths: Sequence[Worth]) -> Line:
+    first = members[0]
+    known = [one.cases for one in members if one.run is not None]
+    counts = [f"{np.mean([one[side] for one in known]):.0f}" if known else NO_RUN for side in (0, 1)]
+    cells = [[Span(str(len(known)))], *([Span(text)] for text in counts)]
+    for column, worth in zip(columns, worths, strict=True):
+        cells += [_spans(column, worth.value), _spans(column, worth.gain, signed=True)]
+    return Line([first.setting, f"{100 * first.fraction:g} %"], cells)
+
+
+def _spans(column: Column, found: Estimate, *, signed: bool = False) -> list[Span]:
+    if np.isnan(found.value):
+        return [Span(NO_RUN, "quiet")]
+
+    def text(value: float) -> str:
+        plus = "+" if signed and round(value, column.decimals) > 0 else ""
+        return plus + column.text(value)
+
+    spans = [Span(text(found.value))]
+    return spans if np.isnan(found.low) else [*spans, Span(f"[{text(found.low)}, {text(found.high)}]", "interval")]
+
+
+def _record(study: Study, members: Sequence[Trained], column: Column, worth: Worth) -> dict[str, Any]:
+    done = [one for one in members if one.run is not None]
+    return {
+        "task": study.task,
+        "model": study.model,
+        "setting": worth.setting,
+        "fraction": worth.fraction,
+        "seeds": worth.seeds,
+        "real_cases": float(np.mean([one.cases[0] for one in done])) if done else np.nan,
+        "synthetic_cases": float(np.mean([one.cases[1] for one in done])) if done else np.nan,
+        "metric": column.metric,
+        "name": TSTR if worth.setting == SYNTHETIC else "",
+        **worth.value._asdict(),
+        "gain_name": GAIN if worth.setting == AUGMENTED else "",
+        **dict(zip(("gain", "gain_low", "gain_high"), worth.gain, strict=True)),
+        "paired_seeds": worth.paired,
+    }
+
+
+def _notes(study: Study, level: float) -> list[str]:
+    runs = study.runs
+    unit = runs[0].unit
+    patients = runs[0].scores["patient" if unit == "patients" else "case"].nunique()
+    tested = f"{runs[0].cases} real cases" + (f" of {patients} patients" if unit == "patients" else "")
+    about = (
+        f"{study.model}, trained anew for each setting, fraction and seed, tested on the same {tested}. Real and "
+        "Synthetic: cases that it was trained on. Validation cases, which choose the checkpoint, are real."
+    )
+    names = (
+        "Value of synthetic: TSTR (train on synthetic, test on real). Less real of augmented: the augmentation gain. "
+        f"Less real: paired by seed, fraction and {unit}."
+    )
+    how = f"[{100 * level:g} % interval]: bootstrap over {unit}, the same for all rows, and Student's over seeds."
+    if patients < FEWEST:
+        how += f" Fewer than {FEWEST} {unit} are too few for any."
+    notes = [about, names, how]
+    rows = dict.fromkeys((one.setting, one.fraction) for one in study.trained)
+    done = {which: sum((one.setting, one.fraction) == which for one in study.trained if one.run) for which in rows}
+    if few := [f"{setting} at {100 * fraction:g} %" for (setting, fraction), n in done.items() if n < FEW_SEEDS]:
+        notes.append(
+            f"Fewer than {FEW_SEEDS} seeds: {listed(few)}. Of one, the interval knows nothing of other trainings."
+        )
+    if missing := [one for one in study.trained if one.run is None]:
+        first = next((one for one in missing if one.failure), None)
+        why = f"; {first.name}: {first.failure.splitlines()[0]}" if first else ""
+        notes.append(f"{len(missing)} of {len(study.trained)} models are missing{why}")
+    if len({run.data_fingerprint for run in runs}) > 1:
+        notes.append("The test cases have changed between runs, so that differences are not of the models alone.")
+    failed = sum(run.failed_cases for run in runs)
+    if failed:
+        notes.append(f"{failed} cases failed over all models, and count with the worst value.")
+    return [*notes, *dict.fromkeys(note for run in runs for note in run.notes)]

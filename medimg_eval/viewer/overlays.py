@@ -1,0 +1,294 @@
+"""What is seen of a case, as a page in a browser takes it: pictures, volumes, label maps and marks on one grid."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from medimg_eval.case import Array, Boxes, Geometry, Image, Mask, Points
+from medimg_eval.errors import CaseError
+from medimg_eval.imaging import reorient, resample
+from medimg_eval.imaging.pictures.rgb8 import as_picture
+from medimg_eval.system import whole
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+EDGE = 1536
+"""Longest edge of a picture on a page; longer ones are thinned."""
+
+CHANNELS = 4
+"""Channels of a volume that are shown at most."""
+
+FEWEST = 16
+"""Slices that thinning leaves along an axis at least."""
+
+FRAMES = 8
+"""Frames of a clip that are shown at most."""
+
+LEVELS = 65_535
+"""Steps that values are stored in which are no integers of 16 bits."""
+
+PRESETS = {
+    "CT": {"soft tissue": (40, 400), "lung": (-600, 1500), "bone": (400, 1800), "brain": (40, 80)},
+}
+"""By modality: name -> middle and width of a window, in the units of the image."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """How an image lies on the page: a volume is turned to RAS+, and what is large is thinned.
+
+    Attributes:
+        own: the grid of the image.
+        shown: that of what is shown.
+        factor: of so many voxels along each axis one is shown.
+    """
+
+    own: Geometry
+    shown: Geometry
+    factor: int
+
+    @classmethod
+    def of(cls, image: Image, voxels: int) -> Grid:
+        """Chooses it.
+
+        Args:
+            image: a picture, or a volume.
+            voxels: how many of a volume are shown at most.
+        """
+        own = image.geometry
+        if len(own.shape) == 2:
+            return cls(own, own, -(-max(own.shape) // EDGE))
+        turned = reorient(Mask(np.empty(own.shape, np.bool_), own.affine), "RAS").geometry
+        made = cls(own, turned, 1)
+        while np.prod(np.array(turned.shape) // made.steps) > voxels and max(made.steps) == made.factor:
+            made = cls(own, turned, made.factor + 1)
+        return made
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """Of so many voxels along each axis one is shown; axes that would be left with few stay whole."""
+        return tuple(self.factor if count >= FEWEST * self.factor else 1 for count in self.shown.shape)
+
+    @property
+    def affine(self) -> Array:
+        """Of what is shown: the middle of the voxels that one stands for."""
+        steps = np.array([*self.steps, 1, 1][:3], float)
+        moved: Array = self.shown.affine @ np.diag([*steps, 1])
+        moved[:3, 3] += self.shown.affine[:3, :3] @ ((steps - 1) / 2)
+        return moved
+
+    def values(self, array: Array) -> Array:
+        """Returns the values of one channel, (*spatial), as they are shown: means over the voxels put together."""
+        turned = self._turned(Image(array[None], self.own.affine, units=self.own.units)).array[0]
+        kept: Array = turned[
+            tuple(slice(0, n // step * step) for n, step in zip(turned.shape, self.steps, strict=True))
+        ]
+        for axis, step in enumerate(self.steps):
+            if step > 1:
+                split = (*kept.shape[:axis], kept.shape[axis] // step, step, *kept.shape[axis + 1 :])
+                kept = kept.reshape(split).mean(axis=axis + 1, dtype=np.float32)
+        return kept
+
+    def labels(self, mask: Mask) -> Array:
+        """Returns a label map as it is shown, brought onto the image's grid where it lies on another."""
+        if self.own.difference(mask.geometry) is not None:
+            if self.own.shape != mask.labels.shape and "pixel" in (self.own.units, mask.units):
+                raise CaseError(f"a label map of shape {mask.labels.shape} does not fit an image of {self.own.shape}")
+            mask = resample(mask, self.own)
+        turned: Array = self._turned(Mask(mask.labels, self.own.affine)).labels
+        steps = zip(turned.shape, self.steps, strict=True)
+        return turned[tuple(slice(step // 2, count // step * step, step) for count, step in steps)]
+
+    def places(self, positions: Array) -> Array:
+        """Returns voxel indices of the image, (point, axes), as indices of what is shown."""
+        if len(self.own.shape) == 2:
+            step = np.array(self.steps)
+            moved: Array = (positions - (step - 1) / 2) / step
+            return moved
+        back = np.linalg.inv(self.affine)
+        world = self.own.world(positions)
+        found: Array = world @ back[:3, :3].T + back[:3, 3]
+        return found
+
+    def _turned(self, thing: Any) -> Any:
+        return thing if len(self.own.shape) == 2 else reorient(thing, "RAS")
+
+
+def stored_values(values: Array) -> tuple[Array, float, float]:
+    """Returns values as int16 with the slope and the intercept that bring them back; what is not finite is lowest."""
+    if values.dtype.kind in "iub" and (not values.size or (values.min() >= -32768 and values.max() <= 32767)):
+        return values.astype(np.int16), 1.0, 0.0
+    finite = values[np.isfinite(values)]
+    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
+    slope = (high - low) / LEVELS or 1.0
+    whole_steps = np.rint((np.nan_to_num(values, nan=low, posinf=high, neginf=low) - low) / slope) - 32768
+    return whole_steps.astype(np.int16), slope, low + 32768 * slope
+
+
+def window_of(values: Array) -> tuple[float, float]:
+    """Returns the range from the first to the 99th percentile of what is finite, or all of it where they are one."""
+    finite = values[np.isfinite(values)]
+    if not finite.size:
+        return 0.0, 1.0
+    thinned = finite[:: max(1, finite.size // 1_000_000)]
+    low, high = np.percentile(thinned, (1, 99))
+    if low == high:
+        low, high = float(finite.min()), float(finite.max())
+    return float(low), float(high) if high > low else float(low) + 1
+
+
+def packed(array: Array) -> str:
+    """Returns an array's bytes, first axis slowest, as gzip in base64."""
+    return base64.b64encode(gzip.compress(np.ascontiguousarray(array).tobytes(), 5, mtime=0)).decode()
+
+
+def nifti(array: Array, affine: Array, slope: float = 1.0, intercept: float = 0.0) -> str:
+    """Returns a volume, (i, j, k), int16 or uint8, as .nii.gz in base64."""
+    import nibabel as nib
+
+    header = nib.Nifti1Header()
+    header.set_data_dtype(array.dtype)
+    header.set_data_shape(array.shape)
+    header.set_sform(affine, code=1)
+    header.set_qform(affine, code=1)
+    header["scl_slope"], header["scl_inter"] = slope, intercept
+    header["vox_offset"], header["magic"] = 352, b"n+1"
+    header.set_xyzt_units("mm")
+    content = header.binaryblock + b"\0\0\0\0" + array.tobytes(order="F")
+    return base64.b64encode(gzip.compress(content, 5, mtime=0)).decode()
+
+
+def volume(values: Array, grid: Grid, modality: str = "") -> dict[str, Any]:
+    """Returns a volume of one channel on its grid, as the page takes it."""
+    shown = grid.values(values)
+    stored, slope, intercept = stored_values(_rounded_like(shown, values))
+    affine = grid.affine
+    return {
+        "kind": "volume",
+        "shape": stored.shape,
+        "spacing": np.linalg.norm(affine[:3, :3], axis=0),
+        "nifti": nifti(stored, affine, slope, intercept),
+        "steps": grid.steps if max(grid.steps) > 1 else [],
+        **_windows(shown, slope, intercept, modality),
+    }
+
+
+def stack(values: Array, modality: str = "", window: tuple[float, float] | None = None) -> dict[str, Any]:
+    """Returns slices of one channel, (slice, row, column), of which one is seen at a time."""
+    stored, slope, intercept = stored_values(values)
+    found = {
+        "kind": "stack",
+        "shape": stored.shape,
+        "data": packed(stored),
+        **_windows(values, slope, intercept, modality),
+    }
+    return found if window is None else {**found, "window": window}
+
+
+def raster(image: Image, folder: Path, name: str, factor: int = 1) -> dict[str, Any]:
+    """Writes a picture as PNG, and returns what the page needs to show it."""
+    picture = as_picture(image)
+    rows, columns = (count // factor for count in (picture.height, picture.width))
+    if factor > 1:
+        picture = picture.crop((0, 0, columns * factor, rows * factor)).reduce(factor)
+    folder.mkdir(parents=True, exist_ok=True)
+    with whole(folder / name) as partial:
+        picture.save(partial, "PNG")
+    return {"kind": "raster", "shape": [1, rows, columns], "file": name, "steps": [factor] * 2 if factor > 1 else []}
+
+
+def pictures(image: Image, grid: Grid | None, folder: Path, stem: str) -> list[dict[str, Any]]:
+    """Returns all that is shown of an image: a picture, each channel of a volume, or frames of a clip.
+
+    Raises:
+        CaseError: there is nothing in it that a person could look at.
+    """
+    array = np.asarray(image.array)
+    if array.dtype.kind == "c":
+        raise CaseError("the image is complex, such as k-space, which is not shown")
+    if array.ndim == 3:
+        factor = grid.factor if grid else -(-max(array.shape[1:]) // EDGE)
+        if len(array) == 1 and array.dtype != np.uint8:
+            values = _rounded_like(grid.values(array[0]) if grid else array[0], array)
+            return [{**stack(values[None], image.modality), "steps": [factor] * 2 if factor > 1 else []}]
+        return [raster(image, folder, f"{stem}.png", factor)]
+    if array.ndim != 4:
+        raise CaseError(f"an image of shape {array.shape} is no picture, volume or clip, and is not shown")
+    if is_clip(image):
+        chosen = np.unique(np.linspace(0, array.shape[1] - 1, min(FRAMES, array.shape[1])).astype(int))
+        frames = [Image(array[:, frame], np.eye(4), units="pixel") for frame in chosen]
+        return [
+            {**raster(frame, folder, f"{stem}-{number}.png"), "title": f"frame {number + 1}"}
+            for frame, number in zip(frames, chosen.tolist(), strict=True)
+        ]
+    if grid is None:
+        raise CaseError("a volume needs a grid to be shown on")
+    names = [""] if len(array) == 1 else [f"channel {place + 1}" for place in range(min(CHANNELS, len(array)))]
+    return [
+        {**volume(channel, grid, image.modality), "title": name}
+        for channel, name in zip(array[:CHANNELS], names, strict=False)
+    ]
+
+
+def is_clip(image: Image) -> bool:
+    """Whether an image of four axes is a clip of coloured frames."""
+    return image.array.ndim == 4 and image.array.shape[0] == 3 and image.array.dtype == np.uint8
+
+
+def label_map(labels: Array, values: Sequence[int], grid: Grid) -> dict[str, Any]:
+    """Returns a label map as the page takes it: each voxel the number of its label, from 1 on, and 0 for any other."""
+    numbers = np.zeros(labels.shape, np.uint8)
+    for number, value in enumerate(values, start=1):
+        numbers[labels == value] = number
+    if numbers.ndim == 3:
+        return {"nifti": nifti(numbers, grid.affine)}
+    return {"data": packed(numbers[None])}
+
+
+def marks(found: Points | Boxes, grid: Grid | None) -> list[dict[str, Any]]:
+    """Returns points or boxes as the page takes them, in voxels of what is shown."""
+    boxes = isinstance(found, Boxes)
+    places = np.asarray(found.corners if isinstance(found, Boxes) else found.positions, float)
+    if not len(found.names):
+        return []
+    axes = places.shape[1] // (2 if boxes else 1)
+    flat = places.reshape(-1, axes)
+    moved = (flat if grid is None else grid.places(flat)).reshape(len(found.names), -1, axes)
+    if boxes:  # turning a volume may swap first and last
+        moved = np.stack([moved.min(axis=1), moved.max(axis=1)], axis=1)
+    scores: Sequence[float | None] = [None] * len(moved) if found.scores is None else list(map(float, found.scores))
+    return [
+        {"kind": "box" if boxes else "point", "name": name, "place": place.ravel().round(2), "score": score}
+        for name, place, score in zip(found.names, moved, scores, strict=True)
+        if not np.isnan(place).any()
+    ]
+
+
+def _windows(values: Array, slope: float, intercept: float, modality: str) -> dict[str, Any]:
+    presets: Mapping[str, tuple[int, int]] = PRESETS.get(modality, {})
+    low, high = window_of(values)
+    if modality in PRESETS:  # so that air outside does not set the window
+        middle, width = next(iter(presets.values()))
+        low, high = middle - width / 2, middle + width / 2
+    return {
+        "slope": slope,
+        "intercept": intercept,
+        "window": [low, high],
+        "full": window_of(values),
+        "presets": [[name, middle - width / 2, middle + width / 2] for name, (middle, width) in presets.items()],
+    }
+
+
+def _rounded_like(values: Array, original: Array) -> Array:
+    """Means of integers as integers again, which pack better and lose nothing that could be seen."""
+    if original.dtype.kind in "iu" and values.dtype.kind == "f":
+        rounded: Array = np.rint(values).astype(original.dtype)
+        return rounded
+    return values

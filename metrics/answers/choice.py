@@ -1,0 +1,208 @@
+"""The cascade by which one option is taken from an output."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from medimg_eval.metrics.answers.claims import announced, claimed, diagnosed
+from medimg_eval.metrics.answers.cleaning import before_next_question, is_error, refuses, visible
+from medimg_eval.metrics.answers.fragment import DISAGREE, SEVERAL, Asked, Found, beside
+from medimg_eval.metrics.answers.markup import bold, marked
+from medimg_eval.metrics.answers.mentions import mentioned, polar, why_not
+from medimg_eval.metrics.answers.negation import denied
+from medimg_eval.metrics.answers.options import spelled
+from medimg_eval.metrics.answers.phrases import MARK, WITHDRAWAL, announcements, corrections
+from medimg_eval.metrics.answers.position import last_label, placed, without_echo
+from medimg_eval.metrics.nlp.strings import LONG, ending, lower
+
+_CITED = re.compile(r"(?<=\S) ?\[\d{1,2}\]")
+_MARKS = re.compile(r"[<\\]|[\"']\s?:|\w\(\s*[\"']")
+"""What may mark an answer."""
+_AGAIN = re.compile(
+    r"(?:[\s,.:;—…-]|(?:no|wait|sorry|actually|hmm|i mean|rather|it is|it's|it should be|should be|make that)\b"
+    r"|(?:but|so)\b)+",
+    re.IGNORECASE,
+)
+
+
+def choose(output: str, options: Mapping[str, str]) -> tuple[str | None, str]:
+    """Returns the letter of the option that an output commits to, and the rule, as docs/extraction.md names it."""
+    text = visible(output)
+    if not text:
+        return None, "thinking only" if output.strip() else "empty"
+    asked = Asked.of(options)
+    if not asked.sheet.keys:
+        return None, "no options"
+    found = _decide(asked.sheet.translated(text), asked)
+    return (None if found.label is None else asked.sheet.keys[found.label]), found.rule
+
+
+def _decide(text: str, asked: Asked) -> Found:
+    """Returns what a text without thinking commits to."""
+    if found := _whole(text, asked) or _repeated(text, asked):
+        return found
+    if is_error(text):
+        return Found(None, "error")
+    return (len(text) > LONG and _ending(text, asked)) or _read(text, asked)
+
+
+def _read(text: str, asked: Asked) -> Found:
+    """Returns what a text commits to, read from its beginning."""
+    bolds = bold(text)
+    text = asked.sheet.told(marked(text))
+    if not asked.labels.digits:
+        text = _CITED.sub("", text)
+    if found := _whole(text.replace("\x02", " ").replace("\x03", " "), asked):
+        return found
+    text, echoed = without_echo(text, asked)
+    if echoed and not re.search(r"\w", text):
+        return Found(None, "options repeated")
+    cut = before_next_question(text)
+    if cut != text and (found := _commitment(cut, asked, bolds)) and found.label:
+        return found
+    return _commitment(text, asked, bolds) or Found(None, why_not(text))
+
+
+def _ending(text: str, asked: Asked) -> Found | None:
+    """Returns the option that the end of a long text marks or announces: nothing before it can change that."""
+    end = marked(ending(text))
+    if before_next_question(text) != text or corrections(lower(end)):
+        return None
+    end = without_echo(asked.sheet.told(end), asked)[0]
+    if found := announced(end, asked):
+        return found if found.label else None
+    found = last_label(end, asked)
+    return found if found and not _MARKS.search(text) and not announcements(lower(text)) else None
+
+
+def _whole(text: str, asked: Asked) -> Found | None:
+    """Returns what a text commits to that is a label alone, an option's text alone, or both and nothing else."""
+    if len(text) > 400:
+        return None
+    if len(text) < 60 and (alone := asked.labels.alone.fullmatch(text)):
+        return asked.known(alone["label"].upper(), "label alone")
+    if label := asked.sheet.exact(text):
+        return Found(label, "option text alone")
+    item = asked.labels.item.match(text)
+    if item and (said := beside(text[item.end() :], asked)) and asked.sheet.exact(text[item.end() :]):
+        label = item["label"].upper()
+        return (
+            Found(None, DISAGREE)
+            if label in asked.sheet.keys and label != said[0]
+            else asked.known(label, "label and text")
+        )
+    if "\n" not in text.strip() and (label := asked.sheet.part(text)):
+        return Found(label, "part of an option text")
+    return None
+
+
+def _repeated(text: str, asked: Asked) -> Found | None:
+    """Returns the label that a text repeats, "B. B. B.", and nothing else."""
+    words = set(re.findall(r"[^\W_]+", text[:120].upper()))
+    if len(words) != 1 or not words <= set(asked.sheet.keys):
+        return None
+    return (
+        Found(words.pop(), "label alone") if re.fullmatch(r"(?:\W*\w{1,2}\W*[.,)\n])+\W*\w{0,2}", text[:400]) else None
+    )
+
+
+def _commitment(text: str, asked: Asked, bolds: list[str]) -> Found | None:
+    """Returns what a text commits to last, by the strongest rule that finds anything."""
+    return (
+        _corrected(text, asked)
+        or announced(text, asked)
+        or last_label(text, asked)
+        or diagnosed(text, asked)
+        or claimed(text, asked)
+        or placed(text, asked, bolds)
+        or polar(text, asked)
+        or mentioned(text, asked)
+    )
+
+
+def _said(text: str, asked: Asked) -> Found | None:
+    """Returns what one side of a correction commits to."""
+    return announced(text, asked) or diagnosed(text, asked) or claimed(text, asked) or placed(text, asked, [])
+
+
+def _corrected(text: str, asked: Asked) -> Found | None:
+    """Returns what follows the last correction, "wait, actually B", if anything was committed to before it."""
+    low = lower(text)
+    for start, end in reversed(corrections(low)[-3:]):
+        head, tail = text[:start], text[end:]
+        if again := _AGAIN.match(tail):
+            tail = tail[again.end() :]
+        before = _said(head, asked) or _whole(head, asked)
+        if not before:
+            continue
+        after = _whole(tail, asked) or _said(tail, asked) or mentioned(tail, asked)
+        if after and (after.label or after.rule == SEVERAL):
+            return Found(after.label, "correction" if after.label else after.rule)
+        if before.label and WITHDRAWAL.search(low[start:]):
+            return Found(None, "withdrawn")
+    return None
+
+
+def choose_several(output: str, options: Mapping[str, str]) -> tuple[tuple[str, ...] | None, str]:
+    """Returns the letters of the options that an output commits to, in the options' order, and the rule."""
+    text = visible(output)
+    if not text:
+        return None, "thinking only" if output.strip() else "empty"
+    asked = Asked.of(options)
+    text = marked(asked.sheet.translated(text))
+    if is_error(text):
+        return None, "error"
+    text, echoed = without_echo(text, asked)
+    if echoed and not re.search(r"\w", text):
+        return None, "options repeated"
+    for found, rule in _attempts(text, asked):
+        if found:
+            return tuple(letter for label, letter in asked.sheet.keys.items() if label in found), rule
+    return None, why_not(text)
+
+
+def _attempts(text: str, asked: Asked) -> list[tuple[set[str], str]]:
+    low = text.lower() if len(text.lower()) == len(text) else text
+    places = [(found.start() + 1, "marked answer") for found in MARK.finditer(text)]
+    places += [(end, "answer phrase") for _, end in announcements(low)]
+    said = [
+        (_listed(re.split(r"[\x03\n]|\.\s(?=[A-Z][a-z])", text[end : end + 300].strip(), maxsplit=1)[0], asked), rule)
+        for end, rule in sorted(places, reverse=True)
+    ]
+    said = [(found, rule) for found, rule in said if found][:1]
+    rows = [row for row in text.split("\n") if row.strip()]
+    if len(rows) <= len(asked.sheet.keys) and len(text) < 300 and not refuses(low):
+        said.append((_listed(text, asked), "labels alone"))
+    return [*said, (_mentioned(text, asked), "mention")]
+
+
+def _listed(text: str, asked: Asked) -> set[str]:
+    """Returns the options that a short text lists, by label or by text."""
+    together = re.fullmatch(r"\W*([A-Za-z]{2,})\W*", text)
+    if together and set(together[1].upper()) <= set(asked.sheet.keys) and len(set(together[1])) == len(together[1]):
+        return set(together[1].upper())
+    low = text.lower() if len(text.lower()) == len(text) else text
+    found = set()
+    for one in asked.labels.one.finditer(text):
+        start, end = one.span("label")
+        label = one["label"].upper()
+        used = one["label"].isupper() or asked.labels.digits or re.match(r"\s*(?:[,.;)\]&/]|$|and\b|or\b)", text[end:])
+        if (
+            label in asked.sheet.keys
+            and used
+            and asked.labels.is_label(text, start, end)
+            and not denied(low, start, end)
+        ):
+            found.add(label)
+    return found or {one.label for one in asked.sheet.affirmed(spelled(text))}
+
+
+def _mentioned(text: str, asked: Asked) -> set[str]:
+    """Returns the options that sentences name and do not deny, by label where any is named so, and else by text."""
+    kept = "\n".join(
+        row for row in re.split(r"(?<=[.!?])\s+|\n", text) if not refuses(row.lower()) and not row.endswith("?")
+    )
+    low = kept.lower() if len(kept.lower()) == len(kept) else kept
+    labels = {kept[start:end].upper() for start, end in asked.labels.affirmed(kept, low)}
+    return labels & set(asked.sheet.keys) or {one.label for one in asked.sheet.affirmed(spelled(kept))}

@@ -1,0 +1,163 @@
+"""The rules that take an answer where a text says which it is: marked, announced ("the answer is B"), or claimed."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from medimg_eval.metrics.answers.fragment import SEVERAL, Asked, Found, others, settle
+from medimg_eval.metrics.answers.negation import denied_after, denied_before
+from medimg_eval.metrics.answers.phrases import (
+    CHOICE,
+    CONDITIONAL,
+    DISBELIEF,
+    MARK,
+    VERDICT,
+    VERDICT_ELSEWHERE,
+    WITHDRAWN,
+    announcements,
+    diagnoses,
+)
+from medimg_eval.metrics.nlp.strings import lower
+
+_MOST = 24
+"""How many announcements are looked at, from the last."""
+_MOST_LABELS = 96
+"""How many labels."""
+
+_REACH = 72
+"""How many characters before a label its choice may begin."""
+
+_TENTATIVE = re.compile(r"\b(?:could|may|might|possibly|perhaps|maybe)\b")
+_DECIDES = re.compile(r"\b(?:therefore|so|thus|hence|however|but|best|most|final|overall|better|conclu\w+)\b")
+_CALLED = re.compile(r"(?:option|choice|answer|letter)s?\s*[(\[\"']*$")
+_CALLED_OR_BRACKETED = re.compile(r"(?:option|choice|answer|letter|[(\[])\s*[(\[]?$")
+_NUMBER_CALLED = re.compile(r"(?:option|choice|answer|number|no\.|[(\[]|选项|选|choose|select|pick)\s*$")
+_WOULD = re.compile(r"\b(?:would|could|might) be\b")
+_ENDS = re.compile(r"\s*(?:[.,;!)]|$|\n|because\b|here\b)")
+
+
+class _Claim(NamedTuple):
+    place: int
+    label: str | None  # None of several at once
+    verdict: bool
+    tentative: bool
+
+
+def announced(text: str, asked: Asked) -> Found | None:
+    """Returns the last answer that is marked ("<answer>B</answer>") or announced ("the answer is B")."""
+    low = lower(text)
+    places = [(found.start(), found.start() + 1, "marked answer") for found in MARK.finditer(text)]
+    places += [(start, end, "answer phrase") for start, end in announcements(low)]
+    for start, end, rule in sorted(places, reverse=True)[:_MOST]:
+        if rule == "answer phrase" and _disbelieved(low, start):
+            continue
+        if (found := settle(text[end:], asked, rule)) and not _withdrawn(low, end):
+            return found
+    return None
+
+
+def diagnosed(text: str, asked: Asked) -> Found | None:
+    """Returns the last option that is announced as a diagnosis or a finding: "diagnosis: pneumothorax"."""
+    low = lower(text)
+    for start, end in reversed(diagnoses(low)[-_MOST:]):
+        found = None if _disbelieved(low, start) else settle(text[end:], asked, "diagnosis phrase")
+        if found and found.label is not None and not _withdrawn(low, end):
+            return found
+    return None
+
+
+def claimed(text: str, asked: Asked) -> Found | None:
+    """Returns the option of the last claim about a label: "B is correct", "I would go with B", "therefore B"."""
+    low = lower(text)
+    claims = _claims(text, low, asked)
+    if not claims:
+        return None
+    last = ([claim for claim in claims if not claim.tentative] or claims)[-1]
+    if last.label is None:
+        return Found(None, SEVERAL)
+    if len({claim.label for claim in claims}) > 1:
+        around = low[max(0, last.place - 60) : last.place + 60]
+        undecided = all(claim.verdict for claim in claims) and not _DECIDES.search(around)
+        if undecided or all(claim.tentative for claim in claims):
+            return Found(None, SEVERAL)
+    return Found(last.label, "claim")
+
+
+def _claims(text: str, low: str, asked: Asked) -> list[_Claim]:
+    """Returns the claims about labels that were offered and that are not denied."""
+    claims = []
+    for found in list(asked.labels.one.finditer(text))[-_MOST_LABELS:]:
+        start, end = found.span("label")
+        label = found["label"].upper()
+        if label not in asked.sheet.keys or not _may_be_label(text, low, start, end, asked):
+            continue
+        verdict = VERDICT.match(text, end) or (None if low.isascii() else VERDICT_ELSEWHERE.match(text, end))
+        chosen = None if verdict else CHOICE.search(text, max(0, start - _REACH), start)
+        if not (verdict and _is_verdict(low, verdict, start, end)) and not (
+            chosen and _is_choice(text, low, start, end, asked)
+        ):
+            continue
+        if not _stands(low, chosen.start() if chosen else start, start, verdict.end() if verdict else end, end):
+            continue
+        several = others(text[end:], label, asked) or _joined_before(text, start, asked, label)
+        lead = re.split(r"[,.;:]|\bbut\b", low[max(0, start - 24) : start])[-1]
+        tentative = bool(_TENTATIVE.search(lead))
+        several = several or (tentative and " also " in lead)
+        claims.append(_Claim(start, None if several else label, bool(verdict), tentative))
+    return claims
+
+
+def _may_be_label(text: str, low: str, start: int, end: int, asked: Asked) -> bool:
+    """Returns whether a letter may be a label; a number must be called one."""
+    if asked.labels.digits:
+        return bool(_NUMBER_CALLED.search(low, max(0, start - 12), start))
+    return asked.labels.is_label(text, start, end)
+
+
+def _is_verdict(low: str, verdict: re.Match[str], start: int, end: int) -> bool:
+    """Returns whether a letter that is called right is a label: one in lower case only beside what calls it so."""
+    if low[start:end].isdigit() or not (verdict.groupdict().get("gap") or "").strip():
+        return True
+    return verdict.string[start:end].isupper() or bool(_CALLED_OR_BRACKETED.search(low, max(0, start - 12), start))
+
+
+def _is_choice(text: str, low: str, start: int, end: int, asked: Asked) -> bool:
+    """Returns whether a letter that is chosen is a label: called one, or the sentence ends or gives a reason."""
+    if text[start:end].islower() and not _ENDS.match(low, end):
+        return bool(_CALLED_OR_BRACKETED.search(low, max(0, start - 12), start))
+    return asked.labels.digits or asked.labels.stops(text, end) or bool(_CALLED.search(low, max(0, start - 12), start))
+
+
+def _stands(low: str, first: int, start: int, last: int, end: int) -> bool:
+    """Returns whether a claim, from `first` to `last`, is neither denied nor doubted, asked or taken back."""
+    if _disbelieved(low, first) or denied_before(low, start) or denied_after(low, last) or _withdrawn(low, end):
+        return False
+    stop = re.search(r"[.!?\n]", low[last:])
+    rest = low[last : last + stop.start()] if stop else low[last:]
+    if _WOULD.search(low, max(0, first - 12), start) and CONDITIONAL.search(rest):
+        return False
+    return not stop or stop[0] != "?"
+
+
+def _disbelieved(low: str, start: int) -> bool:
+    """Returns whether what a text announces is a condition, a doubt, or what somebody else says."""
+    left = low[max(0, start - 160) : start]
+    sentence = re.split(r"[.!?]\s|\n", left)[-1]
+    return bool(DISBELIEF.search(left) or CONDITIONAL.search(sentence))
+
+
+def _withdrawn(low: str, end: int) -> bool:
+    """Returns whether a text takes back what it has just said."""
+    after = re.search(r"[,.;!?—–\n\x03]", low[end : end + 120])
+    return bool(after and WITHDRAWN.match(low[end + after.start() : end + 200]))
+
+
+def _joined_before(text: str, start: int, asked: Asked, label: str) -> bool:
+    """Returns whether a label is the last of several: "A and C are correct"."""
+    left = re.search(
+        rf"{asked.labels.token}[)\]\"']*\s*[(]?(?:and|or|&|/|\+)\s*(?:option )?"
+        r"(?:(?<=or )(?:maybe|possibly|perhaps|even|probably) )?[(\[\"']*$",
+        text[max(0, start - 24) : start],
+    )
+    return left is not None and left["label"] != label and left["label"] in asked.sheet.keys

@@ -1,0 +1,216 @@
+"""What of an output is the answer's: thinking, special tokens and errors are taken away, letters made plain."""
+
+from __future__ import annotations
+
+import html
+import re
+import unicodedata
+
+from medimg_eval.metrics.nlp.strings import either
+
+LONGEST_HEAD, LONGEST_TAIL = 2_000, 6_000
+
+_NAMES = r"(?:seed:)?(?:think(?:ing)?|thoughts?|reasoning|reason|analysis|scratchpad|reflection|rationale|cot)"
+_THINKING = re.compile(
+    rf"(?P<open><{_NAMES}(?:\s[^<>]{{0,40}})?>|\[think(?:ing)?\]|◁think▷|<\|start_thinking\|>"
+    r"|<\|begin_of_thought\|>|<unused94>|<\|channel>thought)"
+    rf"|</{_NAMES}\s*>|\[/think(?:ing)?\]|◁/think▷|<\|end_thinking\|>|<\|end_of_thought\|>|<unused95>|<channel\|>",
+    re.IGNORECASE,
+)
+_CHANNEL = re.compile(r"<\|channel\|>\s*(\w+)[^<]{0,40}<\|message\|>")
+_HEADED = re.compile(r"^\s*#{1,4} *\**(?:thinking|thought process)\**:? *$", re.IGNORECASE | re.MULTILINE)
+_HEADING = re.compile(r"^\s*#{1,4} *\**(?!thinking|thought)\w", re.IGNORECASE | re.MULTILINE)
+_TURN = re.compile(
+    r"\[/INST\]|(?:^|\n) *(?:#+ *)?(?:assistant|response) *: |(?:^|\n) *(?:assistant|model) *\n"
+    r"|<\|im_start\|>assistant|<start_of_turn>model|\bASSISTANT:|assistantfinal"
+)
+_TURNS = ("ssistant", "ASSISTANT", "esponse", "model", "[/INST]")
+_RUN_ON = re.compile(r"\n[ \t#*]*(?:question|user|human|instruction|q)[ \t*]*\d*[ \t]*:", re.IGNORECASE)
+_TOKENS = re.compile(r"<\|[^|<>\n]{1,40}\|>|</?s>|<(?:eos|bos|pad|unk|image|end_of_turn|eot|endoftext)>|\[/?INST\]")
+_ERROR = re.compile(
+    r"\W{0,3}(?:(?:api|http|request|server|runtime|value|connection|timeout|cuda|openai|internal server)?[ _]?error\b"
+    r"|traceback \(|failed to (?:obtain|get|fetch|call)|<!doctype|<html|exception\b|request timed out"
+    r"|cuda out of memory|(?:4\d\d|5\d\d) (?:too many|bad|internal|service|gateway|not found|unauthorized))",
+    re.IGNORECASE,
+)
+_AMOUNT = re.compile(r"\d+(?:[.,/-]\d+)*%?")
+_RUNS = re.compile(r"([^\w.])\1{7,}")
+_NOTHING = re.compile(r"[\W_]*(?:none|null|nan|n/a|na|undefined|nil)?[\W_]*", re.IGNORECASE)
+_CANNOT = either("cannot, can't, can not, could not, couldn't")
+_REFUSAL = re.compile(
+    r"\b"
+    + either(
+        rf"""i(?:'m| am)? (?:really |very )?sorry, as an? (?:ai|language|large),
+        i (?:apologi[sz]e|must decline|decline), (?:i|we) (?:\w+ )?(?:{_CANNOT}|won't|am not able to|am unable),
+        unable to, not enough, insufficient, no image, consult,
+        too \w+ (?:\w+ )?to (?:identify|tell|see|say|determine|judge|assess|interpret|read|make|answer|decide|know),
+        (?:please|can you|could you|kindly) (?:clarify|provide|upload|share|specify|attach|send|resend),
+        (?:image|picture|photo|file|attachment)s? (?:is |are |was |were )?not (?:found|avail|provid|attach|load)\w*,
+        (?:i'm|i am|it is|it's|is|be|am|are|was) (?:\w+ )?(?:unable|not able|unsure|impossible|difficult to),
+        (?:i'm|i am|it is|it's|is|be|am|are|was) (?:\w+ )?not (?:\w+ )?(?:possible|sure|certain|clear),
+        {_CANNOT} (?:be|determine|tell|say|answer|see|provide|identify|make|view), more information, seek, uncertain,
+        (?:don't|do not) (?:know|have|see|feel), health ?care (?:professional|provider),
+        medical (?:professional|advice), undetermined, indeterminate, need (?:more|additional|further)"""
+    )
+    + r"\b|"
+    + either(
+        """无法, 抱歉, 对不起, 不确定, 不能确定, 不知道, 죄송,
+        알 수 없, わかりません, 申し訳, عذر, لا أستطيع, لا يمكن,
+        lo siento, no puedo, désolé, je ne (?:peux|sais), não (?:posso|sei), không thể, xin lỗi"""
+    )
+)
+_REFUSES = (
+    "too ",
+    "please",
+    "can you",
+    "could you",
+    "kindly",
+    "not",
+    "n't",
+    "sorry",
+    "an ai",
+    "a lang",
+    "a large",
+    "apolog",
+    "decline",
+    "unable",
+    "insuff",
+    "image",
+    "consult",
+    "unsure",
+    "difficult",
+    "impossible",
+    "information",
+    "seek",
+    "certain",
+    "profess",
+    "provider",
+    "advice",
+    "determin",
+    "need ",
+    "无法",
+    "抱歉",
+    "对不起",
+    "不",
+    "죄송",
+    "알 수",
+    "わかりません",
+    "申し訳",
+    "عذر",
+    "لا",
+    "siento",
+    "no puedo",
+    "désol",
+    "je ne",
+    "não",
+    "không",
+    "xin",
+)
+_ARABIC = {"أ": "ا", "إ": "ا", "آ": "ا", "ـ": "", "\u200f": "", "\u200e": ""}
+_PLAIN = str.maketrans(
+    {
+        **{0x1F170 + place: chr(65 + place) for place in range(26)},
+        **{0x1F150 + place: chr(65 + place) for place in range(26)},
+        **{0x0660 + place: str(place) for place in range(10)},
+        **dict.fromkeys((0x200B, 0x200C, 0x200D, 0xFE0F, 0x2060, 0xFEFF, 0xAD), ""),
+        **dict.fromkeys(map(ord, "‘’ʼ＇"), "'"),
+        **dict.fromkeys(map(ord, "“”„«»「」『』"), '"'),
+        2: " ",
+        3: " ",
+        **{ord(letter): plain for letter, plain in _ARABIC.items()},
+        **dict(zip(map(ord, "。、【】〔〕〈〉《》"), ".,[][]<><>", strict=True)),
+    }
+)
+_CONTROLS = {2: " ", 3: " "}
+_ALIKE = str.maketrans("АВСЕНКМОРТХаесорхΑΒΕΗΙΚΜΝΟΡΤΧ", "ABCEHKMOPTXaecopxABEHIKMNOPTX")
+
+
+def visible(output: str, *, plain: bool = True) -> str:
+    """Returns an output without thinking, earlier turns and special tokens, and, if `plain`, its letters made plain.
+
+    Of very long ones the beginning and the end are kept, which bounds the work.
+
+    A thinking block that was not closed goes to the end, and one that was not opened begins at the start. An answer
+    in a tag that closes the output counts even when the block before it was not closed.
+    """
+    text = html.unescape(output) if "&lt;" in output else output
+    text = plain_letters(text) if plain else text
+    text = _without_thinking(text)
+    turns = list(_TURN.finditer(text)) if any(name in text for name in _TURNS) else []
+    if turns and text[turns[-1].end() :].strip():
+        text = text[turns[-1].end() :]
+    if "<" in text or "[" in text:
+        text = text.replace("<|begin_of_box|>", "<answer>").replace("<|end_of_box|>", "</answer>")
+        text = _TOKENS.sub(" ", text)
+    text = _RUNS.sub(lambda run: run[1] * 3, text)
+    if plain and len(text) > LONGEST_HEAD + LONGEST_TAIL:
+        text = f"{text[:LONGEST_HEAD]}\n\n{text[-LONGEST_TAIL:]}"
+    return text.strip()
+
+
+def plain_letters(text: str) -> str:
+    """Returns a text with full-width, circled, squared and styled letters, odd quotes and look-alikes made plain."""
+    if text.isascii():
+        return text.translate(_CONTROLS) if "\x02" in text or "\x03" in text else text
+    text = unicodedata.normalize("NFKC", text.translate(_PLAIN)).translate(_PLAIN)
+    foreign = [letter for letter in text if "\u0370" <= letter <= "\u04ff"]
+    if foreign and len(foreign) <= 3:
+        text = text.translate(_ALIKE)
+    return text
+
+
+def before_next_question(text: str) -> str:
+    """Returns what stands before a further question that the model made up and went on with."""
+    found = _RUN_ON.search(text, 1)
+    return text[: found.start()] if found and text[: found.start()].strip() else text
+
+
+def is_error(text: str) -> bool:
+    """Returns whether a text is the message of a failure, or says that there is nothing."""
+    return bool(_ERROR.match(text)) or bool(_NOTHING.fullmatch(text[:200]))
+
+
+def says_none(text: str) -> bool:
+    """Returns whether a text is the word "none", which answers an open question."""
+    return text.strip(" \n.*_\"'`").lower() == "none"
+
+
+def is_prose(text: str) -> bool:
+    """Returns whether a text is made of words: of letters and blanks for the most part, numbers apart."""
+    text = _AMOUNT.sub("", text)
+    return sum(letter.isalpha() or letter.isspace() for letter in text) >= 0.7 * len(text)
+
+
+def refuses(text: str) -> bool:
+    """Returns whether a lower-case text declines to answer or says that it cannot be known."""
+    return any(stem in text for stem in _REFUSES) and bool(_REFUSAL.search(text))
+
+
+def _without_thinking(text: str) -> str:
+    """Drops blocks of thinking, channels but the final one, and sections that are headed as thinking."""
+    channels = list(_CHANNEL.finditer(text)) if "<|channel|>" in text else []
+    if channels:
+        text = text[channels[-1].end() :] if channels[-1][1] == "final" else text[: channels[0].start()]
+    if any(mark in text for mark in "<[◁"):
+        text = _without_blocks(text)
+    if "#" in text and (headed := _HEADED.search(text)):
+        following = list(_HEADING.finditer(text, headed.end()))
+        text = text[: headed.start()] + (text[following[-1].start() :] if following else "")
+    return text
+
+
+def _without_blocks(text: str) -> str:
+    kept, place, opened = "", 0, -1
+    for mark in _THINKING.finditer(text):
+        if mark["open"]:
+            if opened < 0:
+                kept += text[place : mark.start()]
+                opened = mark.end()
+        else:
+            if opened < 0:
+                kept = ""
+            place, opened = mark.end(), -1
+    if opened < 0:
+        return kept + text[place:]
+    closing = re.search(r"<answer>((?:(?!<answer>).){1,300})</answer>\s*$", text[opened:][-400:], re.DOTALL)
+    return kept + (closing[0] if closing else "")

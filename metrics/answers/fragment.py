@@ -1,0 +1,200 @@
+"""What a fragment commits to where an answer is expected: after "answer:", in a box, in a tag."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from medimg_eval.metrics.answers.cleaning import refuses
+from medimg_eval.metrics.answers.negation import denied_after, denied_before
+from medimg_eval.metrics.answers.option_labels import SEPARATOR, Labels, labels_of
+from medimg_eval.metrics.answers.options import Sheet, spelled
+from medimg_eval.metrics.answers.phrases import NOTHING
+from medimg_eval.metrics.nlp.strings import either
+
+SEVERAL, FOREIGN, NO_ANSWER, DISAGREE = "several options", "foreign label", "no answer", "label against text"
+
+_LEAD = re.compile(
+    r"(?:[\s\"'(\[{<:=.,>\x02#-]|→|：)*(?:(?:"
+    + either(
+        """the, my, is, it, it's, its, it is, that, would, should, must, be, to be, most, likely, probably, clearly,
+        definitely, definitively, correct, right, best, final, answer, option, options, choice, choices, letter,
+        label, either, both, therefore, so, thus, still, indeed, actually, now, hence, however, simply, just,
+        as follows, i, we, i'd, think, believe, would say, say, choose, select, pick, go with, guess, 应该, 应, 选项,
+        选择, 选, 是, 为, 项, 即, 보기, 번, الخيار, هو, هي, opción, opção, lựa chọn, đáp án, la, le"""
+    )
+    + r"|(?-i:[ao](?= [(]?[A-J]\b)))(?![A-Za-z'-])(?<=\S)[\s\"'(\[{:=,.]*)*",
+    re.IGNORECASE,
+)
+_CLOSED = re.compile(r"[\s\"')\]}.:,;、|–—-]*")
+_NEGATED = re.compile(
+    r"(?:(?:is|are|was)\s+)?(?:definitely |clearly )?(?:not\b|neither\b|isn't|never\b|no longer|anything but"
+    r"|(?:initially|originally|first|previously) \w+|不是|不)",
+    re.IGNORECASE,
+)
+_INSTEAD = re.compile(
+    r"[,;.—-]?\s*\b(?<!anything )(?:but(?: rather)?|instead|rather|it(?:'s| is)|而是)[\s:,]+"
+    r"(?:(?:is )?(?:in fact|now)\s)?",
+    re.IGNORECASE,
+)
+_SENTENCE = re.compile(r"[.!?。！？](?=\s|$)|[\n\x03]")
+_RIVAL = re.compile(
+    r"(?:is|are|was|would be)(?: clearly| also)? (?:not|incorrect|wrong|less|unlikely|ruled)|isn't", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a rule found: a label, or None with the rule that says why there is none."""
+
+    label: str | None
+    rule: str
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What was asked, in the forms that rules need."""
+
+    sheet: Sheet
+
+    @cached_property
+    def labels(self) -> Labels:
+        """The labels and their patterns."""
+        return labels_of(frozenset(self.sheet.keys))
+
+    def known(self, label: str, rule: str) -> Found:
+        """Returns what a label stands for: itself, or nothing if it was not offered."""
+        return Found(label, rule) if label in self.sheet.keys else Found(None, FOREIGN)
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> Asked:
+        """Returns what was asked with some options."""
+        return cls(Sheet(options))
+
+
+def settle(text: str, asked: Asked, rule: str) -> Found | None:
+    """Returns what a fragment commits to, beginning with its first words; None if it commits to nothing."""
+    text = text[:400]
+    whole = _SENTENCE.split(text.strip(" \n\x02\x03"), maxsplit=1)[0]
+    for candidate in (text.strip(" \n.\x02\x03"), whole):
+        if len(candidate) > 1 and (label := asked.sheet.exact(candidate)):
+            return Found(label, rule)
+    lead = _LEAD.match(text)
+    start = lead.end() if lead else 0
+    if found := _NEGATED.match(text, start):
+        turn = _INSTEAD.search(text, found.end(), found.end() + 120)
+        return settle(text[turn.end() :], asked, rule) if turn else None
+    if found := _at(text, start, asked):
+        return _labelled(text, found, asked, rule)
+    return _texted(text[start:], asked, rule) or (_nothing(text[start:]) if start or text else None)
+
+
+def _at(text: str, start: int, asked: Asked) -> re.Match[str] | None:
+    """Returns the label at a place. The lead may have eaten a label that is also a word: "I", "a", "e"."""
+    found = asked.labels.one.match(text, start)
+    if found and asked.labels.is_label(text, *found.span("label")):
+        return found
+    return None
+
+
+def _labelled(text: str, found: re.Match[str], asked: Asked, rule: str) -> Found | None:
+    """Returns what a label at the start of a fragment commits to, with what follows it."""
+    label = found["label"].upper()
+    if label not in asked.sheet.keys:
+        return Found(None, FOREIGN)
+    end = found.end()
+    if denied_after(text.lower(), end):
+        return None
+    rest = text[end:]
+    if _next_label(rest, asked):
+        return Found(None, SEVERAL)
+    closed = _CLOSED.match(rest)
+    after = rest[closed.end() if closed else 0 :]
+    if (said := beside(after, asked)) and said[0] != label:
+        return Found(None, DISAGREE)
+    if said:
+        own = asked.sheet.texts[label]
+        place = rest.lower().find(own)
+        rest = rest[place + len(own) :] if place >= 0 else rest[: closed.end() if closed else 0]
+    return Found(None, SEVERAL) if others(rest, label, asked) else Found(label, rule)
+
+
+def _next_label(rest: str, asked: Asked) -> bool:
+    """Returns whether another label follows at once: "A) B) C)"."""
+    place = _CLOSED.match(rest)
+    found = asked.labels.one.match(rest, place.end()) if place else None
+    if not found or found["label"] not in asked.sheet.keys or asked.labels.digits or "\n" in rest[: found.start()]:
+        return False
+    between = rest[: found.start()].strip()
+    if found["label"] == "I" or between[-1:] == "-" or not asked.labels.is_label(rest, *found.span("label")):
+        return False
+    return rest[found.end() :].lstrip(" ").startswith(between)
+
+
+def beside(text: str, asked: Asked) -> tuple[str, int] | None:
+    """Returns the option whose whole text stands beside a label, and where that ends in the spelled text."""
+    line = re.split(r"[\n\x03]", text.strip(" \"'*"), maxsplit=1)[0]
+    begun = asked.sheet.begins(spelled(line))
+    if begun is None:
+        return None
+    left = spelled(line)[begun[1] :]
+    return (
+        begun
+        if re.match(r"\W*$|\s*[.,;:)(|–—-]|\s+(?:and|or|because|since|as|is|due|with|given|which)\b", left)
+        else None
+    )
+
+
+def others(rest: str, label: str, asked: Asked) -> bool:
+    """Returns whether the rest of a sentence adds another label by "and", "or" or a comma."""
+    sentence = re.split(r"[!?\x03]|\n(?!\s*(?:or|and)\b)|(?<=[a-z)]{2})\.\s", rest[:160], maxsplit=1)[0]
+    for found in asked.labels.listed.finditer(sentence):
+        start, end = found.span("label")
+        token = found["label"]
+        if token.upper() not in asked.sheet.keys or token.upper() == label:
+            continue
+        if not asked.labels.is_label(sentence, start, end) or (found.start() > 2 and not _far(sentence, found, asked)):
+            continue
+        low = sentence.lower()
+        if _RIVAL.match(sentence[end:].lstrip(" )\"'")) or denied_after(low, end) or denied_before(low, start):
+            continue
+        return True
+    return False
+
+
+def _far(sentence: str, found: re.Match[str], asked: Asked) -> bool:
+    """Returns whether a label at some distance is punctuated as one, and belongs to no other list."""
+    start, end = found.span("label")
+    if (
+        asked.labels.digits
+        or found["label"].islower()
+        or re.search(rf"{asked.labels.token}$", sentence[: found.start()])
+    ):
+        return False
+    return sentence[start - 1] in "([" or bool(re.match(r"[.:)]\s*\w|\s*$", sentence[end:])) or "ption" in found[0]
+
+
+def _texted(text: str, asked: Asked, rule: str) -> Found | None:
+    """Returns what the option texts in the first sentence of a fragment commit to."""
+    low = spelled(_SENTENCE.split(text[:300], maxsplit=1)[0])
+    begun = asked.sheet.begins(low)
+    mentions = asked.sheet.affirmed(low)
+    if begun and not (low[begun[1] :] and denied_after(low, begun[1])):
+        joined = re.match(rf"\s*\W?\s*{SEPARATOR}", low[begun[1] :])
+        rival = any(one.start - begun[1] < 12 and one.label != begun[0] for one in mentions if one.start >= begun[1])
+        return Found(None, SEVERAL) if joined and rival else Found(begun[0], rule)
+    named = {one.label for one in mentions}
+    if len(named) == 1:
+        return Found(named.pop(), rule)
+    if named:
+        return Found(None, SEVERAL)
+    label = asked.sheet.part(low)
+    return Found(label, rule) if label else None
+
+
+def _nothing(text: str) -> Found | None:
+    """Returns "no answer" for a fragment that says that there is none."""
+    low = text[:120].lower().strip(" \n\"'([{.,:\x02\x03")
+    return Found(None, NO_ANSWER) if NOTHING.match(low) or (low and refuses(low[:60])) else None

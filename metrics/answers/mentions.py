@@ -1,0 +1,163 @@
+"""The rules that take an answer from what a text mentions: the only option that it names and does not deny."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+from medimg_eval.metrics.answers.cleaning import is_prose, refuses
+from medimg_eval.metrics.answers.fragment import DISAGREE, SEVERAL, Asked, Found, others
+from medimg_eval.metrics.answers.negation import denied, denies
+from medimg_eval.metrics.answers.option_labels import SEPARATOR
+from medimg_eval.metrics.answers.options import spelled
+from medimg_eval.metrics.answers.phrases import CONDITIONAL, DISBELIEF
+from medimg_eval.metrics.answers.yes_no import yes_or_no
+from medimg_eval.metrics.nlp.strings import SENTENCES, either, lower
+
+_FEW = 12
+"""Words of a text that is short."""
+
+_SENTENCE = re.compile(r"[A-Z](?=[^\n]* )(?:[A-Za-z,]|['’-](?=[a-z])| (?=\S))*[.!]?")
+_CONCLUDES = re.compile(
+    r"\b"
+    + either(
+        r"""therefore, thus, hence, so, overall, conclusion, in summary, impression, final, diagnosis, consistent with,
+        most (?:likely|consistent|probable|compatible|suggestive|appropriate), (?:looks?|more) like, favou?rs?, best,
+        ultimately, answer, in keeping with, suggest\w*, indicat\w*, characteristic of, diagnostic of,
+        compatible with"""
+    )
+    + r"\b|所以|因此|综上"
+)
+_STATES = re.compile(
+    r"(?:\b"
+    + either(
+        """is, are, shows?, showing, demonstrates?, depicts?, represents?, reveals?, indicates?, suggests?,
+        suggestive of, consistent with, compatible with, diagnosis, likely, favou?rs?, diagnostic of,
+        characteristic of, findings of, identified as, called, means?, see"""
+    )
+    + r"\b|^|: )\s*(?:an?\b|the\b|that of|\s)*(?:[a-z]+ ){0,2}$"
+)
+_SUBJECT = re.compile(r"\s+(?:is|are|was|were|has|have|shows?|appears?|looks?)\b")
+_SO = re.compile(r"\b(?:so|hence|thus|therefore)\b,? (?:(?:it|this)(?: is|'s) )?")
+_WOULD = re.compile(r"\b(?:would|could|might|should)\b")
+_CLAUSE = re.compile(r",? \b(?:but|however|although|though|whereas|while)\b")
+_COURTESY = re.compile(
+    r"\b(?:good|great|excellent|interesting|normal) (?:question|morning|afternoon|evening|day|point|observation)\b"
+    r"|\ball right\b"
+)
+
+
+def polar(text: str, asked: Asked) -> Found | None:
+    """Returns the option that says yes, or no, where exactly one does and the text answers so."""
+    heads = {label: (re.findall(r"[^\W_]+", own) or [""])[0] for label, own in asked.sheet.texts.items()}
+    for yes, no in (("yes", "no"), ("true", "false")):
+        right = [label for label, head in heads.items() if head == yes]
+        wrong = [label for label, head in heads.items() if head == no]
+        if len(right) == len(wrong) == 1 and (value := yes_or_no(text)[0]):
+            return Found((right if value == "yes" else wrong)[0], "yes or no")
+    return None
+
+
+def mentioned(text: str, asked: Asked) -> Found | None:
+    """Returns the only option that the text names and does not deny, by its label or by its text."""
+    kept = _statements(text, asked)
+    if not is_prose(kept):
+        return None
+    labels = _named(kept, asked)
+    if len(labels) > 1:
+        return Found(None, SEVERAL)
+    low = _COURTESY.sub("", spelled(kept))
+    texts = {one.label for one in asked.sheet.affirmed(low)}
+    if labels:
+        return Found(labels[0], "mention") if not texts or labels[0] in texts else Found(None, DISAGREE)
+    if len(texts) == 1:
+        return Found(texts.pop(), "mention")
+    return _concluded(low, asked) if texts else _worded(low, asked) or _lone_label(kept, asked)
+
+
+def why_not(text: str) -> str:
+    """Returns the name of what a text did in place of an answer."""
+    return "refused" if refuses(lower(text)) else "nothing found"
+
+
+def _statements(text: str, asked: Asked) -> str:
+    """Returns the sentences of a text that neither ask nor refuse nor suppose, a line each."""
+    kept = []
+    for sentence in SENTENCES.split(text.replace("\x02", " ").replace("\x03", " ")):
+        low = lower(sentence)
+        if not sentence or sentence.rstrip().endswith(("?", "？")) or (CONDITIONAL.search(low) and _WOULD.search(low)):
+            continue
+        if refuses(low) and not _offered(sentence, asked):
+            continue
+        kept.append(sentence)
+    return "\n".join(kept)
+
+
+def _offered(sentence: str, asked: Asked) -> bool:
+    """Returns whether a sentence that says that it cannot be known says what one of the options says."""
+    return any(refuses(asked.sheet.texts[one.label]) for one in asked.sheet.mentions(spelled(sentence)))
+
+
+def _named(text: str, asked: Asked) -> list[str]:
+    """Returns the labels that a text names and does not deny, each once; a further "" where one stands in a list."""
+    named: dict[str, None] = {}
+    for start, end in asked.labels.affirmed(text, lower(text)):
+        label = text[start:end].upper()
+        if label in asked.sheet.keys:
+            named[label] = None
+            if others(text[end:], label, asked):
+                named[""] = None
+    return list(named)
+
+
+def _concluded(low: str, asked: Asked) -> Found | None:
+    """Returns the only option that a spelled text concludes with, or states as what there is."""
+    clauses = [clause for sentence in SENTENCES.split(low) for clause in _CLAUSE.split(sentence) if clause]
+    for clause in reversed(clauses):
+        named = {one.label for one in asked.sheet.affirmed(clause)}
+        if len(named) == 1 and _CONCLUDES.search(clause):
+            return Found(named.pop(), "conclusion")
+        if _side_by_side(clause, asked):
+            return Found(None, SEVERAL)
+    stated = {
+        one.label
+        for clause in clauses
+        for one in asked.sheet.affirmed(clause)
+        if _STATES.search(clause[: one.start]) and not _SUBJECT.match(clause, one.end)
+    }
+    return Found(stated.pop(), "conclusion") if len(stated) == 1 else Found(None, SEVERAL)
+
+
+def _worded(low: str, asked: Asked) -> Found | None:
+    """Returns the only option whose words stand in a sentence that denies nothing, in whatever order."""
+    sentences = SENTENCES.split(low)
+    named = {
+        label for one in sentences if (label := asked.sheet.words(one)) and not denies(one) and " when " not in one
+    }
+    if len(named) == 1:
+        return Found(named.pop(), "words of one option")
+    so = _SO.search(sentences[-1])
+    label = asked.sheet.part(sentences[-1][so.end() :]) if so and not named else None
+    return Found(label, "conclusion") if label else None
+
+
+def _lone_label(text: str, asked: Asked) -> Found | None:
+    """Returns the only label in a short sentence, where the letter is used as one and is not denied."""
+    if asked.labels.digits or len(text.split()) > _FEW or not _SENTENCE.fullmatch(text):
+        return None
+    places = [found.span("label") for found in asked.labels.one.finditer(text) if found["label"] in asked.sheet.keys]
+    if len(places) != 1:
+        return None
+    start, end = places[0]
+    low = lower(text)
+    if not asked.labels.is_label(text, start, end) or not asked.labels.stops(text, end) or denied(low, start, end):
+        return None
+    return None if DISBELIEF.search(low[:start]) else Found(text[start:end], "lone label")
+
+
+def _side_by_side(clause: str, asked: Asked) -> bool:
+    """Returns whether a spelled clause names two options at one go: "pneumonia or effusion"."""
+    return any(
+        one.label != two.label and re.fullmatch(rf"\s*{SEPARATOR}?\s*(?:an? |the )?", clause[one.end : two.start])
+        for one, two in pairwise(asked.sheet.affirmed(clause))
+    )

@@ -1,0 +1,293 @@
+"""The options of a question as an output may name them: their labels in one alphabet, their texts without dress."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from medimg_eval.metrics.answers.cleaning import plain_letters
+from medimg_eval.metrics.answers.negation import denied
+
+ARABIC = "ابجدهوزحطي"
+_SIDES = re.compile(r"^[\s\W_]+|[\s\W_]+$")
+_LEADS = re.compile(r"^(?:(?:the|a|an|it is|it's|this is|there is|there are|image shows|shows)\s+)+")
+_BRITISH = re.compile(r"\bo(?=e(?:de|so|st))|(?<=[a-z])o(?=e[a-z])|a(?=e(?:m|st))|(?<=tumo)u(?=r)|(?<=colo)u(?=r)")
+_MARKS = re.compile(r"[^\w. ]|\.(?!\d)")
+_PLURAL = re.compile(r"(?<=[a-z]no|[a-z]{2}a|cro|bro)ses\b")
+_ARTICLE = re.compile(r"\ban? (?=[a-z])")
+_POSSESSIVE = re.compile(r"(?<=[a-z]{3})'s\b")
+_THE = re.compile(r"\bthe ")
+_SPACE = re.compile(r"[^\S\n]+")
+_DRESS = str.maketrans(dict.fromkeys('*`"$\\)[]{}') | dict.fromkeys("-_‐‑–—/", " ") | {"(": ", "})
+_QUOTES = re.compile(r"(?<![a-z])'|'(?![a-z])")
+_EVIDENCE = re.compile(r"\bno (?:\w+ )?(?:evidence|signs?|indications?) of (?:an? |any )?")
+_BRACKETED = re.compile(r"^(.{2,}?)\s*[(\[]([^()\[\]]{2,})[)\]]\.?$")
+_PREFIX = re.compile(r"\b(non|intra|extra|inter|peri|supra|infra|trans|ultra|micro|multi|x)(?=(?!s\b)[a-z]{4}|ray)")
+_COMMON = frozenset(
+    [
+        "a",
+        "all",
+        "an",
+        "and",
+        "i",
+        "in",
+        "is",
+        "it",
+        "no",
+        "none",
+        "not",
+        "of",
+        "on",
+        "one",
+        "or",
+        "the",
+        "to",
+        "two",
+        "yes",
+    ]
+)
+"""What is too common in any text to be the mention of an option."""
+_JOINTS = frozenset(["a", "an", "and", "are", "at", "for", "in", "is", "of", "on", "or", "the", "to", "with"])
+_LETTERS = re.compile(r"\b[a-j]\b")
+_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth")
+_ORDINAL = re.compile(
+    rf"\b(?:the )?({'|'.join(_ORDINALS)}|last) (?:answer )?(?:option|choice)\b(?! (?:of|treatment|therapy|drug)\b)",
+    re.IGNORECASE,
+)
+_ALL_BUT = re.compile(
+    r"\b(?i:(?:all|every|each|any)(?:thing)?(?: of)?(?: the)?(?: other)?(?: (?:option|choice|answer|one)s?)?,?"
+    r" (?:except|but|other than|apart from|aside from)(?: for)?(?: option| choice)?) [(\"']?([A-J])[)\"']?,?"
+    r" (?:(?:is|are|can|could|may|might|must|have|has|been|be|clearly|therefore|safely|also) )+"
+    r"(?:wrong|incorrect|false|excluded|eliminated|ruled out|unlikely|implausible|dismissed|rejected|inconsistent)\b"
+)
+_OR_BEFORE = re.compile(r"(\w+) (?:or|and|to|vs\.?|versus) $")
+_OR_AFTER = re.compile(r" (?:or |and |to |vs\.? |versus )?(\w+)\b")
+
+
+def spelled(text: str) -> str:
+    """Returns a text in lower case, in one spelling and without quotes, brackets and hyphens; line breaks stay."""
+    if " a " in text or " an " in text or text.startswith(("a ", "an ")):
+        text = _ARTICLE.sub("", text)
+    text = text.lower().translate(_DRESS)
+    if "'" in text:
+        text = _QUOTES.sub("", _POSSESSIVE.sub("", text))
+    if "ae" in text or "oe" in text or "our" in text:
+        text = _BRITISH.sub("", text)
+    if "  " in text or "\t" in text:
+        text = _SPACE.sub(" ", text)
+    if "ses" in text:
+        text = _PLURAL.sub("sis", text)
+    if "the " in text:
+        text = _THE.sub("", text)
+    if "no " in text:
+        text = _EVIDENCE.sub("no ", text)
+    return text.strip()
+
+
+def bare(text: str) -> str:
+    """Returns what is left of a spelled text without an opening article and the marks around it."""
+    text = _SIDES.sub("", text) or text.strip()
+    return _LEADS.sub("", text)
+
+
+@dataclass(frozen=True)
+class Mention:
+    """An option's text where an output has it."""
+
+    label: str
+    start: int
+    end: int
+
+
+class Sheet:
+    """The options of one question.
+
+    Attributes:
+        keys: label as rules know it (`A`, or `1`) -> the letter that the options have.
+        texts: label -> text, spelled and bare.
+    """
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self.keys, self._foreign = _labels(tuple(options))
+        self.texts = {label: bare(spelled(plain_letters(str(options[letter])))) for label, letter in self.keys.items()}
+        variants: dict[str, set[str]] = {}
+        for label, text in self.texts.items():
+            for variant in _variants(str(options[self.keys[label]]), text):
+                variants.setdefault(variant, set()).add(label)
+        self._variants: dict[str, str] = {}
+        for variant, owners in variants.items():
+            whole = [label for label in owners if self.texts[label] == variant]
+            if len(owners) == 1 or len(whole) == 1:
+                self._variants[variant] = (whole or [*owners])[0]
+        self._words: dict[str, set[str]] | None = None
+        self._naming = [
+            (str(options[self.keys[label]]).strip(" ."), label)
+            for label, text in self.texts.items()
+            if len(set(_LETTERS.findall(text)) & {key.lower() for key in self.keys}) > 1
+        ]
+        close = [_close(variant) for variant in self._variants]
+        self._close = {
+            _close(variant): label
+            for variant, label in self._variants.items()
+            if close.count(_close(variant)) == 1 and len(variant) > 3
+        }
+        self._widest = 2 * max(map(len, map(str, options.values())), default=0) + 80
+        self._longest = sorted(self._variants, key=len, reverse=True)
+
+    def translated(self, text: str) -> str:
+        """Returns an output with labels of another script written as rules know them."""
+        if self._foreign and not text.isascii():
+            return re.sub(
+                rf"(?<![^\W\d_])[{''.join(self._foreign)}](?![^\W\d_])", lambda found: self._foreign[found[0]], text
+            )
+        return text
+
+    def told(self, text: str) -> str:
+        """Returns an output that names options by their labels: not as "the second option", nor as "both A and B"."""
+        for name, label in self._naming:
+            text = re.sub(rf"\b{re.escape(name)}\b", f"option {label}", text, flags=re.IGNORECASE)
+        if "xcept" in text or " but " in text or " than " in text or " from " in text:
+            text = _ALL_BUT.sub(r"option \1 is correct", text)
+        low = text.lower()
+        if (" option" in low or " choice" in low) and any(word in low for word in (*_ORDINALS, "last")):
+            text = _ORDINAL.sub(self._ordinal, text)
+        return text
+
+    def _ordinal(self, found: re.Match[str]) -> str:
+        labels = list(self.keys)
+        place = -1 if found[1].lower() == "last" else _ORDINALS.index(found[1].lower())
+        return f"option {labels[place]}" if place < len(labels) else found[0]
+
+    def exact(self, text: str) -> str | None:
+        """Returns the label of the option whose text this is, whole; None if there is none, or several."""
+        if len(text) > self._widest:
+            return None
+        text = spelled(text)
+        return (
+            self._variants.get(bare(text)) or self._variants.get(_SIDES.sub("", text)) or self._close.get(_close(text))
+        )
+
+    def part(self, text: str) -> str | None:
+        """Returns the label of the only option that contains a short text as whole words."""
+        text = bare(spelled(text))
+        if text in _COMMON or len(text.split()) > 6:
+            return None
+        if len(text) < 2 and not text.isdigit():
+            return None
+        within = [label for label, own in self.texts.items() if f" {text} " in f" {_MARKS.sub(' ', own)} "]
+        if len(within) == 1 and " " not in text and len(text) < 5 and text.isalpha():
+            own = self.texts[within[0]]
+            within = within if own.startswith(text) or set(text) <= set("ivx") else []
+        touched = [label for label, own in self.texts.items() if text in own] if len(text) > 3 else within
+        return within[0] if len(within) == len(touched) == 1 else None
+
+    def begins(self, text: str) -> tuple[str, int] | None:
+        """Returns the label whose text a spelled text begins with, and where that ends."""
+        lead = _LEADS.match(text)
+        start = lead.end() if lead else 0
+        for variant in self._longest:
+            for place in {0, start}:
+                end = place + len(variant)
+                if text.startswith(variant, place) and not text[end : end + 1].isalnum():
+                    return self._variants[variant], end
+        return None
+
+    def words(self, sentence: str) -> str | None:
+        """Returns the label of the one option all of whose words, two at least, a spelled sentence has."""
+        said = set(re.findall(r"\w+", sentence))
+        if self._words is None:
+            self._words = {label: set(re.findall(r"\w+", text)) - _JOINTS for label, text in self.texts.items()}
+        own = self._words
+        within = [label for label, words in own.items() if len(words) > 1 and words <= said]
+        widest = [label for label in within if all(own[other] < own[label] for other in within if other != label)]
+        return widest[0] if len(widest) == 1 else None
+
+    def mentions(self, text: str) -> list[Mention]:
+        """Returns where a spelled text has an option's text as whole words, the longest first to take a place."""
+        found: list[Mention] = []
+        for variant in self._longest:
+            if variant in _COMMON or (len(variant) < 2 and variant.isascii() and not variant.isdigit()):
+                continue
+            start = text.find(variant)
+            while start >= 0:
+                end = start + len(variant)
+                if _stands_alone(text, start, end) and all(end <= one.start or one.end <= start for one in found):
+                    found.append(Mention(self._variants[variant], start, end))
+                    found += self._sharing(text, variant, start, end)
+                start = text.find(variant, start + 1)
+        return sorted(found, key=lambda one: one.start)
+
+    def _sharing(self, text: str, variant: str, start: int, end: int) -> list[Mention]:
+        """Returns the option that shares words with one mentioned: "left or right lung", "grade 2 or 3"."""
+        words = variant.split()
+        if len(words) < 2:
+            return []
+        found = []
+        if before := _OR_BEFORE.search(text, max(0, start - 24), start):
+            other = " ".join([before[1], *words[1:]])
+            found += [Mention(self._variants[other], before.start(1), start)] if other in self._variants else []
+        if after := _OR_AFTER.match(text, end):
+            other = " ".join([*words[:-1], after[1]])
+            found += [Mention(self._variants[other], end, after.end())] if other in self._variants else []
+        return [one for one in found if one.label != self._variants[variant]]
+
+    def affirmed(self, text: str) -> list[Mention]:
+        """Returns the mentions in a spelled text that are not denied."""
+        return [one for one in self.mentions(text) if not denied(text, one.start, one.end)]
+
+
+@lru_cache(maxsize=256)
+def _labels(letters: tuple[str, ...]) -> tuple[dict[str, str], dict[str, str]]:
+    """Returns label as rules know it -> letter, and character of another script -> label."""
+    plain = [re.sub(r"[\s().:\[\]]", "", plain_letters(str(letter))).upper() or str(letter) for letter in letters]
+    keys = dict(zip(plain, letters, strict=True))
+    if len(keys) < len(letters):
+        keys = {str(letter): letter for letter in letters}
+    if all(label.isascii() for label in keys):
+        return keys, {} if not set("ABCD") & set(keys) else dict(zip(ARABIC[:5], "ABCDE", strict=True))
+    latin = dict(zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", letters, strict=False))
+    foreign = {label: letter for label, letter in zip(keys, latin, strict=False) if len(label) == 1}
+    return latin, foreign
+
+
+def _variants(text: str, own: str) -> set[str]:
+    """Returns the ways in which an option's text may be written: whole, and "CT" of "computed tomography (CT)"."""
+    found = {own} if own else set()
+    if "-" in text:
+        found.add(bare(spelled(plain_letters(text).replace("-", ""))))
+    if apart := _PREFIX.sub(r"\1 ", own):
+        found.add(apart)
+    if pair := _BRACKETED.match(plain_letters(text).strip()):
+        found |= {bare(spelled(pair[1])), bare(spelled(pair[2]))}
+    return {variant for variant in found if variant}
+
+
+def _close(text: str) -> str:
+    """Returns the letters and digits of a text, so that "BI-RADS 2" and "birads 2" are the same."""
+    return re.sub(r"[^\w.]|\.(?!\d)|_", "", text)
+
+
+def _stands_alone(text: str, start: int, end: int) -> bool:
+    """Returns whether a place is no part of a longer word or number; the plural is the same word."""
+    before, after = text[start - 1 : start], text[end : end + 2]
+    first, last = text[start], text[end - 1]
+    if _joins(first) and _joins(before):
+        return False
+    if first.isdigit() and before in {".", ","} and start > 1 and text[start - 2].isdigit():
+        return False
+    if (
+        last.isdigit()
+        and re.match(r"[.,]\d|[.)] |[.)]$", after)
+        and (start == 0 or before == "\n" or after[1:].isdigit())
+    ):
+        return False
+    if not _joins(last) or not _joins(after[:1]):
+        return True
+    return after[0] == "s" and last.isalpha() and not _joins(text[end + 1 : end + 2])
+
+
+def _joins(letter: str) -> bool:
+    """Returns whether a character makes words with its neighbours; those of East Asia stand alone."""
+    return letter.isalnum() and not "\u3040" <= letter <= "\u9fff" and not "\uac00" <= letter <= "\ud7a3"

@@ -1,0 +1,90 @@
+"""The list of rules by which an answer is taken from an output: other people's, by name.
+
+Our own is `medimg_eval.metrics.answers.extraction`, named "cascade". A published rule is a function with `@answer_rule(...)`
+above it, in a public module of `medimg_eval.metrics` or of a package that is named in the entry-point group
+"medimg_eval.metrics".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from medimg_eval.errors import UsageError, nearest
+
+CASCADE = "cascade"
+
+Rule = Callable[[str, Mapping[str, str], str, Mapping[str, Any]], Any]
+"""Takes the output, the options (letter -> text), the question, and what the key says beside the value; returns the
+answer, of the form that `Key.value` has for the question's kind, or None where the rule finds none."""
+
+Written = TypeVar("Written", bound=Rule)
+
+
+@dataclass(frozen=True)
+class AnswerRule:
+    """A published rule of extraction.
+
+    Attributes:
+        name: what configs call it, as in `authors: {extraction: mmmu}`.
+        function: takes the answer from an output.
+        source: whose rule it is, and where it is published.
+        definition: what it does: the first sentence of the function's docstring.
+    """
+
+    name: str
+    function: Rule
+    source: str
+    definition: str
+
+
+_RULES: dict[str, AnswerRule] = {}
+
+
+def answer_rule(name: str, *, source: str) -> Callable[[Written], Written]:
+    """Registers the function below it as the rule `name`.
+
+    Raises:
+        ValueError: If another function already has the name.
+    """
+
+    def register(function: Written) -> Written:
+        known = _RULES.get(name)
+        if name == CASCADE or (known is not None and _origin(known.function) != _origin(function)):
+            raise ValueError(f"Expected one rule of extraction named {name!r}, got another: {_origin(function)}")
+        definition = " ".join((function.__doc__ or "").split("\n\n")[0].split())
+        _RULES[name] = AnswerRule(name, function, source, definition)
+        return function
+
+    return register
+
+
+def rules() -> dict[str, AnswerRule]:
+    """Returns the published rules there are, by name in alphabetical order; ours, "cascade", is not among them."""
+    _discover()
+    return dict(sorted(_RULES.items()))
+
+
+def rule_named(name: str) -> AnswerRule:
+    """Returns the published rule of a name.
+
+    Raises:
+        UsageError: If there is none; it names those there are.
+    """
+    if name not in _RULES:
+        _discover()
+    if name not in _RULES:
+        raise UsageError(f"Unknown rule of extraction {name!r}{nearest(name, [*_RULES, CASCADE])}")
+    return _RULES[name]
+
+
+def _discover() -> None:
+    """Imports every module that may hold rules: the same that may hold metrics."""
+    from medimg_eval.metrics import registry
+
+    registry.available()
+
+
+def _origin(function: Rule) -> str:
+    return f"{function.__module__}.{function.__qualname__}"

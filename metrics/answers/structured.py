@@ -1,0 +1,224 @@
+"""Numbers and places in an output: a number, a point, a box, boxes in a volume."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from medimg_eval.errors import UsageError
+from medimg_eval.metrics.answers.markup import CLOSE, OPEN, marked
+from medimg_eval.metrics.answers.phrases import MARK, announcements, corrections
+
+Numbers = tuple[float, ...]
+
+_NUMBER = r"[-+]?\d{1,15}(?:\.\d{1,15})?(?:[eE][-+]?\d{1,3})?"
+_ONE = re.compile(rf"(?<![\w.,/^])(?<!\d[-–])(?P<number>{_NUMBER})(?P<percent>\s*%)?(?!\d|\.\d|/\d)")
+_RANGE = re.compile(rf"{_NUMBER}\s*(?:-|–|—|~|to|and|or|到|至)\s*{_NUMBER}")
+_SAID = re.compile(
+    r"(?:\b(?:is|are|was|of|equals?|measures?|about|approximately|around|roughly|total(?:s|ing)?)|[=:≈~])[\s$(\"']*$"
+)
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
+_WORDS = {"zero": 0, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9}
+_WORD = re.compile(rf"\b(?:{'|'.join(_WORDS)})\b")
+_COORDINATE = re.compile(rf"(?<![\w.]){_NUMBER}(?!\w*\d)(?!\.\d)")
+_APART = re.compile(
+    r"[^\w.]*(?:px|pixels?)?(?:[^\w.]|<[^<>]*>|\b(?:x|y|w|h|left|top|right|bottom|min|max|and|to)_?(?:min|max)?\d?\b)*"
+)
+_SCALES = {"pixels": None, "thousand": 1000.0, "percent": 100.0, "unit": 1.0}
+
+
+def number_in(text: str) -> tuple[float | None, str]:
+    """Returns the number that a text without thinking commits to, and the rule."""
+    text = _THOUSANDS.sub("", marked(text).replace("\u2212", "-"))
+    low = text.lower()
+    if corrected := [end for _, end in corrections(low)]:
+        value, rule = _number(text[corrected[-1] :], low[corrected[-1] :])
+        if value is not None:
+            return value, rule
+    return _number(text, low)
+
+
+def _number(text: str, low: str) -> tuple[float | None, str]:
+    places = [(found.start() + 1, "marked answer") for found in MARK.finditer(text)]
+    places += [(end, "answer phrase") for _, end in announcements(low)]
+    for end, rule in sorted(places, reverse=True):
+        value = _first(re.split(r"[\x03\n]|\.(?!\d)", text[end : end + 120].strip(), maxsplit=1)[0])
+        if value is not None:
+            return value, rule
+    if _RANGE.search(low):
+        return None, "several numbers"
+    found = list(_ONE.finditer(text))
+    values = {float(one["number"]) for one in found}
+    if len(values) == 1:
+        return values.pop(), "only number"
+    said = [float(one["number"]) for one in found if _SAID.search(low[max(0, one.start() - 20) : one.start()])]
+    if said:
+        return (said[-1], "stated number") if len(set(said)) == 1 else (None, "several numbers")
+    if values:
+        return None, "several numbers"
+    words = {_WORDS[word] for word in _WORD.findall(low)}
+    return (float(words.pop()), "number word") if len(words) == 1 else (None, "nothing found")
+
+
+def _first(text: str) -> float | None:
+    """Returns the first number of a fragment, unless a range begins with it."""
+    if _RANGE.search(text[:60]):
+        return None
+    if found := _ONE.search(text):
+        return float(found["number"])
+    word = _WORD.search(text.lower())
+    return float(_WORDS[word[0]]) if word else None
+
+
+def box_in(text: str) -> Numbers | None:
+    """Returns the four numbers of the box that a text without thinking answers with."""
+    return group(_answer_part(text), 4) or group(text, 4)
+
+
+def point_in(text: str) -> Numbers | None:
+    """Returns the two numbers of the point that a text without thinking answers with; of a box, its centre."""
+    part = _answer_part(text)
+    box = _bracketed(4).search(_plain(part))
+    if box:
+        x1, y1, x2, y2 = _floats(box[0])
+        return (x1 + x2) / 2, (y1 + y2) / 2
+    return group(part, 2) or group(text, 2)
+
+
+def group(text: str, size: int) -> Numbers | None:
+    """Returns the first numbers of a text that stand together as a group of `size`, those in brackets before others."""
+    text = _plain(text)
+    if found := _bracketed(size).search(text):
+        return _floats(found[0])
+    run: list[float] = []
+    end = -1
+    for one in _COORDINATE.finditer(text):
+        if run and not _APART.fullmatch(text[end : one.start()]):
+            if len(run) >= size:
+                break
+            run = []
+        run.append(float(one[0]))
+        end = one.end()
+    return tuple(run[:size]) if len(run) >= size else None
+
+
+@cache
+def _bracketed(size: int) -> re.Pattern[str]:
+    """Returns the pattern of so many numbers in brackets, or of pairs in brackets side by side."""
+    one = rf"{_NUMBER}(?:\s?px)?"
+    flat = rf"[\[(]\s*{one}(?:\s*[,;\s]\s*{one}){{{size - 1}}}\s*[\])]"
+    pair = rf"[\[(]\s*{one}\s*[,;\s]\s*{one}\s*[\])]"
+    pairs = rf"{pair}(?:[\s,;]*(?:to|and|-)?[\s,;]*{pair}){{{size // 2 - 1}}}" if size % 2 == 0 else flat
+    return re.compile(f"{flat}|{pairs}")
+
+
+def _floats(text: str) -> Numbers:
+    return tuple(float(found) for found in re.findall(_NUMBER, text))
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"<\|?/?(?:box|point)[^<>]*>", " ", text.replace("\u2212", "-"))
+
+
+def _answer_part(text: str) -> str:
+    """Returns what follows the last announcement of an answer, or is marked as one; else the whole text."""
+    text = marked(text)
+    places = [end for _, end in announcements(text.lower())]
+    places += [found.start() + 1 for found in MARK.finditer(text)]
+    return text[max(places) :] if places else text
+
+
+def scaled(numbers: Numbers, more: Mapping[str, Any]) -> Numbers:
+    """Returns x, y, x, y, ... in pixels, from the convention `more["convention"]`, in an image of `more["size"]`.
+
+    Raises:
+        UsageError: If there is no such convention, or the size is missing that it needs.
+    """
+    convention = more.get("convention", "pixels")
+    if convention not in _SCALES:
+        raise UsageError(
+            f"Expected the convention of coordinates to be one of {', '.join(_SCALES)}, got {convention!r}"
+        )
+    scale = _SCALES[convention]
+    if scale is None:
+        return numbers
+    size = more.get("size")
+    if size is None:
+        raise UsageError(
+            f"Coordinates in the convention {convention!r} need more['size'], the image's width and height in pixels"
+        )
+    width, height = (size, size) if isinstance(size, int | float) else (float(size[0]), float(size[1]))
+    return tuple(value * (height if place % 2 else width) / scale for place, value in enumerate(numbers))
+
+
+_FINAL = re.compile(
+    r"(?:^|\n|[.!?]\s)\s*[#*_ ]*(?:the\s+)?(?:final|correct|short)?\s*(?:answer|response|conclusion)(?:\s+is)?"
+    r"[*_ ]*(?::|\bis\b|\n)[*_ ]*\s*"
+    r"|(?:最终)?答案(?:是|:)\s*",
+    re.IGNORECASE,
+)
+_REGION = re.compile(
+    r"(?:region|box|structure|label|object)?\s{0,2}(?:id|number|no\.?)?\s{0,2}[:#]?\s{0,2}[\"'\[(]?(?<!\d)(?P<id>\d{1,6})[\"'\])]?"
+    r"\s{0,2}[;,:\-–|=]{1,3}\s{0,2}(?:(?:type|name|class|label|is)\s*[:=]?\s*)?"
+    r"[\"']?(?P<name>[A-Za-z][^;,\n|\"'}]*)",
+    re.IGNORECASE,
+)
+_TRIES = 64
+
+
+def free_text(text: str) -> str:
+    """Returns the answer in a text without thinking: what is marked, or follows "final answer:", else all of it."""
+    if found := list(re.finditer(f"{OPEN}([^{CLOSE}]*){CLOSE}", marked(text))):
+        last = found[-1][1].strip()
+        if last:
+            return str(last)
+    if found := list(_FINAL.finditer(text)):
+        after = text[found[-1].end() :].strip()
+        if after:
+            return after
+    return text.strip()
+
+
+def last_object(text: str) -> dict[str, Any] | None:
+    """Returns the last JSON object of a text, or a Python dictionary written out; None where there is none."""
+    decoder, last = json.JSONDecoder(), None
+    place = text.find("{")
+    for _ in range(_TRIES):
+        if place < 0:
+            break
+        try:
+            last, end = decoder.raw_decode(text, place)
+        except (ValueError, RecursionError):
+            end = place + 1
+        place = text.find("{", end)
+    if last is None and "{" in text and "}" in text:
+        try:
+            last = ast.literal_eval(text[text.find("{") : text.rfind("}") + 1])
+        except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
+            return None
+    return last if isinstance(last, dict) and last else None
+
+
+def regions(text: str) -> dict[str, str] | None:
+    """Returns region id -> name from "Region ID: 1; Type: choroid; ...", or from a JSON object of that form."""
+    if found := last_object(text):
+        named = {
+            str(key): str(value)
+            for key, value in found.items()
+            if re.fullmatch(r"\D*\d+", str(key)) and isinstance(value, str)
+        }
+        if named:
+            return {re.sub(r"\D", "", key): value.strip() for key, value in named.items()}
+    said = {found["id"]: found["name"].strip(" .*_") for found in _REGION.finditer(re.sub(r"</?\w+>", " ", text))}
+    return said or None
+
+
+def boxes3d(text: str) -> Any:
+    """Returns name -> six numbers from a JSON object, or six numbers that stand together."""
+    if found := last_object(text):
+        return found
+    return group(text, 6)

@@ -1,0 +1,257 @@
+"""Metrics of classifications: how probable a model says each class is, beside whether it is present.
+
+`probability` leaves a row for every class of a case whose truth is known; the numbers of a whole run are computed from
+these rows. A class without positives or negatives has no AUROC: it is left out of averages and named, never counted 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+import numpy as np
+
+from medimg_eval.metrics.classification.curves import (
+    ABSENT,
+    PRESENT,
+    THRESHOLD,
+    Classified,
+    Floats,
+    areas,
+    averaged,
+    counts,
+    lacking,
+    pr_area,
+    roc_area,
+)
+from medimg_eval.metrics.registry import Rows, metric, summary
+
+__all__ = [
+    "Classified",
+    "all_classes_right",
+    "auprc",
+    "auroc",
+    "class_accuracy",
+    "class_balanced_accuracy",
+    "class_f1",
+    "class_precision",
+    "class_sensitivity",
+    "class_specificity",
+    "probability",
+    "probability_error",
+    "top1_correct",
+]
+
+KIND = "classification"
+
+Score: TypeAlias = Callable[[Floats], Floats]
+Summed: TypeAlias = Callable[[Floats, str], Floats]
+
+WHOLE = "all"
+"""The label of what judges a case as a whole."""
+
+_CHOICE = "macro, micro or weighted, of all classes or with -SET of a set; or a class"
+_CUT = "present where the probability is above 0.5; where classes exclude each other, the most probable class"
+
+
+@metric(
+    kind=KIND,
+    title="Probability",
+    higher_is_better=None,
+    best=math.nan,
+    worst=math.nan,
+    source="this package",
+    evidence=True,
+)
+def probability(pair: Classified) -> Mapping[str, float]:
+    """The probability that the model gives a class, of each class whose truth is known; the row's status is the truth.
+
+    Evidence: tables show the summaries that are computed from it. Of a case that failed it is 0 for a class that is
+    present and 1 for one that is absent.
+    """
+    return {name: pair.predicted[name] for name in pair.known}
+
+
+@metric(kind=KIND, title="Brier", higher_is_better=False, best=0.0, worst=1.0, source="Brier 1950, class by class")
+def probability_error(pair: Classified) -> Mapping[str, float]:
+    """The squared difference between the probability of a class and its truth, 1 where it is present and 0 elsewhere.
+
+    Between 0 and 1, of each class whose truth is known. Where classes exclude each other, Brier's own score of a case
+    is the sum over its classes; this is their mean.
+    """
+    return {name: (pair.predicted[name] - present) ** 2 for name, present in pair.known.items()}
+
+
+@metric(kind=KIND, title="Top-1 accuracy", higher_is_better=True, best=1.0, worst=0.0, source="as usual")
+def top1_correct(pair: Classified) -> Mapping[str, float]:
+    """Whether the most probable class is the one that is present; of n equally probable ones it counts 1/n.
+
+    The label is the class that is present. Only where classes exclude each other, and where it is known which of them
+    is present.
+    """
+    right = [name for name, present in pair.known.items() if present]
+    if not pair.exclusive or len(right) != 1:
+        return {}
+    largest = max(pair.predicted.values())
+    first = [name for name, value in pair.predicted.items() if value == largest]
+    return {right[0]: (right[0] in first) / len(first)}
+
+
+@metric(kind=KIND, title="All classes right", higher_is_better=True, best=1.0, worst=0.0, source="subset accuracy")
+def all_classes_right(pair: Classified) -> Mapping[str, float]:
+    """Whether every class whose truth is known is said rightly: above a probability of 0.5 just where it is present.
+
+    Of the case as a whole, labelled `all`.
+    """
+    known = pair.known
+    if not known:
+        return {}
+    return {WHOLE: float(all((pair.predicted[name] > THRESHOLD) == present for name, present in known.items()))}
+
+
+def _curve_summary(
+    title: str, area: Callable[..., Floats], source: str
+) -> Callable[[Callable[[Rows, str], float]], Callable[[Rows, str], float]]:
+    """Registers a summary of curves."""
+    return summary(
+        needs=("probability",),
+        title=title,
+        higher_is_better=True,
+        best=1.0,
+        source=source,
+        parameter=_CHOICE,
+        parameter_is_text=True,
+        remark=lambda rows, parameter: _remark(title, rows, parameter, (PRESENT, ABSENT)),
+        weighed=lambda rows, parameter: areas(rows, parameter, area),
+    )
+
+
+@_curve_summary("AUROC", roc_area, "Hanley and McNeil 1982; DeLong et al. 1988")
+def auroc(rows: Rows, parameter: str) -> float:
+    """The area under the ROC curve of the classes' probabilities: how often a positive is above a negative, ties half.
+
+    `macro` is the mean over classes, `weighted` that weighted by how often each is present, `micro` pools the rows of
+    all classes. Between 0 and 1; NaN of a class without positives or negatives. scikit-learn's `roc_auc_score`.
+    """
+    return float(areas(rows, parameter, roc_area)(np.ones((1, len(rows.value))))[0])
+
+
+@_curve_summary("AUPRC", pr_area, "average precision, as in scikit-learn")
+def auprc(rows: Rows, parameter: str) -> float:
+    """The average precision of the classes' probabilities: the sum of precisions, each times the recall it adds.
+
+    Not interpolated, so it is no trapezoid. Averages as for `auroc`. What chance reaches is how often the class is
+    present. scikit-learn's `average_precision_score`.
+    """
+    return float(areas(rows, parameter, pr_area)(np.ones((1, len(rows.value))))[0])
+
+
+def _count_summary(title: str, *needs: str, source: str = "as usual") -> Callable[[Score], Summed]:
+    """Registers a summary of counts, which the function below takes: (..., 4, class) -> (..., class).
+
+    Args:
+        title: what a table's header calls it.
+        needs: truths without which a class has no value.
+        source: of the definition.
+    """
+
+    def register(score: Score) -> Summed:
+        def total(sums: Floats, parameter: str) -> Floats:
+            return averaged(sums, parameter, score)
+
+        total.__name__ = total.__qualname__ = score.__name__
+        total.__module__, total.__doc__ = score.__module__, score.__doc__
+        return summary(
+            needs=("probability",),
+            title=title,
+            higher_is_better=True,
+            best=1.0,
+            source=source,
+            parameter=_CHOICE,
+            parameter_is_text=True,
+            settings=_CUT,
+            pieces=counts,
+            remark=lambda rows, parameter: _remark(title, rows, parameter, needs),
+        )(total)
+
+    return register
+
+
+@_count_summary("Class F1", PRESENT)
+def class_f1(cells: Floats) -> Floats:
+    """The F1 of saying that a class is present: 2 TP / (2 TP + FP + FN).
+
+    `macro` is the mean over classes. A class that is never present has none, and is in no average.
+    """
+    hits, invented, missed, _ = _cells(cells)
+    return _over(2 * hits, 2 * hits + invented + missed, hits + missed)
+
+
+@_count_summary("Class precision", PRESENT)
+def class_precision(cells: Floats) -> Floats:
+    """The share of cases said to have a class that have it: TP / (TP + FP); 0 where it is never said to be present.
+
+    A class that is never present has none.
+    """
+    hits, invented, missed, _ = _cells(cells)
+    return _over(hits, np.where(hits + invented > 0, hits + invented, 1), hits + missed)
+
+
+@_count_summary("Class sensitivity", PRESENT)
+def class_sensitivity(cells: Floats) -> Floats:
+    """The share of cases with a class that are said to have it: TP / (TP + FN)."""
+    return _sensitivity(cells)
+
+
+@_count_summary("Class specificity", ABSENT)
+def class_specificity(cells: Floats) -> Floats:
+    """The share of cases without a class that are said not to have it: TN / (TN + FP)."""
+    return _specificity(cells)
+
+
+@_count_summary("Class balanced accuracy", PRESENT, ABSENT)
+def class_balanced_accuracy(cells: Floats) -> Floats:
+    """The mean of sensitivity and specificity of a class, NaN where either is.
+
+    It is that of class against no class. Where classes exclude each other, what is elsewhere called balanced accuracy
+    is `class_sensitivity@macro`: the mean recall of the classes.
+    """
+    return (_sensitivity(cells) + _specificity(cells)) / 2
+
+
+@_count_summary("Class accuracy")
+def class_accuracy(cells: Floats) -> Floats:
+    """The share of cases in which a class is said rightly to be present or absent: (TP + TN) / all.
+
+    Where classes exclude each other, the share of cases whose most probable class is right is `top1_correct`.
+    """
+    hits, invented, missed, absent = _cells(cells)
+    every = hits + invented + missed + absent
+    return _over(hits + absent, every, every)
+
+
+def _sensitivity(cells: Floats) -> Floats:
+    hits, _, missed, _ = _cells(cells)
+    return _over(hits, hits + missed, hits + missed)
+
+
+def _specificity(cells: Floats) -> Floats:
+    _, invented, _, absent = _cells(cells)
+    return _over(absent, absent + invented, absent + invented)
+
+
+def _remark(title: str, rows: Rows, parameter: str, needs: tuple[str, ...]) -> str:
+    said = lacking(rows.of("probability"), parameter, needs)
+    return f"{title} ({parameter}): {said}" if said else ""
+
+
+def _cells(cells: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+    """Hits, inventions, misses and right absences, (..., class) each."""
+    return cells[..., 0, :], cells[..., 1, :], cells[..., 2, :], cells[..., 3, :]
+
+
+def _over(part: Floats, of: Floats, due: Floats) -> Floats:
+    """A ratio; NaN where nothing is due."""
+    found: Floats = np.divide(part, of, out=np.full(np.shape(of), math.nan), where=(due > 0) & (of > 0))
+    return found

@@ -1,0 +1,235 @@
+"""How varied a set is, and the Fréchet distance of tables of radiomics features."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import combinations
+from typing import Any, Literal, Unpack
+
+import numpy as np
+import numpy.typing as npt
+
+from medimg_eval.metrics.fidelity.feature_sets import (
+    PRODUCT,
+    Array,
+    Options,
+    SetError,
+    SetValue,
+    one_set,
+    prepare,
+    same_size,
+    strips,
+)
+from medimg_eval.metrics.fidelity.frechet import frechet_distance
+from medimg_eval.metrics.fidelity.intervals import NORMAL_95, normal_interval, variance_of_mean
+
+
+def vendi_score(
+    real: npt.ArrayLike, generated: npt.ArrayLike, *, order: float = 1.0, **options: Unpack[Options]
+) -> SetValue:
+    """The effective number of different rows: the exponential of the entropy of the eigenvalues of K / n.
+
+    K holds the cosines of the generated rows. Vendi score, Friedman and Dieng 2023; its order q is that of Rényi's
+    entropy. It grows with n, so that it stands beside the same of as many real rows: `details` has "real".
+
+    The interval is that of its expectation **at this n**, from the influence of each row on the entropy. Where nearly
+    every row points its own way (the value is above half of n), rows move it by less than what is left out, and there
+    is none: the flag `no_interval` says so.
+
+    Args:
+        real: (n, d).
+        generated: (m, d); rows are divided by their length. The larger set is cut down to the size of the smaller.
+        order: q, above 0; 1 is Shannon's entropy, infinity looks at the largest eigenvalue only.
+        **options: see `Options`; `floor` changes nothing.
+
+    Returns:
+        In [1, min(n, d)]: 1 where all rows point the same way.
+
+    Raises:
+        SetError: A row is zero, the order is not above 0; see also `prepare`.
+    """
+    if not order > 0:
+        raise SetError(f"Expected the order of an entropy to be above 0, got {order}")
+    sets = same_size(prepare(real, generated, options))
+    (entropy, influences), (other, _) = (
+        _entropy(rows, order, name) for rows, name in ((sets.generated, "generated"), (sets.real, "real"))
+    )
+    name = "vendi_score" if order == 1 else f"vendi_score, q={order:g}"
+    extra: dict[str, Any] = {}
+    value, n = math.exp(entropy), len(sets.generated)
+    if sets.options["interval"] and value <= n / 2:
+        error = math.sqrt(variance_of_mean(influences, sets.prompts))
+        extra = {
+            "standard_error": value * error,
+            "low": math.exp(entropy - NORMAL_95 * error),
+            "high": math.exp(entropy + NORMAL_95 * error),
+            "interval": "normal, of the entropy by the influence of each row; of the expectation at this n",
+        }
+    elif sets.options["interval"]:
+        extra = {"flags": (f"no_interval: of {n} rows {value:.0f} count as different, too many to tell their spread",)}
+    return sets.value(name, value, depends_on_n=True, details={"real": math.exp(other)}, **extra)
+
+
+def _entropy(rows: Array, order: float, name: str) -> tuple[float, npt.NDArray[np.float64]]:
+    """Returns Rényi's entropy of the eigenvalues of K / n, and by how much each row moves it, (row,), times n."""
+    n, d = rows.shape
+    lengths = np.concatenate([np.linalg.norm(rows[part].astype(np.float64), axis=1) for part in strips(rows)])
+    if not lengths.all():
+        raise SetError(f"Row {int(np.argmin(lengths))} of the {name} set is zero, which has no direction")
+    if n <= d:
+        unit = rows / lengths[:, None]
+        products = unit @ unit.T
+    else:
+        products = np.zeros((d, d))
+        for part in strips(rows, PRODUCT):
+            unit = rows[part] / lengths[part, None]
+            products += unit.T @ unit
+    shares, vectors = np.linalg.eigh(products)
+    shares, vectors = shares[shares > 0] / n, vectors[:, shares > 0]
+    entropy, slopes = _slopes(shares, order)
+    if n <= d:
+        # Projections of rows on the eigenvectors of the features are those of K, by the root of the eigenvalue.
+        squares = vectors**2 * (shares * n)
+        return entropy, squares @ slopes
+    influences = [((rows[part] / lengths[part, None]) @ vectors) ** 2 @ slopes for part in strips(rows, PRODUCT)]
+    return entropy, np.concatenate(influences)
+
+
+def _slopes(shares: npt.NDArray[np.float64], order: float) -> tuple[float, npt.NDArray[np.float64]]:
+    """Returns Rényi's entropy of shares, and how fast it grows with each of them."""
+    if order == 1:
+        return -float((shares * np.log(shares)).sum()), -np.log(shares)
+    if math.isinf(order):
+        return -math.log(float(shares.max())), np.where(shares == shares.max(), -1 / shares, 0.0)
+    total = float((shares**order).sum())
+    return math.log(total) / (1 - order), order / (1 - order) * shares ** (order - 1) / total
+
+
+def intra_prompt_ms_ssim(
+    images: npt.ArrayLike, prompts: npt.ArrayLike, *, data_range: float, interval: bool = True
+) -> SetValue:
+    """The mean multi-scale structural similarity of images that were generated from the same prompt, over prompts.
+
+    Each prompt counts once, with the mean over its pairs of images. Near 1 a generator gives one image per prompt.
+    `details` has "prompts", how many there are.
+
+    Args:
+        images: (m, row, column), grey, at least 176 pixels each way.
+        prompts: (m,): the prompt of each; those with one image are left out, with a flag.
+        data_range: the largest possible value less the smallest.
+        interval: whether to compute the interval, over prompts.
+
+    Returns:
+        In [0, 1]; `d` is the number of pixels.
+
+    Raises:
+        SetError: Images are no stack, there is not one prompt per image, or no prompt has two.
+        ValueError: As `metrics.reconstruction.ms_ssim`.
+    """
+    from medimg_eval.metrics.reconstruction.metrics import ms_ssim
+
+    stack, labels = np.asarray(images), np.asarray(prompts)
+    if stack.ndim != 3 or labels.shape != stack.shape[:1]:
+        raise SetError(f"Expected images (m, row, column) and one prompt each, got {stack.shape} and {labels.shape}")
+    means, alone = [], 0
+    for prompt in np.unique(labels):
+        chosen = np.flatnonzero(labels == prompt)
+        if len(chosen) < 2:
+            alone += 1
+            continue
+        pairs = combinations(chosen, 2)
+        means.append(np.mean([ms_ssim(stack[one], stack[other], data_range=data_range) for one, other in pairs]))
+    if not means:
+        raise SetError(f"Expected at least one prompt with two images, got {alone} prompts with one")
+    found = np.array(means, dtype=np.float64)
+    extra = normal_interval(float(found.mean()), variance_of_mean(found), "normal, over prompts") if interval else {}
+    return SetValue(
+        "intra_prompt_ms_ssim",
+        float(found.mean()),
+        0,
+        len(stack),
+        stack[0].size,
+        flags=(f"left_out: {alone} prompts have one image",) * bool(alone),
+        details={"prompts": float(len(found))},
+        **extra,
+    )
+
+
+def radiomics_frechet_distance(
+    real: npt.ArrayLike,
+    generated: npt.ArrayLike,
+    *,
+    names: Sequence[str] | None = None,
+    log_form: Literal["none", "d2", "d"] = "none",
+    **options: Unpack[Options],
+) -> SetValue:
+    """The squared Fréchet distance of two tables of radiomics features, in standard deviations of the real set.
+
+    Features that are not finite in a row, or constant in the real set, are left out and listed in a flag; rows never
+    are. FRD (Konz et al. 2024) is its logarithm in one of two forms: their article logs d, their code d squared.
+
+    Args:
+        real: (n, feature).
+        generated: (m, feature).
+        names: (feature,): for the flag.
+        log_form: "none": d squared itself; "d2": its logarithm, as the code has; "d": half of that, as the article.
+        **options: see `Options`.
+
+    Returns:
+        As `frechet_distance`, with its floor and interval, all in the form that was asked for.
+
+    Raises:
+        SetError: No feature is left, names do not fit, there is no such form; see also `prepare`.
+    """
+    if log_form not in ("none", "d2", "d"):
+        raise SetError(f"Expected `log_form` to be 'none', 'd2' or 'd', got {log_form!r}")
+    one, other = (np.asarray(table, dtype=np.float64) for table in (real, generated))
+    if one.ndim != 2 or other.ndim != 2 or one.shape[1] != other.shape[1] or not one.size:
+        raise SetError(f"Expected two tables with the same features, got {one.shape} and {other.shape}")
+    titles = [str(at) for at in range(one.shape[1])] if names is None else list(names)
+    if len(titles) != one.shape[1]:
+        raise SetError(f"Expected {one.shape[1]} names of features, got {len(titles)}")
+    finite = np.asarray(np.isfinite(one).all(axis=0) & np.isfinite(other).all(axis=0))
+    varies = np.asarray((one != one[0]).any(axis=0))
+    keep = finite & varies
+    flags = tuple(
+        f"dropped_features: {len(left)} of {len(titles)} {why}: {', '.join(left)}"
+        for left, why in (
+            ([name for name, fine in zip(titles, finite, strict=True) if not fine], "are not finite"),
+            ([titles[at] for at in np.flatnonzero(finite & ~keep)], "are constant in the real set"),
+        )
+        if left
+    )
+    if not keep.any():
+        raise SetError(f"None of {len(titles)} features is finite in all rows and varies in the real set")
+    mean, spread = one[:, keep].mean(axis=0), one[:, keep].std(axis=0, ddof=1)
+    given = dict(options)
+    if given.get("holdout") is not None:
+        spare = one_set(given["holdout"], "hold-out", drop=True)[0]  # type: ignore[arg-type]
+        given["holdout"] = (spare[:, keep] - mean) / spread
+    found = frechet_distance(
+        (one[:, keep] - mean) / spread,
+        (other[:, keep] - mean) / spread,
+        **given,  # type: ignore[arg-type]
+    )
+    title = "radiomics_frechet_distance" + ("" if log_form == "none" else f", log {log_form}")
+    found = replace(found, metric=title, flags=(*found.flags, *flags))
+    return found if log_form == "none" else _logged(found, 0.5 if log_form == "d" else 1.0)
+
+
+def _logged(found: SetValue, factor: float) -> SetValue:
+    def log(value: float) -> float:
+        return factor * math.log(value) if value > 0 else (-math.inf if value <= 0 else math.nan)
+
+    error = factor * found.standard_error / found.value if found.value > 0 else math.nan
+    return replace(
+        found,
+        value=log(found.value),
+        low=log(found.low),
+        high=log(found.high),
+        floor=log(found.floor),
+        standard_error=error,
+        details={},
+    )

@@ -1,0 +1,212 @@
+"""Exact nearest neighbours: candidates in single precision, a strip of rows at a time, settled in double precision.
+
+Distances from products of matrices are off by far more than small distances are long, so that copies come out several
+times too far away. Here products only rule out what cannot be near, with the rounding error as a margin; what is left
+is measured by differences.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from medimg_eval.metrics.fidelity.feature_sets import PRODUCT, Array, SetError, row_numbers, strips
+
+STRIP = 512
+"""Queries that are compared with the whole gallery at once."""
+
+PAIRS = 1 << 16
+"""Numbers of pairs that are subtracted at once: 512 KiB, which a processor's cache holds."""
+
+SPREAD = 32
+"""Columns of which one is looked at in order to bound the k-th distance."""
+
+CROWDED = 64
+"""Candidates of a query, on average, above which a strip is computed anew in double precision."""
+
+
+class Cloud(NamedTuple):
+    """Rows in the form that searches need.
+
+    Attributes:
+        rows: (n, d) as given.
+        low: (n, d + 2) float32: the rows, centred and scaled by `scale`, then 1 and the square of the length.
+        norms: (n,) float64: squares of the lengths.
+        ids: (n,) int64: rows that share one are equal, also across the clouds made together.
+        repeated: whether any are equal.
+        centre: (d,) float64.
+        scale: a power of two.
+    """
+
+    rows: Array
+    low: npt.NDArray[np.float32]
+    norms: npt.NDArray[np.float64]
+    ids: npt.NDArray[np.int64]
+    repeated: bool
+    centre: npt.NDArray[np.float64]
+    scale: float
+
+
+class Near(NamedTuple):
+    """The k nearest rows of each query, nearest first, of equal ones the first in the gallery.
+
+    Attributes:
+        places: (query, k) int64: rows of the gallery.
+        squares: (query, k) float64: squared distances times the clouds' scale squared.
+    """
+
+    places: npt.NDArray[np.int64]
+    squares: npt.NDArray[np.float64]
+
+
+def clouds(*sets: Array) -> list[Cloud]:
+    """Returns sets with the same features in a form in which they can be compared with each other."""
+    centre = sets[0].mean(axis=0, dtype=np.float64)
+    largest = max(float(np.abs(rows[part] - centre).max()) for rows in sets for part in strips(rows))
+    scale = math.ldexp(1.0, -math.frexp(largest)[1]) if largest > 0 else 1.0
+    ids = np.split(row_numbers(*sets), np.cumsum([len(rows) for rows in sets])[:-1])
+    found = []
+    for rows, numbers in zip(sets, ids, strict=True):
+        low = np.ones((len(rows), rows.shape[1] + 2), dtype=np.float32)
+        norms = np.empty(len(rows))
+        for part in strips(rows):
+            short = (rows[part] - centre) * scale
+            norms[part] = np.einsum("ij,ij->i", short, short)
+            low[part, :-2] = short
+        low[:, -1] = norms
+        found.append(Cloud(rows, low, norms, numbers, len(np.unique(numbers)) < len(numbers), centre, scale))
+    return found
+
+
+def estimates(
+    queries: Cloud, gallery: Cloud, chosen: slice, *, double: bool = False
+) -> tuple[Array, npt.NDArray[np.float64]]:
+    """Returns squared distances (query, gallery) of a strip of queries by products, and how wrong each row may be.
+
+    A sum of d products is off by at most d roundings, each of the product of the lengths.
+    """
+    d = queries.rows.shape[1]
+    if double:
+        one = (queries.rows[chosen] - queries.centre) * queries.scale
+        squares: Array = np.empty((len(one), len(gallery.rows)))
+        for part in strips(gallery.rows, PRODUCT):
+            other = (gallery.rows[part] - gallery.centre) * gallery.scale
+            np.matmul(one, -2 * other.T, out=squares[:, part])
+            squares[:, part] += np.einsum("ij,ij->i", other, other)
+        squares += np.einsum("ij,ij->i", one, one)[:, None]
+        rounding = float(np.finfo(np.float64).eps)
+    else:
+        # |x|^2 - 2 x'y + |y|^2 as one product: the lengths are two more features.
+        short = queries.low[chosen].copy()
+        short[:, :d] *= -2
+        short[:, d], short[:, d + 1] = short[:, d + 1], 1
+        squares = short @ gallery.low.T
+        rounding = float(np.finfo(np.float32).eps)
+    longest = math.sqrt(float(gallery.norms.max()))
+    margin = rounding * (d / 4 + 8) * (np.sqrt(queries.norms[chosen]) + longest) ** 2
+    return squares, margin
+
+
+def exact_squares(
+    queries: Cloud, gallery: Cloud, one: npt.NDArray[np.int64], other: npt.NDArray[np.int64]
+) -> npt.NDArray[np.float64]:
+    """Returns the squared distances of pairs (pair,), scaled, by differences in double precision."""
+    found = np.zeros(len(one))
+    (apart,) = np.nonzero(queries.ids[one] != gallery.ids[other])
+    back = None
+    if gallery.repeated or queries.repeated:
+        width = int(gallery.ids.max()) + 1
+        _, first, back = np.unique(
+            queries.ids[one[apart]] * width + gallery.ids[other[apart]], return_index=True, return_inverse=True
+        )
+        apart, whole = apart[first], apart
+    squares = np.empty(len(apart))
+    step = max(1, PAIRS // queries.rows.shape[1])
+    for start in range(0, len(apart), step):
+        pairs = apart[start : start + step]
+        gap = queries.rows[one[pairs]].astype(np.float64) - gallery.rows[other[pairs]]
+        gap *= queries.scale
+        squares[start : start + step] = np.einsum("ij,ij->i", gap, gap)
+    if back is None:
+        found[apart] = squares
+    else:
+        found[whole] = squares[back]
+    return found
+
+
+def near(
+    queries: Cloud,
+    gallery: Cloud,
+    k: int,
+    *,
+    groups: tuple[Array, Array] | None = None,
+    itself: bool = False,
+) -> Near:
+    """Returns the k nearest rows of the gallery for each query.
+
+    Args:
+        queries: (n, d).
+        gallery: (m, d), made together with `queries`.
+        k: how many.
+        groups: (n,) and (m,): a query is not compared with rows of its own group.
+        itself: whether queries are the gallery, and are not compared with themselves.
+
+    Raises:
+        SetError: A query has fewer than k rows to be compared with.
+    """
+    n, m = len(queries.rows), len(gallery.rows)
+    places, squares = np.empty((n, k), dtype=np.int64), np.empty((n, k))
+    for start in range(0, n, STRIP):
+        chosen = slice(start, min(start + STRIP, n))
+        banned = None if groups is None else groups[0][chosen, None] == groups[1][None, :]
+        left = m - int(itself) if banned is None else m - int(banned.sum(axis=1).max())
+        if left < k:
+            raise SetError(f"Expected at least {k} rows to look for neighbours in, got {max(left, 0)} of {m}")
+        rows, columns = _candidates(queries, gallery, chosen, k, banned, itself=itself)
+        if rows.size > CROWDED * k * (chosen.stop - chosen.start):
+            rows, columns = _candidates(queries, gallery, chosen, k, banned, itself=itself, double=True)
+        found = exact_squares(queries, gallery, rows + start, columns)
+        order = np.lexsort((columns, found, rows))
+        first = np.searchsorted(rows[order], np.arange(chosen.stop - chosen.start))
+        taken = order[first[:, None] + np.arange(k)]
+        places[chosen], squares[chosen] = columns[taken], found[taken]
+    return Near(places, squares)
+
+
+def _candidates(
+    queries: Cloud,
+    gallery: Cloud,
+    chosen: slice,
+    k: int,
+    banned: Array | None,
+    *,
+    itself: bool,
+    double: bool = False,
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Returns rows and columns of a strip that may be among the k nearest, by rows."""
+    squares, margin = estimates(queries, gallery, chosen, double=double)
+    if banned is not None:
+        squares[banned] = np.inf
+    if itself:
+        squares[np.arange(len(squares)), np.arange(chosen.start, chosen.stop)] = np.inf
+    bound = _kth_bound(squares, k) + 2 * margin
+    rows, columns = np.nonzero(squares <= bound[:, None].astype(squares.dtype) * (1 + np.finfo(squares.dtype).eps))
+    return rows, columns
+
+
+def _kth_bound(squares: Array, k: int) -> npt.NDArray[np.float64]:
+    """Returns for each row a number that at least k of its values do not exceed: the k-th least of minima of parts."""
+    many = squares.shape[1]
+    parts = many // SPREAD
+    if parts < 4 * k:
+        bound = np.partition(squares, k - 1, axis=1)[:, k - 1]
+    else:
+        least = squares[:, : SPREAD * parts].reshape(len(squares), SPREAD, parts).min(axis=1)
+        bound = np.partition(least, k - 1, axis=1)[:, k - 1]
+    wide: npt.NDArray[np.float64] = bound.astype(np.float64)
+    if not np.isfinite(wide).all():
+        wide = np.partition(squares, k - 1, axis=1)[:, k - 1].astype(np.float64)
+    return wide

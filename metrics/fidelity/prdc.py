@@ -1,0 +1,246 @@
+"""Precision, recall, density and coverage: whether rows of one set lie in the neighbourhoods of the other's."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Unpack
+
+import numpy as np
+import numpy.typing as npt
+
+from medimg_eval.metrics.fidelity.feature_sets import Array, Options, SetError, SetValue, floor_of, prepare, same_size
+from medimg_eval.metrics.fidelity.intervals import (
+    normal_interval,
+    share_interval,
+    variance_of_mean,
+    variance_of_sum,
+)
+from medimg_eval.metrics.fidelity.nearest_neighbours import (
+    CROWDED,
+    STRIP,
+    Cloud,
+    clouds,
+    estimates,
+    exact_squares,
+    near,
+)
+
+NEIGHBOURS = 5
+FEW = 5
+"""Generated rows in a neighbourhood below which a density has no interval."""
+
+HOW = "by the spread of both sets; at this n"
+
+
+class PRDC(NamedTuple):
+    """The four values that one search gives."""
+
+    precision: SetValue
+    recall: SetValue
+    density: SetValue
+    coverage: SetValue
+
+
+class _Radii(NamedTuple):
+    """Squared radii of neighbourhoods: of real rows, of these with one neighbour more, and of generated rows."""
+
+    real: npt.NDArray[np.float64]
+    wider: npt.NDArray[np.float64]
+    generated: npt.NDArray[np.float64]
+
+
+class _Inside(NamedTuple):
+    """What each row of a set finds.
+
+    Attributes:
+        precise: (generated,): it lies within a neighbourhood of a real row.
+        recalled: (real,): it lies within a neighbourhood of a generated row.
+        dense: (generated,): in how many neighbourhoods of real rows it lies, over k.
+        covered: (real,): a generated row lies within its neighbourhood.
+        others: what these four sums would lose without a row of the other set, (real,), (generated,), (real,),
+            (generated,): a row that lies in one neighbourhood alone would lie in none without that.
+    """
+
+    precise: npt.NDArray[np.float64]
+    recalled: npt.NDArray[np.float64]
+    dense: npt.NDArray[np.float64]
+    covered: npt.NDArray[np.float64]
+    others: tuple[npt.NDArray[np.float64], ...]
+
+    @property
+    def shares(self) -> tuple[npt.NDArray[np.float64], ...]:
+        """The four whose means are the values, in the order of `PRDC`."""
+        return self.precise, self.recalled, self.dense, self.covered
+
+
+def precision_recall_density_coverage(
+    real: npt.ArrayLike, generated: npt.ArrayLike, *, k: int = NEIGHBOURS, **options: Unpack[Options]
+) -> PRDC:
+    """Returns precision, recall, density and coverage of a generated set, after Naeem et al. 2020.
+
+    A row's neighbourhood is the open ball up to its k-th nearest row of the same set, itself not counted: what lies
+    at exactly that distance is outside. The larger set is cut down at random to the size of the smaller, with a flag.
+    Neighbours are searched in strips, never as a matrix of all pairs, and settled in float64.
+
+    Precision and recall fall as n grows, also where nothing else changes; density and coverage hardly do.
+    `details` of coverage has "expected", 1 - (n-1)...(n-k) / ((2n-1)...(2n-k)), its expectation where both sets are
+    draws of one distribution. Intervals are of what new draws of both sets would give at this n: to the spread over
+    rows (over patients or prompts where they are given) comes that over rows of the other set, by what the value would
+    lose without each.
+
+    Args:
+        real: (n, d).
+        generated: (m, d).
+        k: which neighbour ends a neighbourhood; less than n and m.
+        **options: see `Options`.
+
+    Returns:
+        Precision, recall and coverage in [0, 1]; density in [0, n / k], 1 in expectation for equal distributions.
+
+    Raises:
+        SetError: k is not in [1, min(n, m) - 1]; see also `prepare`.
+    """
+    if k < 1:
+        raise SetError(f"Expected k to be at least 1, got {k}")
+    sets = same_size(prepare(real, generated, options, least=k + 1))
+    found = _inside(sets.real, sets.generated, k)
+    n = len(sets.real)
+    floors: list[float] = []
+
+    def again(one: Array, other: Array) -> float:
+        floors.extend(float(part.mean()) for part in _inside(one, other, k).shares)
+        return floors[0]
+
+    floor = floor_of(sets, again, least=k + 1)
+    flags = floor.pop("flags", ())
+    expected = 1 - float(np.prod([(n - i) / (2 * n - i) for i in range(1, k + 1)]))
+    values = []
+    for place, (name, part) in enumerate(zip(PRDC._fields, found.shares, strict=True)):
+        groups, across = sets.prompts, sets.patients
+        if name in ("recall", "coverage"):
+            groups, across = across, groups
+        extra: dict[str, Any] = {"floor": floors[place], "floor_n": floor["floor_n"]} if floors else {}
+        noted = flags
+        if sets.options["interval"] and name == "density" and found.precise.sum() < FEW:
+            noted = (*flags, f"no_interval: {found.precise.sum():.0f} generated rows lie in a neighbourhood")
+        elif sets.options["interval"]:
+            extra |= _interval(name, part, groups, variance_of_sum(found.others[place] / n, across))
+        if name == "coverage":
+            extra["details"] = {"expected": expected}
+        drifts = name in ("precision", "recall")
+        values.append(sets.value(f"{name}, k={k}", part.mean(), depends_on_n=drifts, flags=noted, **extra))
+    return PRDC(*values)
+
+
+def _interval(name: str, part: npt.NDArray[np.float64], groups: Array | None, further: float) -> dict[str, Any]:
+    """The interval of one of the four, of whose rows `part` tells; `further` is the variance by the other set."""
+    if name == "density":
+        return normal_interval(float(part.mean()), variance_of_mean(part, groups) + further, f"normal, {HOW}")
+    return share_interval(part, groups, f"Wilson, {HOW}", further=further)
+
+
+def precision(
+    real: npt.ArrayLike, generated: npt.ArrayLike, *, k: int = NEIGHBOURS, **options: Unpack[Options]
+) -> SetValue:
+    """The share of generated rows within the neighbourhood of a real row.
+
+    See `precision_recall_density_coverage`, which gives all four at the cost of one.
+    """
+    return precision_recall_density_coverage(real, generated, k=k, **options).precision
+
+
+def recall(
+    real: npt.ArrayLike, generated: npt.ArrayLike, *, k: int = NEIGHBOURS, **options: Unpack[Options]
+) -> SetValue:
+    """The share of real rows within the neighbourhood of a generated row.
+
+    See `precision_recall_density_coverage`, which gives all four at the cost of one.
+    """
+    return precision_recall_density_coverage(real, generated, k=k, **options).recall
+
+
+def density(
+    real: npt.ArrayLike, generated: npt.ArrayLike, *, k: int = NEIGHBOURS, **options: Unpack[Options]
+) -> SetValue:
+    """The mean number of neighbourhoods of real rows that a generated row lies in, over k.
+
+    See `precision_recall_density_coverage`, which gives all four at the cost of one.
+    """
+    return precision_recall_density_coverage(real, generated, k=k, **options).density
+
+
+def coverage(
+    real: npt.ArrayLike, generated: npt.ArrayLike, *, k: int = NEIGHBOURS, **options: Unpack[Options]
+) -> SetValue:
+    """The share of real rows whose neighbourhood holds a generated row.
+
+    See `precision_recall_density_coverage`, which gives all four at the cost of one.
+    """
+    return precision_recall_density_coverage(real, generated, k=k, **options).coverage
+
+
+def _inside(real: Array, generated: Array, k: int) -> _Inside:
+    one, other = clouds(real, generated)
+    n, m = len(real), len(generated)
+    nearest = near(one, one, min(k + 1, n - 1), itself=True)
+    radii = _Radii(
+        nearest.squares[:, k - 1],
+        nearest.squares[:, -1],
+        near(other, other, k, itself=True).squares[:, -1],
+    )
+    others = (np.zeros(n), np.zeros(m), np.zeros(n), np.zeros(m))
+    found = _Inside(np.zeros(m), np.zeros(n), np.zeros(m), np.zeros(n), others)
+    last, gained = np.zeros(m, dtype=np.intp), np.zeros(n)
+    for start in range(0, n, STRIP):
+        _judge(one, other, slice(start, min(start + STRIP, n)), radii, found, (last, gained))
+    others[0][:] = np.bincount(last[found.dense == 1], minlength=n)
+    # Without a row, the neighbourhoods that it helped to end reach to the next.
+    others[2][:] -= np.bincount(nearest.places[:, :k].ravel(), weights=np.repeat(gained, k), minlength=n)
+    for counts in (found.dense, others[2]):
+        counts[:] /= k
+    return found
+
+
+def _judge(
+    real: Cloud,
+    generated: Cloud,
+    chosen: slice,
+    radii: _Radii,
+    found: _Inside,
+    aside: tuple[npt.NDArray[np.intp], npt.NDArray[np.float64]],
+) -> None:
+    """Adds what a strip of real rows has to say. Pairs too close to an edge for an estimate are measured.
+
+    `aside` takes, of each generated row, a real row that holds it, and of each real row how many more it would hold in
+    its wider neighbourhood.
+    """
+    wide, wider, theirs = radii.real[chosen], radii.wider[chosen], radii.generated
+    for double in (False, True):
+        squares, margin = estimates(real, generated, chosen, double=double)
+        margin = 2 * margin
+        # Margins differ by row, radii of generated rows by column: the widest margin serves all of these.
+        most = float(margin.max())
+        inside = squares <= (wider + margin)[:, None].astype(squares.dtype)
+        inside |= squares <= (theirs + most).astype(squares.dtype)
+        rows, columns = np.nonzero(inside)
+        found_squares = squares[rows, columns].astype(np.float64)
+        unsure = np.abs(found_squares - theirs[columns]) <= most
+        for radius in (wide, wider):
+            unsure |= np.abs(found_squares - radius[rows]) <= margin[rows]
+        if unsure.sum() <= CROWDED * len(squares):
+            break
+    found_squares[unsure] = exact_squares(real, generated, rows[unsure] + chosen.start, columns[unsure])
+    within_real, within_theirs = found_squares < wide[rows], found_squares < theirs[columns]
+    held, more, recalled = (
+        np.bincount(rows[within], minlength=len(wide))
+        for within in (within_real, found_squares < wider[rows], within_theirs)
+    )
+    holds = columns[within_real]
+    found.precise[holds] = 1
+    found.dense[:] += np.bincount(holds, minlength=len(theirs))
+    found.covered[chosen], found.recalled[chosen] = held > 0, recalled > 0
+    found.others[2][chosen] = held
+    aside[0][holds] = rows[within_real] + chosen.start
+    aside[1][chosen] = more - held
+    alone = within_theirs & (recalled[rows] == 1), within_real & (held[rows] == 1)
+    for place, only in zip((1, 3), alone, strict=True):
+        found.others[place][:] += np.bincount(columns[only], minlength=len(theirs))

@@ -1,0 +1,166 @@
+"""Tables of a metric of sets by finding, view or model: compared only where n lets them be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from medimg_eval.metrics.fidelity.feature_sets import Array, SetError, SetValue, shuffled
+
+TRACKS = 0.8
+"""Spearman's correlation of values with n, either way, from which a table says more of n than of its rows."""
+
+ALIKE = 1e-9
+"""What a correlation of 0.8 may come out below it."""
+
+FEWEST = 4
+"""Rows of a table from which such a correlation means something."""
+
+
+class SetTable(NamedTuple):
+    """One metric of several pairs of sets.
+
+    Attributes:
+        values: by name.
+        spearman: the rank correlation of the values with n; NaN below four values or where n is the same.
+        warning: one sentence where the values track n; "" otherwise. Print it with the table.
+    """
+
+    values: dict[str, SetValue]
+    spearman: float
+    warning: str
+
+
+def conditional_table(
+    metric: Callable[..., SetValue],
+    real: npt.ArrayLike,
+    generated: npt.ArrayLike,
+    real_has: npt.ArrayLike,
+    generated_has: npt.ArrayLike,
+    names: Sequence[str],
+    *,
+    n: int | None = None,
+    allow_unequal_n: bool = False,
+    **options: Any,
+) -> SetTable:
+    """Returns a metric of the rows with each finding (or view, sex, site), at one n or with a warning.
+
+    Args:
+        metric: such as `frechet_distance`.
+        real: (row, d).
+        generated: (row, d).
+        real_has: bool, (row, name): which real rows have which finding.
+        generated_has: likewise.
+        names: of the findings.
+        n: rows that are drawn at random from each side of each finding, whole patients side by side, so that values
+            can be compared; findings with fewer rows have no value. By default all rows are taken.
+        allow_unequal_n: whether values of different n may stand in a table of a metric that drifts with n.
+        **options: of the metric. `patients` and `prompts` are cut to the rows, `seed` also draws them.
+
+    Returns:
+        A value per name. It is NaN, and a flag says why, where a side has fewer than two rows, or than `n`.
+
+    Raises:
+        SetError: The values would not be comparable; the shapes do not fit; see also the metric.
+    """
+    sides = []
+    for rows, has, what in ((real, real_has, "real"), (generated, generated_has, "generated")):
+        table, marks = np.asarray(rows), np.asarray(has)
+        if marks.dtype != np.bool_ or marks.shape != (*table.shape[:1], len(names)):
+            raise SetError(
+                f"Expected findings of the {what} set to be bool of the shape ({len(table)}, {len(names)}), "
+                f"got {marks.dtype} of {marks.shape}"
+            )
+        sides.append((table, marks))
+    groups = [None if options.get(key) is None else np.asarray(options[key]) for key in ("patients", "prompts")]
+    values = {}
+    for at, name in enumerate(names):
+        rng = np.random.default_rng(options.get("seed", 0))
+        chosen = [_chosen(rng, marks[:, at], group, n) for (_, marks), group in zip(sides, groups, strict=True)]
+        least = min(len(rows) for rows in chosen)
+        if least < (n or 2):
+            values[name] = _absent(name, [int(marks[:, at].sum()) for _, marks in sides], sides[0][0].shape[1], n)
+            continue
+        mine = dict(options)
+        for key, group, rows in zip(("patients", "prompts"), groups, chosen, strict=True):
+            if group is not None:
+                mine[key] = group[rows]
+        values[name] = metric(sides[0][0][chosen[0]], sides[1][0][chosen[1]], **mine)
+    if not allow_unequal_n:
+        _same_n(values, "draw as many rows of each finding with n=..., take kernel_distance")
+    return SetTable(values, *tracks_n(values))
+
+
+def compare(values: Mapping[str, SetValue], *, allow_unequal_n: bool = False) -> SetTable:
+    """Returns values of several models (or findings) as a table, if they may stand in one.
+
+    Args:
+        values: by name, of one metric.
+        allow_unequal_n: whether a metric that drifts with n may be compared across n.
+
+    Raises:
+        SetError: The values are of different metrics, extractors or numbers of features; or the metric drifts with n,
+            and n differs.
+    """
+    for what in ("metric", "extractor", "d"):
+        found = sorted({str(getattr(one, what)) for one in values.values()})
+        if len(found) > 1:
+            raise SetError(f"Values with different {what} cannot be compared: {' and '.join(found)}")
+    if not allow_unequal_n:
+        _same_n(values, "compute all at one n, take kernel_distance")
+    return SetTable(dict(values), *tracks_n(values))
+
+
+def tracks_n(values: Mapping[str, SetValue]) -> tuple[float, str]:
+    """Returns Spearman's correlation of values with the smaller n of each, and a sentence if it is 0.8 or beyond.
+
+    NaN and "" where fewer than four values are there, or all n are equal. Values that rise or fall with n alone do so
+    whatever the images show: a published table of FID by finding has -0.92 to -0.97.
+    """
+    there = [one for one in values.values() if math.isfinite(one.value)]
+    sizes = np.array([min(one.n_real, one.n_generated) for one in there], dtype=np.float64)
+    found = np.array([one.value for one in there])
+    if len(there) < FEWEST or np.ptp(sizes) == 0 or np.ptp(found) == 0:
+        return math.nan, ""
+    spearman = float(np.corrcoef(_ranks(sizes), _ranks(found))[0, 1])
+    if abs(spearman) < TRACKS - ALIKE:
+        return spearman, ""
+    return spearman, (
+        f"The {len(there)} values of {there[0].metric} track n (Spearman {spearman:+.2f}, n from {sizes.min():.0f} to "
+        f"{sizes.max():.0f}): they may say more of n than of the images."
+    )
+
+
+def _ranks(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    ordered = np.sort(values)
+    places = np.searchsorted(ordered, values, "left") + np.searchsorted(ordered, values, "right")
+    return np.asarray(places / 2, dtype=np.float64)
+
+
+def _chosen(rng: np.random.Generator, marked: Array, groups: Array | None, n: int | None) -> npt.NDArray[np.int64]:
+    rows = np.flatnonzero(marked)
+    if n is None or len(rows) <= n:
+        return rows
+    numbers = None if groups is None else np.unique(groups[rows], return_inverse=True)[1]
+    return np.sort(rows[shuffled(rng, len(rows), numbers)[:n]])
+
+
+def _absent(name: str, found: list[int], d: int, n: int | None) -> SetValue:
+    wanted = 2 if n is None else n
+    flag = f"absent: {found[0]} real and {found[1]} generated rows have {name}, {wanted} of each are needed"
+    return SetValue("absent", math.nan, found[0], found[1], d, flags=(flag,))
+
+
+def _same_n(values: Mapping[str, SetValue], how: str) -> None:
+    there = {name: one for name, one in values.items() if math.isfinite(one.value) and one.depends_on_n}
+    sizes = {(one.n_real, one.n_generated) for one in there.values()}
+    if len(sizes) > 1:
+        first, last = min(sizes), max(sizes)
+        raise SetError(
+            f"{next(iter(there.values())).metric} drifts with n and cannot be compared between {first[0]} real and "
+            f"{first[1]} generated rows and {last[0]} and {last[1]}; {how}, or set allow_unequal_n=True"
+        )

@@ -1,0 +1,266 @@
+"""Metrics of pictures that were made, as tasks name them: `frechet_distance@rad_dino` is one of RAD-DINO's features.
+
+What they compute lies in `medimg_eval.metrics.fidelity`, for arrays of features; here they are given the sets of a run,
+and told to tables. Those of privacy are in `medimg_eval.metrics.generation.memorisation`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from medimg_eval.metrics import fidelity
+from medimg_eval.metrics.fidelity import SetValue
+from medimg_eval.metrics.generation.image_sets import (
+    NAN,
+    ONE_PICTURE,
+    ImageSets,
+    OnePrompt,
+    interval_of_mean,
+    set_metric,
+)
+from medimg_eval.metrics.registry import metric
+
+
+@metric(kind=ONE_PICTURE, title="Unmade", higher_is_better=False, best=0, worst=1, source="this package")
+def unmade(one: OnePrompt) -> float:
+    """The share of the pictures asked for that were not made."""
+    return 1 - one.count / one.wanted
+
+
+@metric(kind=ONE_PICTURE, title="Pixel distance", higher_is_better=True, best=255, worst=0, source="this package")
+def pixel_distance(one: OnePrompt) -> float:
+    """The root mean squared difference in grey levels between pictures and the real image of their prompt, their mean.
+
+    Both are brought to 512 x 512. CheXGenBench's, computed with signs: see `pixel_distance_published`.
+    """
+    return float(np.mean(_differences(one)))
+
+
+@metric(
+    kind=ONE_PICTURE, title="Pixel distance, least", higher_is_better=True, best=255, worst=0, source="this package"
+)
+def pixel_distance_min(one: OnePrompt) -> float:
+    """The least root mean squared difference in grey levels between a prompt's pictures and its real image."""
+    return float(np.min(_differences(one)))
+
+
+@metric(
+    kind=ONE_PICTURE,
+    title="MS-SSIM within a prompt",
+    higher_is_better=False,
+    best=float("nan"),
+    worst=float("nan"),
+    source="Odena et al. 2017, ICML",
+)
+def intra_prompt_ms_ssim(one: OnePrompt) -> float:
+    """The mean multi-scale structural similarity of each two pictures of a prompt.
+
+    Near 1 a generator makes one picture of a prompt, whatever the seed. Both are brought to 512 x 512, grey; NaN of a
+    prompt with one picture. Real images of one prompt, where there are several, say how low it should be.
+    """
+    if one.count < 2:
+        return NAN
+    grey = np.stack([picture.mean(axis=2, dtype=np.float64) for picture in one.pictures()])
+    found = fidelity.intra_prompt_ms_ssim(grey, np.zeros(len(grey)), data_range=255.0, interval=False)
+    return found.value
+
+
+@metric(
+    kind=ONE_PICTURE,
+    title="Pixel distance, published",
+    higher_is_better=True,
+    best=255,
+    worst=0,
+    source="CheXGenBench, its code of 2025",
+)
+def pixel_distance_published(one: OnePrompt) -> float:
+    """The pixel distance as CheXGenBench's code has it: differences modulo 256, and of the last picture alone.
+
+    A copy that is one grey level brighter or darker in places is as far away by it as another patient. It is there to
+    compare with what was published, and for nothing else.
+    """
+    own = one.own()
+    if own is None:
+        return NAN
+    wrapped = (own - one.pictures()[-1]).astype(np.float64)
+    return float(np.sqrt(np.mean(wrapped**2)))
+
+
+def _differences(one: OnePrompt) -> list[float]:
+    own = one.own()
+    if own is None:
+        return [NAN]
+    real = own.astype(np.float64)
+    return [float(np.sqrt(np.mean((picture - real) ** 2))) for picture in one.pictures()]
+
+
+@set_metric(
+    title="Fréchet distance", higher_is_better=False, best=0, worst=float("inf"), source="Heusel et al. 2017, NeurIPS"
+)
+def frechet_distance(sets: ImageSets) -> SetValue:
+    """The squared Fréchet distance |m1 - m2|^2 + tr(S1 + S2 - 2 (S1 S2)^1/2) of two sets, as normal distributions."""
+    return fidelity.frechet_distance(*sets.pair, **sets.options)
+
+
+@set_metric(
+    title="Fréchet distance, n to infinity",
+    higher_is_better=False,
+    best=0,
+    worst=float("inf"),
+    source="Chong and Forsyth 2020, CVPR",
+)
+def frechet_distance_inf(sets: ImageSets) -> SetValue:
+    """The Fréchet distance extrapolated to infinite n: the intercept of a line through its values against 1 / n."""
+    return fidelity.frechet_distance_inf(*sets.pair, **sets.options)
+
+
+@set_metric(
+    title="Kernel distance", higher_is_better=False, best=0, worst=float("inf"), source="Binkowski et al. 2018, ICLR"
+)
+def kernel_distance(sets: ImageSets) -> SetValue:
+    """The unbiased squared maximum mean discrepancy of two sets with the kernel (x'y / d + 1)^3, over all pairs."""
+    return fidelity.kernel_distance(*sets.pair, **sets.options)
+
+
+@set_metric(title="Precision", higher_is_better=True, best=1, worst=0, source="Naeem et al. 2020, ICML")
+def set_precision(sets: ImageSets) -> SetValue:
+    """The share of generated images within the neighbourhood of a real one, k = 5."""
+    return _neighbourhoods(sets).precision
+
+
+@set_metric(title="Recall", higher_is_better=True, best=1, worst=0, source="Naeem et al. 2020, ICML")
+def set_recall(sets: ImageSets) -> SetValue:
+    """The share of real images within the neighbourhood of a generated one, k = 5."""
+    return _neighbourhoods(sets).recall
+
+
+@set_metric(title="Density", higher_is_better=True, best=1, worst=0, source="Naeem et al. 2020, ICML")
+def set_density(sets: ImageSets) -> SetValue:
+    """The mean number of neighbourhoods of real images that a generated one lies in, over k = 5."""
+    return _neighbourhoods(sets).density
+
+
+@set_metric(title="Coverage", higher_is_better=True, best=1, worst=0, source="Naeem et al. 2020, ICML")
+def set_coverage(sets: ImageSets) -> SetValue:
+    """The share of real images whose neighbourhood holds a generated one, k = 5."""
+    return _neighbourhoods(sets).coverage
+
+
+def _neighbourhoods(sets: ImageSets) -> fidelity.PRDC:
+    return sets.once("prdc", lambda: fidelity.precision_recall_density_coverage(*sets.pair, **sets.options))
+
+
+@set_metric(
+    title="Image-text alignment",
+    higher_is_better=True,
+    best=1,
+    worst=-1,
+    source="Radford et al. 2021, ICML; Hessel et al. 2021, EMNLP",
+    ability="texts",
+)
+def alignment_score(sets: ImageSets) -> SetValue:
+    """The mean cosine of a picture's features and those of its prompt.
+
+    The floor is that of the real images whose prompts were used. `details` has "shuffled", the mean with prompts of
+    other cases, and "auc", the probability that a picture is more alike its own prompt than that of another case, ties
+    halved: 0.5 is a model that does not heed its prompts, whatever the mean.
+    """
+    generated, reference = sets.by_name["generated"], sets.by_name["reference"]
+    if sets.texts is None:
+        raise ValueError("Expected features of the prompts, got none")
+    texts = sets.texts
+    own = _cosines(generated.rows, texts)
+    other = np.random.default_rng(sets.seed).permutation(len(own))
+    apart = generated.cases != generated.cases[other]
+    shuffled = _cosines(generated.rows, texts[other])[apart]
+    details = {} if not apart.any() else {"shuffled": float(shuffled.mean()), "auc": _above(own, shuffled)}
+    place = {case: at for at, case in enumerate(generated.cases.tolist())}
+    real = [(row, place[case]) for row, case in enumerate(reference.cases.tolist()) if case in place]
+    floor = float("nan")
+    if real:
+        floor = float(np.mean(_cosines(reference.rows[[r for r, _ in real]], texts[[at for _, at in real]])))
+    groups = np.unique(generated.patients, return_inverse=True)[1]
+    return SetValue(
+        "alignment_score",
+        float(own.mean()),
+        n_real=len(real),
+        n_generated=len(own),
+        d=texts.shape[1],
+        floor=floor,
+        floor_n=len(real),
+        extractor=sets.extractor,
+        details=details,
+        **interval_of_mean(own, groups, "normal, over prompts' patients"),
+    )
+
+
+@set_metric(
+    title="Diversity (Vendi)",
+    higher_is_better=True,
+    best=float("inf"),
+    worst=1,
+    source="Friedman and Dieng 2023, TMLR",
+)
+def vendi_score(sets: ImageSets) -> SetValue:
+    """The effective number of different images among the generated: exp of the entropy of their cosines' eigenvalues.
+
+    The floor is that of as many real images.
+    """
+    found = fidelity.vendi_score(*sets.pair, **sets.options)
+    return replace(found, floor=found.details["real"], floor_n=min(found.n_real, found.n_generated))
+
+
+def _cosines(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    first, second = one.astype(np.float64), other.astype(np.float64)
+    lengths = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
+    found: npt.NDArray[np.float64] = (first * second).sum(axis=1) / np.where(lengths > 0, lengths, 1)
+    return found
+
+
+def _above(own: npt.NDArray[np.float64], other: npt.NDArray[np.float64]) -> float:
+    ordered = np.sort(other)
+    below = np.searchsorted(ordered, own, "left") + np.searchsorted(ordered, own, "right")
+    return float(below.sum() / (2 * len(own) * len(other)))
+
+
+@set_metric(
+    title="Kernel distance, subsets",
+    higher_is_better=False,
+    best=0,
+    worst=float("inf"),
+    source="torch-fidelity's choices",
+)
+def kernel_distance_subsets(sets: ImageSets) -> SetValue:
+    """The kernel distance as the mean over 100 random subsets of at most 1,000 images, as most tools print it."""
+    return fidelity.kernel_distance_subsets(*sets.pair, **sets.options)
+
+
+@set_metric(
+    title="CMMD",
+    higher_is_better=False,
+    best=0,
+    worst=float("inf"),
+    source="Jayasumana et al. 2024, CVPR",
+)
+def cmmd(sets: ImageSets) -> SetValue:
+    """The unbiased squared discrepancy of vectors of length 1 with a Gaussian kernel of width 10, times 1,000."""
+    return fidelity.cmmd(*sets.pair, **sets.options)
+
+
+@set_metric(
+    title="Fréchet distance, radiomics",
+    higher_is_better=False,
+    best=0,
+    worst=float("inf"),
+    source="Konz et al. 2024 (FRD)",
+)
+def radiomics_frechet_distance(sets: ImageSets) -> SetValue:
+    """The squared Fréchet distance of tables of radiomics features, in standard deviations of the real set's.
+
+    FRD is a logarithm of it. Features that are not finite, or constant in the real set, are left out, with a flag.
+    """
+    return fidelity.radiomics_frechet_distance(*sets.pair, names=sets.names or None, **sets.options)

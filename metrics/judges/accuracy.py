@@ -1,0 +1,99 @@
+"""What a judge, another model, says of answers; the harness asks it, and keeps every word of its replies."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from medimg_eval.metrics.answers.reply import ReplyPair
+from medimg_eval.metrics.registry import metric
+
+SOURCE = "the judge's prompt, as the benchmark's card names it"
+
+
+@metric(
+    kind="answer",
+    title="Judged",
+    higher_is_better=True,
+    best=math.nan,
+    worst=0.0,
+    source=SOURCE,
+    parameter="the question to the judge",
+    parameter_is_text=True,
+)
+def judged(pair: ReplyPair, question: str) -> float:
+    """The judge's verdict on an answer, in the points of the benchmark's own scale.
+
+    NaN where the judge was not asked, or where its reply says nothing that was asked for: such replies are no verdicts,
+    and `judge_failures` counts them.
+    """
+    value = pair.judged.get(question)
+    return float(value) if isinstance(value, int | float) else math.nan
+
+
+@metric(kind="answer", title="Judged, sum", higher_is_better=True, best=math.nan, worst=0.0, source=SOURCE)
+def judged_total(pair: ReplyPair) -> float:
+    """The sum of the judge's verdicts on an answer over all its questions.
+
+    NaN where one is missing.
+    """
+    values = list(pair.judged.values())
+    if not values or not all(isinstance(value, int | float) for value in values):
+        return math.nan
+    return float(sum(values))
+
+
+@metric(kind="answer", title="Judge failed", higher_is_better=False, best=0.0, worst=1.0, source=SOURCE)
+def judge_failures(pair: ReplyPair) -> float:
+    """The share of questions to the judge whose reply holds no verdict.
+
+    A question that is put about each sentence or phrase counts once for each, and one that could not be put, because
+    another before it holds no verdict, once. NaN where no judge was asked.
+    """
+    values = [value for verdict in pair.judged.values() for value in replies_in(verdict)]
+    return sum(value is None for value in values) / len(values) if values else math.nan
+
+
+@metric(
+    kind="answer",
+    title="Accuracy, judge as matcher",
+    higher_is_better=True,
+    best=1.0,
+    worst=0.0,
+    source="VLMEvalKit: a judge matches answers that no rule understands with an option, or with Z for none",
+)
+def accuracy_matched(pair: ReplyPair) -> float:
+    """Whether the answer is right, where a judge has named the option of answers that no rule could take.
+
+    1 or 0, or the expected value where a model has no preference; without a judge the same as `accuracy`. The judge's
+    question is called `option`, and its verdict is a letter.
+    """
+    if pair.preferences is None and pair.extraction.value is None:
+        return float(pair.judged.get("option") == pair.value)
+    return pair.credit
+
+
+@metric(
+    kind="answer",
+    title="Accuracy, open by judge",
+    higher_is_better=True,
+    best=1.0,
+    worst=0.0,
+    source="MedEvalKit: open answers are right where its judge says so, the others by rule",
+    parameter="the question to the judge",
+    parameter_is_text=True,
+)
+def accuracy_or_judged(pair: ReplyPair, question: str) -> float:
+    """Whether the answer is right, by the judge's verdict (1 or 0) where it is a text and by rule elsewhere.
+
+    NaN for texts that have no verdict.
+    """
+    return judged(pair, question) if pair.kind == "open" else pair.credit
+
+
+def replies_in(verdict: Any) -> list[Any]:
+    """Returns the verdicts that a judge gave to one question: one, or one for each text that it was put about."""
+    if isinstance(verdict, Mapping) and verdict.keys() == {"items", "verdicts"}:
+        return list(verdict["verdicts"])
+    return [verdict]

@@ -1,0 +1,107 @@
+"""CRIMSON: findings that a judge has weighed by how much they matter, and what a report makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from medimg_eval.metrics.judges.verdicts import objects, verdict_reader
+
+SIGNIFICANCE = {
+    "urgent": 1.0,
+    "actionable_not_urgent": 0.5,
+    "not_actionable_not_urgent": 0.25,
+    "benign_expected": 0.0,
+}
+"""What a finding weighs."""
+
+SEVERITY = {"significant": 0.5, "negligible": 0.0}
+"""What an error in a finding's attributes weighs."""
+
+UNKNOWN = 0.25
+"""What either weighs where the judge gave another word."""
+
+Evaluation = Mapping[str, Any]
+"""What a judge says in CRIMSON's form: `reference_findings` and `predicted_findings`, each with `id` and
+`clinical_significance`; `matched_findings`, each with `ref_id` and `pred_id`; `errors` with the ids of
+`false_findings` and `missing_findings`, and `attribute_errors`, each with `ref_id` and `severity`."""
+
+
+def crimson_score(evaluation: Evaluation) -> float:
+    """Returns CRIMSON of a judge's evaluation, in (-1, 1].
+
+    With the weights of findings (1, 0.5, 0.25, 0) S = (correct - false) / N, where N is the weight of the reference's
+    findings, false that of findings which are not there, and correct that of findings which match, each reference
+    finding once; one of weight w whose attributes have errors of weight e counts w * w / (w + e). S is the score where
+    it is not negative; else it is -x / (1 + x) with x = false - correct. Where the reference's findings weigh nothing,
+    the score is 1 if the report invents nothing that weighs, and -x / (1 + x) else. 0 is what a normal report is
+    worth beside one with findings; the authors round to four places, which this does not.
+    """
+    errors = evaluation["errors"]
+    weights = _weights(evaluation["reference_findings"])
+    invented = _weights(evaluation["predicted_findings"])
+    false = sum(invented.get(one, 0.0) for one in errors["false_findings"])
+    missing = sum(weights.get(one, 0.0) for one in errors["missing_findings"])
+    correct = _correct(evaluation, weights)
+    whole = sum(_weight(one) for one in evaluation["reference_findings"])
+    if not evaluation["reference_findings"]:
+        whole = len(evaluation["matched_findings"]) + missing
+    if whole == 0 and false == 0 and missing == 0:
+        return 1.0
+    if whole > 0 and correct >= false:
+        return float((correct - false) / whole)
+    excess = false - correct
+    return float(-excess / (1 + excess)) if excess > 0 else 0.0
+
+
+def crimson_errors(evaluation: Evaluation, kind: Literal["false", "missing", "attribute"]) -> float:
+    """Returns how many errors a judge's evaluation lists: invented findings, missed ones, or wrong attributes."""
+    return float(len(evaluation["errors"][f"{kind}_errors" if kind == "attribute" else f"{kind}_findings"]))
+
+
+@verdict_reader("crimson")
+def read_crimson(reply: str) -> Evaluation | None:
+    """Returns an evaluation in CRIMSON's form; None where a reply lacks its lists of findings or an id in them."""
+    for found in objects(reply):
+        errors = found.get("errors", {})
+        if not isinstance(errors, Mapping):
+            continue
+        matched = found.get("matched_findings", [])
+        findings = [found.get("reference_findings"), found.get("predicted_findings")]
+        attributes = errors.get("attribute_errors", [])
+        lists = [errors.get("false_findings", []), errors.get("missing_findings", [])]
+        if all(_have(one, "id") for one in findings) and _have(matched, "ref_id") and _have(attributes, "ref_id"):
+            if not all(isinstance(one, list) and all(isinstance(name, str) for name in one) for one in lists):
+                continue
+            return {
+                "reference_findings": findings[0],
+                "predicted_findings": findings[1],
+                "matched_findings": matched,
+                "errors": {"false_findings": lists[0], "missing_findings": lists[1], "attribute_errors": attributes},
+            }
+    return None
+
+
+def _have(entries: Any, key: str) -> bool:
+    """Whether this is a list of objects that each have a text under a key."""
+    return isinstance(entries, list) and all(
+        isinstance(one, Mapping) and isinstance(one.get(key), str) for one in entries
+    )
+
+
+def _weight(finding: Mapping[str, Any]) -> float:
+    return SIGNIFICANCE.get(str(finding.get("clinical_significance", "")), UNKNOWN)
+
+
+def _weights(findings: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    return {one["id"]: _weight(one) for one in findings}
+
+
+def _correct(evaluation: Evaluation, weights: Mapping[str, float]) -> float:
+    """The weight of the reference's findings that match, less where their attributes are wrong."""
+    penalties: dict[str, float] = {}
+    for one in evaluation["errors"]["attribute_errors"]:
+        penalty = SEVERITY.get(str(one.get("severity", "")), UNKNOWN)
+        penalties[one["ref_id"]] = penalties.get(one["ref_id"], 0.0) + penalty
+    matched = {one["ref_id"]: weights.get(one["ref_id"], 0.0) for one in evaluation["matched_findings"]}
+    return sum(weight * weight / (weight + penalties.get(name, 0.0)) for name, weight in matched.items() if weight > 0)

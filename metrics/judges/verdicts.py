@@ -1,0 +1,116 @@
+"""Readers of a judge's replies: from what it wrote to a verdict that metrics take."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from medimg_eval.errors import UsageError, nearest
+from medimg_eval.metrics.answers.extraction import extract_report
+from medimg_eval.metrics.answers.reply import ReplyPair
+from medimg_eval.metrics.registry import available
+
+Reader = Callable[[str], Any]
+"""From a reply to a verdict that JSON can hold; None where the reply says nothing that was asked for."""
+
+_READERS: dict[str, Reader] = {}
+
+_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])\s*|\n+|(?<=[^\W\d]\.)(?=\d{1,2}\.\D)")
+"""Between sentences; also before the next number of a list that was written without blanks."""
+
+_NUMBER = re.compile(r"^(?:\(?\d{1,2}[.)](?!\d)|[-*•])\s*")
+
+_ESCAPE = re.compile(r'\\(?!["\\/bfnrtu])')
+_COMMA = re.compile(r",(?=\s*[}\]])")
+
+
+def verdict_reader(name: str) -> Callable[[Reader], Reader]:
+    """Registers the function below it as the reader that `parse: NAME` of a judge's question names.
+
+    It takes the reply without what was thought aloud, and returns what JSON can hold, or None.
+
+    Raises:
+        ValueError: another function already has the name.
+    """
+
+    def register(function: Reader) -> Reader:
+        known = _READERS.get(name)
+        if known is not None and (known.__module__, known.__qualname__) != (function.__module__, function.__qualname__):
+            raise ValueError(f"Expected one reader named {name!r}, got {known.__module__} and {function.__module__}")
+        _READERS[name] = function
+        return function
+
+    return register
+
+
+def reader(name: str) -> Reader:
+    """Returns what reads replies, by its name; replies of which only thoughts are there have no verdict.
+
+    Raises:
+        UsageError: there is no such reader.
+    """
+    available()  # imports every module that may hold one
+    if name not in _READERS:
+        raise UsageError(f"there is no reader {name!r} of a judge's replies{nearest(name, _READERS)}")
+
+    def read(reply: str) -> Any:
+        said = extract_report(reply).value
+        return _READERS[name](said) if said else None
+
+    return read
+
+
+def worth(pair: ReplyPair, question: str, value: Callable[[Any], float]) -> float:
+    """Returns what the verdict on a report is worth.
+
+    Args:
+        pair: the report beside its reference.
+        question: whose verdict.
+        value: from a verdict to its worth.
+
+    Returns:
+        NaN of answers of another kind, without a reference, and without a verdict. 0 of a case that failed, for which
+        the harness puts a number in the place of every verdict, and takes the metric's worst value.
+    """
+    if pair.kind not in ("open", "report") or not pair.references:
+        return math.nan
+    verdict = pair.judged.get(question)
+    if isinstance(verdict, int | float):
+        return math.nan if math.isnan(verdict) else 0.0
+    return math.nan if verdict is None else value(verdict)
+
+
+def objects(text: str) -> Iterator[Mapping[str, Any]]:
+    """Yields the JSON objects of a reply, those in others left out.
+
+    Mended are what judges often get wrong: backslashes that escape nothing, commas before a closing bracket, and line
+    breaks in texts. Of keys that stand twice the first counts.
+    """
+    decoder = json.JSONDecoder(strict=False, object_pairs_hook=_first_kept)
+    mended = _COMMA.sub("", _ESCAPE.sub(r"\\\\", text))
+    place = mended.find("{")
+    while place >= 0:
+        try:
+            found, end = decoder.raw_decode(mended, place)
+        except (ValueError, RecursionError):
+            end = place + 1
+        else:
+            if isinstance(found, Mapping):
+                yield found
+        place = mended.find("{", end)
+
+
+def sentences(text: str) -> list[str]:
+    """Returns the sentences of a report, without the numbers of a list; none of a blank text.
+
+    A sentence ends at a full stop, question or exclamation mark before a blank, and at the end of a line.
+    """
+    parts = (_NUMBER.sub("", part.strip()) for part in _END.split(text))
+    return [" ".join(part.split()) for part in parts if any(map(str.isalpha, part))]
+
+
+def _first_kept(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    return dict(reversed(pairs))

@@ -1,0 +1,364 @@
+"""Measurements: angles, lengths and ratios that a model takes of an image, against those of one or several readers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from medimg_eval.errors import UsageError
+from medimg_eval.metrics.measurement.angles import CobbAngles, cobb_angles, joint_angle, measured_between, unwrapped
+from medimg_eval.metrics.registry import Metric, metric, parse
+from medimg_eval.metrics.scores import BETWEEN, LabelScore
+
+__all__ = [
+    "CobbAngles",
+    "HeightLoss",
+    "MeasurementPair",
+    "absolute_error",
+    "angle_error",
+    "cobb_angles",
+    "joint_angle",
+    "measured",
+    "measured_between",
+    "measured_by_reader",
+    "measured_reference",
+    "measurement_metrics",
+    "measurement_scores",
+    "relative_height_loss",
+    "within",
+    "worst_measurement_scores",
+]
+
+Array: TypeAlias = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class MeasurementPair:
+    """One measurement of one case.
+
+    Attributes:
+        name: Which measurement.
+        reference: The true value; NaN where it was not measured.
+        prediction: The model's value, of a circular measurement the equivalent nearest to the reference; NaN without.
+    """
+
+    name: str
+    reference: float
+    prediction: float
+
+    @property
+    def status(self) -> str:
+        """On which sides it is: "present", "missed", "hallucinated" (prediction only) or "absent"."""
+        if math.isnan(self.reference):
+            return "absent" if math.isnan(self.prediction) else "hallucinated"
+        return "missed" if math.isnan(self.prediction) else "present"
+
+    @property
+    def error(self) -> float:
+        """The absolute difference; NaN where a side lacks it."""
+        return abs(self.prediction - self.reference)
+
+
+@metric(
+    kind="measurement",
+    title="MAE",
+    higher_is_better=False,
+    best=0.0,
+    worst=math.nan,
+    source="mean absolute error",
+)
+def absolute_error(pair: MeasurementPair) -> float:
+    """The absolute difference between the predicted and the reference value, in the unit of the measurement.
+
+    At least 0. The mean over cases is the mean absolute error. A missing value has no error: see the counts.
+    """
+    return pair.error
+
+
+@metric(
+    kind="measurement",
+    title="MAE",
+    higher_is_better=False,
+    unit="°",
+    best=0.0,
+    worst=math.nan,
+    source="mean absolute error",
+)
+def angle_error(pair: MeasurementPair) -> float:
+    """The absolute difference between the predicted and the reference angle, the shorter way round if it is circular.
+
+    In degrees, at least 0, and at most half of the period of a circular angle.
+    """
+    return pair.error
+
+
+@metric(
+    kind="measurement",
+    title="Within",
+    higher_is_better=True,
+    best=1.0,
+    worst=0.0,
+    parameter="tolerance in the unit of the measurement",
+    source="tolerance accuracy",
+)
+def within(pair: MeasurementPair, tolerance: float) -> float:
+    """The share of measurements whose prediction lies within a tolerance of the reference.
+
+    Of one measurement 1 or 0: 0 where the prediction lacks it; NaN where the reference does. A difference d counts as
+    within t when d <= t (1 + 1e-6).
+    """
+    return math.nan if math.isnan(pair.reference) else float(pair.error <= tolerance * (1 + 1e-6))
+
+
+@metric(
+    kind="measurement",
+    title="Measured",
+    higher_is_better=True,
+    best=math.nan,
+    worst=math.nan,
+    evidence=True,
+    source="the prediction",
+)
+def measured(pair: MeasurementPair) -> float:
+    """The predicted value itself, as evidence for agreement over a test set.
+
+    Of a circular measurement the equivalent that is nearest to the reference, so that differences of 359 and 1 degrees
+    are 2.
+    """
+    return pair.prediction
+
+
+@metric(
+    kind="measurement",
+    title="Reference value",
+    higher_is_better=True,
+    best=math.nan,
+    worst=math.nan,
+    evidence=True,
+    source="the reference",
+)
+def measured_reference(pair: MeasurementPair) -> float:
+    """The reference value itself, as evidence for agreement over a test set."""
+    return pair.reference
+
+
+@metric(
+    kind="measurement",
+    title="Reader's value",
+    higher_is_better=True,
+    best=math.nan,
+    worst=math.nan,
+    evidence=True,
+    source="the readers",
+)
+def measured_by_reader(pair: MeasurementPair) -> float:
+    """One reading by one reader, under the label `measurement/reader/reading`, as evidence for the readers' spread."""
+    return pair.reference
+
+
+def measurement_scores(
+    reference: Mapping[str, float],
+    prediction: Mapping[str, float],
+    *,
+    metrics: Sequence[str] = ("absolute_error",),
+    periods: Mapping[str, float] | None = None,
+) -> list[LabelScore]:
+    """Returns the score of every measurement that either side names, measurement by measurement.
+
+    Several readers' values stand in the reference as `name/reader`, or `name/reader/1`, `name/reader/2`, ... where one
+    read more than once. Where the reference has no value under the plain name, the mean of the readers' means is it.
+
+    Args:
+        reference: Name -> value; NaN where it was not measured.
+        prediction: Name -> value.
+        metrics: Names of metrics of kind "measurement".
+        periods: Of circular measurements: after how much they begin anew, such as 360.
+
+    Raises:
+        ValueError: If a value is infinite, a name has more than three parts, or a period is not above 0.
+        UsageError: If there is no such metric of measurements.
+
+    >>> measurement_scores({"tilt": 2.0}, {"tilt": 359.0}, metrics=["angle_error"], periods={"tilt": 360})
+    [LabelScore(label='tilt', metric='angle_error', value=3.0, status='present')]
+    """
+    asked = measurement_metrics(metrics)
+    around = dict(periods or {})
+    if wrong := [name for name, period in around.items() if not 0 < period < math.inf]:
+        raise ValueError(f"Expected the period of {wrong[0]!r} to be above 0, got {around[wrong[0]]!r}")
+    for name, value in (*reference.items(), *prediction.items()):
+        if math.isinf(value):
+            raise ValueError(f"Expected the value of {name!r} to be finite, got {value}")
+    readings, truth = _by_reader(reference), {}
+    for name in dict.fromkeys((*(name.split(BETWEEN)[0] for name in reference), *prediction)):
+        own = float(reference.get(name, math.nan))
+        truth[name] = own if name in reference else _consensus(readings.get(name, {}), around.get(name))
+    rows = []
+    for name, value in truth.items():
+        answer = float(prediction.get(name, math.nan))
+        pair = MeasurementPair(name, value, unwrapped(answer, value, None if math.isnan(value) else around.get(name)))
+        for asked_for, (found, parameter) in asked.items():
+            if found.name == "measured_by_reader":
+                rows += _read(name, readings.get(name, {}), value, around.get(name))
+            else:
+                scored = found.function(pair) if parameter is None else found.function(pair, parameter)
+                rows.append(LabelScore(name, asked_for, float(scored), pair.status))
+    return rows
+
+
+def worst_measurement_scores(reference: Mapping[str, float], metrics: Sequence[str]) -> list[LabelScore]:
+    """Returns the scores, of status "failed", of a case that the model gave no answer for.
+
+    What the reference says stays: `measured_reference` and `measured_by_reader` keep their values, and what it lacks
+    has no other one than NaN.
+
+    Args:
+        reference: As for `measurement_scores`.
+        metrics: As for `measurement_scores`.
+
+    Raises:
+        UsageError: If there is no such metric of measurements.
+    """
+    asked = measurement_metrics(metrics)
+    rows = []
+    for score in measurement_scores(reference, {}, metrics=metrics):
+        found = asked[score.metric][0]
+        kept = score.status == "absent" or found.name in ("measured_reference", "measured_by_reader")
+        rows.append(score._replace(status="failed", value=score.value if kept else float(found.worst)))
+    return rows
+
+
+def measurement_metrics(metrics: Sequence[str]) -> dict[str, tuple[Metric, float | None]]:
+    """Returns the metrics asked for with their parameters, by the name they were asked by.
+
+    Raises:
+        UsageError: If there is no such metric of measurements.
+    """
+    asked: dict[str, tuple[Metric, float | None]] = {}
+    for name in metrics:
+        found, parameter = parse(name)
+        if found.kind != "measurement" or isinstance(parameter, str):
+            raise UsageError(f"Metric {name!r} judges {found.kind}, not measurements")
+        asked[name] = found, parameter
+    return asked
+
+
+class HeightLoss(NamedTuple):
+    """The relative height loss of a vertebra, as a whole and in thirds from front to back; 0.25 is a quarter lost."""
+
+    whole: float
+    anterior: float
+    middle: float
+    posterior: float
+
+
+def relative_height_loss(synthetic: Array, original: Array, *, lowest: float = 0.7, breadth: float = 0.2) -> HeightLoss:
+    """Returns how much lower a vertebra is than it would be if it were healthy, (H_syn - H_ori) / H_syn.
+
+    A height is the number of voxels of a column from top to bottom; H is the mean height of the columns of a part, over
+    the sagittal slices about the middle of the original that both masks are in. Columns of less than `lowest` times the
+    height in the middle of their slice and mask are left out: they cut corners and processes. The thirds are those of
+    the synthetic vertebra's extent in each slice.
+
+    Args:
+        synthetic: bool, (top to bottom, front to back, side to side), the vertebra as it would be, on the straightened
+            grid; voxels of any size, for heights are compared with heights.
+        original: bool, of the same shape.
+        lowest: Between 0 and 1.
+        breadth: How far from the middle slice to go to each side, as a share of the original's extent.
+
+    Returns:
+        The loss, at most 1, below 0 where the original is higher; NaN for a part without columns in either mask.
+
+    Raises:
+        ValueError: If the masks are not boolean volumes of one shape.
+
+    Source: Zhang et al., HealthiVert-GAN (evaluation/RHLV_quantification.py). Their code also stretches each part of a
+    synthetic slice that is lower than the original up to it, which takes losses below 0 away; this does not.
+
+    >>> healthy, crushed = np.ones((2, 10, 9, 5), bool)
+    >>> crushed[:4, :3] = False
+    >>> relative_height_loss(healthy, crushed, lowest=0.5).anterior
+    0.4
+    """
+    for name, mask in (("synthetic", synthetic), ("original", original)):
+        if mask.dtype.kind != "b" or mask.ndim != 3 or mask.shape != original.shape:
+            raise ValueError(f"Expected `{name}` to be a boolean volume, and both of one shape, got {mask.shape}")
+    parts: dict[tuple[str, int], list[Array]] = {(side, part): [] for side in ("syn", "ori") for part in range(4)}
+    for slice_ in _central(original, breadth):
+        pair = {"syn": synthetic[:, :, slice_].sum(axis=0), "ori": original[:, :, slice_].sum(axis=0)}
+        if not (pair["syn"].any() and pair["ori"].any()):
+            continue
+        first, last = np.flatnonzero(pair["syn"])[[0, -1]]
+        edges = [first + (last + 1 - first) * third / 3 for third in (1, 2)]
+        third = np.searchsorted(edges, np.arange(len(pair["syn"])) + 0.5)
+        for side, heights in pair.items():
+            middle = heights[int(np.average(np.arange(len(heights)), weights=heights))]
+            kept = heights >= max(1, lowest * middle)
+            parts[side, 0].append(heights[kept])
+            for part in range(3):
+                parts[side, part + 1].append(heights[kept & (third == part)])
+    return HeightLoss(*(_loss(parts["syn", part], parts["ori", part]) for part in range(4)))
+
+
+def _central(mask: Array, breadth: float) -> range:
+    """Returns the slices about the middle of a mask."""
+    weights = mask.sum(axis=(0, 1))
+    if not weights.any():
+        return range(0)
+    first, last = np.flatnonzero(weights)[[0, -1]]
+    middle, reach = round(float(np.average(np.arange(len(weights)), weights=weights))), int((last - first) * breadth)
+    return range(max(first, middle - reach), min(last, middle + reach) + 1)
+
+
+def _loss(synthetic: Sequence[Array], original: Sequence[Array]) -> float:
+    healthy, found = (np.concatenate([*heights, np.empty(0)]) for heights in (synthetic, original))
+    if not (healthy.size and found.size):
+        return math.nan
+    return float((healthy.mean() - found.mean()) / healthy.mean())
+
+
+def _by_reader(reference: Mapping[str, float]) -> dict[str, dict[str, dict[str, float]]]:
+    """Returns the readings by measurement, reader and reading."""
+    held: dict[str, dict[str, dict[str, float]]] = {}
+    for key, value in reference.items():
+        name, *rest = key.split(BETWEEN)
+        if len(rest) > 2:
+            raise ValueError(f"Expected a reference to be called name, name/reader or name/reader/reading, got {key!r}")
+        if rest:
+            held.setdefault(name, {}).setdefault(rest[0], {})[rest[1] if len(rest) > 1 else "1"] = float(value)
+    return held
+
+
+def _consensus(readers: Mapping[str, Mapping[str, float]], period: float | None) -> float:
+    """Returns the mean over readers of each reader's mean; NaN without a reading."""
+    known = [value for by in readers.values() for value in by.values() if not math.isnan(value)]
+    if not known:
+        return math.nan
+    # Circular readings are taken as near to the first as they can be.
+    means = [
+        np.mean(near)
+        for by in readers.values()
+        if (near := [unwrapped(value, known[0], period) for value in by.values() if not math.isnan(value)])
+    ]
+    return float(np.mean(means))
+
+
+def _read(
+    name: str, readers: Mapping[str, Mapping[str, float]], reference: float, period: float | None
+) -> list[LabelScore]:
+    """Returns the rows of single readings."""
+    return [
+        LabelScore(
+            BETWEEN.join((name, reader, reading)),
+            "measured_by_reader",
+            unwrapped(value, reference, None if math.isnan(reference) else period),
+            "absent" if math.isnan(value) else "present",
+        )
+        for reader, by in readers.items()
+        for reading, value in by.items()
+    ]

@@ -1,0 +1,169 @@
+"""Vertebrae beside the healthy ones they would be: how much height is lost, and which grade of fracture that is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from medimg_eval.metrics.measurement.measurements import HeightLoss
+from medimg_eval.metrics.registry import Rows, metric, parse, summary
+from medimg_eval.metrics.scores import LabelScore
+
+__all__ = [
+    "GENANT",
+    "Graded",
+    "genant_by_loss",
+    "genant_f1",
+    "genant_grade",
+    "genant_precision",
+    "genant_recall",
+    "rhlv",
+    "vertebra_scores",
+]
+
+Doubles = npt.NDArray[np.float64]
+
+GENANT = (0, 1, 2, 3)
+"""Normal, mild, moderate and severe."""
+
+LEAST = (0.2, 0.25, 0.4)
+"""Loss of height from which a vertebra has the grades 1, 2 and 3 (Genant et al. 1993)."""
+
+SOURCE = "Zhang et al. 2025 (HealthiVert-GAN)"
+
+
+class Graded(NamedTuple):
+    """One part of a vertebra.
+
+    Attributes:
+        loss: of its height, (H_syn - H_ori) / H_syn; NaN where a side lacks the part.
+        grade: that the vertebra is given; NaN where none can be.
+    """
+
+    loss: float
+    grade: float = math.nan
+
+
+@metric(kind="vertebra", title="RHLV", higher_is_better=None, best=math.nan, worst=math.nan, source=SOURCE)
+def rhlv(part: Graded) -> float:
+    """The relative height loss of a vertebra, (H_syn - H_ori) / H_syn, by the healthy one that was made of it.
+
+    At most 1; below 0 where the vertebra is higher than the one that was made, which a good generator seldom makes. It
+    is near 0 for healthy vertebrae, and grows with the grade: `table by=grade` shows whether it does.
+    """
+    return part.loss
+
+
+@metric(
+    kind="vertebra",
+    title="Genant grade",
+    higher_is_better=None,
+    best=math.nan,
+    worst=math.nan,
+    evidence=True,
+    source="Genant et al. 1993",
+)
+def genant_grade(part: Graded) -> float:
+    """The grade of fracture, 0 to 3, that a vertebra is given by its loss of height, as evidence for summaries.
+
+    Its label is the true grade.
+    """
+    return part.grade
+
+
+def vertebra_scores(
+    loss: HeightLoss, grade: float, truth: int | None, metrics: Sequence[str], *, status: str = ""
+) -> list[LabelScore]:
+    """Returns the scores of a vertebra: of each of its parts `rhlv`, and under its true grade `genant_grade`.
+
+    Args:
+        loss: of the whole and its thirds; see `relative_height_loss`.
+        grade: that it is given; NaN for none.
+        truth: its true grade; None where that is not known: it is then not graded.
+        metrics: names of metrics of kind "vertebra".
+        status: of all rows; by default "present", or "missed" where there is no value.
+
+    >>> vertebra_scores(HeightLoss(0.1, 0.3, 0.0, 0.0), 2, 2, ["genant_grade"])
+    [LabelScore(label='2', metric='genant_grade', value=2.0, status='present')]
+    """
+    rows = []
+    for name in metrics:
+        function = parse(name)[0].function
+        parts = {str(truth): Graded(loss.whole, grade)} if name == "genant_grade" else _parts(loss)
+        if name == "genant_grade" and truth is None:
+            continue
+        for label, part in parts.items():
+            value = float(function(part))
+            rows.append(LabelScore(label, name, value, status or ("missed" if math.isnan(value) else "present")))
+    return rows
+
+
+def genant_by_loss(loss: HeightLoss, least: Sequence[float] = LEAST) -> float:
+    """Returns the grade by the greatest loss of the three thirds: 0, or the number of steps of `least` it reaches.
+
+    NaN where a third has no height.
+
+    >>> genant_by_loss(HeightLoss(0.1, 0.3, 0.0, -0.1))
+    2.0
+    """
+    worst = max(loss[1:]) if not any(map(math.isnan, loss[1:])) else math.nan
+    return math.nan if math.isnan(worst) else float(sum(worst >= step for step in least))
+
+
+def _parts(loss: HeightLoss) -> dict[str, Graded]:
+    return {name: Graded(value) for name, value in zip(loss._fields, loss, strict=True)}
+
+
+def _confusion(rows: Rows) -> Doubles:
+    """A row's place among true grades and given ones, the last of which is none: (row, 4 * 5)."""
+    wide = len(GENANT) + 1
+    given = np.where(np.isnan(rows.value), len(GENANT), rows.value).astype(np.intp)
+    places = rows.label.astype(np.intp) * wide + given
+    found: Doubles = (places[:, None] == np.arange(len(GENANT) * wide)).astype(np.float64)
+    return found
+
+
+def _macro(sums: Doubles, of: Any) -> Doubles:
+    """The mean of a value over the grades that occur, as true ones or as given ones, (...)."""
+    counts = sums.reshape(*sums.shape[:-1], len(GENANT), len(GENANT) + 1)
+    true, given = counts.sum(axis=-1), counts[..., : len(GENANT)].sum(axis=-2)
+    right = np.diagonal(counts[..., : len(GENANT)], axis1=-2, axis2=-1)
+    occurs = true + given > 0
+    with np.errstate(invalid="ignore", divide="ignore"):
+        values = np.nan_to_num(of(right, true, given), nan=0.0)
+        found: Doubles = np.where(occurs, values, 0).sum(axis=-1) / occurs.sum(axis=-1)
+    return found
+
+
+_grading = partial(
+    summary,
+    needs=("genant_grade",),
+    higher_is_better=True,
+    best=1.0,
+    source=SOURCE,
+    pieces=_confusion,
+    settings="grades that occur, as true or given ones; a vertebra without a grade is missed",
+)
+
+
+@_grading(title="Grading, macro precision")
+def genant_precision(sums: Doubles) -> Doubles:
+    """The share of vertebrae that are given a grade of fracture which have it, as the mean over grades."""
+    return _macro(sums, lambda right, true, given: right / given)
+
+
+@_grading(title="Grading, macro recall")
+def genant_recall(sums: Doubles) -> Doubles:
+    """The share of vertebrae with a grade of fracture which are given it, as the mean over grades."""
+    return _macro(sums, lambda right, true, given: right / true)
+
+
+@_grading(title="Grading, macro F1")
+def genant_f1(sums: Doubles) -> Doubles:
+    """The harmonic mean of precision and recall of a grade of fracture, as the mean over grades."""
+    return _macro(sums, lambda right, true, given: 2 * right / (true + given))

@@ -1,0 +1,276 @@
+"""Whether a generated set repeats training rows: against what as many real rows do, and by how often they were seen."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import Any, NamedTuple, Unpack
+
+import numpy as np
+import numpy.typing as npt
+
+from medimg_eval.metrics.fidelity.feature_sets import Array, SetError, SetValue, one_set, shuffled
+from medimg_eval.metrics.fidelity.intervals import normal_interval, share_interval, variance_of_mean
+from medimg_eval.metrics.fidelity.nearest_neighbours import STRIP, Cloud, clouds, estimates, exact_squares, near
+from medimg_eval.metrics.privacy.screens import ScreenOptions, Trio, prepare_trio
+
+PERCENTILE = 5.0
+"""Of the distances between training rows: below it a generation counts as a memory."""
+
+
+class CurvePoint(NamedTuple):
+    """Training rows that were seen about as often.
+
+    Attributes:
+        least: the fewest times one of them was seen.
+        most: the most.
+        n: how many there are.
+        share: of them that are memorised.
+        low: lower end of its 95 % interval, by Wilson's method.
+        high: upper end.
+    """
+
+    least: int
+    most: int
+    n: int
+    share: float
+    low: float
+    high: float
+
+
+def nnaa(
+    train: npt.ArrayLike, holdout: npt.ArrayLike, generated: npt.ArrayLike, **options: Unpack[ScreenOptions]
+) -> SetValue:
+    """The adversarial accuracy of a nearest neighbour that tells generated rows from training rows.
+
+    It is half of P(d_TS > d_TT) + P(d_ST > d_SS), where d_TS is the distance of a training row to the nearest
+    generated one, and d_TT to the nearest other training row (Yale et al. 2020). 0.5 is indistinguishable; towards 0
+    generated rows are copies, towards 1 they are unlike. The three sets are cut down at random to one size, whatever
+    the difference. The floor is that of training against hold-out. `details` has "holdout", the same of the generated
+    against the hold-out set, "privacy_loss", that less the value: above 0 where generated rows are nearer to training
+    than to other real rows, and "privacy_loss_error", its standard error.
+
+    Args:
+        train: (n, d).
+        holdout: (h, d).
+        generated: (m, d).
+        **options: see `ScreenOptions`; neighbours of the same patient do not count.
+
+    Returns:
+        In [0, 1].
+
+    Raises:
+        SetError: See `prepare_trio`.
+    """
+    trio = prepare_trio(train, holdout, generated, options, least=3)
+    size = min(len(trio.train.rows), len(trio.holdout.rows), len(trio.generated.rows))
+    rng = np.random.default_rng(trio.options["seed"])
+    parts, groups = [], []
+    labels = (trio.patients, trio.holdout_patients, trio.prompts)
+    for rows, given in zip((trio.train.rows, trio.holdout.rows, trio.generated.rows), labels, strict=True):
+        numbers = None if given is None else np.unique(given, return_inverse=True)[1]
+        chosen = np.sort(shuffled(rng, len(rows), numbers)[:size])
+        parts.append(rows[chosen])
+        groups.append(None if given is None else given[chosen])
+    real, other, made = clouds(*parts)
+    own = [_nearest_other(one, group) for one, group in zip((real, other, made), (*groups[:2], None), strict=True)]
+    value, wins = _accuracy(real, made, own[0], own[2])
+    against, spared = _accuracy(other, made, own[1], own[2])
+    floor, _ = _accuracy(real, other, own[0], own[1])
+    extra, loss_error = dict[str, Any](), math.nan
+    if trio.options["interval"]:
+        variance = (variance_of_mean(wins[0], groups[0]) + variance_of_mean(wins[1], groups[2])) / 4
+        extra = normal_interval(value, variance, "normal, over rows of both sets; neighbours held fixed")
+        # Generated rows enter both accuracies: what counts of them is the difference.
+        parts_of_loss = (variance_of_mean(wins[0], groups[0]), variance_of_mean(spared[0], groups[1]))
+        loss_error = math.sqrt((sum(parts_of_loss) + variance_of_mean(spared[1] - wins[1], groups[2])) / 4)
+    flags = (f"subsampled: {size} rows of each set were compared",) * any(
+        len(one.rows) != size for one in (trio.train, trio.holdout, trio.generated)
+    )
+    details = {"holdout": against, "privacy_loss": against - value, "privacy_loss_error": loss_error}
+    return trio.value("nnaa", value, floor=floor, floor_n=size, flags=flags, details=details, **extra)
+
+
+def authenticity(
+    train: npt.ArrayLike, holdout: npt.ArrayLike, generated: npt.ArrayLike, **options: Unpack[ScreenOptions]
+) -> SetValue:
+    """The share of generated rows that are further from their nearest training row than that is from its own nearest.
+
+    AuthPct of Alaa et al. 2022, as a share. It depends on n and on how dense the sets are, and does not detect
+    memorisation by itself (Stein et al. 2023): read it beside the floor, the hold-out's.
+
+    Args:
+        train: (n, d).
+        holdout: (h, d).
+        generated: (m, d).
+        **options: see `ScreenOptions`; neighbours of the same patient do not count.
+
+    Returns:
+        In [0, 1].
+
+    Raises:
+        SetError: See `prepare_trio`.
+    """
+    trio = prepare_trio(train, holdout, generated, options)
+    own = _nearest_other(trio.train, trio.patients)
+    made, other = (_authentic(part, trio.train, own) for part in (trio.generated, trio.holdout))
+    extra = share_interval(made, trio.prompts, "Wilson, over generated rows") if trio.options["interval"] else {}
+    return trio.value("authenticity", float(made.mean()), floor=float(other.mean()), floor_n=len(other), **extra)
+
+
+def memorised_fraction(
+    train: npt.ArrayLike,
+    holdout: npt.ArrayLike,
+    generated: npt.ArrayLike,
+    *,
+    percentile: float = PERCENTILE,
+    **options: Unpack[ScreenOptions],
+) -> SetValue:
+    """The share of training rows to which a generated row is nearer than training rows nearly ever are to each other.
+
+    Nearer, that is, than the 5th percentile of the training rows' distances to their nearest other training row, of
+    another patient where patients are given. The floor is the share of hold-out rows with a generated row as near.
+    `details` has "threshold", that distance.
+
+    Args:
+        train: (n, d).
+        holdout: (h, d).
+        generated: (m, d).
+        percentile: in (0, 100).
+        **options: see `ScreenOptions`.
+
+    Returns:
+        In [0, 1].
+
+    Raises:
+        SetError: The percentile is not in (0, 100); see also `prepare_trio`.
+    """
+    trio = prepare_trio(train, holdout, generated, options)
+    found, other, threshold = _memorised(trio, percentile)
+    extra: dict[str, Any] = {}
+    if trio.options["interval"]:
+        extra = share_interval(found, _dense(trio.patients), "Wilson, over training rows")
+    name = f"memorised_fraction, percentile={percentile:g}"
+    return trio.value(
+        name,
+        float(found.mean()),
+        floor=float(other.mean()),
+        floor_n=len(other),
+        details={"threshold": threshold},
+        flags=("degenerate: the threshold is 0, training rows repeat each other",) * (threshold == 0),
+        **extra,
+    )
+
+
+def memorisation_curve(
+    train: npt.ArrayLike,
+    holdout: npt.ArrayLike,
+    generated: npt.ArrayLike,
+    seen: npt.ArrayLike,
+    *,
+    edges: tuple[int, ...] = (1, 2, 3, 5, 9, 17),
+    percentile: float = PERCENTILE,
+    **options: Unpack[ScreenOptions],
+) -> list[CurvePoint]:
+    """Returns the share of training rows that are memorised, by how often each was seen in training.
+
+    Args:
+        train: (n, d): each image once.
+        holdout: (h, d).
+        generated: (m, d).
+        seen: int, (n,): how often each was seen, at least 1: in the training list, or with its near copies, which
+            `near_copies` counts.
+        edges: the least number of each group; rows below the first are left out, groups without rows too.
+        percentile: as for `memorised_fraction`.
+        **options: see `ScreenOptions`.
+
+    Raises:
+        SetError: There is not one whole number above 0 per training row; edges do not rise; see also
+            `memorised_fraction`.
+    """
+    counts = np.asarray(seen)
+    trio = prepare_trio(train, holdout, generated, {**options, "nan": "error"})
+    if counts.shape != (len(trio.train.rows),) or counts.dtype.kind not in "iu" or counts.min() < 1:
+        raise SetError(
+            f"Expected `seen` to be a whole number above 0 per training row, {len(trio.train.rows)}, got "
+            f"{counts.dtype} of {counts.shape}"
+        )
+    if not edges or any(low >= high for low, high in pairwise(edges)):
+        raise SetError(f"Expected `edges` to rise, got {edges}")
+    found, _, _ = _memorised(trio, percentile)
+    points = []
+    for low, high in zip(edges, (*edges[1:], math.inf), strict=True):
+        here = (counts >= low) & (counts < high)
+        if here.any():
+            groups = None if trio.patients is None else _dense(trio.patients[here])
+            interval = share_interval(found[here], groups, "")
+            least, most = int(counts[here].min()), int(counts[here].max())
+            share = float(found[here].mean())
+            points.append(CurvePoint(least, most, int(here.sum()), share, interval["low"], interval["high"]))
+    return points
+
+
+def near_copies(rows: npt.ArrayLike, within: float) -> npt.NDArray[np.int64]:
+    """Returns how many rows of a set are no further than `within` from each row, itself counted.
+
+    Args:
+        rows: (n, d).
+        within: in units of the features; 0 counts equal rows.
+
+    Returns:
+        int64, (n,), at least 1.
+
+    Raises:
+        SetError: `rows` is no matrix of finite numbers, or `within` is negative.
+    """
+    if not within >= 0:
+        raise SetError(f"Expected `within` to be a distance, got {within}")
+    found, _ = one_set(rows, "training")
+    if not len(found):
+        return np.zeros(0, dtype=np.int64)
+    (cloud,) = clouds(found)
+    limit = (within * cloud.scale) ** 2
+    counts = np.zeros(len(found), dtype=np.int64)
+    for start in range(0, len(found), STRIP):
+        chosen = slice(start, min(start + STRIP, len(found)))
+        squares, margin = estimates(cloud, cloud, chosen)
+        sure = squares < (limit - 2 * margin)[:, None]
+        one, other = np.nonzero((squares <= (limit + 2 * margin)[:, None]) & ~sure)
+        exact = exact_squares(cloud, cloud, one + start, other) <= limit
+        counts[chosen] = sure.sum(axis=1) + np.bincount(one[exact], minlength=len(sure))
+    return counts
+
+
+def _dense(groups: Array | None) -> Array | None:
+    return None if groups is None else np.unique(groups, return_inverse=True)[1]
+
+
+def _nearest_other(rows: Cloud, groups: Array | None) -> npt.NDArray[np.float64]:
+    """Returns squared distances to the nearest other row, of another group where there are groups."""
+    both = None if groups is None else (groups, groups)
+    squares: npt.NDArray[np.float64] = near(rows, rows, 1, groups=both, itself=groups is None).squares[:, 0]
+    return squares
+
+
+def _accuracy(
+    one: Cloud, other: Cloud, within_one: npt.NDArray[np.float64], within_other: npt.NDArray[np.float64]
+) -> tuple[float, tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]]:
+    wins = (
+        (near(one, other, 1).squares[:, 0] > within_one).astype(np.float64),
+        (near(other, one, 1).squares[:, 0] > within_other).astype(np.float64),
+    )
+    return float(wins[0].mean() + wins[1].mean()) / 2, wins
+
+
+def _authentic(queries: Cloud, train: Cloud, own: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    found = near(queries, train, 1)
+    return (found.squares[:, 0] >= own[found.places[:, 0]]).astype(np.float64)
+
+
+def _memorised(trio: Trio, percentile: float) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], float]:
+    """Returns which training and which hold-out rows have a generated row too near, and how near that is."""
+    if not 0 < percentile < 100:
+        raise SetError(f"Expected the percentile to be in (0, 100), got {percentile}")
+    limit = float(np.percentile(_nearest_other(trio.train, trio.patients), percentile))
+    found = [near(part, trio.generated, 1).squares[:, 0] < limit for part in (trio.train, trio.holdout)]
+    return found[0].astype(np.float64), found[1].astype(np.float64), math.sqrt(limit) / trio.train.scale

@@ -1,0 +1,104 @@
+"""Images against a reference as networks see them: arithmetic on the distances that a model found.
+
+The networks are in `medimg_eval.models.extractors.perceptual`, which these metrics name under `reads`. What they are shown is made
+here: `pictures` brings two images to grey values from 0 to 1, which have to be the same ones for the numbers to mean
+anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from medimg_eval.errors import UsageError
+from medimg_eval.metrics.reconstruction.presets import image_pair, preset_of
+from medimg_eval.metrics.registry import metric, parse
+
+Array: TypeAlias = npt.NDArray[Any]
+
+KIND = "perception"
+
+
+@metric(
+    kind=KIND,
+    title="LPIPS",
+    higher_is_better=False,
+    best=0.0,
+    worst=1.0,
+    parameter="preset",
+    parameter_optional=True,
+    parameter_is_text=True,
+    reads=("lpips",),
+    check=preset_of,
+    source="Zhang et al. 2018",
+)
+def lpips(distances: Sequence[float], preset: str | None = None) -> float:
+    """The learned perceptual image patch similarity, a weighed distance of a network's features, mean over slices.
+
+    Args:
+        distances: Of each slice, as `LPIPS` found them; 0 of equal ones, without an upper bound.
+        preset: That the slices were scaled by; it changes nothing here.
+    """
+    return _mean(distances)
+
+
+@metric(
+    kind=KIND,
+    title="DISTS",
+    higher_is_better=False,
+    best=0.0,
+    worst=1.0,
+    parameter="preset",
+    parameter_optional=True,
+    parameter_is_text=True,
+    reads=("dists",),
+    check=preset_of,
+    source="Ding et al. 2020",
+)
+def dists(distances: Sequence[float], preset: str | None = None) -> float:
+    """The deep image structure and texture similarity as a distance, mean over slices.
+
+    Args:
+        distances: Of each slice, as `DISTS` found them; 0 of equal ones.
+        preset: That the slices were scaled by; it changes nothing here.
+    """
+    return _mean(distances)
+
+
+def pictures(reference: Array, reconstruction: Array, preset: str | None, data_range: float | None = None) -> Array:
+    """Returns what a network is shown of two images: float32, (slice, 2, row, column), from 0 to 1.
+
+    Magnitudes over the data range, cut at 0 and 1. Where the reference goes below 0, its smallest value becomes 0.
+
+    Args:
+        reference: (row, column) or (slice, row, column).
+        reconstruction: Of the same shape.
+        preset: A name of `PRESETS`, instead of `data_range`.
+        data_range: The largest minus the smallest value that such an image can have.
+
+    Raises:
+        ValueError: As image metrics do.
+        UsageError: If there is no such preset.
+    """
+    pair = image_pair(reference, reconstruction, preset, data_range)
+    # Of complex numbers magnitudes are shown, which lie above 0.
+    low = min(0.0, float(pair.reference.min())) if pair.reference.dtype.kind not in "cu" else 0.0
+    both = [
+        np.stack([(side - low) / one.data_range for side in (one.reference, one.reconstruction)])
+        for one in pair.slices()
+    ]
+    return np.clip(np.stack(both), 0, 1).astype(np.float32)
+
+
+def check_perceived(metrics: Sequence[str], data_range: float | None) -> None:
+    """Raises UsageError for metrics of this kind that have neither a preset nor a data range."""
+    for name in metrics:
+        if parse(name)[1] is None and data_range is None:
+            raise UsageError(f"Metric {name!r} needs a data range: set data_range, or name a preset, as in {name}@wang")
+
+
+def _mean(distances: Sequence[float]) -> float:
+    return float(np.mean(distances)) if len(distances) else float("nan")

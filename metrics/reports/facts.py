@@ -1,0 +1,260 @@
+"""Words of change: a list that others have published."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from medimg_eval.metrics.answers.reply import ReplyPair
+from medimg_eval.metrics.registry import Rows, metric, summary
+from medimg_eval.metrics.reports.labeler import labeler as report_rules
+from medimg_eval.metrics.reports.labeler.labeler import Measurement
+from medimg_eval.metrics.reports.labeler.lengths import TUBE
+from medimg_eval.metrics.text.rouge import texts_of
+
+_WORDS = """
+bigger change cleared constant decrease decreased decreasing elevated elevation enlarged enlargement enlarging
+expanded greater growing improved improvement improving increase increased increasing larger new persistence
+persistent persisting progression progressive reduced removal resolution resolved resolving smaller stability stable
+stably unaltered unchanged unfolded worse worsen worsened worsening
+"""
+CHANGE_WORDS = frozenset(_WORDS.split())
+"""The 44 words of F1-temporal, after Bannur et al. 2023 (BioViL-T), as Libra and RadEval have them."""
+
+
+__all__ = ["change_words", "finding_facts", "matched_measurements", "set_f1"]
+
+FACTCHEXCKER = "after FactCheXcker (Heiman et al. 2024)"
+LIBRA = "Zhang et al. 2024 (Libra); RadEval's F1Temporal"
+OWN = "medimg_eval"
+
+_COUNTS = ("pairs", "error", "missing", "invented")
+
+
+def set_f1(said: Iterable[object], due: Iterable[object]) -> float:
+    """Returns 2 |A and B| / (|A| + |B|) of two sets, in [0, 1]: 1 where both are empty, 0 where one of them is.
+
+    >>> set_f1({"a", "b"}, {"b"})
+    0.6666666666666666
+    """
+    left, right = set(said), set(due)
+    if not left and not right:
+        return 1.0
+    return 2 * len(left & right) / (len(left) + len(right))
+
+
+@lru_cache(maxsize=64)
+def finding_facts(text: str) -> frozenset[tuple[str, int, str]]:
+    """Returns what a report says of findings: (observation, status, side); the side of absent ones is left out.
+
+    Statuses are 1 present, 2 absent, 3 uncertain; sides "left", "right", "bilateral" or "", as in `mentions`.
+    """
+    return frozenset(
+        (one.finding, one.status, "" if one.status == 2 else one.side) for one in report_rules.mentions(text)
+    )
+
+
+def change_words(text: str) -> frozenset[str]:
+    """Returns which of the 44 words of change of F1-temporal stand in a text, in lower case.
+
+    Underscores and dashes part words; of other marks only those of sentences and brackets do, as in the original, so
+    that "new/old" is one word and none of them.
+    """
+    cleaned = re.sub(r"[^\w\s.,:;()]", "", re.sub(r"[_\n-]+", " ", text.lower()))
+    return frozenset(re.findall(r"\w+", cleaned)) & CHANGE_WORDS
+
+
+def matched_measurements(
+    said: Sequence[Measurement], due: Sequence[Measurement]
+) -> tuple[list[tuple[Measurement, Measurement]], list[Measurement], list[Measurement]]:
+    """Pairs the lengths of a report with those of its reference: (pairs, missing from the report, invented in it).
+
+    A pair measures the same thing, and not on different sides. As many are paired as can be, those that differ least
+    in their largest extent. Lengths of an earlier time and advice on moving something do not take part.
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    left, right = ([one for one in some if one.role == "stated"] for some in (said, due))
+    if not left or not right:
+        return [], right, left
+    apart = np.array([[_apart(one, other) for other in right] for one in left])
+    most = 1 + sum(one.largest for one in (*left, *right))
+    rows, columns = linear_sum_assignment(np.where(np.isinf(apart), most * len(left), apart))
+    pairs = [(row, column) for row, column in zip(rows, columns, strict=True) if np.isfinite(apart[row, column])]
+    taken, met = {row for row, _ in pairs}, {column for _, column in pairs}
+    return (
+        [(left[row], right[column]) for row, column in pairs],
+        [one for at, one in enumerate(right) if at not in met],
+        [one for at, one in enumerate(left) if at not in taken],
+    )
+
+
+def _apart(one: Measurement, other: Measurement) -> float:
+    if one.thing != other.thing or (one.side and other.side and one.side != other.side):
+        return math.inf
+    return abs(one.largest - other.largest)
+
+
+@metric(
+    kind="answer",
+    title="Finding F1 (rules)",
+    higher_is_better=True,
+    best=1.0,
+    worst=0.0,
+    source=OWN,
+    settings="(observation, status, side) read by rules of our own, in English; sets; several references: the best",
+)
+def finding_f1(pair: ReplyPair) -> float:
+    """The F1 of the sets of (finding, status, side) that our own rules read in the report and in its reference.
+
+    Findings are the 13 observations of CheXpert's without "No Finding"; the side of absent ones does not count. In
+    [0, 1]: 1 where neither text states a finding, 0 where only one does, and where nothing was written.
+    """
+    found = texts_of(pair)
+    if found is None:
+        return math.nan
+    text, references = found
+    if not text.strip():
+        return 0.0
+    return max(set_f1(finding_facts(text), finding_facts(reference)) for reference in references)
+
+
+@metric(
+    kind="answer",
+    title="F1-temporal (words)",
+    higher_is_better=True,
+    best=1.0,
+    worst=0.0,
+    source=LIBRA,
+    settings="44 words of change, sets; no entity recogniser; several references: their words together",
+)
+def temporal_f1(pair: ReplyPair) -> float:
+    """The F1 of the sets of words of change, such as "stable" or "worsened", in the report and in its reference.
+
+    The authors' 44 words; their recogniser of entities can only add words that are among these, and is not asked. In
+    [0, 1]: 1 where neither text has such a word; 0 where only one has, which is 1e-10 in the original where the
+    reference has none. Nothing written is 0 too; the original gives 1 to it where the reference has no such word.
+    """
+    found = texts_of(pair)
+    if found is None:
+        return math.nan
+    text, references = found
+    if not text.strip():
+        return 0.0
+    return set_f1(change_words(text), frozenset[str]().union(*map(change_words, references)))
+
+
+@metric(
+    kind="answer",
+    title="Measurements",
+    higher_is_better=True,
+    best=math.nan,
+    worst=math.nan,
+    source=FACTCHEXCKER,
+    evidence=True,
+    settings="lengths in mm read by rules of our own, in English; several references: the one with most pairs",
+)
+def measurement_counts(pair: ReplyPair) -> Any:
+    """Lengths that report and reference both state, their errors in mm, missing and invented ones. Evidence.
+
+    One row for each of the four, of all lengths and of the distance of the endotracheal tube from the carina alone.
+    """
+    labels = [f"{scope}{count}" for scope in ("", "tube ") for count in _COUNTS]
+    found = texts_of(pair)
+    if found is None:
+        return dict.fromkeys(labels, math.nan)
+    text, references = found
+    said = report_rules.measurements(text)
+    best = max((_counted(said, report_rules.measurements(one)) for one in references), key=_rank)
+    return dict(zip(labels, best, strict=True))
+
+
+def _counted(said: Sequence[Measurement], due: Sequence[Measurement]) -> tuple[float, ...]:
+    counts: list[float] = []
+    for chosen in ((lambda _: True), (lambda one: one.thing == TUBE)):
+        pairs, missing, invented = matched_measurements([*filter(chosen, said)], [*filter(chosen, due)])
+        error = sum(abs(one.largest - other.largest) for one, other in pairs)
+        counts += [len(pairs), error, len(missing), len(invented)]
+    return tuple(counts)
+
+
+def _rank(counts: tuple[float, ...]) -> tuple[float, ...]:
+    pairs, error, missing, invented = counts[:4]
+    return pairs, -missing - invented, -error
+
+
+def _pieces(scope: str, rows: Rows) -> npt.NDArray[np.float64]:
+    value = np.nan_to_num(rows.value)
+    return np.stack([np.where(rows.label == f"{scope}{count}", value, 0.0) for count in _COUNTS], axis=-1)
+
+
+def _mean_error(sums: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    return _ratio(sums[..., 1], sums[..., 0])
+
+
+def _missing(sums: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    return _ratio(sums[..., 2], sums[..., 0] + sums[..., 2])
+
+
+def _invented(sums: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    return _ratio(sums[..., 3], sums[..., 0] + sums[..., 3])
+
+
+def _ratio(count: npt.NDArray[np.float64], of: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    return np.divide(count, of, out=np.full_like(of, np.nan), where=of > 0)
+
+
+def _register(name: str, title: str, unit: str, scope: str, total: Callable[..., object], meaning: str) -> None:
+    def called(sums: npt.NDArray[np.float64]) -> Any:
+        return total(sums)
+
+    called.__doc__ = meaning
+    called.__name__ = called.__qualname__ = name
+    summary(
+        needs=("measurement_counts",),
+        title=title,
+        higher_is_better=False,
+        best=0.0,
+        unit=unit,
+        source=FACTCHEXCKER,
+        settings="lengths in mm read by rules of our own; over all reports together",
+        pieces=partial(_pieces, scope),
+        name=name,
+    )(called)
+
+
+for _name, _of, _scope in (
+    ("measurement", "lengths", ""),
+    ("tube", "distances of the endotracheal tube from the carina", "tube "),
+):
+    _title = "Measurement" if not _scope else "Tube"
+    _register(
+        f"{_name}_mae",
+        f"{_title} MAE",
+        "mm",
+        _scope,
+        _mean_error,
+        f"The mean absolute difference of {_of} that report and reference both state.",
+    )
+    _register(
+        f"{_name}_missing",
+        f"{_title} missing",
+        "",
+        _scope,
+        _missing,
+        f"The share of {_of} stated in references that the reports do not state.",
+    )
+    _register(
+        f"{_name}_invented",
+        f"{_title} invented",
+        "",
+        _scope,
+        _invented,
+        f"The share of {_of} stated in reports that the references do not state.",
+    )

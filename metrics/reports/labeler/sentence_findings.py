@@ -1,0 +1,369 @@
+"""What a sentence of a report says of each thing that it names: present, absent, in doubt, asked for.
+
+Phrases are found in one tree of words (`_reports_lexicon`). One pass from left to right carries what holds for the
+words that follow (a negation, a doubt, a question) until a turn of thought ends it; cues behind what they speak of are
+applied to the left; what is seen of heart and mediastinum is judged by the words about its size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cache, lru_cache
+
+from medimg_eval.metrics.reports.labeler.cues import CUES, FILLERS
+from medimg_eval.metrics.reports.labeler.findings import DEVICES, NAMED, NEGATIVE, POSITIVE, UNCERTAIN
+from medimg_eval.metrics.reports.labeler.phrase_tree import Node, longest, planted
+from medimg_eval.metrics.reports.labeler.sentence import ABOUT, ASKED, DOUBT, HELD, NOT, WORD, Item, Said, Sentence
+
+_NEAR = 4
+"""How many words may lie between a word about size and what it is about, where it stands in front."""
+
+
+def judge_seen(sentence: Sentence) -> None:
+    """Judges the size of heart and mediastinum by what stands directly before it, or else behind it."""
+    for said in sentence.said:
+        if sentence.items[said.at].kind != "seen" or not said.observations:
+            continue
+        before, lasts = _before(sentence, said.at)
+        after, lasts_after = _after(sentence, said.at) if before is None else (None, False)
+        at = after if before is None else before
+        said.trend = "unchanged" if lasts or lasts_after else ""
+        if at is not None:
+            said.status = _sized(sentence.items[at], sentence.scopes[at])
+        elif said.doubted or lasts or lasts_after:
+            said.status = UNCERTAIN
+
+
+def _sized(item: Item, scope: str) -> int | None:
+    if scope == ASKED:
+        return None
+    if item.kind == "normal":
+        return POSITIVE if scope == NOT else NEGATIVE
+    if scope == NOT:
+        return NEGATIVE
+    return UNCERTAIN if scope == DOUBT or item.kind == "border" else POSITIVE
+
+
+def _tells(item: Item) -> bool:
+    return item.kind in ("normal", "large", "border") or (item.kind == "change" and item.holds == "worse")
+
+
+def _lasts(item: Item) -> bool:
+    return item.kind == "held" or (item.kind == "change" and item.holds == "unchanged")
+
+
+def _before(sentence: Sentence, at: int) -> tuple[int | None, bool]:
+    items, lasts = sentence.items, False
+    for index in range(at - 1, -1, -1):
+        item, following = items[index], items[index + 1]
+        if following.first - item.behind > _NEAR:
+            break
+        if _tells(item):
+            return index, lasts
+        lasts |= _lasts(item)
+        joins = item.kind in (",", "and", "or") and index and items[index - 1].kind in ("seen", ",")
+        if item.kind not in (*ABOUT, "seen", "held") and not joins:
+            break
+    return None, lasts
+
+
+def _after(sentence: Sentence, at: int) -> tuple[int | None, bool]:
+    items, lasts, verb, inserted = sentence.items, False, False, False
+    for index in range(at + 1, len(items)):
+        item = items[index]
+        if inserted:  # "the heart, although hard to see, is enlarged"
+            inserted = item.kind != ","
+            continue
+        if _tells(item):
+            return index, lasts
+        if item.kind == "turn" and items[index - 1].kind == ",":
+            inserted = True
+            continue
+        if item.kind in ("turn", "finding") or (item.kind == "seen" and (verb or lasts)):
+            break
+        lasts |= _lasts(item)
+        verb |= item.kind in ("verb", ":")
+    return None, lasts
+
+
+_SOFT = (",", "and", "or", "with")
+_OF = 3
+"""How many words may stand between a part and its whole: "tip of the right"."""
+_NAMES = ("finding", "other", "seen")
+
+
+@cache
+def tree() -> Node:
+    """The phrases of all rules."""
+    return planted((*NAMED, *CUES))
+
+
+def read(lowered: str, start: int, end: int) -> Sentence:
+    """Returns what a sentence names and says; `lowered` is the text in lower case, the sentence lies in it."""
+    return replace(_read(lowered[start:end]), text=lowered, start=start, end=end)
+
+
+@lru_cache(maxsize=4096)  # reports say the same again and again: "No pneumothorax."
+def _read(said: str) -> Sentence:
+    words = WORD.findall(said)
+    sentence = Sentence(said, 0, len(said), len(words), list(_items(words)))
+    if any(item.kind in _NAMES for item in sentence.items):
+        _Forward(sentence).run()
+        judge_seen(sentence)
+        _either_or(sentence)
+    return sentence
+
+
+def _items(words: list[str]) -> Iterator[Item]:
+    at, end, root = 0, len(words), tree()
+    while at < end:
+        if words[at] not in root:
+            if words[at] == "?" and at + 1 < end:
+                yield Item("doubt before", None, at, at + 1)
+            at += 1
+            continue
+        entry, behind = longest(root, words, at, end, FILLERS)
+        if entry is None:
+            at += 1
+            continue
+        kind, holds = entry
+        if kind != "part":
+            yield Item(kind, holds, at, behind)
+        elif _has_contour(words, behind):
+            yield Item("seen", holds, at, behind)
+        at = behind
+
+
+def _has_contour(words: list[str], at: int) -> bool:
+    """Whether "cardiac" or "mediastinal" belongs to a noun that stands further on: "cardiac and hilar contours"."""
+    for word in words[at : at + 6]:
+        if word in ("contours", "contour", "silhouettes", "silhouette", "borders", "structures", "shadows"):
+            return True
+        if word not in (",", "and", "the", "hilar", "mediastinal", "cardiac", "aortic", "pulmonary", "/"):
+            return False
+    return False
+
+
+class _Forward:
+    """The pass from left to right."""
+
+    def __init__(self, sentence: Sentence) -> None:
+        self.items = sentence.items
+        self.said = sentence.said
+        self.scopes = sentence.scopes
+        self.words = sentence.length
+        self.scope = ""
+        self.gone = ""
+        self.soft: Item | None = None
+        self.or_ahead, self.named_ahead = self._ahead()
+
+    def _ahead(self) -> tuple[list[bool], list[bool]]:
+        """Of each item: whether "or" follows, and whether a name follows, before the next turn."""
+        has_or = has_name = False
+        ors, names = [], []
+        for item in reversed(self.items):
+            ors.append(has_or)
+            names.append(has_name)
+            if item.kind == "turn":
+                has_or = has_name = False
+            has_or |= item.kind == "or"
+            has_name |= item.kind in (*_NAMES, "large", "normal")
+        return ors[::-1], names[::-1]
+
+    def run(self) -> None:
+        for at, item in enumerate(self.items):
+            if handle := _HANDLERS.get(item.kind):
+                handle(self, at, item)
+            self.scopes.append(self.scope)
+
+    def _open(self, scope: str, item: Item) -> None:
+        self.scope, self.soft = scope, None
+        self.gone = item.holds if item.kind.startswith("not") and item.holds else ""
+
+    def turn(self, at: int, item: Item) -> None:
+        self._open("", item)
+
+    def softened(self, at: int, item: Item) -> None:
+        self.soft = item
+        if self.scope == ASKED and item.kind == "," and not self.or_ahead[at]:
+            self.scope = ""
+        if self.scope == DOUBT and (item.kind == "with" or (item.kind == "," and not self.or_ahead[at])):
+            self.scope = ""
+
+    def either(self, at: int, item: Item) -> None:
+        """Of two things that stand against each other neither is certain: "atelectasis versus pneumonia"."""
+        if item.holds and self.scope != NOT and self.said and self.items[at - 1].kind not in ("verb", "turn"):
+            said = self.said[-1]
+            said.status = UNCERTAIN if said.status == POSITIVE else said.status
+            self._open(DOUBT, Item("or", None, item.first, item.behind))
+        self.soft = item
+
+    def about(self, at: int, item: Item) -> None:
+        """A new thing begins behind a comma or "and" with its size: "no pneumothorax, small effusion"."""
+        if self._affirms(at, item):
+            return
+        soft = self.soft
+        if soft is None or soft.behind != item.first or soft.kind == "or":
+            return
+        if soft.kind != "," or not self.or_ahead[at]:
+            self._open("", soft)
+
+    def _affirms(self, at: int, item: Item) -> bool:
+        """Whether what a negation seemed to cover is given a size: "no pneumothorax, the effusion is small"."""
+        verb = self.items[at - 1] if at else item
+        if self.scope != NOT or verb.kind != "verb" or verb.behind != item.first or not self.said:
+            return False
+        said = self.said[-1]
+        if said.joined in (",", "and") and said.status == NEGATIVE:
+            said.status = POSITIVE
+            self._open("", verb)
+            return True
+        return False
+
+    def border(self, at: int, item: Item) -> None:
+        following = self.items[at + 1 : at + 2]
+        if self.scope != NOT and following and following[0].kind == "finding":
+            self._open(DOUBT, item)
+
+    def held(self, at: int, item: Item) -> None:
+        self._open(HELD, Item("held", None, 0, 0))
+
+    def asked(self, at: int, item: Item) -> None:
+        if self.scope != NOT:
+            self._open(ASKED, item)
+
+    def not_before(self, at: int, item: Item) -> None:
+        if not self.named_ahead[at]:
+            if (at and self.items[at - 1].kind == ":") or item.holds:
+                self._back(at, NEGATIVE, item)
+            return
+        self._open(NOT, item)
+
+    def doubt_before(self, at: int, item: Item) -> None:
+        if not self.named_ahead[at]:
+            aside = self.soft is not None and self.soft.behind == item.first and item.behind < self.words
+            turned = self.said and any(one.kind == "turn" for one in self.items[self.said[-1].at : at])
+            if not aside and not turned:  # "nodular density, possibly a nipple": what is possible is no observation
+                self._back(at, UNCERTAIN, item)
+        elif self.scope != NOT or self.soft is not None:
+            self._open(DOUBT, item)
+
+    def doubt_of(self, at: int, item: Item) -> None:
+        if self.scope != NOT:
+            self._open(DOUBT, item)
+
+    def fits(self, at: int, item: Item) -> None:
+        if self.scope not in (NOT, DOUBT):
+            self._open("", item)
+
+    def not_behind(self, at: int, item: Item) -> None:
+        if not self._back(at, NEGATIVE, item):
+            self._open(NOT, item)
+
+    def doubt_behind(self, at: int, item: Item) -> None:
+        if not self._back(at, UNCERTAIN, item):
+            self._open(DOUBT, item)
+
+    def named(self, at: int, item: Item) -> None:
+        observations, plain = item.holds if item.kind == "finding" else ((), POSITIVE)
+        joined = self.soft.kind if self.soft is not None else ""
+        device = observations == (DEVICES,)
+        parted = joined in (",", "and", "with") and not self.or_ahead[at]
+        if self.scope == NOT and parted and device and self.said and self.said[-1].observations != observations:
+            self._open("", item)  # "no pneumothorax, tube in place"
+        status = {NOT: NEGATIVE, DOUBT: UNCERTAIN, ASKED: None}.get(self.scope, plain)
+        said = Said(at, observations, status, self.scope, joined=joined)
+        if self.scope == NOT and self.gone:
+            said.trend = self.gone
+        self.said.append(said)
+        self.soft = None
+
+    def seen(self, at: int, item: Item) -> None:
+        soft = self.soft
+        if soft is not None and soft.kind in (",", "and") and not self.or_ahead[at] and self._begins(at):
+            self._open("", item)  # "no effusion, and the lungs are clear"
+        self.said.append(Said(at, item.holds, None, self.scope))
+        self.soft = None
+
+    def _back(self, at: int, status: int, item: Item) -> bool:
+        """Gives a status to what was named last, and to what is joined with it; says whether there was anything."""
+        nearest = right = -1
+        for said in reversed(self.said):
+            if self.items[said.at].kind == "seen" and not said.observations:
+                if self._begins(said.at):  # "tube in place, tip not seen"
+                    return nearest >= 0
+                continue
+            if nearest < 0:
+                nearest = said.at
+            elif not self._joined(said.at, right, right == nearest):
+                break
+            right = said.at
+            if self.items[said.at].kind == "seen":
+                said.doubted = status == UNCERTAIN
+            elif said.scope != ASKED and not self._is_tip(said, item):
+                # "no evidence that the effusion has resolved"
+                twice = said.scope == NOT and not said.joined and item.holds and status == NEGATIVE
+                said.status = POSITIVE if twice else status
+                said.trend = item.holds or said.trend
+        return nearest >= 0
+
+    def _is_tip(self, said: Said, cue: Item) -> bool:
+        """Whether a part of a device is what cannot be seen: "the tip of the catheter"."""
+        before = self.items[said.at - 1] if said.at else None
+        if said.observations != (DEVICES,) or cue.holds or before is None:
+            return False
+        return before.kind == "seen" and not before.holds and self.items[said.at].first - before.behind <= _OF
+
+    def _begins(self, at: int) -> bool:
+        """Whether something stands where a thought begins, and not as the place of something else."""
+        item, before = self.items[at], self.items[at - 1] if at else None
+        if before is None:
+            return item.first <= 1
+        return before.kind in (",", "and", "turn") and item.first - before.behind <= 1
+
+    def _joined(self, left: int, right: int, nearest: bool) -> bool:
+        kinds = [item.kind for item in self.items[left + 1 : right]]
+        if not all(kind in _SOFT or kind in ABOUT for kind in kinds):
+            return False
+        return "and" in kinds or "or" in kinds or (not nearest and "," in kinds)
+
+
+_HANDLERS: dict[str, Callable[[_Forward, int, Item], None]] = {
+    "turn": _Forward.turn,
+    ":": _Forward.turn,
+    ",": _Forward.softened,
+    "and": _Forward.softened,
+    "or": _Forward.either,
+    "with": _Forward.softened,
+    "size": _Forward.about,
+    "side": _Forward.about,
+    "normal": _Forward.about,
+    "large": _Forward.about,
+    "border": _Forward.border,
+    "change": _Forward.about,
+    "held": _Forward.held,
+    "asked": _Forward.asked,
+    "not before": _Forward.not_before,
+    "doubt before": _Forward.doubt_before,
+    "doubt of": _Forward.doubt_of,
+    "fits": _Forward.fits,
+    "not behind": _Forward.not_behind,
+    "doubt behind": _Forward.doubt_behind,
+    "finding": _Forward.named,
+    "other": _Forward.named,
+    "seen": _Forward.seen,
+}
+
+
+def _either_or(sentence: Sentence) -> None:
+    """Puts in doubt two findings of which one or the other is there."""
+    for one, other in zip(sentence.said, sentence.said[1:], strict=False):
+        kinds = [item.kind for item in sentence.items[one.at + 1 : other.at]]
+        if "or" not in kinds or not all(kind in ("or", "and", *ABOUT) for kind in kinds):
+            continue
+        both = (one, other)
+        if all(said.status in (POSITIVE, UNCERTAIN) and not said.scope for said in both) and all(
+            said.observations != (DEVICES,) and sentence.items[said.at].kind == "finding" for said in both
+        ):
+            one.status = other.status = UNCERTAIN

@@ -1,0 +1,66 @@
+"""Which organ takes up how much tracer, by words: labels of reports of PET, in any language whose words are given."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from medimg_eval.metrics.reports.labels.taxonomies import Taxonomy
+
+NORMAL = "normal"
+"""The kind that another one of the same organ outdoes."""
+
+_SENTENCE = re.compile(r"[。；;!?！？]|\.(?!\d)|\n\s*\n")
+_CLAUSE = re.compile(r"[，,、]")
+_MARKS = str.maketrans(dict.fromkeys("[]【】()（）"))
+
+
+def uptake_labels(text: str, taxonomy: Taxonomy) -> dict[str, int]:
+    """Returns what a report of PET says of the uptake of organs.
+
+    A clause that speaks of uptake is of the organs it names, or else of those that were last named before it. What it
+    says is the first kind of the taxonomy that has a word in it; of an organ that is called normal and something else,
+    the latter counts.
+
+    Args:
+        text: the report.
+        taxonomy: `words` has `cues`, `uptake` (kind -> words) and `organs` (organ -> words).
+
+    Returns:
+        "ORGAN: KIND" -> 1 of what is said; no others.
+    """
+    words = taxonomy.words
+    cues, kinds = _pattern(words["cues"]), {kind: _pattern(some) for kind, some in words["uptake"].items()}
+    organ_of = {word.lower(): organ for organ, some in words["organs"].items() for word in some}
+    organs = _pattern(organ_of)
+    found: dict[str, set[str]] = {}
+    last: list[str] = []
+    for sentence in _SENTENCE.split(" ".join(text.translate(_MARKS).split(" "))):
+        listing: list[str] = []
+        for clause in _CLAUSE.split(sentence):
+            named = [organ_of[match["word"].lower()] for match in organs.finditer(clause)]
+            listing = [*listing, *named] if named else listing
+            last = listing or last
+            kind = next((kind for kind, pattern in kinds.items() if pattern.search(clause)), "")
+            if kind and cues.search(clause):
+                for organ in named or last:
+                    found.setdefault(organ, set()).add(kind)
+                listing = []
+    return {f"{organ}: {kind}": 1 for organ, said in found.items() for kind in said if kind != NORMAL or len(said) == 1}
+
+
+def uptake_names(words: Mapping[str, Any]) -> tuple[tuple[str, ...], dict[str, tuple[str, ...]]]:
+    """Returns the labels that such words make, and the sets of them: of each organ, and of each kind."""
+    organs, kinds = list(words["organs"]), list(words["uptake"])
+    by_organ = {organ: tuple(f"{organ}: {kind}" for kind in kinds) for organ in organs}
+    by_kind = {kind: tuple(f"{organ}: {kind}" for organ in organs) for kind in kinds}
+    return tuple(label for some in by_organ.values() for label in some), by_organ | by_kind
+
+
+def _pattern(words: Iterable[str]) -> re.Pattern[str]:
+    """Finds any of the words, the longest first: whole ones, with a plural's s, where they are of Latin letters."""
+    told = (re.escape(word) for word in sorted(map(str, words), key=len, reverse=True))
+    parts = (rf"(?<![a-z])(?:{word})(?=(?:s|es)?(?![a-z]))" if word.isascii() else word for word in told)
+    return re.compile(f"(?P<word>{'|'.join(parts)})", re.IGNORECASE)

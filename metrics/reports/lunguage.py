@@ -1,0 +1,372 @@
+"""LUNGUAGESCORE: the structured findings of two reports, matched one to one by how similar they are.
+
+A row is a finding with what is said of it, as the columns of Lunguage's tables: `entity` (or `ent`), `dx_status`,
+`dx_certainty`, `location`, `severity` and so on. Rows come from annotations or from a model that structures reports;
+how similar two texts are comes from models of medical names. What is here is arithmetic on both.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from medimg_eval.errors import UsageError, UserError
+from medimg_eval.metrics.answers.reply import ReplyPair
+from medimg_eval.metrics.registry import metric
+from medimg_eval.metrics.text.rouge import texts_of
+
+Row = Mapping[str, Any]
+Numbers = npt.NDArray[np.float64]
+Similarity = Callable[[Sequence[str], Sequence[str]], npt.ArrayLike]
+"""How similar each text is to each other one: (text, other), at most 1."""
+
+ATTRIBUTES: Mapping[str, float] = {
+    "dx_status": 0.5,
+    "location": 0.2,
+    "severity": 0.15,
+    "onset": 0.15,
+    "improved": 0.15,
+    "worsened": 0.15,
+    "placement": 0.15,
+    "dx_certainty": 0.1,
+    "no change": 0.1,
+    "morphology": 0.05,
+    "distribution": 0.05,
+    "measurement": 0.05,
+    "comparison": 0.03,
+    "past hx": 0.01,
+    "other source": 0.01,
+    "assessment limitations": 0.01,
+}
+"""What is said of a finding -> how much it counts (metric_weights.yaml of the authors' code)."""
+
+EXACT = frozenset(("dx_status", "dx_certainty"))
+"""Attributes that are the same or not; the others are texts."""
+
+TIMES = ("sequence", "episode")
+"""When a finding was seen: which study of the patient, and which course of the finding. They count alike."""
+
+PHRASE = (
+    "location",
+    "morphology",
+    "distribution",
+    "measurement",
+    "severity",
+    "onset",
+    "improved",
+    "worsened",
+    "no change",
+    "placement",
+)
+"""What stands behind the finding's name in the phrase that is compared."""
+
+_TIE = 1e-9
+"""What tells matchings apart whose sums are equal."""
+
+SOURCE = "Lunguage; SuperSupermoon/Lunguage 759001b"
+
+
+class Matched(NamedTuple):
+    """How far two sets of rows agree, each in [0, 1]."""
+
+    f1: float
+    precision: float
+    recall: float
+
+
+def read_rows(path: Path | str) -> dict[str, list[dict[str, str]]]:
+    """Reads structured rows: study -> its rows, in the file's order.
+
+    Args:
+        path: a CSV with one row a line and a column `study_id`; or JSON lines, each a row with `study_id`, or
+            `{"study_id": ..., "rows": [...]}`, which can also say that a study has none.
+
+    Raises:
+        UserError: the file cannot be read, or a line names no study; the message names both.
+    """
+    file = Path(path)
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+        if file.suffix.lower() == ".csv":
+            lines = [*enumerate(csv.DictReader(io.StringIO(text, newline="")), 2)]
+        else:
+            lines = [(number, json.loads(line)) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+    except (OSError, ValueError, csv.Error) as error:
+        raise UserError(f"{file}: cannot be read as rows in CSV or JSON lines ({error})") from error
+    found: dict[str, list[dict[str, str]]] = {}
+    for number, line in lines:
+        study = _text(line.get("study_id")) if isinstance(line, Mapping) else ""
+        if not study:
+            raise UserError(f"{file}, line {number}: names no study; each row needs a `study_id`")
+        found.setdefault(study, []).extend(line.get("rows", [line]))
+    return found
+
+
+def row_similarity(
+    reference: Sequence[Row],
+    prediction: Sequence[Row],
+    similarity: Similarity,
+    phrases: Similarity | None = None,
+    *,
+    temporal: bool = False,
+) -> Numbers:
+    """Returns how similar each row of a reference is to each predicted one: (reference row, predicted row).
+
+    The product of three: of the phrases (the finding with what describes it), or of a patient's studies of the groups
+    of findings; of the attributes, weighted by `ATTRIBUTES`, where one that only one row has counts 0; and, of a
+    patient's studies, of the times. Where neither row has any attribute, the phrases alone count.
+
+    Args:
+        reference: rows.
+        prediction: rows.
+        similarity: of the texts of attributes.
+        phrases: of phrases, where it is another one.
+        temporal: whether the rows are those of all studies of a patient, with `entity_group`, `sequence`, `episode`.
+    """
+    named = _group if temporal else _phrase
+    given, said = [named(row) for row in reference], [named(row) for row in prediction]
+    product = _looked_up(given, said, phrases or similarity)
+    product = product * _weighted(reference, prediction, ATTRIBUTES, similarity)
+    if temporal:
+        placed = [_placed(row) for row in reference], [_placed(row) for row in prediction]
+        product = product * _weighted(*placed, dict.fromkeys(TIMES, 0.5), similarity)
+    return product
+
+
+def soft_match(similarity: npt.ArrayLike) -> Matched:
+    """Returns F1, precision and recall of rows that match more or less.
+
+    Rows are matched one to one so that the sum of similarities is largest, and of equal sums so that least is lost by
+    rows left over: the order of rows does not matter, as it does in the authors' code. A match of similarity s is s
+    true positives and 1 - s of each, false positives and false negatives; a row that is left over is 1 - its largest
+    similarity.
+
+    Args:
+        similarity: float, (reference row, predicted row), at most 1.
+
+    Returns:
+        0 where one side has no rows, or where nothing is similar; NaN where neither side has any.
+
+    >>> soft_match([[1.0, 0.2], [0.4, 0.5]])
+    Matched(f1=0.75, precision=0.75, recall=0.75)
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    table = np.asarray(similarity, dtype=np.float64)
+    if table.ndim != 2:
+        raise UsageError(f"Expected similarities (reference row, predicted row), got an array of shape {table.shape}")
+    if not table.size:
+        worth = 0.0 if any(table.shape) else math.nan
+        return Matched(worth, worth, worth)
+    lonely = (1 - table.max(axis=1, keepdims=True)) + (1 - table.max(axis=0, keepdims=True))
+    rows, columns = linear_sum_assignment(table + _TIE * lonely, maximize=True)
+    hits = float(table[rows, columns].sum())
+    lost = len(rows) - hits
+    missed = lost + float((1 - np.delete(table, rows, axis=0).max(axis=1)).sum())
+    invented = lost + float((1 - np.delete(table, columns, axis=1).max(axis=0)).sum())
+    precision = hits / (hits + invented) if hits + invented > 0 else 0.0
+    recall = hits / (hits + missed) if hits + missed > 0 else 0.0
+    f1 = 2 * precision * recall / (precision + recall) if precision + recall > 0 else 0.0
+    return Matched(*(min(1.0, max(0.0, one)) for one in (f1, precision, recall)))
+
+
+def lunguage_of(
+    reference: Sequence[Row],
+    prediction: Sequence[Row],
+    similarity: Similarity,
+    phrases: Similarity | None = None,
+    *,
+    temporal: bool = False,
+) -> Matched:
+    """Returns LUNGUAGESCORE of one study's rows, or of those of all studies of a patient.
+
+    Args:
+        reference: rows.
+        prediction: rows; none for a report that is missing.
+        similarity: of texts of attributes; the authors' is the mean cosine of BioLORD-2023 and MedCPT.
+        phrases: of phrases, where it is another one; there BioLORD takes the mean of all tokens.
+        temporal: of a patient's studies.
+
+    Returns:
+        As `soft_match`. Equal rows score 1 where equal texts have a similarity of 1.
+    """
+    if not reference or not prediction:
+        return soft_match(np.zeros((len(reference), len(prediction))))
+    return soft_match(row_similarity(reference, prediction, similarity, phrases, temporal=temporal))
+
+
+def lunguage_scores(
+    references: Mapping[str, Sequence[Row]],
+    predictions: Mapping[str, Sequence[Row]],
+    similarity: Similarity,
+    phrases: Similarity | None = None,
+    *,
+    temporal: bool = False,
+) -> dict[str, Matched]:
+    """Returns LUNGUAGESCORE of each study, or of each patient, of the references.
+
+    One that the predictions lack scores 0; the authors' code leaves it out, so that a model gains by writing less.
+
+    Args:
+        references: study or patient -> rows, as `read_rows` gives them.
+        predictions: likewise.
+        similarity: as in `lunguage_of`.
+        phrases: as there.
+        temporal: whether rows are grouped by patient.
+    """
+    return {
+        name: lunguage_of(rows, predictions.get(name, ()), similarity, phrases, temporal=temporal)
+        for name, rows in references.items()
+    }
+
+
+def texts_in(rows: Sequence[Row]) -> tuple[list[str], list[str]]:
+    """Returns the phrases of a study's rows, and the texts of their attributes: what models are to embed."""
+    values = [_text(row.get(name)) for row in rows for name in ATTRIBUTES if name not in EXACT]
+    return [_phrase(row) for row in rows], [value for value in values if value]
+
+
+def _weighted(
+    reference: Sequence[Row], prediction: Sequence[Row], weights: Mapping[str, float], similarity: Similarity
+) -> Numbers:
+    """The weighted similarity of attributes, of those that either row has: (reference row, predicted row)."""
+    worth = np.zeros((len(reference), len(prediction)))
+    norm = np.zeros_like(worth)
+    for name, weight in weights.items():
+        given, said = [_text(row.get(name)) for row in reference], [_text(row.get(name)) for row in prediction]
+        there, here = np.array([bool(one) for one in given]), np.array([bool(one) for one in said])
+        norm += weight * (there[:, None] | here[None, :])
+        both = there[:, None] & here[None, :]
+        if not both.any():
+            continue
+        if name in EXACT or name in TIMES:
+            alike = np.array([[_plain(one) == _plain(other) for other in said] for one in given], dtype=np.float64)
+        else:
+            alike = _looked_up(given, said, similarity)
+        worth += weight * np.where(both, alike, 0.0)
+    return np.divide(worth, norm, out=np.ones_like(worth), where=norm > 0)
+
+
+def _looked_up(given: Sequence[str], said: Sequence[str], similarity: Similarity) -> Numbers:
+    """The similarity of each pair of texts; distinct ones are asked for once, and empty ones not at all."""
+    ones, others = sorted({text for text in given if text}), sorted({text for text in said if text})
+    found = np.zeros((len(ones) + 1, len(others) + 1))
+    if ones and others:
+        table = np.asarray(similarity(ones, others), dtype=np.float64)
+        if table.shape != (len(ones), len(others)):
+            raise UsageError(f"Expected similarities of shape ({len(ones)}, {len(others)}), got {table.shape}")
+        found[1:, 1:] = table
+    at = {text: place for place, text in enumerate(ones, 1)}, {text: place for place, text in enumerate(others, 1)}
+    rows, columns = [at[0].get(text, 0) for text in given], [at[1].get(text, 0) for text in said]
+    looked: Numbers = found[np.ix_(rows, columns)]
+    return looked
+
+
+def _phrase(row: Row) -> str:
+    return " ".join(one for one in (_entity(row), *(_text(row.get(name)) for name in PHRASE)) if one)
+
+
+def _group(row: Row) -> str:
+    return _text(row.get("entity_group")) or _entity(row)
+
+
+def _entity(row: Row) -> str:
+    found = _text(row.get("entity")) or _text(row.get("ent"))
+    if not found:
+        raise UsageError(f"Expected every row to name its finding as `entity` or `ent`, got {sorted(row)}")
+    return found
+
+
+def _placed(row: Row) -> dict[str, Any]:
+    """The times of a row: one that has no course is of the first, one without a place is placed by its study."""
+    return {
+        "sequence": _text(row.get("sequence")) or _text(row.get("study_id")),
+        "episode": _text(row.get("episode")) or "1",
+    }
+
+
+def _text(value: Any) -> str:
+    """A cell as text; "" for nothing, for NaN and for what tables write in its place."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    found = " ".join(str(value).split())
+    return "" if found.lower() == "nan" else found
+
+
+def _plain(text: str) -> str:
+    """A text to be compared as it is: in lower case, whole numbers as such."""
+    lowered = text.lower()
+    return lowered.removesuffix(".0") if lowered.removesuffix(".0").isdigit() else lowered
+
+
+def _read(pair: ReplyPair, which: str) -> float:
+    if texts_of(pair) is None:
+        return math.nan
+    read = pair.read("lunguage")
+    return math.nan if read is None or read[which] is None else float(read[which])
+
+
+_SETTINGS = "rows of single studies; mean cosine of BioLORD-2023 and MedCPT; a report without rows scores 0"
+
+
+@metric(
+    kind="answer",
+    title="LUNGUAGESCORE",
+    higher_is_better=True,
+    best=1.0,
+    worst=0.0,
+    source=SOURCE,
+    settings=_SETTINGS,
+    reads=("lunguage",),
+)
+def lunguage_score(pair: ReplyPair) -> float:
+    """The F1 of structured findings that are matched one to one, each match as far as the two are similar.
+
+    A match of similarity s counts as s hits, and as 1 - s false ones of both kinds. In [0, 1]; NaN where neither report
+    has any finding, or where the rows of one are not known.
+    """
+    return _read(pair, "f1")
+
+
+@metric(
+    kind="answer",
+    title="LUNGUAGESCORE, precision",
+    higher_is_better=True,
+    best=1.0,
+    worst=0.0,
+    source=SOURCE,
+    settings=_SETTINGS,
+    reads=("lunguage",),
+)
+def lunguage_precision(pair: ReplyPair) -> float:
+    """The share of structured findings written that are in the reference, as far as they are similar.
+
+    As in `lunguage_score`.
+    """
+    return _read(pair, "precision")
+
+
+@metric(
+    kind="answer",
+    title="LUNGUAGESCORE, recall",
+    higher_is_better=True,
+    best=1.0,
+    worst=0.0,
+    source=SOURCE,
+    settings=_SETTINGS,
+    reads=("lunguage",),
+)
+def lunguage_recall(pair: ReplyPair) -> float:
+    """The share of structured findings of the reference that were written, as far as they are similar.
+
+    As in `lunguage_score`.
+    """
+    return _read(pair, "recall")

@@ -1,0 +1,295 @@
+"""Scores of reports that are made of others: BERTScore of token embeddings, and RadCliQ of four scores.
+
+`bertscore_of`, `rarity`, `bleu_2` and `radcliq_of` are arithmetic on intermediate results; annotators provide these
+(`configs/annotator/bertscore*.yaml`, `radgraph.yaml`, `chexbert_similarity.yaml`).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from medimg_eval.errors import UsageError
+from medimg_eval.metrics.answers.reply import ReplyPair
+from medimg_eval.metrics.registry import Rows, metric, summary
+from medimg_eval.metrics.reports.radgraph import YU, radgraph_combined
+from medimg_eval.metrics.reports.token_matching import BertScores, Rarity, bertscore_of, rarity, rescaled
+from medimg_eval.metrics.text.rouge import texts_of
+from medimg_eval.metrics.text.word_overlap import Words, overlap
+
+__all__ = ["BertScores", "Rarity", "bertscore_of", "bleu_2", "radcliq_of", "rarity", "rescaled"]
+
+ZHANG = "Zhang et al. 2020; bert-score"
+RADEVAL = "Zhang et al. 2020; RadEval"
+
+DISTILROBERTA_5 = BertScores(0.84732, 0.84759504, 0.8473319)
+DISTILBERT_5 = BertScores(0.6666034, 0.66660464, 0.66620487)
+"""Baselines of bert-score 0.3.13 for English: distilroberta-base and distilbert-base-uncased, layer 5."""
+
+_NOTHING = BertScores(0.0, 0.0, 0.0)
+
+
+class _Line(NamedTuple):
+    """A linear function of standardised [radgraph_combined, BERTScore, s_emb, BLEU-2]."""
+
+    means: tuple[float, float, float, float]
+    scales: tuple[float, float, float, float]
+    slopes: tuple[float, float, float, float]
+    intercept: float
+
+    def at(self, *values: float) -> float:
+        terms = zip(self.slopes, values, self.means, self.scales, strict=True)
+        return self.intercept + math.fsum(slope * (value - mean) / scale for slope, value, mean, scale in terms)
+
+
+_RADCLIQ = {
+    "v0": _Line(
+        means=(0.5398376019082272, 0.6312549595000001, 0.7716797866672277, 0.4607372064809605),
+        scales=(0.3018344440559102, 0.22466950746141123, 0.24750333805236252, 0.30336670936092264),
+        slopes=(-0.4796252644863446, -0.6762170542369337, -0.46366575161751994, 0.2165861905287535),
+        intercept=1.641666666666666,
+    ),
+    "v1": _Line(
+        means=(0.5379231241355762, 0.6175725628125001, 0.7647942121140658, 0.44738335396242174),
+        scales=(0.3028258411486429, 0.22430938459304575, 0.2539439110169773, 0.2989271671041838),
+        slopes=(-0.37708368261038905, -0.37030009974480316, -0.25261621789593225, 4.315048405024756e-12),
+        intercept=2.466552561323256e-10,
+    ),
+}
+"""The numbers in the authors' files (MIT licence), read from them without loading them."""
+
+
+def radcliq_of(
+    version: Literal["v0", "v1"], *, radgraph_combined: float, bertscore: float, s_emb: float, bleu_2: float
+) -> float:
+    """Returns RadCliQ: about how many errors a radiologist would count in a report, from four scores of it.
+
+    A line fitted to radiologists' counts, on scores that are standardised by means and deviations of the authors' data.
+    It is no count: it may be negative. In v1 BLEU has a slope of 4e-12, none in effect; in v0 a positive one, so that
+    more words in common make a report worse.
+
+    Args:
+        version: `v0` or `v1`.
+        radgraph_combined: as `report_graphs.radgraph_combined` returns it, in [0, 1].
+        bertscore: F1 of distilroberta-base, layer 5, rescaled; at most 1.
+        s_emb: cosine of CheXbert's embeddings, in [-1, 1].
+        bleu_2: as `bleu_2` returns it, in [0, 1].
+
+    Returns:
+        Lower is better. Of identical texts -1.4407 in v1 and -0.2421 in v0; where RadGraph finds no relation in them,
+        -0.8181 and 0.5524.
+
+    Raises:
+        UsageError: no such version.
+    """
+    if version not in _RADCLIQ:
+        raise UsageError(f"Expected version to be v0 or v1, got {version!r}")
+    return _RADCLIQ[version].at(radgraph_combined, bertscore, s_emb, bleu_2)
+
+
+def bleu_2(reference: str, prediction: str) -> float:
+    """Returns BLEU-2 of one report as CXR-Report-Metric computes it with fast-bleu, which RadCliQ takes.
+
+    Words between blanks, in lower case, with full stops apart; no bigram in common counts as 0.1 of one (smoothing
+    method 1 of Chen and Cherry 2014), no word in common gives 0.
+
+    Returns:
+        In [0, 1].
+    """
+    due, said = _split(reference), _split(prediction)
+    shared = overlap(said, due, 1)
+    if not shared:
+        return 0.0
+    pairs = overlap(said, due, 2) or 0.1
+    mean = math.sqrt(shared / len(said) * pairs / max(1, len(said) - 1))
+    return mean * math.exp(min(0.0, 1 - len(due) / len(said)))
+
+
+def _split(text: str) -> Words:
+    return tuple(word for word in text.lower().replace(".", " .").split(" ") if word)
+
+
+def _bertscore(pair: ReplyPair, annotator: str, which: str = "f1") -> float:
+    """Returns a part of what an annotator found of the embeddings; NaN where there is nothing to judge."""
+    if texts_of(pair) is None:
+        return math.nan
+    found = pair.read(annotator)
+    return math.nan if found is None or found[which] is None else float(found[which])
+
+
+@metric(
+    kind="answer",
+    title="BERTScore",
+    higher_is_better=True,
+    best=1.0,
+    worst=0.0,
+    source=ZHANG,
+    settings="roberta-large, layer 17, no idf, not rescaled, F1, mean of reports",
+    reads=("bertscore",),
+)
+def bertscore(pair: ReplyPair) -> float:
+    """The F1 of the cosines between the tokens' embeddings of report and reference, each with the nearest.
+
+    bert-score's default for English. Values crowd near 1, also of texts with nothing in common. 0 for an empty report.
+    """
+    return _bertscore(pair, "bertscore")
+
+
+@metric(
+    kind="answer",
+    title="BERTScore precision",
+    higher_is_better=True,
+    best=1.0,
+    worst=0.0,
+    source=ZHANG,
+    settings="roberta-large, layer 17, no idf, not rescaled, mean of reports",
+    reads=("bertscore",),
+)
+def bertscore_precision(pair: ReplyPair) -> float:
+    """The mean over the report's tokens of the largest cosine with a token of the reference.
+
+    The precision of `bertscore`. 0 for an empty report.
+    """
+    return _bertscore(pair, "bertscore", "precision")
+
+
+@metric(
+    kind="answer",
+    title="BERTScore recall",
+    higher_is_better=True,
+    best=1.0,
+    worst=0.0,
+    source=ZHANG,
+    settings="roberta-large, layer 17, no idf, not rescaled, mean of reports",
+    reads=("bertscore",),
+)
+def bertscore_recall(pair: ReplyPair) -> float:
+    """The mean over the reference's tokens of the largest cosine with a token of the report.
+
+    The recall of `bertscore`. 0 for an empty report.
+    """
+    return _bertscore(pair, "bertscore", "recall")
+
+
+@metric(
+    kind="answer",
+    title="BERTScore (RadEval)",
+    higher_is_better=True,
+    best=1.0,
+    worst=rescaled(_NOTHING, DISTILBERT_5).f1,
+    source=RADEVAL,
+    settings="distilbert-base-uncased, layer 5, no idf, rescaled, F1, mean of reports",
+    reads=("bertscore_radeval",),
+)
+def bertscore_radeval(pair: ReplyPair) -> float:
+    """BERTScore as RadEval prints it: of distilbert-base-uncased, rescaled so that unrelated texts have about 0.
+
+    At most 1; -1.9958 for an empty report, which has 0 before rescaling.
+    """
+    return _bertscore(pair, "bertscore_radeval")
+
+
+@metric(
+    kind="answer",
+    title="BERTScore (RadCliQ)",
+    higher_is_better=True,
+    best=1.0,
+    worst=rescaled(_NOTHING, DISTILROBERTA_5).f1,
+    source=YU,
+    settings="distilroberta-base, layer 5, idf of all references, rescaled, F1, mean of reports",
+    reads=("bertscore_radcliq",),
+)
+def bertscore_radcliq(pair: ReplyPair) -> float:
+    """BERTScore that RadCliQ takes: of distilroberta-base, with tokens weighed by how few references have them.
+
+    Rescaled, so that unrelated texts have about 0. At most 1; -5.5502 for an empty report. Not judged where the
+    reference holds no token that another lacks, as in a set of one report.
+    """
+    return _bertscore(pair, "bertscore_radcliq")
+
+
+_WORST = rescaled(_NOTHING, DISTILROBERTA_5).f1
+_READS = ("radgraph", "bertscore_radcliq", "chexbert_similarity")
+_SETTINGS = "RadGraph combined, case kept; BERTScore of distilroberta-base with idf of all references, rescaled"
+
+
+def _radcliq(pair: ReplyPair, version: Literal["v0", "v1"]) -> float:
+    found = texts_of(pair)
+    if found is None:
+        return math.nan
+    read, alike = pair.read("radgraph"), pair.read("chexbert_similarity")
+    if read is None or alike is None:
+        return math.nan
+    return radcliq_of(
+        version,
+        radgraph_combined=radgraph_combined(read.reference, read.prediction),
+        bertscore=_bertscore(pair, "bertscore_radcliq"),
+        s_emb=math.nan if alike["cosine"] is None else float(alike["cosine"]),
+        bleu_2=max(bleu_2(reference, found[0]) for reference in found[1]),
+    )
+
+
+@metric(
+    kind="answer",
+    title="RadCliQ-v0",
+    higher_is_better=False,
+    best=_RADCLIQ["v0"].at(1.0, 1.0, 1.0, 1.0),
+    worst=_RADCLIQ["v0"].at(0.0, _WORST, 0.0, 0.0),
+    source=YU,
+    settings=f"{_SETTINGS}; BLEU-2 of lower-case words, smoothed",
+    reads=_READS,
+)
+def radcliq_v0(pair: ReplyPair) -> float:
+    """RadCliQ-v0: a line through RadGraph, BERTScore, CheXbert similarity and BLEU-2, fitted to radiologists' errors.
+
+    Lower is better and it may be negative: -0.2421 for an identical text with a relation in its graph. BLEU-2 has a
+    positive slope. The worst value is that of an answer with nothing in common with the reference in any part.
+    """
+    return _radcliq(pair, "v0")
+
+
+@metric(
+    kind="answer",
+    title="RadCliQ-v1",
+    higher_is_better=False,
+    best=_RADCLIQ["v1"].at(1.0, 1.0, 1.0, 1.0),
+    worst=_RADCLIQ["v1"].at(0.0, _WORST, 0.0, 0.0),
+    source=YU,
+    settings=_SETTINGS,
+    reads=_READS,
+)
+def radcliq_v1(pair: ReplyPair) -> float:
+    """RadCliQ-v1: a line through RadGraph, BERTScore and CheXbert similarity, fitted to radiologists' errors.
+
+    Lower is better and it may be negative: -1.4407 for an identical text with a relation in its graph, -0.8181 for one
+    without. The worst value is that of an answer with nothing in common with the reference in any part.
+    """
+    return _radcliq(pair, "v1")
+
+
+def _inverse_pieces(rows: Rows) -> npt.NDArray[np.float64]:
+    """What each row adds: its value, and one."""
+    judged = ~np.isnan(rows.value)
+    return np.column_stack([np.where(judged, rows.value, 0.0), judged.astype(float)])
+
+
+@summary(
+    needs=("radcliq_v1",),
+    title="1/RadCliQ-v1",
+    higher_is_better=True,
+    best=math.inf,
+    source="ReXrank; RadEval",
+    settings="1 over the mean of reports",
+    pieces=_inverse_pieces,
+)
+def inverse_radcliq_v1(sums: Any) -> Any:
+    """One over the mean of `radcliq_v1`, as ReXrank and RadEval print it.
+
+    For comparison with them alone: it has a pole where the mean is 0 and would rank better sets last below it, so it is
+    NaN where the mean is not above 0.
+    """
+    total, count = sums[..., 0], sums[..., 1]
+    return np.divide(count, total, out=np.full(total.shape, math.nan), where=total > 0)

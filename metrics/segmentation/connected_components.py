@@ -1,0 +1,186 @@
+"""Connected parts of masks, how they overlap, and which of two masks' parts are taken for the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import TypeVar
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import numpy.typing as npt
+
+from medimg_eval.metrics.segmentation.matching_rules import InstanceRule
+from medimg_eval.metrics.segmentation.pairs import LabelPair
+from medimg_eval.metrics.segmentation.surfaces import Bools, Floats
+
+Integers = npt.NDArray[np.integer]
+Found = TypeVar("Found")
+
+_DENSE = 4
+"""Joint counts are tabulated while the table has at most so many cells per voxel."""
+
+
+def once_per_pair(function: Callable[[LabelPair], Found]) -> Callable[[LabelPair], Found]:
+    """Keeps what several metrics need of a pair for as long as the pair lives.
+
+    What `function` returns must not hold the pair itself.
+    """
+    kept: WeakKeyDictionary[LabelPair, Found] = WeakKeyDictionary()
+
+    @wraps(function)
+    def once(pair: LabelPair) -> Found:
+        if pair not in kept:
+            kept[pair] = function(pair)
+        return kept[pair]
+
+    return once
+
+
+def connected_parts(mask: Bools, connectivity: str = "corner") -> tuple[Integers, int]:
+    """Numbers the connected parts of a mask from 1.
+
+    Args:
+        mask: (*spatial), bool.
+        connectivity: "corner": voxels that share a corner are connected (26 neighbours, 2-D: 8); "face": only
+            those that share a face (6, 2-D: 4).
+
+    Returns:
+        int32 (*spatial), 0 outside the mask, and how many parts there are.
+    """
+    from scipy.ndimage import generate_binary_structure, label
+
+    if not mask.size:  # which `label` refuses
+        return np.zeros(mask.shape, np.int32), 0
+    structure = generate_binary_structure(mask.ndim, 1 if connectivity == "face" else mask.ndim)
+    parts: Integers
+    parts, count = label(mask, structure)
+    return parts, int(count)
+
+
+def dilated(mask: Bools, steps: int) -> Bools:
+    """Returns the mask grown step by step by the voxels that share a face or an edge with it.
+
+    Those are the 18 neighbours of `generate_binary_structure(3, 2)`; in 2-D all 8.
+    """
+    for _ in range(steps):
+        lines = [_spread(mask, axis) for axis in range(mask.ndim - 1)]
+        # A voxel's 18 neighbours are the three 3 x 3 squares around it, one in each plane.
+        grown = _spread(lines[0], 1)
+        if mask.ndim == 3:
+            grown |= _spread(lines[0], 2)
+            grown |= _spread(lines[1], 2)
+        mask = grown
+    return mask
+
+
+def _spread(mask: Bools, axis: int) -> Bools:
+    """Returns the mask grown by one voxel to both sides along an axis."""
+    grown = mask.copy()
+    before: list[slice] = [slice(None)] * mask.ndim
+    after = before.copy()
+    before[axis], after[axis] = slice(None, -1), slice(1, None)
+    grown[tuple(after)] |= mask[tuple(before)]
+    grown[tuple(before)] |= mask[tuple(after)]
+    return grown
+
+
+def shared_voxels(one: Integers, other: Integers) -> tuple[Integers, Integers, Integers]:
+    """Returns which parts of two numberings share voxels: numbers in `one`, in `other`, and how many voxels.
+
+    Ordered by the number in `one`, then in `other`; 0 is no part.
+    """
+    both = (one > 0) & (other > 0)
+    first, second = one[both].astype(np.int64), other[both].astype(np.int64)
+    width = int(second.max(initial=0)) + 1
+    codes = first * width + second
+    if (int(first.max(initial=0)) + 1) * width <= _DENSE * max(one.size, 1024):
+        table = np.bincount(codes)
+        found = np.flatnonzero(table)
+        counts = table[found]
+    else:
+        found, counts = np.unique(codes, return_counts=True)
+    return found // width, found % width, counts
+
+
+def match_parts(
+    reference: Integers, prediction: Integers, spacing: tuple[float, ...], rule: InstanceRule
+) -> tuple[Integers, Integers, Integers]:
+    """Matches parts one to one.
+
+    Args:
+        reference: (*spatial), parts numbered from 1 without gaps, 0 elsewhere.
+        prediction: The same of the other mask.
+        spacing: Voxel size in mm along each axis.
+        rule: Which parts may match, and which of the possible matches are taken.
+
+    Returns:
+        int64 (match,) each: the part of the reference, of the prediction (ordered by the former), and the
+        voxels they share.
+    """
+    ones, others, shared = shared_voxels(reference, prediction)
+    sizes, other_sizes = np.bincount(reference.ravel()), np.bincount(prediction.ravel())
+    if rule.matching == "centroid":
+        ones, others, distances = _near_centroids(reference, prediction, spacing, rule.threshold)
+        reward = (min(len(sizes), len(other_sizes)) * rule.threshold) + 1 - distances
+        voxels = dict(zip(zip(*shared_voxels(reference, prediction)[:2], strict=True), shared, strict=True))
+        shared = np.array([voxels.get(key, 0) for key in zip(ones, others, strict=True)], np.int64)
+    else:
+        reward = shared / (sizes[ones] + other_sizes[others] - shared)
+        if rule.matching == "iou":
+            allowed = reward >= rule.threshold
+            ones, others, shared, reward = ones[allowed], others[allowed], shared[allowed], reward[allowed]
+    taken = (_greedy if rule.assignment == "greedy" else _hungarian)(ones, others, reward)
+    return ones[taken], others[taken], shared[taken]
+
+
+def _near_centroids(
+    reference: Integers, prediction: Integers, spacing: tuple[float, ...], threshold: float
+) -> tuple[Integers, Integers, Floats]:
+    """Returns the pairs of parts whose centroids are at most `threshold` mm apart, and how far they are."""
+    from scipy.spatial import cKDTree
+
+    ours, theirs = centroids(reference, spacing), centroids(prediction, spacing)
+    if not len(ours) or not len(theirs):
+        return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0)
+    near = cKDTree(theirs).query_ball_point(ours, threshold)
+    ones = np.repeat(np.arange(len(ours)), [len(found) for found in near])
+    others = np.array([at for found in near for at in sorted(found)], np.int64)
+    distances: Floats = np.linalg.norm(ours[ones] - theirs[others], axis=1)
+    return ones + 1, others + 1, distances
+
+
+def centroids(parts: Integers, spacing: tuple[float, ...]) -> Floats:
+    """Returns the centre of mass of each part, (part, axes) in mm from the first voxel's centre."""
+    places = np.nonzero(parts)
+    numbers = parts[places]
+    sizes = np.bincount(numbers)[1:]
+    sums = [np.bincount(numbers, along)[1:] / sizes for along in places]
+    return np.stack(sums, axis=1) * np.asarray(spacing) if len(sizes) else np.zeros((0, parts.ndim))
+
+
+def _greedy(ones: Integers, others: Integers, reward: Floats) -> Integers:
+    """Takes pairs in the order of their reward; of equal ones the first."""
+    free, other_free = set(ones.tolist()), set(others.tolist())
+    taken = []
+    for at in np.argsort(-reward, kind="stable"):
+        if ones[at] in free and others[at] in other_free:
+            free.remove(ones[at])
+            other_free.remove(others[at])
+            taken.append(at)
+    return np.array(sorted(taken), np.int64)
+
+
+def _hungarian(ones: Integers, others: Integers, reward: Floats) -> Integers:
+    """Takes the pairs with the largest sum of rewards."""
+    from scipy.optimize import linear_sum_assignment
+
+    rows, row = np.unique(ones, return_inverse=True)
+    columns, column = np.unique(others, return_inverse=True)
+    rewards = np.zeros((len(rows), len(columns)))
+    rewards[row, column] = reward
+    places = np.full(rewards.shape, -1)
+    places[row, column] = np.arange(len(reward))
+    taken = places[linear_sum_assignment(rewards, maximize=True)]
+    chosen: Integers = np.sort(taken[taken >= 0])
+    return chosen

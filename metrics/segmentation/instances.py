@@ -1,0 +1,345 @@
+"""Metrics of the objects that a mask falls into: connected parts, matched one to one with those of the reference.
+
+An instance is a connected part of a label's mask. Which parts count, which may match and which of the possible
+matches are taken is the `InstanceRule` of the task, printed with the table. TP are the matches, FN the reference's
+instances without one, FP the prediction's.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from medimg_eval.metrics.registry import Rows, metric, summary
+from medimg_eval.metrics.segmentation.connected_components import Integers, connected_parts, match_parts, once_per_pair
+from medimg_eval.metrics.segmentation.overlap import METRICS_REVIEW, ratio
+from medimg_eval.metrics.segmentation.pairs import LabelPair, Settings
+from medimg_eval.metrics.segmentation.surface_distance import hd95
+
+if TYPE_CHECKING:
+    from medimg_eval.metrics.segmentation.surfaces import Bools, Floats
+
+PANOPTIC = "Kirillov et al., Panoptic segmentation, CVPR 2019, doi 10.1109/CVPR.2019.00963"
+_share = partial(metric, kind="mask", higher_is_better=True, best=1.0, worst=0.0, rules=("instances",))
+# A label that one mask lacks has its counts like any other.
+_count = partial(
+    metric,
+    kind="mask",
+    source=METRICS_REVIEW,
+    rules=("instances",),
+    worst=math.nan,
+    defined_when_empty=True,
+    evidence=True,
+)
+_pooled = partial(summary, higher_is_better=True, best=1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Matches:
+    """The instances of one label of one case, and which of them match.
+
+    Attributes:
+        reference: int32 (*spatial): the reference's instances, numbered from 1; 0 elsewhere.
+        prediction: The same of the prediction.
+        sizes: int64 (instance,): voxels of each instance of the reference.
+        predicted_sizes: int64 (instance,): voxels of each of the prediction.
+        ones: int64 (match,): the reference's instance of each match.
+        others: int64 (match,): the prediction's.
+        shared: int64 (match,): the voxels they share.
+        settings: How the label is judged.
+        spacing: Voxel size in mm along each axis.
+    """
+
+    reference: Integers
+    prediction: Integers
+    sizes: Integers
+    predicted_sizes: Integers
+    ones: Integers
+    others: Integers
+    shared: Integers
+    settings: Settings
+    spacing: tuple[float, ...]
+
+    @property
+    def tp(self) -> int:
+        """How many instances match."""
+        return len(self.ones)
+
+    @property
+    def fn(self) -> int:
+        """How many instances of the reference have no match."""
+        return len(self.sizes) - self.tp
+
+    @property
+    def fp(self) -> int:
+        """How many instances of the prediction have no match."""
+        return len(self.predicted_sizes) - self.tp
+
+    @cached_property
+    def sums(self) -> Integers:
+        """Voxels of both instances of each match, (match,)."""
+        total: Integers = self.sizes[self.ones - 1] + self.predicted_sizes[self.others - 1]
+        return total
+
+    @cached_property
+    def ious(self) -> Floats:
+        """IoU of each match, (match,)."""
+        values: Floats = self.shared / (self.sums - self.shared)
+        return values
+
+    def of_size(self, size: str) -> tuple[int, int]:
+        """How many instances of the reference are "small", "medium" or "large", and how many of those match."""
+        low, high = self.settings.instances.sizes
+        volumes = self.sizes * math.prod(self.spacing)
+        wanted = {"small": volumes < low, "medium": (volumes >= low) & (volumes < high), "large": volumes >= high}[size]
+        return int(np.count_nonzero(wanted)), int(np.count_nonzero(wanted[self.ones - 1]))
+
+    def masks(self, match: int) -> tuple[Bools, Bools]:
+        """Returns the two masks of a match."""
+        return self.reference == self.ones[match], self.prediction == self.others[match]
+
+
+@once_per_pair
+def matched_instances(pair: LabelPair) -> Matches:
+    """Returns the instances of both masks of a pair and which of them match, by the pair's `InstanceRule`."""
+    rule = pair.settings.instances
+    least = rule.min_volume / pair.voxel_size * (1 - 1e-9)
+    reference, sizes = _instances(pair.reference, rule.connectivity, least)
+    prediction, predicted_sizes = _instances(pair.prediction, rule.connectivity, least)
+    ones, others, shared = match_parts(reference, prediction, pair.spacing, rule)
+    return Matches(reference, prediction, sizes, predicted_sizes, ones, others, shared, pair.settings, pair.spacing)
+
+
+def _instances(mask: Bools, connectivity: str, least: float) -> tuple[Integers, Integers]:
+    """Returns a mask's parts of at least so many voxels, numbered from 1, and their sizes in voxels."""
+    parts, _ = connected_parts(mask, connectivity)
+    sizes = np.bincount(parts.ravel(), minlength=1)
+    sizes[0] = 0
+    kept = (sizes >= least) & (sizes > 0)
+    if kept[1:].all():
+        return parts, sizes[1:]
+    numbers = np.cumsum(kept, dtype=np.int32) * kept
+    return numbers[parts], sizes[kept]
+
+
+@_share(title="PQ", source=PANOPTIC)
+def pq(pair: LabelPair) -> float:
+    """The panoptic quality: the sum of the matches' IoU over TP + FP / 2 + FN / 2, which is SQ times RQ.
+
+    In [0, 1]; NaN without any instance. Kirillov's matches have an IoU above 0.5, here one of at least the rule's.
+
+    >>> import numpy as np
+    >>> line = np.ones((1, 5), dtype=bool)
+    >>> pair = LabelPair(line & [1, 1, 1, 0, 1] > 0, line & [1, 1, 0, 0, 0] > 0, (1, 1))
+    >>> round(pq(pair), 4)  # one match of IoU 2 / 3, one instance missed: 2 / 3 / 1.5
+    0.4444
+    """
+    found = matched_instances(pair)
+    return ratio(float(found.ious.sum()), found.tp + (found.fp + found.fn) / 2)
+
+
+@_share(title="RQ", source=PANOPTIC)
+def rq(pair: LabelPair) -> float:
+    """The recognition quality of PQ, TP / (TP + FP / 2 + FN / 2): the F1 of instances under PQ's name.
+
+    In [0, 1]; NaN without any instance.
+    """
+    found = matched_instances(pair)
+    return ratio(found.tp, found.tp + (found.fp + found.fn) / 2)
+
+
+@_share(title="SQ", source=PANOPTIC)
+def sq(pair: LabelPair) -> float:
+    """The segmentation quality of PQ: the mean IoU of the matches, 0 if there are instances and none matches.
+
+    In [0, 1]; NaN without any instance. The 0 is that of the authors' code.
+    """
+    found = matched_instances(pair)
+    if not found.tp:
+        return 0.0 if found.fn + found.fp else math.nan
+    return float(found.ious.mean())
+
+
+@_share(title="Instance F1", source=METRICS_REVIEW)
+def instance_f1(pair: LabelPair) -> float:
+    """The F1 of instances, 2 TP / (2 TP + FP + FN).
+
+    In [0, 1]; NaN without any instance.
+    """
+    found = matched_instances(pair)
+    return ratio(2 * found.tp, 2 * found.tp + found.fp + found.fn)
+
+
+@_share(title="Instance precision", source=METRICS_REVIEW)
+def instance_precision(pair: LabelPair) -> float:
+    """The share of the predicted instances that match one of the reference, TP / (TP + FP).
+
+    In [0, 1]; NaN without a predicted instance.
+    """
+    found = matched_instances(pair)
+    return ratio(found.tp, found.tp + found.fp)
+
+
+@_share(title="Instance recall", source=METRICS_REVIEW)
+def instance_recall(pair: LabelPair) -> float:
+    """The share of the reference's instances that match a predicted one, TP / (TP + FN).
+
+    In [0, 1]; NaN without an instance in the reference.
+    """
+    found = matched_instances(pair)
+    return ratio(found.tp, found.tp + found.fn)
+
+
+@_share(title="Instance Dice", source=METRICS_REVIEW)
+def instance_dice(pair: LabelPair) -> float:
+    """The mean over the reference's instances of the Dice of each with its match, 0 for those without one.
+
+    In [0, 1]; NaN without an instance in the reference. Predicted instances without a match cost nothing here.
+    """
+    found = matched_instances(pair)
+    return ratio(float((2 * found.shared / found.sums).sum()), len(found.sizes))
+
+
+@metric(
+    kind="mask",
+    title="Instance HD95",
+    higher_is_better=False,
+    unit="mm",
+    best=0.0,
+    worst="diagonal",
+    source=METRICS_REVIEW,
+    rules=("instances",),
+)
+def instance_hd95(pair: LabelPair) -> float:
+    """The mean over the matches of the HD95 between their two instances.
+
+    In mm, at least 0; NaN if nothing matches. It says nothing of what was missed: read it beside the recall.
+    """
+    found = matched_instances(pair)
+    values = [hd95(LabelPair(*found.masks(match), pair.spacing, pair.settings)) for match in range(found.tp)]
+    return float(np.mean(values)) if values else math.nan
+
+
+@_count(title="Matched instances", higher_is_better=True, best=math.nan)
+def instances_matched(pair: LabelPair) -> float:
+    """How many of the reference's instances match a predicted one."""
+    return matched_instances(pair).tp
+
+
+@_count(title="Missed instances", higher_is_better=False, best=0.0)
+def instances_missed(pair: LabelPair) -> float:
+    """How many of the reference's instances match none of the prediction."""
+    return matched_instances(pair).fn
+
+
+@_count(title="Spurious instances", higher_is_better=False, best=0.0)
+def instances_spurious(pair: LabelPair) -> float:
+    """How many predicted instances match none of the reference."""
+    return matched_instances(pair).fp
+
+
+@_count(title="Small instances", higher_is_better=True, best=math.nan)
+def small_instances(pair: LabelPair) -> float:
+    """How many of the reference's instances are below the rule's first size."""
+    return matched_instances(pair).of_size("small")[0]
+
+
+@_count(title="Small instances found", higher_is_better=True, best=math.nan)
+def small_instances_found(pair: LabelPair) -> float:
+    """How many of the reference's instances below the rule's first size match a predicted one."""
+    return matched_instances(pair).of_size("small")[1]
+
+
+@_count(title="Medium instances", higher_is_better=True, best=math.nan)
+def medium_instances(pair: LabelPair) -> float:
+    """How many of the reference's instances are between the rule's two sizes."""
+    return matched_instances(pair).of_size("medium")[0]
+
+
+@_count(title="Medium instances found", higher_is_better=True, best=math.nan)
+def medium_instances_found(pair: LabelPair) -> float:
+    """How many of the reference's instances between the rule's two sizes match a predicted one."""
+    return matched_instances(pair).of_size("medium")[1]
+
+
+@_count(title="Large instances", higher_is_better=True, best=math.nan)
+def large_instances(pair: LabelPair) -> float:
+    """How many of the reference's instances are of the rule's second size or more."""
+    return matched_instances(pair).of_size("large")[0]
+
+
+@_count(title="Large instances found", higher_is_better=True, best=math.nan)
+def large_instances_found(pair: LabelPair) -> float:
+    """How many of the reference's instances of the rule's second size or more match a predicted one."""
+    return matched_instances(pair).of_size("large")[1]
+
+
+@_pooled(
+    needs=("instances_matched", "instances_missed", "instances_spurious"),
+    title="Pooled instance F1",
+    source=METRICS_REVIEW,
+)
+def pooled_instance_f1(rows: Rows) -> float:
+    """The F1 of all instances of a run taken together, 2 TP / (2 TP + FP + FN) of the sums over cases.
+
+    Where `instance_f1` is the mean over cases, here a case counts by how many instances it has. In [0, 1]; NaN
+    without any instance, or if a case could not be counted.
+    """
+    tp, fn, fp = (_total(rows, f"instances_{name}") for name in ("matched", "missed", "spurious"))
+    return ratio(2 * tp, 2 * tp + fp + fn)
+
+
+@_pooled(needs=("instances_matched", "instances_spurious"), title="Pooled instance precision", source=METRICS_REVIEW)
+def pooled_instance_precision(rows: Rows) -> float:
+    """The share of all predicted instances of a run that match one of the reference.
+
+    In [0, 1]; NaN without a predicted instance, or if a case could not be counted.
+    """
+    tp = _total(rows, "instances_matched")
+    return ratio(tp, tp + _total(rows, "instances_spurious"))
+
+
+@_pooled(needs=("instances_matched", "instances_missed"), title="Pooled instance recall", source=METRICS_REVIEW)
+def pooled_instance_recall(rows: Rows) -> float:
+    """The share of all the reference's instances of a run that match a predicted one.
+
+    In [0, 1]; NaN without an instance in the reference, or if a case could not be counted.
+    """
+    tp = _total(rows, "instances_matched")
+    return ratio(tp, tp + _total(rows, "instances_missed"))
+
+
+@_pooled(needs=("small_instances", "small_instances_found"), title="Sensitivity, small", source=METRICS_REVIEW)
+def sensitivity_small(rows: Rows) -> float:
+    """The share found of all the reference's instances of a run that are below the rule's first size.
+
+    In [0, 1]; NaN if there are none, or if a case could not be counted.
+    """
+    return ratio(_total(rows, "small_instances_found"), _total(rows, "small_instances"))
+
+
+@_pooled(needs=("medium_instances", "medium_instances_found"), title="Sensitivity, medium", source=METRICS_REVIEW)
+def sensitivity_medium(rows: Rows) -> float:
+    """The share found of all the reference's instances of a run that are between the rule's two sizes.
+
+    In [0, 1]; NaN if there are none, or if a case could not be counted.
+    """
+    return ratio(_total(rows, "medium_instances_found"), _total(rows, "medium_instances"))
+
+
+@_pooled(needs=("large_instances", "large_instances_found"), title="Sensitivity, large", source=METRICS_REVIEW)
+def sensitivity_large(rows: Rows) -> float:
+    """The share found of all the reference's instances of a run that are of the rule's second size or more.
+
+    In [0, 1]; NaN if there are none, or if a case could not be counted.
+    """
+    return ratio(_total(rows, "large_instances_found"), _total(rows, "large_instances"))
+
+
+def _total(rows: Rows, name: str) -> float:
+    """Returns the sum of a count over all cases and labels; NaN if one of them has no value."""
+    return float(rows.of(name).value.sum())

@@ -1,0 +1,265 @@
+"""Two label maps side by side: cropped to what either holds, counted, and measured for all labels at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from medimg_eval.metrics.segmentation.distance_samples import Distances
+from medimg_eval.metrics.segmentation.nearest_surface import Profiles, ball, nearest
+from medimg_eval.metrics.segmentation.surfaces import Bools, Codes, Spacing, surfel_border, voxel_border
+
+LabelMap: TypeAlias = npt.NDArray[np.integer[Any]] | Bools
+
+VOXELS_AT_ONCE = 1 << 17
+# Labels that span no more than this are looked up in a table; others are searched for.
+LONGEST_TABLE = 1 << 20
+
+
+class Numbering:
+    """The number of each region: its label, if labels are small and stand alone; or else 1, 2, ... in their order.
+
+    Attributes:
+        numbers: The number of each region, above 0.
+        highest: The highest number that may occur, be it of a label that is in no region.
+        dtype: Unsigned, holds them all.
+        kept: Whether every label is its own number, those in no region too.
+    """
+
+    def __init__(self, maps: Sequence[LabelMap], regions: Sequence[Sequence[int]]) -> None:
+        self._regions = regions
+        self._low = min(0, *(int(one.min(initial=0)) for one in maps))
+        self._high = max(int(one.max(initial=0)) for one in maps)
+        small = self._low == 0 and self._high <= 4 * len(regions)
+        self.kept = small and all(len(labels) == 1 for labels in regions)
+        # A label above the highest that occurs is absent, and so is the number after that.
+        self.numbers = [
+            min(labels[0], self._high + 1) if self.kept else number for number, labels in enumerate(regions, start=1)
+        ]
+        self.highest = max(self._high, *self.numbers) if self.kept else len(regions)
+        self.dtype = np.min_scalar_type(self.highest)
+
+    def write(self, one: LabelMap, target: Codes) -> None:
+        """Writes the numbers of a label map into an array of its shape."""
+        renumbered = self._renumbering()
+        slab = max(1, VOXELS_AT_ONCE // max(1, one[:1].size))
+        for start in range(0, len(one), slab):
+            target[start : start + slab] = renumbered(one[start : start + slab])
+
+    def _renumbering(self) -> Callable[[LabelMap], npt.NDArray[Any]]:
+        if self.kept:
+            return np.asarray
+        number = {
+            label: index
+            for index, labels in enumerate(self._regions, start=1)
+            for label in labels
+            if self._low <= label <= self._high
+        }
+        if self._high - self._low >= LONGEST_TABLE:
+            return lambda part: _searched(part, number).astype(self.dtype)
+        table = np.zeros(self._high - self._low + 1, self.dtype)
+        table[np.fromiter(number, np.int64) - self._low] = list(number.values())
+        if self._low:
+            return lambda part: table.take(part.astype(np.int64) - self._low)
+        return lambda part: table.take(part.astype(np.intp))
+
+
+def _searched(values: LabelMap, number: dict[int, int]) -> npt.NDArray[np.int64]:
+    labels = np.array(sorted(number), values.dtype)
+    if not len(labels):
+        return np.zeros(values.shape, np.int64)
+    at = np.searchsorted(labels, values).clip(max=len(labels) - 1)
+    numbers = np.array([number[label] for label in labels.tolist()])
+    found: npt.NDArray[np.int64] = np.where(labels[at] == values, numbers[at], 0)
+    return found
+
+
+Box: TypeAlias = tuple[slice, ...]
+
+VOXELS_AT_ONCE = 1 << 17
+
+
+class JointMaps:
+    """A reference and a prediction, of which some regions are judged, each a label or several.
+
+    What distances need is computed for all regions together, when it is first asked for.
+
+    Attributes:
+        shape: Voxels of the image along each axis.
+        spacing: Voxel size in mm along each axis.
+        surface: What distances are measured between: "surfel" or "voxel".
+    """
+
+    def __init__(
+        self,
+        reference: LabelMap,
+        prediction: LabelMap,
+        spacing: Spacing,
+        regions: Sequence[Sequence[int]],
+        surface: str,
+        ignore: int | None = None,
+    ) -> None:
+        if surface not in ("surfel", "voxel"):
+            raise ValueError(f"Expected `surface` to be 'surfel' or 'voxel', got {surface!r}")
+        self.shape: tuple[int, ...] = reference.shape
+        self.spacing = spacing
+        self.surface = surface
+        # Axes are taken in the order and direction in which the voxels lie in memory.
+        steps = reference.strides
+        self._order = sorted(range(reference.ndim), key=lambda axis: -abs(steps[axis]))
+        self._turn = tuple(slice(None, None, -1 if steps[axis] < 0 else 1) for axis in self._order)
+        self._spacing = tuple(spacing[axis] for axis in self._order)
+        straight = [one.transpose(self._order)[self._turn] for one in (reference, prediction)]
+        self._crop = _joint_box(straight)
+        self._number([one[self._crop] for one in straight], regions, ignore)
+
+    def _number(self, maps: Sequence[LabelMap], regions: Sequence[Sequence[int]], ignore: int | None) -> None:
+        """Copies the cropped maps, as numbers of regions, with a margin of zeros around them, and counts."""
+        numbering = Numbering(maps, regions)
+        self._numbers = numbering.numbers
+        shape, self._inside = _with_margins(maps[0].shape, ball(self._spacing).reach)
+        self._codes = (np.zeros(shape, numbering.dtype), np.zeros(shape, numbering.dtype))
+        for one, codes in zip(maps, self._codes, strict=True):
+            numbering.write(one, codes[self._inside])
+            if ignore is not None:
+                codes[self._inside] *= maps[0] != ignore
+        self._counts = _counts(self._codes, numbering.highest)
+        unlisted: Bools = np.logical_or.reduce(self._counts > 0)
+        unlisted[[0, *self._numbers]] = False
+        if unlisted.any():
+            for codes in self._codes:
+                _remove(codes, unlisted)
+        # A region that is all there is needs no search for its box.
+        self._alone = len(regions) == 1 and numbering.kept and ignore is None and not unlisted.any()
+
+    def sizes(self, region: int) -> tuple[int, int, int]:
+        """Returns the voxels of a region in the reference, in the prediction and in both."""
+        reference, prediction, both = self._counts[:, self._numbers[region]].tolist()
+        return reference, prediction, both
+
+    def box(self, region: int) -> Box:
+        """Returns the smallest box of the image that holds a region in both maps, an empty one if it is in neither."""
+        found: dict[int, slice] = {}
+        whole = [self.shape[axis] for axis in self._order]
+        parts = zip(self._order, self._turn, self._crop, self._boxes[self._numbers[region]], whole, strict=True)
+        for axis, turn, crop, part, size in parts:
+            start, stop = crop.start + part.start, crop.start + part.stop
+            found[axis] = slice(start, stop) if turn.step == 1 else slice(size - stop, size - start)
+        return tuple(found[axis] for axis in range(len(found)))
+
+    def masks(self, region: int) -> tuple[Bools, Bools]:
+        """Returns the masks of a region, cropped to its box."""
+        number = self._numbers[region]
+        back = np.argsort(self._order)
+        one, other = (
+            (codes[self._inside][self._boxes[number]] == number)[self._turn].transpose(back) for codes in self._codes
+        )
+        return one, other
+
+    def reference_distances(self, region: int) -> Distances:
+        """Returns the distances from the reference's surface to the prediction's."""
+        return self._distances(self._profiles[0], region)
+
+    def prediction_distances(self, region: int) -> Distances:
+        """Returns the distances from the prediction's surface to the reference's."""
+        return self._distances(self._profiles[1], region)
+
+    def _distances(self, profiles: Profiles, region: int) -> Distances:
+        values, weights = profiles.of(self._numbers[region])
+        return Distances(values, weights, interpolate=self.surface == "voxel")
+
+    @cached_property
+    def _boxes(self) -> list[Box]:
+        """The joint box of each number within the crop."""
+        from scipy.ndimage import find_objects
+
+        highest = self._counts.shape[1] - 1
+        nowhere = (slice(0, 0),) * len(self.shape)
+        if self._alone:
+            return [nowhere, *[tuple(slice(0, part.stop - part.start) for part in self._crop)] * highest]
+        found = [find_objects(codes[self._inside], max_label=highest) for codes in self._codes]
+        return [nowhere, *(_union(one or other, other or one) or nowhere for one, other in zip(*found, strict=True))]
+
+    @cached_property
+    def _profiles(self) -> tuple[Profiles, Profiles]:
+        """The distances from the reference's surfaces and from the prediction's."""
+        highest = self._counts.shape[1] - 1
+        if self.surface == "voxel":
+            one, other = (voxel_border(codes, highest) for codes in self._codes)
+        else:
+            one, other = (surfel_border(codes, highest, self._spacing) for codes in self._codes)
+        return nearest(one, other, self._codes[0].shape, self._spacing)
+
+
+def _joint_box(maps: Sequence[LabelMap]) -> Box:
+    """Returns the smallest box that holds every voxel that is not 0 in one of the maps."""
+    filled = [np.logical_or(*both) for both in zip(*(_filled(one) for one in maps), strict=True)]
+    box = []
+    for line in filled:
+        at = np.flatnonzero(line)
+        box.append(slice(int(at[0]), int(at[-1]) + 1) if len(at) else slice(0, 0))
+    return tuple(box)
+
+
+def _filled(one: LabelMap) -> list[npt.NDArray[np.generic]]:
+    """Returns for each axis what is not 0 where there is something at a place along it."""
+    across = np.bitwise_or.reduce(one, axis=0)
+    lines = [np.bitwise_or.reduce(one, axis=tuple(range(1, one.ndim)))]
+    if one.ndim == 2:
+        return [*lines, across]
+    return [*lines, np.bitwise_or.reduce(across, axis=1), np.bitwise_or.reduce(across, axis=0)]
+
+
+def _with_margins(shape: tuple[int, ...], reach: tuple[int, ...]) -> tuple[tuple[int, ...], Box]:
+    """Returns the shape with a margin of zeros, and where in it the map is.
+
+    The row of voxels goes on from the end of a line to the start of the next, so along all axes but the first
+    one margin keeps lines apart on both sides. It is wider than the reach, since surfels lie up to one place
+    before the map.
+    """
+    first = reach[0] + 2
+    starts = (first, *(1 for _ in shape[1:]))
+    stops = (first, *(most + 1 for most in reach[1:]))
+    padded = tuple(start + size + stop for start, size, stop in zip(starts, shape, stops, strict=True))
+    return padded, tuple(slice(start, start + size) for start, size in zip(starts, shape, strict=True))
+
+
+def _counts(maps: Sequence[Codes], highest: int) -> npt.NDArray[np.int64]:
+    """Returns the voxels of each number above 0 in one map, in the other and in both, (3, highest + 1)."""
+    counts = np.zeros((3, highest + 1))
+    one, other = (codes.ravel() for codes in maps)
+    for start in range(0, len(one), VOXELS_AT_ONCE):
+        first, second = one[start : start + VOXELS_AT_ONCE], other[start : start + VOXELS_AT_ONCE]
+        lengths = None
+        # Voxels of the same labels follow one another; runs are far fewer than voxels, unless the maps are noise.
+        changes = first[1:] != first[:-1]
+        changes |= second[1:] != second[:-1]
+        ends = np.flatnonzero(changes)
+        if len(ends) < len(first) // 8:
+            ends = np.append(ends, len(first) - 1)
+            lengths = np.diff(ends, prepend=-1)
+            first, second = first[ends], second[ends]
+        same = first == second
+        counts[0] += np.bincount(first, lengths, highest + 1)
+        counts[1] += np.bincount(second, lengths, highest + 1)
+        counts[2] += np.bincount(first[same], None if lengths is None else lengths[same], highest + 1)
+    return counts.astype(np.int64)
+
+
+def _remove(codes: Codes, numbers: Bools) -> None:
+    """Makes background of the voxels that have one of the numbers."""
+    flat = codes.ravel()
+    kept = np.where(numbers, 0, np.arange(len(numbers))).astype(codes.dtype)
+    for start in range(0, len(flat), VOXELS_AT_ONCE):
+        part = flat[start : start + VOXELS_AT_ONCE]
+        part[:] = kept.take(part.astype(np.intp))
+
+
+def _union(one: Box | None, other: Box | None) -> Box | None:
+    if one is None or other is None:
+        return None
+    return tuple(slice(min(a.start, b.start), max(a.stop, b.stop)) for a, b in zip(one, other, strict=True))

@@ -1,0 +1,271 @@
+"""The distance from every point of one map's surfaces to the other map's surface of the same label.
+
+Most points lie near: the places around each are looked up in the order of their distance, so the first that is
+the label's is the nearest. Where that stops paying, some mm out, a KD-tree of each label takes over. Distances
+are exact, and of the same rounding either way: the length of a whole number of steps along each axis.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from functools import cache
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from medimg_eval.metrics.segmentation.surfaces import Bools, Border, Codes, Floats, Indices, Spacing
+
+# Places around a point that are looked up at most, by axes, and the most steps along an axis.
+PLACES = {2: 400, 3: 1200}
+REACH = 15
+# What is looked up at once fits a processor's cache, and is worth a call.
+LOOKUPS_AT_ONCE = 1 << 16
+LOOKUPS_AT_LEAST = 1 << 11
+POINTS_AT_ONCE = 1 << 17
+# In lookups: what a query of a KD-tree costs, and for each of its points the building of it.
+QUERY = 350
+BUILDING = 30
+# It is judged whether to go on after about so many places.
+WINDOW = 12
+# Beyond, sorting costs less than a table.
+LONGEST_TABLE = 1 << 22
+# More than the rounding of a squared distance.
+SLACK = 1e-9
+
+# Places in a padded map, labels, and a number for the label and the kind of surface at once.
+Points: TypeAlias = tuple[Indices, Codes, Indices]
+
+
+@dataclass(frozen=True, eq=False)
+class Ball:
+    """The steps from a place to those around it, nearest first.
+
+    Attributes:
+        steps: (n, axes) in voxels.
+        ranks: (n,) place of each length among `lengths`.
+        lengths: (ranks,) mm, ascending.
+    """
+
+    steps: Indices
+    ranks: Indices
+    lengths: Floats
+
+    @property
+    def reach(self) -> tuple[int, ...]:
+        """The most steps along each axis."""
+        return tuple(int(most) for most in self.steps.max(axis=0))
+
+
+@cache
+def ball(spacing: Spacing) -> Ball:
+    """Returns the places around a point that are looked up."""
+    axes, sizes = len(spacing), np.asarray(spacing)
+    volume = PLACES[axes] * sizes.prod()
+    radius = math.cbrt(volume * 0.75 / math.pi) if axes == 3 else math.sqrt(volume / math.pi)
+    radius = min(radius, REACH * min(spacing))
+    spans = (range(-most, most + 1) for most in (radius / sizes).astype(int))
+    steps = np.array(list(itertools.product(*spans)), np.int64)
+    lengths = step_lengths(steps, spacing)
+    order = np.argsort(lengths, kind="stable")
+    order = order[lengths[order] <= radius]
+    different, ranks = np.unique(lengths[order], return_inverse=True)
+    return Ball(steps[order], ranks, different)
+
+
+def step_lengths(steps: npt.NDArray[np.int64], spacing: Spacing) -> Floats:
+    """Returns the length in mm of steps between places, (n, axes)."""
+    lengths: Floats = np.sqrt(np.square(steps * np.asarray(spacing)).sum(axis=1))
+    return lengths
+
+
+@dataclass(frozen=True, eq=False)
+class Profiles:
+    """The distances from the surfaces of one map to those of another, label by label.
+
+    Attributes:
+        lengths: (ranks,) distances in mm, ascending.
+        surface: (ranks, labels + 1) how much of each label's surface is at each of them.
+        far: By label, the distances that a KD-tree found, each once, with how much surface is at each.
+    """
+
+    lengths: Floats
+    surface: Floats
+    far: dict[int, tuple[Floats, Floats]]
+
+    def of(self, label: int) -> tuple[Floats, Floats]:
+        """Returns the distances of one label, each once and ascending, and how much surface is at each."""
+        held = np.flatnonzero(self.surface[:, label])
+        values, weights = self.lengths[held], self.surface[held, label]
+        if label not in self.far:
+            return values, weights
+        values, merged = np.unique(np.concatenate([values, self.far[label][0]]), return_inverse=True)
+        return values, _summed(merged, np.concatenate([weights, self.far[label][1]]))
+
+
+def nearest(one: Border, other: Border, shape: tuple[int, ...], spacing: Spacing) -> tuple[Profiles, Profiles]:
+    """Returns the distances from the points of one border to the other, within each label, and back.
+
+    Args:
+        one: A border; distances to a label that the other lacks are inf.
+        other: A border of a map of the same labels.
+        shape: Of the padded maps that both count their places in, with zeros around as far as the ball reaches.
+        spacing: Voxel size in mm along each axis.
+    """
+    around = ball(spacing)
+    table = np.zeros(math.prod(shape), np.promote_types(one.numbers.dtype, other.numbers.dtype))
+    steps = np.zeros(len(around.steps), np.int64)
+    for axis, along in enumerate(around.steps.T, start=1):
+        steps += along * math.prod(shape[axis:])
+    profiles = []
+    for start, target in ((one, other), (other, one)):
+        table[target.places] = target.numbers
+        sizes = np.bincount(target.label, minlength=target.sets.shape[1])
+        search = _Search(table, target.sets, sizes, steps, around.ranks)
+        surface, left = search.near_surface(start)
+        far = _far(left, start.weights, target, shape, spacing)
+        profiles.append(Profiles(around.lengths, surface, far))
+        table[target.places] = 0
+    return profiles[0], profiles[1]
+
+
+@dataclass(frozen=True, eq=False)
+class _Search:
+    """Looks the places around points up.
+
+    Attributes:
+        table: What is at each place: 0, a label whose surface it is, or (above them) a set of labels.
+        sets: (sets, labels + 1) whether each label is in each set.
+        sizes: (labels + 1,) points of each label's surface.
+        steps: (n,) steps along the table, nearest first.
+        ranks: (n,) of their lengths.
+    """
+
+    table: Codes
+    sets: Bools
+    sizes: Indices
+    steps: Indices
+    ranks: Indices
+
+    def near_surface(self, start: Border) -> tuple[Floats, list[Points]]:
+        """Returns how much surface of each label is at each distance, (ranks, labels + 1), and the points left."""
+        labels, kinds = len(self.sizes), len(start.weights)
+        keys = [np.zeros(0, np.int64)]
+        left = [(start.index[:0], start.label[:0], keys[0])]
+        for at in range(0, len(start.index), POINTS_AT_ONCE):
+            part = slice(at, at + POINTS_AT_ONCE)
+            index, label = start.index[part], start.label[part].astype(self.table.dtype)
+            key = label * np.int64(kinds) + start.cell[part]
+            missing = self.sizes[label] == 0
+            if missing.any():
+                left.append((index[missing], label[missing], key[missing]))
+                index, label, key = index[~missing], label[~missing], key[~missing]
+            left.append(self._near((index, label, key), labels * kinds, keys))
+        ranks = int(self.ranks[-1]) + 1
+        found, times = _counted(np.concatenate(keys), ranks * labels * kinds)
+        surface = np.bincount(found // kinds, times * start.weights[found % kinds], ranks * labels)
+        return surface.reshape(ranks, labels).astype(np.float64), left
+
+    def _near(self, points: Points, stride: int, keys: list[Indices]) -> Points:
+        """Finds the nearest targets of points; adds rank times `stride` and the point's key to `keys`.
+
+        Returns:
+            The points that are left, when it no longer pays to look further places up.
+        """
+        index, label, key = points
+        done = looked = hits = 0
+        while len(index) and done < len(self.steps):
+            # Points are far fewer later on; then many places of each are looked up at once.
+            width = max(1, min(max(done, LOOKUPS_AT_LEAST // len(index)), LOOKUPS_AT_ONCE // len(index)))
+            width = min(width, len(self.steps) - done)
+            hit = self._hits(index + self.steps[done : done + width, None], label)
+            near: Bools = hit[0] if width == 1 else np.logical_or.reduce(hit)
+            got = np.flatnonzero(near)
+            done, looked, hits = done + width, looked + hit.size, hits + len(got)
+            if len(got):
+                rank = self.ranks[done - width + hit[:, got].argmax(axis=0)] if width > 1 else self.ranks[done - 1]
+                keys.append(rank * stride + key[got])
+                kept = np.flatnonzero(~near)
+                index, label, key = index[kept], label[kept], key[kept]
+            if looked > WINDOW * len(near):
+                if hits * QUERY < looked and not self._cheaper(label, len(self.steps) - done):
+                    break
+                looked = hits = 0
+        return index, label, key
+
+    def _hits(self, places: Indices, label: Codes) -> Bools:
+        """Returns whether each place, (tried, n), has the surface of the n labels."""
+        found = self.table[places]
+        hit: Bools = found == label
+        if len(self.sets):
+            shared = np.flatnonzero(found >= len(self.sizes))
+            number = found.reshape(-1)[shared].astype(np.int64) - len(self.sizes)
+            hit.reshape(-1)[shared] = self.sets[number, label[shared % len(label)]]
+        return hit
+
+    def _cheaper(self, label: Codes, places: int) -> bool:
+        """Whether looking up so many more places costs less than building trees of the labels' surfaces."""
+        points = self.sizes[np.bincount(label, minlength=len(self.sizes)) > 0].sum()
+        return bool(len(label) * places < BUILDING * points)
+
+
+def _far(
+    left: list[Points], weights: Floats, target: Border, shape: tuple[int, ...], spacing: Spacing
+) -> dict[int, tuple[Floats, Floats]]:
+    """Returns the distances of the points that are left, by label, with how much surface is at each."""
+    index, labels, keys = (np.concatenate(parts) for parts in zip(*left, strict=True))
+    found = {}
+    for label in np.unique(labels).tolist():
+        mine = np.flatnonzero(labels == label)
+        mine = mine[np.argsort(index[mine])]  # neighbours one after the other: queries find the tree in the cache
+        points, targets = (
+            np.array(np.unravel_index(places, shape)) for places in (index[mine], target.index[target.label == label])
+        )
+        values, which = np.unique(_by_tree(points, targets, spacing), return_inverse=True)
+        found[label] = values, _summed(which, weights[keys[mine] % len(weights)])
+    return found
+
+
+def _by_tree(points: Indices, targets: Indices, spacing: Spacing) -> Floats:
+    """Returns the distance in mm from each point, (axes, n) in voxels, to the nearest target (none: inf)."""
+    from scipy.spatial import cKDTree
+
+    if not targets.size:
+        return np.full(points.shape[1], np.inf)
+    targets = targets[:, _within_reach(points, targets, spacing)].T
+    # Splitting at the middle of the box builds several times faster than at the median, and surfaces
+    # are spread evenly enough that the queries do not suffer.
+    tree = cKDTree(targets * np.asarray(spacing), leafsize=32, balanced_tree=False, compact_nodes=False)
+    nearest_of = tree.query(points.T * np.asarray(spacing))[1]
+    return step_lengths(points.T - targets[nearest_of], spacing)
+
+
+def _within_reach(points: Indices, targets: Indices, spacing: Spacing) -> Indices:
+    """Returns which targets may be the nearest of a point: a few, where the points are all in one place.
+
+    Every point is within some distance of one target, the farthest from the points' box to it. A target that is
+    farther from all of the box is the nearest of none.
+    """
+    closest, farthest = np.zeros((2, targets.shape[1]))
+    for place, ends, size in zip(targets, points, spacing, strict=True):
+        below, above = place - int(ends.min()), place - int(ends.max())
+        closest += np.square(size * np.maximum(np.maximum(-below, above), 0))
+        farthest += np.square(size * np.maximum(below, -above))
+    return np.flatnonzero(closest <= farthest.min() * (1 + SLACK))
+
+
+def _counted(keys: Indices, limit: int) -> tuple[Indices, Indices]:
+    """Returns the different ones of many numbers below a limit, and how often each is there."""
+    if limit > LONGEST_TABLE:
+        different, times = np.unique(keys, return_counts=True)
+        return different, times
+    table = np.bincount(keys, minlength=limit)
+    found = np.flatnonzero(table)
+    return found, table[found]
+
+
+def _summed(which: Indices, weights: Floats) -> Floats:
+    """Returns the sum of the weights of each kind."""
+    return np.bincount(which, weights).astype(np.float64)

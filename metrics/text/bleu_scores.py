@@ -1,0 +1,320 @@
+"""BLEU of answers and reports beside one or more right texts.
+
+BLEU over a test set is no mean of BLEU over texts: n-grams are counted over all texts first. Each case therefore leaves
+its counts as rows, and `bleu`, `bleu_13a` and `bleu_13a_exp` are summaries of them: functions of sums, which are added
+up anew in every resample. What is judged, and what is an empty text, is as in `texts`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from medimg_eval.errors import UsageError
+from medimg_eval.metrics.answers.reply import ReplyPair
+from medimg_eval.metrics.nlp.tokenizers import split_words, words_13a
+from medimg_eval.metrics.registry import Rows, metric, summary
+from medimg_eval.metrics.text.rouge import COCO, PAPINENI, Tokeniser, cleaned_of
+from medimg_eval.metrics.text.word_overlap import ORDERS, Counts, Words, counts
+
+_TINY, _SMALL = 1e-15, 1e-9
+"""What pycocoevalcap adds to matches and to n-grams, so that nothing is divided by 0."""
+
+Real = npt.NDArray[np.float64]
+
+
+def order_of(name: str, n: float) -> int:
+    """Returns n of a metric as a whole number; raises UsageError for any but 1, 2, 3 and 4."""
+    if n not in range(1, ORDERS + 1):
+        raise UsageError(f"Expected n of metric {name!r} to be 1, 2, 3 or 4, as in '{name}@4', got {n:g}")
+    return int(n)
+
+
+def evidence_of(name: str) -> tuple[str, ...]:
+    """Returns the names of the metrics that leave the counts of a BLEU."""
+    return (*(f"{name}_matches@{n}" for n in range(1, ORDERS + 1)), f"{name}_words", f"{name}_due")
+
+
+def pieces_of(name: str, evidence: str = "") -> Callable[[Rows, float], Real]:
+    """Returns what tells for each row of a BLEU's evidence what it adds.
+
+    By n: the n-grams that match; by n: the n-grams that were said; last the words of the right text.
+
+    Args:
+        name: of the BLEU.
+        evidence: of the one whose counts it rests on, if it is another's.
+    """
+
+    def pieces(rows: Rows, n: float) -> Real:
+        order = order_of(name, n)
+        made = np.zeros((rows.value.size, 2 * order + 1))
+        values = np.nan_to_num(rows.value)
+        for length, need in enumerate(evidence_of(evidence or name)[:order]):
+            own = rows.metric == need
+            made[own, length] = values[own]
+        *_, words, due = evidence_of(evidence or name)
+        own = rows.metric == words
+        made[own, order:-1] = np.maximum(0, values[own, None] - np.arange(order))
+        own = rows.metric == due
+        made[own, -1] = values[own]
+        return made
+
+    return pieces
+
+
+def lengths_of(evidence: str, words: str) -> Callable[[Rows, float], str]:
+    """Returns what tells of a BLEU's evidence how long answers are: no score of words means much without it.
+
+    Args:
+        evidence: the BLEU.
+        words: what its words are.
+    """
+
+    def remark(rows: Rows, n: float) -> str:
+        said, due = (rows.of(need).value for need in evidence_of(evidence)[-2:])
+        ratios = said[due > 0] / due[due > 0]
+        if not ratios.size:
+            return ""
+        lower, median, upper = np.percentile(ratios, [25, 50, 75]).tolist()
+        return f"{words} for each one of the right text: median {median:.2f}, quartiles {lower:.2f} and {upper:.2f}"
+
+    return remark
+
+
+def _apart(sums: Real, order: int) -> tuple[Real, Real, Real]:
+    """Returns matches and n-grams said, (..., n), and the words of the right text, (...)."""
+    return sums[..., :order], sums[..., order:-1], sums[..., -1]
+
+
+def _brevity(said: Real, due: Real) -> Real:
+    """Returns exp(1 - r / c) where c words were said for r that were due, 1 where more were; 0 for none."""
+    words = said[..., 0]
+    shorter = 1 - due / np.where(words > 0, words, np.inf)
+    return np.where(words > 0, np.exp(np.minimum(0, np.where(words > 0, shorter, 0))), 0.0)
+
+
+def _mean(shares: Real) -> Real:
+    """Returns the geometric mean over the last axis; 0 where a share is 0."""
+    with np.errstate(divide="ignore"):
+        logs: Real = np.log(shares).mean(axis=-1)
+    return np.exp(logs)
+
+
+def _judged(values: Real, due: Real) -> Real:
+    return np.where(due > 0, values, math.nan)
+
+
+def bleu_coco(sums: Real, order: int) -> Real:
+    """Returns BLEU of sums of counts, as pycocoevalcap: where no n-gram matches, a share is tiny instead of 0."""
+    matches, said, due = _apart(sums, order)
+    shares = np.where(matches > 0, matches / np.maximum(said, 1), _TINY / (said + _SMALL))
+    return _judged(_mean(shares) * _brevity(said, due), due)
+
+
+def bleu_plain(sums: Real, order: int) -> Real:
+    """Returns BLEU of sums of counts, 0 where no n-gram of some length matches."""
+    matches, said, due = _apart(sums, order)
+    return _judged(_mean(matches / np.maximum(said, 1)) * _brevity(said, due), due)
+
+
+def bleu_exp(sums: Real, order: int) -> Real:
+    """Returns BLEU of sums of counts, as sacreBLEU smoothes: the k-th length without a match counts 1 / 2^k matches.
+
+    0 where nothing matches, and where the texts are too short for n-grams of some length.
+    """
+    matches, said, due = _apart(sums, order)
+    lacking = np.cumsum(matches == 0, axis=-1)
+    shares = np.where(matches > 0, matches, 0.5**lacking) / np.maximum(said, 1)
+    known = (matches > 0).any(axis=-1) & (said > 0).all(axis=-1)
+    return _judged(np.where(known, _mean(shares) * _brevity(said, due), 0.0), due)
+
+
+def bleu_of(matches: Sequence[int], said: Sequence[int], due: int) -> float:
+    """Returns BLEU of what was counted, of one text or summed over many.
+
+    The geometric mean of the shares of n-grams that match, times exp(1 - r / c) where the c words said are fewer than
+    the r words of the references. No smoothing: 0 where no n-gram of some length matches.
+
+    Args:
+        matches: by n from 1: n-grams that match, clipped.
+        said: by n from 1: n-grams that were said.
+        due: words of the references.
+    """
+    if not all(matches):
+        return 0.0
+    mean = sum(math.log(match / total) for match, total in zip(matches, said, strict=True)) / len(said)
+    return math.exp(mean + min(0.0, 1 - due / said[0]))
+
+
+_BLANKS = "tokeniser: blanks, case: kept, aggregation: counts of the set"
+_13A = "tokeniser: 13a, case: kept, aggregation: counts of the set"
+
+
+@metric(
+    kind="answer",
+    title="BLEU (sentence)",
+    higher_is_better=True,
+    best=1.0,
+    worst=0.0,
+    source=f"{PAPINENI}; NLTK's sentence_bleu",
+    parameter="n",
+    parameter_most=ORDERS,
+    settings="tokeniser: blanks, case: lower, aggregation: mean, smoothing: none",
+)
+def sentence_bleu(pair: ReplyPair, n: float) -> float:
+    """BLEU of a single answer, without smoothing: clipped n-gram precision up to n and brevity penalty.
+
+    Its mean over cases is the kind of BLEU that MedEvalKit and LLaVA-Med print; `bleu` is that of the test set. Words
+    are split at blanks after lower-casing. In [0, 1]; 0 where no n-gram of some length matches, so that
+    `sentence_bleu@4` of an answer of three words is 0 even if it is right. Several right texts count together, as in
+    `bleu`.
+    """
+    order, found = order_of("sentence_bleu", n), _counted(pair, _lower_words)
+    if found is None:
+        return math.nan
+    return bleu_of(found.matches[:order], [max(0, found.words - length) for length in range(order)], found.due)
+
+
+def _lower_words(text: str) -> Words:
+    return split_words(text.lower())
+
+
+@lru_cache(maxsize=8)
+def _counts_of(text: str, references: tuple[str, ...], tokenise: Tokeniser) -> Counts:
+    return counts(tokenise(text), tuple(tokenise(reference) for reference in references))
+
+
+def _counted(pair: ReplyPair, tokenise: Tokeniser) -> Counts | None:
+    found = cleaned_of(pair)
+    return None if found is None else _counts_of(*found, tokenise)
+
+
+_evidence = partial(metric, kind="answer", source=PAPINENI, evidence=True, worst=math.nan, best=math.nan)
+
+
+def _count(pair: ReplyPair, tokenise: Tokeniser, which: Callable[[Counts], int]) -> float:
+    found = _counted(pair, tokenise)
+    return math.nan if found is None else float(which(found))
+
+
+@_evidence(title="n-grams matched", higher_is_better=True, parameter="n", parameter_most=ORDERS)
+def bleu_matches(pair: ReplyPair, n: float) -> float:
+    """How many n-grams of the answer a right text has too, clipped, in words between blanks.
+
+    Evidence for `bleu`.
+    """
+    order = order_of("bleu_matches", n)
+    return _count(pair, split_words, lambda found: found.matches[order - 1])
+
+
+@_evidence(title="Words", higher_is_better=True)
+def bleu_words(pair: ReplyPair) -> float:
+    """How many words between blanks the answer has.
+
+    Evidence for `bleu`.
+    """
+    return _count(pair, split_words, lambda found: found.words)
+
+
+@_evidence(title="Words of the right text", higher_is_better=True)
+def bleu_due(pair: ReplyPair) -> float:
+    """How many words between blanks the right text has; of several the one nearest in length to the answer.
+
+    Evidence for `bleu`.
+    """
+    return _count(pair, split_words, lambda found: found.due)
+
+
+@_evidence(title="n-grams matched (13a)", higher_is_better=True, parameter="n", parameter_most=ORDERS)
+def bleu_13a_matches(pair: ReplyPair, n: float) -> float:
+    """How many n-grams of the answer a right text has too, clipped, in words by the rule 13a.
+
+    Evidence for `bleu_13a`.
+    """
+    order = order_of("bleu_13a_matches", n)
+    return _count(pair, words_13a, lambda found: found.matches[order - 1])
+
+
+@_evidence(title="Words (13a)", higher_is_better=True)
+def bleu_13a_words(pair: ReplyPair) -> float:
+    """How many words by the rule 13a the answer has.
+
+    Evidence for `bleu_13a`.
+    """
+    return _count(pair, words_13a, lambda found: found.words)
+
+
+@_evidence(title="Words of the right text (13a)", higher_is_better=True)
+def bleu_13a_due(pair: ReplyPair) -> float:
+    """How many words by the rule 13a the right text has; of several the one nearest in length to the answer.
+
+    Evidence for `bleu_13a`.
+    """
+    return _count(pair, words_13a, lambda found: found.due)
+
+
+@summary(
+    needs=evidence_of("bleu"),
+    title="BLEU",
+    higher_is_better=True,
+    best=1.0,
+    source=COCO,
+    parameter="n",
+    settings=f"{_BLANKS}, smoothing: tiny (COCO)",
+    pieces=pieces_of("bleu"),
+    remark=lengths_of("bleu", "words between blanks"),
+)
+def bleu(sums: Real, n: float) -> Any:
+    """BLEU of the test set up to n-grams of length n: clipped counts are summed over all answers first, as COCO does.
+
+    The geometric mean of the shares of n-grams that match, for 1 to n, times exp(1 - r / c) where the answers' c words
+    are fewer than the right texts' r. Words are split at blanks and keep case and punctuation, as in pycocoevalcap when
+    it is given plain text. Where no n-gram of some length matches anywhere, its share is 1e-15 of an n-gram, as there.
+    In [0, 1]; 0 where all answers are empty.
+    """
+    return bleu_coco(sums, int(n))
+
+
+@summary(
+    needs=evidence_of("bleu_13a"),
+    title="BLEU (13a)",
+    higher_is_better=True,
+    best=1.0,
+    source=PAPINENI,
+    parameter="n",
+    settings=f"{_13A}, smoothing: none",
+    pieces=pieces_of("bleu_13a"),
+    remark=lengths_of("bleu_13a", "words by the rule 13a"),
+)
+def bleu_13a(sums: Real, n: float) -> Any:
+    """BLEU of the test set as `bleu`, with words by the rule 13a of mteval: punctuation apart, case kept.
+
+    That of sacreBLEU's corpus_bleu without smoothing, in [0, 1] instead of 0 to 100, and of `evaluate`'s bleu: 0 where
+    no n-gram of some length matches anywhere.
+    """
+    return bleu_plain(sums, int(n))
+
+
+@summary(
+    needs=evidence_of("bleu_13a"),
+    title="BLEU (sacreBLEU)",
+    higher_is_better=True,
+    best=1.0,
+    source="Post 2018, sacreBLEU",
+    parameter="n",
+    settings=f"{_13A}, smoothing: exp",
+    pieces=pieces_of("bleu_13a_exp", "bleu_13a"),
+    remark=lengths_of("bleu_13a", "words by the rule 13a"),
+)
+def bleu_13a_exp(sums: Real, n: float) -> Any:
+    """BLEU of the test set as `bleu_13a`, smoothed as sacreBLEU does by default.
+
+    The k-th length of n-grams of which none matches counts as if 1 / 2^k matched. In [0, 1] instead of 0 to 100; 0
+    where no word matches, and where the answers are too short for n-grams of some length.
+    """
+    return bleu_exp(sums, int(n))

@@ -1,0 +1,279 @@
+"""Texts in, numbers out: metrics of reports without a task, a model or files."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+import medimg_eval
+from medimg_eval.errors import CaseError, UsageError, nearest
+from medimg_eval.metrics.registry import Rows, parse
+
+if TYPE_CHECKING:
+    from medimg_eval.metrics.answers.reply import ReplyPair
+
+DEFAULT = ("bleu@1", "bleu@4", "rouge_l", "meteor_stem", "cider_d", "length_ratio")
+"""What is scored where nothing is asked for."""
+
+Real = npt.NDArray[np.float64]
+
+
+class Spread(NamedTuple):
+    """Quartiles of a value over reports; NaN where none has one."""
+
+    lower: float
+    median: float
+    upper: float
+
+
+@dataclass(frozen=True, eq=False)
+class TextScores:
+    """What `text_scores` returns.
+
+    Attributes:
+        values: metric -> its value for all reports; NaN where none can be judged.
+        per_report: metric -> its value for each report, (report,) float64, NaN where there is no right text. Of a
+            summary of counts such as `bleu@4` the same formula on one report's counts, whose mean is not the value.
+            Absent of other summaries.
+        signatures: metric -> what decides its value, as `name|key:value|...`.
+    """
+
+    values: Mapping[str, float]
+    per_report: Mapping[str, Real]
+    signatures: Mapping[str, str]
+    _measured: _Measured = field(repr=False)
+
+    @cached_property
+    def lengths(self) -> Spread:
+        """Quartiles of `length_ratio`: a text score says little where they are far from 1."""
+        known = self._measured.values("length_ratio")
+        known = known[~np.isnan(known)]
+        return Spread(*np.percentile(known, [25, 50, 75]).tolist()) if known.size else Spread(*[math.nan] * 3)
+
+    def __str__(self) -> str:
+        lines = [f"{value:.4f}  {self.signatures[name]}" for name, value in self.values.items()]
+        spread = "median {1:.2f}, quartiles {0:.2f} and {2:.2f}".format(*self.lengths)
+        return "\n".join([*lines, f"words for each word of the reference: {spread}"])
+
+
+def text_scores(
+    references: Sequence[str | Sequence[str]],
+    predictions: Sequence[str],
+    metrics: Sequence[str] | None = None,
+    profile: str = "",
+    *,
+    clean: str = "",
+    missing: Literal["raise", "empty"] = "raise",
+) -> TextScores:
+    """Scores texts beside their references, with metrics that need neither weights nor a judge.
+
+    Texts are taken as they are: no thinking, heading or section is left out of them. An empty prediction has each
+    metric's worst value. A report whose references hold nothing but blanks is not judged: NaN, left out of the value.
+
+    Args:
+        references: by report its reference, or several.
+        predictions: by report what was written, in the same order.
+        metrics: names as in configs, such as "bleu@4"; by default those of the profile, and without one BLEU-1 and -4,
+            ROUGE-L, METEOR (stems), CIDEr-D and the length ratio.
+        profile: whose numbers they shall equal: "coco" (pycocoevalcap on plain text), "radeval", "r2gen" (its cleaner
+            of MIMIC-CXR), "r2gen-iu" (its cleaner of IU X-ray) or "sacrebleu-13a" (but in [0, 1]); `metrics` must then
+            be among the profile's.
+        clean: what both texts are cleaned by without a profile: "r2gen_iu", "r2gen_mimic", or "" for nothing.
+        missing: what a prediction of None or NaN is: an error, or an empty text.
+
+    Returns:
+        The values, those of each report, and what decides them.
+
+    Raises:
+        UsageError: numbers of references and predictions that differ or are 0; something that is no text; a metric,
+            profile or cleaner that does not exist; a metric that needs weights or a judge, or is none of texts.
+    """
+    from medimg_eval.metrics.nlp.corpus import Corpus
+
+    written = _predictions(predictions, missing)
+    right = _references(references, len(written))
+    names, cleaner = _asked(metrics, profile, clean)
+    corpus = Corpus([texts for one in right if (texts := tuple(text for text in one if text.strip()))])
+    pairs = _pairs(written, right, corpus, cleaner)
+    measured = _Measured(pairs)
+    measured.take(names)
+    values, each = {}, {}
+    for name in names:
+        found, parameter = parse(name)
+        if found.kind != "run":
+            each[name] = measured.values(name)
+            values[name] = _mean(each[name])
+            continue
+        rows, arguments = measured.rows(found.needs), () if parameter is None else (parameter,)
+        if found.pieces is not None and found.total is not None:
+            sums = _summed(found.pieces(rows, *arguments), rows.case, len(pairs))
+            each[name] = _by_report(found.total(sums, *arguments), rows.case)
+            values[name] = float(found.total(sums.sum(axis=0), *arguments)) if rows.value.size else math.nan
+        else:
+            values[name] = float(found.function(rows, *arguments)) if rows.value.size else math.nan
+    several = sorted({len(texts) for texts in corpus.references})
+    about = [f"references:{' to '.join(map(str, dict.fromkeys((several[0], several[-1]))))}"] if several else []
+    about += [f"reports:{len(corpus.references)}", f"clean:{cleaner or 'none'}", f"version:{medimg_eval.__version__}"]
+    return TextScores(values, each, {name: _signature(name, about) for name in names}, measured)
+
+
+def _predictions(given: Sequence[Any], missing: str) -> list[str]:
+    if missing not in ("raise", "empty"):
+        raise UsageError(f"missing is {missing!r}{nearest(str(missing), ('raise', 'empty'))}")
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise UsageError(f"Expected predictions to be a list of texts, got {type(given).__name__}")
+    texts = list(given)
+    if missing == "empty":
+        texts = ["" if _is_missing(text) else text for text in texts]
+    for place, text in enumerate(texts):
+        if not isinstance(text, str):
+            hint = "; give missing='empty' to count it as an empty text" if _is_missing(text) else ""
+            raise UsageError(f"Prediction {place + 1} of {len(texts)} is {text!r}, expected a text{hint}")
+    return texts
+
+
+def _references(given: Sequence[Any], number: int) -> list[tuple[str, ...]]:
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise UsageError(f"Expected references to be a list of texts or of lists, got {type(given).__name__}")
+    found = [(one,) if isinstance(one, str) or not isinstance(one, Iterable) else tuple(one) for one in given]
+    if len(found) != number or not found:
+        raise UsageError(f"Expected as many references as predictions and at least one, got {len(found)} and {number}")
+    for place, texts in enumerate(found):
+        for text in texts:
+            if not isinstance(text, str):
+                raise UsageError(f"The reference of report {place + 1} of {number} is {text!r}, expected a text")
+    return found
+
+
+def _is_missing(given: Any) -> bool:
+    return given is None or (isinstance(given, float) and math.isnan(given))
+
+
+def _asked(metrics: Sequence[str] | None, profile: str, clean: str) -> tuple[list[str], str]:
+    """Returns the names of metrics and the name of a cleaner; raises UsageError for any that cannot be."""
+    from medimg_eval.metrics.text import profiles
+
+    names = [metrics] if isinstance(metrics, str) else list(metrics or ())
+    if profile:
+        theirs = profiles.profile(profile)
+        if clean not in ("", theirs.clean):
+            raise UsageError(f"Profile {profile!r} cleans texts in its own way; leave clean={clean!r} out")
+        for name in names:
+            if name not in theirs.metrics:
+                raise UsageError(f"Profile {profile!r} has no metric {name!r}{nearest(name, theirs.metrics)}")
+        names, clean = names or list(theirs.metrics), theirs.clean
+    elif clean:
+        profiles.cleaner(clean)
+    names = list(dict.fromkeys(names or DEFAULT))
+    for name in names:
+        _check(name)
+    return names, clean
+
+
+def _check(name: str) -> None:
+    found = parse(name)[0]
+    for need in [parse(one)[0] for one in found.needs] or [found]:
+        if need.reads or need.asks:
+            lacking = f"annotator {need.reads[0]!r}" if need.reads else f"judge's question {need.asks[0]!r}"
+            raise UsageError(f"Metric {name!r} needs the {lacking}; score a table with `python -m medimg_eval score`")
+        if need.kind != "answer":
+            raise UsageError(f"Metric {name!r} does not judge texts")
+
+
+def _pairs(written: Sequence[str], right: Sequence[tuple[str, ...]], corpus: Any, cleaner: str) -> list[ReplyPair]:
+    from medimg_eval.metrics.answers.reply import ReplyPair
+
+    class Given(ReplyPair):
+        """A text that is judged as it is."""
+
+        @cached_property
+        def text(self) -> str:
+            return self.output
+
+    both = zip(written, right, strict=True)
+    return [Given("report", text, list(texts), outputs=(text,), corpus=corpus, clean=cleaner) for text, texts in both]
+
+
+class _Measured:
+    """What metrics say of each report; each is asked once."""
+
+    def __init__(self, pairs: Sequence[ReplyPair]) -> None:
+        self.pairs = pairs
+        self._held: dict[str, list[Any]] = {}
+        self._rows: dict[tuple[str, ...], Rows] = {}
+
+    def take(self, names: Sequence[str]) -> None:
+        """Asks metrics and what summaries need, report by report: they share the words of a text."""
+        wanted = dict.fromkeys(one for name in names for one in parse(name)[0].needs or (name,))
+        asked = [(name, *parse(name)) for name in wanted if name not in self._held]
+        calls = [(name, found.function, () if given is None else (given,)) for name, found, given in asked]
+        self._held.update({name: [] for name, _, _ in calls})
+        for place, pair in enumerate(self.pairs, 1):
+            for name, function, arguments in calls:
+                try:
+                    self._held[name].append(function(pair, *arguments))
+                except CaseError as error:
+                    raise UsageError(f"Report {place} of {len(self.pairs)}: {error}") from error
+
+    def given(self, name: str) -> list[Any]:
+        """Returns by report what a metric returned: a number, or label -> number."""
+        self.take([name])
+        return self._held[name]
+
+    def values(self, name: str) -> Real:
+        """Returns by report a metric's value: of one that judges several things, the mean."""
+        given = self.given(name)
+        return np.array([_mean(np.array([*one.values()])) if isinstance(one, Mapping) else one for one in given], float)
+
+    def rows(self, names: Sequence[str]) -> Rows:
+        """Returns what metrics leave for a summary."""
+        if tuple(names) not in self._rows:
+            self._rows[tuple(names)] = self._made(names)
+        return self._rows[tuple(names)]
+
+    def _made(self, names: Sequence[str]) -> Rows:
+        columns = [_columns(self.given(name)) for name in names]
+        case, label, value = (np.concatenate(parts) for parts in zip(*columns, strict=True))
+        metric = np.repeat(np.array(names), [len(part[0]) for part in columns])
+        status = np.full(value.size, "right")
+        return Rows(case, metric, label, value, status, {}, len(self.pairs), {}).where(~np.isnan(value))
+
+
+def _columns(given: Sequence[Any]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.str_], Real]:
+    """Returns of what a metric returned for each report: the report, the label and the value of each row."""
+    if not any(isinstance(one, Mapping) for one in given):
+        return np.arange(len(given)), np.full(len(given), "report"), np.array(given, np.float64)
+    several = [one if isinstance(one, Mapping) else {"report": one} for one in given]
+    return (
+        np.repeat(np.arange(len(given)), [len(one) for one in several]),
+        np.array([label for one in several for label in one], str),
+        np.array([value for one in several for value in one.values()], np.float64),
+    )
+
+
+def _summed(added: Real, cases: npt.NDArray[np.int64], number: int) -> Real:
+    sums = np.zeros((number, added.shape[1]))
+    np.add.at(sums, cases, added)
+    return sums
+
+
+def _by_report(values: Any, cases: npt.NDArray[np.int64]) -> Real:
+    found: Real = np.asarray(values, dtype=np.float64).copy()
+    found[np.setdiff1d(np.arange(found.size), cases)] = math.nan
+    return found
+
+
+def _mean(values: Real) -> float:
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if known.size else math.nan
+
+
+def _signature(name: str, about: Sequence[str]) -> str:
+    how = parse(name)[0].settings
+    return "|".join([name, *(part.replace(": ", ":", 1) for part in how.split(", ") if part), *about])

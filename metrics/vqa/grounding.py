@@ -1,0 +1,306 @@
+"""Metrics of answers that are right by degrees: boxes, points, numbers, named regions, grades.
+
+Boxes are (x1, y1, x2, y2), in 3-D (x1, y1, z1, x2, y2, z2), in one unit on both sides, the far edges outside. An answer
+that was not given or not understood is worth 0; questions of other kinds are NaN.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from medimg_eval.metrics.answers.reply import ReplyPair
+from medimg_eval.metrics.detection import box_ious
+from medimg_eval.metrics.nlp.tokenizers import normalised
+from medimg_eval.metrics.registry import Rows, metric, summary
+from medimg_eval.metrics.segmentation.overlap import ratio
+
+MEDSG = "MedSG-Bench"
+MEDSPOT = "MedSPOT"
+DEEP_TUMOR = "DeepTumorVQA, its eval/metrics.py"
+LMOD = "Qin et al. 2024 (LMOD)"
+
+_TOLERANCE = 1e-9
+"""How far a relative error may exceed its bound by rounding alone: |95 - 100| / 100 is within 5 %."""
+
+_answers = partial(metric, kind="answer", higher_is_better=True, best=1.0, worst=0.0)
+
+
+@_answers(title="Box IoU", source=MEDSG)
+def box_iou(pair: ReplyPair) -> float:
+    """The intersection over union of the answered and the right box.
+
+    In [0, 1]. Several right boxes: the best. A box whose edges are the wrong way round has no area.
+    """
+    if pair.kind != "box":
+        return math.nan
+    given = _numbers(pair.extraction.value, 4)
+    right = pair.value if _is_nested(pair.value) else [pair.value]
+    return 0.0 if given is None else float(box_ious(given[None], np.array(right, float)).max())
+
+
+@_answers(title="IoU", source=MEDSG, parameter="least IoU", parameter_most=1.0)
+def iou_at(pair: ReplyPair, least: float) -> float:
+    """Whether the answered box has at least so large an intersection over union with the right one.
+
+    MedSG-Bench prints `iou_at@0.7`, `iou_at@0.5` and `iou_at@0.3` beside the mean, which is `box_iou`.
+    """
+    iou = box_iou(pair)
+    return math.nan if math.isnan(iou) else float(iou >= least)
+
+
+@_answers(title="Box IoU (3-D)", source="3DReasonKnee")
+def box3d_iou(pair: ReplyPair) -> float:
+    """The mean over the right boxes in 3-D of the intersection over union with the answered box of the same name.
+
+    Boxes are name -> (x1, y1, z1, x2, y2, z2), or a single one without a name, which is compared with the only box of
+    the answer. In [0, 1]; a name that the answer lacks has 0, and names that only the answer has count for nothing.
+    """
+    if pair.kind != "boxes3d":
+        return math.nan
+    if not isinstance(pair.value, Mapping):
+        return _iou_3d(_only_box(pair.extraction.value), pair.value)
+    given = pair.extraction.value if isinstance(pair.extraction.value, Mapping) else {}
+    named = {normalised(str(name)): box for name, box in given.items()}
+    ious = [_iou_3d(named.get(normalised(str(name))), box) for name, box in pair.value.items()]
+    return float(np.mean(ious)) if ious else math.nan
+
+
+def _only_box(answer: Any) -> Any:
+    """Returns a box, or the only one of an answer that names some; None where there are several or none."""
+    if not isinstance(answer, Mapping):
+        return answer
+    boxes = [box for box in answer.values() if _numbers(box, 6) is not None]
+    return boxes[0] if len(boxes) == 1 else None
+
+
+def _iou_3d(answer: Any, right: Any) -> float:
+    given = _numbers(answer, 6)
+    return 0.0 if given is None else float(box_ious(given[None], np.array([right], float))[0, 0])
+
+
+@_answers(title="Point in box", source=MEDSPOT, parameter="side of a patch in pixels", parameter_optional=True)
+def point_in_box(pair: ReplyPair, patch: float = 0.0) -> float:
+    """Whether the answered point lies in the right box, or a square patch around it touches the box.
+
+    The edges belong to the box. MedSPOT's authors take a patch of 14 x 14 pixels: `point_in_box@14`, which forgives 7
+    pixels to each side.
+    """
+    return in_box(pair, patch) if pair.kind == "point" else math.nan
+
+
+def in_box(pair: ReplyPair, patch: float) -> float:
+    """Returns whether the answered point lies in the right box, widened by half the side of a patch."""
+    given = _numbers(pair.extraction.value, 2)
+    if given is None:
+        return 0.0
+    box = np.array(pair.value, float)
+    return float(bool(np.all(given >= box[:2] - patch / 2) and np.all(given <= box[2:] + patch / 2)))
+
+
+@_answers(title="Relative accuracy", source=DEEP_TUMOR)
+def relative_accuracy(pair: ReplyPair) -> float:
+    """One less the relative error of the answered number, |answer - right| / |right|, and at least 0.
+
+    DeepTumorVQA calls its mean MRA. In [0, 1]; where 0 is right, 1 for 0 and otherwise 0.
+    """
+    error = _relative_error(pair)
+    return error if math.isnan(error) else max(0.0, 1 - error)
+
+
+@_answers(title="Within %", source=DEEP_TUMOR, parameter="tolerance in %")
+def within_percent(pair: ReplyPair, percent: float) -> float:
+    """Whether the relative error of the answered number is at most so many per cent.
+
+    DeepTumorVQA prints `within_percent@5`, @10, @20 and @50. Where 0 is right, only 0 is within.
+    """
+    error = _relative_error(pair)
+    return error if math.isnan(error) else float(error <= percent / 100 + _TOLERANCE)
+
+
+@_answers(title="In range", source="CXReasonBench")
+def in_range(pair: ReplyPair) -> float:
+    """Whether the answered number lies between the limits `low` and `high` that the answer key gives, both included.
+
+    NaN for questions without limits. A limit that is lacking does not bind.
+    """
+    limits = limits_of(pair)
+    return math.nan if pair.kind != "number" or limits is None else in_limits(pair, *limits)
+
+
+def limits_of(pair: ReplyPair) -> tuple[float, float] | None:
+    """Returns the least and the largest right number; None where the answer key gives neither."""
+    if "low" not in pair.more and "high" not in pair.more:
+        return None
+    return float(pair.more.get("low", -math.inf)), float(pair.more.get("high", math.inf))
+
+
+def in_limits(pair: ReplyPair, low: float, high: float) -> float:
+    """Returns whether the answered number lies between two limits, both included; 0 without a number."""
+    given = _number(pair.extraction.value)
+    return float(given is not None and low <= given <= high)
+
+
+def _relative_error(pair: ReplyPair) -> float:
+    """Returns the relative error of a number: infinite for none, NaN where there is nothing to judge."""
+    right = _number(pair.value)
+    if pair.kind != "number" or right is None:
+        return math.nan
+    given = _number(pair.extraction.value)
+    if given is None or (right == 0 and given != 0):
+        return math.inf
+    return 0.0 if given == right else abs(given - right) / abs(right)
+
+
+@_answers(title="Grades", source="3DReasonKnee; rule of its scoring not published")
+def grade_accuracy(pair: ReplyPair) -> float:
+    """The share of the named grades that were answered right.
+
+    Grades are name -> grade, or nested: region -> criterion -> grade. Numbers are compared as numbers, texts without
+    case and punctuation. In [0, 1]; a grade that the answer lacks is wrong, further ones count for nothing. One name
+    around all of an answer, as in {"scores": {...}}, does not matter.
+    """
+    if pair.kind != "grades":
+        return math.nan
+    answer = pair.extraction.value
+    while isinstance(answer, Mapping) and len(answer) == 1 and not answer.keys() & pair.value.keys():
+        (answer,) = answer.values()
+    given, right = dict(_leaves(answer)), dict(_leaves(pair.value))
+    return ratio(sum(name in given and given[name] == grade for name, grade in right.items()), len(right))
+
+
+@_answers(
+    title="Grade", source="Med-RewardBench: one winner for each dimension", parameter="which", parameter_is_text=True
+)
+def grade(pair: ReplyPair, name: str) -> float:
+    """Whether one of the named grades was answered right.
+
+    NaN where the key holds none of that name.
+    """
+    if pair.kind != "grades" or name not in pair.value:
+        return math.nan
+    given = pair.extraction.value
+    return float(isinstance(given, Mapping) and given.get(name) == pair.value[name])
+
+
+@_answers(title="Hallucination resistance", source=LMOD, worst=math.nan)
+def hallucination_resistance(pair: ReplyPair) -> float:
+    """The share of the regions that an answer names which the picture has: 1 - invented ids / named ids.
+
+    In [0, 1]; NaN for an answer that names none, as the authors leave those out: see `unanswered`.
+    """
+    if pair.kind != "regions":
+        return math.nan
+    given, right = _regions(pair.extraction.value), _regions(pair.value)
+    return ratio(len(given.keys() & right.keys()), len(given))
+
+
+_evidence = partial(metric, kind="answer", source=LMOD, evidence=True, best=math.nan, worst=math.nan)
+
+
+@_evidence(title="Regions right", higher_is_better=True)
+def regions_right(pair: ReplyPair) -> float:
+    """How many regions an answer names rightly: id and type.
+
+    Evidence for `region_precision`, `region_recall` and `region_f1`.
+    """
+    if pair.kind != "regions":
+        return math.nan
+    return float(len(_regions(pair.extraction.value).items() & _regions(pair.value).items()))
+
+
+@_evidence(title="Regions named", higher_is_better=True)
+def regions_named(pair: ReplyPair) -> float:
+    """How many regions an answer names, each id once.
+
+    Evidence for `region_precision` and `region_f1`.
+    """
+    return float(len(_regions(pair.extraction.value))) if pair.kind == "regions" else math.nan
+
+
+@_evidence(title="Regions due", higher_is_better=True)
+def regions_due(pair: ReplyPair) -> float:
+    """How many regions there are to name.
+
+    Evidence for `region_recall` and `region_f1`.
+    """
+    return float(len(_regions(pair.value))) if pair.kind == "regions" else math.nan
+
+
+_of_regions = partial(summary, higher_is_better=True, best=1.0, source=LMOD)
+
+
+@_of_regions(needs=("regions_right", "regions_named"), title="Precision")
+def region_precision(rows: Rows) -> float:
+    """The share of all regions named in the test set whose id and type are right.
+
+    In [0, 1]; NaN where no answer names any.
+    """
+    return ratio(_total(rows, "regions_right"), _total(rows, "regions_named"))
+
+
+@_of_regions(needs=("regions_right", "regions_due"), title="Recall")
+def region_recall(rows: Rows) -> float:
+    """The share of all regions of the test set that were named rightly.
+
+    In [0, 1]; answers that were not given or not understood name none.
+    """
+    return ratio(_total(rows, "regions_right"), _total(rows, "regions_due"))
+
+
+@_of_regions(needs=("regions_right", "regions_named", "regions_due"), title="F1")
+def region_f1(rows: Rows) -> float:
+    """The harmonic mean of `region_precision` and `region_recall`.
+
+    In [0, 1]; 0 where no answer names any region.
+    """
+    return ratio(2 * _total(rows, "regions_right"), _total(rows, "regions_named") + _total(rows, "regions_due"))
+
+
+def _total(rows: Rows, name: str) -> float:
+    return float(np.nansum(rows.of(name).value))
+
+
+def _number(value: Any) -> float | None:
+    found = _numbers([value], 1)
+    return None if found is None else float(found[0])
+
+
+def _numbers(value: Any, count: int) -> Any:
+    """Returns so many finite numbers as an array; None where a value is something else."""
+    try:
+        found = np.array(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        return None
+    return found if found.shape == (count,) and np.isfinite(found).all() else None
+
+
+def _is_nested(boxes: Any) -> bool:
+    return isinstance(boxes, Sequence) and len(boxes) > 0 and isinstance(boxes[0], Sequence)
+
+
+def _regions(value: Any) -> dict[str, str]:
+    """Returns region id -> type, ids without leading zeros, types without case and punctuation."""
+    if not isinstance(value, Mapping):
+        return {}
+    return {_id(name): normalised(str(kind)) for name, kind in value.items()}
+
+
+def _id(name: Any) -> str:
+    text = str(name).strip()
+    return str(int(text)) if text.isdecimal() else normalised(text)
+
+
+def _leaves(value: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yields each grade of a nested mapping with the names that lead to it."""
+    if not isinstance(value, Mapping):
+        if above:
+            number = _number(value)
+            yield above, normalised(str(value)) if number is None else number
+        return
+    for name, below in value.items():
+        yield from _leaves(below, (*above, normalised(str(name))))

@@ -1,0 +1,340 @@
+"""Protocols over sets of questions: all right, the same answer, ordered steps; and means over groups.
+
+Questions of a set share the attribute `set`, and the attribute `member` numbers them in their order, from 1. A set is
+one draw of the bootstrap, and drawn twice it counts as two: the second time that a member occurs, its set begins anew.
+
+A member may be right in part, as the expected value of a draw. Draws are independent, so the expected value of "all
+right" is the product over the members, and every number here is exact for chance as well as for rights and wrongs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from functools import partial
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from medimg_eval.errors import UsageError, nearest
+from medimg_eval.metrics.agreement.kappa import cohen_kappa
+from medimg_eval.metrics.answers.reply import UNREAD
+from medimg_eval.metrics.registry import Rows, summary
+from medimg_eval.metrics.vqa.correctness import NONE_GIVEN
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+SET, MEMBER = "set", "member"
+
+_STEP_WEIGHT = 0.8
+"""What each step of MedSPOT weighs of the one before."""
+
+
+class Sets(NamedTuple):
+    """Rows in the order of their sets and members.
+
+    Attributes:
+        order: (row,): which row stands here.
+        starts: (set,): where each set begins.
+    """
+
+    order: Ints
+    starts: Ints
+
+    @property
+    def sizes(self) -> Ints:
+        """(set,): how many rows each set has."""
+        sizes: Ints = np.diff(np.append(self.starts, len(self.order)))
+        return sizes
+
+
+class Answers:
+    """The rows of one metric, looked at in place: `Rows.where` would spell out every attribute in each resample."""
+
+    def __init__(self, rows: Rows, metric: str = "accuracy", *, known: bool = True) -> None:
+        """Chooses the rows of a metric; with `known` only those that have a value."""
+        self.rows = rows
+        chosen = rows.metric == metric
+        self.at = np.flatnonzero(chosen & ~np.isnan(rows.value) if known else chosen)
+        self.value = rows.value[self.at]
+        self.case = rows.case[self.at]
+
+    def attribute(self, name: str) -> npt.NDArray[np.str_]:
+        """Returns an attribute of each row; "" where it has none.
+
+        Raises:
+            UsageError: No row of the run has it.
+        """
+        values = self.rows.attributes.get(name)
+        if values is not None:
+            return values[self.at]
+        if not len(self.at):
+            return np.zeros(0, np.str_)
+        raise UsageError(f"No question has the attribute {name!r}{nearest(name, self.rows.attributes)}")
+
+
+def sets_of(answers: Answers) -> Sets:
+    """Puts rows into their sets, as many of one name as the bootstrap drew; rows without a set are left out.
+
+    So are sets of which a record cannot be understood.
+
+    Args:
+        answers: A row for each case.
+
+    Raises:
+        UsageError: The rows have sets but no `member` that tells a set that was drawn twice from a larger one.
+    """
+    if SET not in answers.rows.attributes or not len(answers.at):
+        return Sets(np.zeros(0, np.int64), np.zeros(0, np.int64))
+    names = answers.attribute(SET)
+    members = answers.attribute(MEMBER) if MEMBER in answers.rows.attributes else np.full(len(names), "")
+    if ((members == "") & (names != "")).any():
+        raise UsageError(
+            "Expected every question of a set to have the attribute 'member', its number in the set, found a 'set' "
+            "without; state the task's set and order"
+        )
+    belongs = names != ""
+    unread = answers.rows.label == UNREAD
+    if unread.any():  # of a set with a member that nobody can judge, whether all is right is not known
+        belongs &= ~np.isin(names, answers.rows.attributes[SET][unread])
+    inside = np.flatnonzero(belongs)
+    name, number = _codes(names[inside]), _positions(members[inside])
+    copy = _occurrences(name * (number.max(initial=0) + 1) + number, answers.case[inside])
+    whole = name * (copy.max(initial=0) + 1) + copy
+    order = np.lexsort((number, whole))
+    sorted_sets = whole[order]
+    starts = np.flatnonzero(np.append(True, sorted_sets[1:] != sorted_sets[:-1])[: len(order)])
+    return Sets(inside[order], starts)
+
+
+def _codes(texts: npt.NDArray[np.str_]) -> Ints:
+    """Numbers texts in the order of their first occurrence, several times as fast as sorting them."""
+    found: dict[str, int] = {}
+    return np.array([found.setdefault(text, len(found)) for text in texts.tolist()], np.int64)
+
+
+def _positions(members: npt.NDArray[np.str_]) -> Ints:
+    """Returns the place of each member's number among all there are, so that they sort by number: 2 before 10."""
+    names, place = np.unique(members, return_inverse=True)
+    numbers = [(float(name), name) if name.replace(".", "", 1).isdecimal() else (math.inf, name) for name in names]
+    rank = np.empty(len(names), np.int64)
+    rank[sorted(range(len(names)), key=numbers.__getitem__)] = np.arange(len(names))
+    return rank[place]
+
+
+def _occurrences(keys: Ints, case: Ints) -> Ints:
+    """Returns how often each key occurred in earlier cases."""
+    order = np.lexsort((case, keys))
+    fresh = np.append(True, np.diff(keys[order]) != 0)[: len(keys)]
+    place = np.arange(len(keys))
+    count = np.empty(len(keys), np.int64)
+    count[order] = place - np.maximum.accumulate(np.where(fresh, place, 0)) if len(keys) else place
+    return count
+
+
+def _all_right(answers: Answers) -> Floats:
+    """Returns the product of the credits of each set, (set,)."""
+    sets = sets_of(answers)
+    if not len(sets.starts):
+        return np.zeros(0)
+    products: Floats = np.multiply.reduceat(answers.value[sets.order], sets.starts)
+    return products
+
+
+def _mean(values: Floats | Sequence[float]) -> float:
+    return float(np.mean(values)) if len(values) else math.nan
+
+
+_of_accuracy = partial(summary, needs=("accuracy",), higher_is_better=True, best=1.0)
+
+
+@_of_accuracy(title="Set accuracy", source="MediConfusion; MMEvalPro; ProbMed; MMBench")
+def set_accuracy(rows: Rows) -> float:
+    """The share of sets all of whose questions were answered right.
+
+    Of pairs, MediConfusion's set accuracy; of triplets, MMEvalPro's genuine accuracy; of all rotations of the options,
+    MMBench's circular evaluation; of an image's questions of one family, ProbMed's accuracy; of ordered steps, the task
+    completion (TCA) of MedSPOT. In [0, 1]; questions without a set are left out.
+    """
+    return _mean(_all_right(Answers(rows)))
+
+
+@_of_accuracy(
+    title="Set accuracy among",
+    source="ProbMed, without adversarial pairs",
+    parameter="attribute=pattern",
+    parameter_is_text=True,
+)
+def set_accuracy_among(rows: Rows, wanted: str) -> float:
+    """The share of sets whose questions with some value of an attribute were all answered right.
+
+    Asked for as `set_accuracy_among@qa_type=*_gt*`: only those questions of a set count whose attribute `qa_type` fits
+    the pattern, in which * stands for anything. A set without one counts by all of its questions, as in ProbMed, where
+    a normal image has only its adversarial question.
+
+    Raises:
+        UsageError: The parameter is not of that form, or there is no such attribute.
+    """
+    attribute, equals, pattern = wanted.partition("=")
+    if not equals:
+        raise UsageError(
+            f"Expected set_accuracy_among@attribute=value, for example set_accuracy_among@qa_type=*_gt*, got {wanted!r}"
+        )
+    judged = Answers(rows)
+    fits = {value: fnmatchcase(value, pattern) for value in set(judged.attribute(attribute).tolist())}
+    sets = sets_of(judged)
+    if not len(sets.starts):
+        return math.nan
+    counts = np.array([fits[value] for value in judged.attribute(attribute).tolist()], bool)[sets.order]
+    without = ~np.logical_or.reduceat(counts, sets.starts)
+    counts |= np.repeat(without, sets.sizes)
+    factors = np.where(counts, judged.value[sets.order], 1.0)
+    return _mean(np.multiply.reduceat(factors, sets.starts))
+
+
+@_of_accuracy(
+    title="Macro accuracy", source="unweighted mean over groups", parameter="attribute", parameter_is_text=True
+)
+def macro_accuracy(rows: Rows, attribute: str) -> float:
+    """The mean over the values of an attribute of the accuracy among the questions that have it.
+
+    Each value weighs the same, however many questions it has. Values are split at commas: a question of "detection,
+    comparison" belongs to both. Questions without a value are left out. In [0, 1].
+    """
+    judged = Answers(rows)
+    return _over_groups(judged.attribute(attribute), judged.value)
+
+
+@_of_accuracy(
+    title="Macro set accuracy", source="MMEvalPro, its macro average", parameter="attribute", parameter_is_text=True
+)
+def macro_set_accuracy(rows: Rows, attribute: str) -> float:
+    """The mean over the values of an attribute of the set accuracy among the sets that have it.
+
+    A set has the values of its first question. As `macro_accuracy` otherwise.
+    """
+    judged = Answers(rows)
+    sets = sets_of(judged)
+    return _over_groups(judged.attribute(attribute)[sets.order[sets.starts]], _all_right(judged))
+
+
+def _over_groups(names: npt.NDArray[np.str_], values: Floats) -> float:
+    """Returns the mean over groups of the mean in each; a name may list several groups."""
+    groups: dict[str, list[float]] = {}
+    lists = {name: [part for one in name.split(",") if (part := one.strip())] for name in set(names.tolist())}
+    for name, value in zip(names.tolist(), values.tolist(), strict=True):
+        for group in lists[name]:
+            groups.setdefault(group, []).append(value)
+    return _mean([math.fsum(held) / len(held) for held in groups.values()])
+
+
+def _steps(rows: Rows) -> tuple[Floats, Sets]:
+    """Returns the chance that each step and all before it were right, in the order of the sets, and the sets."""
+    judged = Answers(rows)
+    sets = sets_of(judged)
+    reached = judged.value[sets.order].astype(np.float64)
+    place = np.arange(len(reached)) - np.repeat(sets.starts, sets.sizes)
+    for step in range(1, int(place.max(initial=0)) + 1):
+        here = np.flatnonzero(place == step)
+        reached[here] *= reached[here - 1]
+    return reached, sets
+
+
+@_of_accuracy(title="S1A", source="MedSPOT")
+def first_step_accuracy(rows: Rows) -> float:
+    """The share of tasks whose first step was right.
+
+    Tasks are sets, and their steps its members in order. In [0, 1].
+    """
+    reached, sets = _steps(rows)
+    return _mean(reached[sets.starts])
+
+
+@_of_accuracy(title="SHR", source="MedSPOT, its Evaluation_scripts")
+def step_hit_rate(rows: Rows) -> float:
+    """The step hit rate: steps that were right before the first failure of their task, over all steps of all tasks.
+
+    Steps after a failure count as missed, as in the authors' code; its page speaks of the steps that were evaluated.
+    In [0, 1].
+    """
+    return _mean(_steps(rows)[0])
+
+
+@_of_accuracy(title="WPS", source="MedSPOT, its Evaluation_scripts")
+def weighted_prefix_score(rows: Rows) -> float:
+    """The weighted prefix score: the mean over tasks of the sum of 0.8^(i-1) over steps i before the first failure.
+
+    Not bounded by 1: a task of three steps that are all right has 2.44.
+    """
+    reached, sets = _steps(rows)
+    place = np.arange(len(reached)) - np.repeat(sets.starts, sets.sizes)
+    if not len(sets.starts):
+        return math.nan
+    return _mean(np.add.reduceat(reached * _STEP_WEIGHT**place, sets.starts))
+
+
+@summary(needs=("given_place",), title="Confusion", higher_is_better=False, best=0.0, source="MediConfusion")
+def confusion(rows: Rows) -> float:
+    """The share of sets whose questions were all answered with the same letter, of those that were answered in full.
+
+    For sets whose questions have the same options and different right answers. In [0, 1]; NaN where no set was answered
+    in full.
+    """
+    return _alike(Answers(rows, "given_place", known=False))
+
+
+@summary(needs=("given_class",), title="Consistency", higher_is_better=True, best=1.0, source="share of equal answers")
+def consistency(rows: Rows) -> float:
+    """The share of sets whose questions were all answered the same, of those that were answered in full.
+
+    For sets whose questions have the same right answer: rotations of the options, other words. Answers are the same if
+    their option's text is, whatever its letter. In [0, 1]; NaN where no set was answered in full.
+    """
+    return _alike(Answers(rows, "given_class", known=False))
+
+
+def _alike(answers: Answers) -> float:
+    sets = sets_of(answers)
+    if not len(sets.starts):
+        return math.nan
+    given = answers.value[sets.order]
+    low, high = np.minimum.reduceat(given, sets.starts), np.maximum.reduceat(given, sets.starts)
+    full = ~np.isnan(low) & (low != NONE_GIVEN) & (sets.sizes > 1)
+    return _mean((low == high)[full].astype(float))
+
+
+@summary(
+    needs=("given_place",),
+    title="Kappa",
+    higher_is_better=True,
+    best=1.0,
+    source="Cohen 1960; WorldMedQA-V",
+    parameter="attribute",
+    parameter_is_text=True,
+)
+def kappa(rows: Rows, attribute: str) -> float:
+    """Cohen's kappa between the letters that were answered to the same question under two values of an attribute.
+
+    `kappa@language` compares the languages of a question, which are the members of a set. Of more than two values the
+    mean over pairs of them. Only pairs of which both were answered count. At most 1, and 0 for agreement by chance; NaN
+    where all answers are one letter, or none are paired.
+    """
+    judged = Answers(rows, "given_place")
+    values = judged.attribute(attribute)
+    sets = sets_of(judged)
+    owner = np.repeat(np.arange(len(sets.starts)), sets.sizes)
+    answers = {
+        value: dict(zip(owner[chosen].tolist(), judged.value[sets.order][chosen].tolist(), strict=True))
+        for value in sorted(set(values.tolist()) - {""})
+        if (chosen := (values[sets.order] == value) & (judged.value[sets.order] != NONE_GIVEN)).any()
+    }
+    kappas = [
+        cohen_kappa([one[name] for name in both], [other[name] for name in both])
+        for one, other in combinations(answers.values(), 2)
+        if (both := sorted(one.keys() & other.keys()))
+    ]
+    return _mean(kappas)

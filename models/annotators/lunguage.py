@@ -1,0 +1,140 @@
+"""LUNGUAGESCORE's models of medical names, on rows that reports were structured into beforehand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from medimg_eval.case import Array
+from medimg_eval.errors import CaseError, UserError
+from medimg_eval.metrics.nlp.corpus import Corpus
+from medimg_eval.metrics.reports.lunguage import lunguage_of, texts_in
+from medimg_eval.models.annotators.base import PairAnnotator, TextPair
+from medimg_eval.models.annotators.name_embeddings import NameVectors
+from medimg_eval.models.hub import Weights, located
+
+LONGEST = 512
+"""Tokens that are read of a phrase."""
+
+Pooling = Literal["first", "mean"]
+
+_ROWS = Weights(
+    argument="rows",
+    what='the rows of every report and reference, JSON lines of {"report": text, "rows": [{"entity": ...}, ...]}',
+    source="a structurer of reports, such as that of SuperSupermoon/Lunguage, or annotations",
+    licence="that of the reports",
+)
+_BIOLORD = Weights(
+    argument="biolord",
+    what="FremyCompany/BioLORD-2023, all its files",
+    source="FremyCompany/BioLORD-2023 on the Hugging Face hub",
+    licence="see the model card: its terms include those of UMLS and SNOMED CT",
+    files=("config.json", "model.safetensors|pytorch_model.bin"),
+)
+_MEDCPT = Weights(
+    argument="medcpt",
+    what="ncbi/MedCPT-Query-Encoder, all its files",
+    source="ncbi/MedCPT-Query-Encoder on the Hugging Face hub",
+    licence="see the model card",
+    files=("config.json", "model.safetensors|pytorch_model.bin"),
+)
+
+
+class Lunguage(PairAnnotator):
+    """Compares the structured rows of two reports, by the mean cosine of BioLORD-2023 and MedCPT.
+
+    Of phrases BioLORD's vector is the mean over tokens; all others are those of the first token, as in the authors'
+    code. A text without a word has no rows; one whose rows are not in the file cannot be compared.
+
+    Args:
+        rows: JSON lines, one report each, found by its text; blanks do not matter.
+        biolord: a folder, or a repository in the hub's cache.
+        medcpt: likewise.
+        device: "auto" takes a GPU where there is one.
+        preferred_batch: pairs at once.
+    """
+
+    needs: ClassVar[Sequence[Weights]] = (_ROWS, _BIOLORD, _MEDCPT)
+    file_arguments: ClassVar[tuple[str, ...]] = ("rows", "biolord", "medcpt")
+
+    def __init__(
+        self,
+        rows: str | None = None,
+        biolord: str | None = "FremyCompany/BioLORD-2023",
+        medcpt: str | None = "ncbi/MedCPT-Query-Encoder",
+        device: str = "auto",
+        preferred_batch: int = 32,
+    ) -> None:
+        self.rows, self.biolord, self.medcpt = rows, biolord, medcpt
+        self.device, self.preferred_batch = device, preferred_batch
+
+    def compare(self, pairs: Sequence[TextPair], corpus: Corpus) -> list[dict[str, float | None]]:
+        """Returns `f1`, `precision` and `recall` of each pair, None where neither report has rows.
+
+        Raises:
+            CaseError: the rows of a report are not in the file.
+            UserError: the file or the weights cannot be used.
+        """
+        structured = [(self._of(pair.reference), self._of(pair.prediction)) for pair in pairs]
+        told = [texts_in(rows) for both in structured for rows in both]
+        names = [text for _, values in told for text in values]
+        wanted = [text for phrases, _ in told for text in phrases]
+        values = _Cosines(((model, "first") for model, _ in self._encoders), names)
+        phrases = _Cosines(self._encoders, wanted)
+        found = [lunguage_of(*both, values, phrases) for both in structured]
+        return [{key: None if np.isnan(one) else one for key, one in matched._asdict().items()} for matched in found]
+
+    def _of(self, text: str) -> list[Mapping[str, Any]]:
+        key = " ".join(text.split())
+        if not key:
+            return []
+        if key not in self._known:
+            raise CaseError(f"{self.rows}: has no rows of the report that begins {key[:60]!r}; add its line")
+        return self._known[key]
+
+    @cached_property
+    def _known(self) -> dict[str, list[Mapping[str, Any]]]:
+        """Text of a report, blanks folded -> its rows."""
+        path = located(self.rows, _ROWS, self.name)
+        try:
+            lines = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line.strip()]
+        except (OSError, ValueError) as error:
+            raise UserError(f"{path}: cannot be read as JSON lines ({error})") from error
+        found: dict[str, list[Mapping[str, Any]]] = {}
+        for line in lines:
+            try:
+                found[" ".join(line["report"].split())] = [dict(row) for row in line["rows"]]
+            except (KeyError, TypeError, AttributeError, ValueError) as error:
+                raise UserError(
+                    f'{path}: expected lines of {{"report": text, "rows": [...]}}, got {str(line)[:60]!r}'
+                ) from error
+        return found
+
+    @cached_property
+    def _encoders(self) -> tuple[tuple[NameVectors, Pooling], ...]:
+        """Both models, each with how it puts the tokens of a phrase together."""
+        biolord, medcpt = located(self.biolord, _BIOLORD, self.name), located(self.medcpt, _MEDCPT, self.name)
+        return (NameVectors(biolord, self.device, LONGEST), "mean"), (
+            NameVectors(medcpt, self.device, LONGEST),
+            "first",
+        )
+
+
+class _Cosines:
+    """The mean cosine of several models, of texts that they have embedded together."""
+
+    def __init__(self, encoders: Iterable[tuple[NameVectors, Pooling]], texts: Sequence[str]) -> None:
+        distinct = list(dict.fromkeys(texts))
+        self._at = {text: place for place, text in enumerate(distinct)}
+        self._vectors = [encoder.of(distinct, pooling) for encoder, pooling in encoders]
+
+    def __call__(self, ones: Sequence[str], others: Sequence[str]) -> Array:
+        """The cosines of texts, (text, other)."""
+        rows, columns = [self._at[text] for text in ones], [self._at[text] for text in others]
+        cosines = [vectors[rows] @ vectors[columns].T for vectors in self._vectors]
+        mean: Array = np.mean(cosines, axis=0)
+        return mean

@@ -1,0 +1,185 @@
+"""RaTEScore's models: one finds entities in reports, the other says how similar their names are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from medimg_eval.errors import UserError
+from medimg_eval.metrics.nlp.corpus import Corpus
+from medimg_eval.metrics.reports.labeler.labeler import sentences
+from medimg_eval.metrics.reports.ratescore_entities import TYPES, top_matches
+from medimg_eval.models.annotators.base import PairAnnotator, TextPair
+from medimg_eval.models.annotators.name_embeddings import NameVectors, loaded
+from medimg_eval.models.hub import Weights, located
+from medimg_eval.models.text_encoders import device_of, encoded, tokenizer_of
+
+LONGEST = 512
+"""Tokens that are read of a sentence."""
+
+SHORTEST = 3
+"""Characters of the shortest sentence that is read, as in the authors' code."""
+
+LONGEST_NAME = 30
+"""Tokens that are read of an entity's name."""
+
+TOGETHER = 64
+"""Sentences that are read at once."""
+
+_ENTITIES = Weights(
+    argument="weights",
+    what="Angelakeke/RaTE-NER-Deberta, all its files",
+    source="Angelakeke/RaTE-NER-Deberta on the Hugging Face hub",
+    licence="see the model card; the metric's code is MIT",
+    files=("config.json", "model.safetensors|pytorch_model.bin"),
+)
+_NAMES = Weights(
+    argument="names",
+    what="FremyCompany/BioLORD-2023-C, all its files",
+    source="FremyCompany/BioLORD-2023-C on the Hugging Face hub",
+    licence="see the model card: its terms include those of UMLS and SNOMED CT",
+    files=("config.json", "model.safetensors|pytorch_model.bin"),
+)
+
+
+class Entity(NamedTuple):
+    """What a report names.
+
+    Attributes:
+        name: as the tokenizer spells it.
+        kind: one of `TYPES`.
+    """
+
+    name: str
+    kind: str
+
+
+def entities_of(tokens: Sequence[str], labels: Sequence[str]) -> list[tuple[int, int, str]]:
+    """Returns the entities that labels of tokens say: first token, one behind the last, type in lower case.
+
+    `B-TYPE` begins one, and `I-` of any type goes on with it; an `I-` that follows none is left out, as RaTEScore's
+    code does.
+
+    Args:
+        tokens: without those that the tokenizer adds at the ends.
+        labels: one each: `O`, or `B-` or `I-` with a type.
+    """
+    found: list[tuple[int, int, str]] = []
+    start, kind = None, ""
+    for place, label in enumerate([*labels, "O"][: len(tokens) + 1]):
+        if start is not None and not label.startswith("I-"):
+            found.append((start, place, kind))
+            start = None
+        if label.startswith("B-"):
+            start, kind = place, label[2:].lower()
+    return found
+
+
+class RaTEScore(PairAnnotator):
+    """Finds the entities of two reports and matches each with the most similar one of the other.
+
+    Sentences are those of `medimg_eval.metrics.reports.labeler.labeler.sentences`, where the authors' code takes medspacy's; texts
+    are not cut, unless a sentence is longer than 512 tokens. A pair is read by itself, so that an empty report cannot
+    shift the others.
+
+    Args:
+        weights: the entity model: a folder, or a repository in the hub's cache.
+        names: the model of medical names, likewise.
+        device: "auto" takes a GPU where there is one.
+        preferred_batch: pairs at once.
+    """
+
+    needs: ClassVar[Sequence[Weights]] = (_ENTITIES, _NAMES)
+    file_arguments: ClassVar[tuple[str, ...]] = ("weights", "names")
+
+    def __init__(
+        self,
+        weights: str | None = "Angelakeke/RaTE-NER-Deberta",
+        names: str | None = "FremyCompany/BioLORD-2023-C",
+        device: str = "auto",
+        preferred_batch: int = 32,
+    ) -> None:
+        self.weights, self.names = weights, names
+        self.device, self.preferred_batch = device, preferred_batch
+
+    def compare(self, pairs: Sequence[TextPair], corpus: Corpus) -> list[dict[str, Any]]:
+        """Matches the entities of pairs.
+
+        Returns:
+            For each pair `reference` and `prediction`: (type, type of the match, cosine) of each entity, none where
+            the other report has no entities; `entities`: how many each has; `cut` where a sentence was too long.
+
+        Raises:
+            UserError: the weights cannot be used.
+        """
+        split = {text: _sentences(text) for pair in pairs for text in pair}
+        read = self._read(list(dict.fromkeys(one for some in split.values() for one in some)))
+        compared = []
+        for pair in pairs:
+            given, said = ([entity for one in split[text] for entity in read[one][0]] for text in pair)
+            one, other = (self._vectors.of([entity.name for entity in some]) for some in (given, said))
+            cosines = one @ other.T if given and said else np.zeros((0, 0))
+            kinds, others = ([entity.kind for entity in some] for some in (given, said))
+            made: dict[str, Any] = {
+                "reference": [list(match) for match in top_matches(kinds, others, cosines)],
+                "prediction": [list(match) for match in top_matches(others, kinds, cosines.T)],
+                "entities": [len(given), len(said)],
+            }
+            if any(read[one][1] for text in pair for one in split[text]):
+                made["cut"] = True
+            compared.append(made)
+        return compared
+
+    def entities(self, text: str) -> list[Entity]:
+        """Returns the entities of a text, in its order; raises UserError where the weights cannot be used."""
+        found = _sentences(text)
+        read = self._read(found)
+        return [entity for one in found for entity in read[one][0]]
+
+    def _read(self, texts: Sequence[str]) -> dict[str, tuple[list[Entity], bool]]:
+        """By sentence: its entities, and whether it was cut; those of like length are read together."""
+        import torch
+
+        found: dict[str, tuple[list[Entity], bool]] = {}
+        ordered = sorted(texts, key=len)
+        for start in range(0, len(ordered), TOGETHER):
+            some = ordered[start : start + TOGETHER]
+            tokenizer, network, names = self._finder
+            inputs, cut = encoded(tokenizer, some, LONGEST, network.device)
+            with torch.inference_mode():
+                best = network(**inputs).logits.argmax(-1).tolist()
+            marks = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
+            for text, numbers, labels, long in zip(some, inputs["input_ids"].tolist(), best, cut, strict=True):
+                kept = [(number, label) for number, label in zip(numbers, labels, strict=True) if number not in marks]
+                tokens = tokenizer.convert_ids_to_tokens([number for number, _ in kept])
+                spans = entities_of(tokens, [names[label] for _, label in kept])
+                spelt = [
+                    Entity(tokenizer.convert_tokens_to_string(tokens[first:last]).strip(), kind)
+                    for first, last, kind in spans
+                ]
+                found[text] = [entity for entity in spelt if entity.name], long
+        return found
+
+    @cached_property
+    def _finder(self) -> tuple[Any, Any, dict[int, str]]:
+        """Tokenizer, network, and the label of each output."""
+        folder = located(self.weights, _ENTITIES, self.name)
+        network = loaded("AutoModelForTokenClassification", folder).to(device_of(self.device)).eval()
+        labels = {int(number): str(label) for number, label in network.config.id2label.items()}
+        strange = sorted({label for label in labels.values() if label != "O" and label[2:].lower() not in TYPES})
+        if strange:
+            raise UserError(
+                f"{folder}: its model labels {strange[0]!r}, expected O, and B- and I- of {', '.join(TYPES)}"
+            )
+        return tokenizer_of(folder), network, labels
+
+    @cached_property
+    def _vectors(self) -> NameVectors:
+        return NameVectors(located(self.names, _NAMES, self.name), self.device, LONGEST_NAME)
+
+
+def _sentences(text: str) -> list[str]:
+    return [sentence for sentence in sentences(text) if len(sentence) >= SHORTEST]

@@ -1,0 +1,183 @@
+"""Classifiers of reports and of their sentences, as transformers has them: RadBERT-CT, SRR-BERT, and others alike."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal
+
+from medimg_eval.errors import UsageError, UserError, import_optional
+from medimg_eval.metrics.reports.labels.metrics import Taxonomy
+from medimg_eval.models.annotators.base import TextAnnotator
+from medimg_eval.models.hub import Weights, located
+from medimg_eval.models.text_encoders import device_of, encoded, tokenizer_of
+
+LONGEST = 512
+"""Tokens that are read at most; a model with fewer places reads as many as it has."""
+
+UNNAMED = re.compile(r"LABEL_\d+")
+"""What transformers calls labels that nobody named."""
+
+_NUMBERING = re.compile(r"(?:(?<=^)|(?<=[\s.!?;:]))\(?\d{1,2}[.)](?!\d)\s*")
+_END = re.compile(r"(?<=[.!?])\s+|(?<=[a-z\]_][.!?])(?=[A-Z])|\n+")
+
+_CLASSIFIER = Weights(
+    argument="weights",
+    what="config.json and model.safetensors (or pytorch_model.bin) of a sequence classifier",
+    source="the repository on the Hugging Face hub that the config names",
+    licence="see the repository's card",
+    files=("config.json", "model.safetensors|pytorch_model.bin"),
+)
+_VOCABULARY = Weights(
+    argument="vocabulary",
+    what="vocab.txt, the tokenizer of the classifier",
+    source="microsoft/BiomedVLP-CXR-BERT-general on the Hugging Face hub, for SRR-BERT",
+    licence="MIT",
+    files=("vocab.txt",),
+)
+
+
+class ReportClassifier(TextAnnotator):
+    """Gives a report every label whose probability, by itself, is above a threshold: label -> 1; others are left out.
+
+    A report that was read in part has `cut`; an empty one has no label. Probabilities are the sigmoid of the
+    classifier's outputs.
+
+    Args:
+        weights: a folder as transformers saves a classifier, or `owner/name` of the hub's cache.
+        taxonomy: names the labels where the classifier does not, in the order of its outputs: a name of
+            `configs/labels`, or a YAML file.
+        none: the label of a report without any other, which is no output of the classifier; "" for no such label.
+        unit: what is classified: the report, or each of its sentences, whose labels are united.
+        threshold: in [0, 1].
+        device: "auto" takes a GPU where there is one.
+        preferred_batch: reports at once.
+
+    Raises:
+        UsageError: the unit or the threshold cannot be meant.
+    """
+
+    needs: ClassVar[Sequence[Weights]] = (_CLASSIFIER,)
+    file_arguments: ClassVar[tuple[str, ...]] = ("weights",)
+
+    def __init__(
+        self,
+        weights: str | None = None,
+        taxonomy: str = "",
+        none: str = "",
+        unit: Literal["report", "sentence"] = "report",
+        threshold: float = 0.5,
+        device: str = "auto",
+        preferred_batch: int = 16,
+    ) -> None:
+        if unit not in ("report", "sentence"):
+            raise UsageError(f"unit of an annotator is {unit!r}; expected report or sentence")
+        if not 0 <= threshold <= 1:
+            raise UsageError(f"threshold of an annotator is {threshold!r}; expected a number from 0 to 1")
+        self.weights, self.taxonomy, self.none = weights, taxonomy, none
+        self.unit, self.threshold = unit, threshold
+        self.device, self.preferred_batch = device, preferred_batch
+        self._loaded: tuple[Any, Any, list[str]] | None = None
+
+    def annotate(self, texts: Sequence[str]) -> Sequence[dict[str, Any]]:
+        """Reads a batch; raises UserError where the weights cannot be used."""
+        parts = [self._parts(text) for text in texts]
+        flat = [part for some in parts for part in some]
+        read: list[tuple[set[str], bool]] = []
+        for start in range(0, len(flat), self.preferred_batch):
+            read += self._labels(flat[start : start + self.preferred_batch])
+        found, place = [], 0
+        for some in parts:
+            own = read[place : place + len(some)]
+            place += len(some)
+            labels = {label for labels, _ in own for label in labels}
+            none = [self.none] if own and self.none else []
+            said: dict[str, Any] = dict.fromkeys(sorted(labels) or none, 1)
+            found.append({**said, "cut": True} if any(cut for _, cut in own) else said)
+        return found
+
+    def _parts(self, text: str) -> list[str]:
+        """What is classified of a report: nothing of an empty one."""
+        if self.unit == "sentence":
+            return sentences(text)
+        return [text] if text.strip() else []
+
+    def _labels(self, texts: Sequence[str]) -> list[tuple[set[str], bool]]:
+        import torch
+
+        model, tokenizer, names = self._ready()
+        longest = min(LONGEST, int(getattr(model.config, "max_position_embeddings", LONGEST)))
+        inputs, cut = encoded(tokenizer, texts, longest, model.device)
+        with torch.inference_mode():
+            above = (torch.sigmoid(model(**inputs).logits.float()) > self.threshold).tolist()
+        return [
+            ({name for name, yes in zip(names, row, strict=True) if yes}, long)
+            for row, long in zip(above, cut, strict=True)
+        ]
+
+    def _tokenizer(self) -> Any:
+        return tokenizer_of(located(self.weights, self.needs[0], self.name))
+
+    def _ready(self) -> tuple[Any, Any, list[str]]:
+        if self._loaded is None:
+            kind = import_optional("transformers").AutoModelForSequenceClassification
+            folder = located(self.weights, self.needs[0], self.name)
+            try:
+                model = kind.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+            except Exception as error:  # a folder can hold anything
+                reason = " ".join(str(error).split())[:200] or type(error).__name__
+                raise UserError(f"{folder}: holds no classifier that transformers can read ({reason})") from error
+            names = self._names(model.config, str(folder))
+            self._loaded = model.to(device_of(self.device)).eval(), self._tokenizer(), names
+        return self._loaded
+
+    def _names(self, config: Any, place: str) -> list[str]:
+        """The labels by output: those of the config, or where it has no names those of the taxonomy."""
+        own: Mapping[int, str] = config.id2label
+        names = [str(own[number]) for number in range(len(own))]
+        if not all(UNNAMED.fullmatch(name) for name in names):
+            return names
+        if not self.taxonomy:
+            raise UserError(f"{place}: names none of its {len(names)} labels; set annotators.{self.name}.taxonomy")
+        known = [label for label in Taxonomy.load(self.taxonomy).labels if label != self.none]
+        if len(known) != len(names):
+            raise UserError(f"{place}: has {len(names)} labels, and taxonomy {self.taxonomy} {len(known)}")
+        return known
+
+
+class SrrBert(ReportClassifier):
+    """SRR-BERT: findings of every sentence, united over the report; with statuses, "Edema (Present)" and the like.
+
+    Delbrouck et al. 2025. Its tokenizer is that of another repository.
+
+    Args:
+        weights: see `ReportClassifier`.
+        vocabulary: the folder or repository that holds the tokenizer's `vocab.txt`.
+        settings: those of `ReportClassifier`.
+    """
+
+    needs: ClassVar[Sequence[Weights]] = (_CLASSIFIER, _VOCABULARY)
+    file_arguments: ClassVar[tuple[str, ...]] = ("weights", "vocabulary")
+
+    def __init__(
+        self,
+        weights: str | None = None,
+        vocabulary: str | None = "microsoft/BiomedVLP-CXR-BERT-general",
+        unit: Literal["report", "sentence"] = "sentence",
+        **settings: Any,
+    ) -> None:
+        super().__init__(weights, unit=unit, **settings)
+        self.vocabulary = vocabulary
+
+    def _tokenizer(self) -> Any:
+        return tokenizer_of(located(self.vocabulary, _VOCABULARY, self.name))
+
+
+def sentences(text: str) -> list[str]:
+    """Splits a report into sentences, without the numbers of a list.
+
+    "1.Stable.2.No effusion" has two; decimals such as 3.5 stay whole. Each ends as it does in the text.
+    """
+    bare = _NUMBERING.sub("\n", text)
+    found = [" ".join(part.split()) for part in _END.split(bare)]
+    return [part for part in found if any(sign.isalnum() for sign in part)]

@@ -1,0 +1,302 @@
+"""What classifiers have in common: names of classes, probabilities of one or several images, and the loss of `fit`."""
+
+from __future__ import annotations
+
+import json
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+from zipfile import is_zipfile
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from medimg_eval.case import Array, Findings, Image, Prompt, Prompts
+from medimg_eval.errors import CaseError, UsageError, UserError, nearest
+from medimg_eval.models.base import Model, shown_images
+from medimg_eval.models.class_mapping import plain
+
+SEVERAL = ("mean", "largest")
+
+
+class Classifier(Model, ABC):
+    """A model that says how probable each of its classes is."""
+
+    @abstractmethod
+    def classify(self, prompts: Prompts) -> Sequence[Mapping[str, float]]:
+        """Classifies a batch of images, or of several images each.
+
+        Args:
+            prompts: each with `images` and, of a classification, `labels` (integer -> class); where these exclude each
+                other, they are the `options` as well.
+
+        Returns:
+            For each prompt class -> probability, 0 to 1: of its classes, or of the model's where it names none.
+
+        Raises:
+            Exception: whatever it raises is recorded against the case; the others go on.
+        """
+
+
+@dataclass(frozen=True)
+class Moves:
+    """How training images are moved, anew at each visit.
+
+    Attributes:
+        flip: whether they are mirrored along the last axis but channels, every second time.
+        degrees: by which they are turned at most, in the plane of their first two axes.
+        shift: by which part of each edge they are moved at most, 0 to 1.
+    """
+
+    flip: bool = False
+    degrees: float = 5.0
+    shift: float = 0.04
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any] | None) -> Moves | None:
+        """The same from a config; None for null, which moves nothing. Raises UsageError."""
+        if settings is None:
+            return None
+        try:
+            made = cls(**settings)
+        except TypeError as error:
+            raise UsageError(f"model.augment: {error}; expected flip, degrees and shift, or null") from error
+        if not (0 <= made.degrees <= 180 and 0 <= made.shift < 1):
+            raise UsageError(
+                f"model.augment: expected degrees from 0 to 180 and shift from 0 to below 1, got {settings}"
+            )
+        return made
+
+    def __call__(self, image: Tensor, rng: np.random.Generator) -> Tensor:
+        """The moved image: float32, (channel, *spatial), of two or three axes; the border is continued outside."""
+        axes = image.ndim - 1
+        size = np.array(image.shape[1:], np.float64)
+        angle = math.radians(rng.uniform(-self.degrees, self.degrees))
+        turn = np.eye(axes)
+        turn[:2, :2] = [[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]]
+        turn = turn * size[None, :] / size[:, None]  # as angles of pixels, not of a square of edge 2
+        if self.flip and rng.random() < 0.5:
+            turn[:, -1] *= -1
+        matrix = np.column_stack([turn, rng.uniform(-2 * self.shift, 2 * self.shift, axes)])
+        matrix = np.concatenate([matrix[::-1, :axes][:, ::-1], matrix[::-1, axes:]], axis=1)  # x comes first there
+        grid = nn.functional.affine_grid(
+            torch.from_numpy(matrix[None].astype(np.float32)), [1, *image.shape], align_corners=False
+        )
+        moved: Tensor = nn.functional.grid_sample(image[None], grid, padding_mode="border", align_corners=False)[0]
+        return moved
+
+
+class NetworkClassifier(nn.Module, Classifier):
+    """A network with one output for each class, to be tested and, by `fit`, trained.
+
+    Where classes exclude each other, probabilities are a softmax over them and the loss is the cross entropy; elsewhere
+    each class has a sigmoid of its own, and the loss is the mean binary cross entropy over all that is known.
+
+    Args:
+        classes: names, in the order of the head; None takes those that a checkpoint keeps, or the task's.
+        augment: see `Moves`; None for none.
+        several: what counts where a prompt has several images, such as the views of a study: the `mean` of their
+            probabilities, or the `largest` of each class, which needs classes that do not exclude each other.
+        batch: images computed at once.
+
+    Raises:
+        UsageError: settings that cannot be meant.
+    """
+
+    preferred_batch: ClassVar[int] = 32
+    pace_arguments: ClassVar[tuple[str, ...]] = ("batch",)
+
+    def __init__(
+        self, *, classes: Sequence[str] | None, augment: Mapping[str, Any] | None, several: str, batch: int
+    ) -> None:
+        super().__init__()
+        if several not in SEVERAL:
+            raise UsageError(f"model.several is {several!r}{nearest(str(several), SEVERAL)}")
+        if batch < 1:
+            raise UsageError(f"model.batch is {batch}, expected at least 1")
+        self.classes = [] if classes is None else distinct(classes)
+        self.several, self.batch = several, batch
+        self.network: Any = None
+        self._moves = Moves.of(augment)
+        self.register_buffer("names", torch.zeros(0, dtype=torch.uint8))
+
+    @abstractmethod
+    def load(self) -> None:
+        """Makes `network`, unless it is made; `classes` are known then, and `keep_names` was called."""
+
+    @abstractmethod
+    def tensor(self, image: Image) -> Tensor:
+        """One image as the network takes it, float32; raises CaseError when it cannot be one."""
+
+    def keep_names(self) -> None:
+        """Puts the classes beside the weights, so that a checkpoint knows them."""
+        self.names = torch.frombuffer(bytearray(json.dumps(self.classes).encode()), dtype=torch.uint8).clone()
+
+    def classify(self, prompts: Prompts) -> Sequence[Mapping[str, float]]:
+        """Returns for each prompt class -> probability, 0 to 1; without an image all are the same.
+
+        Raises:
+            CaseError: an image cannot be shown to the network, or the model lacks a class that is asked for.
+        """
+        answers = []
+        for prompt, logits in zip(prompts, self.logits(prompts), strict=True):
+            asked = self._asked(prompt)
+            exclusive = bool(prompt.options) or not prompt.labels
+            # Of classes that exclude each other, those that are not asked for cannot be meant.
+            found = self._together(logits[:, list(asked.values())], exclusive=exclusive, case=prompt.case_id)
+            answers.append(dict(zip(asked, found.tolist(), strict=True)))
+        return answers
+
+    def logits(self, prompts: Prompts) -> list[Array]:
+        """Returns for each prompt the network's outputs, float64, (image, class)."""
+        self.load()
+        shown = [shown_images(prompt) for prompt in prompts]
+        images = [image for some in shown for image in some]
+        found: list[Array] = []
+        for begin in range(0, len(images), self.batch):
+            some = torch.stack([self.tensor(image) for image in images[begin : begin + self.batch]])
+            found += list(self._computed(some))
+        each = iter(found)
+        empty = np.zeros((0, len(self.classes)))
+        return [np.stack([next(each) for _ in some]) if some else empty for some in shown]
+
+    def training_samples(
+        self, prompt: Prompt, target: Findings, labels: Mapping[int, str], *, seed: int
+    ) -> list[dict[str, Tensor]]:
+        """The images of one case, each with the case's truth.
+
+        Returns:
+            `image` float32, as the network takes it; `truth` (class,) float32, NaN where it is not known; `exclusive`
+            bool.
+
+        Raises:
+            CaseError: there is no image, or the case does not say what is true of a class.
+        """
+        self.load()
+        told = {plain(name): value for name, value in target.values.items()}
+        lost = next((name for name in self.classes if plain(name) not in told), None)
+        if lost is not None:
+            raise CaseError(
+                f"case {prompt.case_id!r}: the reference has no class {lost!r}{nearest(lost, target.values)}"
+            )
+        truth = torch.tensor([told[plain(name)] for name in self.classes], dtype=torch.float32)
+        rng = np.random.default_rng(seed)
+        images = [self.tensor(image) for image in shown_images(prompt)]
+        if not images:
+            raise CaseError(f"case {prompt.case_id!r} has no image to learn from; leave it out of the split to fit on")
+        moved = images if self._moves is None else [self._moves(image, rng) for image in images]
+        exclusive = torch.tensor(bool(prompt.options))
+        return [{"image": image, "truth": truth, "exclusive": exclusive} for image in moved]
+
+    def training_loss(self, batch: Mapping[str, Tensor]) -> Tensor:
+        """The mean loss of a batch, over cases or over classes whose truth is known."""
+        return class_loss(self.network(batch["image"]).float(), batch["truth"], exclusive=bool(batch["exclusive"][0]))
+
+    @torch.no_grad()
+    def _computed(self, shown: Tensor) -> Array:
+        learning = self.network.training
+        self.network.eval()
+        try:
+            found: Array = self.network(shown.to(self._device())).double().cpu().numpy()
+        finally:
+            self.network.train(learning)
+        return found
+
+    def _device(self) -> torch.device:
+        first = next(self.network.parameters(), None)
+        return torch.device("cpu") if first is None else first.device
+
+    def _together(self, logits: Array, *, exclusive: bool, case: str) -> Array:
+        """Probabilities of one case, (class,)."""
+        if not len(logits):
+            return np.full(logits.shape[1], 1 / logits.shape[1] if exclusive else 0.5)
+        each = np.exp(log_softmax(logits)) if exclusive else 0.5 * (1 + np.tanh(logits / 2))
+        if self.several == "largest" and len(each) > 1:
+            if exclusive:
+                raise CaseError(
+                    f"case {case!r}: the largest of several images' probabilities do not sum to 1; "
+                    "set model.several=mean"
+                )
+            return np.asarray(each.max(axis=0))
+        return np.asarray(each.mean(axis=0))
+
+    def _asked(self, prompt: Prompt) -> dict[str, int]:
+        """The classes that a prompt names -> their places in the head."""
+        places = {plain(name): place for place, name in enumerate(self.classes)}
+        wanted = list(prompt.labels.values()) or self.classes
+        lost = next((name for name in wanted if plain(name) not in places), None)
+        if lost is not None:
+            raise CaseError(f"case {prompt.case_id!r}: the model has no class {lost!r}{nearest(lost, self.classes)}")
+        return {name: places[plain(name)] for name in wanted}
+
+
+def class_loss(logits: Tensor, truth: Tensor, *, exclusive: bool) -> Tensor:
+    """Returns the loss of a classification.
+
+    Args:
+        logits: (case, class).
+        truth: 0 to 1, (case, class); NaN where it is not known.
+        exclusive: the cross entropy of a softmax, over cases in which a class is present; otherwise the mean binary
+            cross entropy over all that is known. 0 where nothing is.
+    """
+    told = torch.nan_to_num(truth)
+    if exclusive:
+        present = told.sum(1)
+        losses = -(told * logits.log_softmax(1)).sum(1) / present.clamp(min=1e-6)
+        counted = (present > 0).to(losses.dtype)
+    else:
+        losses = nn.functional.binary_cross_entropy_with_logits(logits, told, reduction="none")
+        counted = (~torch.isnan(truth)).to(losses.dtype)
+    return (losses * counted).sum() / counted.sum().clamp(min=1)
+
+
+def log_softmax(logits: Array) -> Array:
+    """Logarithms of probabilities over the last axis, float64."""
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    found: Array = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    return found
+
+
+def distinct(names: Sequence[str]) -> list[str]:
+    """Names of classes; raises UsageError for one that occurs twice."""
+    known: set[str] = set()
+    for name in names:
+        if plain(str(name)) in known:
+            raise UsageError(f"model.classes names {name!r} twice; expected each class of the head once")
+        known.add(plain(str(name)))
+    return [str(name) for name in names]
+
+
+def stored_classes(path: Path) -> list[str]:
+    """The classes that a checkpoint of `fit` keeps beside its weights; none of any other file.
+
+    Args:
+        path: a checkpoint, or the folder of a `fit` run.
+
+    Raises:
+        UserError: there is no such file, or it is no checkpoint.
+    """
+    file = path / "checkpoints" / "best.ckpt" if path.is_dir() else path
+    if not file.is_file():
+        raise UserError(
+            f"{file}: no such checkpoint; set model.checkpoint to a fit run's folder, or to a file of weights"
+        )
+    if file.suffix == ".safetensors":
+        return []
+    try:
+        # Files in torch's older form are no zip, and cannot be mapped.
+        stored = torch.load(file, map_location="cpu", weights_only=True, mmap=is_zipfile(file))
+    except Exception as error:
+        raise UserError(f"{file}: cannot be loaded as weights ({error})") from error
+    state = stored.get("state_dict", stored) if isinstance(stored, dict) else {}
+    kept = next((value for key, value in state.items() if key in ("model.names", "names")), None)
+    if not isinstance(kept, Tensor) or kept.dtype != torch.uint8 or not len(kept):
+        return []
+    try:
+        return [str(name) for name in json.loads(bytes(kept.tolist()))]
+    except ValueError as error:
+        raise UserError(f"{file}: its names of classes cannot be read; fit again, or set model.classes") from error

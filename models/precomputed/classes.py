@@ -1,0 +1,60 @@
+"""Probabilities of classes that already lie on disk, and how often each class occurs: classifiers without a network."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from medimg_eval.case import Prompt, Prompts
+from medimg_eval.errors import CaseError
+from medimg_eval.models.classification.base import Classifier, log_softmax
+from medimg_eval.models.precomputed.points_boxes import PrecomputedNumbers
+
+
+class PrecomputedClasses(Classifier):
+    """Probabilities from one table for all cases, a row each, or from a file per case with one record.
+
+    Args:
+        root: the table (`.csv`, `.tsv`), or a folder with a file per case.
+        columns: the classes' columns, or class -> column; None takes the task's classes for columns.
+        pattern: the file of a case in the folder, `.csv`, `.tsv` or `.json` (an object of numbers).
+        case: the column that names the case, in a table for all.
+        logits: whether the numbers are logits: they then go through a softmax where classes exclude each other, and
+            elsewhere through a sigmoid each.
+
+    Raises:
+        UserError: root is missing, or the table is not understood or lacks a column.
+        UsageError: columns is no list or mapping.
+    """
+
+    reads_images: ClassVar[bool] = False
+    file_arguments: ClassVar[tuple[str, ...]] = ("root",)
+
+    def __init__(
+        self,
+        root: str,
+        columns: Sequence[str] | Mapping[str, str] | None = None,
+        *,
+        pattern: str = "{case}.json",
+        case: str = "case",
+        logits: bool = False,
+    ) -> None:
+        self._numbers = PrecomputedNumbers(root, columns, pattern=pattern, case=case)
+        self.logits = logits
+
+    def classify(self, prompts: Prompts) -> Sequence[Mapping[str, float]]:
+        """Reads the numbers; what is missing or no number raises CaseError naming the file."""
+        return [self._said(prompt, found) for prompt, found in zip(prompts, self._numbers.detect(prompts), strict=True)]
+
+    def _said(self, prompt: Prompt, numbers: Mapping[str, float]) -> Mapping[str, float]:
+        lost = next((name for name, value in numbers.items() if math.isnan(value)), None)
+        if lost is not None:
+            raise CaseError(f"{self._numbers.files.root}: case {prompt.case_id!r} has no number for {lost!r}")
+        if not self.logits:
+            return numbers
+        values = np.array(list(numbers.values()))
+        found = np.exp(log_softmax(values)) if prompt.options else 0.5 * (1 + np.tanh(values / 2))
+        return dict(zip(numbers, found.tolist(), strict=True))

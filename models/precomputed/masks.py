@@ -1,0 +1,119 @@
+"""Predictions that already lie on disk, whichever program made them."""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from medimg_eval.case import Mask, Prompt, Prompts
+from medimg_eval.errors import CaseError, UserError
+from medimg_eval.imaging import read_mask
+from medimg_eval.models.base import Example, Segmenter
+from medimg_eval.models.class_mapping import Translation, Translator
+from medimg_eval.models.segmentation.postprocess import Step, postprocessed_mask
+
+
+class Precomputed(Segmenter):
+    """A folder with one file per case, or one file per case and class.
+
+    Args:
+        root: the folder.
+        pattern: the file of a case in it, holding `{case}`; `.nii` is found beside `.nii.gz`. With `{class}` there
+            is one binary mask per class; the files of classes without a label of the task are not opened.
+        translate: from the model's classes to the task's labels: `from` (a list in configs/labels, integer -> name,
+            or names from 1 on), `to` (class -> label, or null to drop it; equal names match by themselves) and
+            `lacks` (labels the model has no class for). None takes the integers as the task's own.
+        postprocess: steps on the label map, see docs/models.md.
+
+    Raises:
+        UserError: the folder does not exist, or the pattern holds no `{case}`, or it holds `{class}` and
+            `translate` does not name the classes.
+    """
+
+    reads_images: ClassVar[bool] = False
+    file_arguments: ClassVar[tuple[str, ...]] = ("root",)
+
+    def __init__(
+        self,
+        root: str,
+        pattern: str = "{case}.nii.gz",
+        translate: Mapping[str, Any] | None = None,
+        postprocess: Sequence[Step] = (),
+    ) -> None:
+        self.root = Path(root).expanduser()
+        self.pattern = pattern
+        self.postprocess = tuple(postprocess)
+        self.dropped: Counter[str] = Counter()
+        """Voxels, by name, of classes that became background."""
+        if not self.root.is_dir():
+            raise UserError(f"{self.root}: no such folder; set model.root to the folder of predictions")
+        if "{case}" not in pattern:
+            raise UserError(f"expected {{case}} in model.pattern, got {pattern!r}")
+        if "{class}" in pattern and not translate:
+            raise UserError("expected model.translate.from to name the classes of the files, got none")
+        self.translator = Translator(translate) if translate else None
+
+    def prepare(self, labels: Mapping[int, str], example: Example) -> None:
+        """Checks the translation before any case."""
+        if self.translator is not None:
+            self.translator(labels)
+
+    def segment(self, prompts: Prompts) -> Sequence[Mask]:
+        """Reads the masks; a missing, damaged or misplaced one raises CaseError naming the file."""
+        return [self._read(prompt) for prompt in prompts]
+
+    def _read(self, prompt: Prompt) -> Mask:
+        wanted = self.translator(prompt.labels) if self.translator is not None else None
+        if "{class}" in self.pattern and wanted is not None:
+            mask = self._joined(prompt.case_id, wanted)
+        else:
+            path = self._path(prompt.case_id)
+            mask = read_mask(path)
+            mask = self._translated(mask, wanted, path) if wanted is not None else mask
+        return postprocessed_mask(self.postprocess, mask, prompt.labels)
+
+    def _translated(self, mask: Mask, wanted: Translation, path: Path) -> Mask:
+        try:
+            labels, lost = wanted.apply(mask.labels)
+        except ValueError as error:
+            raise CaseError(f"{path}: {error}; check model.translate.from") from error
+        self.dropped.update(lost)
+        note = ", ".join(f"{name} {count}" for name, count in lost.items())
+        notes = (*mask.notes, f"voxels of classes without a label, now background: {note}") if lost else mask.notes
+        return replace(mask, labels=labels, names={}, notes=notes)
+
+    def _joined(self, case_id: str, wanted: Translation) -> Mask:
+        """One label map from a binary mask per class; where masks overlap the later class of the list wins."""
+        joined: Mask | None = None
+        for number, label in sorted(wanted.targets.items()):
+            path = self._path(case_id, wanted.classes[number])
+            mask = read_mask(path)
+            if joined is None:
+                joined = replace(mask, labels=np.zeros(mask.labels.shape, dtype=np.int32), names={})
+            elif difference := joined.geometry.difference(mask.geometry):
+                raise CaseError(f"{path}: {difference} of the masks of the other classes")
+            joined.labels[mask.labels != 0] = label
+        if joined is None:
+            raise CaseError(f"case {case_id!r}: no class of the model is a label of the task")
+        return joined
+
+    def _path(self, case_id: str, class_name: str = "") -> Path:
+        path = self.root / self.pattern.replace("{case}", case_id).replace("{class}", class_name)
+        if path.is_file():
+            return path
+        plain = path.with_name(path.name.removesuffix(".gz"))
+        if plain.is_file():
+            return plain
+        # The file of another case has nearly the same name too, and is none to offer.
+        stem = case_id.rpartition("/")[2].lower() if "{case}" in Path(self.pattern).name else ""
+        names = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+        names = [name for name in names if stem in name.lower()]
+        close = difflib.get_close_matches(path.name, names, n=1, cutoff=0.8)
+        hint = f" (there is {close[0]!r}; set model.pattern if files are named otherwise)" if close else ""
+        raise CaseError(f"{path}: no prediction for case {case_id!r}{hint}")

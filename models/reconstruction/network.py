@@ -1,0 +1,122 @@
+"""A network that mends zero-filled images, to be tested and fitted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from medimg_eval.case import Array, Image, Prompts
+from medimg_eval.errors import UserError
+from medimg_eval.models.base import Example, Reconstructor
+from medimg_eval.models.checkpoints import load_weights
+from medimg_eval.models.networks import build_network
+from medimg_eval.models.reconstruction.linear import SenseCombine, zero_filled
+
+STEP = 32
+"""Rows and columns are padded to multiples of it, so that every network can halve them often enough."""
+
+
+class NetworkReconstructor(nn.Module, Reconstructor):
+    """A two-dimensional network that is shown a simple reconstruction slice by slice, and adds what it lacks.
+
+    Coils are combined first, so that one network serves any number of them. Each slice is divided by the largest value
+    of its simple reconstruction, and multiplied by it again.
+
+    Args:
+        network: takes (batch, 1, row, column) float32 and returns the same shape; or the `name` of a MONAI network with
+            its arguments.
+        start: what the network is shown: `zero_filled`, or `sense` (`SenseCombine`).
+        checkpoint: weights: the folder of a `fit` run, a Lightning checkpoint, or a state dict saved by torch.
+        slices_per_case: slices drawn from a scan each time it is visited in training.
+        batch: slices computed at once when it is tested.
+    """
+
+    file_arguments: ClassVar[tuple[str, ...]] = ("checkpoint",)
+
+    def __init__(
+        self,
+        *,
+        network: nn.Module | Mapping[str, Any],
+        start: str = "zero_filled",
+        checkpoint: str | None = None,
+        slices_per_case: int = 2,
+        batch: int = 8,
+    ) -> None:
+        super().__init__()
+        if start not in ("zero_filled", "sense"):
+            raise UserError(f"expected model.start to be zero_filled or sense, got {start!r}")
+        made = network
+        if isinstance(network, Mapping):
+            made = build_network(network, axes=2, channels=1, classes=1, window=(256, 256))
+        if not isinstance(made, nn.Module):
+            raise UserError(f"expected model.network to be a network or its name, got {type(network).__name__}")
+        if checkpoint is not None:
+            load_weights(made, Path(checkpoint).expanduser())
+        self.network = made
+        self.slices_per_case, self.batch = slices_per_case, batch
+        self._trained = checkpoint is not None
+        self._sense = SenseCombine() if start == "sense" else None
+
+    def prepare(self, labels: Mapping[int, str], example: Example) -> None:
+        """Nothing follows from the task."""
+
+    def check_ready(self) -> None:
+        """Refuses a network whose weights are random."""
+        if not self._trained:
+            raise UserError("this network has no weights; set model.checkpoint=PATH, or train it first with `fit`")
+
+    @torch.no_grad()
+    def reconstruct(self, prompts: Prompts) -> Sequence[Array]:
+        """Returns magnitudes, float32."""
+        return [self._reconstruct(prompt.image) for prompt in prompts]
+
+    def training_samples(
+        self, image: Image, target: Image, labels: Mapping[int, str], *, seed: int
+    ) -> list[dict[str, Tensor]]:
+        """Slices of one scan: `image` and `target`, (1, row, column) float32, in units of the simple reconstruction."""
+        rng = np.random.default_rng(seed)
+        shown, scale = self._start(image)
+        # Of an oversampled scan the reference is the middle, and only that is learnt.
+        right = np.abs(target.array[0]).reshape(-1, *target.array.shape[-2:])
+        rows, columns = ((whole - cut) // 2 for whole, cut in zip(shown.shape[1:], right.shape[1:], strict=True))
+        shown = shown[:, rows : rows + right.shape[1], columns : columns + right.shape[2]]
+        drawn = rng.choice(len(shown), min(self.slices_per_case, len(shown)), replace=False)
+        return [
+            {
+                "image": torch.from_numpy(shown[index] / scale[index])[None],
+                "target": torch.from_numpy((right[index] / scale[index]).astype(np.float32))[None],
+            }
+            for index in drawn
+        ]
+
+    def training_loss(self, batch: Mapping[str, Tensor]) -> Tensor:
+        """The mean absolute error of a batch of slices."""
+        loss: Tensor = nn.functional.l1_loss(self._mended(batch["image"]), batch["target"])
+        return loss
+
+    def _reconstruct(self, image: Image) -> Array:
+        shown, scale = self._start(image)
+        device = next(self.network.parameters()).device
+        pictures = torch.from_numpy(shown / scale)[:, None]
+        parts = [self._mended(some.to(device)) for some in torch.split(pictures, self.batch)]
+        mended = torch.cat(parts)[:, 0].clamp_min(0).float().cpu().numpy() * scale
+        found: Array = mended.reshape(image.array.shape[1:])
+        return found
+
+    def _start(self, image: Image) -> tuple[Array, Array]:
+        """The simple reconstruction, float32, (slice, row, column), and its largest values, (slice, 1, 1)."""
+        whole = zero_filled(image) if self._sense is None else self._sense.combine(image)
+        slices = whole.reshape(-1, *whole.shape[-2:])
+        largest = slices.max(axis=(1, 2), keepdims=True)
+        return slices, np.where(largest > 0, largest, 1).astype(np.float32)
+
+    def _mended(self, pictures: Tensor) -> Tensor:
+        rows, columns = pictures.shape[-2:]
+        padded = nn.functional.pad(pictures, (0, -columns % STEP, 0, -rows % STEP))
+        answer: Tensor = self.network(padded)[..., :rows, :columns]
+        return pictures + answer

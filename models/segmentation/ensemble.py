@@ -1,0 +1,79 @@
+"""An ensemble of any models by majority."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+import numpy as np
+from torch import nn
+
+from medimg_eval.case import Array, Mask, Prompt, Prompts
+from medimg_eval.errors import CaseError, UserError
+from medimg_eval.models.base import Example, Segmenter
+from medimg_eval.models.segmentation.postprocess import Step, postprocessed
+
+
+class Vote(nn.Module, Segmenter):
+    """Gives each voxel the label that most models give it; of labels with equally many votes, the first model's.
+
+    Args:
+        models: segmenters; a list under `models` in a config, each with its `_target_`.
+        postprocess: steps on the label map, see docs/models.md.
+
+    Raises:
+        UserError: fewer than two models.
+    """
+
+    file_arguments: ClassVar[tuple[str, ...]] = ("checkpoint", "bundle", "root")
+
+    def __init__(self, models: Sequence[Segmenter], postprocess: Sequence[Step] = ()) -> None:
+        super().__init__()
+        if len(models) < 2:
+            raise UserError(f"expected model.models to hold two models or more, got {len(models)}")
+        self.models = list(models)
+        self.networks = nn.ModuleList([model for model in models if isinstance(model, nn.Module)])
+        """Known to Lightning, which moves them to the device."""
+        self.postprocess = tuple(postprocess)
+
+    @property
+    def reads_images(self) -> bool:  # type: ignore[override]
+        """Whether one of the models does."""
+        return any(model.reads_images for model in self.models)
+
+    def prepare(self, labels: Mapping[int, str], example: Example) -> None:
+        """Prepares each model."""
+        for model in self.models:
+            model.prepare(labels, example)
+
+    def check_ready(self) -> None:
+        """Each model must be."""
+        for model in self.models:
+            model.check_ready()
+
+    def segment(self, prompts: Prompts) -> Sequence[Array | Mask]:
+        """Asks every model in turn; raises CaseError where their answers lie on different grids."""
+        answers = [model.segment(prompts) for model in self.models]
+        return [self._joined(prompt, given) for prompt, given in zip(prompts, zip(*answers, strict=True), strict=True)]
+
+    def _joined(self, prompt: Prompt, given: Sequence[Array | Mask]) -> Array | Mask:
+        masks = [answer for answer in given if isinstance(answer, Mask)]
+        maps = [answer.labels if isinstance(answer, Mask) else answer for answer in given]
+        odd = next((other.shape for other in maps if other.shape != maps[0].shape), None)
+        difference = next((apart for mask in masks if (apart := masks[0].geometry.difference(mask.geometry))), None)
+        if odd or difference:
+            raise CaseError(f"case {prompt.case_id!r}: the models' masks differ: {difference or f'{odd} voxels'}")
+        geometry = masks[0].geometry if masks else prompt.image.geometry
+        labels = postprocessed(self.postprocess, _majority(maps), prompt.labels, geometry.spacing)
+        return Mask(labels, masks[0].affine, units=masks[0].units) if masks else labels
+
+
+def _majority(maps: Sequence[Array]) -> Array:
+    """The label with most votes at each voxel, of equals the one that comes first; int32."""
+    most = np.zeros(maps[0].shape, dtype=np.int16)
+    winner = np.zeros(maps[0].shape, dtype=np.int32)
+    for candidate in maps:
+        votes = sum((other == candidate).astype(np.int16) for other in maps)
+        ahead = votes > most
+        winner[ahead], most[ahead] = candidate[ahead], votes[ahead]
+    return winner

@@ -1,0 +1,202 @@
+"""From prompts to the tensors of a Hugging Face model."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from medimg_eval.case import Prompt, Prompts
+from medimg_eval.errors import CaseError, UserError
+from medimg_eval.imaging.pictures.rgb8 import as_picture
+from medimg_eval.question import Message
+
+log = logging.getLogger(__name__)
+
+Turns = list[dict[str, Any]]
+
+
+class ChatTemplate:
+    """Puts conversations into the form that a checkpoint was trained on.
+
+    Templates differ in what they take: contents as lists of parts or as one text, a system turn or none. Each form is
+    tried, and a form counts only if every text of the system and the user stands in what comes out, and a mark for each
+    image: some templates leave out in silence what they do not know.
+
+    Args:
+        name: of the checkpoint, for messages.
+        processor: or tokenizer, of the checkpoint.
+        file: with a Jinja template to be used instead of the checkpoint's own.
+
+    Raises:
+        UserError: there is no template, or no such file.
+    """
+
+    def __init__(self, name: str, processor: Any, file: str | None = None) -> None:
+        self.name, self.processor, self.told = name, processor, False
+        tokenizer = getattr(processor, "tokenizer", processor)
+        self.template: Any = getattr(processor, "chat_template", None) or getattr(tokenizer, "chat_template", None)
+        if file is not None:
+            path = Path(file).expanduser()
+            if not path.is_file():
+                raise UserError(f"{path}: no such file; model.chat_template names one with a Jinja template")
+            try:
+                self.template = path.read_text(encoding="utf-8")
+            except UnicodeDecodeError as error:
+                raise UserError(f"{path}: is no UTF-8 text; model.chat_template names a Jinja template") from error
+        if not self.template:
+            raise UserError(f"{name}: has no chat template; name a file with one in model.chat_template")
+        mark = getattr(processor, "image_token", None)
+        self.mark = mark if isinstance(mark, str) else ""
+        self.parts_first = processor is not tokenizer
+
+    def render(self, prompt: Prompt) -> str:
+        """Returns the whole conversation as one text that ends where the model's answer begins.
+
+        Raises:
+            CaseError: a text of the case holds the mark of an image, or the template refuses the conversation.
+        """
+        from jinja2 import TemplateError
+
+        said = [part for message in prompt.messages for part in message.parts if isinstance(part, str)]
+        if self.mark and any(self.mark in part for part in said):
+            raise CaseError(f"case {prompt.case_id!r}: the text holds {self.mark}, which this model takes for an image")
+        refused = ""
+        for turns, moved in self._forms(prompt.messages):
+            try:
+                text = self._applied(turns)
+            except (TemplateError, TypeError, ValueError, KeyError) as error:
+                refused = refused or f" ({error})"
+                continue
+            if self._complete(text, prompt):
+                if moved and not self.told:
+                    log.warning(
+                        "%s: its chat template has no system turn; it is put before the user's first", self.name
+                    )
+                    self.told = True
+                return text
+        raise CaseError(
+            f"case {prompt.case_id!r}: the chat template of {self.name} leaves out a part of the conversation or "
+            f"refuses it{refused}; name a file with another in model.chat_template"
+        )
+
+    def _applied(self, turns: Turns) -> str:
+        template = None if isinstance(self.template, dict) else self.template
+        text = self.processor.apply_chat_template(
+            turns, chat_template=template, add_generation_prompt=True, tokenize=False
+        )
+        return str(text)
+
+    def _forms(self, messages: Sequence[Message]) -> Iterator[tuple[Turns, bool]]:
+        conversations = [(messages, False)]
+        if any(message.role == "system" for message in messages):
+            conversations.append((_without_system(messages), True))
+        for conversation, moved in conversations:
+            forms = [
+                [_in_parts(message) for message in conversation],
+                [self._flat(message) for message in conversation],
+            ]
+            for turns in forms if self.parts_first else reversed(forms):
+                yield turns, moved
+
+    def _flat(self, message: Message) -> dict[str, Any]:
+        parts = (part if isinstance(part, str) else f"{self.mark}\n" for part in message.parts)
+        return {"role": message.role, "content": "".join(parts)}
+
+    def _complete(self, text: str, prompt: Prompt) -> bool:
+        if "'type': 'text'" in text:  # a list that was written out as one
+            return False
+        shown = sum(isinstance(part, int) for message in prompt.messages for part in message.parts)
+        if self.mark and text.count(self.mark) != shown:
+            return False
+        asked = [message for message in prompt.messages if message.role != "assistant"]
+        return all(part.strip() in text for message in asked for part in message.parts if isinstance(part, str))
+
+
+def _in_parts(message: Message) -> dict[str, Any]:
+    parts = [{"type": "text", "text": part} if isinstance(part, str) else {"type": "image"} for part in message.parts]
+    return {"role": message.role, "content": parts}
+
+
+def _without_system(messages: Sequence[Message]) -> list[Message]:
+    """The same with what the system says put before the first turn of the user."""
+    told = tuple(f"{message.text}\n\n" for message in messages if message.role == "system")
+    rest = [message for message in messages if message.role != "system"]
+    first = next((index for index, message in enumerate(rest) if message.role == "user"), 0)
+    return [
+        Message(message.role, (*told, *message.parts) if index == first else message.parts)
+        for index, message in enumerate(rest)
+    ]
+
+
+class Reader:
+    """Renders, tokenizes, resizes, and pads on the left, where a model that goes on at the right needs it.
+
+    Args:
+        name: of the checkpoint, for messages.
+        processor: of texts and images; of a model of text alone its tokenizer.
+        template: the checkpoint's words for a conversation.
+        sees: whether the model takes images.
+        context: the longest sequence that it can read; None where it does not say.
+    """
+
+    def __init__(self, name: str, processor: Any, template: ChatTemplate, sees: bool, context: int | None) -> None:
+        self.name, self.processor, self.template = name, processor, template
+        self.sees, self.context = sees, context
+        self.tokenizer: Any = getattr(processor, "tokenizer", processor)
+
+    def groups(self, prompts: Prompts) -> list[tuple[list[int], list[str]]]:
+        """Prompts with images and prompts without, which processors do not take together: places, rendered texts."""
+        shown = [bool(_shown(prompt)) for prompt in prompts]
+        groups = [[place for place, one in enumerate(shown) if one is kind] for kind in (True, False)]
+        return [(places, [self.template.render(prompts[place]) for place in places]) for places in groups if places]
+
+    def inputs(self, texts: Sequence[str], prompts: Prompts, model: Any) -> dict[str, Any]:
+        """The model's inputs, on its device and in its precision, one row a text.
+
+        Raises:
+            CaseError: a prompt fills the model's context, or shows images to a model of text alone.
+        """
+        pictures = [[as_picture(prompt.images[place]) for place in _shown(prompt)] for prompt in prompts]
+        self.tokenizer.padding_side = "left"  # whatever the checkpoint says, or was set since
+        options: dict[str, Any] = {"return_tensors": "pt", "padding": True}
+        if self.tokenizer.bos_token and texts[0].startswith(self.tokenizer.bos_token):
+            options["add_special_tokens"] = False
+        if not self.sees:
+            if any(pictures):
+                raise CaseError(f"{self.name} reads text alone and was shown an image; ask it with blind=true")
+            read = self.processor(list(texts), return_token_type_ids=False, **options)
+        else:
+            read = self.processor(text=list(texts), images=pictures if any(pictures) else None, **options)
+        mask: Tensor = read["attention_mask"]
+        if not bool(mask[:, -1].all()):
+            raise UserError(
+                f"{self.name}: its {type(self.processor).__name__} pads on the right, which changes answers"
+            )
+        self._check_lengths(mask.sum(1), prompts)
+        if not self.sees:  # with padding, the library counts positions itself only when it generates
+            read["position_ids"] = (mask.cumsum(1) - 1).clamp(min=0)
+        return {key: _moved(value, model) for key, value in read.items()}
+
+    def _check_lengths(self, lengths: Tensor, prompts: Sequence[Prompt]) -> None:
+        for length, prompt in zip(lengths.tolist(), prompts, strict=True):
+            if self.context is not None and length >= self.context:
+                raise CaseError(
+                    f"case {prompt.case_id!r}: the prompt is {length} tokens long, {self.name} reads {self.context} "
+                    "with its answer; show fewer or smaller images (model.processor), or leave exemplars out"
+                )
+
+
+def _shown(prompt: Prompt) -> list[int]:
+    """Which images a prompt shows, in order."""
+    return [part for message in prompt.messages for part in message.parts if isinstance(part, int)]
+
+
+def _moved(value: Any, model: Any) -> Any:
+    if not isinstance(value, Tensor):
+        return value
+    return value.to(model.device, model.dtype if torch.is_floating_point(value) else None)

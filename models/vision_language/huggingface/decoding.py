@@ -1,0 +1,118 @@
+"""When a row of a batch ends, and how its tokens are drawn: each by itself, whatever else is in the batch."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from medimg_eval.case import Prompts
+from medimg_eval.models.vision_language.huggingface.chat import Reader
+from medimg_eval.question import Decoding
+
+KEPT = ("bos_token_id", "eos_token_id", "suppress_tokens", "bad_words_ids")
+"""What of a checkpoint's generation settings is no choice of how to decode."""
+
+
+def plain_settings(suggested: Any, tokenizer: Any) -> Any:
+    """Generation settings without a checkpoint's own temperature, penalties and lengths, so that greedy is greedy."""
+    from transformers import GenerationConfig
+
+    kept = {key: getattr(suggested, key, None) for key in KEPT}
+    if kept["eos_token_id"] is None:
+        kept["eos_token_id"] = tokenizer.eos_token_id
+    return GenerationConfig(pad_token_id=tokenizer.pad_token_id, do_sample=False, **kept)
+
+
+def row_by_row(decoding: Decoding, prompts: Prompts, mask: Tensor, reader: Reader) -> dict[str, Any]:
+    """What `generate` is told of a batch beside its inputs.
+
+    Args:
+        decoding: how to write.
+        prompts: of the batch.
+        mask: 1 where a row holds its prompt, 0 where it is padded, (row, token).
+        reader: of the model.
+    """
+    from transformers import LogitsProcessorList, StoppingCriteriaList
+
+    lengths, told = mask.sum(1), dict[str, Any](max_new_tokens=decoding.max_new_tokens)
+    full = reader.context is not None and int(lengths.max()) + decoding.max_new_tokens > reader.context
+    if decoding.stop or full:
+        told["stopping_criteria"] = StoppingCriteriaList([Ends(reader, decoding.stop, lengths, mask.shape[1])])
+    if decoding.temperature > 0:
+        told["logits_processor"] = LogitsProcessorList([Draws(decoding, prompts)])
+    return told
+
+
+class Ends:
+    """Ends a row when one of the texts to stop at was written, or when the model's context is full.
+
+    Args:
+        reader: of the model: its tokenizer, and how much it can read.
+        stop: texts.
+        lengths: of each row's prompt, in tokens, int64, (row,).
+        width: of the padded prompts.
+    """
+
+    def __init__(self, reader: Reader, stop: Sequence[str], lengths: Tensor, width: int) -> None:
+        self.reader, self.stop, self.lengths, self.width = reader, stop, lengths, width
+        self.tail = 8 + max((len(text.encode()) for text in stop), default=0)  # a token is at least a byte
+
+    def __call__(self, ids: Tensor, scores: Any, **more: Any) -> Tensor:
+        """Which rows end here: bool, (row,)."""
+        written = ids.shape[1] - self.width
+        ended = torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
+        if self.reader.context is not None:
+            ended |= self.lengths + written >= self.reader.context
+        if self.stop:
+            tails = self.reader.tokenizer.batch_decode(ids[:, self.width :][:, -self.tail :], skip_special_tokens=True)
+            found = [any(text in tail for text in self.stop) for tail in tails]
+            ended |= torch.tensor(found, device=ids.device)
+        return ended
+
+
+class Draws:
+    """Adds to the scores what makes the largest of them a draw (the Gumbel-max trick), from one generator per row.
+
+    A row's draws depend on the seed and on its own prompt alone, so that neither the order of the cases nor the size of
+    the batch changes an answer.
+
+    Args:
+        decoding: temperature above 0, and top_p.
+        prompts: one for each row.
+    """
+
+    def __init__(self, decoding: Decoding, prompts: Prompts) -> None:
+        self.temperature, self.top_p = decoding.temperature, decoding.top_p
+        said = [f"{decoding.seed}\0{prompt.case_id}\0{prompt.text}" for prompt in prompts]
+        hashes = [hashlib.sha256(text.encode()).digest() for text in said]
+        self.generators = [torch.Generator().manual_seed(int.from_bytes(hash_[:8], "big") >> 1) for hash_ in hashes]
+
+    def __call__(self, ids: Tensor, scores: Tensor) -> Tensor:
+        """Scores of the next token, (row, vocabulary), whose maxima are the draws."""
+        likely = (scores.float() / self.temperature).log_softmax(-1)
+        if self.top_p < 1:
+            ordered, places = likely.sort(dim=-1, descending=True)
+            before = ordered.exp().cumsum(-1) - ordered.exp()
+            beyond = (before >= self.top_p).scatter(-1, places, before >= self.top_p)
+            likely = likely.masked_fill(beyond, -torch.inf)
+        noise = torch.stack([torch.empty(likely.shape[1]).exponential_(generator=one) for one in self.generators])
+        drawn: Tensor = likely - noise.log().to(likely.device)
+        return drawn
+
+
+def count_written(ids: Tensor, settings: Any) -> int:
+    """How many tokens a batch of answers took, (row, token), their ends included and padding left out."""
+    ends = torch.as_tensor(settings.eos_token_id, device=ids.device).reshape(-1)
+    stopped = torch.isin(ids, ends)
+    before = stopped.cumsum(1) - stopped.long() == 0
+    return int((before & (stopped | (ids != settings.pad_token_id))).sum())
+
+
+def cut(text: str, stop: Sequence[str]) -> str:
+    """The text before the first of the texts to stop at, without white space around it."""
+    found = [place for place in map(text.find, stop) if place >= 0]
+    return text[: min(found, default=len(text))].strip()

@@ -1,0 +1,242 @@
+"""Where the checkpoint of a Hugging Face model lies, and how it becomes a model."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import socket
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from medimg_eval.errors import UsageError, UserError, import_optional, nearest
+from medimg_eval.models.text_encoders import quiet
+from medimg_eval.models.vision_language.huggingface.decoding import plain_settings
+
+log = logging.getLogger(__name__)
+
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+QUANTISATIONS = {"4bit": "load_in_4bit", "8bit": "load_in_8bit"}
+PIXELS = {"min_pixels": "shortest_edge", "max_pixels": "longest_edge"}
+"""What the image processors of Qwen-VL, whose own pages speak of pixels, call the two in their `size`."""
+
+PATIENCE = 0.7
+"""Seconds in which the hub must take a connection; its own client tries for 23 before it gives up."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a checkpoint is read from.
+
+    Attributes:
+        name: a folder, or an id on the hub.
+        place: what `from_pretrained` is given: the id only if the hub is to be asked.
+        options: for every `from_pretrained` of it.
+        commit: of the hub's repository; "" for a folder.
+    """
+
+    name: str
+    place: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    commit: str = ""
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A model in evaluation mode, and what turns prompts into its inputs.
+
+    Attributes:
+        model: a `PreTrainedModel` that can `generate`, or a `PeftModel` around one.
+        processor: of texts and images; of a model of text alone its tokenizer.
+        sees: whether it takes images.
+        context: the longest sequence that it can read, in tokens; None where it does not say.
+    """
+
+    model: Any
+    processor: Any
+    sees: bool
+    context: int | None
+
+
+def find(checkpoint: str, revision: str | None, file: str = "config.json") -> Source:
+    """Finds a checkpoint on disk, in the hub's cache, or on the hub, and asks the network only if it answers at once.
+
+    Args:
+        checkpoint: a folder, or an id on the hub such as `Qwen/Qwen2.5-VL-7B-Instruct`.
+        revision: branch, tag or commit of the hub's repository.
+        file: that every such checkpoint has.
+
+    Raises:
+        UserError: it is in none of these places, or may not be downloaded.
+    """
+    folder = Path(checkpoint).expanduser()
+    if folder.is_dir():
+        if not (folder / file).is_file():
+            raise UserError(f"{folder}: is no checkpoint of transformers, there is no {file} in it")
+        return Source(str(folder), str(folder))
+    if folder.exists() or checkpoint.startswith((".", "~")) or not HUB_ID.fullmatch(checkpoint):
+        raise UserError(
+            f"{checkpoint}: no such folder; set model.checkpoint to a folder that save_pretrained wrote, or to an id "
+            "on the Hugging Face hub such as Qwen/Qwen2.5-VL-7B-Instruct"
+        )
+    import huggingface_hub as hub
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    offline = not _reachable()
+    try:
+        found = Path(hub.hf_hub_download(checkpoint, file, revision=revision, local_files_only=offline))
+    except hub.errors.GatedRepoError as error:
+        raise UserError(
+            f"{checkpoint}: access to it must be asked for at https://huggingface.co/{checkpoint}; then log in with "
+            "`hf auth login` (huggingface-cli login), or set HF_TOKEN"
+        ) from error
+    except hub.errors.LocalEntryNotFoundError as error:
+        raise UserError(
+            f"{checkpoint}: is no folder, is not in the cache {HF_HUB_CACHE} (set HF_HOME to use another), and the "
+            f"Hugging Face hub cannot be reached; download it where it can with `hf download {checkpoint}`, or set "
+            "model.checkpoint to a folder"
+        ) from error
+    except (hub.errors.HfHubHTTPError, OSError, ValueError) as error:
+        raise UserError(
+            f"{checkpoint}: is no folder, and the Hugging Face hub does not give it at revision {revision or 'main'} "
+            f"({_first_line(error)}); look at the id, and if it is private log in with `hf auth login`"
+        ) from error
+    commit = found.parent.name
+    if offline:
+        return Source(checkpoint, str(found.parent), commit=commit)
+    return Source(checkpoint, checkpoint, {"revision": commit}, commit)
+
+
+def load(
+    source: Source, adapter: Source | None, processor: Mapping[str, Any], remote: bool, options: Mapping[str, Any]
+) -> Loaded:
+    """Loads a checkpoint.
+
+    Args:
+        source: where it is.
+        adapter: a PEFT adapter that is put on it.
+        processor: settings that replace those of its processor.
+        remote: whether code that comes with it may be run.
+        options: for the model's `from_pretrained`.
+
+    Raises:
+        UserError: a library is missing, weights are missing, or it is no model that reads and writes.
+    """
+    transformers = import_optional("transformers")
+    general = dict(source.options) | {"trust_remote_code": remote}
+    with quiet(), _said_plainly(source.name):
+        config = transformers.AutoConfig.from_pretrained(source.place, **general)
+        sees = _sees(source.name, config)
+        if sees:
+            read = general | _without_pixels(processor)
+            turns: Any = transformers.AutoProcessor.from_pretrained(source.place, **read)
+            _set(turns, processor)
+        else:
+            turns = transformers.AutoTokenizer.from_pretrained(source.place, **general)
+        tokenizer = getattr(turns, "tokenizer", turns)
+        if tokenizer.pad_token_id is None:
+            tokenizer.pad_token = tokenizer.eos_token
+        model = _model(source, sees, {**general, **options})
+        model.generation_config = plain_settings(model.generation_config, tokenizer)
+        if adapter is not None:
+            model = _adapted(model, adapter)
+    context = getattr(config.get_text_config(), "max_position_embeddings", None)
+    return Loaded(model.eval(), turns, sees, context)
+
+
+def quantised(quantisation: str | None) -> dict[str, Any]:
+    """Options of `from_pretrained` for weights of 4 or 8 bits; raises UserError where bitsandbytes is missing."""
+    if quantisation is None:
+        return {}
+    if quantisation not in QUANTISATIONS:
+        raise UsageError(f"unknown model.quantisation {quantisation!r}{nearest(quantisation, QUANTISATIONS)}")
+    import_optional("bitsandbytes")
+    transformers = import_optional("transformers")
+    return {"quantization_config": transformers.BitsAndBytesConfig(**{QUANTISATIONS[quantisation]: True})}
+
+
+def _reachable() -> bool:
+    from huggingface_hub.constants import ENDPOINT, HF_HUB_OFFLINE
+
+    address = urlsplit(ENDPOINT)
+    if HF_HUB_OFFLINE or os.environ.get("TRANSFORMERS_OFFLINE", "0").lower() in ("1", "true", "yes", "on"):
+        return False
+    if address.scheme in urllib.request.getproxies():  # which resolves names that this machine cannot
+        return True
+    try:
+        socket.create_connection((address.hostname or "", address.port or 443), PATIENCE).close()
+    except OSError:
+        return False
+    return True
+
+
+def _sees(name: str, config: Any) -> bool:
+    from transformers.models.auto import modeling_auto as auto
+
+    own = getattr(config, "auto_map", None) or {}
+    if type(config) in auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING or "AutoModelForImageTextToText" in own:
+        return True
+    if type(config) in auto.MODEL_FOR_CAUSAL_LM_MAPPING or "AutoModelForCausalLM" in own:
+        return False
+    raise UserError(
+        f"{name}: is a model of type {config.model_type!r}, which transformers cannot load as one that reads images "
+        "and text and writes text; use a checkpoint in transformers' own format (often named -hf)"
+    )
+
+
+def _model(source: Source, sees: bool, options: Mapping[str, Any]) -> Any:
+    from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
+
+    kind: Any = AutoModelForImageTextToText if sees else AutoModelForCausalLM
+    model, report = kind.from_pretrained(source.place, output_loading_info=True, **options)
+    lacking = sorted(report["missing_keys"]) + sorted(str(entry) for entry in report.get("mismatched_keys") or ())
+    if lacking:
+        raise UserError(
+            f"{source.name}: {len(lacking)} weights that the architecture needs are missing, such as {lacking[0]}; "
+            "answers would come from random numbers"
+        )
+    return model
+
+
+def _adapted(model: Any, adapter: Source) -> Any:
+    peft = import_optional("peft")
+    with _said_plainly(adapter.name):
+        return peft.PeftModel.from_pretrained(model, adapter.place, **adapter.options)
+
+
+def _without_pixels(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in options.items() if key not in PIXELS}
+
+
+def _set(processor: Any, options: Mapping[str, Any]) -> None:
+    """Sets the range of pixels, and refuses names that the library would pass over in silence."""
+    image: Any = getattr(processor, "image_processor", None)
+    known = set(getattr(getattr(image, "valid_kwargs", None), "__annotations__", ())) | {"use_fast", "backend"}
+    for key, value in options.items():
+        if not (key in known or hasattr(image, key) or hasattr(processor, key)):
+            raise UsageError(
+                f"{type(processor).__name__} has no setting {key!r} (model.processor){nearest(key, known)}"
+            )
+        if key in PIXELS:
+            image.size = {**dict(image.size), PIXELS[key]: value}
+
+
+@contextmanager
+def _said_plainly(name: str) -> Iterator[None]:
+    """Turns the many ways in which the library fails over files, names and settings into one sentence."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        hint = "; set model.trust_remote_code=true if you trust it" if "trust_remote_code" in str(error) else ""
+        raise UserError(f"{name}: cannot be loaded ({type(error).__name__}: {_first_line(error)}){hint}") from error
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

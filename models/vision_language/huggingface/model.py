@@ -1,0 +1,169 @@
+"""Vision-language models of the Hugging Face hub."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from medimg_eval.case import Prompts
+from medimg_eval.errors import UsageError, import_optional
+from medimg_eval.models.base import Chooser, Example, VisionLanguageModel
+from medimg_eval.models.vision_language.huggingface.chat import ChatTemplate, Reader
+from medimg_eval.models.vision_language.huggingface.decoding import count_written, cut, row_by_row
+from medimg_eval.models.vision_language.huggingface.likelihoods import candidates, log_probabilities, weigh
+from medimg_eval.models.vision_language.huggingface.loading import Source, find, load, quantised
+from medimg_eval.question import Decoding
+
+
+class HuggingFaceVLM(nn.Module, VisionLanguageModel, Chooser):
+    """Any checkpoint that transformers loads with `AutoModelForImageTextToText`, or a language model for text alone.
+
+    Prompts are put into the checkpoint's chat template and padded on the left. Decoding is greedy, without the sampling
+    and penalties that the checkpoint may suggest; with a temperature, each prompt's draws depend on the seed and on
+    that prompt alone. It is loaded when it is first needed.
+
+    Args:
+        checkpoint: id on the Hugging Face hub, or a folder that `save_pretrained` wrote.
+        revision: branch, tag or commit on the hub; a commit pins the weights.
+        dtype: of the weights: `auto` as they are stored, or `float32`, `bfloat16`, `float16`.
+        attention: implementation, such as `sdpa`, `eager` or `flash_attention_2`; None for the library's choice.
+        quantisation: `4bit` or `8bit`, by bitsandbytes.
+        adapter: a PEFT adapter, such as LoRA: folder or id on the hub.
+        device_map: spreads the weights over devices, such as `auto`; Lightning then leaves them where they are.
+        trust_remote_code: runs code that comes with the checkpoint.
+        batch: how many prompts are answered at once, unless the command line says otherwise.
+        chat_template: file with a Jinja template, instead of the checkpoint's own.
+        processor: settings of its image processor, such as `max_pixels`.
+        likelihood: what `choose` weighs: the option's `letter` or its `text`.
+
+    Raises:
+        UsageError: an argument that does not exist. Loading raises UserError where the checkpoint is not found, may not
+            be downloaded, lacks weights, or needs a library that is not installed.
+    """
+
+    file_arguments: ClassVar[tuple[str, ...]] = ("checkpoint", "adapter", "chat_template")
+    pace_arguments: ClassVar[tuple[str, ...]] = ("batch", "device_map")
+    log_likelihoods: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        checkpoint: str,
+        revision: str | None = None,
+        dtype: str = "auto",
+        attention: str | None = None,
+        *,
+        quantisation: str | None = None,
+        adapter: str | None = None,
+        device_map: Any = None,
+        trust_remote_code: bool = False,
+        batch: int = 8,
+        chat_template: str | None = None,
+        processor: Mapping[str, Any] | None = None,
+        likelihood: Literal["letter", "text"] = "letter",
+    ) -> None:
+        super().__init__()
+        if dtype != "auto" and not isinstance(getattr(torch, str(dtype), None), torch.dtype):
+            raise UsageError(f"model.dtype is {dtype!r}; expected auto, float32, bfloat16 or float16")
+        if likelihood not in ("letter", "text"):
+            raise UsageError(f"model.likelihood is {likelihood!r}; expected letter or text")
+        if batch < 1:
+            raise UsageError(f"model.batch is {batch}; expected at least 1")
+        self.checkpoint, self.revision, self.adapter = checkpoint, revision, adapter
+        self.trusted, self.chat_template = trust_remote_code, chat_template
+        self.settings, self.preferred_batch, self.likelihood = dict(processor or {}), batch, likelihood
+        self.placed = device_map or ("auto" if quantisation else None)
+        if self.placed:
+            import_optional("accelerate")
+        self.options = {"dtype": dtype, "attn_implementation": attention, "device_map": self.placed}
+        self.options |= quantised(quantisation)
+        self.spent: dict[str, float] = {"prompts": 0, "prompt_tokens": 0, "completion_tokens": 0, "seconds": 0.0}
+        self.source: Source | None = None
+        self.model: Any = None
+
+    def check_ready(self) -> None:
+        """Raises UserError when there is no such checkpoint, or no library for it; loads nothing yet."""
+        import_optional("transformers")
+        if self.source is None:
+            self.source = find(self.checkpoint, self.revision)
+
+    def prepare(self, labels: Mapping[int, str], example: Example) -> None:
+        """Loads the checkpoint, once."""
+        self._load()
+
+    def usage(self) -> Mapping[str, Any]:
+        """Prompts, tokens read and written, seconds in answering, and the commit on the hub that was loaded."""
+        commit = self.source.commit if self.source else ""
+        return self.spent | ({"commit": commit} if commit else {})
+
+    @torch.inference_mode()
+    def generate(self, prompts: Prompts, decoding: Decoding) -> list[str]:
+        """Answers a batch of prompts, as `VisionLanguageModel.generate` says.
+
+        Raises:
+            CaseError: a prompt is longer than the model's context, or its template has no place for a part of it.
+        """
+        answers: dict[int, str] = {}
+        with self._counted(prompts):
+            for places, texts in self.reader.groups(prompts):
+                group = [prompts[place] for place in places]
+                inputs = self._inputs(texts, group)
+                steps = row_by_row(decoding, group, inputs["attention_mask"], self.reader)
+                width = inputs["input_ids"].shape[1]
+                ids = self.model.generate(**inputs, **steps)[:, width:]
+                self.spent["completion_tokens"] += count_written(ids, self.model.generation_config)
+                said = self.reader.tokenizer.batch_decode(ids, skip_special_tokens=True)
+                answers |= {place: cut(text, decoding.stop) for place, text in zip(places, said, strict=True)}
+        return [answers[place] for place in range(len(prompts))]
+
+    @torch.inference_mode()
+    def choose(self, prompts: Prompts) -> list[dict[str, float]]:
+        """The mean log-probability of the tokens of each option's letter or text as the answer to each prompt.
+
+        Raises:
+            CaseError: as in `generate`.
+        """
+        weights: dict[int, dict[str, float]] = {}
+        with self._counted(prompts):
+            for places, texts in self.reader.groups(prompts):
+                group = [prompts[place] for place in places]
+
+                def read(whole: Sequence[str], rows: Sequence[int], keep: int, group: Prompts = group) -> Tensor:
+                    inputs = self._inputs(whole, [group[row] for row in rows])
+                    return log_probabilities(self.model, inputs, keep)
+
+                options = [candidates(prompt, self.likelihood) for prompt in group]
+                weights |= zip(places, weigh(texts, options, self.reader.tokenizer, read), strict=True)
+        return [weights[place] for place in range(len(prompts))]
+
+    def _apply(self, fn: Any, recurse: bool = True) -> HuggingFaceVLM:
+        """Moves the weights, which are loaded before; those that a device map has placed stay."""
+        self._load()
+        return self if self.placed else super()._apply(fn, recurse)
+
+    def _load(self) -> None:
+        if self.model is not None:
+            return
+        source = self.source = self.source or find(self.checkpoint, self.revision)
+        adapter = None if self.adapter is None else find(self.adapter, None, "adapter_config.json")
+        loaded = load(source, adapter, self.settings, self.trusted, self.options)
+        template = ChatTemplate(self.checkpoint, loaded.processor, self.chat_template)
+        self.reader = Reader(self.checkpoint, loaded.processor, template, loaded.sees, loaded.context)
+        self.model = loaded.model
+
+    def _inputs(self, texts: Sequence[str], prompts: Prompts) -> dict[str, Any]:
+        inputs = self.reader.inputs(texts, prompts, self.model)
+        self.spent["prompt_tokens"] += int(inputs["attention_mask"].sum())
+        return inputs
+
+    @contextmanager
+    def _counted(self, prompts: Prompts) -> Iterator[None]:
+        self._load()
+        start = time.perf_counter()
+        yield
+        self.spent["prompts"] += len(prompts)
+        self.spent["seconds"] += time.perf_counter() - start

@@ -1,0 +1,385 @@
+"""One request to a server that speaks chat completions, repeated until there is a reply or no hope of one."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import logging
+import math
+import random
+import re
+import threading
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, NamedTuple, TypeVar
+
+from medimg_eval.errors import CaseError, UserError, import_optional
+from medimg_eval.models.vision_language.openai.requests import Request
+
+LONGEST_WAIT_S = 60.0
+"""Waits double from one retry to the next until they are so long."""
+
+
+class Pace:
+    """Spaces requests so that no minute holds more requests or tokens than a server allows.
+
+    Requests are spread evenly instead of being sent in bursts, so the limit holds for every minute, not for those of
+    one clock only.
+
+    Args:
+        requests: a minute, or None for no limit.
+        tokens: a minute, read and written together, or None for no limit.
+        clock: the time in seconds, which never goes back.
+        sleep: waits some seconds.
+    """
+
+    def __init__(
+        self,
+        requests: float | None = None,
+        tokens: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._clock, self._sleep = clock, sleep
+        self._request_s = 60 / requests if requests else 0.0
+        self._token_s = 60 / tokens if tokens else 0.0
+        self._requests_from = self._tokens_from = self._held_until = -math.inf
+
+    async def turn(self, tokens: float) -> None:
+        """Waits until a request that takes about so many tokens may be sent."""
+        now = self._clock()
+        start = max(now, self._requests_from, self._tokens_from)
+        self._requests_from = start + self._request_s
+        self._tokens_from = start + self._token_s * tokens
+        await self._sleep(start - now)
+        while (left := self._held_until - self._clock()) > 0:
+            await self._sleep(left)
+
+    def correct(self, tokens: float) -> None:
+        """Counts so many tokens more (or fewer, when negative) than a request was thought to take."""
+        self._tokens_from += self._token_s * tokens
+
+    def hold(self, seconds: float) -> None:
+        """Lets nothing be sent for some seconds."""
+        self._held_until = max(self._held_until, self._clock() + seconds)
+
+
+def backoff(failures: int, first_s: float, draw: Callable[[], float] = random.random) -> float:
+    """How long to wait after so many failures in a row (from 1), in seconds.
+
+    Half of it doubles with each failure, up to `LONGEST_WAIT_S`; the other half is drawn, so that requests which
+    failed together do not come back together.
+    """
+    longest = min(LONGEST_WAIT_S, first_s * 2.0 ** (failures - 1))
+    return longest * (1 + draw()) / 2
+
+
+def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
+    """How long a server asks to be left alone, in seconds of at least 0; None where it does not say.
+
+    Read from `retry-after-ms`, which some hosts add, or `Retry-After`, in seconds or as a date (RFC 9110, 10.2.3).
+    """
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        text = headers.get(name, "").strip()
+        try:
+            seconds = float(text) * unit
+        except ValueError:
+            continue
+        return max(0.0, seconds) if math.isfinite(seconds) else None
+    try:
+        then = parsedate_to_datetime(headers.get("retry-after", ""))
+    except (TypeError, ValueError):
+        return None
+    then = then if then.tzinfo else then.replace(tzinfo=UTC)
+    return max(0.0, (then - (now or datetime.now(UTC))).total_seconds())
+
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+CONNECT_S = 10.0
+LONGEST_WORDS = 300
+ANSWERING = ("text", "output_text", None)
+"""Types of the parts of a reply that hold the answer."""
+
+WORTH_REPEATING = frozenset({408, 409, 429})  # and 5xx
+REFUSED_TO_ALL = {
+    401: "does not accept the key in {variable}",
+    402: "wants to be paid before it answers",
+    404: "knows no such model or address; look at model.model={model} and model.base_url",
+}
+"""What any other prompt would be told as well."""
+
+
+class Server(NamedTuple):
+    """Who is asked.
+
+    Attributes:
+        url: of chat completions.
+        model: the name it knows the model by.
+        key: sent as a bearer token, and never part of a message; "" sends none.
+        variable: the environment variable the key came from.
+        proxies: whether the environment's proxies are used.
+    """
+
+    url: str
+    model: str | None
+    key: str
+    variable: str | None
+    proxies: bool
+
+
+class Patience(NamedTuple):
+    """How long to try.
+
+    Attributes:
+        timeout_s: for one request, until the last byte of its reply.
+        retries: after failures. Waits that the server itself asks for do not count.
+        deadline_s: for all tries of one prompt, waits included.
+        backoff_s: the wait after the first failure; it doubles.
+    """
+
+    timeout_s: float
+    retries: int
+    deadline_s: float
+    backoff_s: float
+
+
+@dataclass
+class Tally:
+    """What asking has taken so far.
+
+    Attributes:
+        uncounted: replies for which the server did not say how many tokens they took.
+        cut_off: replies that ended because they were too long.
+        seconds: of the clock on the wall.
+    """
+
+    requests: int = 0
+    retries: int = 0
+    cache_hits: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    uncounted: int = 0
+    cut_off: int = 0
+    seconds: float = 0.0
+
+
+class _AgainError(Exception):
+    """A try that failed in a way in which the next one may not; `wait_s` is how long the server asks to wait."""
+
+    def __init__(self, message: str, wait_s: float | None = None) -> None:
+        super().__init__(message)
+        self.wait_s = wait_s
+
+
+class Client:
+    """Asks one server; belongs to the thread of `wait_for`."""
+
+    def __init__(self, server: Server, patience: Patience, pace: Pace, tally: Tally, connections: int) -> None:
+        self._server, self._patience, self._pace, self._tally = server, patience, pace, tally
+        self._refusal: UserError | None = None
+        httpx = http_library()
+        self._http = httpx.AsyncClient(
+            headers=authorization(server.key),
+            # A request is timed as a whole: a server that sends a byte now and then would pass any other limit.
+            timeout=httpx.Timeout(None, connect=min(CONNECT_S, patience.timeout_s)),
+            limits=httpx.Limits(max_connections=connections, max_keepalive_connections=connections),
+            trust_env=server.proxies,
+        )
+
+    async def ask(self, request: Request, case_id: str) -> dict[str, Any]:
+        """The reply to a request: `text`, `finish`, `model`, `prompt_tokens`, `completion_tokens`.
+
+        Raises:
+            CaseError: there is none: the server refuses this request, or it failed too often or for too long.
+            UserError: the server refuses this request, and would any other.
+        """
+        body = await asyncio.to_thread(request.body)
+        failures, deadline = 0, 0.0
+        while True:
+            await self._pace.turn(request.tokens)
+            if self._refusal is not None:
+                raise self._refusal
+            deadline = deadline or time.monotonic() + self._patience.deadline_s
+            left = max(0.0, deadline - time.monotonic())
+            try:
+                return await self._once(request, body, min(self._patience.timeout_s, left))
+            except _AgainError as trouble:
+                failures += trouble.wait_s is None
+                wait = (trouble.wait_s or 0.0) + backoff(max(1, failures), self._patience.backoff_s)
+                late = time.monotonic() + wait > deadline
+                if failures > self._patience.retries or late:
+                    spent = f"its {self._patience.deadline_s:g} s are over" if late else f"{failures} tries failed"
+                    raise CaseError(
+                        f"case {case_id!r}: no reply from {place(self._server.url)}: {trouble}; {spent}"
+                    ) from None
+                log.info("case %s: %s; asking again in %.1f s", case_id, trouble, wait)
+            self._tally.retries += 1
+            await asyncio.sleep(wait)
+
+    async def close(self) -> None:
+        """Closes its connections."""
+        await self._http.aclose()
+
+    async def _once(self, request: Request, body: bytes, seconds: float) -> dict[str, Any]:
+        httpx = http_library()
+        self._tally.requests += 1
+        try:
+            async with asyncio.timeout(seconds):
+                response = await self._http.post(
+                    self._server.url, content=body, headers={"Content-Type": "application/json"}
+                )
+        except TimeoutError:
+            raise _AgainError(f"no whole reply within {seconds:.3g} s") from None
+        except httpx.RequestError as error:
+            raise _AgainError(f"the connection failed ({type(error).__name__}: {error})") from None
+        if response.status_code == 200:
+            if response.content.startswith((b"data:", b"event:")):
+                self._refusal = UserError(
+                    f"{place(self._server.url)} streams its replies, which nobody asked it to; set "
+                    "model.extra.stream=false, or look at the server's settings"
+                )
+                raise self._refusal
+            return self._counted(_reply(response.content, self._server.key), request)
+        raise self._trouble(response)
+
+    def _counted(self, reply: dict[str, Any], request: Request) -> dict[str, Any]:
+        read, written = reply["prompt_tokens"], reply["completion_tokens"]
+        if read is None or written is None:
+            self._tally.uncounted += 1
+        else:
+            self._tally.prompt_tokens += read
+            self._tally.completion_tokens += written
+            self._pace.correct(read + written - request.tokens)
+        return reply
+
+    def _trouble(self, response: Any) -> Exception:
+        status, words = response.status_code, _words(response.content, self._server.key)
+        said = f"{status}: {words or response.reason_phrase}"
+        if (status in WORTH_REPEATING or status >= 500) and "insufficient_quota" not in response.text:
+            wait = retry_after(response.headers)
+            if (
+                wait is not None and wait <= self._patience.deadline_s
+            ):  # longer ones are failures, of each prompt by itself
+                self._pace.hold(wait)
+            return _AgainError(f"it answered {said}", wait)
+        where = place(self._server.url)
+        if 300 <= status < 400:
+            self._refusal = moved(self._server.url, response)
+            return self._refusal
+        if status in REFUSED_TO_ALL:
+            why = REFUSED_TO_ALL[status].format(variable=self._server.variable, model=self._server.model)
+            self._refusal = UserError(f"{where} {why} ({said})")
+            return self._refusal
+        return CaseError(
+            f"{where} refuses the request ({said}); model.extra adds fields to it, and takes out those it sets to null"
+        )
+
+
+def moved(url: str, response: Any) -> UserError:
+    """What to do about an address that sends elsewhere, where the key and the images are not sent unasked."""
+    to = response.headers.get("location", "")
+    there = f" ({place(str(response.url.join(to)))})" if to else ""
+    return UserError(
+        f"{place(url)} sends elsewhere{there}, {response.status_code}; set model.base_url to where it lies"
+    )
+
+
+def _reply(body: bytes, secret: str) -> dict[str, Any]:
+    """What a body holds; raises _AgainError when that is no reply."""
+    try:
+        told = json.loads(body)
+    except (ValueError, RecursionError):
+        raise _AgainError(f"its reply of {len(body)} bytes is no JSON") from None
+    choices = told.get("choices") if isinstance(told, dict) else None
+    if not (isinstance(choices, list) and choices and isinstance(choices[0], dict)):
+        raise _AgainError(f"its reply holds no choices ({_words(body, secret) or 'and no error'})")
+    message, usage = choices[0].get("message"), told.get("usage")
+    usage = usage if isinstance(usage, dict) else {}
+    if not isinstance(message, dict):
+        raise _AgainError("its reply holds a choice without a message")
+    return {
+        "text": _text(message),
+        "finish": choices[0].get("finish_reason"),
+        "model": told.get("model"),
+        "prompt_tokens": _tokens(usage.get("prompt_tokens")),
+        "completion_tokens": _tokens(usage.get("completion_tokens")),
+    }
+
+
+def _tokens(said: Any) -> int | None:
+    return said if isinstance(said, int) and said >= 0 else None
+
+
+def _text(message: dict[str, Any]) -> str:
+    content = message.get("content")
+    if isinstance(content, list):  # of which parts that hold reasoning are no answer
+        texts = [part.get("text") for part in content if isinstance(part, dict) and part.get("type") in ANSWERING]
+        content = "".join(text for text in texts if isinstance(text, str))
+    text = content if isinstance(content, str) and content else str(message.get("refusal") or "")
+    # A reply that is cut off may end in half of a sign, which cannot be written.
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _words(body: bytes, secret: str) -> str:
+    """What a server says in an error, without the request that some repeat, or the key that some do not accept."""
+    try:
+        told = json.loads(body)
+    except (ValueError, RecursionError):
+        return ""
+    told = told.get("error", told) if isinstance(told, dict) else told
+    if isinstance(told, dict):
+        told = told.get("message") or told.get("detail")
+    if isinstance(told, list):
+        told = "; ".join(str(one.get("msg", "")) for one in told if isinstance(one, dict))
+    text = re.sub(r"data:[\w/+.-]*;base64,[\w/+=-]*", "data:...", told) if isinstance(told, str) else ""
+    return " ".join((text.replace(secret, "***") if secret else text).split())[:LONGEST_WORDS]
+
+
+def place(url: str) -> str:
+    """An address without what may be secret in it: user, password, query."""
+    return str(http_library().URL(url).copy_with(username=None, password=None, query=None, fragment=None))
+
+
+def authorization(key: str) -> dict[str, str]:
+    """The header that carries a key."""
+    return {"Authorization": f"Bearer {key}"} if key else {}
+
+
+def http_library() -> Any:
+    """The module httpx2; raises UserError where it is not installed."""
+    httpx2 = import_optional("httpx2")
+    # It logs a line per request, with the whole address.
+    logging.getLogger("httpx2").setLevel(logging.WARNING)
+    return httpx2
+
+
+def wait_for(work: Coroutine[Any, Any, T]) -> T:
+    """Runs a coroutine to its end in a thread that is kept for it, so that it also works where a loop runs already.
+
+    Whatever interrupts the waiting, such as Ctrl-C, cancels it.
+    """
+    future = asyncio.run_coroutine_threadsafe(work, _loop())
+    try:
+        return future.result()
+    except BaseException:
+        future.cancel()
+        raise
+
+
+def close_soon(client: Client) -> None:
+    """Closes a client without waiting for it."""
+    asyncio.run_coroutine_threadsafe(client.close(), _loop())
+
+
+@functools.cache
+def _loop() -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="medimg_eval-requests", daemon=True).start()
+    return loop

@@ -1,0 +1,105 @@
+"""How sure a model is of its answer to a question: from likelihoods of options, or from what it writes."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from medimg_eval.metrics.answers.reply import ReplyPair
+from medimg_eval.metrics.calibration.curves import RIGHT, WRONG
+from medimg_eval.metrics.vqa.correctness import accuracy
+from medimg_eval.question import Reply
+
+_NUMBER = r"(?<![-\d.,])(?P<{name}>\d+(?:[.,]\d+)?|\.\d+)(?!\d|[.,]\d|e-?\d|\s*(?:[-\u2013]|to\b)\s*\d)"
+_OF = r"(?P<{name}>%|percent\b|(?:/|\(?out\s+of|\(of)\s*\d+\b)"
+_STATISTICS = r"(?!\s+(?:interval|limit|bound|region))"
+_SAID = re.compile(
+    rf"\bconfiden(?:ce|t)\b{_STATISTICS}(?P<lead>[^\d\n.;!?()]{{0,24}}?(?:\((?P<scale>[^()\n]{{0,24}})\))?"
+    rf"\(?[^\d\n.;!?()]{{0,24}}?){_NUMBER.format(name='after')}\s*{_OF.format(name='after_of')}?"
+    rf"|{_NUMBER.format(name='before')}\s*{_OF.format(name='before_of')}\s*(?:confiden(?:ce|t)|sure|certain(?:ty)?)\b"
+    + _STATISTICS,
+    re.IGNORECASE,
+)
+"""Such as `Confidence: 85%`, `confidence 0.85`, `Confidence (0-10): 8` and `85 % sure`; ranges are not read."""
+_LEADS = re.compile(r"(?:^|[:=~)]|\b(?:is|of|at|about|score|level|rating))[\s*_`'\"(]*$", re.IGNORECASE)
+"""Ends what stands between the word and a number without a unit, which may else count anything."""
+_DENIED = re.compile(r"(?:\bnot|n't|\bless than|\bunder|\bbelow|<)\s*$", re.IGNORECASE)
+"""Before a number: it says what the confidence is not."""
+_SCALES = (1, 5, 10, 100)
+"""What confidences are out of."""
+
+
+def with_confidence(model: Any, answers: Sequence[Any]) -> Sequence[Any]:
+    """Adds how sure it is to what a model chose whose numbers are log-likelihoods, as it says by `log_likelihoods`.
+
+    The confidence is the largest probability of a softmax over the options. Anything else stays as it is, and is judged
+    where answers are accepted.
+    """
+    if not getattr(model, "log_likelihoods", False):
+        return answers
+    return [_weighed(answer) for answer in answers]
+
+
+def _weighed(answer: Any) -> Any:
+    reply = Reply(preferences=answer) if isinstance(answer, Mapping) else answer
+    if not isinstance(reply, Reply) or not reply.preferences or reply.confidence is not None:
+        return answer
+    numbers = [float(number) for number in reply.preferences.values()]
+    if not all(map(math.isfinite, numbers)):
+        return answer
+    return replace(reply, confidence=1 / sum(math.exp(number - max(numbers)) for number in numbers))
+
+
+def kept(prediction: Reply) -> dict[str, float]:
+    """What a run keeps of it: the confidence, if there is one."""
+    return {} if prediction.confidence is None else {"confidence": prediction.confidence}
+
+
+def confidence_of(packed: Mapping[str, Any]) -> float | None:
+    """How sure a stored reply is, 0 to 1: as it was stored, or as its last text says; None where neither says."""
+    known = packed.get("confidence")
+    if known is not None:
+        return float(known)
+    texts = packed.get("texts") or ("",)
+    return written_confidence(str(texts[-1]))
+
+
+def written_confidence(text: str) -> float | None:
+    """Reads the confidence that a text names last, 0 to 1; None where it names none.
+
+    A number of at most 1 is a share and a larger one is of 100, unless `/10`, `out of 5` or the like stands behind it,
+    or before it in parentheses.
+
+    >>> written_confidence("B. Confidence: 85%")
+    0.85
+    """
+    told = [_share(found) for found in _SAID.finditer(text) if _meant(text, found)]
+    return told[-1] if told else None
+
+
+def _meant(text: str, found: re.Match[str]) -> bool:
+    """Whether a match says how sure the model is, not what it is not sure of, or how many there are of something."""
+    if _DENIED.search(text[: found.start("after" if found["after"] else "before")]):
+        return False
+    plain = found["after"] and not found["after_of"]
+    return not plain or bool(found.group().lower().startswith("confidence") and _LEADS.search(found["lead"]))
+
+
+def _share(found: re.Match[str]) -> float | None:
+    """Returns the number of a match as a share; None where it is none, as 120 % or 1/3 of a confidence are."""
+    number = float((found["after"] or found["before"]).replace(",", "."))
+    of = found["after_of"] or found["before_of"] or found["scale"] or ""
+    scale = 100 if of.lower() in ("%", "percent") else int((re.findall(r"\d+", of) or [0])[-1])
+    if not scale:
+        scale = 100 if number > 1 else 1
+    return number / scale if scale in _SCALES and number <= scale else None
+
+
+def status_of(metric: str, pair: ReplyPair) -> str:
+    """What a Score row says of the answer: of one of `confidence` whether it was right, else how it came about."""
+    if metric != "confidence":
+        return pair.status
+    return RIGHT if accuracy(pair) == 1 else WRONG

@@ -1,0 +1,173 @@
+"""Consultations: a doctor, the model that is asked, and a patient who talks back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import Any
+
+from medimg_eval.case import Case, Image, Prompt, Prompts
+from medimg_eval.errors import UsageError
+from medimg_eval.metrics.answers.reply import ReplyPair
+from medimg_eval.question import Decoding, Message, Reply
+from medimg_eval.tasks.questions.judge_questions import JudgeQuestion
+from medimg_eval.tasks.questions.task import QuestionTask, _question
+from medimg_eval.tasks.questions.templates import fill
+
+
+@dataclass(kw_only=True)
+class ConsultationQuestionTask(QuestionTask):
+    """A doctor, who is the model that is asked, talks to a patient, who is played by another model, and diagnoses.
+
+    The patient begins; the doctor sees the images with the first thing that the patient says. It ends when the patient
+    says the closing word, or after so many turns of the doctor. The diagnosis is that of the last turn in which one is
+    found. Without a patient the template's prompt is put, and the reply to it is the answer.
+
+    Attributes:
+        patient: the model that plays the patient: a wrapper, or a function without arguments that makes one, as Hydra
+            does of a config with `_partial_: true`. Nothing for a diagnosis without a dialogue.
+        script: what the patient is told; its fields are those of the case, and `character`.
+        characters: text for the field `character` of the script, by the case's field `personality`.
+        patient_decoding: how the patient writes, as in `Decoding`.
+        turns: the most that the doctor may say.
+        closing: the word by which the patient ends the dialogue.
+        synonyms: what a diagnosis is also called -> its name among the options.
+    """
+
+    patient: Any = None
+    script: str = ""
+    characters: Mapping[str, str] = field(default_factory=dict)
+    patient_decoding: Mapping[str, Any] = field(default_factory=dict)
+    turns: int = 14
+    closing: str = "BREAK"
+    synonyms: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuses settings that cannot be meant."""
+        super().__post_init__()
+        if isinstance(self.patient, Mapping):  # the place for one, in which none is named
+            self.patient = None
+        if self.patient is not None and not self.script:
+            raise UsageError(f"task {self.name!r}: a patient needs a script; set task.script")
+        if self.turns < 1:
+            raise UsageError(f"expected task.turns to be at least 1, got {self.turns}")
+
+    def seeded(self, seed: int) -> Mapping[str, Any]:
+        """The run's seed as that of both who talk."""
+        return {**super().seeded(seed), "patient_decoding": {"seed": seed, **self.patient_decoding}}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Processes that read prompts need no patient."""
+        return {key: value for key, value in self.__dict__.items() if key not in ("_patient", "_made")}
+
+    def prompt(self, case: Case, images: tuple[Image, ...]) -> Prompt:
+        """Puts the question; with a patient, its script stands in `later`, and the opening is still to be said."""
+        made = super().prompt(case, images)
+        if self.patient is None:
+            return made
+        known = {**case.attributes, **_question(case).fields}
+        character = self.characters.get(known.get("personality", ""), "")
+        return replace(made, later=(Message("user", (fill(self.script, known | {"character": character}),)),))
+
+    def signature(self) -> str:
+        """What decides the numbers beside the questions themselves."""
+        if self.patient is None:
+            return super().signature()
+        return f"{super().signature()}, dialogue with a patient of at most {self.turns} turns"
+
+    def judge_prompts(self, case: Case, packed: Mapping[str, Any]) -> list[tuple[JudgeQuestion, Prompt]]:
+        """What a judge is asked about a consultation: the answer it sees is all that was said."""
+        said = packed.get("messages") or ()
+        whole = "\n".join(f"{one['role']}: {one['text']}" for one in said) or "".join(packed["texts"][-1:])
+        return super().judge_prompts(case, {**packed, "texts": [whole]})
+
+    @property
+    def partners(self) -> Mapping[str, Any]:
+        """The patient, where there is one."""
+        return {} if self.patient is None else {"patient": self._made}
+
+    @cached_property
+    def _patient(self) -> Any:
+        self._made.check_ready()
+        return self._made
+
+    @cached_property
+    def _made(self) -> Any:
+        model = self.patient
+        if isinstance(model, partial):  # a model's config also says what it is called
+            model = model.func(*model.args, **{key: one for key, one in model.keywords.items() if key != "name"})
+        return model
+
+    def _conversations(self, model: Any, prompts: Prompts) -> list[Reply]:
+        """Lets doctor and patient talk; all consultations of a batch go on together."""
+        if self.patient is None or not prompts:
+            return super()._conversations(model, prompts)
+        decoding = Decoding(**self.patient_decoding)
+        talks = [_Talk(prompt) for prompt in prompts]
+        self._hear(talks, decoding)
+        for _ in range(self.turns):
+            going = [talk for talk in talks if not talk.ended]
+            if not going:
+                break
+            replies = model.generate([talk.to_doctor() for talk in going], self._decoding)
+            for talk, reply in zip(going, replies, strict=True):
+                talk.doctor.append(reply)
+            self._hear(going, decoding)
+        return [talk.reply() for talk in talks]
+
+    def _hear(self, talks: Sequence[_Talk], decoding: Decoding) -> None:
+        """Has the patient of each consultation speak."""
+        replies = self._patient.generate([talk.to_patient() for talk in talks], decoding)
+        for talk, reply in zip(talks, replies, strict=True):
+            talk.patient.append(reply)
+            talk.ended = bool(talk.doctor) and self.closing in reply
+
+    def _pair(self, case: Case, packed: Mapping[str, Any]) -> ReplyPair:
+        pair = super()._pair(case, packed)
+        if pair.preferences is not None:
+            return pair
+        pairs = [replace(pair, output=self._named(text)) for text in pair.outputs]
+        return next((one for one in reversed(pairs) if one.extraction.value is not None), pair)
+
+    def _named(self, text: str) -> str:
+        """A text in which diagnoses are called as the options call them."""
+        for other, name in self.synonyms.items():
+            text = re.sub(rf"\b{re.escape(other)}\b", name, text, flags=re.IGNORECASE)
+        return text
+
+
+@dataclass
+class _Talk:
+    """A consultation that goes on: what was said by each, in turn, the patient first."""
+
+    prompt: Prompt
+    patient: list[str] = field(default_factory=list)
+    doctor: list[str] = field(default_factory=list)
+    ended: bool = False
+
+    def to_doctor(self) -> Prompt:
+        """What the doctor is asked: the patient is the user."""
+        *before, opening = self.prompt.messages
+        images = tuple(part for part in opening.parts if isinstance(part, int))
+        first, *others = self.patient
+        said = [Message("user", (*images, first))]
+        for reply, answer in zip(self.doctor, others, strict=True):
+            said += [Message("assistant", (reply,)), Message("user", (answer,))]
+        return replace(self.prompt, messages=(*before, *said), later=())
+
+    def to_patient(self) -> Prompt:
+        """What the patient is asked: the script and the doctor are the user."""
+        said = list(self.prompt.later)
+        for reply, answer in zip(self.patient, self.doctor, strict=True):
+            said += [Message("assistant", (reply,)), Message("user", (answer,))]
+        return Prompt(self.prompt.case_id, (), messages=tuple(said))
+
+    def reply(self) -> Reply:
+        """The doctor's turns, and all that was said."""
+        said: list[Mapping[str, str]] = []
+        for place, text in enumerate(self.patient):
+            said.append({"role": "Patient", "text": text})
+            said += [{"role": "Doctor", "text": one} for one in self.doctor[place : place + 1]]
+        return Reply(tuple(self.doctor), messages=tuple(said))

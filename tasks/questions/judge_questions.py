@@ -1,0 +1,239 @@
+"""What a judge, another model, is asked about an answer, and how its reply becomes a verdict."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal
+
+from medimg_eval.case import Case, Image, Prompt
+from medimg_eval.errors import CaseError, UsageError, nearest
+from medimg_eval.metrics.judges.verdicts import reader, sentences
+from medimg_eval.question import Key, Question, Reply
+from medimg_eval.tasks.questions.templates import PLACE, Template
+
+SENTENCES = "sentences"
+"""What `each` names where a question is put about every sentence of the answer."""
+
+MAX_NEW_TOKENS = 1024
+"""How long a judge may write, unless its question says otherwise: long enough for one that reasons first."""
+
+_COMPARED = frozenset({"output", "prediction", "prediction_lines", "reference", "reference_lines", "item"})
+
+_KEYS = ("pattern", "parse", "values", "images", "when", "after", "each", "words", "blank", "by", "max_new_tokens")
+
+
+@dataclass(frozen=True)
+class JudgeQuestion:
+    """One question to a judge about one answer.
+
+    Attributes:
+        name: what metrics call its verdict, as in `judged@completeness`.
+        template: how it is put; its fields are those of the task's prompt, `output` (the answer) and `answer` (what is
+            right, `right_letter` and `right_text` of a choice), `prediction` and `reference` (the same where they are
+            texts, cut at `words`), `prediction_lines` and `reference_lines` (with their sentences numbered from 0, as
+            in "[0] No effusion."), and by name the verdicts that it goes on from; `item` where there is an `each`.
+        pattern: a regular expression whose first group, at its last place in the reply, is the verdict.
+        values: what a verdict is worth, in lower case; without it the verdict is a number.
+        images: whether the judge sees the images.
+        when: `always`, or `unparsed`: only of answers that no rule could take from the output.
+        parse: instead of `pattern`: the name of a reader, see `verdict_reader`, for verdicts that are more than a word.
+        after: questions of the same judge that are asked before, and whose verdicts the template may show.
+        each: is asked once for each text of that question's verdict, or for each of the answer's `sentences`; the
+            verdict holds all of them: {"items": texts, "verdicts": their verdicts, None where there is none}.
+        words: of a reference and a prediction, so many are shown at most; 0 for all.
+        blank: (verdict,): what it is where a text that would be shown is blank, which the judge is then not asked; ()
+            asks all the same.
+        by: a regular expression that the judge's checkpoint or class must hold, for questions that belong to one model.
+        max_new_tokens: after which a reply is cut off.
+    """
+
+    name: str
+    template: Template
+    pattern: str = ""
+    values: Mapping[str, Any] = field(default_factory=dict)
+    images: bool = False
+    when: Literal["always", "unparsed"] = "always"
+    parse: str = ""
+    after: tuple[str, ...] = ()
+    each: str = ""
+    words: int = 0
+    blank: tuple[Any, ...] = ()
+    by: str = ""
+    max_new_tokens: int = MAX_NEW_TOKENS
+
+    @classmethod
+    def all_of(cls, config: Mapping[str, Any]) -> tuple[JudgeQuestion, ...]:
+        """Makes the questions of a task's `judge`: name -> its settings.
+
+        Raises:
+            UsageError: one lacks its prompt or its pattern, has a key that is not known, names a reader that is not
+                there, or goes on from a question that is not asked before it.
+        """
+        made = tuple(cls._of(str(name), dict(given or {})) for name, given in config.items())
+        rounds(made)
+        return made
+
+    @classmethod
+    def _of(cls, name: str, settings: dict[str, Any]) -> JudgeQuestion:
+        if "prompt" not in settings or ("pattern" in settings) == ("parse" in settings):
+            raise UsageError(
+                f"task.judge.{name}: expected `prompt` and `pattern`, or `prompt` and `parse`, got {sorted(settings)}"
+            )
+        template = Template.of(settings.pop("prompt"))
+        strange = next((key for key in settings if key not in _KEYS), None)
+        if strange is not None:
+            raise UsageError(f"task.judge.{name}: there is no key {strange!r}{nearest(str(strange), _KEYS)}")
+        values = {str(key).lower(): value for key, value in dict(settings.pop("values", None) or {}).items()}
+        if "parse" in settings:
+            reader(settings["parse"])
+        if "blank" in settings:
+            settings["blank"] = (settings["blank"],)
+        settings["after"] = tuple(dict.fromkeys(settings.get("after") or ()))
+        return cls(name, template, values=values, **settings)
+
+    @property
+    def before(self) -> tuple[str, ...]:
+        """The questions that must have been answered before it can be put."""
+        return tuple(dict.fromkeys((*self.after, *((self.each,) if self.each not in ("", SENTENCES) else ()))))
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is put once about every answer, whatever that is and whatever else was asked."""
+        return not (self.before or self.each or self.blank)
+
+    @cached_property
+    def shown(self) -> frozenset[str]:
+        """The fields that its template names."""
+        forms = (self.template, *self.template.variants.values())
+        texts = [text for form in forms for text in (form.system, *form.turns)]
+        return frozenset(place["name"] for text in texts for place in PLACE.finditer(text) if place["name"])
+
+    def prompt(self, case: Case, question: Question, key: Key, reply: Reply, images: Sequence[Image]) -> Prompt:
+        """Puts the question about one answer, with nothing in the place of what it goes on from: see `prompt_of`.
+
+        Args:
+            case: which.
+            question: what was asked.
+            key: what is right.
+            reply: what was answered.
+            images: of the case; empty for a judge that does not see them.
+
+        Raises:
+            CaseError: the template shows the reference, and there are several.
+        """
+        later = dict.fromkeys((*self.before, "item"), "") if self.before or self.each else {}
+        said = {**self._said(question, key, reply), **later}
+        return self._put(case, replace(question, fields=said), tuple(images) if self.images else ())
+
+    def prompt_of(
+        self, case: Case, reply: Reply, images: Sequence[Image], earlier: Mapping[str, Any], item: str = ""
+    ) -> Prompt | None:
+        """Puts a question that goes on from others, is about one of several texts, or is not put about blanks.
+
+        Args:
+            case: which.
+            reply: what was answered.
+            images: that the judge is shown.
+            earlier: by question, the verdicts that it goes on from.
+            item: what it is about, where there is an `each`.
+
+        Returns:
+            None where a text that it would show is blank, and the verdict is therefore `blank`.
+
+        Raises:
+            CaseError: the case has no question, or several references where one is to be shown.
+        """
+        if case.question is None:
+            raise CaseError(f"case {case.id!r} has no question that the judge's {self.name!r} could go on from")
+        verdicts = {name: _written(earlier[name]) for name in self.before}
+        said = {**self._said(case.question, case.target.read(), reply), **verdicts, "item": item}
+        compared = self.shown & (_COMPARED | verdicts.keys())
+        if self.blank and not all(said[name].strip() for name in compared):
+            return None
+        return self._put(case, replace(case.question, fields=said), tuple(images))
+
+    def items(self, reply: Reply, earlier: Mapping[str, Any]) -> list[str]:
+        """The texts that it is asked about, one by one."""
+        if self.each == SENTENCES:
+            return sentences(reply.text)
+        return [str(text) for text in earlier[self.each]]
+
+    def verdict(self, text: str) -> Any:
+        """What the judge's reply says: a number, a name, or what its reader makes of it; None where that is nothing."""
+        if self.parse:
+            return reader(self.parse)(text)
+        found = list(re.finditer(self.pattern, text, re.IGNORECASE | re.DOTALL))
+        if not found:
+            return None
+        said = (found[-1][1] if found[-1].re.groups else found[-1][0]).strip()
+        if self.values:
+            value = self.values.get(said.lower())
+            return value if value is None or isinstance(value, str) else float(value)
+        try:
+            return float(said)
+        except ValueError:
+            return None
+
+    def _said(self, question: Question, key: Key, reply: Reply) -> dict[str, str]:
+        right = key.value
+        several = [str(one) for one in (right if isinstance(right, list | tuple) else (right,)) if one is not None]
+        said = {
+            **question.fields,
+            "output": reply.text,
+            "answer": "; ".join(several),
+            "right_letter": right if isinstance(right, str) and right in question.options else "",
+            "right_text": question.options.get(right, "") if isinstance(right, str) else "",
+        }
+        if self.shown & {"reference", "reference_lines"} and len(several) > 1:
+            raise CaseError(
+                f"the judge's question {self.name!r} compares with one reference, and there are {len(several)}; "
+                "give one, or leave such metrics out"
+            )
+        for name, text in (("prediction", reply.text), ("reference", several[0] if several else "")):
+            said[name] = " ".join(text.split()[: self.words]) if self.words else text
+            if f"{name}_lines" in self.shown:
+                parts = enumerate(sentences(said[name]))
+                said[f"{name}_lines"] = " ".join(f"[{number}] {one}" for number, one in parts)
+        return said
+
+    def _put(self, case: Case, question: Question, images: tuple[Image, ...]) -> Prompt:
+        messages, _ = self.template.messages(question, case.attributes, len(images))
+        return Prompt(case.id, images, messages=messages)
+
+
+def rounds(questions: Sequence[JudgeQuestion]) -> list[list[JudgeQuestion]]:
+    """Parts questions so that each comes after those that it goes on from.
+
+    Raises:
+        UsageError: one goes on from a question that is not asked, or from itself by way of others.
+    """
+    left, done, made = list(questions), set[str](), list[list[JudgeQuestion]]()
+    names = {one.name for one in left}
+    for one in left:
+        for name in one.before:
+            if name not in names:
+                raise UsageError(
+                    f"task.judge.{one.name}: goes on from the question {name!r}, which is not asked"
+                    f"{nearest(name, names)}"
+                )
+    while left:
+        ready = [one for one in left if done.issuperset(one.before)]
+        if not ready:
+            raise UsageError(f"task.judge.{left[0].name}: the questions before it wait for it")
+        done.update(one.name for one in ready)
+        made.append(ready)
+        left = [one for one in left if one.name not in done]
+    return made
+
+
+def _written(verdict: Any) -> str:
+    """A verdict as a later question shows it: texts as a list with dashes, and what is neither as JSON."""
+    if isinstance(verdict, str):
+        return verdict
+    if isinstance(verdict, list):
+        return "\n".join(f"- {one}" for one in verdict)
+    return json.dumps(verdict)
