@@ -19,7 +19,7 @@ import numpy.typing as npt
 from medimg_eval.errors import UsageError, nearest
 from medimg_eval.metrics.registry import Rows, metric, summary
 from medimg_eval.metrics.scores import LabelScore
-from medimg_eval.metrics.segmentation.overlap import ratio
+from medimg_eval.metrics.segmentation import ratio
 
 Floats = npt.NDArray[np.float64]
 

@@ -1,26 +1,8 @@
 """Who answers: one wrapper class per way of running a model.
 
-Importing this package imports no torch; each wrapper lives in its own module.
+Importing this package imports no torch; a wrapper is imported when it is first named.
 """
 
-from medimg_eval.models.base import (
-    Chooser,
-    Detector,
-    Embedder,
-    Model,
-    Reconstructor,
-    Segmenter,
-    Synthesizer,
-    VisionLanguageModel,
-)
+import lazy_loader as lazy
 
-__all__ = [
-    "Chooser",
-    "Detector",
-    "Embedder",
-    "Model",
-    "Reconstructor",
-    "Segmenter",
-    "Synthesizer",
-    "VisionLanguageModel",
-]
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

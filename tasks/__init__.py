@@ -5,7 +5,7 @@ from medimg_eval.tasks.classification import ClassificationTask
 from medimg_eval.tasks.detection import DetectionTask
 from medimg_eval.tasks.landmarks import LandmarkTask
 from medimg_eval.tasks.measurements import MeasurementTask
-from medimg_eval.tasks.questions.task import QuestionTask
+from medimg_eval.tasks.questions import QuestionTask
 from medimg_eval.tasks.reconstruction import ReconstructionTask
 from medimg_eval.tasks.reports import ReportTask
 from medimg_eval.tasks.retrieval import RetrievalTask

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from medimg_eval.case import Case, Findings, Image, Prompt, Prompts
 from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.metrics import LabelScore, parse
-from medimg_eval.metrics.classification.curves import ABSENT, AVERAGES, CLASSES, EXCLUSIVE, PRESENT, SETS, Classified
+from medimg_eval.metrics.classification import ABSENT, AVERAGES, CLASSES, EXCLUSIVE, PRESENT, SETS, Classified
 from medimg_eval.tasks.base import Task, name_once, one_each
 
 KIND = "classification"

@@ -14,7 +14,7 @@ import numpy as np
 from medimg_eval.case import Array, Case, Geometry, Image, Points, Prompt, Prompts, Units
 from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.metrics import LabelScore, parse
-from medimg_eval.metrics.measurement.landmarks import Missed, landmark_metrics, landmark_scores, worst_landmark_scores
+from medimg_eval.metrics.measurement import Missed, landmark_metrics, landmark_scores, worst_landmark_scores
 from medimg_eval.tasks.base import Task, name_once, write_answer
 
 NOTHING = "landmarks"

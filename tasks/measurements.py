@@ -13,7 +13,7 @@ import numpy as np
 from medimg_eval.case import Case, Findings, Image, Points, Prompt, Prompts, Units
 from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.metrics import LabelScore, parse
-from medimg_eval.metrics.measurement.measurements import (
+from medimg_eval.metrics.measurement import (
     cobb_angles,
     measured_between,
     measurement_metrics,

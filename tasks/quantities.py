@@ -10,7 +10,7 @@ import numpy as np
 
 from medimg_eval.case import Array, Case, Mask
 from medimg_eval.errors import CaseError, UsageError
-from medimg_eval.metrics.measurement.t2_mapping import T1_KNEE, DessScan, dess_t2, t2_error_ms
+from medimg_eval.metrics.measurement import T1_KNEE, DessScan, dess_t2, t2_error_ms
 
 
 @runtime_checkable

@@ -13,15 +13,21 @@ import numpy as np
 from medimg_eval.case import Array, Case, Image, Prompt, Prompts, Score
 from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.metrics import LabelScore, parse
-from medimg_eval.metrics.measurement.measurements import measurement_scores, worst_measurement_scores
-from medimg_eval.metrics.reconstruction.metrics import PRESETS, image_metrics, image_scores, worst_image_scores
-from medimg_eval.metrics.reconstruction.perceptual import KIND as PERCEPTION
-from medimg_eval.metrics.reconstruction.perceptual import check_perceived, pictures
-from medimg_eval.metrics.reconstruction.scores import WHOLE
+from medimg_eval.metrics.measurement import measurement_scores, worst_measurement_scores
+from medimg_eval.metrics.reconstruction import KIND as PERCEPTION
+from medimg_eval.metrics.reconstruction import (
+    PRESETS,
+    WHOLE,
+    check_perceived,
+    image_metrics,
+    image_scores,
+    pictures,
+    worst_image_scores,
+)
 from medimg_eval.system import whole
 from medimg_eval.tasks.base import Task, name_once
 from medimg_eval.tasks.quantities import DessT2
-from medimg_eval.tasks.questions.sampling import Lines, Sampling
+from medimg_eval.tasks.questions import Lines, Sampling
 
 __all__ = ["Lines", "ReconstructionTask", "Sampling"]
 

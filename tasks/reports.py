@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 from medimg_eval.case import Case
 from medimg_eval.errors import CaseError
 from medimg_eval.metrics import LabelScore
-from medimg_eval.metrics.answers.reply import ReplyPair
-from medimg_eval.metrics.nlp.corpus import Corpus
-from medimg_eval.metrics.reports.icon_consistency import Written
-from medimg_eval.metrics.text.profiles import cleaner
-from medimg_eval.tasks.questions.task import QuestionTask
+from medimg_eval.metrics.answers import ReplyPair
+from medimg_eval.metrics.nlp import Corpus
+from medimg_eval.metrics.reports import Written
+from medimg_eval.metrics.text import cleaner
+from medimg_eval.tasks.questions import QuestionTask
 
 
 @dataclass(kw_only=True)

@@ -13,7 +13,7 @@ import numpy as np
 from medimg_eval.case import Array, Case, Image, Mask, Probabilities, Prompt, Prompts, Units
 from medimg_eval.errors import CaseError, UsageError, UserError, nearest
 from medimg_eval.imaging import read_mask, write_mask
-from medimg_eval.imaging.volumes.probabilities import SUFFIX, read_probabilities, write_probabilities
+from medimg_eval.imaging.volumes import SUFFIX, read_probabilities, write_probabilities
 from medimg_eval.metrics import (
     EmptyPolicy,
     InstanceRule,
@@ -24,15 +24,16 @@ from medimg_eval.metrics import (
     segmentation_scores,
     worst_scores,
 )
-from medimg_eval.metrics.segmentation.probability_maps import (
+from medimg_eval.metrics.segmentation import (
     SLACK,
+    mask_metrics,
+    needs_spacing,
     probability_metrics,
     probability_scores,
     worst_probability_scores,
 )
-from medimg_eval.metrics.segmentation.scores import mask_metrics, needs_spacing
 from medimg_eval.tasks.base import Task, name_once, same_grid
-from medimg_eval.tasks.questions.prompting import guides_of
+from medimg_eval.tasks.questions import guides_of
 
 
 @dataclass(kw_only=True)

@@ -16,7 +16,7 @@ from medimg_eval.case import Array, Case, Image, Prompt, Prompts, Score
 from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.imaging import read
 from medimg_eval.metrics import LabelScore, parse
-from medimg_eval.metrics.generation.image_sets import NEEDED, ONE_PICTURE, SET, WHOLE, OnePrompt
+from medimg_eval.metrics.generation import NEEDED, ONE_PICTURE, SET, WHOLE, OnePrompt
 from medimg_eval.question import Message
 from medimg_eval.system import whole
 from medimg_eval.tasks.base import Task, name_once, one_each, write_answer

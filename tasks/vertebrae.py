@@ -15,8 +15,14 @@ import numpy as np
 from medimg_eval.case import Case, Image, Mask, Prompt, Prompts
 from medimg_eval.errors import CaseError, UsageError, UserError, nearest
 from medimg_eval.metrics import LabelScore, parse
-from medimg_eval.metrics.measurement.measurements import HeightLoss, relative_height_loss
-from medimg_eval.metrics.measurement.vertebral_fractures import GENANT, LEAST, genant_by_loss, vertebra_scores
+from medimg_eval.metrics.measurement import (
+    GENANT,
+    LEAST,
+    HeightLoss,
+    genant_by_loss,
+    relative_height_loss,
+    vertebra_scores,
+)
 from medimg_eval.tasks.base import Task, name_once, one_each, same_grid
 
 

@@ -11,8 +11,8 @@ from rich.text import Text
 
 from medimg_eval.commands.common import plain, printer
 from medimg_eval.results import judge_agreement, read_verdicts, to_rich, write_all
-from medimg_eval.results.runs.loading import MANIFEST, read_manifest
-from medimg_eval.results.table.sheets import Sheet
+from medimg_eval.results.runs import MANIFEST, read_manifest
+from medimg_eval.results.table import Sheet
 
 
 def run(config: DictConfig) -> None:

@@ -11,11 +11,10 @@ from medimg_eval.data.tables import read_table
 from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.evaluation.leaving import permit
 from medimg_eval.evaluation.tracking import tracked
-from medimg_eval.metrics.reports.labeler.labeler import label_report
-from medimg_eval.metrics.reports.labels.metrics import CHEXPERT_14
-from medimg_eval.models.annotators.base import TextAnnotator
-from medimg_eval.results.agreement.labelers import label_agreement
-from medimg_eval.results.table.sheets import Sheet
+from medimg_eval.metrics.reports import CHEXPERT_14, label_report
+from medimg_eval.models.annotators import TextAnnotator
+from medimg_eval.results.agreement import label_agreement
+from medimg_eval.results.table import Sheet
 from medimg_eval.tasks.base import MayLeave
 
 

@@ -16,7 +16,7 @@ from medimg_eval.errors import UsageError, UserError
 
 if TYPE_CHECKING:
     from medimg_eval.results import RunScores, Table
-    from medimg_eval.results.table.layout import Layout
+    from medimg_eval.results.table import Layout
 
 SHOWN = 10
 """Failures printed by name; the others are in the run's summary.json."""
@@ -60,7 +60,7 @@ def show(table: Table) -> None:
     Where it is too wide, task by task if these stand beside each other; columns that do not fit beside each other are
     printed one below the other.
     """
-    from medimg_eval.results.table.render import rich_table
+    from medimg_eval.results.table import rich_table
 
     console = printer()
 
@@ -81,7 +81,7 @@ def show(table: Table) -> None:
 
 def fail_if_cases_failed(folders: Iterable[Path]) -> None:
     """Raises UserError naming failed cases, values lost to errors, and metrics without a single value."""
-    from medimg_eval.results.runs.loading import read_manifest
+    from medimg_eval.results.runs import read_manifest
 
     lines: list[str] = []
     for folder in folders:
@@ -108,7 +108,7 @@ def _without_value(manifest: Mapping[str, Any], summary: Mapping[str, Any]) -> l
     A baseline may lack what it cannot have, such as a confidence, and a task's own questions to a judge need one only
     where one is named; but not all may be missing.
     """
-    from medimg_eval.results.runs.metric_kinds import is_evidence
+    from medimg_eval.results.runs import is_evidence
 
     valued = {one["metric"] for one in summary["metrics"] if one["mean"] is not None}
     without = [name for name in manifest["metrics"] if name not in valued and not is_evidence(name)]

@@ -12,10 +12,10 @@ from rich.text import Text
 
 from medimg_eval.commands.common import plain, printer, runs_of
 from medimg_eval.results import compare, to_rich, write_comparison
-from medimg_eval.results.comparison.pairwise import CompareSettings
+from medimg_eval.results.comparison import CompareSettings
 
 if TYPE_CHECKING:
-    from medimg_eval.results.table.sheets import Sheet
+    from medimg_eval.results.table import Sheet
 
 
 def run(config: DictConfig) -> None:

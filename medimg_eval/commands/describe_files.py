@@ -17,11 +17,11 @@ from medimg_eval.imaging.formats import identify
 from medimg_eval.imaging.geometry import orientation
 from medimg_eval.imaging.library_logs import kept_log
 from medimg_eval.imaging.reading import guarded, read, read_mask
-from medimg_eval.imaging.volumes.reading import format_name, header_of
+from medimg_eval.imaging.volumes import format_name, header_of
 from medimg_eval.system import walk
 
 if TYPE_CHECKING:
-    from medimg_eval.imaging.dicom.series.grouping import Group
+    from medimg_eval.imaging.dicom import Group
 
 FEW = 40
 """Distinct whole numbers up to which an image may be a label map."""
@@ -67,7 +67,7 @@ def describe(path: str | Path) -> Iterator[Description]:
 
 
 def _described(files: Sequence[Path], *, named: bool) -> Iterator[Description]:
-    from medimg_eval.imaging.dicom.series.grouping import is_meant, shape_of
+    from medimg_eval.imaging.dicom import is_meant, shape_of
 
     families: dict[Path, str | CaseError] = {}
     for file in files:
@@ -132,8 +132,7 @@ _FILLED = {
 
 
 def _dicom(files: Sequence[Path]) -> Iterator[Description]:
-    from medimg_eval.imaging.dicom.headers.header import Header
-    from medimg_eval.imaging.dicom.series.grouping import gather, groups_of
+    from medimg_eval.imaging.dicom import Header, gather, groups_of
 
     headers: list[Header] = []
     for file in files:
@@ -182,7 +181,7 @@ def _picture(file: Path) -> tuple[str, dict[str, str], list[str]]:
 
 
 def _slide(file: Path) -> tuple[str, dict[str, str], list[str]]:
-    from medimg_eval.imaging.slides.slide import Slide
+    from medimg_eval.imaging.slides import Slide
 
     with Slide(file) as slide:
         step = slide.um_per_px
@@ -196,7 +195,7 @@ def _slide(file: Path) -> tuple[str, dict[str, str], list[str]]:
 
 
 def _video(file: Path) -> tuple[str, dict[str, str], list[str]]:
-    from medimg_eval.imaging.video.reading import Video
+    from medimg_eval.imaging.video import Video
 
     with Video(file) as video:
         steps = np.diff(video.times)

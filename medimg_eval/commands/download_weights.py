@@ -16,8 +16,8 @@ from medimg_eval.commands.common import printer
 from medimg_eval.commands.making import Annotators, Extractors
 from medimg_eval.data.unpacking import in_words
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.models.annotators.base import Annotator
-from medimg_eval.models.extractors.base import FeatureExtractor
+from medimg_eval.models.annotators import Annotator
+from medimg_eval.models.extractors import FeatureExtractor
 from medimg_eval.models.hub import HubName, Weights, hub_name, located
 
 SMALL = (".json", ".txt", ".model")

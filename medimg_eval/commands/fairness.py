@@ -12,7 +12,7 @@ from medimg_eval.commands.compare import say_written, show_sheets
 from medimg_eval.errors import UsageError
 from medimg_eval.results import write_comparison
 from medimg_eval.results.fairness import judge_fairness
-from medimg_eval.results.statistics.disparities import DisparitySettings
+from medimg_eval.results.statistics import DisparitySettings
 
 
 def run(config: DictConfig) -> None:

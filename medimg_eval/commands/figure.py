@@ -112,8 +112,7 @@ def _some(wanted: Wanted, *keys: str) -> dict[str, Any]:
 
 
 def _settings(wanted: Wanted) -> Any:
-    from medimg_eval.results.table.cells import Settings
-    from medimg_eval.results.table.table import check_interval, check_numbers
+    from medimg_eval.results.table import Settings, check_interval, check_numbers
 
     check_numbers(wanted["resamples"], wanted["level"], wanted["seed"])
     check_interval(wanted["interval"])
@@ -159,7 +158,7 @@ def _radar(runs: Runs, wanted: Wanted) -> Drawn:
 
 def _significance(runs: Runs, wanted: Wanted) -> Drawn:
     from medimg_eval.results import compare
-    from medimg_eval.results.comparison.pairwise import CompareSettings
+    from medimg_eval.results.comparison import CompareSettings
     from medimg_eval.results.figures import significance_map
 
     how = CompareSettings(alpha=wanted["alpha"], resamples=wanted["resamples"], seed=wanted["seed"])
@@ -167,8 +166,8 @@ def _significance(runs: Runs, wanted: Wanted) -> Drawn:
 
 
 def _ranking(wanted: Wanted, runs: Runs) -> Any:
-    from medimg_eval.results.comparison.pairwise import CompareSettings
-    from medimg_eval.results.ranking.ranking import rank_models
+    from medimg_eval.results.comparison import CompareSettings
+    from medimg_eval.results.ranking import rank_models
 
     return rank_models(
         runs,

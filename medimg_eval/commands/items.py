@@ -8,7 +8,7 @@ from omegaconf import DictConfig
 
 from medimg_eval.commands.common import plain, runs_of
 from medimg_eval.commands.compare import say_written, show_sheets
-from medimg_eval.results.items.analysis import analyse_items, write_items
+from medimg_eval.results.items import analyse_items, write_items
 
 
 def run(config: DictConfig) -> None:

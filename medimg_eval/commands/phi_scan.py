@@ -15,15 +15,13 @@ from rich.table import Table
 from rich.text import Text
 
 from medimg_eval.commands.common import as_list, plain, printer
-from medimg_eval.deid.folder import PhiReport, scan_folder
-from medimg_eval.deid.ps3_15 import EDITION
-from medimg_eval.deid.values import KINDS
+from medimg_eval.deid import EDITION, KINDS, PhiReport, scan_folder
 from medimg_eval.errors import UsageError, UserError, nearest
-from medimg_eval.results.runs.csv_cells import guarded
+from medimg_eval.results.runs import guarded
 
 if TYPE_CHECKING:
     from medimg_eval.data.records import Row
-    from medimg_eval.metrics.phi.report_leakage import Leakage
+    from medimg_eval.metrics.phi import Leakage
 
 COLUMNS = ("path", "level", "kind", "attribute", "rule", "action", "count", "masked")
 
@@ -163,7 +161,7 @@ def _scan_reports(wanted: Mapping[str, Any]) -> None:
     Raises:
         UserError: a report repeats a listed name, or phrases of a single patient.
     """
-    from medimg_eval.metrics.phi.report_leakage import leakage, rare_phrases
+    from medimg_eval.metrics.phi import leakage, rare_phrases
 
     file = Path(str(wanted["reports"])).expanduser()
     column, tokens = str(wanted["column"]), wanted["tokens"]
@@ -208,7 +206,7 @@ def _patient_of(row: Row, column: str) -> str:
 
 def _names(file: str | None) -> Any:
     """The terms of a file of names; None without one."""
-    from medimg_eval.metrics.phi.report_leakage import Vocabulary
+    from medimg_eval.metrics.phi import Vocabulary
 
     if file is None:
         return None

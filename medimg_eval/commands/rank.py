@@ -10,9 +10,8 @@ from omegaconf import DictConfig
 from medimg_eval.commands.common import as_list, plain, runs_of
 from medimg_eval.commands.compare import say_written, show_sheets
 from medimg_eval.errors import UsageError
-from medimg_eval.results.comparison.pairwise import CompareSettings
-from medimg_eval.results.ranking.ranking import rank_models, write_ranking
-from medimg_eval.results.ranking.weights import pool
+from medimg_eval.results.comparison import CompareSettings
+from medimg_eval.results.ranking import pool, rank_models, write_ranking
 
 
 def run(config: DictConfig) -> None:

@@ -22,8 +22,8 @@ from rich.text import Text
 
 from medimg_eval.commands.common import as_list, plain, printer
 from medimg_eval.errors import CaseError, UsageError, UserError
-from medimg_eval.results.agreement.reader_sheets import GENERATED, ORIGIN, REAL
-from medimg_eval.results.runs.csv_cells import guarded
+from medimg_eval.results.agreement import GENERATED, ORIGIN, REAL
+from medimg_eval.results.runs import guarded
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture
@@ -160,7 +160,7 @@ def _picture(file: Path, side: int) -> Picture:
     from PIL.Image import Resampling
 
     from medimg_eval.imaging import read
-    from medimg_eval.imaging.pictures.rgb8 import as_picture
+    from medimg_eval.imaging.pictures import as_picture
 
     image = read(file)
     if image.array.ndim == 4:
@@ -301,8 +301,7 @@ document.getElementById("save").onclick = () => {
 
 def _score(wanted: Mapping[str, Any]) -> None:
     from medimg_eval.results import to_rich, write_all
-    from medimg_eval.results.agreement.reader_sheets import read_readings
-    from medimg_eval.results.agreement.reader_study import score_readers
+    from medimg_eval.results.agreement import read_readings, score_readers
 
     if wanted["key"] is None:
         raise UsageError("filled sheets are scored beside the key; add key=FILE")

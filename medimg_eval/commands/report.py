@@ -18,12 +18,10 @@ from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.evaluation.tracking import tracked
 from medimg_eval.results import RunScores, build_table
 from medimg_eval.results.report import Report, TaskCases, by_task, check_wanted, task_titles
-from medimg_eval.results.runs.loading import read_manifest
-from medimg_eval.results.runs.metric_kinds import is_set
-from medimg_eval.results.table.cells import Settings
-from medimg_eval.results.table.table import named_runs
+from medimg_eval.results.runs import is_set, read_manifest
+from medimg_eval.results.table import Settings, named_runs
 from medimg_eval.tasks import SegmentationTask
-from medimg_eval.viewer.scene import Shown
+from medimg_eval.viewer import Shown
 
 
 def run(config: DictConfig) -> None:
@@ -112,7 +110,7 @@ def _write_examples(
 ) -> None:
     """Writes a grid of examples for each segmentation, as figures for a paper."""
     from medimg_eval.results.figures import write_figure
-    from medimg_eval.viewer.examples import draw_examples
+    from medimg_eval.viewer import draw_examples
 
     console = Console(stderr=True)
     seen = [(one, what) for one in tasks if isinstance(what := shown.get(one.task), Shown)]

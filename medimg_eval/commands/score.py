@@ -17,7 +17,7 @@ from medimg_eval.data.stored import require_ours
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.evaluation.rescoring import rescore
 from medimg_eval.results import Table, build_table, load_runs
-from medimg_eval.results.runs.loading import read_manifest
+from medimg_eval.results.runs import read_manifest
 
 BELONGS = {"surface": "segmentations", "empty": "segmentations", "extraction": "questions"}
 """Keys that only some tasks have -> which."""

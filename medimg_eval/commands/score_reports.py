@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from medimg_eval.commands.common import as_list, fail_if_cases_failed, printer, show
 from medimg_eval.commands.making import Annotators, build_candidate, build_task
-from medimg_eval.data.layouts.report_sets.tables import ReportTable
+from medimg_eval.data.layouts.report_sets import ReportTable
 from medimg_eval.errors import UsageError
 from medimg_eval.evaluation.candidates import Candidate
-from medimg_eval.evaluation.evidence.annotating import refuse_unready
-from medimg_eval.models.precomputed.texts import GivenTexts
+from medimg_eval.evaluation.evidence import refuse_unready
+from medimg_eval.models.precomputed import GivenTexts
 from medimg_eval.tasks import Task
 
 if TYPE_CHECKING:

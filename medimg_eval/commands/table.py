@@ -13,10 +13,8 @@ from rich.console import Console
 from medimg_eval.commands.common import as_list, plain, runs_of, show
 from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.results import Look, Table, build_authors_tables, build_cards, build_table, write_all, write_card
-from medimg_eval.results.comparison.marks import marked
-from medimg_eval.results.comparison.pairwise import CompareSettings
-from medimg_eval.results.utility.card import utility_of_card
-from medimg_eval.results.utility.studies import Study, load_utility
+from medimg_eval.results.comparison import CompareSettings, marked
+from medimg_eval.results.utility import Study, load_utility, utility_of_card
 
 AUTHORS, CARD = "authors", "card"
 

@@ -17,7 +17,7 @@ from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate, refuse_incapable
 from medimg_eval.results import build_table, load_runs
-from medimg_eval.results.runs.loading import BLIND
+from medimg_eval.results.runs import BLIND
 from medimg_eval.tasks import ClassificationTask, QuestionTask, ReportTask, Task
 
 log = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from medimg_eval.case import Findings, Mask
 from medimg_eval.commands.building import build_loggers, build_settings, build_tasks
 from medimg_eval.commands.common import as_list, fail_if_cases_failed, plain, printer
 from medimg_eval.commands.making import build_candidate, build_task
-from medimg_eval.data.layouts.synthesis.generated import Generated, manifest_of
+from medimg_eval.data.layouts.synthesis import Generated, manifest_of
 from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, refuse_incapable, slug, task_identity
@@ -24,9 +24,8 @@ from medimg_eval.evaluation.identity import digest, placeless
 from medimg_eval.evaluation.utility import Plan, Training, measure, refuse_leaks, trainings
 from medimg_eval.question import Key
 from medimg_eval.results import to_rich, write_all
-from medimg_eval.results.table.table import check_numbers
-from medimg_eval.results.utility.studies import load_utility
-from medimg_eval.results.utility.table import UtilityTable, build_utility
+from medimg_eval.results.table import check_numbers
+from medimg_eval.results.utility import UtilityTable, build_utility, load_utility
 from medimg_eval.tasks import Task
 
 GENERATED = f"{Generated.__module__}.{Generated.__qualname__}"

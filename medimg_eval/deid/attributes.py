@@ -25,7 +25,7 @@ from medimg_eval.deid.values import (
     suspicions,
     text_of,
 )
-from medimg_eval.metrics.phi.patterns import Vocabulary, folded
+from medimg_eval.metrics.phi import Vocabulary, folded
 
 Level = Literal["found", "look"]
 

@@ -26,7 +26,7 @@ from medimg_eval.deid.values import (
     text_of,
 )
 from medimg_eval.errors import CaseError
-from medimg_eval.metrics.phi.patterns import Vocabulary
+from medimg_eval.metrics.phi import Vocabulary
 
 _NUMERIC = frozenset(["US", "SS", "UL", "SL", "FL", "FD", "AT", "OB", "OW", "OD", "OF", "OL", "OV", "UN"])
 """Value representations whose bytes are no text."""

@@ -19,10 +19,10 @@ from medimg_eval.deid.quick_scan import scan_names
 from medimg_eval.deid.sidecars import json_findings, picture_findings, slide_findings, volume_findings
 from medimg_eval.deid.values import KINDS, Finding, Past, shown, suspicions
 from medimg_eval.errors import CaseError, UsageError, nearest
-from medimg_eval.imaging.dicom.series.index_store import OLD_NAME
+from medimg_eval.imaging.dicom import OLD_NAME
 from medimg_eval.imaging.formats import identify
 from medimg_eval.imaging.library_logs import kept_log
-from medimg_eval.metrics.phi.patterns import Vocabulary
+from medimg_eval.metrics.phi import Vocabulary
 from medimg_eval.system import walk
 
 

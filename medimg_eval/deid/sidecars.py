@@ -15,7 +15,7 @@ from medimg_eval.deid.attributes import side_car
 from medimg_eval.deid.ps3_15 import WORDS, rules
 from medimg_eval.deid.values import Finding, Kind, dummy_kind, mask, names_nobody, suspicions, text_of
 from medimg_eval.errors import CaseError
-from medimg_eval.metrics.phi.patterns import Vocabulary
+from medimg_eval.metrics.phi import Vocabulary
 
 LARGEST = 1 << 24
 """Bytes of a JSON file above which it is no side-car."""

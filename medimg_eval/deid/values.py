@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from medimg_eval.metrics.phi.patterns import Vocabulary, folded, spans_of
+from medimg_eval.metrics.phi import Vocabulary, folded, spans_of
 
 Kind = Literal[
     "identity", "date", "uid", "text", "private", "graphics", "statement", "name", "unread", "pixels", "surface"

@@ -19,10 +19,16 @@ from medimg_eval.data.cache import VolumeCache
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.evaluation.asking import Asker, ask_here, device_of, in_use, parameter_count
 from medimg_eval.evaluation.candidates import Candidate
-from medimg_eval.evaluation.evidence.annotating import read_reports, refuse_unready
-from medimg_eval.evaluation.evidence.judging import judge_answers, refuse_unfit
-from medimg_eval.evaluation.evidence.perceiving import perceive, refuse_unready_networks
-from medimg_eval.evaluation.evidence.sets import judge_sets, refuse_unready_sets
+from medimg_eval.evaluation.evidence import (
+    judge_answers,
+    judge_sets,
+    perceive,
+    read_reports,
+    refuse_unfit,
+    refuse_unready,
+    refuse_unready_networks,
+    refuse_unready_sets,
+)
 from medimg_eval.evaluation.identity import (
     data_fingerprint,
     digest,
@@ -37,8 +43,8 @@ from medimg_eval.evaluation.rescoring import close, judged, score_stored, scorin
 from medimg_eval.evaluation.run import Run, answered, now, unanswered
 from medimg_eval.evaluation.scoring import Scorer, is_settled, scoring_workers
 from medimg_eval.models import Model
-from medimg_eval.models.precomputed.texts import GivenTexts
-from medimg_eval.results.runs.loading import SCHEMA
+from medimg_eval.models.precomputed import GivenTexts
+from medimg_eval.results.runs import SCHEMA
 from medimg_eval.tasks import QuestionTask, ReportTask, Task
 
 if TYPE_CHECKING:  # importing it takes seconds, which a run of questions on one device can do without

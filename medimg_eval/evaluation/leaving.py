@@ -12,7 +12,7 @@ from medimg_eval.errors import LeaveError
 from medimg_eval.models.base import Model, is_here
 from medimg_eval.tasks import QuestionTask, Task
 from medimg_eval.tasks.base import MayLeave, permission
-from medimg_eval.tasks.questions.judge_questions import JudgeQuestion
+from medimg_eval.tasks.questions import JudgeQuestion
 
 if TYPE_CHECKING:
     from medimg_eval.evaluation.candidates import Candidate

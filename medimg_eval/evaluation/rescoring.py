@@ -11,10 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from medimg_eval.case import Case, Failure, Score
 from medimg_eval.errors import CaseError, UserError
-from medimg_eval.evaluation.evidence.annotating import read_reports, refuse_unready
-from medimg_eval.evaluation.evidence.judging import judge_remarks
-from medimg_eval.evaluation.evidence.perceiving import perceive, refuse_unready_networks
-from medimg_eval.evaluation.evidence.sets import judge_sets, refuse_unready_sets
+from medimg_eval.evaluation.evidence import (
+    judge_remarks,
+    judge_sets,
+    perceive,
+    read_reports,
+    refuse_unready,
+    refuse_unready_networks,
+    refuse_unready_sets,
+)
 from medimg_eval.evaluation.identity import data_fingerprint, digest
 from medimg_eval.evaluation.leaving import note_sent, permit_readers
 from medimg_eval.evaluation.partial import in_words
@@ -23,7 +28,7 @@ from medimg_eval.evaluation.scoring import RAISED, Scorer, score_parts, scoring_
 from medimg_eval.evaluation.tracking import tracked
 from medimg_eval.metrics import LabelScore
 from medimg_eval.results import Table, build_table, load_runs
-from medimg_eval.results.runs.loading import read_manifest
+from medimg_eval.results.runs import read_manifest
 from medimg_eval.tasks import QuestionTask, ReportTask, Task
 
 if TYPE_CHECKING:

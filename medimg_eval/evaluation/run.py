@@ -36,7 +36,7 @@ from omegaconf import OmegaConf
 from medimg_eval.case import Case, Failure, Score
 from medimg_eval.errors import UserError
 from medimg_eval.metrics import LabelScore
-from medimg_eval.results.runs.loading import SCHEMA, read_manifest
+from medimg_eval.results.runs import SCHEMA, read_manifest
 from medimg_eval.trust import place_in
 
 Stored = Path | Mapping[str, Any]

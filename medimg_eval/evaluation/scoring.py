@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from medimg_eval.case import Case, Failure
 from medimg_eval.errors import CaseError, UserError
 from medimg_eval.metrics import LabelScore
-from medimg_eval.metrics.answers.reply import UNREAD
+from medimg_eval.metrics.answers import UNREAD
 from medimg_eval.tasks.base import Task
 
 if TYPE_CHECKING:  # workers start in less time without what a run is written with

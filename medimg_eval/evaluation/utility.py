@@ -12,14 +12,13 @@ from typing import Any
 
 from lightning.pytorch.loggers import Logger
 
-from medimg_eval.data.layouts.synthesis.generated import PROMPT
-from medimg_eval.data.layouts.synthesis.mixed import SETTINGS, Blend, Setting, patient_of
+from medimg_eval.data.layouts.synthesis import PROMPT, SETTINGS, Blend, Setting, patient_of
 from medimg_eval.errors import SplitError, UsageError, UserError, nearest
 from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.evaluation.fit import Recipe, fit
 from medimg_eval.evaluation.run import now, write_json
-from medimg_eval.results.utility.studies import SCHEMA, STUDY
+from medimg_eval.results.utility import SCHEMA, STUDY
 from medimg_eval.tasks import Task
 
 log = logging.getLogger(__name__)

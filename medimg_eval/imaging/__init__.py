@@ -5,23 +5,6 @@
 >>> image.array.shape, image.affine, image.notes  # doctest: +SKIP
 """
 
-from medimg_eval.imaging.files import ImageFile, MaskFile
-from medimg_eval.imaging.formats import identify
-from medimg_eval.imaging.geometry import orientation, reorient, resample
-from medimg_eval.imaging.reading import read, read_grid, read_mask
-from medimg_eval.imaging.volumes.reading import Region, write_image, write_mask
+import lazy_loader as lazy
 
-__all__ = [
-    "ImageFile",
-    "MaskFile",
-    "Region",
-    "identify",
-    "orientation",
-    "read",
-    "read_grid",
-    "read_mask",
-    "reorient",
-    "resample",
-    "write_image",
-    "write_mask",
-]
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

@@ -9,7 +9,7 @@ from typing import Any
 
 from medimg_eval.case import Geometry, Image, Mask
 from medimg_eval.imaging.reading import read, read_grid, read_mask
-from medimg_eval.imaging.volumes.reading import Region
+from medimg_eval.imaging.volumes import Region
 
 
 @dataclass(frozen=True)

@@ -98,7 +98,7 @@ def _by_content(path: Path, head: bytes) -> str | None:
 
 
 def _tiff(path: Path) -> str:
-    from medimg_eval.imaging.slides.reading import is_slide
+    from medimg_eval.imaging.slides import is_slide
 
     return "slide" if is_slide(path) else "picture"
 

@@ -14,8 +14,7 @@ from scipy.ndimage import binary_erosion, gaussian_filter
 from medimg_eval.case import Array, Image, Mask
 from medimg_eval.imaging import write_mask
 from medimg_eval.imaging.affines import LPS_TO_RAS
-from medimg_eval.imaging.dicom.writing.images import write_segmentation, write_series
-from medimg_eval.imaging.dicom.writing.modules import save
+from medimg_eval.imaging.dicom import save, write_segmentation, write_series
 from medimg_eval.phantoms.cohort import Member, Question, Record, yes_or_no
 from medimg_eval.phantoms.shapes import box, texture
 from medimg_eval.phantoms.torso import LABELS, Build, Torso

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from medimg_eval.case import Array
-from medimg_eval.imaging.video.reading import write_video
+from medimg_eval.imaging.video import write_video
 from medimg_eval.phantoms.cohort import Member, Question, Record, yes_or_no
 from medimg_eval.phantoms.shapes import box, cylinder_noise, step, texture
 

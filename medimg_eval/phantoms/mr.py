@@ -10,7 +10,7 @@ import numpy as np
 from scipy.ndimage import distance_transform_edt, gaussian_filter
 
 from medimg_eval.case import Array, Image, Mask
-from medimg_eval.imaging.volumes.reading import write_image, write_mask
+from medimg_eval.imaging.volumes import write_image, write_mask
 from medimg_eval.phantoms.cohort import Member, Question, Record, yes_or_no
 from medimg_eval.phantoms.shapes import ball, box, step, texture
 

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.ndimage import binary_dilation, binary_erosion, gaussian_filter, label
 
 from medimg_eval.case import Array
-from medimg_eval.imaging.slides.reading import write_pyramid
+from medimg_eval.imaging.slides import write_pyramid
 from medimg_eval.phantoms.cohort import Member, Question, Record, yes_or_no
 from medimg_eval.phantoms.shapes import ball, box, spread, texture
 

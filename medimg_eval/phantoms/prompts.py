@@ -14,7 +14,7 @@ import numpy as np
 from medimg_eval.case import Array, Case, Image, Prompt, Prompts, Text
 from medimg_eval.data.records import Given
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.imaging.pictures.rgb8 import as_picture
+from medimg_eval.imaging.pictures import as_picture
 from medimg_eval.models.base import Synthesizer
 from medimg_eval.phantoms.chest_reports import KIND, ChestReports, picture
 from medimg_eval.phantoms.cohort import Member

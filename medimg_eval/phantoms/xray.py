@@ -10,7 +10,7 @@ import numpy as np
 from scipy.ndimage import gaussian_filter
 
 from medimg_eval.case import Array, Image
-from medimg_eval.imaging.dicom.writing.images import write_picture
+from medimg_eval.imaging.dicom import write_picture
 from medimg_eval.phantoms.cohort import Member, Question, Record, yes_or_no
 from medimg_eval.phantoms.report import report
 from medimg_eval.phantoms.shapes import ball, box, step, texture

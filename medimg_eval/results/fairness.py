@@ -8,32 +8,43 @@ import numpy as np
 import pandas as pd
 
 from medimg_eval.errors import UsageError, UserError, nearest
-from medimg_eval.results.runs.metric_kinds import is_set, is_summary
-from medimg_eval.results.runs.subsets import LABEL, UNKNOWN, Part, attribute_names, crossed_attributes
-from medimg_eval.results.statistics.disparities import (
+from medimg_eval.results.runs import LABEL, UNKNOWN, Part, attribute_names, crossed_attributes, is_set, is_summary
+from medimg_eval.results.statistics import (
+    FEWEST,
+    MOST_RESAMPLES,
     Disparity,
     DisparitySettings,
     disparity,
+    holm,
     judged,
     odds,
     on_unit_scale,
 )
-from medimg_eval.results.statistics.hypothesis_tests import holm
-from medimg_eval.results.statistics.intervals import FEWEST
-from medimg_eval.results.statistics.summaries import MOST_RESAMPLES
-from medimg_eval.results.table.cells import Cell, Settings, make_cell, make_column
-from medimg_eval.results.table.columns import make_columns
-from medimg_eval.results.table.footnotes import comparability
-from medimg_eval.results.table.layout import Heading, Layout, Line, Span, one_line
-from medimg_eval.results.table.sheets import Comparison, Sheet, p_text
-from medimg_eval.results.table.table import check_numbers, named_runs
+from medimg_eval.results.table import (
+    Cell,
+    Comparison,
+    Heading,
+    Layout,
+    Line,
+    Settings,
+    Sheet,
+    Span,
+    check_numbers,
+    comparability,
+    make_cell,
+    make_column,
+    make_columns,
+    named_runs,
+    one_line,
+    p_text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from medimg_eval.results.runs.loading import RunScores
-    from medimg_eval.results.statistics.intervals import Estimate
-    from medimg_eval.results.table.cells import Column
+    from medimg_eval.results.runs import RunScores
+    from medimg_eval.results.statistics import Estimate
+    from medimg_eval.results.table import Column
 
 PROBABILITY = "probability"
 """The evidence that rates of true and false positives are counted from."""

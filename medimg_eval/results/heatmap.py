@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from medimg_eval.results.table.sheets import Map
+    from medimg_eval.results.table import Map
 
 _SQUARE = 22
 _LETTER = 7

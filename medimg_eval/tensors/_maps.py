@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from medimg_eval.metrics import Distances
-from medimg_eval.metrics.segmentation.nearest_surface import ball
-from medimg_eval.metrics.segmentation.surfaces import surfel_measures
+from medimg_eval.metrics.segmentation import ball, surfel_measures
 from medimg_eval.tensors._nearest import nearest
 from medimg_eval.tensors._surfaces import SurfacePoints, foreground_box, numbered, surface_points
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from medimg_eval.metrics.segmentation.nearest_surface import Ball, step_lengths
+from medimg_eval.metrics.segmentation import Ball, step_lengths
 from medimg_eval.tensors._surfaces import SurfacePoints
 
 LOOKUPS = 1 << 22

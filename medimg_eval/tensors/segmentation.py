@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 from medimg_eval.metrics import EmptyPolicy, InstanceRule, LabelPair, LabelScore, LesionRule, Settings, Surface
-from medimg_eval.metrics.segmentation.label_maps import JointMaps
+from medimg_eval.metrics.segmentation import JointMaps, Labels, scores_of_pairs
 from medimg_eval.metrics.segmentation.pairs import Siblings, _layers
-from medimg_eval.metrics.segmentation.scores import Labels, scores_of_pairs
 from medimg_eval.tensors._maps import TensorMaps
 
 _WHOLE = {torch.uint8, torch.uint16, torch.uint32, torch.int8, torch.int16, torch.int32, torch.int64}

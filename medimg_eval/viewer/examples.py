@@ -11,11 +11,9 @@ import pandas as pd
 
 from medimg_eval.case import Array
 from medimg_eval.errors import CaseError, UsageError, UserError, nearest
-from medimg_eval.imaging.pictures.rgb8 import as_picture
-from medimg_eval.results.figures.figure import Drawn
-from medimg_eval.results.figures.style import canvas, drawable, millimetres, styled, wrapped
-from medimg_eval.results.report import TaskCases
-from medimg_eval.results.report.lists import PICKS
+from medimg_eval.imaging.pictures import as_picture
+from medimg_eval.results.figures import Drawn, canvas, drawable, millimetres, styled, wrapped
+from medimg_eval.results.report import PICKS, TaskCases
 from medimg_eval.tasks import SegmentationTask
 from medimg_eval.viewer.overlays import PRESETS, Grid, window_of
 from medimg_eval.viewer.scene import Shown, stored_mask
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from medimg_eval.case import Case
-    from medimg_eval.results.figures.style import Width
+    from medimg_eval.results.figures import Width
 
 ROOM = 4.5
 """mm above and below a row of pictures, for what is written there."""

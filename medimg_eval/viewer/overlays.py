@@ -13,7 +13,7 @@ import numpy as np
 from medimg_eval.case import Array, Boxes, Geometry, Image, Mask, Points
 from medimg_eval.errors import CaseError
 from medimg_eval.imaging import reorient, resample
-from medimg_eval.imaging.pictures.rgb8 import as_picture
+from medimg_eval.imaging.pictures import as_picture
 from medimg_eval.system import whole
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from medimg_eval.metrics.answers.negation import denied
 from medimg_eval.metrics.answers.options import spelled
 from medimg_eval.metrics.answers.phrases import MARK, WITHDRAWAL, announcements, corrections
 from medimg_eval.metrics.answers.position import last_label, placed, without_echo
-from medimg_eval.metrics.nlp.strings import LONG, ending, lower
+from medimg_eval.metrics.nlp import LONG, ending, lower
 
 _CITED = re.compile(r"(?<=\S) ?\[\d{1,2}\]")
 _MARKS = re.compile(r"[<\\]|[\"']\s?:|\w\(\s*[\"']")

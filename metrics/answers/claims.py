@@ -18,7 +18,7 @@ from medimg_eval.metrics.answers.phrases import (
     announcements,
     diagnoses,
 )
-from medimg_eval.metrics.nlp.strings import lower
+from medimg_eval.metrics.nlp import lower
 
 _MOST = 24
 """How many announcements are looked at, from the last."""

@@ -6,7 +6,7 @@ import html
 import re
 import unicodedata
 
-from medimg_eval.metrics.nlp.strings import either
+from medimg_eval.metrics.nlp import either
 
 LONGEST_HEAD, LONGEST_TAIL = 2_000, 6_000
 

@@ -25,7 +25,7 @@ from medimg_eval.metrics.answers.structured import (
     scaled,
 )
 from medimg_eval.metrics.answers.yes_no import yes_or_no
-from medimg_eval.metrics.nlp.report_sections import chosen
+from medimg_eval.metrics.nlp import chosen
 
 __all__ = [
     "AnswerRule",

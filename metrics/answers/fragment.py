@@ -12,7 +12,7 @@ from medimg_eval.metrics.answers.negation import denied_after, denied_before
 from medimg_eval.metrics.answers.option_labels import SEPARATOR, Labels, labels_of
 from medimg_eval.metrics.answers.options import Sheet, spelled
 from medimg_eval.metrics.answers.phrases import NOTHING
-from medimg_eval.metrics.nlp.strings import either
+from medimg_eval.metrics.nlp import either
 
 SEVERAL, FOREIGN, NO_ANSWER, DISAGREE = "several options", "foreign label", "no answer", "label against text"
 

@@ -12,7 +12,7 @@ from medimg_eval.metrics.answers.option_labels import SEPARATOR
 from medimg_eval.metrics.answers.options import spelled
 from medimg_eval.metrics.answers.phrases import CONDITIONAL, DISBELIEF
 from medimg_eval.metrics.answers.yes_no import yes_or_no
-from medimg_eval.metrics.nlp.strings import SENTENCES, either, lower
+from medimg_eval.metrics.nlp import SENTENCES, either, lower
 
 _FEW = 12
 """Words of a text that is short."""

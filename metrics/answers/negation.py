@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from medimg_eval.metrics.nlp.strings import either
+from medimg_eval.metrics.nlp import either
 
 _REACH = 90
 """How many characters a denial reaches at most."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from medimg_eval.metrics.answers.negation import denied_after, denied_before
-from medimg_eval.metrics.nlp.strings import either
+from medimg_eval.metrics.nlp import either
 
 WORD = "A-Za-z0-9_À-ɏḀ-ỿ"
 _AND = either("and/or, and or, and, or, as well as, plus, y, et, ou, e, und, oder, và, hoặc, и, или")

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from medimg_eval.metrics.answers.markup import CLOSE, OPEN
 from medimg_eval.metrics.answers.option_labels import WORD
-from medimg_eval.metrics.nlp.strings import either
+from medimg_eval.metrics.nlp import either
 
 MARK = re.compile(f"{OPEN}([^{CLOSE}]*)")
 

@@ -9,7 +9,7 @@ from medimg_eval.metrics.answers.cleaning import is_prose
 from medimg_eval.metrics.answers.fragment import DISAGREE, FOREIGN, SEVERAL, Asked, Found, beside, others
 from medimg_eval.metrics.answers.negation import denied_after, denied_before
 from medimg_eval.metrics.answers.options import spelled
-from medimg_eval.metrics.nlp.strings import SENTENCES, lower
+from medimg_eval.metrics.nlp import SENTENCES, lower
 
 _RIGHT = re.compile(r"[✓✔✅☑]|\[x\]|\b(?:correct|true|yes|right|best)\b")
 _TICK = re.compile(r"[✓✔✅☑]|\[x\]")

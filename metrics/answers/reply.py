@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from medimg_eval.errors import CaseError
 from medimg_eval.metrics.answers.extraction import Extraction, extract, extract_choice
-from medimg_eval.metrics.nlp.corpus import Corpus
+from medimg_eval.metrics.nlp import Corpus
 
 UNREAD = "unread"
 """The label of scores of a case whose record cannot be understood: nothing is known of what would be right."""

@@ -7,7 +7,7 @@ import re
 from medimg_eval.metrics.answers.cleaning import refuses
 from medimg_eval.metrics.answers.markup import marked
 from medimg_eval.metrics.answers.phrases import MARK, announcements, corrections
-from medimg_eval.metrics.nlp.strings import LONG, SENTENCES, either, ending
+from medimg_eval.metrics.nlp import LONG, SENTENCES, either, ending
 
 _YES = either(
     """yes, yeah, yep, yup, true, affirmative, absolutely, certainly, indeed, definitely, correct, of course,

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics.classification.curves import CLASSES, EXCLUSIVE, PRESENT, THRESHOLD
+from medimg_eval.metrics.classification import CLASSES, EXCLUSIVE, PRESENT, THRESHOLD
 from medimg_eval.metrics.registry import Rows
 
 Floats: TypeAlias = npt.NDArray[np.float64]

@@ -18,10 +18,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics.answers.reply import ReplyPair
+from medimg_eval.metrics.answers import ReplyPair
 from medimg_eval.metrics.calibration import curves as arithmetic
 from medimg_eval.metrics.calibration.curves import Floats, decided, every, levelled, said, whole_number
-from medimg_eval.metrics.classification.curves import Curve, roc_area
+from medimg_eval.metrics.classification import Curve, roc_area
 from medimg_eval.metrics.registry import Rows, metric, summary
 
 Judge: TypeAlias = Callable[[Floats], Floats]

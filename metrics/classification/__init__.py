@@ -1,1 +1,5 @@
-"""."""
+"""Classes predicted for images: accuracies, and areas under curves."""
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

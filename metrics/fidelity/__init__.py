@@ -6,53 +6,6 @@ of neighbours, which are settled in it. `Options` lists the keyword arguments th
 cases, so they are no metrics of the registry: a task calls them once, when all features are there.
 """
 
-from medimg_eval.metrics.fidelity.diversity import intra_prompt_ms_ssim, radiomics_frechet_distance, vendi_score
-from medimg_eval.metrics.fidelity.feature_sets import Options, SetError, SetValue
-from medimg_eval.metrics.fidelity.frechet import (
-    frechet_distance,
-    frechet_distance_inf,
-    frechet_distance_of_moments,
-)
-from medimg_eval.metrics.fidelity.kernel import (
-    cmmd,
-    cmmd_published,
-    kernel_distance,
-    kernel_distance_subsets,
-    mmd_rbf,
-)
-from medimg_eval.metrics.fidelity.prdc import (
-    PRDC,
-    coverage,
-    density,
-    precision,
-    precision_recall_density_coverage,
-    recall,
-)
-from medimg_eval.metrics.fidelity.tables import SetTable, compare, conditional_table, tracks_n
+import lazy_loader as lazy
 
-__all__ = [
-    "PRDC",
-    "Options",
-    "SetError",
-    "SetTable",
-    "SetValue",
-    "cmmd",
-    "cmmd_published",
-    "compare",
-    "conditional_table",
-    "coverage",
-    "density",
-    "frechet_distance",
-    "frechet_distance_inf",
-    "frechet_distance_of_moments",
-    "intra_prompt_ms_ssim",
-    "kernel_distance",
-    "kernel_distance_subsets",
-    "mmd_rbf",
-    "precision",
-    "precision_recall_density_coverage",
-    "radiomics_frechet_distance",
-    "recall",
-    "tracks_n",
-    "vendi_score",
-]
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

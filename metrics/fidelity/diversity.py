@@ -128,7 +128,7 @@ def intra_prompt_ms_ssim(
         SetError: Images are no stack, there is not one prompt per image, or no prompt has two.
         ValueError: As `metrics.reconstruction.ms_ssim`.
     """
-    from medimg_eval.metrics.reconstruction.metrics import ms_ssim
+    from medimg_eval.metrics.reconstruction import ms_ssim
 
     stack, labels = np.asarray(images), np.asarray(prompts)
     if stack.ndim != 3 or labels.shape != stack.shape[:1]:

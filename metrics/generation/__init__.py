@@ -1,1 +1,5 @@
-"""."""
+"""Generated images in a run: fidelity, memorisation and agreement with the prompt."""
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.metrics import privacy
-from medimg_eval.metrics.fidelity.intervals import normal_interval
+from medimg_eval.metrics.fidelity import normal_interval
 from medimg_eval.metrics.generation.image_sets import NAN, ImageSets, interval_of_mean, set_metric
 from medimg_eval.metrics.privacy import SetValue
 from medimg_eval.metrics.proportions import exact_interval

@@ -16,8 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from medimg_eval.metrics.fidelity.feature_sets import SMALL, SetValue
-from medimg_eval.metrics.fidelity.intervals import variance_of_sum, wilson
+from medimg_eval.metrics.fidelity import SMALL, SetValue, variance_of_sum, wilson
 from medimg_eval.metrics.generation.image_sets import ImageSet, ImageSets, set_metric
 
 Array: TypeAlias = npt.NDArray[Any]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from medimg_eval.metrics.answers.reply import ReplyPair
+from medimg_eval.metrics.answers import ReplyPair
 from medimg_eval.metrics.registry import metric
 
 SOURCE = "the judge's prompt, as the benchmark's card names it"

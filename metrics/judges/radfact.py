@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from medimg_eval.metrics.answers.reply import ReplyPair
+from medimg_eval.metrics.answers import ReplyPair
 from medimg_eval.metrics.judges.verdicts import objects, verdict_reader, worth
 from medimg_eval.metrics.registry import Rows, metric, summary
 

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from medimg_eval.errors import UsageError, nearest
-from medimg_eval.metrics.answers.reply import ReplyPair
+from medimg_eval.metrics.answers import ReplyPair
 from medimg_eval.metrics.judges.accuracy import replies_in
 from medimg_eval.metrics.judges.crimson_weights import crimson_errors, crimson_score, read_crimson
 from medimg_eval.metrics.judges.green_counts import (

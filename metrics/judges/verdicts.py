@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from medimg_eval.errors import UsageError, nearest
-from medimg_eval.metrics.answers.extraction import extract_report
-from medimg_eval.metrics.answers.reply import ReplyPair
+from medimg_eval.metrics.answers import ReplyPair, extract_report
 from medimg_eval.metrics.registry import available
 
 Reader = Callable[[str], Any]

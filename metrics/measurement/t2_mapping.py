@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from medimg_eval.metrics.agreement.continuous import bland_altman
+from medimg_eval.metrics.agreement import bland_altman
 from medimg_eval.metrics.measurement.measurements import MeasurementPair
 from medimg_eval.metrics.registry import metric
 

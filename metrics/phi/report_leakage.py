@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics.answers.reply import ReplyPair
+from medimg_eval.metrics.answers import ReplyPair
 from medimg_eval.metrics.phi.patterns import PATTERNS, PLACEHOLDER, Span, Vocabulary, spans_of
 from medimg_eval.metrics.proportions import exact_interval
 from medimg_eval.metrics.registry import metric

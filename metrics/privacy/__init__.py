@@ -9,36 +9,6 @@ success of attacks (Yao et al. 2025). Attacks take scores and losses that others
 Distances are exact: near copies are measured by differences in float64, never by products of matrices.
 """
 
-from medimg_eval.metrics.fidelity.feature_sets import SetError, SetValue
-from medimg_eval.metrics.privacy.data_copying import copying_test
-from medimg_eval.metrics.privacy.membership import lira_scores, mia_tpr_at_fpr, reid_rate
-from medimg_eval.metrics.privacy.memorisation import (
-    CurvePoint,
-    authenticity,
-    memorisation_curve,
-    memorised_fraction,
-    near_copies,
-    nnaa,
-)
-from medimg_eval.metrics.privacy.screens import Pair, ScreenOptions, closest_pairs, dcr, dcr_share, nndr
+import lazy_loader as lazy
 
-__all__ = [
-    "CurvePoint",
-    "Pair",
-    "ScreenOptions",
-    "SetError",
-    "SetValue",
-    "authenticity",
-    "closest_pairs",
-    "copying_test",
-    "dcr",
-    "dcr_share",
-    "lira_scores",
-    "memorisation_curve",
-    "memorised_fraction",
-    "mia_tpr_at_fpr",
-    "near_copies",
-    "nnaa",
-    "nndr",
-    "reid_rate",
-]
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

@@ -8,9 +8,7 @@ from typing import Any, Unpack
 import numpy as np
 import numpy.typing as npt
 
-from medimg_eval.metrics.fidelity.feature_sets import Array, SetError, SetValue
-from medimg_eval.metrics.fidelity.intervals import normal_interval, variance_of_sum
-from medimg_eval.metrics.fidelity.nearest_neighbours import near
+from medimg_eval.metrics.fidelity import Array, SetError, SetValue, near, normal_interval, variance_of_sum
 from medimg_eval.metrics.privacy.screens import ScreenOptions, prepare_trio
 
 CELLS = 3

@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from medimg_eval.metrics.fidelity.feature_sets import SMALL, Array, SetError, SetValue
-from medimg_eval.metrics.fidelity.intervals import group_sums, share_interval, variance_of_mean
+from medimg_eval.metrics.fidelity import SMALL, Array, SetError, SetValue, group_sums, share_interval, variance_of_mean
 from medimg_eval.metrics.privacy.screens import closer
 
 FEW_SHADOWS = 8

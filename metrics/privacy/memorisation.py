@@ -9,9 +9,22 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 import numpy.typing as npt
 
-from medimg_eval.metrics.fidelity.feature_sets import Array, SetError, SetValue, one_set, shuffled
-from medimg_eval.metrics.fidelity.intervals import normal_interval, share_interval, variance_of_mean
-from medimg_eval.metrics.fidelity.nearest_neighbours import STRIP, Cloud, clouds, estimates, exact_squares, near
+from medimg_eval.metrics.fidelity import (
+    STRIP,
+    Array,
+    Cloud,
+    SetError,
+    SetValue,
+    clouds,
+    estimates,
+    exact_squares,
+    near,
+    normal_interval,
+    one_set,
+    share_interval,
+    shuffled,
+    variance_of_mean,
+)
 from medimg_eval.metrics.privacy.screens import ScreenOptions, Trio, prepare_trio
 
 PERCENTILE = 5.0

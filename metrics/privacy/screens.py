@@ -8,20 +8,22 @@ from typing import Any, Literal, NamedTuple, TypedDict, Unpack
 import numpy as np
 import numpy.typing as npt
 
-from medimg_eval.metrics.fidelity.feature_sets import (
+from medimg_eval.metrics.fidelity import (
     SMALL,
     Array,
+    Cloud,
     SetError,
     SetValue,
     checked_options,
+    clouds,
     labels_of,
+    near,
     numbered,
     one_set,
     row_numbers,
     same_features,
+    share_interval,
 )
-from medimg_eval.metrics.fidelity.intervals import share_interval
-from medimg_eval.metrics.fidelity.nearest_neighbours import Cloud, clouds, near
 
 DRAWS = 1_000
 """Resamples of an interval of a median."""

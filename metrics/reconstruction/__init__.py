@@ -1,1 +1,5 @@
-"""."""
+"""Reconstructed images against the fully sampled or original ones."""
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

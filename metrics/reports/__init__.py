@@ -1,1 +1,5 @@
-"""."""
+"""Radiology reports: labels, facts, graphs and composites of them."""
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

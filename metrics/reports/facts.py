@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from medimg_eval.metrics.answers.reply import ReplyPair
+from medimg_eval.metrics.answers import ReplyPair
 from medimg_eval.metrics.registry import Rows, metric, summary
 from medimg_eval.metrics.reports.labeler import labeler as report_rules
 from medimg_eval.metrics.reports.labeler.labeler import Measurement
 from medimg_eval.metrics.reports.labeler.lengths import TUBE
-from medimg_eval.metrics.text.rouge import texts_of
+from medimg_eval.metrics.text import texts_of
 
 _WORDS = """
 bigger change cleared constant decrease decreased decreasing elevated elevation enlarged enlargement enlarging

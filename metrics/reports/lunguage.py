@@ -19,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.metrics.answers.reply import ReplyPair
+from medimg_eval.metrics.answers import ReplyPair
 from medimg_eval.metrics.registry import metric
-from medimg_eval.metrics.text.rouge import texts_of
+from medimg_eval.metrics.text import texts_of
 
 Row = Mapping[str, Any]
 Numbers = npt.NDArray[np.float64]

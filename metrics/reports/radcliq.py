@@ -13,12 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics.answers.reply import ReplyPair
+from medimg_eval.metrics.answers import ReplyPair
 from medimg_eval.metrics.registry import Rows, metric, summary
 from medimg_eval.metrics.reports.radgraph import YU, radgraph_combined
 from medimg_eval.metrics.reports.token_matching import BertScores, Rarity, bertscore_of, rarity, rescaled
-from medimg_eval.metrics.text.rouge import texts_of
-from medimg_eval.metrics.text.word_overlap import Words, overlap
+from medimg_eval.metrics.text import Words, overlap, texts_of
 
 __all__ = ["BertScores", "Rarity", "bertscore_of", "bleu_2", "radcliq_of", "rarity", "rescaled"]
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Set
 from typing import Any, Literal
 
 from medimg_eval.errors import CaseError, UsageError, nearest
-from medimg_eval.metrics.answers.reply import ReplyPair
+from medimg_eval.metrics.answers import ReplyPair
 from medimg_eval.metrics.registry import metric
-from medimg_eval.metrics.text.rouge import texts_of
+from medimg_eval.metrics.text import texts_of
 
 Level = Literal["simple", "partial", "complete"]
 Annotation = Mapping[str, Any]

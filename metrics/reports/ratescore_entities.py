@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.errors import UsageError, nearest
-from medimg_eval.metrics.answers.reply import ReplyPair
+from medimg_eval.metrics.answers import ReplyPair
 from medimg_eval.metrics.registry import metric
-from medimg_eval.metrics.text.rouge import texts_of
+from medimg_eval.metrics.text import texts_of
 
 TYPES = ("abnormality", "non-abnormality", "disease", "non-disease", "anatomy")
 """What an entity is: a finding that is there or is denied, a diagnosis that is there or is denied, or a place."""

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics.answers.reply import ReplyPair
-from medimg_eval.metrics.nlp.tokenizers import split_words, words_13a
+from medimg_eval.metrics.answers import ReplyPair
+from medimg_eval.metrics.nlp import split_words, words_13a
 from medimg_eval.metrics.registry import Rows, metric, summary
 from medimg_eval.metrics.text.rouge import COCO, PAPINENI, Tokeniser, cleaned_of
 from medimg_eval.metrics.text.word_overlap import ORDERS, Counts, Words, counts

@@ -14,9 +14,8 @@ from functools import partial
 import numpy as np
 
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics.answers.reply import ReplyPair
-from medimg_eval.metrics.nlp.porter import stem
-from medimg_eval.metrics.nlp.tokenizers import blank_words, split_words, stemmed_words, words
+from medimg_eval.metrics.answers import ReplyPair
+from medimg_eval.metrics.nlp import blank_words, split_words, stem, stemmed_words, words
 from medimg_eval.metrics.registry import Rows, metric, summary
 from medimg_eval.metrics.text.cider import Consensus
 from medimg_eval.metrics.text.profiles import cleaned

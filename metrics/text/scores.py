@@ -16,7 +16,7 @@ from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.metrics.registry import Rows, parse
 
 if TYPE_CHECKING:
-    from medimg_eval.metrics.answers.reply import ReplyPair
+    from medimg_eval.metrics.answers import ReplyPair
 
 DEFAULT = ("bleu@1", "bleu@4", "rouge_l", "meteor_stem", "cider_d", "length_ratio")
 """What is scored where nothing is asked for."""
@@ -94,7 +94,7 @@ def text_scores(
         UsageError: numbers of references and predictions that differ or are 0; something that is no text; a metric,
             profile or cleaner that does not exist; a metric that needs weights or a judge, or is none of texts.
     """
-    from medimg_eval.metrics.nlp.corpus import Corpus
+    from medimg_eval.metrics.nlp import Corpus
 
     written = _predictions(predictions, missing)
     right = _references(references, len(written))
@@ -187,7 +187,7 @@ def _check(name: str) -> None:
 
 
 def _pairs(written: Sequence[str], right: Sequence[tuple[str, ...]], corpus: Any, cleaner: str) -> list[ReplyPair]:
-    from medimg_eval.metrics.answers.reply import ReplyPair
+    from medimg_eval.metrics.answers import ReplyPair
 
     class Given(ReplyPair):
         """A text that is judged as it is."""

@@ -18,12 +18,11 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
-from medimg_eval.metrics.agreement.continuous import aligned
-from medimg_eval.metrics.answers.reply import ReplyPair
-from medimg_eval.metrics.nlp.tokenizers import normalised, words
+from medimg_eval.metrics.agreement import aligned
+from medimg_eval.metrics.answers import ReplyPair
+from medimg_eval.metrics.nlp import normalised, words
 from medimg_eval.metrics.registry import Rows, metric, summary
-from medimg_eval.metrics.text.rouge import texts_of
-from medimg_eval.metrics.text.word_overlap import overlap
+from medimg_eval.metrics.text import overlap, texts_of
 from medimg_eval.metrics.vqa.grounding import in_box, in_limits, limits_of, relative_accuracy
 
 Floats = npt.NDArray[np.float64]

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from medimg_eval.metrics.answers.reply import ReplyPair
+from medimg_eval.metrics.answers import ReplyPair
 from medimg_eval.metrics.detection import box_ious
-from medimg_eval.metrics.nlp.tokenizers import normalised
+from medimg_eval.metrics.nlp import normalised
 from medimg_eval.metrics.registry import Rows, metric, summary
-from medimg_eval.metrics.segmentation.overlap import ratio
+from medimg_eval.metrics.segmentation import ratio
 
 MEDSG = "MedSG-Bench"
 MEDSPOT = "MedSPOT"

@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.errors import UsageError, nearest
-from medimg_eval.metrics.agreement.kappa import cohen_kappa
-from medimg_eval.metrics.answers.reply import UNREAD
+from medimg_eval.metrics.agreement import cohen_kappa
+from medimg_eval.metrics.answers import UNREAD
 from medimg_eval.metrics.registry import Rows, summary
 from medimg_eval.metrics.vqa.correctness import NONE_GIVEN
 

@@ -1,1 +1,5 @@
-"""."""
+"""Models that read texts for metrics: CheXbert, RadGraph, BERTScore and others."""
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
-from medimg_eval.metrics.nlp.corpus import Corpus
+from medimg_eval.metrics.nlp import Corpus
 from medimg_eval.models.base import Model
 from medimg_eval.models.hub import Weights, hub_name, located
 

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.errors import UsageError, UserError, import_optional
-from medimg_eval.metrics.nlp.corpus import Corpus
-from medimg_eval.metrics.reports.radcliq import BertScores, Rarity, bertscore_of, rarity
+from medimg_eval.metrics.nlp import Corpus
+from medimg_eval.metrics.reports import BertScores, Rarity, bertscore_of, rarity
 from medimg_eval.models.annotators.base import PairAnnotator, TextPair
 from medimg_eval.models.hub import Weights, located
 from medimg_eval.models.text_encoders import device_of

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from medimg_eval.errors import UserError, import_optional
-from medimg_eval.metrics.nlp.corpus import Corpus
-from medimg_eval.metrics.reports.labels.metrics import CHEXPERT_14
+from medimg_eval.metrics.nlp import Corpus
+from medimg_eval.metrics.reports import CHEXPERT_14
 from medimg_eval.models.annotators.base import Annotator, PairAnnotator, TextAnnotator, TextPair
 from medimg_eval.models.hub import Weights, located
 from medimg_eval.models.text_encoders import device_of, encoded, tokenizer_of

@@ -11,8 +11,8 @@ import numpy as np
 
 from medimg_eval.case import Array
 from medimg_eval.errors import CaseError, UserError
-from medimg_eval.metrics.nlp.corpus import Corpus
-from medimg_eval.metrics.reports.lunguage import lunguage_of, texts_in
+from medimg_eval.metrics.nlp import Corpus
+from medimg_eval.metrics.reports import lunguage_of, texts_in
 from medimg_eval.models.annotators.base import PairAnnotator, TextPair
 from medimg_eval.models.annotators.name_embeddings import NameVectors
 from medimg_eval.models.hub import Weights, located

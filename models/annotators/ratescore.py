@@ -9,9 +9,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from medimg_eval.errors import UserError
-from medimg_eval.metrics.nlp.corpus import Corpus
-from medimg_eval.metrics.reports.labeler.labeler import sentences
-from medimg_eval.metrics.reports.ratescore_entities import TYPES, top_matches
+from medimg_eval.metrics.nlp import Corpus
+from medimg_eval.metrics.reports import TYPES, sentences, top_matches
 from medimg_eval.models.annotators.base import PairAnnotator, TextPair
 from medimg_eval.models.annotators.name_embeddings import NameVectors, loaded
 from medimg_eval.models.hub import Weights, located

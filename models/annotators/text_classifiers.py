@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from medimg_eval.errors import UsageError, UserError, import_optional
-from medimg_eval.metrics.reports.labels.metrics import Taxonomy
+from medimg_eval.metrics.reports import Taxonomy
 from medimg_eval.models.annotators.base import TextAnnotator
 from medimg_eval.models.hub import Weights, located
 from medimg_eval.models.text_encoders import device_of, encoded, tokenizer_of

@@ -10,7 +10,7 @@ import numpy as np
 
 from medimg_eval.case import Case, Findings, Prompt, Prompts
 from medimg_eval.errors import CaseError, UserError, nearest
-from medimg_eval.models.classification.base import Classifier
+from medimg_eval.models.classification import Classifier
 
 
 class ClassFrequency(Classifier):

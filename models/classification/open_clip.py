@@ -14,7 +14,7 @@ from medimg_eval.errors import UserError
 from medimg_eval.models.base import Example, Pass
 from medimg_eval.models.checkpoints import load_weights
 from medimg_eval.models.classification.base import NetworkClassifier, distinct, stored_classes
-from medimg_eval.models.vision_language.open_clip import OpenClip
+from medimg_eval.models.vision_language import OpenClip
 
 
 class OpenClipClassifier(NetworkClassifier):

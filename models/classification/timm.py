@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from medimg_eval.case import Array, Image, Prompts
 from medimg_eval.errors import CaseError, UsageError, UserError, nearest
-from medimg_eval.imaging.pictures.rgb8 import as_picture
+from medimg_eval.imaging.pictures import as_picture
 from medimg_eval.models.base import Chooser, Example, Pass
 from medimg_eval.models.checkpoints import load_weights
 from medimg_eval.models.class_mapping import plain

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from medimg_eval.errors import CaseError, UsageError, UserError
-from medimg_eval.imaging.pictures.rgb8 import as_picture
+from medimg_eval.imaging.pictures import as_picture
 from medimg_eval.models.base import Model
 from medimg_eval.models.hub import Weights, hub_name, located
 from medimg_eval.models.text_encoders import device_of

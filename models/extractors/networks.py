@@ -240,7 +240,7 @@ class OpenClipEncoder(Network):
 
     def load(self) -> Any:
         """Loads the model."""
-        from medimg_eval.models.vision_language.open_clip import OpenClip
+        from medimg_eval.models.vision_language import OpenClip
 
         model = OpenClip(checkpoint=str(self.find(self.needs[0])), batch=self.preferred_batch)
         model.embed_texts([])  # loads it

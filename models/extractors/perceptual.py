@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from medimg_eval.errors import CaseError, UsageError, nearest
-from medimg_eval.models.annotators.base import Annotator
+from medimg_eval.models.annotators import Annotator
 from medimg_eval.models.hub import Weights, located
 from medimg_eval.models.text_encoders import device_of
 

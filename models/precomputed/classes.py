@@ -10,7 +10,7 @@ import numpy as np
 
 from medimg_eval.case import Prompt, Prompts
 from medimg_eval.errors import CaseError
-from medimg_eval.models.classification.base import Classifier, log_softmax
+from medimg_eval.models.classification import Classifier, log_softmax
 from medimg_eval.models.precomputed.points_boxes import PrecomputedNumbers
 
 

@@ -16,7 +16,7 @@ from medimg_eval.errors import CaseError, UserError
 from medimg_eval.imaging import read_mask
 from medimg_eval.models.base import Example, Segmenter
 from medimg_eval.models.class_mapping import Translation, Translator
-from medimg_eval.models.segmentation.postprocess import Step, postprocessed_mask
+from medimg_eval.models.segmentation import Step, postprocessed_mask
 
 
 class Precomputed(Segmenter):

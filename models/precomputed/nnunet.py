@@ -11,7 +11,7 @@ from medimg_eval.errors import CaseError, UserError
 from medimg_eval.models.base import Example
 from medimg_eval.models.class_mapping import known_classes
 from medimg_eval.models.precomputed.masks import Precomputed
-from medimg_eval.models.segmentation.postprocess import Step
+from medimg_eval.models.segmentation import Step
 
 
 class NnUnetResults(Precomputed):

@@ -1,1 +1,1 @@
-"""."""
+"""Images from k-space."""

@@ -1,1 +1,1 @@
-"""."""
+"""A report generator that is trained here."""

@@ -13,11 +13,11 @@ from torch import Tensor, nn
 from medimg_eval.case import Case, Prompt, Prompts
 from medimg_eval.errors import CaseError, UsageError, UserError, import_optional
 from medimg_eval.models.base import Example, Pass, VisionLanguageModel, shown_images
-from medimg_eval.models.baselines.questions import reports_of, texts_of
+from medimg_eval.models.baselines import reports_of, texts_of
 from medimg_eval.models.checkpoints import load_weights
 from medimg_eval.models.report_generation.image_encoder import Encoder
 from medimg_eval.models.report_generation.tokenizer import Phrases, Pieces, Words, packed, unpacked
-from medimg_eval.models.vision_language.huggingface.decoding import Draws, cut
+from medimg_eval.models.vision_language import Draws, cut
 from medimg_eval.question import Decoding, Key
 
 OF_PHRASES = 4.0

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from medimg_eval.case import Image
 from medimg_eval.errors import UserError, nearest
-from medimg_eval.imaging.pictures.rgb8 import as_picture
+from medimg_eval.imaging.pictures import as_picture
 from medimg_eval.models.checkpoints import load_weights
-from medimg_eval.models.vision_language.open_clip import OpenClip
+from medimg_eval.models.vision_language import OpenClip
 
 HUB = "hf-hub:"
 """How timm marks a model on the Hugging Face hub."""

@@ -1,1 +1,5 @@
-"""."""
+"""Segmentation networks, promptable models, ensembles, and what is done to their masks."""
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from medimg_eval.case import Array, Image, Prompt, Prompts
 from medimg_eval.errors import UsageError, UserError, nearest
-from medimg_eval.imaging.pictures.rgb8 import as_picture
+from medimg_eval.imaging.pictures import as_picture
 from medimg_eval.models.base import Chooser, Embedder, Example, Pass, shown_images
 
 HUB = "hf-hub:"

@@ -1,1 +1,5 @@
-"""."""
+"""Questions about images, asked once, in stages or in a consultation."""
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from medimg_eval.metrics.answers.reply import ReplyPair
-from medimg_eval.metrics.calibration.curves import RIGHT, WRONG
-from medimg_eval.metrics.vqa.correctness import accuracy
+from medimg_eval.metrics.answers import ReplyPair
+from medimg_eval.metrics.calibration import RIGHT, WRONG
+from medimg_eval.metrics.vqa import accuracy
 from medimg_eval.question import Reply
 
 _NUMBER = r"(?<![-\d.,])(?P<{name}>\d+(?:[.,]\d+)?|\.\d+)(?!\d|[.,]\d|e-?\d|\s*(?:[-\u2013]|to\b)\s*\d)"

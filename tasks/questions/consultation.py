@@ -10,7 +10,7 @@ from typing import Any
 
 from medimg_eval.case import Case, Image, Prompt, Prompts
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics.answers.reply import ReplyPair
+from medimg_eval.metrics.answers import ReplyPair
 from medimg_eval.question import Decoding, Message, Reply
 from medimg_eval.tasks.questions.judge_questions import JudgeQuestion
 from medimg_eval.tasks.questions.task import QuestionTask, _question

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from medimg_eval.case import Case, Image, Prompt
 from medimg_eval.errors import CaseError, UsageError, nearest
-from medimg_eval.metrics.judges.verdicts import reader, sentences
+from medimg_eval.metrics.judges import reader, sentences
 from medimg_eval.question import Key, Question, Reply
 from medimg_eval.tasks.questions.templates import PLACE, Template
 

@@ -12,7 +12,7 @@ from typing import Any
 from medimg_eval.case import Case, Image, Prompt, Score
 from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.metrics import LabelScore, parse
-from medimg_eval.metrics.answers.reply import ReplyPair
+from medimg_eval.metrics.answers import ReplyPair
 from medimg_eval.question import Message, Reply
 from medimg_eval.tasks.questions.judge_questions import JudgeQuestion
 from medimg_eval.tasks.questions.task import QuestionTask, _question, _values

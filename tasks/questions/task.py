@@ -16,10 +16,9 @@ import yaml
 from medimg_eval.case import Case, Image, Prompt, Prompts
 from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.metrics import LabelScore, parse
-from medimg_eval.metrics.answers.reply import JUDGE, UNREAD, ReplyPair
-from medimg_eval.metrics.answers.rule_registry import rules
+from medimg_eval.metrics.answers import JUDGE, UNREAD, ReplyPair, rules
 from medimg_eval.metrics.judges import accuracy as judged
-from medimg_eval.metrics.nlp.corpus import Corpus
+from medimg_eval.metrics.nlp import Corpus
 from medimg_eval.question import Decoding, Key, Message, Question, Reply
 from medimg_eval.tasks.base import Task, name_once, one_each
 from medimg_eval.tasks.questions.confidence import confidence_of, kept, status_of, with_confidence

@@ -11,12 +11,9 @@ from medimg_eval.data.layouts.nnunet import MsdDatalist, NnUNet
 from medimg_eval.data.layouts.pictures import FolderPerClass, PairedFolders
 from medimg_eval.data.layouts.questions import Questions
 from medimg_eval.data.layouts.reconstructed import Reconstructed
-from medimg_eval.data.layouts.report_sets.r2gen_llava import Llava, R2Gen
-from medimg_eval.data.layouts.report_sets.studies import Studies
+from medimg_eval.data.layouts.report_sets import Llava, R2Gen, Studies
 from medimg_eval.data.layouts.slides import Slides
-from medimg_eval.data.layouts.synthesis.generated import Generated
-from medimg_eval.data.layouts.synthesis.mixed import Blend
-from medimg_eval.data.layouts.synthesis.prompts import CheXGenBench, Prompts
+from medimg_eval.data.layouts.synthesis import Blend, CheXGenBench, Generated, Prompts
 from medimg_eval.data.layouts.table import Table
 from medimg_eval.data.layouts.volumes import Volumes
 

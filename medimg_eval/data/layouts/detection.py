@@ -149,7 +149,7 @@ class DrawnMask:
 
 
 def _inside(row: Row, shape: tuple[int, int]) -> Any:
-    from medimg_eval.imaging.dicom.objects.rtstruct import fill
+    from medimg_eval.imaging.dicom import fill
 
     drawn = row.value("segmentation")
     try:

@@ -15,8 +15,7 @@ from medimg_eval.data.layouts.base import FolderLayout
 from medimg_eval.data.records import Entry, Row, Target
 from medimg_eval.errors import CaseError, UserError
 from medimg_eval.imaging import read_mask
-from medimg_eval.imaging.dicom.headers.header import salvaged_header
-from medimg_eval.imaging.dicom.series.index import NAMING, Series, index_tree, naming
+from medimg_eval.imaging.dicom import NAMING, Series, index_tree, naming, salvaged_header
 from medimg_eval.patients import patient_key
 
 TRUTHS = ("SEG", "RTSTRUCT")

@@ -133,6 +133,6 @@ class FramePicture:
 def _opened(path: Path, options: tuple[tuple[str, Any], ...], process: int) -> Any:
     # Neighbouring frames are asked for one after the other, and an open video goes on from where it stopped; a forked
     # process opens its own.
-    from medimg_eval.imaging.video.reading import Video
+    from medimg_eval.imaging.video import Video
 
     return Video(path, **dict(options))

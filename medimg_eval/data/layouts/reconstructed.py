@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from medimg_eval.case import Case, Geometry, Image, Reference
-from medimg_eval.data.layouts.synthesis.generated import manifest_of
+from medimg_eval.data.layouts.synthesis import manifest_of
 from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.tasks.base import Layout
 from medimg_eval.tasks.reconstruction import stored_image

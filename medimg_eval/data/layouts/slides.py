@@ -58,7 +58,7 @@ class FeatureFile:
 
     def read(self) -> Image:
         """Returns (1, tile, feature); raises CaseError naming the file."""
-        from medimg_eval.imaging.slides.features import read_features
+        from medimg_eval.imaging.slides import read_features
 
         features = read_features(self.path, coordinate_columns=self.coordinate_columns).features
         return Image(features[None], np.eye(4), modality="SM", units="pixel", attributes={"holds": "features"})

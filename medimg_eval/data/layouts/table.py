@@ -159,7 +159,7 @@ class EmbeddedImage:
 
     def read(self) -> Image:
         """Decodes it; raises CaseError naming table and row."""
-        from medimg_eval.imaging.pictures.reading import decode
+        from medimg_eval.imaging.pictures import decode
 
         data, name = self.cell.read()
         image = decode(data, f"{self.cell.path}, {self.cell.place} ({name or self.cell.column})", **self.options)

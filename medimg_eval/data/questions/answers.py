@@ -15,7 +15,7 @@ from medimg_eval.data.questions.options import LETTERS, PREFIX, form_of
 from medimg_eval.data.questions.records import MISSING, Record, as_text, bracketed, names_in, said_nothing
 from medimg_eval.data.records import below
 from medimg_eval.errors import CaseError, UsageError, nearest
-from medimg_eval.metrics.text.profiles import cleaned
+from medimg_eval.metrics.text import cleaned
 from medimg_eval.question import Key, Kind
 
 KINDS: tuple[Kind, ...] = get_args(Kind)

@@ -17,7 +17,7 @@ from medimg_eval.errors import CaseError
 
 def decoded(data: bytes, name: str, modality: str, reading: Mapping[str, Any]) -> Image:
     """A picture out of the bytes of its file; raises CaseError with `name`."""
-    from medimg_eval.imaging.pictures.reading import decode
+    from medimg_eval.imaging.pictures import decode
 
     image = decode(data, name, **reading)
     return image if image.modality else replace(image, modality=modality)
@@ -27,7 +27,7 @@ def size_of_bytes(data: bytes, name: str) -> Geometry:
     """Rows and columns of a picture, upright, out of its header where that is of a common format."""
     from PIL import Image as Pillow
 
-    from medimg_eval.imaging.pictures.tiff import MAX_PIXELS
+    from medimg_eval.imaging.pictures import MAX_PIXELS
 
     try:
         with warnings.catch_warnings():

@@ -103,7 +103,7 @@ def _changed(path: Path) -> int:
 @lru_cache(maxsize=2)  # the pictures of one case are asked for one after the other
 def _pictures(stack: Stack, _changed: int) -> tuple[list[Array], str]:
     if stack.plane == "frames":
-        from medimg_eval.imaging.video.reading import Video
+        from medimg_eval.imaging.video import Video
 
         with Video(stack.path) as video:
             clip = video.frames(stack.numbers(len(video)))

@@ -12,7 +12,7 @@ from medimg_eval.data.questions.records import said_nothing
 from medimg_eval.data.records import below
 from medimg_eval.data.studies.tables import filled
 from medimg_eval.errors import CaseError, UsageError
-from medimg_eval.metrics.nlp.report_sections import canonical, sections, spans
+from medimg_eval.metrics.nlp import canonical, sections, spans
 
 if TYPE_CHECKING:
     import pandas as pd

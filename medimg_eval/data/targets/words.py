@@ -12,7 +12,7 @@ import numpy as np
 from medimg_eval.case import Array, FrameLabels, Geometry, Image, Reference, Survival, Text
 from medimg_eval.data.records import Entry, Given, Row, given, grid_of
 from medimg_eval.errors import CaseError, UsageError
-from medimg_eval.metrics.nlp.report_sections import canonical, sections
+from medimg_eval.metrics.nlp import canonical, sections
 
 
 @dataclass

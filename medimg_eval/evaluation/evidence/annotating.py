@@ -14,9 +14,9 @@ from medimg_eval.evaluation.identity import digest
 from medimg_eval.evaluation.run import Run, answered
 from medimg_eval.evaluation.tracking import tracked
 from medimg_eval.metrics import parse
-from medimg_eval.metrics.answers.reply import Read
-from medimg_eval.metrics.nlp.corpus import Corpus
-from medimg_eval.models.annotators.base import Annotator, PairAnnotator, TextAnnotator, TextPair
+from medimg_eval.metrics.answers import Read
+from medimg_eval.metrics.nlp import Corpus
+from medimg_eval.models.annotators import Annotator, PairAnnotator, TextAnnotator, TextPair
 from medimg_eval.models.response_cache import OF_USER, ReplyCache
 from medimg_eval.system import user_cache
 from medimg_eval.tasks import QuestionTask, Task

@@ -20,7 +20,7 @@ from medimg_eval.errors import CaseError, UserError
 from medimg_eval.evaluation.identity import digest
 from medimg_eval.evaluation.tracking import tracked
 from medimg_eval.imaging import ImageFile
-from medimg_eval.models.extractors.base import FeatureExtractor
+from medimg_eval.models.extractors import FeatureExtractor
 from medimg_eval.system import threads, user_cache
 
 log = logging.getLogger(__name__)

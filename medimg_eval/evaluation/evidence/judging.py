@@ -16,12 +16,12 @@ from medimg_eval.case import Case, Prompt
 from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.evaluation.identity import digest
 from medimg_eval.evaluation.run import Run, answered
-from medimg_eval.metrics.answers.reply import ReplyPair
+from medimg_eval.metrics.answers import ReplyPair
 from medimg_eval.models.response_cache import OF_USER, ReplyCache
 from medimg_eval.question import Decoding, Reply
 from medimg_eval.tasks import QuestionTask, ReportTask
 from medimg_eval.tasks.base import one_each
-from medimg_eval.tasks.questions.judge_questions import MAX_NEW_TOKENS, JudgeQuestion, rounds
+from medimg_eval.tasks.questions import MAX_NEW_TOKENS, JudgeQuestion, rounds
 
 log = logging.getLogger(__name__)
 

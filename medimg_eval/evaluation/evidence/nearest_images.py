@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from medimg_eval.case import Image
 from medimg_eval.errors import CaseError
-from medimg_eval.imaging.pictures.rgb8 import as_picture
-from medimg_eval.results.runs.csv_cells import guarded
+from medimg_eval.imaging.pictures import as_picture
+from medimg_eval.results.runs import guarded
 from medimg_eval.system import whole
 
 EDGE = 256

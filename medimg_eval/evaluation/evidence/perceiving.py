@@ -15,7 +15,7 @@ from medimg_eval.evaluation.identity import digest
 from medimg_eval.evaluation.run import Run
 from medimg_eval.evaluation.tracking import tracked
 from medimg_eval.metrics import LabelScore, parse
-from medimg_eval.models.extractors.perceptual import PerceptualDistance
+from medimg_eval.models.extractors import PerceptualDistance
 from medimg_eval.models.response_cache import OF_USER, ReplyCache
 from medimg_eval.system import user_cache
 from medimg_eval.tasks import Task

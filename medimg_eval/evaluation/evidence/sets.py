@@ -25,18 +25,10 @@ from medimg_eval.evaluation.evidence.nearest_images import Neighbours, write_gal
 from medimg_eval.evaluation.identity import digest
 from medimg_eval.evaluation.run import Run, Stored, answered
 from medimg_eval.metrics import parse
-from medimg_eval.metrics.fidelity.feature_sets import shuffled
-from medimg_eval.metrics.generation.image_sets import (
-    ABILITIES,
-    BY_FINDINGS,
-    BY_PARTS,
-    NEEDED,
-    WHOLE,
-    ImageSet,
-    ImageSets,
-)
+from medimg_eval.metrics.fidelity import shuffled
+from medimg_eval.metrics.generation import ABILITIES, BY_FINDINGS, BY_PARTS, NEEDED, WHOLE, ImageSet, ImageSets
 from medimg_eval.metrics.privacy import closest_pairs
-from medimg_eval.models.extractors.base import FeatureExtractor
+from medimg_eval.models.extractors import FeatureExtractor
 from medimg_eval.tasks.base import Task
 from medimg_eval.tasks.synthesis import SetScore, SynthesisTask
 

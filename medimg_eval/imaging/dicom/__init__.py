@@ -1,1 +1,5 @@
-"""."""
+"""DICOM: series, single images, segmentations, structures, dose; read and written."""
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

@@ -1,1 +1,5 @@
-"""."""
+"""Two-dimensional files: PNG, JPEG, TIFF, BMP."""
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

@@ -1,1 +1,5 @@
-"""."""
+"""Whole-slide images, their tiles, and features of tiles."""
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

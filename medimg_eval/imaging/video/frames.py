@@ -16,7 +16,7 @@ import numpy as np
 
 from medimg_eval.case import Array
 from medimg_eval.errors import CaseError
-from medimg_eval.imaging.pictures import reading as pictures
+from medimg_eval.imaging import pictures
 
 FRAME_SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".gif")
 """What counts as a frame in a folder."""

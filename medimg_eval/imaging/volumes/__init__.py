@@ -1,1 +1,5 @@
-"""."""
+"""NIfTI, MetaImage, NRRD, Analyze, MINC and .b2nd volumes."""
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

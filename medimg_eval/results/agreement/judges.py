@@ -7,12 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from medimg_eval.metrics.agreement.continuous import intraclass_correlation
-from medimg_eval.results.statistics.intervals import FEWEST
-from medimg_eval.results.statistics.resampling import draws
-from medimg_eval.results.table.layout import Heading, Layout, Line, Span, one_line
-from medimg_eval.results.table.sheets import Sheet
-from medimg_eval.results.table.table import check_numbers
+from medimg_eval.metrics.agreement import intraclass_correlation
+from medimg_eval.results.statistics import FEWEST, draws
+from medimg_eval.results.table import Heading, Layout, Line, Sheet, Span, check_numbers, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -8,12 +8,9 @@ import numpy as np
 import pandas as pd
 
 from medimg_eval.errors import UserError
-from medimg_eval.metrics.reports.labels.metrics import labels_of
-from medimg_eval.results.statistics.intervals import FEWEST
-from medimg_eval.results.statistics.resampling import Resamples
-from medimg_eval.results.table.layout import Heading, Layout, Line, Span, one_line
-from medimg_eval.results.table.sheets import Sheet
-from medimg_eval.results.table.table import check_numbers
+from medimg_eval.metrics.reports import labels_of
+from medimg_eval.results.statistics import FEWEST, Resamples
+from medimg_eval.results.table import Heading, Layout, Line, Sheet, Span, check_numbers, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.errors import UserError
-from medimg_eval.results.runs.csv_cells import unguarded
+from medimg_eval.results.runs import unguarded
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,13 +15,11 @@ import numpy.typing as npt
 import pandas as pd
 
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.metrics.agreement.continuous import intraclass_correlation
-from medimg_eval.metrics.agreement.kappa import fleiss_kappa
+from medimg_eval.metrics.agreement import fleiss_kappa, intraclass_correlation
 from medimg_eval.metrics.proportions import exact_interval
 from medimg_eval.results.agreement.reader_sheets import GENERATED, REAL, Readings
-from medimg_eval.results.statistics.intervals import Estimate
-from medimg_eval.results.table.layout import Heading, Layout, Line, Span, one_line
-from medimg_eval.results.table.sheets import Sheet, p_text
+from medimg_eval.results.statistics import Estimate
+from medimg_eval.results.table import Heading, Layout, Line, Sheet, Span, one_line, p_text
 
 Floats = npt.NDArray[np.float64]
 Record = dict[str, Any]

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from medimg_eval.results.cards.checklists import CHECKLISTS, Checklist, Item
 from medimg_eval.results.cards.manifest_facts import SECTIONS, Facts, gather
-from medimg_eval.results.table.render import escape_markdown
+from medimg_eval.results.table import escape_markdown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from medimg_eval.results.table.table import Table
+    from medimg_eval.results.table import Table
 
 UNKNOWN = "unknown"
 AUTHORS = "for the authors to say"

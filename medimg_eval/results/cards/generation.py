@@ -10,17 +10,26 @@ import numpy as np
 
 from medimg_eval import metrics
 from medimg_eval.errors import UserError
-from medimg_eval.metrics.generation.image_sets import GROUPS
-from medimg_eval.results.runs.metric_kinds import is_set
-from medimg_eval.results.runs.superseded import listed
-from medimg_eval.results.table.cells import Cell, Column, Row, Settings, make_cell, make_column
-from medimg_eval.results.table.columns import titles
-from medimg_eval.results.table.footnotes import write_footnotes
-from medimg_eval.results.table.table import Table, baselines_last, named_runs, ranked
+from medimg_eval.metrics.generation import GROUPS
+from medimg_eval.results.runs import is_set, listed
+from medimg_eval.results.table import (
+    Cell,
+    Column,
+    Row,
+    Settings,
+    Table,
+    baselines_last,
+    make_cell,
+    make_column,
+    named_runs,
+    ranked,
+    titles,
+    write_footnotes,
+)
 
 if TYPE_CHECKING:
     from medimg_eval.metrics.fidelity import SetValue
-    from medimg_eval.results.runs.loading import RunScores
+    from medimg_eval.results.runs import RunScores
 
 SIDES = ("fidelity", "privacy", "utility")
 """The sides of a card, in their order."""

@@ -9,16 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from medimg_eval import metrics
-from medimg_eval.results.runs.loading import MANIFEST, read_manifest
-from medimg_eval.results.runs.metric_kinds import is_known
-from medimg_eval.results.runs.subsets import attributes
-from medimg_eval.results.table.layout import one_line
+from medimg_eval.results.runs import MANIFEST, attributes, is_known, read_manifest
+from medimg_eval.results.table import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from medimg_eval.results.runs.loading import RunScores
-    from medimg_eval.results.table.table import Table
+    from medimg_eval.results.runs import RunScores
+    from medimg_eval.results.table import Table
 
 Facts = dict[str, dict[str, str]]
 """Name of a fact -> what it is about -> what is known; "" is what nothing is known of."""

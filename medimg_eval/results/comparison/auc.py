@@ -8,7 +8,7 @@ import numpy as np
 
 from medimg_eval.errors import UserError
 from medimg_eval.results.comparison.summaries import Together
-from medimg_eval.results.statistics.delong import Areas, correlated_areas
+from medimg_eval.results.statistics import Areas, correlated_areas
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,18 +13,14 @@ import pandas as pd
 from medimg_eval import metrics
 from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.results.comparison.summaries import Together
-from medimg_eval.results.runs.loading import refuse_other_salts
-from medimg_eval.results.runs.metric_kinds import is_known, is_set, is_summary
-from medimg_eval.results.runs.subsets import Part
-from medimg_eval.results.statistics.per_case import case_values
-from medimg_eval.results.table.cells import Column, make_column
-from medimg_eval.results.table.columns import titles
-from medimg_eval.results.table.table import named_runs
+from medimg_eval.results.runs import Part, is_known, is_set, is_summary, refuse_other_salts
+from medimg_eval.results.statistics import case_values
+from medimg_eval.results.table import Column, make_column, named_runs, titles
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from medimg_eval.results.runs.loading import RunScores
+    from medimg_eval.results.runs import RunScores
 
 EVERY_LABEL = ""
 """Stands for all labels, of which a case counts with the mean."""

@@ -8,10 +8,8 @@ import numpy as np
 
 from medimg_eval.results.comparison.pairwise import LEVEL
 from medimg_eval.results.comparison.summaries import random_patterns
-from medimg_eval.results.statistics.intervals import FEWEST
-from medimg_eval.results.statistics.paired_tests import MOST_EXACT
-from medimg_eval.results.statistics.summaries import MOST_RESAMPLES
-from medimg_eval.results.table.sheets import p_text
+from medimg_eval.results.statistics import FEWEST, MOST_EXACT, MOST_RESAMPLES
+from medimg_eval.results.table import p_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -9,11 +9,21 @@ import pandas as pd
 
 from medimg_eval.errors import UsageError, nearest
 from medimg_eval.metrics.fairness import UNKNOWN_GROUPS
-from medimg_eval.results.runs.subsets import attribute_names, attributes
-from medimg_eval.results.statistics.hypothesis_tests import GroupTest, group_test
-from medimg_eval.results.table.groups import SMALL
-from medimg_eval.results.table.layout import Heading, Layout, Line, Span, one_line
-from medimg_eval.results.table.sheets import Comparison, Sheet, cautions, p_relation, p_text
+from medimg_eval.results.runs import attribute_names, attributes
+from medimg_eval.results.statistics import GroupTest, group_test
+from medimg_eval.results.table import (
+    SMALL,
+    Comparison,
+    Heading,
+    Layout,
+    Line,
+    Sheet,
+    Span,
+    cautions,
+    one_line,
+    p_relation,
+    p_text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

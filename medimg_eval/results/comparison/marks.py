@@ -9,16 +9,14 @@ from medimg_eval.errors import UsageError, nearest
 from medimg_eval.results.comparison.fields import EVERY_LABEL, make_fields, scored
 from medimg_eval.results.comparison.footnotes import CORRECTIONS, described
 from medimg_eval.results.comparison.pairwise import CompareSettings, against
-from medimg_eval.results.runs.metric_kinds import is_set
-from medimg_eval.results.runs.subsets import LABEL
-from medimg_eval.results.runs.superseded import listed
-from medimg_eval.results.table.groups import all_of
+from medimg_eval.results.runs import LABEL, is_set, listed
+from medimg_eval.results.table import all_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from medimg_eval.results.comparison.fields import Field
-    from medimg_eval.results.table.table import Table
+    from medimg_eval.results.table import Table
 
 BEST = "best"
 """Tests every model against the best of its column."""

@@ -14,18 +14,31 @@ from medimg_eval.results.comparison.footnotes import CORRECTIONS, described, fou
 from medimg_eval.results.comparison.group_tests import compare_groups
 from medimg_eval.results.comparison.pairwise import CompareSettings, Pair, against, every_pair
 from medimg_eval.results.heatmap import to_svg
-from medimg_eval.results.runs.csv_cells import frame_to_csv
-from medimg_eval.results.runs.subsets import LABEL
-from medimg_eval.results.table.layout import Heading, Layout, Line, Span, one_line
-from medimg_eval.results.table.render import html_page, html_table, to_latex, to_markdown
-from medimg_eval.results.table.sheets import Comparison, Map, Sheet, cautions, p_relation, p_text
+from medimg_eval.results.runs import LABEL, frame_to_csv
+from medimg_eval.results.table import (
+    Comparison,
+    Heading,
+    Layout,
+    Line,
+    Map,
+    Sheet,
+    Span,
+    cautions,
+    html_page,
+    html_table,
+    one_line,
+    p_relation,
+    p_text,
+    to_latex,
+    to_markdown,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from medimg_eval.results.runs.loading import RunScores
-    from medimg_eval.results.table.layout import Style
+    from medimg_eval.results.runs import RunScores
+    from medimg_eval.results.table import Style
 
 
 def compare(

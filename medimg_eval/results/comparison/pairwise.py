@@ -12,13 +12,26 @@ import numpy as np
 from medimg_eval.errors import UsageError, nearest
 from medimg_eval.results.comparison.auc import areas_of
 from medimg_eval.results.comparison.summaries import Together
-from medimg_eval.results.statistics.effect_sizes import NO_EFFECTS, Effects, many_effects
-from medimg_eval.results.statistics.hypothesis_tests import LEAST_P, benjamini_hochberg, holm, signed_rank
-from medimg_eval.results.statistics.intervals import FEWEST, Estimate
-from medimg_eval.results.statistics.paired_tests import Sides, mcnemar, of_random, settled, sign_flip
-from medimg_eval.results.statistics.power import detectable_difference, detectable_of_error
-from medimg_eval.results.statistics.summaries import MOST_RESAMPLES
-from medimg_eval.results.table.table import check_numbers
+from medimg_eval.results.statistics import (
+    FEWEST,
+    LEAST_P,
+    MOST_RESAMPLES,
+    NO_EFFECTS,
+    Effects,
+    Estimate,
+    Sides,
+    benjamini_hochberg,
+    detectable_difference,
+    detectable_of_error,
+    holm,
+    many_effects,
+    mcnemar,
+    of_random,
+    settled,
+    sign_flip,
+    signed_rank,
+)
+from medimg_eval.results.table import check_numbers
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -11,9 +11,8 @@ import numpy as np
 import pandas as pd
 
 from medimg_eval.metrics import parse
-from medimg_eval.results.runs.subsets import Part
-from medimg_eval.results.statistics.resampling import Resamples
-from medimg_eval.results.statistics.summaries import MOST_RESAMPLES, Source
+from medimg_eval.results.runs import Part
+from medimg_eval.results.statistics import MOST_RESAMPLES, Resamples, Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -9,16 +9,15 @@ import numpy as np
 import pandas as pd
 
 from medimg_eval.errors import UserError
-from medimg_eval.metrics.agreement import continuous as agreement
+from medimg_eval.metrics import agreement
 from medimg_eval.results.figures.curve_data import Floats, need_rows, resampled, scored
 from medimg_eval.results.figures.curves import PLAIN, named_cases, named_range
 from medimg_eval.results.figures.figure import Drawn
 from medimg_eval.results.figures.inputs import as_runs, interval_text, take
 from medimg_eval.results.figures.style import canvas, look, millimetres, panel_grid, panels, styled, wrapped
-from medimg_eval.results.runs.subsets import LABEL
-from medimg_eval.results.statistics.intervals import FEWEST, PERCENTILE, TOO_FEW
-from medimg_eval.results.statistics.summaries import MOST_RESAMPLES
-from medimg_eval.results.table.cells import Settings
+from medimg_eval.results.runs import LABEL
+from medimg_eval.results.statistics import FEWEST, MOST_RESAMPLES, PERCENTILE, TOO_FEW
+from medimg_eval.results.table import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,16 +11,15 @@ import pandas as pd
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.detection import CPM_RATES
 from medimg_eval.results.figures.inputs import as_runs
-from medimg_eval.results.runs.strata import strata_of
-from medimg_eval.results.statistics.resampling import Resamples
+from medimg_eval.results.runs import strata_of
+from medimg_eval.results.statistics import Resamples
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from medimg_eval.results.figures.inputs import Source
-    from medimg_eval.results.runs.loading import RunScores
-    from medimg_eval.results.runs.subsets import Part
-    from medimg_eval.results.table.cells import Settings
+    from medimg_eval.results.runs import Part, RunScores
+    from medimg_eval.results.table import Settings
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

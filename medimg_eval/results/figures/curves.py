@@ -42,9 +42,8 @@ from medimg_eval.results.figures.style import (
     styled,
     wrapped,
 )
-from medimg_eval.results.statistics.intervals import FEWEST, PERCENTILE, TOO_FEW
-from medimg_eval.results.statistics.summaries import MOST_RESAMPLES
-from medimg_eval.results.table.cells import Settings
+from medimg_eval.results.statistics import FEWEST, MOST_RESAMPLES, PERCENTILE, TOO_FEW
+from medimg_eval.results.table import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,7 +52,7 @@ if TYPE_CHECKING:
 
     from medimg_eval.results.figures.inputs import Piece, Pieces, Source
     from medimg_eval.results.figures.style import Width
-    from medimg_eval.results.runs.subsets import Part
+    from medimg_eval.results.runs import Part
 
 PLAIN = Settings(resamples=MOST_RESAMPLES, level=0.95, seed=0)
 

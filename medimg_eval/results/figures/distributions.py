@@ -13,9 +13,9 @@ from medimg_eval.results.figures.forest_plot import PLAIN
 from medimg_eval.results.figures.inputs import as_runs, interval_text, take
 from medimg_eval.results.figures.rows import HALF, lay_rows, marked, row_axes, spread
 from medimg_eval.results.figures.style import QUIET, drawable, jitter, look, millimetres, styled
-from medimg_eval.results.runs.metric_kinds import is_evidence, is_summary
-from medimg_eval.results.statistics.per_case import case_values
-from medimg_eval.results.table.cells import make_cell, make_column
+from medimg_eval.results.runs import is_evidence, is_summary
+from medimg_eval.results.statistics import case_values
+from medimg_eval.results.table import make_cell, make_column
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

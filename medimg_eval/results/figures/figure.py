@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from medimg_eval.results.figures.style import PAGE, styled
-from medimg_eval.results.runs.csv_cells import frame_to_csv
+from medimg_eval.results.runs import frame_to_csv
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,18 +18,16 @@ from medimg_eval.results.figures.style import (
     millimetres,
     styled,
 )
-from medimg_eval.results.runs.metric_kinds import is_evidence, is_summary
-from medimg_eval.results.runs.strata import strata_of
-from medimg_eval.results.statistics.intervals import FEWEST, TOO_FEW, Interval, Sample, bootstrap_intervals
-from medimg_eval.results.statistics.per_case import case_values, units
-from medimg_eval.results.table.cells import Settings, make_cell, make_column
+from medimg_eval.results.runs import is_evidence, is_summary, strata_of
+from medimg_eval.results.statistics import FEWEST, TOO_FEW, Interval, Sample, bootstrap_intervals, case_values, units
+from medimg_eval.results.table import Settings, make_cell, make_column
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from medimg_eval.results.figures.inputs import Piece, Pieces, Source
     from medimg_eval.results.figures.style import Width
-    from medimg_eval.results.table.cells import Column
+    from medimg_eval.results.table import Column
 
 COLUMNS = ["group", "model", "mean", "low", "high", "n", "clusters", "interval"]
 PLAIN = Settings(resamples=10_000, level=0.95, seed=0)

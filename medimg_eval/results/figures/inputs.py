@@ -13,12 +13,9 @@ import pandas as pd
 
 from medimg_eval import metrics
 from medimg_eval.errors import UsageError, UserError, nearest
-from medimg_eval.results.runs.loading import SCORE_COLUMNS, RunScores
-from medimg_eval.results.runs.metric_kinds import WHOLE, is_set, is_summary
-from medimg_eval.results.runs.subsets import LABEL, Part, attribute_names
-from medimg_eval.results.statistics.intervals import BCA, EXACT, OWN, PERCENTILE, TOO_FEW, WILSON
-from medimg_eval.results.table.columns import titles
-from medimg_eval.results.table.table import named_runs
+from medimg_eval.results.runs import LABEL, SCORE_COLUMNS, WHOLE, Part, RunScores, attribute_names, is_set, is_summary
+from medimg_eval.results.statistics import BCA, EXACT, OWN, PERCENTILE, TOO_FEW, WILSON
+from medimg_eval.results.table import named_runs, titles
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -13,9 +13,8 @@ from medimg_eval.results.figures.figure import Drawn
 from medimg_eval.results.figures.forest_plot import PLAIN
 from medimg_eval.results.figures.inputs import as_runs, by_task, interval_text, take
 from medimg_eval.results.figures.style import add_legend, canvas, legend_height, look, millimetres, styled, wrapped
-from medimg_eval.results.runs.metric_kinds import is_known
-from medimg_eval.results.runs.subsets import LABEL
-from medimg_eval.results.table.cells import Settings, make_cell
+from medimg_eval.results.runs import LABEL, is_known
+from medimg_eval.results.table import Settings, make_cell
 
 if TYPE_CHECKING:
     from medimg_eval.results.figures.inputs import Source

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from medimg_eval.results.figures.style import Width
-    from medimg_eval.results.ranking.result import Ranking
+    from medimg_eval.results.ranking import Ranking
 
 _BAR = 2.2
 """mm between the bars of a critical-difference diagram."""

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.metrics.calibration.curves import mass_places
+from medimg_eval.metrics.calibration import mass_places
 from medimg_eval.results.figures.curve_data import CONFIDENCE, PROBABILITY, Floats, Ints, confidences, pooled
 from medimg_eval.results.figures.curves import PLAIN, named_cases, named_range
 from medimg_eval.results.figures.figure import Drawn
@@ -24,9 +24,8 @@ from medimg_eval.results.figures.style import (
     styled,
     wrapped,
 )
-from medimg_eval.results.statistics.intervals import Interval, Sample, usual_intervals
-from medimg_eval.results.statistics.summaries import MOST_RESAMPLES
-from medimg_eval.results.table.cells import Settings
+from medimg_eval.results.statistics import MOST_RESAMPLES, Interval, Sample, usual_intervals
+from medimg_eval.results.table import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from medimg_eval.results.figures.style import Width
-    from medimg_eval.results.table.sheets import Comparison, Map
+    from medimg_eval.results.table import Comparison, Map
 
 _CELL = 4.6
 """mm, unless the figure is too narrow."""

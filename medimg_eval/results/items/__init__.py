@@ -1,1 +1,5 @@
-"""."""
+"""Questions one by one: how hard, how telling, how often seen before."""
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

@@ -9,22 +9,22 @@ import numpy as np
 import pandas as pd
 
 from medimg_eval.errors import UsageError
-from medimg_eval.results.comparison.model_comparison import write_sheets
+from medimg_eval.results.comparison import write_sheets
 from medimg_eval.results.items.contamination import Hints, find_hints
 from medimg_eval.results.items.flags import Flag, flag_items, negative_bound
 from medimg_eval.results.items.irt import FEWEST_MODELS, TwoParameters, fit_two_parameters
 from medimg_eval.results.items.response_matrix import Grid, cronbach_alpha, item_correlations, make_grids
 from medimg_eval.results.items.sheets import Analysed, make_sheets
-from medimg_eval.results.runs.csv_cells import frame_to_csv
-from medimg_eval.results.statistics.intervals import Bootstrap
-from medimg_eval.results.table.cells import make_column
+from medimg_eval.results.runs import frame_to_csv
+from medimg_eval.results.statistics import Bootstrap
+from medimg_eval.results.table import make_column
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from medimg_eval.results.runs.loading import RunScores
-    from medimg_eval.results.table.sheets import Sheet
+    from medimg_eval.results.runs import RunScores
+    from medimg_eval.results.table import Sheet
 
 Record = dict[str, Any]
 

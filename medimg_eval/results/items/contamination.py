@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from medimg_eval.results.runs.loading import BLIND
-from medimg_eval.results.runs.subsets import attributes
-from medimg_eval.results.statistics.intervals import Bootstrap, Interval, Sample, usual_intervals
-from medimg_eval.results.statistics.per_case import case_values, units
+from medimg_eval.results.runs import BLIND, attributes
+from medimg_eval.results.statistics import Bootstrap, Interval, Sample, case_values, units, usual_intervals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from medimg_eval.results.items.response_matrix import Grid
-    from medimg_eval.results.runs.loading import RunScores
+    from medimg_eval.results.runs import RunScores
 
 SET, ROTATION = "set", "rotation"
 """Attributes of a question that is asked once for each rotation of its options; rotation 0 is the published order."""

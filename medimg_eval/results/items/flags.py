@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
-from medimg_eval.results.runs.superseded import listed
+from medimg_eval.results.runs import listed
 
 if TYPE_CHECKING:
     import numpy.typing as npt

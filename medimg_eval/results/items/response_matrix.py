@@ -9,18 +9,16 @@ import pandas as pd
 
 from medimg_eval import metrics
 from medimg_eval.errors import UsageError, UserError, nearest
-from medimg_eval.results.runs.loading import BLIND
-from medimg_eval.results.runs.metric_kinds import is_evidence, is_known, is_set, is_summary
-from medimg_eval.results.statistics.per_case import case_values, is_share
-from medimg_eval.results.table.question_footnotes import CHANCE
-from medimg_eval.results.table.table import named_runs
+from medimg_eval.results.runs import BLIND, is_evidence, is_known, is_set, is_summary
+from medimg_eval.results.statistics import case_values, is_share
+from medimg_eval.results.table import CHANCE, named_runs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
 
-    from medimg_eval.results.runs.loading import RunScores
+    from medimg_eval.results.runs import RunScores
 
     Floats = npt.NDArray[np.float64]
 

@@ -11,9 +11,7 @@ import pandas as pd
 from medimg_eval.results.items.flags import FEWEST_FOR_LOWEST, LOWEST, strong_models, strong_text
 from medimg_eval.results.items.irt import FEWEST_MODELS
 from medimg_eval.results.items.response_matrix import FEWEST_CORRELATED
-from medimg_eval.results.table.footnotes import comparability
-from medimg_eval.results.table.layout import Heading, Layout, Line, Span, one_line
-from medimg_eval.results.table.sheets import Sheet
+from medimg_eval.results.table import Heading, Layout, Line, Sheet, Span, comparability, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Mapping, Sequence

@@ -11,25 +11,17 @@ import numpy as np
 import pandas as pd
 
 from medimg_eval.errors import UserError
-from medimg_eval.results.comparison.fields import Field, make_fields
-from medimg_eval.results.comparison.pairwise import Pair, every_pair
-from medimg_eval.results.comparison.summaries import Together
+from medimg_eval.results.comparison import Field, Pair, Together, every_pair, make_fields
 from medimg_eval.results.ranking.orders import rank
-from medimg_eval.results.runs.metric_kinds import is_evidence, is_set
-from medimg_eval.results.runs.set_scores import row_of_part
-from medimg_eval.results.runs.subsets import Part
-from medimg_eval.results.statistics.intervals import FEWEST
-from medimg_eval.results.statistics.resampling import Resamples
-from medimg_eval.results.statistics.summaries import MOST_RESAMPLES
-from medimg_eval.results.table.cells import Column
-from medimg_eval.results.table.columns import make_columns, titles
-from medimg_eval.results.table.table import named_runs
+from medimg_eval.results.runs import Part, is_evidence, is_set, row_of_part
+from medimg_eval.results.statistics import FEWEST, MOST_RESAMPLES, Resamples
+from medimg_eval.results.table import Column, make_columns, named_runs, titles
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from medimg_eval.results.comparison.pairwise import CompareSettings
-    from medimg_eval.results.runs.loading import RunScores
+    from medimg_eval.results.comparison import CompareSettings
+    from medimg_eval.results.runs import RunScores
 
 
 @dataclass(frozen=True)

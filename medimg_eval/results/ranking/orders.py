@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from medimg_eval.results.ranking.result import Friedman
-from medimg_eval.results.statistics.hypothesis_tests import LEAST_P
+from medimg_eval.results.statistics import LEAST_P
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

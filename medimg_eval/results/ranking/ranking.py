@@ -8,16 +8,14 @@ import numpy as np
 import pandas as pd
 
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.results.comparison.model_comparison import significance_map, write_sheets
-from medimg_eval.results.comparison.pairwise import LEVEL, CompareSettings
+from medimg_eval.results.comparison import LEVEL, CompareSettings, significance_map, write_sheets
 from medimg_eval.results.ranking.columns import RankColumn, make_rank_columns
 from medimg_eval.results.ranking.orders import borda, cliques, friedman, kemeny
 from medimg_eval.results.ranking.result import Friedman, Ranking
 from medimg_eval.results.ranking.sheets import Printing, data_sets, make_sheets
 from medimg_eval.results.ranking.weights import check_weights, column_weights
-from medimg_eval.results.runs.csv_cells import frame_to_csv
-from medimg_eval.results.runs.subsets import LABEL
-from medimg_eval.results.table.table import check_numbers
+from medimg_eval.results.runs import LABEL, frame_to_csv
+from medimg_eval.results.table import check_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from medimg_eval.results.ranking.orders import Consensus
-    from medimg_eval.results.runs.loading import RunScores
+    from medimg_eval.results.runs import RunScores
 
 _KEYS = ["column", "task", "label", "metric"]
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     import pandas as pd
 
-    from medimg_eval.results.table.layout import Layout
-    from medimg_eval.results.table.sheets import Map, Sheet
+    from medimg_eval.results.table import Layout, Map, Sheet
 
 
 class Friedman(NamedTuple):

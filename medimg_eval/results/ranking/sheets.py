@@ -9,21 +9,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 import pandas as pd
 
-from medimg_eval.results.comparison.footnotes import CORRECTIONS, described
-from medimg_eval.results.comparison.pairwise import LEVEL
+from medimg_eval.results.comparison import CORRECTIONS, LEVEL, described
 from medimg_eval.results.ranking.orders import MOST_EXACT
-from medimg_eval.results.runs.superseded import listed
-from medimg_eval.results.statistics.intervals import FEWEST
-from medimg_eval.results.table.layout import Heading, Layout, Line, Span, one_line
-from medimg_eval.results.table.sheets import Sheet, cautions, p_relation
+from medimg_eval.results.runs import listed
+from medimg_eval.results.statistics import FEWEST
+from medimg_eval.results.table import Heading, Layout, Line, Sheet, Span, cautions, one_line, p_relation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
-    from medimg_eval.results.comparison.pairwise import CompareSettings
+    from medimg_eval.results.comparison import CompareSettings
     from medimg_eval.results.ranking.columns import RankColumn
     from medimg_eval.results.ranking.result import Ranking
-    from medimg_eval.results.table.layout import Style
+    from medimg_eval.results.table import Style
 
 MOST_ACROSS = 6
 """Data sets up to which each has a column; more of them, if they are more than the models, have a row each."""

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.results.runs.loading import SCORE_COLUMNS, RunScores, refuse_other_salts
+from medimg_eval.results.runs import SCORE_COLUMNS, RunScores, refuse_other_salts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

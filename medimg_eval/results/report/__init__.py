@@ -1,6 +1,5 @@
-"""Runs as a folder of pages to look at, which opens from disk without server and network."""
+"""A report to look at: pages that need no server."""
 
-from medimg_eval.results.report.lists import TaskCases, by_task, check_wanted
-from medimg_eval.results.report.pages import Report, Showing, task_titles, viewer
+import lazy_loader as lazy
 
-__all__ = ["Report", "Showing", "TaskCases", "by_task", "check_wanted", "task_titles", "viewer"]
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

@@ -11,13 +11,12 @@ import numpy as np
 import pandas as pd
 
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.results.runs.metric_kinds import is_evidence, is_set, is_summary, judged_labels
-from medimg_eval.results.runs.subsets import attributes
-from medimg_eval.results.statistics.per_case import case_values
-from medimg_eval.results.table.cells import Column, make_column
+from medimg_eval.results.runs import attributes, is_evidence, is_set, is_summary, judged_labels
+from medimg_eval.results.statistics import case_values
+from medimg_eval.results.table import Column, make_column
 
 if TYPE_CHECKING:
-    from medimg_eval.results.runs.loading import RunScores
+    from medimg_eval.results.runs import RunScores
 
 PIECE = 100
 """Cases whose scores and texts are loaded together when one of them is opened."""

@@ -15,12 +15,11 @@ import medimg_eval
 from medimg_eval.errors import UserError
 from medimg_eval.results.report.embed import write_script
 from medimg_eval.results.report.lists import PIECE, TaskCases
-from medimg_eval.results.table.columns import titles
-from medimg_eval.results.table.render import html_table
+from medimg_eval.results.table import html_table, titles
 from medimg_eval.system import whole
 
 if TYPE_CHECKING:
-    from medimg_eval.results.table.table import Table
+    from medimg_eval.results.table import Table
 
 STATIC = ("report.css", "report.js", "viewer.js")
 VIEWER = "niivue.js"

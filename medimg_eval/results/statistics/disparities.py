@@ -9,9 +9,7 @@ import numpy as np
 import pandas as pd
 
 from medimg_eval import metrics
-from medimg_eval.results.runs.metric_kinds import is_known, is_summary
-from medimg_eval.results.runs.strata import strata_of
-from medimg_eval.results.runs.subsets import UNKNOWN, Part
+from medimg_eval.results.runs import UNKNOWN, Part, is_known, is_summary, strata_of
 from medimg_eval.results.statistics.intervals import FEWEST, Estimate
 from medimg_eval.results.statistics.per_case import case_values, units
 from medimg_eval.results.statistics.resampling import Resamples
@@ -22,8 +20,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from medimg_eval.results.runs.loading import RunScores
-    from medimg_eval.results.runs.subsets import Bins
+    from medimg_eval.results.runs import Bins, RunScores
 
     Floats = npt.NDArray[np.float64]
     Weighed = Callable[[Floats], Floats]

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from medimg_eval import metrics
-from medimg_eval.results.runs.metric_kinds import is_known
+from medimg_eval.results.runs import is_known
 
 if TYPE_CHECKING:
     import numpy.typing as npt
     import pandas as pd
 
-    from medimg_eval.results.runs.loading import RunScores
+    from medimg_eval.results.runs import RunScores
 
 
 def is_share(metric: str) -> bool:

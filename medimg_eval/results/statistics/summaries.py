@@ -11,7 +11,7 @@ import pandas as pd
 
 from medimg_eval.metrics import Metric, Rows, parse
 from medimg_eval.metrics.fairness import case_means
-from medimg_eval.results.runs.subsets import Part, attributes
+from medimg_eval.results.runs import Part, attributes
 from medimg_eval.results.statistics.intervals import (
     BCA,
     FEWEST,

@@ -10,11 +10,8 @@ import numpy as np
 
 from medimg_eval import metrics
 from medimg_eval.errors import UserError
-from medimg_eval.results.runs.metric_kinds import SET, is_known, is_set, is_summary
-from medimg_eval.results.runs.set_scores import SetRow, row_of_part
-from medimg_eval.results.runs.strata import strata_of
-from medimg_eval.results.runs.subsets import Part
-from medimg_eval.results.statistics.intervals import (
+from medimg_eval.results.runs import SET, Part, SetRow, is_known, is_set, is_summary, row_of_part, strata_of
+from medimg_eval.results.statistics import (
     OWN,
     PERCENTILE,
     TOO_FEW,
@@ -22,10 +19,12 @@ from medimg_eval.results.statistics.intervals import (
     Interval,
     Method,
     Sample,
+    case_values,
+    is_share,
+    summarise,
+    units,
     usual_intervals,
 )
-from medimg_eval.results.statistics.per_case import case_values, is_share, units
-from medimg_eval.results.statistics.summaries import summarise
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pandas as pd
 
-    from medimg_eval.results.runs.loading import RunScores
+    from medimg_eval.results.runs import RunScores
 
 log = logging.getLogger(__name__)
 

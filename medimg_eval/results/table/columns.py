@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from medimg_eval import metrics
 from medimg_eval.errors import UsageError, nearest
-from medimg_eval.results.runs.metric_kinds import is_evidence, is_summary
+from medimg_eval.results.runs import is_evidence, is_summary
 from medimg_eval.results.table.cells import NO_METRIC, Column, make_column
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from medimg_eval.results.runs.loading import RunScores
+    from medimg_eval.results.runs import RunScores
 
 
 def make_columns(

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from medimg_eval.results.runs.metric_kinds import is_known
-from medimg_eval.results.statistics.per_case import is_share
+from medimg_eval.results.runs import is_known
+from medimg_eval.results.statistics import is_share
 from medimg_eval.results.table.cells import Column
 
 if TYPE_CHECKING:

@@ -6,13 +6,31 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from medimg_eval import metrics
 from medimg_eval.metrics.proportions import FEW_TRIALS
-from medimg_eval.results.runs.loading import salt_names
-from medimg_eval.results.runs.metric_kinds import is_evidence, is_known, is_set, is_summary, judged_labels
-from medimg_eval.results.runs.strata import stratifying
-from medimg_eval.results.runs.subsets import LABEL, UNKNOWN, Part
-from medimg_eval.results.runs.superseded import left_out, listed
-from medimg_eval.results.statistics.intervals import BCA, EXACT, FEWEST, PERCENTILE, TOO_FEW, WILSON
-from medimg_eval.results.statistics.summaries import MOST_LEFT_OUT, MOST_RESAMPLES, rows_of
+from medimg_eval.results.runs import (
+    LABEL,
+    UNKNOWN,
+    Part,
+    is_evidence,
+    is_known,
+    is_set,
+    is_summary,
+    judged_labels,
+    left_out,
+    listed,
+    salt_names,
+    stratifying,
+)
+from medimg_eval.results.statistics import (
+    BCA,
+    EXACT,
+    FEWEST,
+    MOST_LEFT_OUT,
+    MOST_RESAMPLES,
+    PERCENTILE,
+    TOO_FEW,
+    WILSON,
+    rows_of,
+)
 from medimg_eval.results.table.cells import NO_METRIC, NO_RUN, SMALL_N, Cell, Column, Row, Settings
 from medimg_eval.results.table.groups import GAP, SMALL
 from medimg_eval.results.table.question_footnotes import chance_note, question_basis, question_facts
@@ -21,7 +39,7 @@ from medimg_eval.results.table.set_footnotes import set_notes, set_warnings
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from medimg_eval.results.runs.loading import RunScores
+    from medimg_eval.results.runs import RunScores
 
 
 class _Entry(NamedTuple):

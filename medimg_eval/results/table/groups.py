@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from medimg_eval.errors import UsageError, nearest
-from medimg_eval.results.runs.metric_kinds import is_set
-from medimg_eval.results.runs.subsets import LABEL, UNKNOWN, Part, attribute_names, crossed_attributes
-from medimg_eval.results.statistics.disparities import NONE, SMALLEST, DisparitySettings, gap_between
-from medimg_eval.results.statistics.intervals import PERCENTILE
+from medimg_eval.results.runs import LABEL, UNKNOWN, Part, attribute_names, crossed_attributes, is_set
+from medimg_eval.results.statistics import NONE, PERCENTILE, SMALLEST, DisparitySettings, gap_between
 from medimg_eval.results.table.cells import Cell, Column, Row, Settings, make_cell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from medimg_eval.results.runs.loading import RunScores
+    from medimg_eval.results.runs import RunScores
 
 SMALL = SMALLEST
 """A group of fewer cases is flagged, and has no part in gaps and tests."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
-from medimg_eval.results.runs.subsets import LABEL
-from medimg_eval.results.runs.superseded import listed
+from medimg_eval.results.runs import LABEL, listed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -12,10 +12,8 @@ import numpy as np
 from medimg_eval import metrics
 from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.metrics.fairness import UNKNOWN_GROUPS
-from medimg_eval.results.runs.metric_kinds import is_known, is_set, is_summary
-from medimg_eval.results.runs.subsets import LABEL, Part, attributes
-from medimg_eval.results.runs.superseded import listed
-from medimg_eval.results.statistics.per_case import case_values, units
+from medimg_eval.results.runs import LABEL, Part, attributes, is_known, is_set, is_summary, listed
+from medimg_eval.results.statistics import case_values, units
 from medimg_eval.results.table.cells import (
     NO_METRIC,
     Cell,
@@ -45,8 +43,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pandas as pd
 
-    from medimg_eval.results.runs.loading import RunScores
-    from medimg_eval.results.statistics.intervals import Method
+    from medimg_eval.results.runs import RunScores
+    from medimg_eval.results.statistics import Method
 
 BETWEEN = ", "
 """Stands between the entries of an attribute that holds a list."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from medimg_eval import metrics
-from medimg_eval.results.runs.metric_kinds import is_known
+from medimg_eval.results.runs import is_known
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from medimg_eval.results.runs.loading import RunScores
+    from medimg_eval.results.runs import RunScores
 
 CHANCE = "Chance"
 """Name of the baseline that guesses."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import rich.table
 from rich.text import Text
 
-from medimg_eval.results.runs.csv_cells import frame_to_csv
+from medimg_eval.results.runs import frame_to_csv
 from medimg_eval.results.table.latex import to_latex
 from medimg_eval.results.table.xlsx import write_xlsx
 

@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING
 
 from medimg_eval import metrics
 from medimg_eval.metrics.fidelity import tracks_n
-from medimg_eval.metrics.generation.image_sets import GROUPS
-from medimg_eval.results.runs.metric_kinds import WHOLE
-from medimg_eval.results.runs.set_scores import set_rows
-from medimg_eval.results.runs.superseded import listed
+from medimg_eval.metrics.generation import GROUPS
+from medimg_eval.results.runs import WHOLE, listed, set_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from medimg_eval.metrics.fidelity import SetValue
-    from medimg_eval.results.runs.loading import RunScores
+    from medimg_eval.results.runs import RunScores
     from medimg_eval.results.table.cells import Cell, Column
 
 Found = tuple["Column", "SetValue"]

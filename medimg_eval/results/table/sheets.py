@@ -12,7 +12,7 @@ import pandas as pd
 from medimg_eval.results.table.footnotes import comparability
 
 if TYPE_CHECKING:
-    from medimg_eval.results.comparison.fields import Field
+    from medimg_eval.results.comparison import Field
     from medimg_eval.results.table.layout import Layout
 
 

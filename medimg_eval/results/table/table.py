@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from medimg_eval.errors import UsageError, UserError, nearest
-from medimg_eval.results.statistics.intervals import METHODS, Method
+from medimg_eval.results.statistics import METHODS, Method
 from medimg_eval.results.table.cells import Cell, Column, Mark, Mean, Row, Settings, make_cells
 from medimg_eval.results.table.columns import make_columns
 from medimg_eval.results.table.decimals import restyled
@@ -21,7 +21,7 @@ from medimg_eval.results.table.orientation import USUAL, Look, lay_out_as
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from medimg_eval.results.runs.loading import RunScores
+    from medimg_eval.results.runs import RunScores
     from medimg_eval.results.table.layout import Layout
 
 FRAME_TYPES = {

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from medimg_eval.errors import UserError, nearest
-from medimg_eval.metrics.fidelity.feature_sets import SetValue
-from medimg_eval.results.statistics.intervals import Estimate
-from medimg_eval.results.table.cells import Column, make_column
+from medimg_eval.metrics.fidelity import SetValue
+from medimg_eval.results.statistics import Estimate
+from medimg_eval.results.table import Column, make_column
 from medimg_eval.results.utility.studies import AUGMENTED, FEW_SEEDS, GAIN, SYNTHETIC, TSTR, Study, Worth, find_worths
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from medimg_eval.results.runs.loading import RunScores
+    from medimg_eval.results.runs import RunScores
 
 Side = dict[Column, dict[str, SetValue]]
 """By column, and by the id of a run of synthesis."""

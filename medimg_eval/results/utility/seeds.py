@@ -9,17 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval import metrics
-from medimg_eval.results.comparison.summaries import Together, shared_cases
-from medimg_eval.results.runs.metric_kinds import is_known, is_summary
-from medimg_eval.results.runs.subsets import Part
-from medimg_eval.results.statistics.intervals import FEWEST, Estimate
-from medimg_eval.results.statistics.per_case import case_values
-from medimg_eval.results.statistics.resampling import Resamples
+from medimg_eval.results.comparison import Together, shared_cases
+from medimg_eval.results.runs import Part, is_known, is_summary
+from medimg_eval.results.statistics import FEWEST, Estimate, Resamples, case_values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from medimg_eval.results.runs.loading import RunScores
+    from medimg_eval.results.runs import RunScores
 
 Floats = npt.NDArray[np.float64]
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from medimg_eval.errors import UserError
-from medimg_eval.results.runs.loading import RunScores, load_runs
-from medimg_eval.results.statistics.intervals import Estimate
+from medimg_eval.results.runs import RunScores, load_runs
+from medimg_eval.results.statistics import Estimate
 from medimg_eval.results.utility.seeds import Drawn, over_seeds, resample_runs, within_range
 
 if TYPE_CHECKING:

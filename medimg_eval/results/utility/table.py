@@ -10,11 +10,9 @@ import numpy as np
 import pandas as pd
 
 from medimg_eval.errors import UserError
-from medimg_eval.results.runs.superseded import listed
-from medimg_eval.results.statistics.intervals import FEWEST, Estimate
-from medimg_eval.results.table.cells import NO_RUN, Column
-from medimg_eval.results.table.columns import make_columns
-from medimg_eval.results.table.layout import Heading, Layout, Line, Span, one_line
+from medimg_eval.results.runs import listed
+from medimg_eval.results.statistics import FEWEST, Estimate
+from medimg_eval.results.table import NO_RUN, Column, Heading, Layout, Line, Span, make_columns, one_line
 from medimg_eval.results.utility.studies import (
     AUGMENTED,
     FEW_SEEDS,

@@ -11,10 +11,9 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
+from medimg_eval.metrics.nlp import lower, sections
 from medimg_eval.metrics.nlp import report_sections as _reports_sections
 from medimg_eval.metrics.nlp import sentences as _reports_sentences
-from medimg_eval.metrics.nlp.report_sections import sections
-from medimg_eval.metrics.nlp.strings import lower
 from medimg_eval.metrics.reports.labeler.findings import (
     ATELECTASIS,
     CONSOLIDATION,

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from medimg_eval.metrics.nlp import lower
 from medimg_eval.metrics.nlp import sentences as _reports_sentences
-from medimg_eval.metrics.nlp.strings import lower
 from medimg_eval.metrics.reports.labeler.sentence import NOT, Sentence
 from medimg_eval.metrics.reports.labeler.sentence_findings import read
 

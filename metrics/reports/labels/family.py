@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.errors import CaseError
-from medimg_eval.metrics.answers.reply import ReplyPair
+from medimg_eval.metrics.answers import ReplyPair
 from medimg_eval.metrics.registry import Rows, metric, summary
 from medimg_eval.metrics.reports.labels.f1 import STATES, Counts, Efficacy, LabelCounts, scored, value_of
 from medimg_eval.metrics.reports.labels.taxonomies import Choice, Taxonomy, labels_of, loaded

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from medimg_eval.metrics.answers.reply import ReplyPair
+from medimg_eval.metrics.answers import ReplyPair
 from medimg_eval.metrics.registry import metric
 from medimg_eval.metrics.reports.labels.f1 import Average, Efficacy, Uncertain, label_scores
 from medimg_eval.metrics.reports.labels.family import Labeller, label_family

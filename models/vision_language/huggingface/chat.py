@@ -12,7 +12,7 @@ from torch import Tensor
 
 from medimg_eval.case import Prompt, Prompts
 from medimg_eval.errors import CaseError, UserError
-from medimg_eval.imaging.pictures.rgb8 import as_picture
+from medimg_eval.imaging.pictures import as_picture
 from medimg_eval.question import Message
 
 log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from medimg_eval.case import Prompt
-from medimg_eval.imaging.pictures.rgb8 import as_pictures
+from medimg_eval.imaging.pictures import as_pictures
 from medimg_eval.question import Decoding, Message
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from medimg_eval.data.studies.tables import (
 from medimg_eval.data.studies.texts import Sections, Texts, unspoilt, whole, written
 from medimg_eval.data.studies.views import View, Views
 from medimg_eval.errors import CaseError, SplitError, UsageError, UserError, nearest
-from medimg_eval.metrics.nlp.report_sections import NAMES
+from medimg_eval.metrics.nlp import NAMES
 from medimg_eval.question import Key, Question
 
 if TYPE_CHECKING:

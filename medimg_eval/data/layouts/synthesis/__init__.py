@@ -1,1 +1,5 @@
-"""."""
+"""Prompts to generate images from, and images that were generated."""
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

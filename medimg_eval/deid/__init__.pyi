@@ -1,0 +1,3 @@
+from .folder import PhiReport as PhiReport, scan_folder as scan_folder
+from .ps3_15 import EDITION as EDITION
+from .values import KINDS as KINDS

@@ -1,0 +1,5 @@
+from .files import ImageFile as ImageFile, MaskFile as MaskFile
+from .formats import identify as identify
+from .geometry import orientation as orientation, reorient as reorient, resample as resample
+from .reading import read as read, read_grid as read_grid, read_mask as read_mask
+from .volumes import Region as Region, write_image as write_image, write_mask as write_mask

@@ -1,0 +1,18 @@
+from .headers.header import Header as Header, salvaged_header as salvaged_header
+from .objects.rtstruct import fill as fill
+from .reading import grid as grid, read as read, read_mask as read_mask
+from .series.grouping import (
+    Group as Group,
+    gather as gather,
+    groups_of as groups_of,
+    is_meant as is_meant,
+    shape_of as shape_of,
+)
+from .series.index import NAMING as NAMING, Series as Series, index_tree as index_tree, naming as naming
+from .series.index_store import OLD_NAME as OLD_NAME
+from .writing.images import (
+    write_picture as write_picture,
+    write_segmentation as write_segmentation,
+    write_series as write_series,
+)
+from .writing.modules import save as save

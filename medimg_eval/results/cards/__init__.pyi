@@ -1,0 +1,2 @@
+from .disclosure import Disclosure as Disclosure, disclose as disclose, write_card as write_card
+from .generation import build_cards as build_cards

@@ -1,0 +1,18 @@
+from .bland_altman_plot import bland_altman as bland_altman
+from .curves import froc as froc, pr as pr, risk_coverage as risk_coverage, roc as roc
+from .distributions import box as box, strip as strip, violin as violin
+from .figure import Drawn as Drawn, svg as svg, write_figure as write_figure
+from .forest_plot import forest as forest
+from .inputs import by_task as by_task
+from .radar_chart import radar as radar
+from .ranks import critical_difference as critical_difference, rank_stability as rank_stability
+from .reliability_diagram import reliability as reliability
+from .significance_matrix import significance_map as significance_map
+from .style import (
+    Width as Width,
+    canvas as canvas,
+    drawable as drawable,
+    millimetres as millimetres,
+    styled as styled,
+    wrapped as wrapped,
+)

@@ -1,0 +1,2 @@
+from .lists import PICKS as PICKS, TaskCases as TaskCases, by_task as by_task, check_wanted as check_wanted
+from .pages import Report as Report, Showing as Showing, task_titles as task_titles, viewer as viewer

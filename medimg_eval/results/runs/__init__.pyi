@@ -1,0 +1,34 @@
+from .csv_cells import frame_to_csv as frame_to_csv, guarded as guarded, unguarded as unguarded
+from .external import load_scores as load_scores
+from .loading import (
+    BLIND as BLIND,
+    MANIFEST as MANIFEST,
+    RunScores as RunScores,
+    SCHEMA as SCHEMA,
+    SCORE_COLUMNS as SCORE_COLUMNS,
+    load_runs as load_runs,
+    read_manifest as read_manifest,
+    refuse_other_salts as refuse_other_salts,
+    salt_names as salt_names,
+)
+from .metric_kinds import (
+    SET as SET,
+    WHOLE as WHOLE,
+    is_evidence as is_evidence,
+    is_known as is_known,
+    is_set as is_set,
+    is_summary as is_summary,
+    judged_labels as judged_labels,
+)
+from .set_scores import SetRow as SetRow, row_of_part as row_of_part, set_rows as set_rows
+from .strata import strata_of as strata_of, stratifying as stratifying
+from .subsets import (
+    Bins as Bins,
+    LABEL as LABEL,
+    Part as Part,
+    UNKNOWN as UNKNOWN,
+    attribute_names as attribute_names,
+    attributes as attributes,
+    crossed_attributes as crossed_attributes,
+)
+from .superseded import left_out as left_out, listed as listed

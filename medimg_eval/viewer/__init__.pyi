@@ -1,0 +1,2 @@
+from .examples import draw_examples as draw_examples
+from .scene import Shown as Shown

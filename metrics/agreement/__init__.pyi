@@ -1,0 +1,6 @@
+from .continuous import (
+    aligned as aligned,
+    bland_altman as bland_altman,
+    intraclass_correlation as intraclass_correlation,
+)
+from .kappa import cohen_kappa as cohen_kappa, fleiss_kappa as fleiss_kappa

@@ -1,0 +1,13 @@
+from .extraction import (
+    extract as extract,
+    extract_box as extract_box,
+    extract_choice as extract_choice,
+    extract_choices as extract_choices,
+    extract_number as extract_number,
+    extract_open as extract_open,
+    extract_point as extract_point,
+    extract_report as extract_report,
+    extract_yes_no as extract_yes_no,
+)
+from .reply import JUDGE as JUDGE, Read as Read, ReplyPair as ReplyPair, UNREAD as UNREAD
+from .rule_registry import rules as rules

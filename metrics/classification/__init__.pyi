@@ -1,0 +1,12 @@
+from .curves import (
+    ABSENT as ABSENT,
+    AVERAGES as AVERAGES,
+    CLASSES as CLASSES,
+    Classified as Classified,
+    Curve as Curve,
+    EXCLUSIVE as EXCLUSIVE,
+    PRESENT as PRESENT,
+    SETS as SETS,
+    THRESHOLD as THRESHOLD,
+    roc_area as roc_area,
+)

@@ -1,0 +1,23 @@
+from .icon_consistency import (
+    Written as Written,
+    consistency as consistency,
+    equivalents_by_observations as equivalents_by_observations,
+)
+from .labeler.labeler import label_report as label_report, sentences as sentences
+from .labels.metrics import (
+    CHEXPERT_14 as CHEXPERT_14,
+    CHEXPERT_5 as CHEXPERT_5,
+    Taxonomy as Taxonomy,
+    label_family as label_family,
+    label_scores as label_scores,
+    labels_of as labels_of,
+)
+from .lunguage import (
+    lunguage_of as lunguage_of,
+    lunguage_scores as lunguage_scores,
+    read_rows as read_rows,
+    texts_in as texts_in,
+)
+from .radcliq import BertScores as BertScores, Rarity as Rarity, bertscore_of as bertscore_of, rarity as rarity
+from .radgraph import radgraph_combined as radgraph_combined, radgraph_f1 as radgraph_f1
+from .ratescore_entities import TYPES as TYPES, rate_score as rate_score, top_matches as top_matches

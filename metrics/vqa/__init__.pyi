@@ -1,0 +1,1 @@
+from .correctness import accuracy as accuracy

@@ -1,0 +1,80 @@
+from .annotators.base import PairAnnotator as PairAnnotator, TextAnnotator as TextAnnotator
+from .annotators.bertscore import BertScore as BertScore
+from .annotators.chexbert import CheXbert as CheXbert, CheXbertSimilarity as CheXbertSimilarity
+from .annotators.lunguage import Lunguage as Lunguage
+from .annotators.radgraph.model import (
+    ModernRadGraphXL as ModernRadGraphXL,
+    RadGraph as RadGraph,
+    RadGraphXL as RadGraphXL,
+)
+from .annotators.ratescore import RaTEScore as RaTEScore
+from .annotators.text_classifiers import ReportClassifier as ReportClassifier, SrrBert as SrrBert
+from .base import (
+    Chooser as Chooser,
+    Detector as Detector,
+    Embedder as Embedder,
+    Model as Model,
+    Reconstructor as Reconstructor,
+    Segmenter as Segmenter,
+    Synthesizer as Synthesizer,
+    VisionLanguageModel as VisionLanguageModel,
+)
+from .baselines.class_frequency import ClassFrequency as ClassFrequency
+from .baselines.gaussian_mixture import GaussianMixture as GaussianMixture
+from .baselines.questions import (
+    Chance as Chance,
+    LongestOption as LongestOption,
+    Majority as Majority,
+    NearestQuestion as NearestQuestion,
+)
+from .baselines.reports import (
+    MostFrequentReport as MostFrequentReport,
+    NearestReport as NearestReport,
+    NormalReport as NormalReport,
+)
+from .classification.base import Classifier as Classifier, NetworkClassifier as NetworkClassifier
+from .classification.monai import ImageClassifier as ImageClassifier
+from .classification.open_clip import OpenClipClassifier as OpenClipClassifier
+from .classification.timm import TimmClassifier as TimmClassifier
+from .extractors.base import FeatureExtractor as FeatureExtractor, Pixels as Pixels
+from .extractors.biovil_t import BioViLT as BioViLT
+from .extractors.classifiers import (
+    FindingClassifier as FindingClassifier,
+    ModelClassifier as ModelClassifier,
+    ViewClassifier as ViewClassifier,
+)
+from .extractors.networks import (
+    Inception as Inception,
+    OpenClipEncoder as OpenClipEncoder,
+    TimmEncoder as TimmEncoder,
+    TransformersEncoder as TransformersEncoder,
+)
+from .extractors.perceptual import DISTS as DISTS, LPIPS as LPIPS, PerceptualDistance as PerceptualDistance
+from .extractors.reidentification import PatientSiamese as PatientSiamese
+from .extractors.tables import FeatureTable as FeatureTable
+from .precomputed.classes import PrecomputedClasses as PrecomputedClasses
+from .precomputed.images import GivenImages as GivenImages
+from .precomputed.masks import Precomputed as Precomputed
+from .precomputed.nnunet import NnUnetResults as NnUnetResults
+from .precomputed.points_boxes import PrecomputedNumbers as PrecomputedNumbers, PrecomputedPlaces as PrecomputedPlaces
+from .precomputed.reconstructions import GivenReconstructions as GivenReconstructions
+from .precomputed.texts import GivenTexts as GivenTexts
+from .reconstruction.linear import (
+    FunctionReconstructor as FunctionReconstructor,
+    SenseCombine as SenseCombine,
+    ZeroFilled as ZeroFilled,
+)
+from .reconstruction.network import NetworkReconstructor as NetworkReconstructor
+from .report_generation.generator import ReportGenerator as ReportGenerator
+from .segmentation.ensemble import Vote as Vote
+from .segmentation.monai import MonaiSegmenter as MonaiSegmenter
+from .segmentation.monai_bundle import Bundle as Bundle
+from .segmentation.postprocess import DropSmall as DropSmall, FillHoles as FillHoles, KeepLargest as KeepLargest
+from .segmentation.promptable import PromptableSegmenter as PromptableSegmenter
+from .segmentation.sam import Sam as Sam
+from .segmentation.vista3d import VistaSegmenter as VistaSegmenter
+from .synthesis import Diffusers as Diffusers
+from .vision_language.green import GreenModel as GreenModel
+from .vision_language.huggingface.model import HuggingFaceVLM as HuggingFaceVLM
+from .vision_language.open_clip import OpenClip as OpenClip
+from .vision_language.openai.model import OpenAICompatible as OpenAICompatible

@@ -1,0 +1,6 @@
+from .base import (
+    Annotator as Annotator,
+    PairAnnotator as PairAnnotator,
+    TextAnnotator as TextAnnotator,
+    TextPair as TextPair,
+)

@@ -1,0 +1,2 @@
+from .base import FeatureExtractor as FeatureExtractor
+from .perceptual import LPIPS as LPIPS, PerceptualDistance as PerceptualDistance

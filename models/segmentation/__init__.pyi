@@ -1,0 +1,1 @@
+from .postprocess import Step as Step, postprocessed_mask as postprocessed_mask
