@@ -82,7 +82,7 @@ DISGUISES = {
     "an object out of text": TASK | {"layout": "${oc.create:{_target_: pandas.read_pickle}}"},
     "the environment": TASK | {"layout": LAYOUT | {"root": "${oc.env:HOME}"}},
     "arrays that are pickles": TASK | {"layout": LAYOUT | {"options": {"allow_pickle": True}}},
-    "code of a model": TASK | {"patient": {"_target_": "medimg_eval.models.vision_language.huggingface.model.HuggingFaceVLM"}
+    "code of a model": TASK | {"patient": {"_target_": "medimg_eval.models.HuggingFaceVLM"}
                               | {"trust_remote_code": True, "checkpoint": "own"}},
     "no name": TASK | {"layout": {"_target_": {"_target_": "os.mkdir", "path": "marker"}}},
 }  # fmt: skip

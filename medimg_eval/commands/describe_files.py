@@ -111,11 +111,11 @@ def _single(file: Path, family: str) -> Description:
 
 def _identifying(files: Sequence[Path]) -> list[str]:
     """What may name a patient: in the first file's header, for a series shares it, and in all file names."""
-    from medimg_eval.deid import quick_scan as phi
+    from medimg_eval.deid import identities, scan, scan_names
 
-    found = phi.scan(files[0])
-    known = {key: [value] for key, value in phi.identities(files[0]).items()} if identify(files[0]) == "dicom" else {}
-    found += phi.scan_names(files, known=known)
+    found = scan(files[0])
+    known = {key: [value] for key, value in identities(files[0]).items()} if identify(files[0]) == "dicom" else {}
+    found += scan_names(files, known=known)
     sentences = []
     for kind, words in _FILLED.items():
         tags = dict.fromkeys(doubt.tag for doubt in found if doubt.kind == kind and "is filled" in doubt.what)

@@ -10,6 +10,7 @@ from typing import Any, cast
 from hydra.utils import instantiate
 
 from medimg_eval.commands.listing import configs_of
+from medimg_eval.data.former_names import found_now
 from medimg_eval.errors import UsageError, missing_extra, nearest
 from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.models import Model
@@ -40,6 +41,7 @@ def build_task(config: Mapping[str, Any]) -> Task:
     Raises:
         UsageError: what the config names is not a Task.
     """
+    config = found_now(config)
     task = build(config)
     if not isinstance(task, Task):
         raise UsageError(f"task {config.get('name')!r}: {config.get('_target_')} is not a Task")
@@ -54,6 +56,7 @@ def build_candidate(config: Mapping[str, Any], group: str = "model") -> Candidat
     Raises:
         UsageError: the class cannot be imported.
     """
+    config = found_now(config)
     target = config["_target_"]
     try:
         wrapper = pkgutil.resolve_name(target)

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from medimg_eval.commands.common import as_list, plain, runs_of
 from medimg_eval.commands.making import build_task
+from medimg_eval.data.former_names import found_now
 from medimg_eval.data.stored import require_ours
 from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.evaluation.tracking import tracked
@@ -90,7 +91,7 @@ def _shown(cases: TaskCases, root: str | None, voxels: int) -> Shown | str:
     """Returns what can be shown of a task's cases, or says why there is nothing."""
     newest: RunScores = max(cases.runs.values(), key=lambda run: run.started)
     try:
-        stated: dict[str, Any] = dict(read_manifest(newest.folder / "manifest.json")["task_config"])
+        stated: dict[str, Any] = found_now(read_manifest(newest.folder / "manifest.json")["task_config"])
         require_ours(stated, newest.folder / "manifest.json")
         if "labels" in stated and isinstance(stated["labels"], Mapping):  # JSON turned their integers into text
             stated["labels"] = {_number(label): name for label, name in stated["labels"].items()}

@@ -13,6 +13,7 @@ from omegaconf import DictConfig
 from medimg_eval.commands.common import as_list, fail_if_cases_failed, plain, show
 from medimg_eval.commands.making import Annotators, Extractors, build_task
 from medimg_eval.commands.score_reports import score_reports
+from medimg_eval.data.former_names import found_now
 from medimg_eval.data.stored import require_ours
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.evaluation.rescoring import rescore
@@ -39,7 +40,7 @@ def run(config: DictConfig) -> None:
         manifest = read_manifest(folder / "manifest.json")
         if manifest.get("command") != "test":
             raise UserError(f"{folder}: holds a {manifest.get('command')} run; only test runs can be scored again")
-        stated: dict[str, Any] = manifest["task_config"]
+        stated: dict[str, Any] = found_now(manifest["task_config"])
         require_ours(stated, folder / "manifest.json")
         _refuse_strange(manifest["task"], str(stated.get("_target_", "")), changed)
         if "labels" in stated:  # JSON turned their integers into text

@@ -23,20 +23,20 @@ from medimg_eval.tasks import ClassificationTask, QuestionTask, ReportTask, Task
 log = logging.getLogger(__name__)
 
 BASELINES = {
-    "Chance": "baselines.Chance",
-    "Majority answer": "baselines.Majority",
-    "Longest option": "baselines.LongestOption",
-    "Nearest question": "baselines.NearestQuestion",
+    "Chance": "Chance",
+    "Majority answer": "Majority",
+    "Longest option": "LongestOption",
+    "Nearest question": "NearestQuestion",
 }
 """What tables call them -> their classes in `medimg_eval.models`."""
 
 REPORT_BASELINES = {
-    "Most frequent report": "report_baselines.MostFrequentReport",
-    "Normal report": "report_baselines.NormalReport",
+    "Most frequent report": "MostFrequentReport",
+    "Normal report": "NormalReport",
 }
 """The same of tasks that ask for reports."""
 
-CLASS_BASELINES = {"Class frequency": "precomputed_classes.ClassFrequency"}
+CLASS_BASELINES = {"Class frequency": "ClassFrequency"}
 """The same of tasks that ask for classes."""
 
 WAYS = ("remove", "grey")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from medimg_eval.data.former_names import as_hashed
 from medimg_eval.evaluation.identity import code_identity, digest, model_identity
 from medimg_eval.models.base import Model
 
@@ -42,12 +43,12 @@ class Candidate:
     def identity(self) -> dict[str, Any]:
         """Settings, the content of its files, and the code of a wrapper that is not ours."""
         files = getattr(self.wrapper, "file_arguments", Model.file_arguments)
-        return model_identity(self.config, files, self._pace) | {"code": code_identity(self.wrapper)}
+        return model_identity(as_hashed(self.config), files, self._pace) | {"code": code_identity(self.wrapper)}
 
     @property
     def settings(self) -> str:
         """Hash of the settings that decide answers: models of one name that differ in it are different ones."""
-        return digest({key: value for key, value in self.config.items() if key not in self._pace})
+        return digest({key: value for key, value in as_hashed(self.config).items() if key not in self._pace})
 
     @property
     def _pace(self) -> Sequence[str]:

@@ -16,6 +16,7 @@ from torch import nn
 from medimg_eval.case import Case
 from medimg_eval.data.asking import Batches
 from medimg_eval.data.cache import VolumeCache
+from medimg_eval.data.former_names import as_hashed
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.evaluation.asking import Asker, ask_here, device_of, in_use, parameter_count
 from medimg_eval.evaluation.candidates import Candidate
@@ -215,7 +216,7 @@ def _as_it_was(run: Run, finished: Mapping[str, Any] | None) -> Iterator[None]:
 
 def task_identity(task: Task) -> dict[str, Any]:
     """The task's settings that decide predictions. Where the data lie is left out: their content is hashed."""
-    decisive = {key: value for key, value in task.config.items() if key not in task.scoring_fields}
+    decisive = {key: value for key, value in as_hashed(task.config).items() if key not in task.scoring_fields}
     if isinstance(decisive.get("layout"), dict):
         decisive["layout"] = placeless(decisive["layout"])
     return decisive | dict(task.asked)

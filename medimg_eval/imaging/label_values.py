@@ -10,7 +10,6 @@ import numpy as np
 
 from medimg_eval.case import Array
 from medimg_eval.errors import CaseError, UsageError
-from medimg_eval.imaging.reading import _refuse_image
 
 
 def from_values(
@@ -132,3 +131,33 @@ def smallest_type(labels: Array) -> np.dtype[Any]:
     low, high = (int(labels.min()), int(labels.max())) if labels.size else (0, 0)
     # Below zero, half of a signed type's values are left for what lies above.
     return np.result_type(np.min_scalar_type(low), np.min_scalar_type(high if low >= 0 else -high - 1))
+
+
+MOST_GREYS = 100
+"""Distinct values up to which a label map is not asked whether it is an image."""
+
+FEWEST_VOXELS = 4096
+"""Of fewer voxels nothing is told."""
+
+LOOKED_AT = 1 << 21
+"""About how many voxels are looked at to tell."""
+
+
+def _refuse_image(labels: Array, path: Path) -> None:
+    """Refuses whole numbers that are grey values, by how they lie.
+
+    Labels may be thousands, as of instances, or have numbers such as FreeSurfer's 14175, and one may stand for "ignore"
+    below zero; but next to a voxel of a label mostly lies another of it. Grey values change from voxel to voxel.
+    """
+    if labels.size < FEWEST_VOXELS or float(labels.max()) - float(labels.min()) < MOST_GREYS:
+        return  # as most label maps: nothing has to be counted
+    planes = labels[..., :: max(1, labels.size // LOOKED_AT)]
+    values, counts = np.unique(planes, return_counts=True)
+    one, next_to_it = planes[:-1], planes[1:]
+    inside = (one != values[counts.argmax()]) & (next_to_it != values[counts.argmax()])
+    changes = np.count_nonzero(one[inside] != next_to_it[inside])
+    if len(values) > MOST_GREYS and 2 * changes > np.count_nonzero(inside):
+        raise CaseError(
+            f"{path}: holds {len(values)} values from {values[0]:g} to {values[-1]:g} that change from voxel to "
+            "voxel, as those of an image do; name a label map"
+        )

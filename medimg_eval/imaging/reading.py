@@ -20,15 +20,6 @@ from medimg_eval.imaging.formats import FAMILIES, identify, survey
 from medimg_eval.imaging.label_values import label_map, label_notes
 from medimg_eval.imaging.library_logs import without_values
 
-MOST_GREYS = 100
-"""Distinct values up to which a label map is not asked whether it is an image."""
-
-FEWEST_VOXELS = 4096
-"""Of fewer voxels nothing is told."""
-
-LOOKED_AT = 1 << 21
-"""About how many voxels are looked at to tell."""
-
 Source = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 """A file, a folder, or the files that make up one image."""
 
@@ -97,26 +88,6 @@ def read_mask(source: Source, **options: Any) -> Mask:
         found: Image | Mask = _ask(paths, ("read_mask", "read"), options, notes)
         mask = found if isinstance(found, Mask) else _as_mask(found, paths[0])
     return replace(mask, notes=(*mask.notes, *notes))
-
-
-def _refuse_image(labels: Array, path: Path) -> None:
-    """Refuses whole numbers that are grey values, by how they lie.
-
-    Labels may be thousands, as of instances, or have numbers such as FreeSurfer's 14175, and one may stand for "ignore"
-    below zero; but next to a voxel of a label mostly lies another of it. Grey values change from voxel to voxel.
-    """
-    if labels.size < FEWEST_VOXELS or float(labels.max()) - float(labels.min()) < MOST_GREYS:
-        return  # as most label maps: nothing has to be counted
-    planes = labels[..., :: max(1, labels.size // LOOKED_AT)]
-    values, counts = np.unique(planes, return_counts=True)
-    one, next_to_it = planes[:-1], planes[1:]
-    inside = (one != values[counts.argmax()]) & (next_to_it != values[counts.argmax()])
-    changes = np.count_nonzero(one[inside] != next_to_it[inside])
-    if len(values) > MOST_GREYS and 2 * changes > np.count_nonzero(inside):
-        raise CaseError(
-            f"{path}: holds {len(values)} values from {values[0]:g} to {values[-1]:g} that change from voxel to "
-            "voxel, as those of an image do; name a label map"
-        )
 
 
 def _as_mask(image: Image, path: Path) -> Mask:

@@ -1,6 +1,6 @@
 """The list of rules by which an answer is taken from an output: other people's, by name.
 
-Our own is `medimg_eval.metrics.answers.extraction`, named "cascade". A published rule is a function with `@answer_rule(...)`
+Our own is `medimg_eval.metrics.answers`, named "cascade". A published rule is a function with `@answer_rule(...)`
 above it, in a public module of `medimg_eval.metrics` or of a package that is named in the entry-point group
 "medimg_eval.metrics".
 """

@@ -5,8 +5,9 @@ from .report_sections import (
     canonical as canonical,
     chosen as chosen,
     sections as sections,
-    spans as spans,
+    section_spans as section_spans,
 )
+from .sentences import sentence_spans as sentence_spans
 from .strings import LONG as LONG, SENTENCES as SENTENCES, either as either, ending as ending, lower as lower
 from .tokenizers import (
     blank_words as blank_words,

@@ -97,13 +97,13 @@ def sections(text: str) -> dict[str, str]:
     {'findings': 'Clear lungs.', 'impression': 'Normal.'}
     """
     held: dict[str, list[str]] = {}
-    for name, said in _keyed(text) or ((name, text[start:end]) for name, start, end in spans(text)):
+    for name, said in _keyed(text) or ((name, text[start:end]) for name, start, end in section_spans(text)):
         if found := _bare(" ".join(said.split())):
             held.setdefault(name, []).append(found)
     return {name: " ".join(texts) for name, texts in held.items()}
 
 
-def spans(text: str) -> Iterator[tuple[str, int, int]]:
+def section_spans(text: str) -> Iterator[tuple[str, int, int]]:
     """Yields the name of each section and where its text lies, in their order, as `sections` has them."""
     name, start = "", 0
     if not _MAYBE.search(text):  # most sentences have no heading, and to look for each name takes long

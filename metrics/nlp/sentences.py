@@ -23,7 +23,7 @@ _WRAPPED = 50
 """A line of fewer letters that ends without a stop ends a sentence if a capital follows; a longer one was wrapped."""
 
 
-def spans(text: str, start: int = 0, end: int | None = None) -> Iterator[tuple[int, int]]:
+def sentence_spans(text: str, start: int = 0, end: int | None = None) -> Iterator[tuple[int, int]]:
     """Yields where each sentence lies in a text: from its first letter to behind its last, marks of lists left out."""
     end = len(text) if end is None else end
     begun = start

@@ -16,3 +16,4 @@ from .screens import (
     dcr_share as dcr_share,
     nndr as nndr,
 )
+from .screens import SetError as SetError, SetValue as SetValue  # type: ignore[attr-defined]

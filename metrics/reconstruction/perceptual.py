@@ -1,6 +1,6 @@
 """Images against a reference as networks see them: arithmetic on the distances that a model found.
 
-The networks are in `medimg_eval.models.extractors.perceptual`, which these metrics name under `reads`. What they are shown is made
+The networks are in `medimg_eval.models.extractors`, which these metrics name under `reads`. What they are shown is made
 here: `pictures` brings two images to grey values from 0 to 1, which have to be the same ones for the numbers to mean
 anything.
 """

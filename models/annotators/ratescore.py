@@ -80,7 +80,7 @@ def entities_of(tokens: Sequence[str], labels: Sequence[str]) -> list[tuple[int,
 class RaTEScore(PairAnnotator):
     """Finds the entities of two reports and matches each with the most similar one of the other.
 
-    Sentences are those of `medimg_eval.metrics.reports.labeler.labeler.sentences`, where the authors' code takes medspacy's; texts
+    Sentences are those of `medimg_eval.metrics.reports.sentences`, where the authors' code takes medspacy's; texts
     are not cut, unless a sentence is longer than 512 tokens. A pair is read by itself, so that an empty report cannot
     shift the others.
 

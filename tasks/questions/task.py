@@ -17,7 +17,6 @@ from medimg_eval.case import Case, Image, Prompt, Prompts
 from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.answers import JUDGE, UNREAD, ReplyPair, rules
-from medimg_eval.metrics.judges import accuracy as judged
 from medimg_eval.metrics.nlp import Corpus
 from medimg_eval.question import Decoding, Key, Message, Question, Reply
 from medimg_eval.tasks.base import Task, name_once, one_each
@@ -288,7 +287,7 @@ class QuestionTask(Task):
         one = super().alone(metric)
         found = [parse(name)[0] for name in one.case_metrics]
         if not self._judge_extracts and not any(
-            each.asks or each.function.__module__ == judged.__name__ for each in found
+            each.asks or each.function.__module__.startswith("medimg_eval.metrics.judges.") for each in found
         ):
             one.judged_by = ""
         return one

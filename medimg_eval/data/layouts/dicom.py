@@ -34,7 +34,7 @@ class DicomTree(FolderLayout):
     the case it is meant for, which fails by its name; one that can be told to belong to no case is a case of its own.
 
     Args:
-        filters: field of `medimg_eval.imaging.dicom.series.index.Series` -> the value, or values, of the images that are
+        filters: field of `medimg_eval.imaging.dicom.Series` -> the value, or values, of the images that are
             meant, such as `{modality: CT, localizer: false}`.
         id: pattern of the case id: `{series}`, `{study}`, `{stem}` or `{name}` of the first file, `{folder}` below the
             root; where several images share an id, `-1`, `-2`, ... follow.

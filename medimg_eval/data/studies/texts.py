@@ -12,7 +12,7 @@ from medimg_eval.data.questions.records import said_nothing
 from medimg_eval.data.records import below
 from medimg_eval.data.studies.tables import filled
 from medimg_eval.errors import CaseError, UsageError
-from medimg_eval.metrics.nlp import canonical, sections, spans
+from medimg_eval.metrics.nlp import canonical, section_spans, sections
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -108,7 +108,7 @@ def unspoilt(held: Sections, wanted: Sequence[str]) -> dict[str, str]:
     secret = {*map(canonical, wanted), BOTH}
     told = {}
     for name, text in held.items():
-        parts = list(spans(text))
+        parts = list(section_spans(text))
         spoilt = name not in secret and any(inner in secret for inner, _, _ in parts)
         left = [text[start:end].strip() for inner, start, end in parts if inner not in secret]
         told[name] = " ".join(filter(None, left)) if spoilt else text

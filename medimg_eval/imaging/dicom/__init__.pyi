@@ -16,3 +16,5 @@ from .writing.images import (
     write_series as write_series,
 )
 from .writing.modules import save as save
+from .objects.rtstruct import read_structures as read_structures
+from .objects.seg import read_segments as read_segments

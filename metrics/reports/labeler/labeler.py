@@ -11,9 +11,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
-from medimg_eval.metrics.nlp import lower, sections
-from medimg_eval.metrics.nlp import report_sections as _reports_sections
-from medimg_eval.metrics.nlp import sentences as _reports_sentences
+from medimg_eval.metrics.nlp import lower, section_spans, sections, sentence_spans
 from medimg_eval.metrics.reports.labeler.findings import (
     ATELECTASIS,
     CONSOLIDATION,
@@ -170,7 +168,7 @@ def measurements(text: str) -> list[Measurement]:
     >>> [(one.thing, one.millimetres) for one in measurements("ET tube tip 3.5 cm above the carina.")]
     [('endotracheal tube to carina', (35.0,))]
     """
-    aside = [(start, end) for name, start, end in _reports_sections.spans(text) if name in _ASIDE]
+    aside = [(start, end) for name, start, end in section_spans(text) if name in _ASIDE]
     return [one for one in measured(text) if not any(start <= one.start < end for start, end in aside)]
 
 
@@ -183,7 +181,7 @@ def sentences(text: str) -> list[str]:
     >>> sentences("1.Stable.2.No effusion")
     ['Stable.', 'No effusion']
     """
-    return [" ".join(text[start:end].split()) for start, end in _reports_sentences.spans(text)]
+    return [" ".join(text[start:end].split()) for start, end in sentence_spans(text)]
 
 
 @lru_cache(maxsize=64)  # metrics of one report, which are computed together, read it once
@@ -191,9 +189,9 @@ def _read(text: str) -> tuple[Sentence, ...]:
     lowered = lower(text)
     return tuple(
         read(lowered, first, behind)
-        for name, start, end in _reports_sections.spans(text)
+        for name, start, end in section_spans(text)
         if name not in _ASIDE
-        for first, behind in _reports_sentences.spans(text, start, end)
+        for first, behind in sentence_spans(text, start, end)
     )
 
 

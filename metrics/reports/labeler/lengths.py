@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from medimg_eval.metrics.nlp import lower
-from medimg_eval.metrics.nlp import sentences as _reports_sentences
+from medimg_eval.metrics.nlp import lower, sentence_spans
 from medimg_eval.metrics.reports.labeler.sentence import NOT, Sentence
 from medimg_eval.metrics.reports.labeler.sentence_findings import read
 
@@ -122,7 +121,7 @@ def measured(text: str) -> Iterator[Measurement]:
     if not _LENGTH.search(lowered):
         return
     seen: list[tuple[int, int]] = []
-    for start, end in _reports_sentences.spans(text):
+    for start, end in sentence_spans(text):
         lengths = list(_LENGTH.finditer(lowered, start, end))
         if lengths:
             sentence, things, device = read(lowered, start, end), _things(lowered, start, end), _device(lowered, seen)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medimg_eval.metrics.nlp.report_sections import canonical, chosen, sections, spans
+from medimg_eval.metrics.nlp.report_sections import canonical, chosen, section_spans, sections
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_names_that_mean_the_same():
 @given(st.text(alphabet="ab.:\n *#_FINDGS{}", max_size=80))
 def test_no_letter_of_a_text_is_in_two_sections(text):
     behind = 0
-    for _, start, end in spans(text):
+    for _, start, end in section_spans(text):
         assert behind <= start <= end <= len(text)
         behind = end
 

@@ -307,5 +307,6 @@ def test_no_constant_answer_beats_the_majority(values):
 
 
 def test_baselines_import_no_torch():
-    code = "import sys, medimg_eval.models.baselines.questions; sys.exit(bool({'torch', 'sklearn', 'pandas'} & set(sys.modules)))"
+    heavy = {"torch", "sklearn", "pandas"}
+    code = f"import sys, medimg_eval.models.baselines.questions; sys.exit(bool({heavy} & set(sys.modules)))"
     subprocess.run([sys.executable, "-c", code], check=True, env=environment())

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from medimg_eval.case import Case, Findings, Reference
+from medimg_eval.data.former_names import found_now
 from medimg_eval.data.records import Entry, Given, Row, Target
 from medimg_eval.data.stored import require_ours
 from medimg_eval.errors import UsageError, UserError
@@ -94,7 +95,7 @@ class Generated:
         ]
 
     def _prompts(self, folder: Path, manifest: Mapping[str, Any]) -> Sequence[Case]:
-        config = manifest.get("task_config") or {}
+        config = found_now(manifest.get("task_config") or {})
         split = (config.get("splits") or {}).get("test", "test")
         if self.prompts is not None:
             return self.prompts.cases(split)

@@ -73,7 +73,7 @@ def read_mask(path: Path, *, grid: Geometry | None = None, labels: Mapping[str, 
         pairs = ", ".join(f"{called[one]!r} and {called[other]!r}" for one, other in sorted(overlaps))
         raise CaseError(
             f"{path}: structures overlap, which a label map cannot hold ({pairs}); choose structures that do not with "
-            "labels={NAME: INTEGER}, or read each by itself with medimg_eval.imaging.dicom.objects.rtstruct.read_structures"
+            "labels={NAME: INTEGER}, or read each by itself with medimg_eval.imaging.dicom.read_structures"
         )
     return Mask(out, grid.affine, called, tuple(notes))
 

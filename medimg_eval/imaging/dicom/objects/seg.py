@@ -71,7 +71,7 @@ def read_mask(path: Path, *, grid: Geometry | None = None, labels: Mapping[str, 
         pairs = ", ".join(f"{called[one]!r} and {called[other]!r}" for one, other in sorted(overlaps))
         raise CaseError(
             f"{path}: segments overlap, which a label map cannot hold ({pairs}); choose segments that do not with "
-            "labels={NAME: INTEGER}, or read each by itself with medimg_eval.imaging.dicom.objects.seg.read_segments"
+            "labels={NAME: INTEGER}, or read each by itself with medimg_eval.imaging.dicom.read_segments"
         )
     return Mask(out, geometry.affine, called, (*notes, *_doubts(dataset)))
 

@@ -1,0 +1,83 @@
+"""Names of classes in runs and configs from before their modules moved: a moved file starts no run anew."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+_MODELS = {
+    "annotators": "TextAnnotator PairAnnotator",
+    "baselines": "Chance LongestOption Majority NearestQuestion",
+    "bertscore": "BertScore",
+    "bundle": "Bundle",
+    "chexbert": "CheXbert CheXbertSimilarity",
+    "classifier": "Classifier NetworkClassifier",
+    "feature_biovil": "BioViLT",
+    "feature_classifiers": "FindingClassifier ViewClassifier ModelClassifier",
+    "feature_networks": "Inception TransformersEncoder TimmEncoder OpenClipEncoder",
+    "feature_siamese": "PatientSiamese",
+    "feature_tables": "FeatureTable",
+    "features": "FeatureExtractor Pixels",
+    "gaussian_mixture": "GaussianMixture",
+    "given_texts": "GivenTexts",
+    "green": "GreenModel",
+    "huggingface": "HuggingFaceVLM",
+    "image_classifier": "ImageClassifier",
+    "lunguage": "Lunguage",
+    "monai_segmenter": "MonaiSegmenter",
+    "nnunet": "NnUnetResults",
+    "open_clip": "OpenClip",
+    "open_clip_classifier": "OpenClipClassifier",
+    "openai_compatible": "OpenAICompatible",
+    "perceptual": "PerceptualDistance LPIPS DISTS",
+    "postprocess": "KeepLargest DropSmall FillHoles",
+    "precomputed": "Precomputed",
+    "precomputed_classes": "PrecomputedClasses ClassFrequency",
+    "precomputed_places": "PrecomputedPlaces PrecomputedNumbers",
+    "promptable": "PromptableSegmenter",
+    "radgraph": "RadGraph RadGraphXL ModernRadGraphXL",
+    "ratescore": "RaTEScore",
+    "reconstruction": "ZeroFilled SenseCombine FunctionReconstructor GivenReconstructions",
+    "reconstruction_network": "NetworkReconstructor",
+    "report_baselines": "NormalReport MostFrequentReport NearestReport",
+    "report_classifiers": "ReportClassifier SrrBert",
+    "report_generator": "ReportGenerator",
+    "sam": "Sam",
+    "synthesis": "Diffusers GivenImages",
+    "timm_classifier": "TimmClassifier",
+    "vista": "VistaSegmenter",
+    "vote": "Vote",
+}
+"""Former module in `medimg_eval.models` -> its classes, which are now found in the room itself."""
+
+NOW = {
+    f"medimg_eval.models.{module}.{name}": f"medimg_eval.models.{name}"
+    for module, names in _MODELS.items()
+    for name in names.split()
+} | {
+    "medimg_eval.tasks.stages.StagedQuestionTask": "medimg_eval.tasks.questions.StagedQuestionTask",
+    "medimg_eval.tasks.dialogues.ConsultationQuestionTask": "medimg_eval.tasks.questions.ConsultationQuestionTask",
+    "medimg_eval.data.layouts.report_table.ReportTable": "medimg_eval.data.layouts.report_sets.ReportTable",
+}
+"""Former path of a class -> its path."""
+
+FORMERLY = {now: former for former, now in NOW.items()}
+
+
+def found_now(config: Any) -> Any:
+    """The same config with every former `_target_` replaced by the present one."""
+    return _renamed(config, NOW)
+
+
+def as_hashed(config: Any) -> Any:
+    """The same config with the `_target_`s that stand in the hashes of stored runs."""
+    return _renamed(config, FORMERLY)
+
+
+def _renamed(value: Any, names: Mapping[str, str]) -> Any:
+    if isinstance(value, Mapping):
+        return {
+            key: names.get(inner, inner) if key == "_target_" and isinstance(inner, str) else _renamed(inner, names)
+            for key, inner in value.items()
+        }
+    return [_renamed(inner, names) for inner in value] if isinstance(value, list | tuple) else value
