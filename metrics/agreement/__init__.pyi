@@ -1,4 +1,5 @@
 from .continuous import (
+    BlandAltman as BlandAltman,
     aligned as aligned,
     bland_altman as bland_altman,
     intraclass_correlation as intraclass_correlation,
