@@ -84,7 +84,7 @@ def report(starter, tmp_path_factory):
     program(*thresholds, "+model.levels=[50,150]", "+model.name=Good")
     program(*thresholds, "+model.levels=[101,201]", "+model.name=Bad")
     program(*words, "task=quiz", "model._target_=asking.Says", f"+model.replies={{q2: '{ATTACK}'}}")
-    program("report", "out=report", "cases=[worst:2,case05,q2]", "resamples=100", "examples=1")
+    program("report", "out=report", "cases=[worst:2,case05,q2]", "resamples=100", "examples=1", "trust=true")
     return place / "report"
 
 

@@ -156,8 +156,10 @@ def test_the_ct_with_a_missing_slice_and_the_folder_of_several_series_are_refuse
     assert len(list((variants / "gap" / "series").iterdir())) == ct.SHAPE[2] - 1
     with pytest.raises(CaseError, match="gap.*missing"):
         read(variants / "gap" / "series")
-    with pytest.raises(CaseError, match="several.*series="):
+    with pytest.raises(CaseError, match="several.*mask.nii.gz.*either may be meant"):
         read(variants / "several")
+    with pytest.raises(CaseError, match="several.*series="):
+        read(sorted(variants.glob("several/*.dcm")))
     headers = [pydicom.dcmread(p, stop_before_pixels=True) for p in variants.glob("several/*.dcm")]
     assert len({h.SeriesInstanceUID for h in headers}) == 3
     assert {h.SeriesDescription for h in headers} == {"localiser", "plain", "portal"}

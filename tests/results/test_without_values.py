@@ -5,7 +5,6 @@ import math
 import pytest
 
 from medimg_eval import metrics
-from medimg_eval.commands.front import start
 from medimg_eval.results import build_table, load_runs
 
 
@@ -14,12 +13,10 @@ def scored(value, metric="dice", cases=("c1", "c2")):
 
 
 @pytest.fixture
-def asked(capfd, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-
+def asked(program):
     def ask(*words):
-        code = start([*words])
-        return code, capfd.readouterr().err
+        done = program(*words)
+        return done.returncode, done.stderr
 
     return ask
 
