@@ -1,0 +1,49 @@
+"""A run keeps its id when files move: stored runs go on, and are not begun anew."""
+
+import pytest
+from hydra import compose, initialize_config_module
+from omegaconf import OmegaConf
+
+from medimg_eval.commands.making import build_candidate, build_task
+from medimg_eval.data.former_names import FORMERLY, NOW, as_hashed, found_now
+from medimg_eval.evaluation.evaluate import task_identity
+from medimg_eval.evaluation.identity import digest
+from tests.helpers.catalogue import composed
+
+PINNED = [
+    ("brain_tissue", "unet_small", {}, "2e36b75a", "3d62650e"),
+    ("brain_tissue", "gaussian_mixture", {}, "8cd46c3c", "ac19238f"),
+    ("slake", "huggingface_vlm", {"checkpoint": "org/model"}, "3f59aa84", "b7ff0165"),
+    ("vqa_rad", "openai_compatible", {"model": "m"}, "15347fbe", "e25db306"),
+    ("iu_xray_findings", "given_texts", {"file": "x.csv"}, "1c7a724f", "975c72e4"),
+    ("cxreasonbench", "huggingface_vlm", {"checkpoint": "org/model"}, "8e99f897", "b7ff0165"),
+    ("mediconfusion", "open_clip", {"checkpoint": "org/model"}, "d2b3fffa", "9077ca6e"),
+    ("phantom_findings", "image_classifier", {}, "efb2c3ce", "76e40a6f"),
+    ("verse2020_landmarks", "precomputed", {"root": "x"}, "7a24f035", "040a08e7"),
+    ("fastmri_knee_4x", "zero_filled", {}, "909eb032", "8b8fe28e"),
+    ("chexgenbench", "given_images", {"root": "x"}, "e20b5388", "be3146a5"),
+    ("iu_xray_retrieval", "open_clip", {"checkpoint": "org/model"}, "ca292255", "9077ca6e"),
+]
+"""Task, model, changes, id of both without data, settings of the model: as they were when classes lay elsewhere."""
+
+
+@pytest.mark.parametrize(("task", "model", "changes", "run", "settings"), PINNED)
+def test_the_id_of_a_run_does_not_follow_its_files(task, model, changes, run, settings):
+    with initialize_config_module("medimg_eval.configs", version_base="1.3"):
+        words = [f"model.{key}={value}" for key, value in changes.items()]
+        config = OmegaConf.to_container(compose(f"model/{model}", words).model, resolve=True)
+    layout = composed(task)["layout"]
+    rooted = layout | ({"root": "data"} if "root" in layout else {})
+    made = build_task(composed(task) | {"layout": rooted})
+    candidate = build_candidate(config)
+    assert digest({"task": task_identity(made), "model": candidate.identity}) == run
+    assert candidate.settings == settings
+
+
+def test_former_names_lead_to_classes_that_there_are():
+    for former, now in NOW.items():
+        config = {"_target_": former, "inner": [{"_target_": former}]}
+        assert found_now(config) == {"_target_": now, "inner": [{"_target_": now}]}
+        assert as_hashed(found_now(config)) == config
+        assert build_candidate({"_target_": former}).wrapper.__name__ == former.rpartition(".")[2]
+    assert len(FORMERLY) == len(NOW)
