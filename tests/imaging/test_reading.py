@@ -14,8 +14,7 @@ from medimg_eval.case import Image, Mask, Probabilities
 from medimg_eval.commands.describe_files import describe
 from medimg_eval.deid.folder import scan_folder
 from medimg_eval.errors import CaseError, UsageError
-from medimg_eval.imaging import ImageFile, MaskFile, read, read_grid, read_mask, write_image, write_mask
-from medimg_eval.imaging import formats as identify
+from medimg_eval.imaging import ImageFile, MaskFile, identify, read, read_grid, read_mask, write_image, write_mask
 from medimg_eval.imaging.dicom.writing.images import write_picture, write_segmentation, write_series
 from medimg_eval.imaging.slides.features import read_features
 from medimg_eval.imaging.slides.writing import write_pyramid

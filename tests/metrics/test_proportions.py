@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from statsmodels.stats.proportion import proportion_confint
 
 from medimg_eval.metrics.proportions import proportion_interval, wilson_interval
-from medimg_eval.results import build_table, load_runs, mean_interval
+from medimg_eval.results import mean_interval
 from medimg_eval.results.statistics.intervals import Bootstrap, Sample, usual_intervals
 
 HOW = Bootstrap(300)
@@ -86,32 +86,6 @@ def test_nothing_and_too_little_have_no_interval(values, method):
     found = usual(values)
     assert math.isnan(found.low)
     assert found.method == method
-
-
-def rows(values, metric):
-    return [(f"c{i}", f"p{i}", "a", metric, float(value), "present") for i, value in enumerate(values)]
-
-
-def test_only_metrics_between_0_and_1_are_shares(write_run):
-    right = [1, 0, 0, 1, 0, 1, 1, 1, 0, 1, 1, 1]
-    folder = write_run("m", rows(right, "dice") + rows([0] * 12, "hd95") + rows(right, "mine"))
-    table = build_table(load_runs([folder]), resamples=50)
-    frame = table.frame().set_index("metric")
-    assert frame["interval"].to_dict() == {"dice": "wilson", "hd95": "percentile", "mine": "wilson"}
-    assert (frame.loc["hd95", "low"], frame.loc["hd95", "high"]) == (0, 0)
-    notes = "\n".join(table.footnotes)
-    assert "Dice and mine: Wilson interval of a proportion, of values that are 0 or 1, one for each of the pat" in notes
-
-
-def test_the_footnote_names_no_bootstrap_where_none_was_made(write_run):
-    table = build_table(load_runs([write_run("m", rows([1, 0, 1, 1, 0, 1], "dice"))]), resamples=50)
-    assert table.footnotes[:2] == [
-        "Mean over cases [95 % interval]; a case counts with the mean over its labels (case-macro).",
-        (
-            "Dice: exact interval (Clopper and Pearson) of a proportion, of values that are 0 or 1, where these are "
-            "all the same or of at most 10 patients."
-        ),
-    ]
 
 
 def test_exact_holds_the_share_at_least_as_often_as_it_says_and_wilson_about_as_often():

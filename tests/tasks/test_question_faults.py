@@ -28,6 +28,7 @@ from medimg_eval.models import Chooser, VisionLanguageModel
 from medimg_eval.models.baselines.questions import Chance, Majority
 from medimg_eval.question import Reply
 from medimg_eval.tasks import QuestionTask
+from medimg_eval.trust import trusting
 
 OPTIONS = {"A": "one", "B": "two", "C": "three", "D": "four"}
 GRADE = {"prompt": {"user": "{question} {output}"}, "pattern": r"(\d)"}
@@ -452,8 +453,20 @@ def built(items=(), number=0, **settings):
 
 
 def score(folder, **wanted):
-    keys = ("root", "reports", "score_workers", "extraction", "metrics", "surface", "empty", "annotators", "extractors")
-    score_command.run(OmegaConf.create({"run": str(folder), **dict.fromkeys(keys), **wanted}))
+    keys = (
+        "root",
+        "reports",
+        "score_workers",
+        "extraction",
+        "metrics",
+        "surface",
+        "empty",
+        "annotators",
+        "extractors",
+        "may_leave",
+    )
+    with trusting():  # the layout is the tests' own
+        score_command.run(OmegaConf.create({"run": str(folder), **dict.fromkeys(keys), **wanted}))
 
 
 def test_stored_answers_are_scored_again_by_another_rule_and_other_metrics(settings):

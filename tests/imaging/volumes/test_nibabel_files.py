@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from medimg_eval.errors import CaseError
-from medimg_eval.imaging import formats as identify
-from medimg_eval.imaging import read, read_grid
+from medimg_eval.imaging import identify, read, read_grid
 from medimg_eval.imaging.volumes import reading as volumes
 
 ROOT = Path(nib.__file__).parent

@@ -242,7 +242,7 @@ def test_regions_are_not_judged_of_other_kinds():
 
 
 def test_every_metric_of_places_says_what_a_table_needs():
-    ours = [found for found in available().values() if found.function.__module__.endswith("places")]
+    ours = [found for found in available().values() if found.function.__module__.endswith("vqa.grounding")]
     assert len(ours) == 16
     for found in ours:
         assert found.definition.endswith(".")

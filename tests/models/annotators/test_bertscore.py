@@ -195,7 +195,7 @@ def test_the_configs_are_the_named_presets(name, model, layer, idf, baseline):
     text = (CONFIGS / "annotator" / f"{name}.yaml").read_text()
     settings = yaml.safe_load(text)
     assert text.startswith("# description: ")
-    assert settings.pop("_target_") == "medimg_eval.models.annotators.bertscore.BertScore"
+    assert settings.pop("_target_") == "medimg_eval.models.BertScore"
     made = BertScore(**settings)
     assert made.weights.endswith(f"/{model}")
     assert (made.layer, made.idf, made.uses_corpus, made.baseline) == (layer, idf, idf, baseline)

@@ -308,7 +308,7 @@ def test_the_configs_name_their_class_and_archive(name):
     settings = yaml.safe_load(text)
     kind = {"radgraph": RadGraph, "radgraph_xl": RadGraphXL, "modern_radgraph_xl": ModernRadGraphXL}[name]
     assert text.startswith("# description: ")
-    assert settings.pop("_target_") == f"{kind.__module__}.{kind.__name__}"
+    assert settings.pop("_target_") == f"medimg_eval.models.{kind.__name__}"
     assert settings["weights"] in kind(**settings).archive.what
 
 
