@@ -72,7 +72,6 @@ def test_libraries_of_extras_are_imported_in_one_way():
     caught = {"slides/backends.py"}  # goes on to the next library, and names all that it lacks
     # Behind a first `import_optional`.
     late = re.compile(r"vision_language/huggingface/|report_generation/|radgraph/network|bertscore|text_encoders")
-    )  # behind a first `import_optional`
     for folder in ("medimg_eval", "models", "metrics", "tasks"):
         for path in (ROOT / folder).rglob("*.py"):
             if "/".join(path.parts[-2:]) not in caught and not late.search(path.as_posix()):
