@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
 import medimg_eval
@@ -15,18 +14,9 @@ from medimg_eval.commands.making import build
 from medimg_eval.metrics import available
 from tests.conftest import environment
 from tests.helpers import catalogue
+from tests.helpers.config_files import CONFIGS, composed_config, config_names
 
 ROOT = Path(medimg_eval.__file__).parents[1]
-CONFIGS = Path(medimg_eval.__file__).parent / "configs"
-
-
-def names(group):
-    return sorted(path.stem for path in (CONFIGS / group).glob("*.yaml"))
-
-
-def composed(config, *overrides):
-    with initialize_config_module("medimg_eval.configs", version_base="1.3"):
-        return OmegaConf.to_container(compose(config, [*overrides]), resolve=True)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +29,7 @@ def test_what_scoring_processes_import_needs_no_torch(module):
     subprocess.run([sys.executable, "-c", code], check=True, env=environment())
 
 
-@pytest.mark.parametrize("name", names("task"))
+@pytest.mark.parametrize("name", config_names("task"))
 def test_every_task_is_made_from_its_config_and_has_a_card(name):
     task = build(catalogue.composed(name))
     assert task.name == name
@@ -49,12 +39,12 @@ def test_every_task_is_made_from_its_config_and_has_a_card(name):
     assert task.may_leave != "yes" or not (closed or re.search("gated|registration", task.card["access"]))
 
 
-@pytest.mark.parametrize("name", names("suite"))
+@pytest.mark.parametrize("name", config_names("suite"))
 def test_every_suite_names_tasks(name):
-    assert all(build(task).name == key for key, task in composed(f"suite/{name}")["tasks"].items())
+    assert all(build(task).name == key for key, task in composed_config(f"suite/{name}")["tasks"].items())
 
 
-@pytest.mark.parametrize("name", names("model"))
+@pytest.mark.parametrize("name", config_names("model"))
 def test_every_model_config_says_what_it_is_and_fits_its_class(name, tmp_path):
     text = (CONFIGS / "model" / f"{name}.yaml").read_text()
     assert re.match(r"# description: \S", text)
@@ -72,9 +62,9 @@ def test_every_model_config_says_what_it_is_and_fits_its_class(name, tmp_path):
     build(OmegaConf.create(config))
 
 
-@pytest.mark.parametrize("name", names("trainer"))
+@pytest.mark.parametrize("name", config_names("trainer"))
 def test_every_trainer_config_composes(name):
-    assert "accelerator" in composed("test", f"trainer={name}")["trainer"]
+    assert "accelerator" in composed_config("test", f"trainer={name}")["trainer"]
 
 
 def test_every_metric_is_in_the_docs():

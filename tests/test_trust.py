@@ -30,7 +30,7 @@ from medimg_eval.models.vision_language.open_clip import OpenClip
 from medimg_eval.tasks import SynthesisTask
 from medimg_eval.trust import trusting
 from tests.conftest import HELPERS
-from tests.test_house import CONFIGS
+from tests.helpers.config_files import config_files
 
 
 class Payload:
@@ -117,7 +117,7 @@ def test_all_that_would_run_is_named_with_its_place(tmp_path):
 
 
 def test_every_task_of_ours_is_made_from_its_manifest(tmp_path):
-    texts = {path.stem: path.read_text() for group in ("task", "protocol") for path in (CONFIGS / group).glob("*.yaml")}
+    texts = {path.stem: path.read_text() for path in config_files("task", "protocol")}
     configs = {name: yaml.safe_load(re.sub(r"\$\{[^}]*\}", "data", text)) for name, text in texts.items()}
     with pytest.raises(UserError, match=r"would run allow_pickle=True \(task_config.layout\);"):
         require_ours(configs.pop("fairseg"), tmp_path)  # whose files hold Python objects

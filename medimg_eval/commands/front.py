@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from medimg_eval import __version__
 from medimg_eval.commands import COMMANDS
+from medimg_eval.configs.names import IN_FOLDERS, paths_of, shortest_names
 from medimg_eval.errors import LeaveError, UsageError, UserError, nearest
 from medimg_eval.trust import trusting
 
@@ -139,14 +140,24 @@ def explain(error: BaseException, words: Words | None) -> UserError | None:
             return UsageError(f"{key} is not set; add {key}=VALUE to the command")
     for link in chain:
         if isinstance(link, MissingConfigException) and link.missing_cfg_file:
-            group, _, name = link.missing_cfg_file.rpartition("/")
-            kind = f"there is no {group or 'config'} {name!r}"
-            return UsageError(kind + nearest(name, [*(link.options or [])]))
+            return _explain_missing(link.missing_cfg_file, link.options or ())
     if str(error).startswith("Config group override must be"):
         return UsageError("expected the name of an option, got null; take a group out with ~GROUP")
     if any(isinstance(link, HydraException | OmegaConfBaseException) for link in chain):
         return _explain_config(chain, words)
     return _explain_file(error)
+
+
+def _explain_missing(path: str, options: Sequence[str]) -> UsageError:
+    group, _, name = path.rpartition("/")
+    top, _, below = path.partition("/")
+    if top not in IN_FOLDERS:
+        return UsageError(f"there is no {group or 'config'} {name!r}{nearest(name, options)}")
+    inside = [one for one in paths_of(files("medimg_eval.configs"), top) if one.startswith(f"{below}/")]
+    if inside:
+        held = ", ".join(one.rpartition("/")[2] for one in inside)
+        return UsageError(f"{below!r} is a folder of {top}s; name one of them (available: {held})")
+    return UsageError(f"there is no {top} {below!r}{nearest(name, options)}")
 
 
 def _explain_file(error: BaseException) -> UserError | None:
@@ -182,12 +193,14 @@ def _keys(words: Words, leaving_out: str) -> list[str]:
     from hydra.core.global_hydra import GlobalHydra
     from omegaconf import OmegaConf
 
+    from medimg_eval.configs.sources import short_names
+
     GlobalHydra.instance().clear()
     own = ("--config-dir", "-cd")
     folders = [value for flag, value in itertools.pairwise(words.flags) if flag in own]
     folders += [flag.partition("=")[2] for flag in words.flags if flag.partition("=")[0] in own and "=" in flag]
     kept = [o for o in words.overrides if o.lstrip("+~").partition("=")[0] not in (leaving_out, "hydra.searchpath")]
-    with initialize_config_module("medimg_eval.configs", version_base="1.3"):
+    with short_names(), initialize_config_module("medimg_eval.configs", version_base="1.3"):
         config = compose(words.command, [*kept, *_search_path(words, folders)])
     found: list[str] = list(GROUPS)
 
@@ -210,6 +223,8 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 def _run(words: Words) -> list[Exception]:
     """Runs the command once, or once for each combination of a multirun; returns what went wrong."""
     import hydra
+
+    from medimg_eval.configs.sources import short_names
 
     # Hydra would print errors itself and exit with 1 for every one of them; here they are told apart.
     os.environ["HYDRA_FULL_ERROR"] = "1"
@@ -239,7 +254,8 @@ def _run(words: Words) -> list[Exception]:
 
     overrides = [word for word in _forced(words) if not word.startswith("hydra.searchpath=")]
     sys.argv = [program, *words.flags, *overrides, *_search_path(words)]
-    hydra.main(version_base="1.3", config_path=CONFIGS, config_name=words.command)(job)()
+    with short_names():
+        hydra.main(version_base="1.3", config_path=CONFIGS, config_name=words.command)(job)()
     return errors
 
 
@@ -340,9 +356,7 @@ def _help(command: str) -> str:
         text = (configs / f"{name}.yaml").read_text(encoding="utf-8")
         parts.append(f"--- {name}.yaml\n{text.partition('hydra:' + chr(10))[0].rstrip()}\n")
     for group in GROUPS:
-        names = sorted(
-            entry.name.removesuffix(".yaml") for entry in (configs / group).iterdir() if entry.name.endswith(".yaml")
-        )
+        names = sorted(shortest_names(paths_of(configs, group)))
         parts.append(f"{group}=  {', '.join(names)}\n")
     return "\n".join(parts)
 
@@ -350,6 +364,8 @@ def _help(command: str) -> str:
 def _complete(argv: Sequence[str]) -> int:
     """Completes commands here and the rest by Hydra, which knows nothing of commands."""
     import hydra
+
+    from medimg_eval.configs.sources import short_names
 
     line = os.environ.get("COMP_LINE", "")
     before = line[: int(os.environ.get("COMP_POINT", len(line)))].split(" ")
@@ -362,5 +378,6 @@ def _complete(argv: Sequence[str]) -> int:
         config_name = before.pop(at)
         os.environ["COMP_LINE"] = " ".join(before)
     sys.argv = [sys.argv[0], *argv]
-    hydra.main(version_base="1.3", config_path=CONFIGS, config_name=config_name)(lambda _: None)()
+    with short_names():
+        hydra.main(version_base="1.3", config_path=CONFIGS, config_name=config_name)(lambda _: None)()
     return 0

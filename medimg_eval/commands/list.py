@@ -9,7 +9,7 @@ from omegaconf import DictConfig
 from rich.table import Table
 
 from medimg_eval.commands.common import as_list, printer
-from medimg_eval.commands.listing import configs_of
+from medimg_eval.commands.listing import config_named, configs_of
 from medimg_eval.errors import UsageError, nearest
 from medimg_eval.metrics import available
 
@@ -23,10 +23,7 @@ def run(config: DictConfig) -> None:
     kinds = KINDS if config.what == "all" else (config.what,)
     found = {kind: _entries(kind) for kind in kinds}
     if config.card is not None:
-        tasks = configs_of("task")
-        if config.card not in tasks:
-            raise UsageError(f"there is no task {config.card!r}{nearest(config.card, tasks)}")
-        found = {"card": tasks[config.card].get("card", {})}
+        found = {"card": config_named("task", config.card).get("card", {})}
     console = printer()
     if config.json:
         console.print_json(json.dumps(found))

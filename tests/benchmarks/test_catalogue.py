@@ -7,11 +7,12 @@ import pytest
 from omegaconf import OmegaConf
 
 import medimg_eval
-from tests.helpers.benchmark_files import CONFIGS, config
+from tests.helpers.benchmark_files import config
+from tests.helpers.config_files import config_file, config_files, config_names
 
 TEXT = (Path(medimg_eval.__file__).parents[1] / "docs" / "benchmarks.md").read_text()
-TASKS = sorted(path.stem for path in (CONFIGS / "task").glob("*.yaml"))
-SUITES = sorted(path.stem for path in (CONFIGS / "suite").glob("*.yaml"))
+TASKS = config_names("task")
+SUITES = config_names("suite")
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -34,7 +35,7 @@ def test_the_docs_name_no_task_that_is_not_there():
 
 @pytest.mark.parametrize("name", SUITES)
 def test_every_suite_has_a_row_with_its_description(name):
-    lines = (CONFIGS / "suite" / f"{name}.yaml").read_text().splitlines()
+    lines = config_file(name, "suite").read_text().splitlines()
     said = next(line for line in lines if line.startswith("# description: ")).removeprefix("# description: ")
     assert f"| `{name}` | {said} |" in TEXT
 
@@ -44,8 +45,8 @@ def test_data_lie_where_the_environment_says(monkeypatch):
     assert OmegaConf.to_container(config("btcv"), resolve=True)["layout"]["root"] == "/elsewhere/btcv"
 
 
-@pytest.mark.parametrize("path", sorted(CONFIGS.glob("protocol/*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", config_files("protocol"), ids=lambda path: path.stem)
 def test_every_protocol_says_what_it_is_and_serves_a_task(path):
     assert re.match(r"# \S", path.read_text())
-    used = "".join(one.read_text() for group in ("task", "protocol") for one in (CONFIGS / group).glob("*.yaml"))
+    used = "".join(one.read_text() for one in config_files("task", "protocol"))
     assert f"_here_: {path.stem}\n" in used or f"  - {path.stem}\n" in used

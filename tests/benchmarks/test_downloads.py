@@ -7,13 +7,12 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
-from hydra import compose, initialize_config_module
-from omegaconf import OmegaConf
 
 import medimg_eval
 from medimg_eval.commands.making import build_task
 from medimg_eval.data.download import HubFiles
 from tests.helpers.catalogue import REPORTS, SAMPLES, composed, config_of
+from tests.helpers.config_files import composed_config
 from tests.helpers.samples import ALL
 
 assert ALL
@@ -104,11 +103,7 @@ def archives_of(images):
 
 
 if __name__ == "__main__":
-    with initialize_config_module("medimg_eval.configs", version_base="1.3"):
-        every: dict[str, dict] = {
-            name: OmegaConf.to_container(compose(f"task/{name}"), resolve=True)["task"]["card"]
-            for name in sorted(EVERY)
-        }
+    every: dict[str, dict] = {name: composed_config(f"task/{name}")["task"]["card"] for name in sorted(EVERY)}
     text = PAGE.read_text()
     start = text.index(HEAD)
     stop = text.find("\n\n", start)

@@ -8,9 +8,10 @@ from sklearn.model_selection import KFold
 
 from medimg_eval.data.many import nnunet_task
 from medimg_eval.errors import UserError
-from tests.helpers.benchmark_files import CONFIGS, boxes, config, ids, scores, task, volume
+from tests.helpers.benchmark_files import boxes, config, ids, scores, task, volume
+from tests.helpers.config_files import config_names
 
-MSD = sorted(path.stem for path in (CONFIGS / "task").glob("msd_*.yaml"))
+MSD = config_names("task", "msd_*.yaml")
 LABELS = boxes((6, 5, 4), at1=np.s_[:2], at2=np.s_[3:5])
 
 

@@ -1,18 +1,14 @@
 """Every benchmark of questions: its files are read, and answers to it are worth what was worked out by hand."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-import medimg_eval
 from medimg_eval.errors import CaseError
 from medimg_eval.metrics import parse
 from tests.helpers.catalogue import SAMPLES, answered, best_of, right_reply, task_of, worth
+from tests.helpers.config_files import CONFIGS, config_files
 from tests.helpers.oracle import check_rows
 from tests.helpers.samples import ALL
-
-CONFIGS = Path(medimg_eval.__file__).parent / "configs"
 
 
 def _asks(path):
@@ -28,7 +24,7 @@ def _asks(path):
 
 assert ALL is not None
 
-TASKS = sorted(path.stem for path in (CONFIGS / "task").glob("*.yaml") if _asks(path))
+TASKS = [path.stem for path in config_files("task") if _asks(path)]
 EACH = pytest.mark.parametrize("name", sorted(SAMPLES))
 
 

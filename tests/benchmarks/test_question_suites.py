@@ -3,12 +3,11 @@
 import json
 
 import pytest
-from hydra import compose, initialize_config_module
-from omegaconf import OmegaConf
 
 from medimg_eval.commands.front import start
 from medimg_eval.commands.making import build_task
 from tests.helpers.catalogue import SAMPLES
+from tests.helpers.config_files import composed_config
 from tests.helpers.samples import ALL
 
 pytestmark = [
@@ -24,9 +23,7 @@ IMAGES = ["mmmu_med", "vqa_rad", "slake", "path_vqa", "pmc_vqa", "omnimedvqa", "
 
 def suite(name):
     """The configs of a suite's tasks."""
-    with initialize_config_module("medimg_eval.configs", version_base="1.3"):
-        config = OmegaConf.to_container(compose(f"suite/{name}"), resolve=True)
-    return config["tasks"]
+    return composed_config(f"suite/{name}")["tasks"]
 
 
 def first_choice(config, root):

@@ -1,22 +1,20 @@
 """Every set of reports: its files are read, and reports are worth what was worked out by hand."""
 
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-import medimg_eval
 from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.metrics import parse
 from medimg_eval.metrics.nlp.tokenizers import words
 from medimg_eval.models.base import VisionLanguageModel
 from tests.helpers.catalogue import REPORTS, answered, best_of, right_reply, task_of, worth
+from tests.helpers.config_files import CONFIGS, config_files
 from tests.helpers.oracle import check_rows
 from tests.helpers.samples import ALL
 
-CONFIGS = Path(medimg_eval.__file__).parent / "configs"
 OTHERS = {"phantom_reports"}
 """Tasks of reports that have tests of their own."""
 
@@ -43,7 +41,7 @@ def asks_for_reports(path):
 
 
 def test_every_set_of_reports_has_a_sample_and_every_sample_a_set():
-    made = {path.stem for path in (CONFIGS / "task").glob("*.yaml") if asks_for_reports(path)}
+    made = {path.stem for path in config_files("task") if asks_for_reports(path)}
     assert sorted(REPORTS) == sorted(made - OTHERS)
 
 

@@ -10,7 +10,8 @@ import yaml
 
 from medimg_eval.errors import UserError
 from medimg_eval.metrics.efficiency import u_score_of
-from tests.helpers.benchmark_files import CONFIGS, config, ids, picture, scores, task
+from tests.helpers.benchmark_files import config, ids, picture, scores, task
+from tests.helpers.config_files import CONFIGS, config_names
 
 SHAPE = (40, 60)
 
@@ -151,7 +152,7 @@ def test_each_set_is_read_as_its_loader_reads_it(tmp_path, name):
     assert scores(one, case, truth, "iou") == {next(iter(one.labels.values())): 1}
 
 
-UBENCH = sorted(path.stem for path in (CONFIGS / "task").glob("ubench_*.yaml"))
+UBENCH = config_names("task", "ubench_*.yaml")
 ARRAYS = [name for name in UBENCH if config(name).layout["_target_"].endswith(".Arrays")]
 
 

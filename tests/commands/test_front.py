@@ -111,7 +111,9 @@ def test_help_names_every_command_and_every_key_of_one(capsys):
     assert all(name in shown for name in COMMANDS)
     for command in COMMANDS:
         assert start([command, "--help"]) == 0
-        assert COMMANDS[command] in capsys.readouterr().out
+        shown = capsys.readouterr().out
+        assert COMMANDS[command] in shown
+        assert " slake," in shown.partition("task=  ")[2].partition("model=")[0]
 
 
 def test_usage_errors_are_errors_people_can_mend():
@@ -158,6 +160,8 @@ def test_list_can_be_read_by_programs(monkeypatch, tmp_path):
         ("medimg-eval test model=", "model=unet_small"),
         ("medimg-eval test model=unet_small model.chec", "model.checkpoint="),
         ("medimg-eval table fr", "from="),
+        ("medimg-eval test ta", "task="),
+        ("medimg-eval test task=sla", "task=slake"),
     ],
 )
 def test_the_shell_completes_commands_groups_options_and_keys(line, offered):

@@ -15,7 +15,7 @@ from medimg_eval.commands.making import build_candidate, build_task
 from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.evaluation.fit import Recipe, fit
 from medimg_eval.results import build_table, load_runs
-from tests.helpers.benchmark_files import CONFIGS
+from tests.helpers.config_files import config_file
 
 pytest.importorskip("timm")
 pytest.importorskip("transformers")
@@ -35,7 +35,7 @@ F1 = "rule_ce_f1@micro-14+"
 
 
 def config(group, name):
-    return yaml.safe_load((CONFIGS / group / f"{name}.yaml").read_text())
+    return yaml.safe_load(config_file(name, group).read_text())
 
 
 @pytest.fixture

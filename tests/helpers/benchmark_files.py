@@ -2,17 +2,14 @@
 
 from copy import deepcopy
 from functools import cache
-from pathlib import Path
 
 import nibabel as nib
 import numpy as np
 from omegaconf import OmegaConf
 from PIL import Image as Pillow
 
-import medimg_eval
 from medimg_eval.commands.making import build_task
-
-CONFIGS = Path(medimg_eval.__file__).parent / "configs"
+from tests.helpers.config_files import config_file
 
 
 def config(name, group="task"):
@@ -22,7 +19,7 @@ def config(name, group="task"):
 
 @cache
 def _merged(name, group):
-    own = OmegaConf.load(CONFIGS / group / f"{name}.yaml")
+    own = OmegaConf.load(config_file(name, group))
     bases = [
         _merged(base["/protocol@_here_"], "protocol") if OmegaConf.is_dict(base) else _merged(base, group)
         for base in own.pop("defaults", [])

@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from hydra import compose, initialize_config_module
-from omegaconf import OmegaConf
 from PIL import Image
 
 from medimg_eval.commands.making import build_task
@@ -23,6 +21,7 @@ from medimg_eval.evaluation.rescoring import close, judged, score_stored
 from medimg_eval.evaluation.run import Run, now
 from medimg_eval.metrics import get
 from medimg_eval.results.runs.loading import SCHEMA
+from tests.helpers.config_files import composed_config
 
 
 @dataclass
@@ -141,8 +140,7 @@ def composed(name: str) -> dict[str, Any]:
     """The resolved config of a task, not to be changed; Hydra makes it once for all processes of the tests."""
     kept = Path(os.environ["MEDIMG_EVAL_CACHE"], "composed", f"{name}.pickle")
     if not kept.exists():
-        with initialize_config_module("medimg_eval.configs", version_base="1.3"):
-            config: Any = OmegaConf.to_container(compose(f"task/{name}"), resolve=True)
+        config = composed_config(f"task/{name}")
         kept.parent.mkdir(parents=True, exist_ok=True)
         begun = kept.with_suffix(f".{os.getpid()}")
         begun.write_bytes(pickle.dumps(config["task"]))

@@ -20,7 +20,7 @@ from medimg_eval.phantoms.chest_reports import ChestReports, picture, write_ches
 from medimg_eval.phantoms.cohort import cohort
 from medimg_eval.phantoms.report import DESCRIBED, REASONS, Finding, sections
 from medimg_eval.question import Reply
-from tests.helpers.benchmark_files import CONFIGS
+from tests.helpers.config_files import config_file
 
 OBSERVED = {
     "cardiomegaly": "Cardiomegaly",
@@ -139,7 +139,7 @@ def test_the_same_seed_gives_the_same_files_in_both_photometric_interpretations(
 
 def test_the_task_reads_them_with_patients_kept_apart_and_its_numbers_of_cases(root, tmp_path, monkeypatch):
     monkeypatch.setenv("MEDIMG_EVAL_CACHE", str(tmp_path))
-    config = yaml.safe_load((CONFIGS / "task" / "phantom_reports.yaml").read_text())
+    config = yaml.safe_load(config_file("phantom_reports").read_text())
     members = cohort("chest_reports", config["layout"]["count"], 0)
     counted = {split: sum(member.split == split for member in members) for split in config["expected"]}
     assert config["expected"] == counted

@@ -23,8 +23,7 @@ from medimg_eval.phantoms.multicoil import (
     scans,
 )
 from medimg_eval.tasks.reconstruction import ReconstructionTask
-
-CONFIG = Path(__file__).parents[2] / "configs" / "task" / "phantom_multicoil.yaml"
+from tests.helpers.config_files import config_file
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +33,7 @@ def written(tmp_path_factory):
 
 
 def test_the_config_counts_the_scans_it_makes_and_says_that_they_are_phantoms():
-    config = yaml.safe_load(CONFIG.read_text())
+    config = yaml.safe_load(config_file("phantom_multicoil").read_text())
     found = scans(config["layout"]["count"], config["layout"]["seed"])
     assert {split: sum(scan.split == split for scan in found) for split in LEVELS} == config["expected"]
     assert "phantom" in config["title"].lower()

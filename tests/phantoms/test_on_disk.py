@@ -2,7 +2,6 @@
 
 import csv
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,8 +11,7 @@ from medimg_eval.errors import UsageError, UserError
 from medimg_eval.phantoms import KINDS, Phantom, ct, endoscopy, mr, pathology, write_phantoms, xray
 from medimg_eval.phantoms.cohort import cohort
 from medimg_eval.phantoms.shapes import box, cylinder_noise, texture
-
-CONFIGS = Path(__file__).parents[2] / "configs" / "task"
+from tests.helpers.config_files import config_file
 
 
 def test_every_larger_cohort_starts_with_a_smaller_one_and_keeps_patients_in_one_split():
@@ -28,7 +26,7 @@ def test_every_larger_cohort_starts_with_a_smaller_one_and_keeps_patients_in_one
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_catalogue_counts_the_phantoms_it_makes(kind):
-    card = yaml.safe_load((CONFIGS / f"phantom_{kind}.yaml").read_text())
+    card = yaml.safe_load(config_file(f"phantom_{kind}").read_text())
     per = {"fit": 0, "validate": 0, "test": 0}
     for member in cohort(kind, card["layout"]["count"], 0):
         per[member.split] += 1 if kind != "endoscopy" else 0 if member.healthy else endoscopy.LABELLED

@@ -1,7 +1,6 @@
 """Phantoms: the same seed gives the same files, and what the tables say is what the masks and images hold."""
 
 import json
-from pathlib import Path
 
 import nibabel as nib
 import numpy as np
@@ -18,8 +17,7 @@ from medimg_eval.phantoms import KINDS, Phantom, ct, endoscopy, mr, pathology, w
 from medimg_eval.phantoms.cohort import cohort
 from medimg_eval.phantoms.shapes import box
 from medimg_eval.tasks import SegmentationTask
-
-CONFIGS = Path(__file__).parents[2] / "configs" / "task"
+from tests.helpers.config_files import config_file
 
 
 @pytest.fixture(scope="module")
@@ -323,7 +321,7 @@ def test_a_slide_is_a_pyramid_and_its_nuclei_lie_where_its_mask_says(made):
 def test_the_layout_yields_cases_whose_masks_lie_on_their_images(kind, made, monkeypatch):
     monkeypatch.setenv("MEDIMG_EVAL_CACHE", "/nowhere")  # what is made already is read from the root
     layout = Phantom(kind, root=str(made), count=3)
-    card = yaml.safe_load((CONFIGS / f"phantom_{kind}.yaml").read_text())
+    card = yaml.safe_load(config_file(f"phantom_{kind}").read_text())
     settings = {key: card[key] for key in ("labels", "metrics", "units") if key in card}
     task = SegmentationTask(name=kind, layout=layout, **settings)
     cases = task.cases("test")

@@ -5,8 +5,6 @@ import math
 
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_module
-from omegaconf import OmegaConf
 from PIL import Image as Picture
 from scipy.io import savemat
 
@@ -17,6 +15,7 @@ from medimg_eval.metrics import LabelScore
 from medimg_eval.metrics.measurement.measurements import cobb_angles
 from medimg_eval.tasks.landmarks import LandmarkTask
 from medimg_eval.tasks.measurements import MeasurementTask
+from tests.helpers.config_files import composed_config
 
 VOLUME = Geometry((10, 20, 30), np.diag([1.0, 2.0, 3.0, 1.0]))
 FILM = Geometry((400, 300), np.eye(4), units="pixel")
@@ -301,9 +300,7 @@ def aasce(tmp_path, monkeypatch):
         Picture.fromarray(np.full((1000, 300), 90, np.uint8)).save(tmp_path / "aasce" / "data" / split / name)
         savemat(tmp_path / "aasce" / "labels" / split / f"{name}.mat", {"p2": corners(BENT)})
     monkeypatch.setenv("MEDIMG_EVAL_DATA", str(tmp_path))
-    with initialize_config_module("medimg_eval.configs", version_base="1.3"):
-        config = compose("test", ["task=aasce_cobb", "task.expected.test=1"])
-    return build(OmegaConf.to_container(config, resolve=True)["task"])
+    return build(composed_config("test", "task=aasce_cobb", "task.expected.test=1")["task"])
 
 
 def test_aasce_is_read_from_its_authors_folders_and_measured_like_the_prediction(aasce):

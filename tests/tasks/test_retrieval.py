@@ -18,6 +18,7 @@ from medimg_eval.question import Key, Message, Question
 from medimg_eval.results import build_table, load_runs
 from medimg_eval.tasks.retrieval import Embedded, RetrievalTask
 from tests.helpers.asking import Known, Painted
+from tests.helpers.config_files import composed_config
 from tests.helpers.oracle import check_rows
 
 REPORTS = {"a": "No effusion.", "b": "Large effusion.", "c": "no  effusion.", "d": "A nodule."}
@@ -274,8 +275,6 @@ def test_a_model_that_says_nothing_of_length_reads_all():
 
 
 def test_the_catalogues_set_is_read_as_r2gen_writes_it(tmp_path, monkeypatch):
-    from hydra import compose, initialize_config_module
-    from omegaconf import OmegaConf
     from PIL import Image as Picture
 
     from medimg_eval.commands.making import build_task
@@ -290,8 +289,7 @@ def test_the_catalogues_set_is_read_as_r2gen_writes_it(tmp_path, monkeypatch):
         record = {"id": f"CXR{number}", "image_path": paths, "report": f"Report {number}.", "split": "test"}
         records["test"].append(record)
     (tmp_path / "iu_xray" / "annotation.json").write_text(json.dumps(records))
-    with initialize_config_module("medimg_eval.configs", version_base="1.3"):
-        config = OmegaConf.to_container(compose("task/iu_xray_retrieval"), resolve=True)["task"]
+    config = composed_config("task/iu_xray_retrieval")["task"]
     made = build_task({**config, "expected": {}})
     first, second = made.cases("test")
     prompt = made.prompt(second, made.read_images(second))

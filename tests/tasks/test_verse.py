@@ -13,6 +13,7 @@ from omegaconf import OmegaConf
 
 from medimg_eval.case import Points
 from medimg_eval.commands.making import build
+from medimg_eval.configs.sources import short_names
 from medimg_eval.data.layouts import Volumes
 from medimg_eval.data.targets.verse import MiccaiCentroids
 from medimg_eval.errors import CaseError, UserError
@@ -76,7 +77,7 @@ def save(path, array):
 
 @cache
 def composed(name):
-    with initialize_config_module("medimg_eval.configs", version_base="1.3"):
+    with short_names(), initialize_config_module("medimg_eval.configs", version_base="1.3"):
         return compose("test", [f"task={name}"])
 
 

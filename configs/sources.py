@@ -1,0 +1,93 @@
+"""How Hydra finds configs that lie in folders by their short names, wherever one is named.
+
+Names stand on the command line, in sweeps, in suites and in the defaults of other configs, and Hydra asks its sources
+for all of them: so it is the sources that learn it. Of several places that hold a name, the first that Hydra looks in
+is the one, as it is for any config.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hydra._internal.core_plugins.file_config_source import FileConfigSource
+from hydra._internal.core_plugins.importlib_resources_config_source import ImportlibResourcesConfigSource
+from hydra._internal.sources_registry import SourcesRegistry
+from hydra.core.object_type import ObjectType
+from hydra.core.plugins import Plugins
+from hydra.plugins.config_source import ConfigResult
+
+from medimg_eval.configs.names import IN_FOLDERS, path_meant, paths_of, shortest_names
+
+if TYPE_CHECKING:
+    Source = FileConfigSource
+else:
+    Source = object  # each class below brings its own
+
+
+class InFolders(Source):
+    """Finds configs of some groups in folders, too; where a config goes does not depend on its folder."""
+
+    def load_config(self, config_path: str) -> ConfigResult:
+        """Loads what a path or a short name means.
+
+        Raises:
+            UsageError: several configs have that name.
+        """
+        group, _, name = config_path.partition("/")
+        if not super().is_config(config_path) and group in IN_FOLDERS:
+            path = path_meant(group, name.removesuffix(".yaml"), self._paths(group))
+            config_path = f"{group}/{path or name}"
+        return super().load_config(config_path)
+
+    def is_config(self, config_path: str) -> bool:
+        """Whether a path or a short name means something, be it one config or several."""
+        if super().is_config(config_path):
+            return True
+        group, _, name = config_path.partition("/")
+        ending = f"/{name.removesuffix('.yaml')}"
+        return group in IN_FOLDERS and any(path.endswith(ending) for path in self._paths(group))
+
+    def list(self, config_path: str, results_filter: ObjectType | None) -> builtins.list[str]:
+        """The shortest names of a group, whose folders are no groups of their own."""
+        if config_path not in IN_FOLDERS:
+            return super().list(config_path, results_filter)
+        return [] if results_filter == ObjectType.GROUP else sorted(shortest_names(self._paths(config_path)))
+
+    def _paths(self, group: str) -> builtins.list[str]:
+        known: dict[str, builtins.list[str]] = self.__dict__.setdefault("_known", {})
+        if group not in known:
+            known[group] = paths_of(self._root(), group) if self.is_group(group) else []
+        return known[group]
+
+    def _root(self) -> Traversable:
+        return Path(self.path)
+
+
+class FilesInFolders(InFolders, FileConfigSource):
+    """Such configs in a folder of the user's own."""
+
+
+class PackageInFolders(InFolders, ImportlibResourcesConfigSource):
+    """Such configs in a package: this one, or one that is installed beside it."""
+
+    def _root(self) -> Traversable:
+        return files(self.path)
+
+
+@contextmanager
+def short_names() -> Iterator[None]:
+    """Lets Hydra find configs that lie in folders by their short names, for as long as this lasts."""
+    Plugins.instance()  # it registers Hydra's own sources, once
+    known = SourcesRegistry.instance().types
+    before = dict(known)
+    known.update({source.scheme(): source for source in (FilesInFolders, PackageInFolders)})
+    try:
+        yield
+    finally:
+        known.update(before)
