@@ -8,7 +8,7 @@ import numpy as np
 
 from medimg_eval.case import Probabilities, Units
 from medimg_eval.errors import CaseError
-from medimg_eval.imaging.affines import check_affine
+from medimg_eval.imaging.geometry import check_affine
 from medimg_eval.imaging.volumes.reading import VLMETA
 from medimg_eval.imaging.voxel_data import check_memory
 from medimg_eval.system import whole

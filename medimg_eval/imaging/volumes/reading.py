@@ -12,7 +12,7 @@ import numpy as np
 
 from medimg_eval.case import Array, Geometry, Image, Mask, Units
 from medimg_eval.errors import CaseError
-from medimg_eval.imaging.affines import Box, check_affine, clip_box, shifted
+from medimg_eval.imaging.geometry import Box, check_affine, clip_box, shifted
 from medimg_eval.imaging.label_values import smallest_type
 from medimg_eval.imaging.library_logs import kept_log, without_values
 from medimg_eval.imaging.volumes import metaimage_nrrd as itk

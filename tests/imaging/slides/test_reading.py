@@ -16,8 +16,7 @@ from slide_files import BLUE, GLASS, LAYOUTS, RED, aperio, noise, plain, squares
 from medimg_eval.errors import CaseError
 from medimg_eval.imaging import read, read_grid, read_mask
 from medimg_eval.imaging.slides.backends import OpenSlideBackend, TiffSlideBackend
-from medimg_eval.imaging.slides.reading import Slide, is_slide
-from medimg_eval.imaging.slides.writing import write_pyramid
+from medimg_eval.imaging.slides.reading import Slide, is_slide, write_pyramid
 
 
 @pytest.fixture(params=LAYOUTS)
