@@ -12,10 +12,10 @@ import numpy as np
 
 from medimg_eval.case import Boxes, Geometry, Image, Mask, Reference
 from medimg_eval.data.layouts.base import FolderLayout
-from medimg_eval.data.layouts.pictures import ENDINGS
+from medimg_eval.data.layouts.folders import ENDINGS
 from medimg_eval.data.records import Entry, Row, Target, given
-from medimg_eval.data.runs import coco_counts, decode_runs
 from medimg_eval.data.tables import read_json, read_lines, read_text
+from medimg_eval.data.targets.masks import coco_counts, decode_runs
 from medimg_eval.data.targets.places import corners_from_edges
 from medimg_eval.errors import CaseError, UserError, nearest
 
