@@ -12,11 +12,10 @@ import numpy as np
 from medimg_eval.case import Array, Case, Geometry, Image
 from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.imaging import ImageFile
-from medimg_eval.phantoms.cohort import Member, Record, cohort, write_tables, yes_or_no
+from medimg_eval.phantoms.cohort import VERSION, Member, Record, cohort, write_once, write_tables, yes_or_no
 from medimg_eval.phantoms.layout import ATTRIBUTES, SPLITS
 from medimg_eval.phantoms.report import DESCRIBED, Finding, sections
 from medimg_eval.phantoms.shapes import ball, box, step
-from medimg_eval.phantoms.writing import VERSION, write_once
 from medimg_eval.phantoms.xray import (
     ENLARGED,
     Frame,

@@ -12,7 +12,7 @@ from medimg_eval.case import Case, Image, Mask, Reference
 from medimg_eval.data.layouts.frames import FramePicture
 from medimg_eval.errors import UserError, nearest
 from medimg_eval.imaging import ImageFile, MaskFile
-from medimg_eval.phantoms.writing import KINDS, VERSION, write_phantoms
+from medimg_eval.phantoms.cohort import KINDS, VERSION, write_phantoms
 from medimg_eval.system import user_cache
 
 SPLITS = ("fit", "validate", "test")
