@@ -245,14 +245,6 @@ def test_a_slide_travels_by_pickle_and_opens_again_after_close(slide):
         np.testing.assert_array_equal(one.read_region(100, 200, 64), first)
 
 
-def test_a_thumbnail_shows_the_whole_slide(slide):
-    with Slide(slide) as one:
-        thumbnail = one.thumbnail(128)
-        assert one.thumbnail(10_000).shape == (768, 1024, 3)
-    assert thumbnail.shape == (96, 128, 3)
-    np.testing.assert_allclose(thumbnail[32, 48], RED, atol=6)
-
-
 def test_a_grey_pyramid_is_read_as_labels(tmp_path):
     labels = np.zeros((512, 640), np.uint8)
     labels[100:300, 200:400] = 2
