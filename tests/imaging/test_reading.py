@@ -21,7 +21,7 @@ from medimg_eval.imaging.slides.features import read_features
 from medimg_eval.imaging.slides.reading import write_pyramid
 from medimg_eval.imaging.video.reading import write_video
 from medimg_eval.imaging.volumes import reading as volumes_module
-from medimg_eval.imaging.volumes.probabilities import read_probabilities, write_probabilities
+from medimg_eval.imaging.volumes.reading import read_probabilities, write_probabilities
 
 
 def write(path, content):

@@ -66,7 +66,6 @@ class Header:
     path: Path
     transfer_syntax: str
     sop_class: str
-    sop_instance: str
     patient: str = field(repr=False)
     study_uid: str
     series_uid: str
@@ -237,7 +236,6 @@ def _header(
         path=path,
         transfer_syntax=texts.code("transfer_syntax") or IMPLICIT,
         sop_class=texts.code("sop_class") or texts.code("media_class"),
-        sop_instance=texts.code("sop_instance") or texts.code("media_instance"),
         patient=texts.text("patient") or texts.text("patient_name"),
         study_uid=texts.code("study_uid"),
         series_uid=texts.code("series_uid"),
