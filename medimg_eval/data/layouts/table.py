@@ -12,7 +12,7 @@ import numpy as np
 
 from medimg_eval.case import Geometry, Image, Reference
 from medimg_eval.data.layouts.base import FolderLayout, texts
-from medimg_eval.data.records import FIELD, Entry, Row, below
+from medimg_eval.data.records import FIELD, Entry, OneFile, Row, below
 from medimg_eval.data.tables import Cell, Encoded, read_table
 from medimg_eval.errors import UsageError, UserError
 
@@ -234,16 +234,10 @@ class Slides(Table):
 
 
 @dataclass(frozen=True)
-class FeatureFile:
+class FeatureFile(OneFile):
     """Features of a slide's tiles, in the place of its pixels."""
 
-    path: Path
     coordinate_columns: int = 0
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """The file."""
-        return (self.path,)
 
     def read(self) -> Image:
         """Returns (1, tile, feature); raises CaseError naming the file."""

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from medimg_eval.case import Array, Boxes, Geometry, Image, Mask, Reference
-from medimg_eval.data.records import Entry, Target, grid_of
+from medimg_eval.data.records import Entry, OneFile, OnImage, Target, grid_of
 from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.imaging import ImageFile, MaskFile, read_mask
 
@@ -207,20 +207,14 @@ class Runs:
 
 
 @dataclass(frozen=True)
-class RunMask:
+class RunMask(OneFile):
     """A mask drawn from runs on the grid of its image."""
 
-    table: Path
     runs: tuple[Runs, ...]
     image: Reference[Image]
     shape: tuple[int, int] | None
     by_columns: bool
     label: int
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """The table."""
-        return (self.table,)
 
     def read(self) -> Mask:
         """Draws it; raises CaseError when a run ends outside the image."""
@@ -264,7 +258,7 @@ class FilledBoxes:
 
 
 @dataclass(frozen=True)
-class FilledMask:
+class FilledMask(OnImage):
     """Boxes filled in on the grid of their picture."""
 
     boxes: Reference[Boxes]
@@ -289,10 +283,6 @@ class FilledMask:
             top, left, bottom, right = (max(0, math.ceil(end)) for end in np.add(corners, (-0.5, -0.5, 0.5, 0.5)))
             filled[top:bottom, left:right] = self.labels[name]
         return Mask(filled, grid.affine, {label: name for name, label in self.labels.items()}, units=grid.units)
-
-    def geometry(self) -> Geometry:
-        """The grid of the picture."""
-        return self.image.geometry()
 
 
 @dataclass
