@@ -1,4 +1,4 @@
-"""The made-up patients, the tables that say what is true of them, and their folder, which is never made twice."""
+"""The made-up patients, the tables that say what is true of them, their folder, and the cases of a task in it."""
 
 from __future__ import annotations
 
@@ -6,14 +6,19 @@ import csv
 import importlib
 import json
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from medimg_eval.case import Case, Image, Mask, Reference
+from medimg_eval.data.layouts.frames import FramePicture
 from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.imaging import ImageFile, MaskFile
+from medimg_eval.system import user_cache
 
 PATTERN = (("test", 2), ("fit", 1), ("validate", 1), ("fit", 2), ("test", 1), ("fit", 1))
 """Split and number of cases of one patient after another, over and over: of 8 cases 4 to fit on, 3 to test."""
@@ -187,6 +192,9 @@ KINDS = {
 }
 """What there is to make."""
 
+REPORTS = "chest_reports"
+"""The kind that is not segmented but has reports; see the module of that name."""
+
 STAMP = "phantom.json"
 """The file that says what a folder was made with."""
 
@@ -195,7 +203,7 @@ def write_phantoms(kind: str, folder: Path, *, cases: int, seed: int) -> bool:
     """Writes the phantoms of one kind, unless they are there already; safe with many processes at once.
 
     Args:
-        kind: a key of `KINDS`.
+        kind: a key of `KINDS`, or `chest_reports`.
         folder: where to; it must not exist, be empty, or hold phantoms of the same settings.
         cases: how many.
         seed: the same seed gives the same files, byte for byte; the first cases do not depend on how many follow.
@@ -207,7 +215,7 @@ def write_phantoms(kind: str, folder: Path, *, cases: int, seed: int) -> bool:
         UsageError: there is no such kind, no case is asked for, or the seed is negative.
         UserError: the folder holds something else, or cannot be written.
     """
-    if kind not in KINDS:
+    if kind not in (*KINDS, REPORTS):
         raise UsageError(f"there is no phantom {kind!r}{nearest(kind, KINDS)}")
     if cases < 1 or seed < 0:
         raise UsageError(f"phantoms: expected at least one case and a seed from 0 on, got cases={cases}, seed={seed}")
@@ -275,7 +283,8 @@ def _fill(kind: str, folder: Path, stamp: dict[str, Any]) -> None:
     write_tables(folder, members, records)
     if hasattr(module, "write_variants"):
         module.write_variants(folder, members[0])
-    (folder / "README.txt").write_text(_readme(kind, module.TEXT, stamp), encoding="utf-8")
+    text = _readme(kind, module.TEXT, stamp) if kind in KINDS else f"{module.README.format(**stamp)}{module.TEXT}.\n"
+    (folder / "README.txt").write_text(text, encoding="utf-8")
 
 
 def _readme(kind: str, text: str, stamp: dict[str, Any]) -> str:
@@ -289,3 +298,85 @@ cases.csv: case, patient, split (no patient lies in two), made-up attributes, fi
 findings.csv: 1 present, 0 absent. measurements.csv: case, name, value, unit. qa.jsonl: questions with one right answer.
 boxes.csv: first and last voxel or pixel inside, along the image's axes (of a picture: row, column); frame of a clip.
 """
+
+
+SPLITS = ("fit", "validate", "test")
+
+SLIDE_UM = 2.0
+"""Micrometres per pixel that slides are read at, those of their masks."""
+
+ATTRIBUTES = ("sex", "age_group", "site", "scanner")
+
+Row = Mapping[str, str]
+
+
+@dataclass
+class Phantom:
+    """Phantoms of one kind.
+
+    Args:
+        kind: `ct`, `mr`, `xray`, `endoscopy` or `pathology`.
+        root: folder that holds the kind's own folder, as `python -m medimg_eval phantom out=ROOT` makes it;
+            None keeps them in the cache (`MEDIMG_EVAL_CACHE`, or ~/.cache/medimg_eval). Written on first use.
+        cases: how many are made, over all splits; of `endoscopy`, how many clips.
+        seed: of the cohort.
+    """
+
+    kind: str
+    root: str | None = None
+    count: int = 16
+    seed: int = 0
+
+    def cases(self, split: str) -> list[Case]:
+        """The cases of `fit`, `validate` or `test`; no patient lies in two of them.
+
+        Raises:
+            UserError: there is no such kind or split, or the phantoms cannot be written.
+        """
+        if split not in SPLITS:
+            raise UserError(f"phantoms have no split {split!r}{nearest(split, SPLITS)}")
+        if self.kind not in KINDS:
+            raise UserError(f"there is no phantom {self.kind!r}{nearest(self.kind, KINDS)}")
+        folder = folder_of(self.kind, self.root, self.count, self.seed)
+        write_phantoms(self.kind, folder, cases=self.count, seed=self.seed)
+        with (folder / "cases.csv").open(newline="", encoding="utf-8") as stream:
+            rows = [row for row in csv.DictReader(stream) if row["split"] == split]
+        return [case for row in rows for case in _MAKERS[self.kind](folder, row)]
+
+
+def folder_of(kind: str, root: str | None, count: int, seed: int) -> Path:
+    """Where the phantoms of one kind lie: below the root, or in the cache."""
+    if root is not None:
+        return Path(root).expanduser() / kind
+    return user_cache() / "phantoms" / f"{kind}-v{VERSION}-{count}-{seed}"
+
+
+def _case(row: Row, image: Reference[Image], target: Reference[Mask], case: str = "") -> Case:
+    attributes = {name: row[name] for name in ATTRIBUTES}
+    return Case(case or row["case"], (image,), target, row["patient"], attributes)
+
+
+def _image(modality: str, folder: Path, row: Row, **options: Any) -> Iterator[Case]:
+    image = ImageFile(folder / row["image"], modality=modality, options=options)
+    yield _case(row, image, MaskFile(folder / row["mask"]))
+
+
+def _frames(folder: Path, row: Row) -> Iterator[Case]:
+    """The labelled frames that show a polyp."""
+    from medimg_eval.phantoms.endoscopy import mask_file
+
+    with (folder / row["frames"]).open(newline="", encoding="utf-8") as stream:
+        shown = [int(r["frame"]) for r in csv.DictReader(stream) if (r["labelled"], r["polyp"]) == ("1", "1")]
+    for index in shown:
+        image = FramePicture(folder / row["image"], index, modality="ES")
+        target = MaskFile(folder / mask_file(row["case"], index))
+        yield _case(row, image, target, f"{row['case']}-{index:03d}")
+
+
+_MAKERS: Mapping[str, Callable[[Path, Row], Iterator[Case]]] = {
+    "ct": partial(_image, "CT"),
+    "mr": partial(_image, "MR"),
+    "xray": partial(_image, "DX"),
+    "endoscopy": _frames,
+    "pathology": partial(_image, "SM", um_per_px=SLIDE_UM),
+}
