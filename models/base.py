@@ -135,7 +135,7 @@ class VisionLanguageModel(Model, ABC):
 
         Args:
             prompts: each with `messages` (turns of texts and places of images), `images` (arrays (channel, row,
-                column); `as_pictures` of `medimg_eval.imaging.pictures.rgb8` makes PIL images of them), `options`, and
+                column); `as_pictures` of `medimg_eval.imaging.pictures` makes PIL images of them), `options`, and
                 `text`, which is all turns as one text.
             decoding: how to write; greedy unless its temperature is above 0.
 

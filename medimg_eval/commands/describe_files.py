@@ -114,8 +114,7 @@ def _identifying(files: Sequence[Path]) -> list[str]:
     from medimg_eval.deid import identities, scan, scan_names
 
     found = scan(files[0])
-    known = {key: [value] for key, value in identities(files[0]).items()} if identify(files[0]) == "dicom" else {}
-    found += scan_names(files, known=known)
+    found += scan_names(files, identities(files[0]) if identify(files[0]) == "dicom" else {})
     sentences = []
     for kind, words in _FILLED.items():
         tags = dict.fromkeys(doubt.tag for doubt in found if doubt.kind == kind and "is filled" in doubt.what)

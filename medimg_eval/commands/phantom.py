@@ -10,7 +10,7 @@ from medimg_eval.commands.common import as_list, plain, printer
 from medimg_eval.errors import UsageError, nearest
 from medimg_eval.phantoms import KINDS, chest_reports, write_phantoms
 
-KNOWN = {**KINDS, chest_reports.KIND: chest_reports.ABOUT}
+KNOWN = {**KINDS, "chest_reports": chest_reports.ABOUT}
 
 
 def run(config: DictConfig) -> None:
@@ -32,9 +32,6 @@ def run(config: DictConfig) -> None:
     for kind in kinds:
         folder = Path(str(wanted["out"])).expanduser() / kind
         settings = {"cases": wanted["cases"], "seed": wanted["seed"]}
-        if kind == chest_reports.KIND:
-            done = chest_reports.write_chest_reports(folder, **settings)
-        else:
-            done = write_phantoms(kind, folder, **settings)
+        done = write_phantoms(kind, folder, **settings)
         text = f"wrote {wanted['cases']} phantoms, {KNOWN[kind]}" if done else "was there already"
         console.print(f"{folder}: {text}", highlight=False, soft_wrap=True)

@@ -104,7 +104,7 @@ class TissueBlock:
     def read(self) -> Mask:
         """Returns labels as uint8."""
         box = tuple(slice(*ends) for ends in self.region)
-        return Mask(_tissue()[box], self.geometry().affine)
+        return Mask(tissue_labels()[box], self.geometry().affine)
 
     def geometry(self) -> Geometry:
         """The block's grid."""
@@ -122,7 +122,8 @@ def template_file(name: Literal["t1", "gm", "wm"]) -> Path:
 
 
 @lru_cache(maxsize=1)
-def _tissue() -> Array:
+def tissue_labels() -> Array:
+    """The more probable of grey (1) and white matter (2) where the two add up to at least half, uint8, (x, y, z)."""
     # The maps hold probabilities times 255.
     grey = ImageFile(template_file("gm")).read().array[0].astype(np.int16)
     white = ImageFile(template_file("wm")).read().array[0].astype(np.int16)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from medimg_eval.case import Geometry, Image, Reference
 from medimg_eval.errors import CaseError, UserError, nearest
@@ -193,7 +193,34 @@ class Target(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Given(Generic[T]):
+class OneFile:
+    """What is read from one file."""
+
+    path: Path
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The file."""
+        return (self.path,)
+
+
+class OnImage:
+    """What lies on the grid of an image, its `image`."""
+
+    image: Reference[Image] | None
+    if TYPE_CHECKING:
+
+        @property
+        def files(self) -> tuple[Path, ...]:
+            """What it is read from."""
+
+    def geometry(self) -> Geometry:
+        """The grid of the image; raises CaseError where it belongs to none."""
+        return grid_of(self.image, self.files)
+
+
+@dataclass(frozen=True, eq=False)
+class Given(OnImage, Generic[T]):
     """A truth that was read with the table it stands in.
 
     Attributes:
@@ -209,10 +236,6 @@ class Given(Generic[T]):
     def read(self) -> T:
         """Returns the value."""
         return self.value
-
-    def geometry(self) -> Geometry:
-        """The grid of the image."""
-        return grid_of(self.image, self.files)
 
 
 def given(value: T, entry: Entry) -> Given[T]:

@@ -1,15 +1,17 @@
-"""Pictures and their masks at a stated size, for benchmarks that resize before they score."""
+"""Pictures and their masks brought to a size: one that a benchmark scores at, or the longest side that models take."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import numpy as np
 
 from medimg_eval.case import Array, Geometry, Image, Mask, Reference
 from medimg_eval.errors import CaseError, UsageError
 
+T = TypeVar("T")
 Size = tuple[int, int]
 
 
@@ -23,28 +25,20 @@ def size_of(wanted: object) -> Size:
 
 
 @dataclass(frozen=True)
-class ResizedImage:
-    """A picture brought to a size by linear interpolation without smoothing, as `cv2.INTER_LINEAR` does.
+class _Made(Generic[T]):
+    """What is made of a stored picture or label map when it is read."""
 
-    Attributes:
-        image: the picture as it is stored.
-        size: rows and columns.
-    """
-
-    image: Reference[Image]
-    size: Size
+    stored: Reference[T]
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The picture's files."""
-        return self.image.files
+        """The files of what is stored."""
+        return self.stored.files
 
-    def read(self) -> Image:
-        """Reads and resizes it; raises CaseError where it is no picture."""
-        image = self.image.read()
-        _refuse_volume(image.geometry, self.files)
-        array = _linear(_linear(image.array, 1, self.size[0]), 2, self.size[1])
-        return replace(image, array=array, affine=np.eye(4), units="pixel", valid=None)
+
+@dataclass(frozen=True)
+class _Resized(_Made[T]):
+    size: Size
 
     def geometry(self) -> Geometry:
         """The size, in pixels."""
@@ -52,25 +46,34 @@ class ResizedImage:
 
 
 @dataclass(frozen=True)
-class ResizedMask:
-    """A label map brought to a size, each pixel taking the label that `cv2.INTER_NEAREST` takes.
+class ResizedImage(_Resized[Image]):
+    """A picture brought to a size by linear interpolation without smoothing, as `cv2.INTER_LINEAR` does.
 
     Attributes:
-        mask: the label map as it is stored.
+        stored: the picture.
         size: rows and columns.
     """
 
-    mask: Reference[Mask]
-    size: Size
+    def read(self) -> Image:
+        """Reads and resizes it; raises CaseError where it is no picture."""
+        image = self.stored.read()
+        _refuse_volume(image.geometry, self.files)
+        array = _linear(_linear(image.array, 1, self.size[0]), 2, self.size[1])
+        return replace(image, array=array, affine=np.eye(4), units="pixel", valid=None)
 
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """The label map's files."""
-        return self.mask.files
+
+@dataclass(frozen=True)
+class ResizedMask(_Resized[Mask]):
+    """A label map brought to a size, each pixel taking the label that `cv2.INTER_NEAREST` takes.
+
+    Attributes:
+        stored: the label map.
+        size: rows and columns.
+    """
 
     def read(self) -> Mask:
         """Reads and resizes it; raises CaseError where it is no picture."""
-        mask = self.mask.read()
+        mask = self.stored.read()
         _refuse_volume(mask.geometry, self.files)
         rows, columns = (
             np.minimum(np.floor(np.arange(new) * (old / new)).astype(np.int64), old - 1)
@@ -78,9 +81,37 @@ class ResizedMask:
         )
         return replace(mask, labels=mask.labels[np.ix_(rows, columns)], affine=np.eye(4), units="pixel")
 
+
+@dataclass(frozen=True)
+class ShrunkPicture(_Made[Image]):
+    """A picture whose longer side is brought down to a length, by Pillow's bicubic filter; smaller ones stay.
+
+    Attributes:
+        stored: the picture.
+        longest: pixels of the longer side.
+    """
+
+    longest: int
+
+    def read(self) -> Image:
+        """Reads it, and shrinks it where it is larger; raises CaseError where it is no picture."""
+        image = self.stored.read()
+        rows, columns = self._size(image.geometry)
+        if (rows, columns) == image.array.shape[1:]:
+            return image
+        return replace(image, array=shrunk(image.array, rows, columns), valid=None)
+
     def geometry(self) -> Geometry:
-        """The size, in pixels."""
-        return Geometry(self.size, np.eye(4), "pixel")
+        """Rows and columns after it was shrunk."""
+        grid = self.stored.geometry()
+        return Geometry(self._size(grid), grid.affine, grid.units)
+
+    def _size(self, grid: Geometry) -> tuple[int, int]:
+        if len(grid.shape) != 2:
+            raise CaseError(f"{self.files[0]}: max_side is for pictures, and its shape is {grid.shape}; leave it out")
+        rows, columns = grid.shape
+        share = min(1.0, self.longest / max(rows, columns))
+        return max(1, round(rows * share)), max(1, round(columns * share))
 
 
 def _refuse_volume(grid: Geometry, files: tuple[Path, ...]) -> None:
@@ -99,3 +130,19 @@ def _linear(array: Array, axis: int, count: int) -> Array:
     first, second = array.take(low, axis), array.take(np.minimum(low + 1, old - 1), axis)
     mixed: Array = first * (1 - weight) + second * weight
     return (np.rint(mixed) if array.dtype.kind in "iub" else mixed).astype(array.dtype)
+
+
+def shrunk(array: Array, rows: int, columns: int) -> Array:
+    """Brings (channel, row, column) to other rows and columns by Pillow's bicubic filter, in its dtype."""
+    from PIL import Image as Pillow
+
+    def one(channel: Array) -> Array:
+        whole = channel.dtype == np.uint8
+        picture = Pillow.fromarray(channel if whole else channel.astype(np.float32))
+        made = np.asarray(picture.resize((columns, rows), Pillow.Resampling.BICUBIC))
+        if channel.dtype.kind in "iu" and not whole:
+            limits = np.iinfo(channel.dtype)
+            made = np.clip(np.rint(made), limits.min, limits.max)
+        return made.astype(channel.dtype)
+
+    return np.stack([one(channel) for channel in array])

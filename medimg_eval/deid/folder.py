@@ -15,7 +15,7 @@ from typing import Any
 
 from medimg_eval.deid.dicom_headers import header_findings, past_of, read_whole
 from medimg_eval.deid.ps3_15 import OPTIONS
-from medimg_eval.deid.quick_scan import scan_names
+from medimg_eval.deid.quick_scan import name_doubts
 from medimg_eval.deid.sidecars import json_findings, picture_findings, slide_findings, volume_findings
 from medimg_eval.deid.values import KINDS, Finding, Past, shown, suspicions
 from medimg_eval.errors import CaseError, UsageError, nearest
@@ -230,7 +230,7 @@ def _named(report: PhiReport, root: Path, names: list[str], terms: Vocabulary) -
     """Looks at names of files and folders; returns the parts that are not to be shown."""
     doubtful: dict[str, list[str]] = {}
     for part in dict.fromkeys(part for name in names for part in Path(name).parts):
-        said = [one.what.removeprefix("the file's name or folder ") for one in scan_names([Path(part)])]
+        said = list(name_doubts(part))
         said += [what for what in suspicions(part.replace("_", " "), terms) if what.startswith("repeats")]
         if said:
             doubtful[part] = list(dict.fromkeys(said))

@@ -118,12 +118,8 @@ class Doubt:
     count: int = 1
 
 
-def scan(source: Any, path: Path | None = None) -> list[Doubt]:
-    """Looks for what may identify a patient in a DICOM file or dataset, a NIfTI, MetaImage or NRRD file.
-
-    Args:
-        source: a path, or a pydicom Dataset.
-        path: named in the doubts, where `source` is a Dataset.
+def scan(path: Path) -> list[Doubt]:
+    """Looks for what may identify a patient in the header of a DICOM, NIfTI, MetaImage or NRRD file.
 
     Returns:
         What to look at; empty for other formats, and where nothing is in doubt.
@@ -131,9 +127,6 @@ def scan(source: Any, path: Path | None = None) -> list[Doubt]:
     Raises:
         CaseError: the file is missing or of no known format.
     """
-    if not isinstance(source, str | Path):
-        return _dicom(source, path or Path("dataset"))
-    path = Path(source)
     family = identify(path)
     if family in ("dicom", "slide") and path.is_file():
         from pydicom import dcmread
@@ -161,29 +154,24 @@ def identities(path: Path) -> dict[str, str]:
         return {keyword: str(dataset.get(keyword)) for keyword in ("PatientID", "PatientName") if dataset.get(keyword)}
 
 
-def scan_names(
-    paths: Iterable[Path], *, root: Path | None = None, known: Mapping[str, Collection[str]] | None = None
-) -> list[Doubt]:
-    """Looks for names of files and folders that look like a person, a date or a record number.
+def scan_names(paths: Iterable[Path], known: Mapping[str, str]) -> list[Doubt]:
+    """Looks for names of files that look like a person, a date or a record number.
 
     Args:
         paths: files.
-        root: folders below it are looked at too; without it the file's own name is.
-        known: keyword -> values found in headers (see `identities`), which no name should repeat.
+        known: keyword -> value found in headers (see `identities`), which no name should repeat.
     """
     # A name may be written in another order: its parts are looked for.
     parted = {
         (keyword, tuple(sorted(filter(None, map(_folded, re.split(r"[\^=, ]+", value))))))
-        for keyword, values in (known or {}).items()
-        for value in values
+        for keyword, value in known.items()
     }
     folded = {(keyword, parts) for keyword, parts in parted if sum(map(len, parts)) >= 4}
-    doubts: list[Doubt] = []
-    for path in paths:
-        parts = path.relative_to(root).parts if root is not None and path.is_relative_to(root) else (path.name,)
-        found = dict.fromkeys(what for part in parts for what in _name(part, folded))
-        doubts.extend(Doubt(path, f"the file's name or folder {what}", "name") for what in found)
-    return doubts
+    return [
+        Doubt(path, f"the file's name or folder {what}", "name")
+        for path in paths
+        for what in dict.fromkeys(name_doubts(path.name, folded))
+    ]
 
 
 def _folded(text: str) -> str:
@@ -201,7 +189,8 @@ NAMES = {
 }
 
 
-def _name(part: str, known: Collection[tuple[str, tuple[str, ...]]]) -> Iterator[str]:
+def name_doubts(part: str, known: Collection[tuple[str, tuple[str, ...]]] = ()) -> Iterator[str]:
+    """Says what is in doubt of one part of a path; `known` holds keywords, and parts of values in small letters."""
     date = re.search(NAMES["looks like a date"], part)
     for what, pattern in NAMES.items():
         # A date of eight digits is no record number as well.

@@ -13,7 +13,17 @@ from medimg_eval.imaging.volumes import Region
 
 
 @dataclass(frozen=True)
-class ImageFile:
+class _Files:
+    path: str | Path | tuple[Path, ...]
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files it is read from."""
+        return tuple(map(Path, self.path)) if isinstance(self.path, tuple) else (Path(self.path),)
+
+
+@dataclass(frozen=True)
+class ImageFile(_Files):
     """An image of any known format, or a box of voxels cut out of a volume.
 
     Attributes:
@@ -23,15 +33,9 @@ class ImageFile:
         options: passed to `read`.
     """
 
-    path: str | Path | tuple[Path, ...]
     region: Region | tuple[tuple[int, int], tuple[int, int]] | None = None
     modality: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """The files it is read from."""
-        return tuple(map(Path, self.path)) if isinstance(self.path, tuple) else (Path(self.path),)
 
     def read(self) -> Image:
         """Reads it; raises what `medimg_eval.imaging.read` raises."""
@@ -48,7 +52,7 @@ class ImageFile:
 
 
 @dataclass(frozen=True)
-class MaskFile:
+class MaskFile(_Files):
     """A label map of any known format.
 
     Attributes:
@@ -56,13 +60,7 @@ class MaskFile:
         options: passed to `read_mask`.
     """
 
-    path: str | Path | tuple[Path, ...]
     options: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """The files it is read from."""
-        return tuple(map(Path, self.path)) if isinstance(self.path, tuple) else (Path(self.path),)
 
     def read(self) -> Mask:
         """Reads it; raises what `medimg_eval.imaging.read_mask` raises."""

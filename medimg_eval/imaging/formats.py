@@ -61,17 +61,13 @@ def identify(path: str | Path) -> str:
         ) from error
     if not head:
         raise CaseError(f"{path}: is empty; write or copy it again")
-    family = _by_name(path) or _by_content(path, head)
+    family = "slide" if path.suffix.lower() in SLIDE_SUFFIXES else _by_content(path, head)
     if family is None:
         raise CaseError(
             f"{path}: is of no known image format; expected DICOM, NIfTI, MetaImage, NRRD, Analyze, b2nd, PNG, JPEG, "
             "TIFF, BMP, video, slide, npy, npz or HDF5"
         )
     return family
-
-
-def _by_name(path: Path) -> str | None:
-    return "slide" if path.suffix.lower() in SLIDE_SUFFIXES else None
 
 
 def _by_content(path: Path, head: bytes) -> str | None:
@@ -82,7 +78,9 @@ def _by_content(path: Path, head: bytes) -> str | None:
     if _is_volume(path, head):
         return "volume"
     if head[:4] in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"):
-        return _tiff(path)
+        from medimg_eval.imaging.slides import is_slide
+
+        return "slide" if is_slide(path) else "picture"
     # An .mp4 names itself after four bytes, an .avi twice; a zip file may be anything but for its name.
     known = {
         "picture": head.startswith((b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF87a", b"GIF89a"))
@@ -95,12 +93,6 @@ def _by_content(path: Path, head: bytes) -> str | None:
         or (head[:4] == b"PK\3\4" and path.suffix == ".npz"),
     }
     return next((family for family, fits in known.items() if fits), None)
-
-
-def _tiff(path: Path) -> str:
-    from medimg_eval.imaging.slides import is_slide
-
-    return "slide" if is_slide(path) else "picture"
 
 
 def _compressed(path: Path) -> str | None:

@@ -1,4 +1,4 @@
-"""What a library writes to its log while it works, to be kept with the image instead of printed."""
+"""What libraries write to their logs: kept with the image instead of printed, or without the values they quote."""
 
 from __future__ import annotations
 
@@ -50,3 +50,19 @@ def kept_log(name: str) -> Iterator[list[str]]:
 def without_values(text: str) -> str:
     """Takes what a library quotes out of its message, up to the last quote: a patient's name may hold an apostrophe."""
     return re.sub(r"['\"].*['\"]", "'...'", text, flags=re.DOTALL)
+
+
+class _WithoutValues(logging.Filter):
+    """Puts dots in the place of whatever stands in quotes."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Rewrites the message; every record passes."""
+        record.msg, record.args = without_values(record.getMessage()), ()
+        return True
+
+
+def silence_values() -> None:
+    """Makes pydicom's logger leave out values: it quotes what it cannot understand, which may be a name."""
+    logger = logging.getLogger("pydicom")
+    if not any(isinstance(one, _WithoutValues) for one in logger.filters):
+        logger.addFilter(_WithoutValues())

@@ -16,7 +16,7 @@ import numpy as np
 
 from medimg_eval.case import Array
 from medimg_eval.errors import CaseError
-from medimg_eval.imaging.affines import Box
+from medimg_eval.imaging.geometry import Box
 
 Codec = Literal["", "gzip", "zlib"]
 

@@ -4,7 +4,6 @@
 >>> write_phantoms("ct", Path("phantoms/ct"), cases=4, seed=0)  # doctest: +SKIP
 """
 
-from medimg_eval.phantoms.layout import Phantom
-from medimg_eval.phantoms.writing import KINDS, write_phantoms
+from medimg_eval.phantoms.cohort import KINDS, Phantom, write_phantoms
 
 __all__ = ["KINDS", "Phantom", "write_phantoms"]

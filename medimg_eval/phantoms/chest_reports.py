@@ -9,14 +9,22 @@ from pathlib import Path
 
 import numpy as np
 
-from medimg_eval.case import Array, Case, Geometry, Image
+from medimg_eval.case import Array, Case, Image
+from medimg_eval.data.records import Given
 from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.imaging import ImageFile
-from medimg_eval.phantoms.cohort import Member, Record, cohort, write_tables, yes_or_no
-from medimg_eval.phantoms.layout import ATTRIBUTES, SPLITS
+from medimg_eval.phantoms.cohort import (
+    ATTRIBUTES,
+    REPORTS,
+    SPLITS,
+    Member,
+    Record,
+    folder_of,
+    write_phantoms,
+    yes_or_no,
+)
 from medimg_eval.phantoms.report import DESCRIBED, Finding, sections
 from medimg_eval.phantoms.shapes import ball, box, step
-from medimg_eval.phantoms.writing import VERSION, write_once
 from medimg_eval.phantoms.xray import (
     ENLARGED,
     Frame,
@@ -33,11 +41,9 @@ from medimg_eval.phantoms.xray import (
     write_x_ray,
 )
 from medimg_eval.question import Key, Question
-from medimg_eval.system import user_cache
 
-KIND = "chest_reports"
 ABOUT = "chest X-rays with reports: small DICOM pictures, findings of known side and size, varied wording"
-"""What `phantom` calls them; the other kinds, `KINDS`, are segmented."""
+"""What `phantom` says of them; the other kinds, `KINDS`, are segmented."""
 
 SHAPE = (144, 152)
 PIXEL = 2.4
@@ -158,49 +164,6 @@ def write_case(folder: Path, member: Member) -> Record:
     return record
 
 
-def write_chest_reports(folder: Path, *, cases: int, seed: int) -> bool:
-    """Writes the phantoms, unless they are there already, as `write_phantoms` does those of `KINDS`.
-
-    Args:
-        folder: where to; it must not exist, be empty, or hold phantoms of the same settings.
-        cases: how many.
-        seed: the same seed gives the same files, byte for byte; the first cases do not depend on how many follow.
-
-    Returns:
-        True when something was written, False when all of it was there.
-
-    Raises:
-        UsageError: no case is asked for, or the seed is negative.
-        UserError: the folder holds something else, or cannot be written.
-    """
-    if cases < 1 or seed < 0:
-        raise UsageError(f"phantoms: expected at least one case and a seed from 0 on, got cases={cases}, seed={seed}")
-    stamp = {"kind": KIND, "version": VERSION, "cases": cases, "seed": seed}
-
-    def fill(partial: Path) -> None:
-        members = cohort(KIND, cases, seed)
-        write_tables(partial, members, [write_case(partial, member) for member in members])
-        (partial / "README.txt").write_text(f"{README.format(**stamp)}{TEXT}.\n", encoding="utf-8")
-
-    return write_once(folder, stamp, fill)
-
-
-@dataclass(frozen=True)
-class _Written:
-    """A report as the entry of an answer key."""
-
-    text: str
-    files: tuple[Path, ...]
-
-    def read(self) -> Key:
-        """The report."""
-        return Key(self.text)
-
-    def geometry(self) -> Geometry:
-        """A text lies on no grid."""
-        raise NotImplementedError
-
-
 @dataclass
 class ChestReports:
     """Chest X-ray phantoms whose reports are asked for.
@@ -231,11 +194,8 @@ class ChestReports:
             raise UsageError(f"task.layout.text is {self.text!r}{nearest(self.text, TEXTS)}")
         if split not in SPLITS:
             raise UserError(f"phantoms have no split {split!r}{nearest(split, SPLITS)}")
-        if self.root is None:
-            folder = user_cache() / "phantoms" / f"{KIND}-v{VERSION}-{self.count}-{self.seed}"
-        else:
-            folder = Path(self.root).expanduser() / KIND
-        write_chest_reports(folder, cases=self.count, seed=self.seed)
+        folder = folder_of(REPORTS, self.root, self.count, self.seed)
+        write_phantoms(REPORTS, folder, cases=self.count, seed=self.seed)
         table = folder / "cases.csv"
         with table.open(newline="", encoding="utf-8") as stream:
             return [self._case(table, row) for row in csv.DictReader(stream) if row["split"] == split]
@@ -244,7 +204,7 @@ class ChestReports:
         image = ImageFile(table.parent / row["image"], modality="DX")
         attributes = {name: row[name] for name in ATTRIBUTES}
         question = Question(self.question, "report", fields={"indication": row["indication"]})
-        key = _Written(row[self.text], (table,))
+        key = Given(Key(row[self.text]), (table,))
         return Case(row["case"], (image,), key, row["patient"], attributes, question)
 
 

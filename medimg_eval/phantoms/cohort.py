@@ -1,14 +1,24 @@
-"""The made-up patients, and the tables that say what is true of them."""
+"""The made-up patients, the tables that say what is true of them, their folder, and the cases of a task in it."""
 
 from __future__ import annotations
 
 import csv
+import importlib
 import json
-from collections.abc import Iterable, Sequence
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+
+from medimg_eval.case import Case, Image, Mask, Reference
+from medimg_eval.data.layouts.frames import FramePicture
+from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.imaging import ImageFile, MaskFile
+from medimg_eval.system import user_cache
 
 PATTERN = (("test", 2), ("fit", 1), ("validate", 1), ("fit", 2), ("test", 1), ("fit", 1))
 """Split and number of cases of one patient after another, over and over: of 8 cases 4 to fit on, 3 to test."""
@@ -168,3 +178,205 @@ def _table(path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]])
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(columns)
         writer.writerows(rows)
+
+
+VERSION = 1
+"""Raised whenever the same seed comes to give other pixels or other tables."""
+
+KINDS = {
+    "ct": "CT of the torso: DICOM series, organ masks, lung nodules, liver lesions",
+    "mr": "T1-weighted MR of the head: NIfTI, tissue masks, lesions",
+    "xray": "chest X-rays: DICOM, lung and heart masks, findings, boxes, reports",
+    "endoscopy": "endoscopy clips: MP4, frame labels, polyp masks",
+    "pathology": "stained slides: tiled pyramids, tumour masks, nuclei",
+}
+"""What there is to make."""
+
+REPORTS = "chest_reports"
+"""The kind that is not segmented but has reports; see the module of that name."""
+
+STAMP = "phantom.json"
+"""The file that says what a folder was made with."""
+
+
+def write_phantoms(kind: str, folder: Path, *, cases: int, seed: int) -> bool:
+    """Writes the phantoms of one kind, unless they are there already; safe with many processes at once.
+
+    Args:
+        kind: a key of `KINDS`, or `chest_reports`.
+        folder: where to; it must not exist, be empty, or hold phantoms of the same settings.
+        cases: how many.
+        seed: the same seed gives the same files, byte for byte; the first cases do not depend on how many follow.
+
+    Returns:
+        True when something was written, False when all of it was there.
+
+    Raises:
+        UsageError: there is no such kind, no case is asked for, or the seed is negative.
+        UserError: the folder holds something else, or cannot be written.
+    """
+    if kind not in (*KINDS, REPORTS):
+        raise UsageError(f"there is no phantom {kind!r}{nearest(kind, KINDS)}")
+    if cases < 1 or seed < 0:
+        raise UsageError(f"phantoms: expected at least one case and a seed from 0 on, got cases={cases}, seed={seed}")
+    stamp = {"kind": kind, "version": VERSION, "cases": cases, "seed": seed}
+    return write_once(folder, stamp, lambda partial: _fill(kind, partial, stamp))
+
+
+def write_once(folder: Path, stamp: Mapping[str, Any], fill: Callable[[Path], None]) -> bool:
+    """Has a folder of phantoms written, unless it is there; it appears whole or not at all, whoever else writes it.
+
+    Args:
+        folder: where to; it must not exist, be empty, or hold phantoms of the same stamp.
+        stamp: what they are made with, as JSON holds it.
+        fill: writes the files into the folder that it is given.
+
+    Returns:
+        True when it was written, False when it was there.
+
+    Raises:
+        UserError: the folder holds something else, or cannot be written.
+    """
+    from filelock import FileLock
+
+    if _is_there(folder, stamp):
+        return False
+    partial = folder.with_name(f".{folder.name}.partial")
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder.with_name(f".{folder.name}.lock")):
+            if _is_there(folder, stamp):  # another process wrote it while this one waited
+                return False
+            shutil.rmtree(partial, ignore_errors=True)  # of a process that was killed
+            partial.mkdir()
+            fill(partial)
+            (partial / STAMP).write_text(json.dumps(stamp) + "\n", encoding="utf-8")
+            partial.replace(folder)
+    except OSError as error:
+        raise UserError(f"{folder}: cannot be written ({error}); name a folder on a disk with room") from error
+    return True
+
+
+def _is_there(folder: Path, stamp: Mapping[str, Any]) -> bool:
+    """Whether these very phantoms are there; raises UserError when something else is."""
+    if not folder.exists():
+        return False
+    if not folder.is_dir():
+        raise UserError(f"{folder}: is a file; name a folder for the phantoms")
+    if not any(folder.iterdir()):
+        return False
+    try:
+        found = json.loads((folder / STAMP).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{folder}: holds other files; name an empty folder for the phantoms") from error
+    if found == stamp:
+        return True
+    words = ", ".join(f"{key}={value}" for key, value in found.items())
+    wanted = ", ".join(f"{key}={value}" for key, value in stamp.items())
+    raise UserError(f"{folder}: holds phantoms of {words}, not of {wanted}; name another folder, or delete this one")
+
+
+def _fill(kind: str, folder: Path, stamp: dict[str, Any]) -> None:
+    module = importlib.import_module(f"medimg_eval.phantoms.{kind}")
+    members = cohort(kind, stamp["cases"], stamp["seed"])
+    records = [module.write_case(folder, member) for member in members]
+    write_tables(folder, members, records)
+    if hasattr(module, "write_variants"):
+        module.write_variants(folder, members[0])
+    text = _readme(kind, module.TEXT, stamp) if kind in KINDS else f"{module.README.format(**stamp)}{module.TEXT}.\n"
+    (folder / "README.txt").write_text(text, encoding="utf-8")
+
+
+def _readme(kind: str, text: str, stamp: dict[str, Any]) -> str:
+    return f"""These are phantoms: drawn by a program, of no patient. {KINDS[kind][0].upper()}{KINDS[kind][1:]}.
+Made by: python -m medimg_eval phantom kinds=[{kind}] cases={stamp["cases"]} seed={stamp["seed"]} (version {VERSION})
+Numbers measured on them show that a tool works, not how well it does on patients.
+
+{text}.
+
+cases.csv: case, patient, split (no patient lies in two), made-up attributes, files.
+findings.csv: 1 present, 0 absent. measurements.csv: case, name, value, unit. qa.jsonl: questions with one right answer.
+boxes.csv: first and last voxel or pixel inside, along the image's axes (of a picture: row, column); frame of a clip.
+"""
+
+
+SPLITS = ("fit", "validate", "test")
+
+SLIDE_UM = 2.0
+"""Micrometres per pixel that slides are read at, those of their masks."""
+
+ATTRIBUTES = ("sex", "age_group", "site", "scanner")
+
+Row = Mapping[str, str]
+
+
+@dataclass
+class Phantom:
+    """Phantoms of one kind.
+
+    Args:
+        kind: `ct`, `mr`, `xray`, `endoscopy` or `pathology`.
+        root: folder that holds the kind's own folder, as `python -m medimg_eval phantom out=ROOT` makes it;
+            None keeps them in the cache (`MEDIMG_EVAL_CACHE`, or ~/.cache/medimg_eval). Written on first use.
+        cases: how many are made, over all splits; of `endoscopy`, how many clips.
+        seed: of the cohort.
+    """
+
+    kind: str
+    root: str | None = None
+    count: int = 16
+    seed: int = 0
+
+    def cases(self, split: str) -> list[Case]:
+        """The cases of `fit`, `validate` or `test`; no patient lies in two of them.
+
+        Raises:
+            UserError: there is no such kind or split, or the phantoms cannot be written.
+        """
+        if split not in SPLITS:
+            raise UserError(f"phantoms have no split {split!r}{nearest(split, SPLITS)}")
+        if self.kind not in KINDS:
+            raise UserError(f"there is no phantom {self.kind!r}{nearest(self.kind, KINDS)}")
+        folder = folder_of(self.kind, self.root, self.count, self.seed)
+        write_phantoms(self.kind, folder, cases=self.count, seed=self.seed)
+        with (folder / "cases.csv").open(newline="", encoding="utf-8") as stream:
+            rows = [row for row in csv.DictReader(stream) if row["split"] == split]
+        return [case for row in rows for case in _MAKERS[self.kind](folder, row)]
+
+
+def folder_of(kind: str, root: str | None, count: int, seed: int) -> Path:
+    """Where the phantoms of one kind lie: below the root, or in the cache."""
+    if root is not None:
+        return Path(root).expanduser() / kind
+    return user_cache() / "phantoms" / f"{kind}-v{VERSION}-{count}-{seed}"
+
+
+def _case(row: Row, image: Reference[Image], target: Reference[Mask], case: str = "") -> Case:
+    attributes = {name: row[name] for name in ATTRIBUTES}
+    return Case(case or row["case"], (image,), target, row["patient"], attributes)
+
+
+def _image(modality: str, folder: Path, row: Row, **options: Any) -> Iterator[Case]:
+    image = ImageFile(folder / row["image"], modality=modality, options=options)
+    yield _case(row, image, MaskFile(folder / row["mask"]))
+
+
+def _frames(folder: Path, row: Row) -> Iterator[Case]:
+    """The labelled frames that show a polyp."""
+    from medimg_eval.phantoms.endoscopy import mask_file
+
+    with (folder / row["frames"]).open(newline="", encoding="utf-8") as stream:
+        shown = [int(r["frame"]) for r in csv.DictReader(stream) if (r["labelled"], r["polyp"]) == ("1", "1")]
+    for index in shown:
+        image = FramePicture(folder / row["image"], index, modality="ES")
+        target = MaskFile(folder / mask_file(row["case"], index))
+        yield _case(row, image, target, f"{row['case']}-{index:03d}")
+
+
+_MAKERS: Mapping[str, Callable[[Path, Row], Iterator[Case]]] = {
+    "ct": partial(_image, "CT"),
+    "mr": partial(_image, "MR"),
+    "xray": partial(_image, "DX"),
+    "endoscopy": _frames,
+    "pathology": partial(_image, "SM", um_per_px=SLIDE_UM),
+}

@@ -6,21 +6,20 @@ Files are those of fastMRI: HDF5 with `kspace` (slice, coil, ky, kx), `mask` (kx
 
 from __future__ import annotations
 
-import json
-import shutil
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from medimg_eval.case import Array, Case, Geometry, Image, Mask, Reference
+from medimg_eval.case import Array, Case, Image, Mask, Reference
 from medimg_eval.data.layouts.kspace import Reconstruction, Samples
-from medimg_eval.data.mni152 import template_file
+from medimg_eval.data.mni152 import template_file, tissue_labels
+from medimg_eval.data.records import OnImage
 from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.imaging import ImageFile
 from medimg_eval.imaging.kspace import PRESETS, inverse_fft
+from medimg_eval.phantoms.cohort import write_once
 from medimg_eval.phantoms.shapes import texture
 from medimg_eval.system import user_cache
 from medimg_eval.tasks.reconstruction import Lines, Sampling
@@ -118,30 +117,16 @@ class MulticoilPhantom:
         return [_case(folder, scan) for scan in scans(self.count, self.seed) if scan.split == split]
 
     def _written(self) -> Path:
-        from filelock import FileLock
-
         stamp = {"kind": "multicoil", "version": VERSION, "count": self.count, "slices": self.slices, "seed": self.seed}
         folder = user_cache() / "phantoms" / f"multicoil-v{VERSION}-{self.count}-{self.slices}-{self.seed}"
         if self.root is not None:
             folder = Path(self.root).expanduser()
-        partial = folder.with_name(f".{folder.name}.partial")
-        try:
-            if _is_there(folder, stamp):
-                return folder
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            with FileLock(folder.with_name(f".{folder.name}.lock")):
-                if _is_there(folder, stamp):  # another process wrote it while this one waited
-                    return folder
-                shutil.rmtree(partial, ignore_errors=True)  # of a process that was killed
-                partial.mkdir()
-                for scan in scans(self.count, self.seed):
-                    write_scan(partial / f"{scan.case}.h5", scan, slices=self.slices, seed=self.seed)
-                (partial / "phantom.json").write_text(json.dumps(stamp) + "\n", encoding="utf-8")
-                if folder.is_dir():
-                    folder.rmdir()  # empty: `_is_there` has looked
-                partial.replace(folder)
-        except OSError as error:
-            raise UserError(f"{folder}: cannot be written ({error}); name a folder on a disk with room") from error
+
+        def fill(partial: Path) -> None:
+            for scan in scans(self.count, self.seed):
+                write_scan(partial / f"{scan.case}.h5", scan, slices=self.slices, seed=self.seed)
+
+        write_once(folder, stamp, fill)
         return folder
 
 
@@ -166,7 +151,7 @@ class MulticoilTissue(MulticoilPhantom):
 
 
 @dataclass(frozen=True)
-class Tissue:
+class Tissue(OnImage):
     """Which tissue lies where in a scan: 1 grey matter, 2 white matter.
 
     Attributes:
@@ -192,10 +177,6 @@ class Tissue:
         """Returns labels as uint8, (slice, row, column)."""
         labels = tissue(self.split, self.slices, np.random.default_rng([self.seed, self.number]))
         return Mask(labels, np.eye(4), units="pixel")
-
-    def geometry(self) -> Geometry:
-        """The grid of the image."""
-        return self.image.geometry()
 
 
 def scans(count: int, seed: int) -> list[Scan]:
@@ -322,24 +303,8 @@ def _template() -> Array:
 
 @lru_cache(maxsize=1)
 def _tissue() -> Array:
-    """The more probable of grey and white matter where the two add up to at least half, uint8, as `_template` lies."""
-    grey, white = (ImageFile(template_file(name)).read().array[0].astype(np.int16) for name in ("gm", "wm"))
-    labels = np.where(grey >= white, np.uint8(1), np.uint8(2))
-    labels[grey + white < 128] = 0  # the maps hold probabilities times 255
-    return np.ascontiguousarray(labels.transpose(2, 1, 0)[:, ::-1])
-
-
-def _is_there(folder: Path, stamp: dict[str, Any]) -> bool:
-    """Whether these very phantoms are there; raises UserError when something else is."""
-    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
-        return False
-    try:
-        found = json.loads((folder / "phantom.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{folder}: holds other files; name an empty folder for the phantoms") from error
-    if found != stamp:
-        raise UserError(f"{folder}: holds phantoms of {found}, not of {stamp}; name another folder, or delete this one")
-    return True
+    """Grey and white matter of the template, uint8, as `_template` lies."""
+    return np.ascontiguousarray(tissue_labels().transpose(2, 1, 0)[:, ::-1])
 
 
 def _case(folder: Path, scan: Scan) -> Case:

@@ -16,8 +16,8 @@ from medimg_eval.data.records import Given
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.imaging.pictures import as_picture
 from medimg_eval.models.base import Synthesizer
-from medimg_eval.phantoms.chest_reports import KIND, ChestReports, picture
-from medimg_eval.phantoms.cohort import Member
+from medimg_eval.phantoms.chest_reports import ChestReports, picture
+from medimg_eval.phantoms.cohort import REPORTS, Member
 from medimg_eval.phantoms.report import NOUNS
 
 WORDS: Mapping[str, Sequence[str]] = {
@@ -147,7 +147,7 @@ class PhantomGenerator(Synthesizer):
         for number in range(self.tries):
             # Every fifth is healthy, as in the cohort itself.
             patient = 4 if not wanted else 0
-            drawn = picture(Member(KIND, number, KIND, patient, "fit", seed))
+            drawn = picture(Member(REPORTS, number, REPORTS, patient, "fit", seed))
             lost = len(wanted ^ {one.name for one in drawn.found})
             if best is None or lost < best[0]:
                 best = lost, drawn.image

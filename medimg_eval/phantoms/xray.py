@@ -167,7 +167,9 @@ def write_case(folder: Path, member: Member) -> Record:
     if chest.diameter:
         record.measurements.append(("nodule diameter", chest.diameter, "mm"))
     record.report = report(chest.findings, chest.sides, chest.ratio, chest.diameter, member.words)
-    record.questions = [yes_or_no(f"Is there {_article(name)}{name}?", there) for name, there in chest.findings.items()]
+    for name, there in chest.findings.items():
+        article = "" if name == "cardiomegaly" else "a "
+        record.questions.append(yes_or_no(f"Is there {article}{name}?", there))
     for name, side in chest.sides.items():
         record.questions.append(Question(f"On which side is the {name}?", side, ("left", "right")))
     return record
@@ -186,10 +188,6 @@ def write_x_ray(path: Path, image: Image, member: Member) -> None:
         PixelSpacingCalibrationType="GEOMETRY",
         PixelSpacingCalibrationDescription="magnification of 1.06",
     )
-
-
-def _article(name: str) -> str:
-    return "" if name == "cardiomegaly" else "a "
 
 
 def frame_of(

@@ -17,9 +17,8 @@ from omegaconf import OmegaConf
 import medimg_eval
 from medimg_eval.commands.making import build, build_task
 from medimg_eval.data.layouts import Questions, Studies
-from medimg_eval.data.studies.order import UNKNOWN, priors, ranks
+from medimg_eval.data.studies.order import UNKNOWN, Views, priors, ranks
 from medimg_eval.data.studies.tables import read_openi
-from medimg_eval.data.studies.views import Views
 from medimg_eval.errors import CaseError, SplitError, UsageError, UserError
 from medimg_eval.evaluation.identity import data_fingerprint
 from tests.helpers.catalogue import picture, task_of, write_json

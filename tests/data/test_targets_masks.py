@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from PIL import Image as Pillow
 
 from medimg_eval.data import targets
-from medimg_eval.data.runs import coco_counts, decode_runs
+from medimg_eval.data.targets.masks import coco_counts, decode_runs
 from medimg_eval.errors import CaseError, UserError
 
 

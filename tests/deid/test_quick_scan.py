@@ -158,10 +158,9 @@ def test_real_headers_are_scanned_in_any_encoding_without_a_warning():
     for name in ("CT_small.dcm", "badVR.dcm", "MR_small_bigendian.dcm", "rtplan.dcm", "JPEG2000.dcm", "reportsi.dcm"):
         file = get_testdata_file(name, download=False)
         dataset = pydicom.dcmread(file, stop_before_pixels=True)
-        found = scan(file)
+        found = scan(Path(file))
         assert {"PatientName", "PatientIdentityRemoved"} <= {one.tag for one in found}, name
         assert not any(str(dataset.PatientName) in one.what for one in found)
-        assert [(one.what, one.count) for one in scan(dataset)] == [(one.what, one.count) for one in found]
 
 
 def test_every_file_shipped_with_pydicom_and_nibabel_is_scanned_or_refused_in_words():
@@ -262,7 +261,7 @@ def test_a_picture_raises_no_doubt_and_a_damaged_file_is_refused_in_words(tmp_pa
     ],
 )
 def test_names_that_look_like_a_person_a_date_or_a_record_are_in_doubt(tmp_path, name, doubt):
-    found = scan_names([tmp_path / name])
+    found = scan_names([tmp_path / name], {})
     assert [one.kind for one in found] == ([] if doubt is None else ["name"])
     assert all(doubt in one.what for one in found)
 
@@ -271,10 +270,10 @@ def test_names_that_repeat_a_header_are_in_doubt(tmp_path):
     image = Image(np.zeros((1, 3, 3, 1), np.int16), np.eye(4))
     folder = tmp_path / "jane doe"
     (path,) = write_series(folder, image, PatientName="DOE^JANE", PatientID="A-77X9")
-    known = {keyword: {value} for keyword, value in identities(path).items()}
-    assert scan_names([path], known=known) == []
-    other = folder / "a77x9_ct.dcm"
-    assert scan_names([other], root=tmp_path, known=known) == [
+    known = identities(path)
+    assert scan_names([path], known) == []
+    other = folder / "a77x9_jane_doe.dcm"
+    assert scan_names([other], known) == [
         Doubt(other, "the file's name or folder repeats the PatientName of a header", "name"),
         Doubt(other, "the file's name or folder repeats the PatientID of a header", "name"),
     ]

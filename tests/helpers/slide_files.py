@@ -3,7 +3,7 @@
 import numpy as np
 import tifffile
 
-from medimg_eval.imaging.slides.writing import write_pyramid
+from medimg_eval.imaging.slides.reading import write_pyramid
 
 RED, BLUE, GLASS = (200, 30, 40), (30, 40, 200), (240, 240, 240)
 

@@ -17,10 +17,10 @@ from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.imaging import ImageFile, MaskFile, identify, read, read_grid, read_mask, write_image, write_mask
 from medimg_eval.imaging.dicom.writing.images import write_picture, write_segmentation, write_series
 from medimg_eval.imaging.slides.features import read_features
-from medimg_eval.imaging.slides.writing import write_pyramid
+from medimg_eval.imaging.slides.reading import write_pyramid
 from medimg_eval.imaging.video.reading import write_video
 from medimg_eval.imaging.volumes import reading as volumes_module
-from medimg_eval.imaging.volumes.probabilities import read_probabilities, write_probabilities
+from medimg_eval.imaging.volumes.reading import read_probabilities, write_probabilities
 
 
 def write(path, content):

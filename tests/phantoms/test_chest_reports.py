@@ -15,8 +15,8 @@ from medimg_eval.commands.making import build_task
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.imaging import read
 from medimg_eval.metrics.reports.labeler.labeler import label_report
-from medimg_eval.phantoms import chest_reports
-from medimg_eval.phantoms.chest_reports import ChestReports, picture, write_chest_reports
+from medimg_eval.phantoms import chest_reports, write_phantoms
+from medimg_eval.phantoms.chest_reports import ChestReports, picture
 from medimg_eval.phantoms.cohort import cohort
 from medimg_eval.phantoms.report import DESCRIBED, REASONS, Finding, sections
 from medimg_eval.question import Reply
@@ -43,7 +43,7 @@ def drawn():
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
     path = tmp_path_factory.mktemp("phantoms")
-    assert write_chest_reports(path / "chest_reports", cases=16, seed=0)
+    assert write_phantoms("chest_reports", path / "chest_reports", cases=16, seed=0)
     return path
 
 
@@ -116,7 +116,7 @@ def test_reports_are_worded_in_many_ways_and_healthy_patients_have_nothing(drawn
 
 def test_the_same_seed_gives_the_same_files_in_both_photometric_interpretations(root, tmp_path):
     folder = root / "chest_reports"
-    write_chest_reports(tmp_path / "again", cases=2, seed=0)
+    write_phantoms("chest_reports", tmp_path / "again", cases=2, seed=0)
     names = [f"images/chest_reports-{n:03d}.dcm" for n in range(2)]
     for name in names:
         assert (tmp_path / "again" / name).read_bytes() == (folder / name).read_bytes()
@@ -155,11 +155,11 @@ def test_the_task_reads_them_with_patients_kept_apart_and_its_numbers_of_cases(r
     rows = {score.metric: score.value for score in task.score(case, Reply((case.target.read().value,)))}
     assert rows["rouge_l"] == 1
     assert rows["rule_ce_example_f1@all+"] == 1
-    assert not write_chest_reports(root / "chest_reports", cases=16, seed=0)
+    assert not write_phantoms("chest_reports", root / "chest_reports", cases=16, seed=0)
     with pytest.raises(UserError, match="holds phantoms of .*cases=16.* not of .*cases=3"):
-        write_chest_reports(root / "chest_reports", cases=3, seed=0)
+        write_phantoms("chest_reports", root / "chest_reports", cases=3, seed=0)
     with pytest.raises(UsageError, match="at least one case"):
-        write_chest_reports(root / "none", cases=0, seed=0)
+        write_phantoms("chest_reports", root / "none", cases=0, seed=0)
     with pytest.raises(UserError, match="no split 'train'"):
         ChestReports(str(root), 16).cases("train")
     with pytest.raises(UsageError, match="task.layout.text is 'finding'; did you mean 'findings'"):

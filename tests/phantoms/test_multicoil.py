@@ -127,7 +127,7 @@ def test_folders_that_hold_something_else_are_refused_by_name(written, tmp_path)
     (tmp_path / "other" / "scan.h5").write_text("")
     with pytest.raises(UserError, match="other: holds other files"):
         MulticoilPhantom(count=1, root=str(tmp_path / "other")).cases("test")
-    with pytest.raises(UserError, match=r"holds phantoms of .*'slices': 1.*not of .*'slices': 3"):
+    with pytest.raises(UserError, match=r"holds phantoms of .*slices=1.*not of .*slices=3"):
         MulticoilPhantom(count=1, slices=3, root=written.root).cases("test")
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="file"):

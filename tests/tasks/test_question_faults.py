@@ -23,7 +23,7 @@ from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.evaluation.rescoring import rescore
 from medimg_eval.evaluation.run import Run
-from medimg_eval.imaging.pictures.rgb8 import as_picture
+from medimg_eval.imaging.pictures.reading import as_picture
 from medimg_eval.models import Chooser, VisionLanguageModel
 from medimg_eval.models.baselines.questions import Chance, Majority
 from medimg_eval.question import Reply

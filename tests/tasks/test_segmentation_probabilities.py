@@ -20,7 +20,7 @@ from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate, refuse_incapable
 from medimg_eval.evaluation.rescoring import rescore
 from medimg_eval.imaging import ImageFile, MaskFile, read, write_mask
-from medimg_eval.imaging.volumes.probabilities import read_probabilities, write_probabilities
+from medimg_eval.imaging.volumes.reading import read_probabilities, write_probabilities
 from medimg_eval.metrics.segmentation.probability_maps import probability_scores, worst_probability_scores
 from medimg_eval.models import Segmenter
 from medimg_eval.models.segmentation.monai import MonaiSegmenter

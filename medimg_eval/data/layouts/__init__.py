@@ -5,17 +5,15 @@ from medimg_eval.data.layouts.bids import Bids
 from medimg_eval.data.layouts.bundle import ArrayFiles, Arrays, FairSeg
 from medimg_eval.data.layouts.detection import Coco, Yolo
 from medimg_eval.data.layouts.dicom import DicomTree, ReferencedMask
+from medimg_eval.data.layouts.folders import FolderPerClass, PairedFolders, Volumes
 from medimg_eval.data.layouts.frames import Frames
 from medimg_eval.data.layouts.kspace import KSpaceScans
 from medimg_eval.data.layouts.nnunet import MsdDatalist, NnUNet
-from medimg_eval.data.layouts.pictures import FolderPerClass, PairedFolders
 from medimg_eval.data.layouts.questions import Questions
 from medimg_eval.data.layouts.reconstructed import Reconstructed
 from medimg_eval.data.layouts.report_sets import Llava, R2Gen, Studies
-from medimg_eval.data.layouts.slides import Slides
 from medimg_eval.data.layouts.synthesis import Blend, CheXGenBench, Generated, Prompts
-from medimg_eval.data.layouts.table import Table
-from medimg_eval.data.layouts.volumes import Volumes
+from medimg_eval.data.layouts.table import Slides, Table
 
 __all__ = [
     "ArrayFiles",

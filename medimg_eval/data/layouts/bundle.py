@@ -12,7 +12,7 @@ import numpy as np
 
 from medimg_eval.case import Array, Mask, Reference
 from medimg_eval.data.layouts.base import FolderLayout
-from medimg_eval.data.layouts.volumes import find
+from medimg_eval.data.layouts.folders import find
 from medimg_eval.data.records import Entry, Row, Target
 from medimg_eval.data.targets import ClassColumns, ClassName
 from medimg_eval.data.targets.masks import RecodedMask

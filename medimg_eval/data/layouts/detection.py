@@ -12,10 +12,10 @@ import numpy as np
 
 from medimg_eval.case import Boxes, Geometry, Image, Mask, Reference
 from medimg_eval.data.layouts.base import FolderLayout
-from medimg_eval.data.layouts.pictures import ENDINGS
-from medimg_eval.data.records import Entry, Row, Target, given
-from medimg_eval.data.runs import coco_counts, decode_runs
+from medimg_eval.data.layouts.folders import ENDINGS
+from medimg_eval.data.records import Entry, OnImage, Row, Target, given
 from medimg_eval.data.tables import read_json, read_lines, read_text
+from medimg_eval.data.targets.masks import coco_counts, decode_runs
 from medimg_eval.data.targets.places import corners_from_edges
 from medimg_eval.errors import CaseError, UserError, nearest
 
@@ -281,7 +281,7 @@ class YoloBoxes:
 
 
 @dataclass(frozen=True, eq=False)
-class RelativeBoxes:
+class RelativeBoxes(OnImage):
     """Boxes as parts of the picture: centre x, centre y, width, height."""
 
     numbers: Any
@@ -300,7 +300,3 @@ class RelativeBoxes:
         centre_x, centre_y, width, height = self.numbers.T * np.array([[columns], [rows], [columns], [rows]])
         edges = [centre_x - width / 2, centre_y - height / 2, centre_x + width / 2, centre_y + height / 2]
         return Boxes(corners_from_edges(np.stack(edges, axis=1)), self.names)
-
-    def geometry(self) -> Geometry:
-        """The grid of the picture."""
-        return self.image.geometry()

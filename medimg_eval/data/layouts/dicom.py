@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from medimg_eval.case import Case, Geometry, Image, Mask, Reference
 from medimg_eval.data.layouts.base import FolderLayout
-from medimg_eval.data.records import Entry, Row, Target
+from medimg_eval.data.records import Entry, OneFile, OnImage, Row, Target
 from medimg_eval.errors import CaseError, UserError
 from medimg_eval.imaging import read_mask
 from medimg_eval.imaging.dicom import NAMING, Series, index_tree, naming, salvaged_header
@@ -184,16 +184,10 @@ class ReferencedMask:
 
 
 @dataclass(frozen=True)
-class Lost:
+class Lost(OneFile):
     """A truth that cannot be found, of an image that cannot be read."""
 
-    path: Path
     why: str
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """The image."""
-        return (self.path,)
 
     def read(self) -> Any:
         """Raises CaseError."""
@@ -205,22 +199,12 @@ class Lost:
 
 
 @dataclass(frozen=True)
-class DrawnOnSeries:
+class DrawnOnSeries(OneFile, OnImage):
     """A DICOM-SEG or RTSTRUCT, and the image it was drawn on."""
 
-    path: Path
     image: Reference[Image]
     labels: Mapping[str, int]
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """The object."""
-        return (self.path,)
 
     def read(self) -> Mask:
         """Draws it; raises what `medimg_eval.imaging.read_mask` raises."""
         return read_mask(self.path, grid=self.geometry(), labels=dict(self.labels) or None)
-
-    def geometry(self) -> Geometry:
-        """The grid of the image."""
-        return self.image.geometry()

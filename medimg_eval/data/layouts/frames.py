@@ -13,8 +13,8 @@ import numpy as np
 
 from medimg_eval.case import Geometry, Image
 from medimg_eval.data.layouts.base import FolderLayout
-from medimg_eval.data.layouts.volumes import find
-from medimg_eval.data.records import Entry, Row, Target
+from medimg_eval.data.layouts.folders import find
+from medimg_eval.data.records import Entry, OneFile, Row, Target
 from medimg_eval.data.tables import read_table
 from medimg_eval.data.targets import FrameTable
 from medimg_eval.data.targets.words import frame_number
@@ -99,18 +99,12 @@ def _of(row: Row, video: str) -> Row:
 
 
 @dataclass(frozen=True)
-class FramePicture:
+class FramePicture(OneFile):
     """One frame of a video or a folder of frames, as a picture."""
 
-    path: Path
     index: int
     modality: str = ""
     options: tuple[tuple[str, Any], ...] = ()
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """The video."""
-        return (self.path,)
 
     def read(self) -> Image:
         """Returns (channel, row, column); raises CaseError when there is no such frame."""

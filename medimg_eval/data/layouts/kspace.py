@@ -12,7 +12,7 @@ import numpy as np
 
 from medimg_eval.case import Array, Geometry, Image, Mask, Reference
 from medimg_eval.data.layouts.base import FolderLayout
-from medimg_eval.data.layouts.volumes import find
+from medimg_eval.data.layouts.folders import find
 from medimg_eval.data.records import Entry, Row, Target
 from medimg_eval.data.tables import read_table
 from medimg_eval.data.targets import MaskTarget
@@ -64,7 +64,8 @@ class KSpaceScans(FolderLayout):
         rows = self._rows(root)
         made = []
         for path, said in find(root, self.file):
-            image = Samples(path, keys, slices, self.modality, str(root / self.mask) if self._is_file() else self.mask)
+            mask = str(root / self.mask) if self.mask.endswith(".npy") else self.mask
+            image = Samples(path, keys, slices, self.modality, mask)
             own = {name: value for name, value in said.items() if name not in ("case", "split")}
             row = Row(path, "", said)
             if rows is not None:
@@ -82,9 +83,6 @@ class KSpaceScans(FolderLayout):
         """The image to be reconstructed."""
         tissues = MaskTarget(self.tissues) if self.tissues else None
         return _Reconstructions(self._keys(), _ends(self.slices), self.square, tissues)
-
-    def _is_file(self) -> bool:
-        return self.mask.endswith(".npy")
 
     def _rows(self, root: Path) -> dict[str, Row] | None:
         return {row.fill(self.id): row for row in read_table(root / self.table)} if self.table else None

@@ -1,4 +1,4 @@
-"""Tables of images: one row or several per case, with paths, split, patient and truth in columns."""
+"""Tables of images or slides: one row or several per case, with paths, split, patient and truth in columns."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from medimg_eval.case import Geometry, Image, Reference
 from medimg_eval.data.layouts.base import FolderLayout, texts
-from medimg_eval.data.records import FIELD, Entry, Row, below
+from medimg_eval.data.records import FIELD, Entry, OneFile, Row, below
 from medimg_eval.data.tables import Cell, Encoded, read_table
 from medimg_eval.errors import UsageError, UserError
 
@@ -198,3 +200,52 @@ def _name(image: Reference[Image], root: Path) -> str:
     if isinstance(image, EmbeddedImage):
         return f"{image.cell.path.stem}-{image.cell.place.rpartition(' ')[2]}"
     return image.files[0].as_posix().removeprefix(f"{root.as_posix()}/")
+
+
+@dataclass(kw_only=True)
+class Slides(Table):
+    """A table with one row per slide, in the columns of CLAM and its kin: `slide_id`, `case_id`, and the truth.
+
+    A case is a slide; with `id: case_id` it is all slides of a patient.
+
+    Args:
+        image: pattern of the slide below the root.
+        features: pattern of the file of features of its tiles, which then is the image: (1, tile, feature) in float32.
+        coordinate_columns: columns of an .npy before the features (Phikon: 3).
+        id: the column of the case id.
+        patient: the column of the patient, or a pattern: `{slide_id:.12}` of TCGA's names.
+        modality: DICOM code.
+        options: passed to the reader of slides, such as `um_per_px`.
+        others: see `Table`; the authors' splits are a `SplitColumns` with the key `{slide_id}`.
+    """
+
+    image: str | Sequence[str] = "slides/{slide_id}.svs"
+    features: str = ""
+    coordinate_columns: int = 0
+    id: str = "slide_id"
+    patient: str = "case_id"
+    modality: str = "SM"
+
+    def images(self, root: Path, row: Row, pattern: str) -> list[Reference[Image]]:
+        """The slide, or the features of its tiles."""
+        if not self.features:
+            return super().images(root, row, pattern)
+        return [FeatureFile(root / row.fill(self.features), self.coordinate_columns)]
+
+
+@dataclass(frozen=True)
+class FeatureFile(OneFile):
+    """Features of a slide's tiles, in the place of its pixels."""
+
+    coordinate_columns: int = 0
+
+    def read(self) -> Image:
+        """Returns (1, tile, feature); raises CaseError naming the file."""
+        from medimg_eval.imaging.slides import read_features
+
+        features = read_features(self.path, coordinate_columns=self.coordinate_columns).features
+        return Image(features[None], np.eye(4), modality="SM", units="pixel", attributes={"holds": "features"})
+
+    def geometry(self) -> Geometry:
+        """Tiles and features."""
+        return self.read().geometry

@@ -9,12 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast, get_args
 
+import numpy as np
+
 from medimg_eval.case import Geometry, Image, Reference
-from medimg_eval.data.questions.boxes import LabelBoxes
 from medimg_eval.data.questions.options import LETTERS, PREFIX, form_of
 from medimg_eval.data.questions.records import MISSING, Record, as_text, bracketed, names_in, said_nothing
 from medimg_eval.data.records import below
 from medimg_eval.errors import CaseError, UsageError, nearest
+from medimg_eval.imaging import read_mask
 from medimg_eval.metrics.text import cleaned
 from medimg_eval.question import Key, Kind
 
@@ -383,3 +385,35 @@ def more_of(config: Mapping[str, Any], record: Record) -> tuple[dict[str, Any], 
         elif record.find(said) is not MISSING:
             found[name] = record.value(said)
     return found, sized
+
+
+@dataclass(frozen=True)
+class LabelBoxes:
+    """The boxes about the labels of a volume.
+
+    Attributes:
+        path: the label map.
+        names: label -> name of the box.
+    """
+
+    path: Path
+    names: Mapping[int, str]
+
+    def read(self) -> dict[str, tuple[int, ...]]:
+        """Name -> (x1, y1, z1, x2, y2, z2): voxel indices along the stored axes, the far ends outside.
+
+        Labels that the map does not hold have no box.
+
+        Raises:
+            CaseError: the label map cannot be read, or holds none of the labels.
+        """
+        labels = read_mask(self.path).labels
+        found = {}
+        for label, name in self.names.items():
+            there = np.argwhere(labels == label)
+            if len(there):
+                found[name] = (*map(int, there.min(0)), *map(int, there.max(0) + 1))
+        if not found:
+            wanted = ", ".join(f"{label} ({name})" for label, name in self.names.items())
+            raise CaseError(f"{self.path}: holds none of the labels {wanted}")
+        return found

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import difflib
+import io
 import struct
+import warnings
 import zipfile
 import zlib
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import numpy as np
+
 from medimg_eval.case import Geometry, Image
 from medimg_eval.data.questions.cells import Cell
-from medimg_eval.data.questions.pixels import decoded, size_of_bytes
+from medimg_eval.data.records import OneFile
 from medimg_eval.errors import CaseError
 
 LARGEST = 2**30
@@ -33,7 +38,7 @@ class Member:
 
 
 @dataclass(frozen=True)
-class ZipPicture:
+class ZipPicture(OneFile):
     """A picture in a zip file. No handle is kept, so it may be read in any process.
 
     Attributes:
@@ -44,16 +49,10 @@ class ZipPicture:
         reading: passed to the reader of pictures.
     """
 
-    path: Path
     member: str
     place: str
     modality: str = ""
     reading: dict[str, Any] = field(default_factory=dict, hash=False)
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """The zip file."""
-        return (self.path,)
 
     def read(self) -> Image:
         """Decodes it; raises CaseError naming archive, member and record."""
@@ -162,3 +161,32 @@ class CellPicture:
     def geometry(self) -> Geometry:
         """Rows and columns."""
         return size_of_bytes(self.cell.read(), self.cell.where)
+
+
+def decoded(data: bytes, name: str, modality: str, reading: Mapping[str, Any]) -> Image:
+    """A picture out of the bytes of its file; raises CaseError with `name`."""
+    from medimg_eval.imaging.pictures import decode
+
+    image = decode(data, name, **reading)
+    return image if image.modality else replace(image, modality=modality)
+
+
+def size_of_bytes(data: bytes, name: str) -> Geometry:
+    """Rows and columns of a picture, upright, out of its header where that is of a common format."""
+    from PIL import Image as Pillow
+
+    from medimg_eval.imaging.pictures import MAX_PIXELS
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Pillow.DecompressionBombWarning)
+            header = Pillow.open(io.BytesIO(data))
+        columns, rows = header.size
+        turned = header.format == "JPEG" and header.getexif().get(274, 1) in (5, 6, 7, 8)
+        # A PNG's orientation may stand behind its pixels, and a TIFF has pages.
+        plain = header.format in ("JPEG", "GIF", "BMP") or (header.format == "PNG" and b"eXIf" not in data)
+    except (OSError, ValueError, SyntaxError, Pillow.DecompressionBombError):
+        plain = False
+    if not plain or rows * columns > MAX_PIXELS:
+        return decoded(data, name, "", {}).geometry
+    return Geometry((columns, rows) if turned else (rows, columns), np.eye(4), "pixel")

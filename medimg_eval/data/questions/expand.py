@@ -95,7 +95,8 @@ def _explode(records: list[Record], step: Step, _root: Path) -> list[Record]:
         if not isinstance(items, list | tuple):
             return [record.with_values(**{f"{own}_number": 1, f"{own}_index": 0})]
         lists = {column: record.find(column) for column in columns}
-        wrong = next((column for column, one in lists.items() if not _as_long(one, items)), None)
+        as_long = {name for name, one in lists.items() if isinstance(one, list | tuple) and len(one) == len(items)}
+        wrong = next((column for column in lists if column not in as_long), None)
         if wrong is not None:
             return [replace(record, fault=f"columns {own!r} and {wrong!r} are no lists of the same length")]
         return [
@@ -107,10 +108,6 @@ def _explode(records: list[Record], step: Step, _root: Path) -> list[Record]:
         ]
 
     return _each(records, make)
-
-
-def _as_long(one: Any, items: Sequence[Any]) -> bool:
-    return isinstance(one, list | tuple) and len(one) == len(items)
 
 
 def _pair(records: list[Record], step: Step, _root: Path) -> list[Record]:

@@ -13,11 +13,11 @@ from medimg_eval.case import Geometry, Image, Reference
 from medimg_eval.data.questions.archives import CellPicture, ZipPicture
 from medimg_eval.data.questions.cells import Cell, ParquetCell, TextCell
 from medimg_eval.data.questions.options import form_of
-from medimg_eval.data.questions.pixels import ShrunkPicture
 from medimg_eval.data.questions.records import Record, as_text, bracketed, names_in, said_nothing
 from medimg_eval.data.questions.stacks import StackPicture, stack_of
 from medimg_eval.data.questions.streamed import POINTER
 from medimg_eval.data.records import below
+from medimg_eval.data.resized import ShrunkPicture
 from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.imaging import ImageFile
 
@@ -96,16 +96,13 @@ class Pictures:
             elif form in ("volume", "video"):
                 stack = stack_of(self._file(spec, item), spec)
                 yield from (StackPicture(stack, place) for place in range(stack.count))
-            elif form == "zip" and not self._is_unpacked(
-                archive := self.root / self._archive(spec, record), spec, item
+            elif form == "zip" and (
+                (archive := self.root / self._archive(spec, record)).is_file() or not self._file(spec, item).is_file()
             ):
                 yield ZipPicture(archive, _stripped(item, spec), record.place, self.modality, self.reading)
             else:
                 said_by = f"{record.path.name}, {record.place}"
                 yield FilePicture(self._file(spec, item), None, self.modality, self.reading, said_by)
-
-    def _is_unpacked(self, archive: Path, spec: Mapping[str, Any], item: str) -> bool:
-        return not archive.is_file() and self._file(spec, item).is_file()
 
     @staticmethod
     def _archive(spec: Mapping[str, Any], record: Record) -> str:
@@ -132,7 +129,7 @@ def places_of(pictures: Sequence[Picture]) -> str:
 
 def _place_of(picture: Picture) -> str:
     if isinstance(picture, ShrunkPicture):
-        return _place_of(picture.image)
+        return _place_of(picture.stored)
     if isinstance(picture, ZipPicture):
         return picture.member
     if isinstance(picture, CellPicture):
@@ -145,7 +142,7 @@ def _place_of(picture: Picture) -> str:
 def content_of(picture: Picture) -> str:
     """The start of the SHA-256 of a picture in a cell, and where another lies; raises CaseError for an empty cell."""
     if isinstance(picture, ShrunkPicture):
-        return content_of(picture.image)
+        return content_of(picture.stored)
     if isinstance(picture, CellPicture):
         return hashlib.sha256(picture.cell.read()).hexdigest()[:16]
     return _place_of(picture)

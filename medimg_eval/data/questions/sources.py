@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from medimg_eval.data.questions.parquet import read_parquet
+from medimg_eval.data.questions.cells import read_parquet
 from medimg_eval.data.questions.records import Record, Repeated, literal
 from medimg_eval.data.questions.streamed import MARK, read_streamed
 from medimg_eval.data.records import stem

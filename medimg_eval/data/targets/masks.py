@@ -1,4 +1,4 @@
-"""Label maps and images from files: one file, one file per structure, runs of pixels in a table."""
+"""Label maps and images from files: one file, one per structure or object, runs of pixels in a table."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from medimg_eval.case import Array, Boxes, Geometry, Image, Mask, Reference
-from medimg_eval.data.records import Entry, Target, grid_of
-from medimg_eval.data.runs import decode_runs
+from medimg_eval.data.records import Entry, OneFile, OnImage, Target, grid_of
 from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.imaging import ImageFile, MaskFile, read_mask
 
@@ -208,20 +207,14 @@ class Runs:
 
 
 @dataclass(frozen=True)
-class RunMask:
+class RunMask(OneFile):
     """A mask drawn from runs on the grid of its image."""
 
-    table: Path
     runs: tuple[Runs, ...]
     image: Reference[Image]
     shape: tuple[int, int] | None
     by_columns: bool
     label: int
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """The table."""
-        return (self.table,)
 
     def read(self) -> Mask:
         """Draws it; raises CaseError when a run ends outside the image."""
@@ -265,7 +258,7 @@ class FilledBoxes:
 
 
 @dataclass(frozen=True)
-class FilledMask:
+class FilledMask(OnImage):
     """Boxes filled in on the grid of their picture."""
 
     boxes: Reference[Boxes]
@@ -291,10 +284,6 @@ class FilledMask:
             filled[top:bottom, left:right] = self.labels[name]
         return Mask(filled, grid.affine, {label: name for name, label in self.labels.items()}, units=grid.units)
 
-    def geometry(self) -> Geometry:
-        """The grid of the picture."""
-        return self.image.geometry()
-
 
 @dataclass
 class ImageTarget:
@@ -313,3 +302,103 @@ class ImageTarget:
     def reference(self, entry: Entry) -> Reference[Image]:
         """The file."""
         return ImageFile(entry.path(self.path), modality=self.modality, options=self.options)
+
+
+def decode_runs(starts: Sequence[int], lengths: Sequence[int], shape: tuple[int, ...], *, by_columns: bool) -> Array:
+    """Turns runs of pixels into a mask.
+
+    Args:
+        starts: first pixel of each run, counted from 0.
+        lengths: pixels in each run; no run ends beyond the last pixel.
+        shape: rows and columns.
+        by_columns: True when pixels are counted down the columns one by one.
+
+    Returns:
+        bool, (row, column).
+    """
+    flat = np.zeros(shape[0] * shape[1], bool)
+    for start, length in zip(starts, lengths, strict=True):
+        flat[start : start + length] = True
+    return flat.reshape(shape[::-1]).T if by_columns else flat.reshape(shape)
+
+
+def coco_counts(text: str) -> list[int]:
+    """Decodes the compressed counts of a COCO mask.
+
+    Each number is written in groups of five bits, lowest first, as characters from `0` on; the bit of value 32 says
+    that another group follows, the bit of value 16 in the last group that the number is negative. From the fourth
+    number on, what is written is the difference to the number two places before.
+
+    Raises:
+        ValueError: the text breaks off, or holds other characters.
+    """
+    counts: list[int] = []
+    value = shift = 0
+    for character in text:
+        group = ord(character) - 48
+        if not 0 <= group < 64:
+            raise ValueError(f"character {character!r} at place {len(counts)}")
+        value |= (group & 31) << shift
+        shift += 5
+        if group & 32:
+            continue
+        if group & 16:
+            value -= 1 << shift
+        counts.append(value + (counts[-2] if len(counts) > 2 else 0))
+        value = shift = 0
+    if shift:
+        raise ValueError("the last number breaks off")
+    return counts
+
+
+@dataclass
+class MaskParts:
+    """One file per object of a case; together they are the foreground, label 1.
+
+    Args:
+        path: pattern below the root of the files, whose name is `*.png` or the like: `{case}/masks/*.png`.
+    """
+
+    path: str
+
+    def __post_init__(self) -> None:
+        """Refuses a pattern of one file."""
+        if "*" not in self.path.rpartition("/")[2]:
+            raise UsageError(f"expected * in the file's name of the pattern {self.path!r}; one file is a MaskTarget")
+
+    def reference(self, entry: Entry) -> Reference[Mask]:
+        """The files that are there, sorted; raises UserError when there is none."""
+        folder, _, name = self.path.rpartition("/")
+        path = entry.path(folder) if folder else entry.root
+        files = tuple(sorted(one for one in path.glob(name) if not one.name.startswith(".")))
+        if not files:
+            raise entry.row.error(f"case {entry.id!r}: there is no file {path}/{name}")
+        return JoinedMask(files)
+
+
+@dataclass(frozen=True)
+class JoinedMask:
+    """Binary masks of one grid; a pixel of any is foreground."""
+
+    paths: tuple[Path, ...]
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The objects' files."""
+        return self.paths
+
+    def read(self) -> Mask:
+        """Joins them; raises CaseError when one lies on another grid."""
+        grid = self.geometry()
+        joined = np.zeros(grid.shape, np.uint8)
+        for path in self.paths:
+            mask = read_mask(path)
+            difference = grid.difference(mask.geometry)
+            if difference:
+                raise CaseError(f"{path}: {difference} of {self.paths[0]}; the objects of one case share a grid")
+            joined[mask.labels != 0] = 1
+        return Mask(joined, grid.affine, units=grid.units)
+
+    def geometry(self) -> Geometry:
+        """The grid of the first file."""
+        return MaskFile(self.paths[0]).geometry()

@@ -1,17 +1,16 @@
-"""Boxes and points from tables and from files beside the images."""
+"""Boxes and points from tables and from files beside the images, such as VerSe's centroids."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from medimg_eval.case import Array, Boxes, Geometry, Image, Points, Reference
-from medimg_eval.data.records import Entry, Given, Row, given, grid_of
+from medimg_eval.case import Array, Boxes, Image, Points, Reference
+from medimg_eval.data.records import Entry, Given, OneFile, OnImage, Row, given
 from medimg_eval.errors import CaseError, UsageError
 
 Form = Literal["corners", "sizes"]
@@ -169,31 +168,21 @@ class PointColumns:
         if not entry.images:
             raise entry.row.error("points in mm need the image they lie in")
         ras = xyz * (-1, -1, 1) if self.space == "lps" else xyz
-        return WorldPoints(Points(ras, names, values), entry.row.path, entry.images[0])
+        return WorldPoints(entry.row.path, Points(ras, names, values), entry.images[0])
 
 
 @dataclass(frozen=True, eq=False)
-class WorldPoints:
+class WorldPoints(OneFile, OnImage):
     """Points in RAS+ mm, put onto the grid of their image when read."""
 
     points: Points
-    table: Path
     image: Reference[Image]
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """The table."""
-        return (self.table,)
 
     def read(self) -> Points:
         """Returns positions in voxels of the image."""
         inverse = np.linalg.inv(self.geometry().affine)
         positions = self.points.positions @ inverse[:3, :3].T + inverse[:3, 3]
         return Points(positions, self.points.names, self.points.values)
-
-    def geometry(self) -> Geometry:
-        """The grid of the image."""
-        return self.image.geometry()
 
 
 @dataclass
@@ -216,18 +205,12 @@ class LandmarkMat:
 
 
 @dataclass(frozen=True)
-class MatPoints:
+class MatPoints(OneFile, OnImage):
     """Landmarks of a picture in a MATLAB file."""
 
-    path: Path
     key: str
     per_group: int
     image: Reference[Image] | None
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """The file."""
-        return (self.path,)
 
     def read(self) -> Points:
         """Returns positions as row and column; raises CaseError when the variable is not (point, 2) of numbers."""
@@ -245,7 +228,3 @@ class MatPoints:
             )
         names = tuple(f"{i // self.per_group + 1}.{i % self.per_group + 1}" for i in range(len(xy)))
         return Points(np.asarray(xy[:, ::-1], dtype=np.float64), names)
-
-    def geometry(self) -> Geometry:
-        """The grid of the picture."""
-        return grid_of(self.image, self.files)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from medimg_eval.case import Geometry, Image, Points, Reference
-from medimg_eval.data.records import Entry
+from medimg_eval.data.records import Entry, OneFile, OnImage
 from medimg_eval.data.tables import read_json
 from medimg_eval.errors import CaseError, UserError
 
@@ -58,20 +57,10 @@ class MiccaiCentroids:
 
 
 @dataclass(frozen=True)
-class CentroidFile(ABC):
+class CentroidFile(OneFile, OnImage, ABC):
     """The centroids of one volume."""
 
-    path: Path
     image: Reference[Image]
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """The file."""
-        return (self.path,)
-
-    def geometry(self) -> Geometry:
-        """The grid of the volume."""
-        return self.image.geometry()
 
     def read(self) -> Points:
         """Returns voxel positions; raises CaseError when the file is not understood. Entries of NaN are left out."""

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
-from medimg_eval.case import Array, FrameLabels, Geometry, Image, Reference, Survival, Text
-from medimg_eval.data.records import Entry, Given, Row, given, grid_of
+from medimg_eval.case import Array, FrameLabels, Image, Reference, Survival, Text
+from medimg_eval.data.records import Entry, Given, OneFile, OnImage, Row, given
 from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.metrics.nlp import canonical, sections
 
@@ -53,18 +52,12 @@ class ReportText:
 
 
 @dataclass(frozen=True)
-class TextFile:
+class TextFile(OneFile, OnImage):
     """A text in a file of its own."""
 
-    path: Path
     sections: tuple[str, ...]
     keep_blank: bool
     image: Reference[Image] | None
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """The file."""
-        return (self.path,)
 
     def read(self) -> Text:
         """Reads it; raises CaseError when it is missing, or empty where it must not be."""
@@ -77,10 +70,6 @@ class TextFile:
             what = f"has none of the sections {list(self.sections)}" if text else "is empty"
             raise CaseError(f"{self.path}: {what}; leave the case out, or set blank='keep'")
         return Text(found or "")
-
-    def geometry(self) -> Geometry:
-        """The grid of the image."""
-        return grid_of(self.image, self.files)
 
 
 def section(text: str, names: Sequence[str]) -> str | None:

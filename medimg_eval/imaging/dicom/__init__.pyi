@@ -9,7 +9,7 @@ from .series.grouping import (
     shape_of as shape_of,
 )
 from .series.index import NAMING as NAMING, Series as Series, index_tree as index_tree, naming as naming
-from .series.index_store import OLD_NAME as OLD_NAME
+from .series.index import OLD_NAME as OLD_NAME
 from .writing.images import (
     write_picture as write_picture,
     write_segmentation as write_segmentation,

@@ -14,10 +14,10 @@ from medimg_eval.case import Geometry, Image, Mask
 from medimg_eval.errors import CaseError
 from medimg_eval.imaging.dicom.headers.header import Header
 from medimg_eval.imaging.dicom.pixels.samples import MONOCHROME1
-from medimg_eval.imaging.dicom.pydicom_log import silence_values
 from medimg_eval.imaging.dicom.series.geometry import Gaps, UnevenSlices, arrange
 from medimg_eval.imaging.dicom.series.grouping import SEGMENTATIONS, STRUCTURES, Group, choose, gather, groups_of
 from medimg_eval.imaging.dicom.series.loading import attributes, load, resample, suv_factors
+from medimg_eval.imaging.library_logs import silence_values
 
 __all__ = ["UnevenSlices", "grid", "read", "read_mask"]
 

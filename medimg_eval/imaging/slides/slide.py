@@ -155,12 +155,6 @@ class Slide:
         """Reads a rectangle as `read_region` does, by the nearest pixel: for slides whose colours are labels."""
         return self._read(self._view((row, column), size, downsample), *size, nearest=True)
 
-    def thumbnail(self, longest: int = 1024) -> Array:
-        """Reads the whole slide, uint8, (row, column, 3), with a longer side of at most `longest` pixels."""
-        factor = max(1.0, max(self.size) / longest)
-        rows, columns = (max(1, round(one / factor)) for one in self.size)
-        return self.read_region(0, 0, (rows, columns), downsample=(self.size[0] / rows, self.size[1] / columns))
-
     def scale(self, um_per_px: float | None) -> tuple[float, float]:
         """Level-0 pixels per pixel of so many micrometres, along rows and columns; raises what `read_region` does."""
         if um_per_px is None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from medimg_eval.case import Array, Mask, Units
 from medimg_eval.errors import CaseError
 from medimg_eval.imaging.slides.slide import Slide
-from medimg_eval.system import whole
 
 DARKEST = 40
 """Brightest channel, 0 to 255, below which a pixel is a black border or black ink: stained tissue is lighter."""
@@ -146,65 +144,6 @@ def otsu(counts: Array) -> int:
     return int(np.argmax(np.nan_to_num(between, nan=0.0, posinf=0.0)))
 
 
-def write_tiles(path: str | Path, tiles: Tiles) -> None:
-    """Writes tile coordinates as HDF5, as TRIDENT lays them out (`coords` is x, y); it appears whole or not at all."""
-    import h5py
-
-    path = Path(path)
-
-    attributes: dict[str, Any] = {
-        "patch_size": tiles.size,
-        "patch_size_level0": round(tiles.edge[1]),
-        "overlap": tiles.overlap,
-        "edge_level0": np.array(tiles.edge),
-    }
-    if tiles.um_per_px is not None:
-        attributes["um_per_px"] = tiles.um_per_px
-    with whole(path) as partial, h5py.File(partial, "w") as file:
-        stored = file.create_dataset("coords", data=tiles.coordinates[:, ::-1])
-        for name, value in attributes.items():
-            stored.attrs[name] = value
-
-
-def read_tile_coordinates(path: str | Path, *, edge: float | None = None, size: int | None = None) -> Tiles:
-    """Reads tile coordinates from HDF5 as CLAM, TRIDENT or `write_tiles` write them.
-
-    Args:
-        path: the file; `coords` holds x and y in level-0 pixels, (tile, 2) or (1, tile, 2).
-        edge: of a tile in level-0 pixels, where the file does not say.
-        size: pixels along a side once it is read, where the file does not say.
-
-    Raises:
-        CaseError: the file is damaged, holds no `coords`, or does not say how large a tile is.
-    """
-    import h5py
-
-    path = Path(path)
-
-    if not path.is_file():
-        raise CaseError(f"{path}: no such file")
-    try:
-        with h5py.File(path) as file:
-            if "coords" not in file:
-                raise CaseError(f"{path}: expected tile coordinates `coords`, found {', '.join(file) or 'nothing'}")
-            stored = np.asarray(file["coords"])
-            said = dict(file.attrs) | dict(file["coords"].attrs)
-    except (OSError, KeyError, RuntimeError, ValueError) as error:  # h5py raises all of them over damage
-        raise CaseError(f"{path}: cannot be read as HDF5 ({error}); write or copy it again") from error
-    coordinates = as_coordinates(stored, path)
-    found = _edge(said) if edge is None else (float(edge), float(edge))
-    pixels = size or said.get("patch_size")
-    if found is None or pixels is None:
-        raise CaseError(
-            f"{path}: does not say how many level-0 pixels a tile spans and how many pixels it is read at "
-            f"(has {', '.join(sorted(said)) or 'no attributes'}); give edge and size"
-        )
-    um_per_px = said.get("um_per_px")
-    return Tiles(
-        coordinates, found, int(pixels), None if um_per_px is None else float(um_per_px), int(said.get("overlap", 0))
-    )
-
-
 def as_coordinates(stored: Array, path: Path) -> Array:
     """Turns stored x, y into row, column, int64, (tile, 2); raises CaseError where they are not whole places."""
     if stored.ndim == 3 and stored.shape[0] == 1:
@@ -283,19 +222,3 @@ def _without_small(mask: Array, pixels: float) -> Array:
     large[0] = False
     kept: Array = large[parts]
     return kept
-
-
-def _edge(said: Mapping[str, Any]) -> tuple[float, float] | None:
-    """Rows and columns of a tile in level-0 pixels: ours, TRIDENT's, or CLAM's, whose pairs are x, y."""
-    if "edge_level0" in said:
-        rows, columns = (float(one) for one in said["edge_level0"])
-        return rows, columns
-    if "patch_size_level0" in said:
-        return (float(said["patch_size_level0"]),) * 2
-    if "patch_size" not in said:
-        return None
-    size = float(said["patch_size"])
-    if "downsample" in said:
-        across, down = np.broadcast_to(np.asarray(said["downsample"], np.float64), 2)
-        return size * float(down), size * float(across)
-    return (size, size) if "patch_level" in said and int(said["patch_level"]) == 0 else None

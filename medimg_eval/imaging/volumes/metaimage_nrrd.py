@@ -19,7 +19,7 @@ import numpy as np
 
 from medimg_eval.case import Array, Geometry, Image
 from medimg_eval.errors import CaseError
-from medimg_eval.imaging.affines import Box, check_affine, clip_box, shifted
+from medimg_eval.imaging.geometry import Box, check_affine, clip_box, shifted
 from medimg_eval.imaging.library_logs import without_values
 from medimg_eval.imaging.voxel_data import Codec, Layout, check_room, read_voxels
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from medimg_eval.case import Array, Geometry, Image, Units
 from medimg_eval.errors import CaseError
-from medimg_eval.imaging.affines import Box, check_affine, clip_box, farthest, shifted
+from medimg_eval.imaging.geometry import Box, check_affine, clip_box, farthest, shifted
 from medimg_eval.imaging.voxel_data import Codec, Layout, check_room, is_gzip, read_voxels
 
 HEADER = 544

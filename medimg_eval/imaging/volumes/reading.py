@@ -1,4 +1,4 @@
-"""Volumes: NIfTI, Analyze, MetaImage, NRRD, b2nd, and what else nibabel reads; masks and images back to NIfTI."""
+"""Volumes: NIfTI, Analyze, MetaImage, NRRD, b2nd, and what else nibabel reads; masks, images, probabilities written."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from medimg_eval.case import Array, Geometry, Image, Mask, Units
+from medimg_eval.case import Array, Geometry, Image, Mask, Probabilities, Units
 from medimg_eval.errors import CaseError
-from medimg_eval.imaging.affines import Box, check_affine, clip_box, shifted
+from medimg_eval.imaging.geometry import Box, check_affine, clip_box, shifted
 from medimg_eval.imaging.label_values import smallest_type
 from medimg_eval.imaging.library_logs import kept_log, without_values
 from medimg_eval.imaging.volumes import metaimage_nrrd as itk
@@ -327,3 +327,77 @@ def _minc_axes(stored: Any) -> list[bool]:
 def _spatial_shape(image: Any) -> tuple[int, ...]:
     channels = _channel_axis(image)
     return tuple(size for axis, size in enumerate(image.shape) if axis != channels)
+
+
+SUFFIX = ".b2nd"
+LABELS = "medimg_eval.labels"
+"""Where the file carries the label of each channel."""
+UNITS = "medimg_eval.units"
+
+
+def write_probabilities(path: str | Path, probabilities: Probabilities) -> None:
+    """Writes probabilities without loss, in their dtype; the file appears whole or not at all.
+
+    `medimg_eval.imaging.read` reads what is written as an image of as many channels.
+
+    Args:
+        path: where to, ending in `.b2nd`; its folder exists.
+        probabilities: float16, float32 or float64.
+
+    Raises:
+        CaseError: another suffix, or values that are no floats.
+    """
+    import blosc2
+
+    path = Path(path)
+
+    if path.suffix != SUFFIX:
+        raise CaseError(f"{path}: probabilities are written as b2nd; expected a name that ends in {SUFFIX}")
+    if probabilities.array.dtype.kind != "f":
+        raise CaseError(f"{path}: expected floats to write as probabilities, got {probabilities.array.dtype}")
+    with whole(path) as partial:
+        stored = blosc2.asarray(
+            np.ascontiguousarray(probabilities.array),
+            urlpath=str(partial),
+            mode="w",
+            chunks=(1, *probabilities.array.shape[1:]),
+            # Mantissas are noise; what shrinks are exponents, and voxels that are sure. Harder levels gain little.
+            cparams={
+                "codec": blosc2.Codec.ZSTD,
+                "clevel": 1,
+                "filters": [blosc2.Filter.BITSHUFFLE],
+                "filters_meta": [0],
+                "nthreads": 1,
+            },
+        )
+        stored.schunk.vlmeta[VLMETA] = [float(number) for number in probabilities.affine.ravel()]
+        stored.schunk.vlmeta[LABELS] = [int(label) for label in probabilities.labels]
+        stored.schunk.vlmeta[UNITS] = probabilities.units
+
+
+def read_probabilities(path: str | Path) -> Probabilities:
+    """Reads what `write_probabilities` wrote.
+
+    Raises:
+        CaseError: missing, damaged, larger than memory, or not such a file.
+    """
+    import blosc2
+
+    path = Path(path)
+
+    if not path.is_file():
+        raise CaseError(f"{path}: no such file")
+    try:
+        stored = blosc2.open(str(path), mode="r")
+        said = stored.schunk.vlmeta
+        labels, units = tuple(int(label) for label in said[LABELS]), said[UNITS]
+        affine = np.reshape(np.array(said[VLMETA], np.float64), (4, 4))
+        check_memory(path, stored.nbytes)
+        array = stored[...]
+    except (RuntimeError, ValueError, KeyError, TypeError, AttributeError, OSError) as error:
+        raise CaseError(f"{path}: holds no probabilities, or is damaged ({error}); run test again") from error
+    check_affine(path, affine)
+    if len(labels) != len(array):
+        raise CaseError(f"{path}: names {len(labels)} labels for {len(array)} channels; run test again")
+    known: Units = "pixel" if units == "pixel" else "mm"
+    return Probabilities(array, labels, affine, known)

@@ -16,8 +16,7 @@ from slide_files import BLUE, GLASS, LAYOUTS, RED, aperio, noise, plain, squares
 from medimg_eval.errors import CaseError
 from medimg_eval.imaging import read, read_grid, read_mask
 from medimg_eval.imaging.slides.backends import OpenSlideBackend, TiffSlideBackend
-from medimg_eval.imaging.slides.reading import Slide, is_slide
-from medimg_eval.imaging.slides.writing import write_pyramid
+from medimg_eval.imaging.slides.reading import Slide, is_slide, write_pyramid
 
 
 @pytest.fixture(params=LAYOUTS)
@@ -244,14 +243,6 @@ def test_a_slide_travels_by_pickle_and_opens_again_after_close(slide):
     one.close()
     with one:
         np.testing.assert_array_equal(one.read_region(100, 200, 64), first)
-
-
-def test_a_thumbnail_shows_the_whole_slide(slide):
-    with Slide(slide) as one:
-        thumbnail = one.thumbnail(128)
-        assert one.thumbnail(10_000).shape == (768, 1024, 3)
-    assert thumbnail.shape == (96, 128, 3)
-    np.testing.assert_allclose(thumbnail[32, 48], RED, atol=6)
 
 
 def test_a_grey_pyramid_is_read_as_labels(tmp_path):

@@ -1,6 +1,5 @@
-"""Tiles that cover a slide, the tissue under them, and the coordinate files of others."""
+"""Tiles that cover a slide, and the tissue under them."""
 
-import h5py
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,11 +11,9 @@ from medimg_eval.imaging.slides.reading import Slide, write_pyramid
 from medimg_eval.imaging.slides.tiles import (
     Tiles,
     otsu,
-    read_tile_coordinates,
     read_tiles,
     tile_grid,
     tissue_mask,
-    write_tiles,
 )
 
 EOSIN, HAEMATOXYLIN, DAB = (225, 140, 180), (110, 70, 150), (120, 75, 45)
@@ -218,64 +215,6 @@ def test_otsu_leaves_the_least_variance_within_both_classes(counts):
 
     best = min((within(one) for one in range(len(counts))), default=0)
     assert within(otsu(np.array(counts))) == pytest.approx(best)
-
-
-def test_coordinates_travel_by_file(tmp_path, noisy):
-    slide, _ = noisy
-    for um_per_px, overlap in ((0.5, 0), (0.7, 12), (None, 3)):
-        tiles = tile_grid(slide, size=100, um_per_px=um_per_px, overlap=overlap)
-        write_tiles(tmp_path / "a.h5", tiles)
-        back = read_tile_coordinates(tmp_path / "a.h5")
-        np.testing.assert_array_equal(back.coordinates, tiles.coordinates)
-        assert (back.edge, back.size, back.um_per_px, back.overlap) == (tiles.edge, 100, um_per_px, overlap)
-    with h5py.File(tmp_path / "a.h5") as file:
-        assert file["coords"][1].tolist() == [97, 0]  # x first, as others expect it
-    assert [one.name for one in tmp_path.iterdir()] == ["a.h5"]
-
-
-def coordinates_file(path, coords, **attributes):
-    with h5py.File(path, "w") as file:
-        file["coords"] = coords
-        for name, value in attributes.items():
-            file["coords"].attrs[name] = value
-    return path
-
-
-def test_coordinates_of_clam_and_trident_are_x_and_y(tmp_path):
-    places = np.array([[10, 20], [522, 20]])
-    clam = {"patch_size": 256, "patch_level": 1, "downsample": (2.0, 4.0), "level_dim": (400, 300), "name": "s"}
-    found = read_tile_coordinates(coordinates_file(tmp_path / "clam.h5", places, **clam))
-    np.testing.assert_array_equal(found.coordinates, [[20, 10], [20, 522]])
-    assert (found.edge, found.size, found.um_per_px) == ((1024, 512), 256, None)
-    trident = {"patch_size": 512, "patch_size_level0": 1024, "overlap": 0, "target_magnification": 20}
-    found = read_tile_coordinates(coordinates_file(tmp_path / "trident.h5", places[None], **trident))
-    np.testing.assert_array_equal(found.coordinates, [[20, 10], [20, 522]])
-    assert (found.edge, found.size) == ((1024, 1024), 512)
-    plain = coordinates_file(tmp_path / "plain.h5", places, patch_size=256, patch_level=0)
-    assert read_tile_coordinates(plain).edge == (256, 256)
-    bare = coordinates_file(tmp_path / "bare.h5", places)
-    assert read_tile_coordinates(bare, edge=300, size=224).edge == (300, 300)
-
-
-def test_coordinate_files_that_cannot_be_used_are_refused_by_name(tmp_path):
-    (tmp_path / "text.h5").write_text("no")
-    coordinates_file(tmp_path / "wide.h5", np.zeros((4, 3), int), patch_size=9, patch_level=0)
-    coordinates_file(tmp_path / "part.h5", np.full((4, 2), 0.5), patch_size=9, patch_level=0)
-    coordinates_file(tmp_path / "level.h5", np.zeros((4, 2), int), patch_size=9, patch_level=2)
-    with h5py.File(tmp_path / "other.h5", "w") as file:
-        file["features"] = np.zeros(3)
-    expected = {
-        "gone.h5": "no such file",
-        "text.h5": "cannot be read as HDF5",
-        "wide.h5": "expected tile coordinates (tile, 2), got (4, 3)",
-        "part.h5": "whole level-0 pixels",
-        "level.h5": "does not say how many level-0 pixels a tile spans",
-        "other.h5": "found features",
-    }
-    for name, says in expected.items():
-        with pytest.raises(CaseError, match=name) as caught:
-            read_tile_coordinates(tmp_path / name)
-        assert says in str(caught.value)
 
 
 def test_tiles_know_how_many_they_are():

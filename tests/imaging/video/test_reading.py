@@ -143,7 +143,7 @@ def test_variable_frame_rate_is_read_from_the_stamps(tmp_path):
     with Video(path) as video:
         assert video.times == pytest.approx(np.array(stamps) / 10)
         assert [video.index_at(second) for second in (0, 0.05, 0.1, 0.99, 1.0, 2.9, 3.0)] == [0, 0, 1, 2, 3, 4, 5]
-        assert values(video.at(1.05)[:, None]) == [3]
+        assert values(video.frame(video.index_at(1.05))[:, None]) == [3]
         assert video.fps == pytest.approx(5 / 3)
     assert values(imaging.read(path, seconds=[0.2, 3.0]).array) == [2, 5]
     assert imaging.read_grid(path, seconds=[0.2, 3.0]).shape == (2, 48, 64)
@@ -154,7 +154,7 @@ def test_times_count_from_the_first_frame_wherever_the_stamps_start(tmp_path):
     with Video(path) as video:
         assert video.times[0] == 0
         assert video.times[9] == pytest.approx(9 / 25)
-        assert values(video.at(0)[:, None]) == [0]
+        assert values(video.frame(video.index_at(0))[:, None]) == [0]
 
 
 def test_the_time_of_each_frame_finds_that_frame(tmp_path):
@@ -254,7 +254,7 @@ def test_a_folder_of_frames_is_a_clip_in_natural_order(tmp_path):
     assert np.array_equal(imaging.read(path, frames=[10, 2]).array, np.moveaxis(frames[[10, 2]], -1, 0))
     with Video(path, fps=10) as video:
         assert video.shape == (12, 8, 10)
-        assert np.array_equal(video.at(0.35), np.moveaxis(frames[3], -1, 0))
+        assert np.array_equal(video.frame(video.index_at(0.35)), np.moveaxis(frames[3], -1, 0))
         assert len(pickle.loads(pickle.dumps(video)).times) == 12
     with pytest.raises(CaseError, match=r"frames: is a folder of frames, which states no times; give fps="):
         imaging.read(path, seconds=[0.1])

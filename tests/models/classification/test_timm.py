@@ -8,7 +8,7 @@ import torch
 
 from medimg_eval.case import Image, Prompt
 from medimg_eval.errors import CaseError, UsageError, UserError
-from medimg_eval.imaging.pictures.rgb8 import as_picture
+from medimg_eval.imaging.pictures.reading import as_picture
 from medimg_eval.models.classification.timm import TimmClassifier
 from medimg_eval.question import Message
 

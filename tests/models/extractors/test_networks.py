@@ -8,7 +8,7 @@ from PIL import Image as Pictures
 
 from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.evaluation.evidence.embedding import embed, source_of
-from medimg_eval.imaging.pictures.rgb8 import as_picture
+from medimg_eval.imaging.pictures.reading import as_picture
 from medimg_eval.models.base import Model
 from medimg_eval.models.extractors.base import Pixels
 from medimg_eval.models.extractors.biovil_t import BioViLT

@@ -24,7 +24,7 @@ from PIL import Image as Pictures
 
 from medimg_eval.case import Image, Prompt
 from medimg_eval.errors import CaseError, UsageError, UserError
-from medimg_eval.imaging.pictures.rgb8 import as_pictures
+from medimg_eval.imaging.pictures.reading import as_pictures
 from medimg_eval.models.response_cache import ReplyCache
 from medimg_eval.models.vision_language.openai.client import LONGEST_WAIT_S, Pace, backoff, retry_after
 from medimg_eval.models.vision_language.openai.model import OpenAICompatible
@@ -90,7 +90,7 @@ import sys
 from pathlib import Path
 from medimg_eval.case import Prompt
 from medimg_eval.models.vision_language.openai.model import OpenAICompatible
-from medimg_eval.imaging.pictures.rgb8 import as_pictures
+from medimg_eval.imaging.pictures.reading import as_pictures
 from medimg_eval.question import Decoding, Message
 
 model = OpenAICompatible("tiny", sys.argv[1], cache=sys.argv[2], timeout_s=2, backoff_s=0.01, api_key_env=None)

@@ -1,3 +1,3 @@
-from .r2gen_llava import Llava as Llava, R2Gen as R2Gen
+from .tables import Llava as Llava, R2Gen as R2Gen
 from .studies import Studies as Studies
 from .tables import ReportTable as ReportTable

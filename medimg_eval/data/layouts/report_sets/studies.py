@@ -14,7 +14,7 @@ from medimg_eval.data.questions.archives import ZipPicture
 from medimg_eval.data.questions.pictures import FilePicture
 from medimg_eval.data.questions.sources import Source, fingerprints
 from medimg_eval.data.records import below
-from medimg_eval.data.studies.order import UNKNOWN, priors, ranks
+from medimg_eval.data.studies.order import UNKNOWN, View, Views, priors, ranks
 from medimg_eval.data.studies.tables import (
     Join,
     check_columns,
@@ -27,7 +27,6 @@ from medimg_eval.data.studies.tables import (
     read_frame,
 )
 from medimg_eval.data.studies.texts import Sections, Texts, unspoilt, whole, written
-from medimg_eval.data.studies.views import View, Views
 from medimg_eval.errors import CaseError, SplitError, UsageError, UserError, nearest
 from medimg_eval.metrics.nlp import NAMES
 from medimg_eval.question import Key, Question

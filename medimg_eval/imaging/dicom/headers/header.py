@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from medimg_eval.errors import CaseError
 from medimg_eval.imaging.dicom.headers.scanner import (
@@ -27,6 +27,10 @@ from medimg_eval.imaging.dicom.headers.scanner import (
     OddError,
     Scan,
 )
+
+if TYPE_CHECKING:
+    import pydicom
+
 
 _CODE = re.compile(r"[A-Za-z0-9_.+/\\ -]{0,256}")
 """What UIDs, codes and whole numbers are written with."""
@@ -62,7 +66,6 @@ class Header:
     path: Path
     transfer_syntax: str
     sop_class: str
-    sop_instance: str
     patient: str = field(repr=False)
     study_uid: str
     series_uid: str
@@ -233,7 +236,6 @@ def _header(
         path=path,
         transfer_syntax=texts.code("transfer_syntax") or IMPLICIT,
         sop_class=texts.code("sop_class") or texts.code("media_class"),
-        sop_instance=texts.code("sop_instance") or texts.code("media_instance"),
         patient=texts.text("patient") or texts.text("patient_name"),
         study_uid=texts.code("study_uid"),
         series_uid=texts.code("series_uid"),
@@ -343,3 +345,51 @@ def _numbers(raw: bytes) -> tuple[float, ...] | None:
     except ValueError:
         return None
     return values if all(math.isfinite(value) for value in values) else None
+
+
+FACTS = {
+    "manufacturer": "Manufacturer",
+    "model": "ManufacturerModelName",
+    "body part": "BodyPartExamined",
+    "view": "ViewPosition",
+    "laterality": "ImageLaterality",
+    "patient orientation": "PatientOrientation",
+    "patient position": "PatientPosition",
+    "slice thickness (mm)": "SliceThickness",
+    "kVp": "KVP",
+    "kernel": "ConvolutionKernel",
+    "repetition time (ms)": "RepetitionTime",
+    "echo time (ms)": "EchoTime",
+    "field strength (T)": "MagneticFieldStrength",
+    "frame time (ms)": "FrameTime",
+    "units": "Units",
+}
+"""What is told of how an image was acquired, none of which names a patient -> the element it is read from."""
+
+SIDE = "Laterality"
+"""Where older objects say which side it is."""
+
+NUMERIC = ("SliceThickness", "KVP", "RepetitionTime", "EchoTime", "MagneticFieldStrength", "FrameTime")
+
+ACQUISITION = (*FACTS.values(), SIDE)
+
+
+def facts(dataset: pydicom.Dataset) -> dict[str, str]:
+    """What the file says of the acquisition, by the names of `FACTS`."""
+    found = {}
+    for name, element in FACTS.items():
+        # A value that cannot be understood is one fact less, and no reason to refuse the image.
+        with suppress(Exception):
+            value = dataset.get(element)
+            text = _text(dataset.get(SIDE) if value is None and element == "ImageLaterality" else value)
+            if element in NUMERIC:
+                # pydicom hands out what is no number as it stands, and that may be a name.
+                [float(word) for word in text.split("\\") if word]
+            if text:
+                found[name] = text
+    return found
+
+
+def _text(value: Any) -> str:
+    many = value if isinstance(value, list | tuple) or hasattr(value, "append") else [value]
+    return "\\".join(str(one).strip() for one in many if one is not None)

@@ -26,10 +26,8 @@ _ITEM = b"\xfe\xff\x00\xe0"
 ELEMENTS = {
     "transfer_syntax": 0x00020010,
     "media_class": 0x00020002,
-    "media_instance": 0x00020003,
     "image_type": 0x00080008,
     "sop_class": 0x00080016,
-    "sop_instance": 0x00080018,
     "acquisition_time": 0x00080032,
     "modality": 0x00080060,
     "series_description": 0x0008103E,

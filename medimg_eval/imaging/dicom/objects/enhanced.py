@@ -12,8 +12,7 @@ import numpy as np
 
 from medimg_eval.case import Array, Geometry, Image
 from medimg_eval.errors import CaseError
-from medimg_eval.imaging.dicom.headers.acquisition import facts
-from medimg_eval.imaging.dicom.headers.header import Header, required_header
+from medimg_eval.imaging.dicom.headers.header import Header, facts, required_header
 from medimg_eval.imaging.dicom.headers.suv import factor as suv_factor
 from medimg_eval.imaging.dicom.objects import projection as pictures
 from medimg_eval.imaging.dicom.pixels import colour

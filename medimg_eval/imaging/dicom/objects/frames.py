@@ -11,7 +11,7 @@ import numpy as np
 
 from medimg_eval.case import Array, Geometry
 from medimg_eval.errors import CaseError
-from medimg_eval.imaging.affines import LPS_TO_RAS
+from medimg_eval.imaging.geometry import LPS_TO_RAS
 
 TO_RAS = LPS_TO_RAS.diagonal()[:3]
 """DICOM counts towards the patient's left and back, an affine of ours towards right and front."""

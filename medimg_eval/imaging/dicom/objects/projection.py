@@ -9,8 +9,7 @@ import numpy as np
 
 from medimg_eval.case import Array, Geometry, Image
 from medimg_eval.errors import CaseError
-from medimg_eval.imaging.dicom.headers.acquisition import facts
-from medimg_eval.imaging.dicom.headers.header import Header, required_header
+from medimg_eval.imaging.dicom.headers.header import Header, facts, required_header
 from medimg_eval.imaging.dicom.pixels import colour
 from medimg_eval.imaging.dicom.pixels import lut as lookup
 from medimg_eval.imaging.dicom.pixels import samples as pixels

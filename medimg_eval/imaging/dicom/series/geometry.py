@@ -10,10 +10,10 @@ import numpy as np
 
 from medimg_eval.case import Array, Geometry
 from medimg_eval.errors import CaseError
-from medimg_eval.imaging.affines import LPS_TO_RAS
 from medimg_eval.imaging.dicom.headers.header import Header
 from medimg_eval.imaging.dicom.pixels.samples import stored_frames
 from medimg_eval.imaging.dicom.series.grouping import SAME_PLACE, normal_of
+from medimg_eval.imaging.geometry import LPS_TO_RAS
 
 Gaps = Literal["raise", "resample", "largest-run"]
 

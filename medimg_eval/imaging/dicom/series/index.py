@@ -6,22 +6,141 @@ it as salted keys: what needs the words themselves reads them from the files.
 
 from __future__ import annotations
 
+import hashlib
 import logging
+import os
+import re
 import warnings
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.imaging.dicom.headers.header import Header, read_header, salvaged_header
-from medimg_eval.imaging.dicom.series import index_damage
-from medimg_eval.imaging.dicom.series import index_store as store
 from medimg_eval.imaging.dicom.series.grouping import VOLUMETRIC, close, damage, is_meant, shape_of
-from medimg_eval.imaging.dicom.series.index_store import Group, Stamp
-from medimg_eval.patients import patient_key, salt_of
-from medimg_eval.system import walk
+from medimg_eval.patients import patient_key, salt_name, salt_of
+from medimg_eval.system import user_cache, walk, whole
+
+OLD_NAME = ".medimg_eval_index.parquet"
+"""Where earlier versions kept it, in the data's folder and with patients' ids."""
+
+VERSION = "2"
+"""Counted up when the columns change: an index of another version, or of another salt, is built again."""
+
+TEXTS = (
+    "patient", "study", "series", "number", "description", "modality", "sop_class", "body_part", "view", "laterality",
+)  # fmt: skip
+
+Stamp = tuple[int, int]
+"""Size in bytes and time of the last change in ns: what tells that a file is still the same."""
+
+
+@dataclass
+class Group:
+    """A row of the index.
+
+    Attributes:
+        kind: slices of one geometry, a file that is an image by itself, or the files that are not DICOM.
+        facts: what is said of the image: the fields of `Series`.
+        files: by name relative to the root.
+    """
+
+    kind: Literal["stack", "single", "other"]
+    facts: dict[str, Any]
+    files: dict[str, Stamp]
+
+
+def place_of(root: Path, cache: Path | None) -> Path:
+    """Where the index lies: in a folder of the user's cache, or in `cache`."""
+    name = hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:32] + ".parquet"
+    return (user_cache() / "index" if cache is None else Path(cache)) / name
+
+
+def delete_old(root: Path) -> None:
+    """Deletes the index that an earlier version left in the data, for it holds patients' ids in clear."""
+    old = root / OLD_NAME
+    if not old.is_file():
+        return
+    try:
+        old.unlink()
+        logger.warning("%s: held patients' ids and was deleted; the index now lies in your cache", old)
+    except OSError:
+        logger.warning("%s: is the index of an earlier version, and holds patients' ids; delete it", old)
+
+
+def load_index(place: Path) -> tuple[list[Group], dict[str, Stamp]]:
+    """Reads the index written last: the images, and the files that are not DICOM. Nothing where there is none."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    if not place.is_file():
+        return [], {}
+    try:
+        table = parquet.read_table(place, memory_map=False)
+        if (table.schema.metadata or {}).get(b"version") != _version():
+            logger.info("%s: is of another version or salt and is built again", place)
+            return [], {}
+        groups = [_group_of(row) for row in table.to_pylist()]
+    except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
+        logger.warning("%s: is damaged (%s) and is built again", place, type(error).__name__)
+        return [], {}
+    others = next((group.files for group in groups if group.kind == "other"), {})
+    return [group for group in groups if group.kind != "other"], others
+
+
+def save_index(place: Path, groups: Sequence[Group], others: dict[str, Stamp]) -> None:
+    """Writes the index, whole or not at all, for its owner alone to read: names of files may be those of patients."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    rows = [_row(group) for group in (*groups, Group("other", {}, others))]
+    table = pa.Table.from_pylist(rows, schema=_columns())
+    try:
+        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if place.parent == user_cache() / "index":
+            place.parent.chmod(0o700)  # it may be that of an earlier version
+        with whole(place) as partial:
+            partial.touch(mode=0o600)
+            parquet.write_table(table, partial, compression="zstd")
+    except OSError:
+        logger.warning("%s: cannot be written; every call will look at all files", place)
+
+
+def _version() -> bytes:
+    return f"{VERSION} {salt_name()}".encode()
+
+
+def _columns() -> Any:
+    import pyarrow as pa
+
+    whole, numbers = pa.int64(), pa.list_(pa.float64())
+    columns = [(name, pa.string()) for name in ("kind", *TEXTS)]
+    columns += [("localizer", pa.bool_()), ("rows", whole), ("columns", whole), ("frames", whole)]
+    columns += [("spacing", numbers), ("orientation", numbers)]
+    columns += [("files", pa.list_(pa.binary())), ("sizes", pa.list_(whole)), ("changed", pa.list_(whole))]
+    return pa.schema(columns, metadata={b"version": _version()})
+
+
+def _group_of(row: dict[str, Any]) -> Group:
+    kind = row.pop("kind")
+    names = [os.fsdecode(name) for name in row.pop("files")]
+    stamps = zip(row.pop("sizes"), row.pop("changed"), strict=True)
+    for name in ("spacing", "orientation"):
+        row[name] = None if row[name] is None else tuple(row[name])
+    return Group(kind, row, dict(zip(names, stamps, strict=True)))
+
+
+def _row(group: Group) -> dict[str, Any]:
+    return group.facts | {
+        "kind": group.kind,
+        "files": [os.fsencode(name) for name in group.files],
+        "sizes": [size for size, _ in group.files.values()],
+        "changed": [time for _, time in group.files.values()],
+    }
+
 
 BATCH = 4096
 """Headers held at a time."""
@@ -148,9 +267,9 @@ def index_tree(root: Path, *, cache: Path | None = None) -> Index:
     root = Path(root)
     if not root.is_dir():
         raise CaseError(f"{root}: no such folder")
-    store.delete_old(root)
-    place = store.place_of(root, cache)
-    groups, others = store.load(place)
+    delete_old(root)
+    place = place_of(root, cache)
+    groups, others = load_index(place)
     present: dict[str, Stamp] = {}
     missing: dict[str, str] = {}
     for name, state in walk(root):
@@ -168,7 +287,7 @@ def index_tree(root: Path, *, cache: Path | None = None) -> Index:
         found = f"{len(present)} files" + (f" ({len(damaged)} of them damaged)" if damaged else "")
         raise CaseError(f"{root}: holds no DICOM file among {found}; name the folder they are in")
     if len(todo) > len(damaged) or dropped:
-        store.save(place, table.groups, others)
+        save_index(place, table.groups, others)
     # What is damaged is not remembered: it is looked at again every time.
     known = {shape_of(root / name) for group in table.groups for name in group.files}
     for name in (*others, *missing):
@@ -233,7 +352,7 @@ def _add(
     # Threads pay where files come over a network; handing over blocks keeps them from costing where they do not.
     blocks = [[root / name for name in names[start : start + BLOCK]] for start in range(0, len(names), BLOCK)]
     with ThreadPoolExecutor(THREADS) as pool:
-        headers = [header for block in pool.map(_try_headers, blocks) for header in block]
+        headers = [header for block in pool.map(lambda block: [*map(_try_header, block)], blocks) for header in block]
     for name, (header, why) in zip(names, headers, strict=True):
         if why:
             damaged[name] = header, why
@@ -241,10 +360,6 @@ def _add(
             others[name] = present[name]
         else:
             table.add(header, name, present[name])
-
-
-def _try_headers(paths: Sequence[Path]) -> list[_Damage]:
-    return [_try_header(path) for path in paths]
 
 
 def _try_header(path: Path) -> _Damage:
@@ -263,15 +378,15 @@ def _place(root: Path, table: _Table, damaged: Mapping[str, _Damage]) -> None:
     left = {}
     for name, (header, _) in damaged.items():
         if header is not None and header.series_uid:
-            table.add(replace(header, has_pixels=True), name, index_damage.UNKNOWN)
+            table.add(replace(header, has_pixels=True), name, UNKNOWN)
         else:
             left[name] = salvaged_header(root / name)
-    index_damage.take_back(table.groups)
-    for names in index_damage.place(table.groups, left):
+    take_back(table.groups)
+    for names in place_damaged(table.groups, left):
         header = left[names[0]]
         unknown = dict.fromkeys(("body_part", "view", "laterality"), "")
         facts = _facts(header) | unknown | {"patient": _key("patient", header.patient), "damaged": True}
-        table.groups.append(Group("single", facts, dict.fromkeys(names, index_damage.UNKNOWN)))
+        table.groups.append(Group("single", facts, dict.fromkeys(names, UNKNOWN)))
 
 
 # --- grouping ---------------------------------------------------------------------------------------------------
@@ -298,7 +413,10 @@ class _Table:
         if group is not None:
             group.files[name] = stamp
             return
-        group = Group("stack" if stacked else "single", facts | _details(header.path), {name: stamp})
+        asked = ("BodyPartExamined", "ViewPosition", "ImageLaterality", "Laterality")
+        part, view, image_side, side = _words(header.path, *asked)
+        facts |= {"body_part": part, "view": view, "laterality": image_side or side}
+        group = Group("stack" if stacked else "single", facts, {name: stamp})
         self.groups.append(group)
         alike.append(group)
 
@@ -325,11 +443,6 @@ def _facts(header: Header) -> dict[str, Any]:
         "spacing": header.pixel_spacing,
         "orientation": header.orientation,
     }
-
-
-def _details(path: Path) -> dict[str, str]:
-    part, view, image_side, side = _words(path, "BodyPartExamined", "ViewPosition", "ImageLaterality", "Laterality")
-    return {"body_part": part, "view": view, "laterality": image_side or side}
 
 
 def _words(path: Path, *keywords: str) -> list[str]:
@@ -362,3 +475,96 @@ def _entries(root: Path, groups: Iterable[Group]) -> Iterator[Series]:
         key = tuple(group.facts[name] for name in ("patient", "study", "series"))
         counted[key] = counted.get(key, 0) + 1
         yield Series(**group.facts, group=counted[key], paths=tuple(root / name for name in sorted(group.files)))
+
+
+# --- damaged files: which image each is meant for ---------------------------------------------------------------
+
+UNKNOWN = (0, 0)
+"""Stands for size and time of a damaged file, which is never remembered."""
+
+
+def take_back(groups: list[Group]) -> None:
+    """Puts a lone file into the stack of its series where it differs from that in size or spacing, or states no place.
+
+    As an image by itself it would be a case more; in its stack, reading names it. What faces another way stays, such
+    as a scout.
+    """
+    stacks: dict[tuple[Any, ...], list[Group]] = defaultdict(list)
+    for group in groups:
+        if group.kind == "stack" and len(group.files) > 1:
+            stacks[_series_of(group.facts)].append(group)
+    for group in [group for group in groups if len(group.files) == 1 and group.facts["frames"] == 1]:
+        found = stacks.get(_series_of(group.facts), [])
+        facing = group.facts["orientation"]
+        if len(found) == 1 and (facing is None or close(facing, found[0].facts["orientation"])):
+            found[0].files.update(group.files)
+            groups.remove(group)
+
+
+def _series_of(facts: Mapping[str, Any]) -> tuple[Any, ...]:
+    named = ("patient", "study", "series", "number", "modality", "sop_class", "localizer")
+    return tuple(facts[name] for name in named)
+
+
+def place_damaged(groups: Sequence[Group], damaged: Mapping[str, Header]) -> Iterator[list[str]]:
+    """Puts damaged files into the images they are meant for.
+
+    That is the stack of the series that the rest of the header names; without that the stack in the same folder, and
+    of several those that its neighbours by name belong to.
+
+    Args:
+        groups: of the readable files; their `files` grow.
+        damaged: name -> what is left of the header.
+
+    Yields:
+        The files of each image of which nothing else is known: of a series, of a folder of damaged files alone, or one.
+    """
+    by_series: dict[str, list[Group]] = defaultdict(list)
+    by_folder: dict[str, list[tuple[str, Group]]] = defaultdict(list)
+    for group in groups:
+        by_series[group.facts["series"]].append(group)
+        for name in group.files:
+            by_folder[_folder(name)].append((name, group))
+    alone: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for name, header in sorted(damaged.items()):
+        series, beside = _known(header.series_uid, by_series), by_folder.get(_folder(name), [])
+        homes = _largest(by_series.get(series, [])) if series else _neighbours(name, beside)
+        for home in homes:
+            home.files[name] = UNKNOWN
+        if not homes:
+            own = series in by_series if series else bool(beside)
+            alone[(series, name if own else "" if series else _folder(name) + "/")].append(name)
+    yield from alone.values()
+
+
+def _known(series: str, by_series: Mapping[str, Any]) -> str:
+    """The UID of a series, of which a file that ends within it holds only the beginning."""
+    longer = [one for one in by_series if series and one.startswith(series)]
+    return longer[0] if len(longer) == 1 and series not in by_series else series
+
+
+def _folder(name: str) -> str:
+    return name.rpartition("/")[0]
+
+
+def _largest(groups: Sequence[Group]) -> list[Group]:
+    """The stack with most files; none among images of one file each."""
+    stacks = [group for group in groups if group.kind == "stack"]
+    return [max(stacks, key=lambda group: len(group.files))] if stacks else []
+
+
+def _neighbours(name: str, beside: Sequence[tuple[str, Group]]) -> list[Group]:
+    """The stacks in its folder that a file may be of: before and after it by name, where there are several."""
+    stacks = {id(group): group for _, group in beside if group.kind == "stack"}
+    if len(stacks) == 1:
+        return list(stacks.values())
+    ordered = sorted((_natural(other), id(group)) for other, group in beside if len(group.files) > 1)
+    ordered = [(key, group) for key, group in ordered if group in stacks]
+    before = [group for key, group in ordered if key < _natural(name)][-1:]
+    after = [group for key, group in ordered if key > _natural(name)][:1]
+    return [stacks[group] for group in dict.fromkeys(before + after)]
+
+
+def _natural(name: str) -> list[tuple[int, int, str]]:
+    parts = [part for part in re.split(r"(\d+)", name) if part]
+    return [(0, int(part), part) if part.isdecimal() else (1, 0, part) for part in parts]

@@ -14,8 +14,7 @@ import numpy as np
 
 from medimg_eval.case import Array
 from medimg_eval.errors import CaseError
-from medimg_eval.imaging.dicom.headers.acquisition import ELEMENTS, facts
-from medimg_eval.imaging.dicom.headers.header import Header
+from medimg_eval.imaging.dicom.headers.header import ACQUISITION, Header, facts
 from medimg_eval.imaging.dicom.pixels.samples import decode_into, frame_shape, stored_dtype
 from medimg_eval.imaging.voxel_data import check_memory
 from medimg_eval.system import threads
@@ -252,4 +251,4 @@ def attributes(path: Path) -> Mapping[str, str]:
     """Plain facts on how a slice was acquired, none of which names a patient."""
     import pydicom
 
-    return facts(pydicom.dcmread(path, stop_before_pixels=True, force=True, specific_tags=list(ELEMENTS)))
+    return facts(pydicom.dcmread(path, stop_before_pixels=True, force=True, specific_tags=list(ACQUISITION)))

@@ -11,7 +11,6 @@ import numpy as np
 
 from medimg_eval.case import Array, Image, Mask
 from medimg_eval.errors import UserError, import_optional, nearest
-from medimg_eval.imaging.affines import LPS_TO_RAS
 from medimg_eval.imaging.dicom.writing.modules import (
     SYNTAXES,
     WHOLE_BITS,
@@ -26,6 +25,7 @@ from medimg_eval.imaging.dicom.writing.modules import (
     specific,
     uid,
 )
+from medimg_eval.imaging.geometry import LPS_TO_RAS
 
 REPEATED = ("PatientID", "PatientBirthDate", "PatientSex", "AccessionNumber", "StudyID", "StudyDate", "StudyTime")
 """What a DICOM-SEG repeats of its series."""

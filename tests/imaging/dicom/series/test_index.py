@@ -12,8 +12,7 @@ from pydicom.uid import ExplicitVRLittleEndian, generate_uid
 
 from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.imaging.dicom.series import index as module
-from medimg_eval.imaging.dicom.series.index import index_tree, naming
-from medimg_eval.imaging.dicom.series.index_store import OLD_NAME
+from medimg_eval.imaging.dicom.series.index import OLD_NAME, index_tree, naming
 from medimg_eval.patients import patient_key
 
 AXIAL, SAGITTAL = [1, 0, 0, 0, 1, 0], [0, 1, 0, 0, 0, -1]
