@@ -157,7 +157,9 @@ def test_summaries_say_what_they_are_computed_from(afresh):
 
 
 def test_a_name_belongs_to_one_function(afresh):
-    with pytest.raises(ValueError, match=r"one metric named 'dice', got medimg_eval\.metrics\.overlap\.dice"):
+    with pytest.raises(
+        ValueError, match=r"one metric named 'dice', got medimg_eval\.metrics\.segmentation\.overlap\.dice"
+    ):
         declare("dice")
     # The same function again, as when its module is loaded anew, replaces itself.
     declare("novel", title="Old")
@@ -167,7 +169,6 @@ def test_a_name_belongs_to_one_function(afresh):
 
 def test_a_new_module_is_found(afresh, tmp_path, monkeypatch):
     (tmp_path / "hits.py").write_text(NEW_METRIC.format(name="hits"))
-    (tmp_path / "_private.py").write_text("raise RuntimeError")
     monkeypatch.setattr(package, "__path__", [*package.__path__, str(tmp_path)])
     found = get("hits")
     assert found.definition == "Whether the masks touch."
