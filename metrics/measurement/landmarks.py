@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -63,6 +63,10 @@ class LandmarkPair:
         return self.status == "present" and self.distance <= tolerance * (1 + SLACK)
 
 
+_share = partial(metric, kind="landmark", higher_is_better=True, best=1.0, worst=0.0)
+_distance = partial(summary, needs=("landmark_distance",), higher_is_better=False, unit="mm", best=0.0)
+
+
 @metric(
     kind="landmark",
     title="Landmark distance",
@@ -81,12 +85,8 @@ def landmark_distance(pair: LandmarkPair) -> float:
     return pair.distance
 
 
-@metric(
-    kind="landmark",
+@_share(
     title="SDR",
-    higher_is_better=True,
-    best=1.0,
-    worst=0.0,
     parameter="tolerance in mm, or pixels",
     source="Wang et al., ISBI 2015 challenge on cephalometric landmarks; in pixels, PCK",
 )
@@ -99,15 +99,7 @@ def sdr(pair: LandmarkPair, tolerance: float) -> float:
     return math.nan if pair.reference is None else float(pair.within(tolerance))
 
 
-@metric(
-    kind="landmark",
-    title="Identified",
-    higher_is_better=True,
-    best=1.0,
-    worst=0.0,
-    evidence=True,
-    source="VerSe (Sekuboyina et al., Medical Image Analysis 73, 2021)",
-)
+@_share(title="Identified", evidence=True, source="VerSe (Sekuboyina et al., Medical Image Analysis 73, 2021)")
 def identified(pair: LandmarkPair) -> float:
     """Whether a landmark is identified: no other reference point is nearer to it, and its own lies within 20 mm.
 
@@ -137,14 +129,7 @@ def id_rate(rows: Rows) -> float:
     return _mean(rows.value)
 
 
-@summary(
-    needs=("landmark_distance",),
-    title="d mean",
-    higher_is_better=False,
-    unit="mm",
-    best=0.0,
-    source="VerSe (Sekuboyina et al., Medical Image Analysis 73, 2021)",
-)
+@_distance(title="d mean", source="VerSe (Sekuboyina et al., Medical Image Analysis 73, 2021)")
 def d_mean(rows: Rows) -> float:
     """The mean distance over all landmarks of the test set that both sides have, whatever they are near to.
 
@@ -153,14 +138,7 @@ def d_mean(rows: Rows) -> float:
     return _mean(rows.value[rows.status == "present"])
 
 
-@summary(
-    needs=("landmark_distance",),
-    title="MRE",
-    higher_is_better=False,
-    unit="mm",
-    best=0.0,
-    source="Wang et al., ISBI 2015 challenge on cephalometric landmarks",
-)
+@_distance(title="MRE", source="Wang et al., ISBI 2015 challenge on cephalometric landmarks")
 def mre(rows: Rows) -> float:
     """The mean radial error: the mean distance over all landmarks of the test set, missed ones with their penalty.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -64,7 +65,8 @@ class MeasurementPair:
         return abs(self.prediction - self.reference)
 
 
-@metric(
+_error = partial(
+    metric,
     kind="measurement",
     title="MAE",
     higher_is_better=False,
@@ -72,6 +74,10 @@ class MeasurementPair:
     worst=math.nan,
     source="mean absolute error",
 )
+_evidence = partial(metric, kind="measurement", higher_is_better=True, best=math.nan, worst=math.nan, evidence=True)
+
+
+@_error()
 def absolute_error(pair: MeasurementPair) -> float:
     """The absolute difference between the predicted and the reference value, in the unit of the measurement.
 
@@ -80,15 +86,7 @@ def absolute_error(pair: MeasurementPair) -> float:
     return pair.error
 
 
-@metric(
-    kind="measurement",
-    title="MAE",
-    higher_is_better=False,
-    unit="°",
-    best=0.0,
-    worst=math.nan,
-    source="mean absolute error",
-)
+@_error(unit="°")
 def angle_error(pair: MeasurementPair) -> float:
     """The absolute difference between the predicted and the reference angle, the shorter way round if it is circular.
 
@@ -115,15 +113,7 @@ def within(pair: MeasurementPair, tolerance: float) -> float:
     return math.nan if math.isnan(pair.reference) else float(pair.error <= tolerance * (1 + 1e-6))
 
 
-@metric(
-    kind="measurement",
-    title="Measured",
-    higher_is_better=True,
-    best=math.nan,
-    worst=math.nan,
-    evidence=True,
-    source="the prediction",
-)
+@_evidence(title="Measured", source="the prediction")
 def measured(pair: MeasurementPair) -> float:
     """The predicted value itself, as evidence for agreement over a test set.
 
@@ -133,29 +123,13 @@ def measured(pair: MeasurementPair) -> float:
     return pair.prediction
 
 
-@metric(
-    kind="measurement",
-    title="Reference value",
-    higher_is_better=True,
-    best=math.nan,
-    worst=math.nan,
-    evidence=True,
-    source="the reference",
-)
+@_evidence(title="Reference value", source="the reference")
 def measured_reference(pair: MeasurementPair) -> float:
     """The reference value itself, as evidence for agreement over a test set."""
     return pair.reference
 
 
-@metric(
-    kind="measurement",
-    title="Reader's value",
-    higher_is_better=True,
-    best=math.nan,
-    worst=math.nan,
-    evidence=True,
-    source="the readers",
-)
+@_evidence(title="Reader's value", source="the readers")
 def measured_by_reader(pair: MeasurementPair) -> float:
     """One reading by one reader, under the label `measurement/reader/reading`, as evidence for the readers' spread."""
     return pair.reference

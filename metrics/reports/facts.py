@@ -101,12 +101,11 @@ def _apart(one: Measurement, other: Measurement) -> float:
     return abs(one.largest - other.largest)
 
 
-@metric(
-    kind="answer",
+_set_f1 = partial(metric, kind="answer", higher_is_better=True, best=1.0, worst=0.0)
+
+
+@_set_f1(
     title="Finding F1 (rules)",
-    higher_is_better=True,
-    best=1.0,
-    worst=0.0,
     source=OWN,
     settings="(observation, status, side) read by rules of our own, in English; sets; several references: the best",
 )
@@ -125,12 +124,8 @@ def finding_f1(pair: ReplyPair) -> float:
     return max(set_f1(finding_facts(text), finding_facts(reference)) for reference in references)
 
 
-@metric(
-    kind="answer",
+@_set_f1(
     title="F1-temporal (words)",
-    higher_is_better=True,
-    best=1.0,
-    worst=0.0,
     source=LIBRA,
     settings="44 words of change, sets; no entity recogniser; several references: their words together",
 )

@@ -12,6 +12,7 @@ import io
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -316,10 +317,9 @@ def _read(pair: ReplyPair, which: str) -> float:
 
 _SETTINGS = "rows of single studies; mean cosine of BioLORD-2023 and MedCPT; a report without rows scores 0"
 
-
-@metric(
+_lunguage = partial(
+    metric,
     kind="answer",
-    title="LUNGUAGESCORE",
     higher_is_better=True,
     best=1.0,
     worst=0.0,
@@ -327,6 +327,9 @@ _SETTINGS = "rows of single studies; mean cosine of BioLORD-2023 and MedCPT; a r
     settings=_SETTINGS,
     reads=("lunguage",),
 )
+
+
+@_lunguage(title="LUNGUAGESCORE")
 def lunguage_score(pair: ReplyPair) -> float:
     """The F1 of structured findings that are matched one to one, each match as far as the two are similar.
 
@@ -336,16 +339,7 @@ def lunguage_score(pair: ReplyPair) -> float:
     return _read(pair, "f1")
 
 
-@metric(
-    kind="answer",
-    title="LUNGUAGESCORE, precision",
-    higher_is_better=True,
-    best=1.0,
-    worst=0.0,
-    source=SOURCE,
-    settings=_SETTINGS,
-    reads=("lunguage",),
-)
+@_lunguage(title="LUNGUAGESCORE, precision")
 def lunguage_precision(pair: ReplyPair) -> float:
     """The share of structured findings written that are in the reference, as far as they are similar.
 
@@ -354,16 +348,7 @@ def lunguage_precision(pair: ReplyPair) -> float:
     return _read(pair, "precision")
 
 
-@metric(
-    kind="answer",
-    title="LUNGUAGESCORE, recall",
-    higher_is_better=True,
-    best=1.0,
-    worst=0.0,
-    source=SOURCE,
-    settings=_SETTINGS,
-    reads=("lunguage",),
-)
+@_lunguage(title="LUNGUAGESCORE, recall")
 def lunguage_recall(pair: ReplyPair) -> float:
     """The share of structured findings of the reference that were written, as far as they are similar.
 
