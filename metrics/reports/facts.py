@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.metrics.answers import ReplyPair
+from medimg_eval.metrics.proportions import quotient
 from medimg_eval.metrics.registry import Rows, metric, summary
 from medimg_eval.metrics.reports.labeler import labeler as report_rules
 from medimg_eval.metrics.reports.labeler.labeler import Measurement
@@ -190,19 +191,15 @@ def _pieces(scope: str, rows: Rows) -> npt.NDArray[np.float64]:
 
 
 def _mean_error(sums: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    return _ratio(sums[..., 1], sums[..., 0])
+    return quotient(sums[..., 1], sums[..., 0])
 
 
 def _missing(sums: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    return _ratio(sums[..., 2], sums[..., 0] + sums[..., 2])
+    return quotient(sums[..., 2], sums[..., 0] + sums[..., 2])
 
 
 def _invented(sums: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    return _ratio(sums[..., 3], sums[..., 0] + sums[..., 3])
-
-
-def _ratio(count: npt.NDArray[np.float64], of: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    return np.divide(count, of, out=np.full_like(of, np.nan), where=of > 0)
+    return quotient(sums[..., 3], sums[..., 0] + sums[..., 3])
 
 
 def _register(name: str, title: str, unit: str, scope: str, total: Callable[..., object], meaning: str) -> None:

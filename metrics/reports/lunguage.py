@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.metrics.answers import ReplyPair
+from medimg_eval.metrics.proportions import quotient
 from medimg_eval.metrics.registry import metric
 from medimg_eval.metrics.text import texts_of
 
@@ -253,7 +254,7 @@ def _weighted(
         else:
             alike = _looked_up(given, said, similarity)
         worth += weight * np.where(both, alike, 0.0)
-    return np.divide(worth, norm, out=np.ones_like(worth), where=norm > 0)
+    return quotient(worth, norm, 1.0)
 
 
 def _looked_up(given: Sequence[str], said: Sequence[str], similarity: Similarity) -> Numbers:

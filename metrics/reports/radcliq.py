@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.answers import ReplyPair
+from medimg_eval.metrics.proportions import quotient
 from medimg_eval.metrics.registry import Rows, metric, summary
 from medimg_eval.metrics.reports.radgraph import YU, radgraph_combined
 from medimg_eval.metrics.reports.token_matching import BertScores, Rarity, bertscore_of, rarity, rescaled
@@ -291,4 +292,4 @@ def inverse_radcliq_v1(sums: Any) -> Any:
     NaN where the mean is not above 0.
     """
     total, count = sums[..., 0], sums[..., 1]
-    return np.divide(count, total, out=np.full(total.shape, math.nan), where=total > 0)
+    return quotient(count, total)
