@@ -12,7 +12,7 @@ curve, an agreement between readers, a sensitivity at so many false positives pe
 import importlib
 import math
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, wraps
 from importlib.metadata import entry_points
@@ -287,6 +287,32 @@ def parse(name: str) -> tuple[Metric, float | str | None]:
     if parameter > found.parameter_most:
         raise UsageError(f"Metric {base!r} needs a parameter of at most {found.parameter_most:g}, got {name!r}")
     return found, parameter
+
+
+def asked_metrics(
+    metrics: Sequence[str], kind: str, what: str, *, once: bool = False
+) -> dict[str, tuple[Metric, float | None]]:
+    """Returns the metrics asked for with their parameters, which are numbers, by the name they were asked by.
+
+    Args:
+        metrics: Names, such as "nsd@2".
+        kind: What all of them must judge.
+        what: The same in the plural, for the message.
+        once: Whether to refuse a metric that is named twice.
+
+    Raises:
+        ValueError: If a metric is named twice, and must not be.
+        UsageError: If there is no such metric of that kind.
+    """
+    asked: dict[str, tuple[Metric, float | None]] = {}
+    for name in metrics:
+        found, parameter = parse(name)
+        if found.kind != kind or isinstance(parameter, str):
+            raise UsageError(f"Metric {name!r} judges {found.kind}, not {what}")
+        asked[name] = found, parameter
+    if once and len(asked) < len(metrics):
+        raise ValueError(f"Expected `metrics` to name each metric once, got {list(metrics)}")
+    return asked
 
 
 def title(name: str) -> str:

@@ -11,8 +11,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from medimg_eval.errors import UsageError
-from medimg_eval.metrics.registry import Metric, Rows, metric, parse, summary
+from medimg_eval.metrics.registry import Rows, asked_metrics, metric, summary
 from medimg_eval.metrics.scores import LabelScore
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -24,6 +23,8 @@ VERSE_LIMIT = 20.0
 
 SLACK = 1e-6
 """Relative: 3 x 0.8 mm is a little more than 2.4 mm in floating point, and lies within it all the same."""
+
+landmark_metrics = partial(asked_metrics, kind="landmark", what="landmarks")
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,21 +219,6 @@ def worst_landmark_scores(
         else:
             values[name] = _penalty(missed, diagonal) if found.worst == "diagonal" else float(found.worst)
     return [LabelScore(label, name, value, "failed") for label in names for name, value in values.items()]
-
-
-def landmark_metrics(metrics: Sequence[str]) -> dict[str, tuple[Metric, float | None]]:
-    """Returns the metrics asked for with their parameters, by the name they were asked by.
-
-    Raises:
-        UsageError: If there is no such metric of landmarks.
-    """
-    asked: dict[str, tuple[Metric, float | None]] = {}
-    for name in metrics:
-        found, parameter = parse(name)
-        if found.kind != "landmark" or isinstance(parameter, str):
-            raise UsageError(f"Metric {name!r} judges {found.kind}, not landmarks")
-        asked[name] = found, parameter
-    return asked
 
 
 def _checked(positions: Positions) -> dict[str, Array]:

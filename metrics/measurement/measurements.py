@@ -11,9 +11,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from medimg_eval.errors import UsageError
 from medimg_eval.metrics.measurement.angles import CobbAngles, cobb_angles, joint_angle, measured_between, unwrapped
-from medimg_eval.metrics.registry import Metric, metric, parse
+from medimg_eval.metrics.registry import asked_metrics, metric
 from medimg_eval.metrics.scores import BETWEEN, LabelScore
 
 __all__ = [
@@ -36,6 +35,8 @@ __all__ = [
 ]
 
 Array: TypeAlias = npt.NDArray[Any]
+
+measurement_metrics = partial(asked_metrics, kind="measurement", what="measurements")
 
 
 @dataclass(frozen=True)
@@ -204,21 +205,6 @@ def worst_measurement_scores(reference: Mapping[str, float], metrics: Sequence[s
         kept = score.status == "absent" or found.name in ("measured_reference", "measured_by_reader")
         rows.append(score._replace(status="failed", value=score.value if kept else float(found.worst)))
     return rows
-
-
-def measurement_metrics(metrics: Sequence[str]) -> dict[str, tuple[Metric, float | None]]:
-    """Returns the metrics asked for with their parameters, by the name they were asked by.
-
-    Raises:
-        UsageError: If there is no such metric of measurements.
-    """
-    asked: dict[str, tuple[Metric, float | None]] = {}
-    for name in metrics:
-        found, parameter = parse(name)
-        if found.kind != "measurement" or isinstance(parameter, str):
-            raise UsageError(f"Metric {name!r} judges {found.kind}, not measurements")
-        asked[name] = found, parameter
-    return asked
 
 
 class HeightLoss(NamedTuple):

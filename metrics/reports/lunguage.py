@@ -23,7 +23,7 @@ from medimg_eval.errors import UsageError, UserError
 from medimg_eval.metrics.answers import ReplyPair
 from medimg_eval.metrics.proportions import quotient
 from medimg_eval.metrics.registry import metric
-from medimg_eval.metrics.text import texts_of
+from medimg_eval.metrics.text import read_part
 
 Row = Mapping[str, Any]
 Numbers = npt.NDArray[np.float64]
@@ -309,13 +309,6 @@ def _plain(text: str) -> str:
     return lowered.removesuffix(".0") if lowered.removesuffix(".0").isdigit() else lowered
 
 
-def _read(pair: ReplyPair, which: str) -> float:
-    if texts_of(pair) is None:
-        return math.nan
-    read = pair.read("lunguage")
-    return math.nan if read is None or read[which] is None else float(read[which])
-
-
 _SETTINGS = "rows of single studies; mean cosine of BioLORD-2023 and MedCPT; a report without rows scores 0"
 
 _lunguage = partial(
@@ -337,7 +330,7 @@ def lunguage_score(pair: ReplyPair) -> float:
     A match of similarity s counts as s hits, and as 1 - s false ones of both kinds. In [0, 1]; NaN where neither report
     has any finding, or where the rows of one are not known.
     """
-    return _read(pair, "f1")
+    return read_part(pair, "lunguage", "f1")
 
 
 @_lunguage(title="LUNGUAGESCORE, precision")
@@ -346,7 +339,7 @@ def lunguage_precision(pair: ReplyPair) -> float:
 
     As in `lunguage_score`.
     """
-    return _read(pair, "precision")
+    return read_part(pair, "lunguage", "precision")
 
 
 @_lunguage(title="LUNGUAGESCORE, recall")
@@ -355,4 +348,4 @@ def lunguage_recall(pair: ReplyPair) -> float:
 
     As in `lunguage_score`.
     """
-    return _read(pair, "recall")
+    return read_part(pair, "lunguage", "recall")

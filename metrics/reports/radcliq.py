@@ -18,8 +18,8 @@ from medimg_eval.metrics.answers import ReplyPair
 from medimg_eval.metrics.proportions import quotient
 from medimg_eval.metrics.registry import Rows, metric, summary
 from medimg_eval.metrics.reports.radgraph import YU, radgraph_combined
-from medimg_eval.metrics.reports.token_matching import WORST_RADCLIQ, bertscore_read
-from medimg_eval.metrics.text import Words, overlap, texts_of
+from medimg_eval.metrics.reports.token_matching import WORST_RADCLIQ
+from medimg_eval.metrics.text import Words, overlap, read_part, texts_of
 
 
 class _Line(NamedTuple):
@@ -112,14 +112,14 @@ def _radcliq(pair: ReplyPair, version: Literal["v0", "v1"]) -> float:
     found = texts_of(pair)
     if found is None:
         return math.nan
-    read, alike = pair.read("radgraph"), pair.read("chexbert_similarity")
-    if read is None or alike is None:
+    read = pair.read("radgraph")
+    if read is None or pair.read("chexbert_similarity") is None:
         return math.nan
     return radcliq_of(
         version,
         radgraph_combined=radgraph_combined(read.reference, read.prediction),
-        bertscore=bertscore_read(pair, "bertscore_radcliq"),
-        s_emb=math.nan if alike["cosine"] is None else float(alike["cosine"]),
+        bertscore=read_part(pair, "bertscore_radcliq", "f1"),
+        s_emb=read_part(pair, "chexbert_similarity", "cosine"),
         bleu_2=max(bleu_2(reference, found[0]) for reference in found[1]),
     )
 

@@ -18,7 +18,7 @@ from medimg_eval.errors import UsageError
 from medimg_eval.metrics.answers import ReplyPair
 from medimg_eval.metrics.registry import metric
 from medimg_eval.metrics.reports.radgraph import YU
-from medimg_eval.metrics.text import texts_of
+from medimg_eval.metrics.text import read_part
 
 Floats = npt.NDArray[np.floating]
 
@@ -133,21 +133,13 @@ _bertscore = partial(metric, kind="answer", higher_is_better=True, best=1.0)
 _roberta = partial(_bertscore, worst=0.0, source=_ZHANG, settings=f"{_ROBERTA}, mean of reports", reads=("bertscore",))
 
 
-def bertscore_read(pair: ReplyPair, annotator: str, which: str = "f1") -> float:
-    """Returns a part of what an annotator found of the embeddings; NaN where there is nothing to judge."""
-    if texts_of(pair) is None:
-        return math.nan
-    found = pair.read(annotator)
-    return math.nan if found is None or found[which] is None else float(found[which])
-
-
 @_roberta(title="BERTScore", settings=f"{_ROBERTA}, F1, mean of reports")
 def bertscore(pair: ReplyPair) -> float:
     """The F1 of the cosines between the tokens' embeddings of report and reference, each with the nearest.
 
     bert-score's default for English. Values crowd near 1, also of texts with nothing in common. 0 for an empty report.
     """
-    return bertscore_read(pair, "bertscore")
+    return read_part(pair, "bertscore", "f1")
 
 
 @_roberta(title="BERTScore precision")
@@ -156,7 +148,7 @@ def bertscore_precision(pair: ReplyPair) -> float:
 
     The precision of `bertscore`. 0 for an empty report.
     """
-    return bertscore_read(pair, "bertscore", "precision")
+    return read_part(pair, "bertscore", "precision")
 
 
 @_roberta(title="BERTScore recall")
@@ -165,7 +157,7 @@ def bertscore_recall(pair: ReplyPair) -> float:
 
     The recall of `bertscore`. 0 for an empty report.
     """
-    return bertscore_read(pair, "bertscore", "recall")
+    return read_part(pair, "bertscore", "recall")
 
 
 @_bertscore(
@@ -180,7 +172,7 @@ def bertscore_radeval(pair: ReplyPair) -> float:
 
     At most 1; -1.9958 for an empty report, which has 0 before rescaling.
     """
-    return bertscore_read(pair, "bertscore_radeval")
+    return read_part(pair, "bertscore_radeval", "f1")
 
 
 @_bertscore(
@@ -196,4 +188,4 @@ def bertscore_radcliq(pair: ReplyPair) -> float:
     Rescaled, so that unrelated texts have about 0. At most 1; -5.5502 for an empty report. Not judged where the
     reference holds no token that another lacks, as in a set of one report.
     """
-    return bertscore_read(pair, "bertscore_radcliq")
+    return read_part(pair, "bertscore_radcliq", "f1")

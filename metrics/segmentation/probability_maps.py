@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics.registry import Metric, metric, parse
+from medimg_eval.metrics.registry import asked_metrics, metric
 from medimg_eval.metrics.scores import LabelScore
 from medimg_eval.metrics.segmentation.overlap import ratio
 from medimg_eval.metrics.segmentation.scores import Labels, _regions
@@ -36,6 +36,8 @@ CHUNK = 1 << 20
 
 _loss = partial(metric, kind="probability", higher_is_better=False, best=0.0, worst=1.0)
 _binned = partial(_loss, parameter="number of bins")
+
+probability_metrics = partial(asked_metrics, kind="probability", what="probabilities", once=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -301,22 +303,6 @@ def worst_probability_scores(labels: Labels, metrics: Sequence[str], *, known: b
         for name in _regions(labels)
         for asked_for, (found, _) in asked.items()
     ]
-
-
-def probability_metrics(metrics: Sequence[str]) -> dict[str, tuple[Metric, float | str | None]]:
-    """Returns the metrics asked for with their parameters, by the name they were asked by.
-
-    Raises:
-        ValueError: If a metric is named twice.
-        UsageError: If there is no such metric of probabilities.
-    """
-    asked = {name: parse(name) for name in metrics}
-    for name, (found, _) in asked.items():
-        if found.kind != "probability":
-            raise UsageError(f"Metric {name!r} judges {found.kind}, not probabilities")
-    if len(asked) < len(metrics):
-        raise ValueError(f"Expected `metrics` to name each metric once, got {list(metrics)}")
-    return asked
 
 
 def _sum(channels: Sequence[Array], name: str) -> Array:

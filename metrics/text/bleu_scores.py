@@ -19,7 +19,7 @@ from medimg_eval.errors import UsageError
 from medimg_eval.metrics.answers import ReplyPair
 from medimg_eval.metrics.nlp import split_words, words_13a
 from medimg_eval.metrics.registry import Rows, metric, summary
-from medimg_eval.metrics.text.rouge import COCO, PAPINENI, Tokeniser, cleaned_of
+from medimg_eval.metrics.text.texts import COCO, PAPINENI, Tokeniser, cleaned_of
 from medimg_eval.metrics.text.word_overlap import ORDERS, Counts, Words, counts
 
 _TINY, _SMALL = 1e-15, 1e-9
