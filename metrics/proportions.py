@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +12,7 @@ from scipy.special import betaincinv, ndtri
 Floats = npt.NDArray[np.float64]
 
 
-def quotient(part: Floats, of: Floats, otherwise: float = math.nan) -> Floats:
+def quotient(part: Floats, of: npt.NDArray[Any], otherwise: float = math.nan) -> Floats:
     """Returns a ratio, (...), and something else where there is nothing to divide by."""
     found: Floats = np.divide(part, of, out=np.full(np.shape(of), otherwise), where=np.asarray(of) > 0)
     return found
