@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.errors import UsageError, nearest
+from medimg_eval.metrics.proportions import quotient
 from medimg_eval.metrics.registry import Rows, metric, summary
 from medimg_eval.metrics.scores import LabelScore
 from medimg_eval.metrics.segmentation import ratio
@@ -203,8 +204,7 @@ def box_ious(ones: Floats, others: Floats) -> Floats:
     shared = np.clip(high - low, 0, None).prod(axis=2)
     sizes, other_sizes = ((boxes[:, axes:] - boxes[:, :axes]).prod(axis=1) for boxes in (ones, others))
     union: Floats = sizes[:, None] + other_sizes[None] - shared
-    ious: Floats = np.divide(shared, union, out=np.zeros(union.shape), where=union > 0)
-    return ious
+    return quotient(shared, union, 0.0)
 
 
 def _limited(candidates: Floats, confidences: Floats, rule: DetectionRule) -> tuple[Floats, Floats]:
@@ -298,7 +298,7 @@ def _area(points: _Points) -> Floats:
     """Returns the area under the precision-recall curve, (resample,)."""
     recall = points.hits / points.lesions[:, None]
     hits, above = points.hits[:, 1:], (points.hits + points.false)[:, 1:]
-    precision = np.divide(hits, above, out=np.zeros_like(hits), where=above > 0)
+    precision = quotient(hits, above, 0.0)
     best = np.maximum.accumulate(precision[:, ::-1], axis=1)[:, ::-1]
     return np.asarray((np.diff(recall, axis=1) * best).sum(axis=1), dtype=np.float64)
 
@@ -364,8 +364,7 @@ def _judge(rows: Rows, area: Callable[[_Points], Floats]) -> Callable[[Floats], 
             held = one.lesions > 0
             values[held] += area(one if held.all() else _Points(*(part[held] for part in one)))
             known += held
-        found: Floats = np.divide(values, known, out=np.full(len(times), math.nan), where=known > 0)
-        return found
+        return quotient(values, known)
 
     return judge
 

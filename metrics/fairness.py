@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from medimg_eval.metrics.registry import Rows, summary
+from medimg_eval.metrics.proportions import quotient
+from medimg_eval.metrics.registry import Rows, Weighed, summary
 
 UNKNOWN_GROUPS = frozenset({"", "-1"})
 """What stands in an attribute where nothing is known of the case; FairSeg writes -1."""
 
-_SOURCE = "FairSeg (Tian et al., ICLR 2024, arXiv 2311.02189) and its code"
-_GROUPS = "attribute of the cases"
-
+_equity = partial(
+    summary,
+    higher_is_better=True,
+    best=1.0,
+    source="FairSeg (Tian et al., ICLR 2024, arXiv 2311.02189) and its code",
+    parameter="attribute of the cases",
+    parameter_is_text=True,
+    at_once=True,
+)
 
 Floats = npt.NDArray[np.float64]
 
@@ -31,78 +39,42 @@ class _Groups(NamedTuple):
     means: Floats
 
 
-@summary(
-    needs=("dice",),
-    title="ES-Dice",
-    higher_is_better=True,
-    best=1.0,
-    source=_SOURCE,
-    parameter=_GROUPS,
-    parameter_is_text=True,
-    weighed=lambda rows, attribute: _judge(rows, "dice", attribute, _by_gaps),
-)
-def es_dice(rows: Rows, attribute: str) -> float:
+@_equity(needs=("dice",), title="ES-Dice")
+def es_dice(rows: Rows, attribute: str) -> Weighed:
     """The mean Dice over 1 plus the sum of its distances to the mean of each group of cases.
 
     A case counts with the mean over its labels. Cases whose group is not known ("" or "-1") count in the overall
     mean and belong to no group. In [0, 1]; NaN with fewer than two groups.
     """
-    return _value(rows, "dice", attribute, _by_gaps)
+    return _judge(rows, "dice", attribute, _by_gaps)
 
 
-@summary(
-    needs=("iou",),
-    title="ES-IoU",
-    higher_is_better=True,
-    best=1.0,
-    source=_SOURCE,
-    parameter=_GROUPS,
-    parameter_is_text=True,
-    weighed=lambda rows, attribute: _judge(rows, "iou", attribute, _by_gaps),
-)
-def es_iou(rows: Rows, attribute: str) -> float:
+@_equity(needs=("iou",), title="ES-IoU")
+def es_iou(rows: Rows, attribute: str) -> Weighed:
     """The mean IoU over 1 plus the sum of its distances to the mean of each group of cases.
 
     As `es_dice`.
     """
-    return _value(rows, "iou", attribute, _by_gaps)
+    return _judge(rows, "iou", attribute, _by_gaps)
 
 
-@summary(
-    needs=("dice",),
-    title="ES-Dice (SD)",
-    higher_is_better=True,
-    best=1.0,
-    source=_SOURCE,
-    parameter=_GROUPS,
-    parameter_is_text=True,
-    weighed=lambda rows, attribute: _judge(rows, "dice", attribute, _by_deviation),
-)
-def es_dice_sd(rows: Rows, attribute: str) -> float:
+@_equity(needs=("dice",), title="ES-Dice (SD)")
+def es_dice_sd(rows: Rows, attribute: str) -> Weighed:
     """The mean Dice over 1 plus the standard deviation (n - 1) of the means of the groups of cases.
 
     FairSeg's code has this version beside that of `es_dice`, and gives both one name. In [0, 1]; NaN with fewer
     than two groups.
     """
-    return _value(rows, "dice", attribute, _by_deviation)
+    return _judge(rows, "dice", attribute, _by_deviation)
 
 
-@summary(
-    needs=("iou",),
-    title="ES-IoU (SD)",
-    higher_is_better=True,
-    best=1.0,
-    source=_SOURCE,
-    parameter=_GROUPS,
-    parameter_is_text=True,
-    weighed=lambda rows, attribute: _judge(rows, "iou", attribute, _by_deviation),
-)
-def es_iou_sd(rows: Rows, attribute: str) -> float:
+@_equity(needs=("iou",), title="ES-IoU (SD)")
+def es_iou_sd(rows: Rows, attribute: str) -> Weighed:
     """The mean IoU over 1 plus the standard deviation (n - 1) of the means of the groups of cases.
 
     As `es_dice_sd`.
     """
-    return _value(rows, "iou", attribute, _by_deviation)
+    return _judge(rows, "iou", attribute, _by_deviation)
 
 
 def _by_gaps(groups: _Groups) -> Floats:
@@ -114,12 +86,7 @@ def _by_deviation(groups: _Groups) -> Floats:
     return np.asarray(groups.overall / (1 + np.nanstd(groups.means, axis=1, ddof=1)), dtype=np.float64)
 
 
-def _value(rows: Rows, metric: str, attribute: str, scaled: Callable[[_Groups], Floats]) -> float:
-    """Returns the value of rows that each count once."""
-    return float(_judge(rows, metric, attribute, scaled)(np.ones((1, rows.value.size)))[0])
-
-
-def _judge(rows: Rows, metric: str, attribute: str, scaled: Callable[[_Groups], Floats]) -> Callable[[Floats], Floats]:
+def _judge(rows: Rows, metric: str, attribute: str, scaled: Callable[[_Groups], Floats]) -> Weighed:
     """Returns a function of how often each row counts, (resample, row), that returns the scores, (resample,).
 
     Of a resample with fewer than two groups it is NaN.
@@ -132,9 +99,7 @@ def _judge(rows: Rows, metric: str, attribute: str, scaled: Callable[[_Groups], 
     def judge(times: Floats) -> Floats:
         counted = times[:, at]
         numbers = counted @ inside
-        by_group = np.divide(
-            counted @ (inside * means[:, None]), numbers, out=np.full(numbers.shape, math.nan), where=numbers > 0
-        )
+        by_group = quotient(counted @ (inside * means[:, None]), numbers)
         scores, enough = np.full(len(times), math.nan), (numbers > 0).sum(axis=1) >= 2
         if enough.any():
             overall = counted[enough] @ means / counted[enough].sum(axis=1)

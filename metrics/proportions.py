@@ -1,10 +1,21 @@
-"""Exact intervals of shares."""
+"""Shares, and intervals of them."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
-from scipy.special import ndtri
+import numpy as np
+import numpy.typing as npt
+from scipy.special import betaincinv, ndtri
+
+Floats = npt.NDArray[np.float64]
+
+
+def quotient(part: Floats, of: npt.NDArray[Any], otherwise: float = math.nan) -> Floats:
+    """Returns a ratio, (...), and something else where there is nothing to divide by."""
+    found: Floats = np.divide(part, of, out=np.full(np.shape(of), otherwise), where=np.asarray(of) > 0)
+    return found
 
 
 def exact_interval(count: int, of: int, level: float = 0.95) -> tuple[float, float]:
@@ -29,8 +40,6 @@ def exact_interval(count: int, of: int, level: float = 0.95) -> tuple[float, flo
         raise ValueError(f"Expected `level` to be between 0 and 1, got {level}")
     if not of:
         return math.nan, math.nan
-    from scipy.special import betaincinv
-
     tail = (1 - level) / 2
     low = float(betaincinv(count, of - count + 1, tail)) if count else 0.0
     high = float(betaincinv(count + 1, of - count, 1 - tail)) if count < of else 1.0

@@ -12,11 +12,11 @@ curve, an agreement between readers, a sensitivity at so many false positives pe
 import importlib
 import math
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, wraps
 from importlib.metadata import entry_points
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Required, TypedDict, TypeVar, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -41,11 +41,11 @@ class Metric:
         kind: What it judges, for example "mask"; "run" for a summary.
         title: What a table's header calls it.
         higher_is_better: Its direction; None of a number that is neither better nor worse, such as a length.
-        unit: Such as "mm" or "°"; "" without one.
         best: The value of a perfect answer.
         worst: The value of an answer that failed; "diagonal" stands for the diagonal of the image in mm.
         definition: What it measures: the first sentence of the function's docstring.
         source: Where the definition comes from.
+        unit: Such as "mm" or "°"; "" without one.
         parameter: What stands after "@", as in "nsd@2"; None for a metric that takes none.
         parameter_optional: Whether the function also does without.
         parameter_is_text: Whether it is a name, as in "es_dice@race", instead of a number.
@@ -72,11 +72,11 @@ class Metric:
     kind: str
     title: str
     higher_is_better: bool | None
-    unit: str
     best: float
     worst: float | Literal["diagonal"]
     definition: str
     source: str
+    unit: str = ""
     parameter: str | None = None
     parameter_optional: bool = False
     parameter_is_text: bool = False
@@ -144,85 +144,58 @@ _READ = ("answer", "perception")
 """Kinds of metrics whose answers annotators are shown."""
 
 
-def metric(
-    *,
-    kind: str,
-    title: str,
-    higher_is_better: bool | None,
-    best: float,
-    worst: float | Literal["diagonal"],
-    source: str,
-    unit: str = "",
-    parameter: str | None = None,
-    parameter_optional: bool = False,
-    parameter_is_text: bool = False,
-    parameter_most: float = math.inf,
-    defined_when_empty: bool = False,
-    needs_spacing: bool = False,
-    rules: tuple[str, ...] = (),
-    evidence: bool = False,
-    settings: str = "",
-    reads: tuple[str, ...] = (),
-    asks: tuple[str, ...] = (),
-    check: Callable[[str], object] | None = None,
-    name: str = "",
-) -> Callable[[Scorer], Scorer]:
+class _Declared(TypedDict, total=False):
+    """What `metric` and `summary` are both told; what each means stands at `Metric`."""
+
+    title: Required[str]
+    higher_is_better: Required[bool | None]
+    best: Required[float]
+    source: Required[str]
+    unit: str
+    parameter: str | None
+    parameter_is_text: bool
+    settings: str
+    check: Callable[[str], object] | None
+
+
+class _OfOne(_Declared, total=False):
+    kind: Required[str]
+    worst: Required[float | Literal["diagonal"]]
+    parameter_optional: bool
+    parameter_most: float
+    defined_when_empty: bool
+    needs_spacing: bool
+    rules: tuple[str, ...]
+    evidence: bool
+    reads: tuple[str, ...]
+    asks: tuple[str, ...]
+
+
+class _OfRun(_Declared, total=False):
+    needs: Required[tuple[str, ...]]
+    pieces: Callable[..., npt.NDArray[np.float64]] | None
+    weighed: Callable[..., Weighed | None] | None
+    remark: Callable[..., str] | None
+
+
+def metric(*, name: str = "", **declared: Unpack[_OfOne]) -> Callable[[Scorer], Scorer]:
     """Registers the function below it as a metric of the same name, or of another; the arguments are `Metric`'s.
 
     Raises:
         ValueError: If another function already has the name.
         UsageError: If an annotator or a judge is to read for it what it is never shown.
+        TypeError: If an argument is lacking, or is none of those of a metric.
     """
+    _check_declared(declared, _OfOne)
 
     def register(function: Scorer) -> Scorer:
-        _add(
-            Metric(
-                name=name or function.__name__,
-                function=function,
-                kind=kind,
-                title=title,
-                higher_is_better=higher_is_better,
-                unit=unit,
-                best=best,
-                worst=worst,
-                definition=_first_sentence(function),
-                source=source,
-                parameter=parameter,
-                parameter_optional=parameter_optional,
-                parameter_is_text=parameter_is_text,
-                parameter_most=parameter_most,
-                defined_when_empty=defined_when_empty,
-                needs_spacing=needs_spacing,
-                rules=rules,
-                evidence=evidence,
-                settings=settings,
-                reads=reads,
-                asks=asks,
-                check=check,
-            )
-        )
+        _add(Metric(name or function.__name__, function, definition=_first_sentence(function), **declared))
         return function
 
     return register
 
 
-def summary(
-    *,
-    needs: tuple[str, ...],
-    title: str,
-    higher_is_better: bool | None,
-    best: float,
-    source: str,
-    unit: str = "",
-    parameter: str | None = None,
-    parameter_is_text: bool = False,
-    settings: str = "",
-    pieces: Callable[..., npt.NDArray[np.float64]] | None = None,
-    weighed: Callable[..., Weighed | None] | None = None,
-    check: Callable[[str], object] | None = None,
-    remark: Callable[..., str] | None = None,
-    name: str = "",
-) -> Callable[[Scorer], Scorer]:
+def summary(*, name: str = "", at_once: bool = False, **declared: Unpack[_OfRun]) -> Callable[[Scorer], Scorer]:
     """Registers the function below it as a summary of the same name, or of another: a number for a whole run.
 
     The function takes `Rows` of the metrics that it `needs`, and the parameter if it has one; it returns NaN
@@ -234,34 +207,31 @@ def summary(
 
     One that sorts its rows, such as an area under a curve, may be told once more for many resamples at once: `weighed`
     takes `Rows` and the parameter and returns a function of how often each row counts, (resample, row), that returns
-    (resample,) values; or None where the rows do not suffice for that.
+    (resample,) values; or None where the rows do not suffice for that. With `at_once` the function below is itself
+    such a one, which never returns None, and the value is that of rows that count once each.
 
     Raises:
         ValueError: If another function already has the name.
+        TypeError: If an argument is lacking, or is none of those of a summary.
     """
+    _check_declared(declared, _OfRun)
+    pieces = declared.get("pieces")
 
     def register(function: Scorer) -> Scorer:
+        called: Callable[..., float] = function
+        if at_once:
+            called, declared["weighed"] = _of_equal_weights(function), function
+        elif pieces is not None:
+            called = _of_sums(function, pieces)
         _add(
             Metric(
-                name=name or function.__name__,
-                function=function if pieces is None else _of_sums(function, pieces),
+                name or function.__name__,
+                called,
                 kind="run",
-                title=title,
-                higher_is_better=higher_is_better,
-                unit=unit,
-                best=best,
                 worst=math.nan,
                 definition=_first_sentence(function),
-                source=source,
-                parameter=parameter,
-                parameter_is_text=parameter_is_text,
-                needs=needs,
-                settings=settings,
-                pieces=pieces,
                 total=function if pieces is not None else None,
-                weighed=weighed,
-                check=check,
-                remark=remark,
+                **declared,
             )
         )
         return function
@@ -319,6 +289,32 @@ def parse(name: str) -> tuple[Metric, float | str | None]:
     return found, parameter
 
 
+def asked_metrics(
+    metrics: Sequence[str], kind: str, what: str, *, once: bool = False
+) -> dict[str, tuple[Metric, float | None]]:
+    """Returns the metrics asked for with their parameters, which are numbers, by the name they were asked by.
+
+    Args:
+        metrics: Names, such as "nsd@2".
+        kind: What all of them must judge.
+        what: The same in the plural, for the message.
+        once: Whether to refuse a metric that is named twice.
+
+    Raises:
+        ValueError: If a metric is named twice, and must not be.
+        UsageError: If there is no such metric of that kind.
+    """
+    asked: dict[str, tuple[Metric, float | None]] = {}
+    for name in metrics:
+        found, parameter = parse(name)
+        if found.kind != kind or isinstance(parameter, str):
+            raise UsageError(f"Metric {name!r} judges {found.kind}, not {what}")
+        asked[name] = found, parameter
+    if once and len(asked) < len(metrics):
+        raise ValueError(f"Expected `metrics` to name each metric once, got {list(metrics)}")
+    return asked
+
+
 def title(name: str) -> str:
     """Returns what a table's header calls a metric: "NSD@2" for "nsd@2"."""
     found, parameter = parse(name)
@@ -340,6 +336,22 @@ def _add(found: Metric) -> None:
             f"Expected one metric named {found.name!r}, got {_origin(known.function)} and {_origin(found.function)}"
         )
     _METRICS[found.name] = found
+
+
+def _check_declared(declared: Mapping[str, Any], options: type) -> None:
+    if odd := declared.keys() - options.__annotations__.keys():
+        raise TypeError(f"got an unexpected keyword argument {min(odd)!r}")
+    if lacking := options.__required_keys__ - declared.keys():  # type: ignore[attr-defined]
+        raise TypeError(f"missing the keyword argument {min(lacking)!r}")
+
+
+def _of_equal_weights(function: Callable[..., Weighed]) -> Callable[..., float]:
+    @wraps(function)
+    def called(rows: Rows, *parameter: float | str) -> float:
+        judge = function(rows, *parameter)
+        return float(judge(np.ones((1, rows.value.size)))[0]) if rows.value.size else math.nan
+
+    return called
 
 
 def _of_sums(function: Callable[..., Any], pieces: Callable[..., npt.NDArray[np.float64]]) -> Callable[..., float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from itertools import combinations
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -95,7 +96,12 @@ def bland_altman(reference: npt.ArrayLike, prediction: npt.ArrayLike) -> BlandAl
     return BlandAltman(bias, bias - reach, bias + reach)
 
 
-@summary(needs=BOTH, title="SMAPE", higher_is_better=False, unit="%", best=0.0, source="AASCE challenge (MICCAI 2019)")
+_pairwise = partial(summary, needs=BOTH, higher_is_better=True, best=1.0)
+_deviation = partial(summary, higher_is_better=False, best=0.0)
+_difference = partial(_deviation, needs=BOTH)
+
+
+@_difference(title="SMAPE", unit="%", source="AASCE challenge (MICCAI 2019)")
 def smape(rows: Rows) -> float:
     """The symmetric mean absolute percentage error: the mean over images of 100 sum(|P - R|) / sum(P + R).
 
@@ -115,7 +121,7 @@ def smape(rows: Rows) -> float:
     return 100 * float(np.where(np.isnan(error), 1.0, share).mean())
 
 
-@summary(needs=BOTH, title="ICC(2,1)", higher_is_better=True, best=1.0, source="Shrout & Fleiss 1979")
+@_pairwise(title="ICC(2,1)", source="Shrout & Fleiss 1979")
 def icc(rows: Rows) -> float:
     """The intraclass correlation ICC(2,1) between prediction and reference: absolute agreement, two-way random, single.
 
@@ -125,7 +131,7 @@ def icc(rows: Rows) -> float:
     return _mean_over_labels(rows, lambda pairs: intraclass_correlation(pairs, "2,1"))
 
 
-@summary(needs=BOTH, title="ICC(3,1)", higher_is_better=True, best=1.0, source="Shrout & Fleiss 1979")
+@_pairwise(title="ICC(3,1)", source="Shrout & Fleiss 1979")
 def icc_consistency(rows: Rows) -> float:
     """The intraclass correlation ICC(3,1) between prediction and reference: consistency, two-way mixed, single.
 
@@ -134,7 +140,7 @@ def icc_consistency(rows: Rows) -> float:
     return _mean_over_labels(rows, lambda pairs: intraclass_correlation(pairs, "3,1"))
 
 
-@summary(needs=BOTH, title="Pearson r", higher_is_better=True, best=1.0, source="Pearson 1895")
+@_pairwise(title="Pearson r", source="Pearson 1895")
 def pearson(rows: Rows) -> float:
     """The correlation coefficient of prediction and reference over cases.
 
@@ -144,7 +150,7 @@ def pearson(rows: Rows) -> float:
     return _mean_over_labels(rows, _correlation)
 
 
-@summary(needs=BOTH, title="|Bias|", higher_is_better=False, best=0.0, source="Bland & Altman 1986")
+@_difference(title="|Bias|", source="Bland & Altman 1986")
 def bland_altman_bias(rows: Rows) -> float:
     """The size of the mean difference between prediction and reference.
 
@@ -154,7 +160,7 @@ def bland_altman_bias(rows: Rows) -> float:
     return _mean_over_labels(rows, lambda pairs: abs(bland_altman(*pairs.T).bias))
 
 
-@summary(needs=BOTH, title="Lower limit", higher_is_better=True, best=0.0, source="Bland & Altman 1986")
+@_difference(title="Lower limit", higher_is_better=True, source="Bland & Altman 1986")
 def bland_altman_low(rows: Rows) -> float:
     """The lower 95 % limit of agreement: the mean of prediction - reference less 1.96 standard deviations.
 
@@ -163,7 +169,7 @@ def bland_altman_low(rows: Rows) -> float:
     return _mean_over_labels(rows, lambda pairs: bland_altman(*pairs.T).low)
 
 
-@summary(needs=BOTH, title="Upper limit", higher_is_better=False, best=0.0, source="Bland & Altman 1986")
+@_difference(title="Upper limit", source="Bland & Altman 1986")
 def bland_altman_high(rows: Rows) -> float:
     """The upper 95 % limit of agreement: the mean of prediction - reference plus 1.96 standard deviations.
 
@@ -172,11 +178,9 @@ def bland_altman_high(rows: Rows) -> float:
     return _mean_over_labels(rows, lambda pairs: bland_altman(*pairs.T).high)
 
 
-@summary(
+@_deviation(
     needs=("measured", "measured_by_reader"),
     title="Model to readers",
-    higher_is_better=False,
-    best=0.0,
     source="mean absolute deviation; compare with the band of the readers",
 )
 def reader_deviation(rows: Rows) -> float:
@@ -195,13 +199,7 @@ def reader_deviation(rows: Rows) -> float:
     return float(np.mean(deviations)) if deviations else math.nan
 
 
-@summary(
-    needs=("measured_by_reader",),
-    title="Inter-reader",
-    higher_is_better=False,
-    best=0.0,
-    source="mean absolute deviation between readers",
-)
+@_deviation(needs=("measured_by_reader",), title="Inter-reader", source="mean absolute deviation between readers")
 def inter_reader(rows: Rows) -> float:
     """The inter-reader variability: the mean absolute deviation of pairs of readings by different readers.
 
@@ -211,13 +209,7 @@ def inter_reader(rows: Rows) -> float:
     return _within_pairs(rows, same=False)
 
 
-@summary(
-    needs=("measured_by_reader",),
-    title="Intra-reader",
-    higher_is_better=False,
-    best=0.0,
-    source="mean absolute deviation of repeated readings",
-)
+@_deviation(needs=("measured_by_reader",), title="Intra-reader", source="mean absolute deviation of repeated readings")
 def intra_reader(rows: Rows) -> float:
     """The intra-reader variability: the mean absolute deviation of pairs of readings by the same reader.
 

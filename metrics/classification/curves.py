@@ -10,7 +10,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from medimg_eval.metrics.registry import Rows
+from medimg_eval.metrics.proportions import quotient
+from medimg_eval.metrics.registry import Rows, Weighed
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Bools: TypeAlias = npt.NDArray[np.bool_]
@@ -115,7 +116,7 @@ def classes_of(rows: Rows, choice: Choice) -> tuple[list[str], Places]:
     return wanted, np.where(known, place[code], -1)
 
 
-def areas(rows: Rows, parameter: str, area: Area) -> Callable[[Floats], Floats]:
+def areas(rows: Rows, parameter: str, area: Area) -> Weighed:
     """Returns a function of how often each row counts, (resample, row), that returns the area of each resample.
 
     Args:
@@ -151,7 +152,7 @@ def roc_area(times: Floats, curve: Curve) -> Floats:
     positives, negatives = _levels(times, curve)
     below = np.cumsum(negatives, axis=1) - negatives
     pairs = positives.sum(axis=1) * negatives.sum(axis=1)
-    return _share((positives * (below + negatives / 2)).sum(axis=1), pairs)
+    return quotient((positives * (below + negatives / 2)).sum(axis=1), pairs)
 
 
 def pr_area(times: Floats, curve: Curve) -> Floats:
@@ -162,9 +163,9 @@ def pr_area(times: Floats, curve: Curve) -> Floats:
     """
     positives, negatives = (side[:, ::-1] for side in _levels(times, curve))
     found = np.cumsum(positives, axis=1)
-    precision = _share(found, found + np.cumsum(negatives, axis=1), 0.0)
+    precision = quotient(found, found + np.cumsum(negatives, axis=1), 0.0)
     number = positives.sum(axis=1)
-    value = _share((positives * precision).sum(axis=1), number)
+    value = quotient((positives * precision).sum(axis=1), number)
     return np.where(negatives.sum(axis=1) > 0, value, math.nan)
 
 
@@ -217,7 +218,7 @@ def mean_of_known(values: Floats, weights: Floats, axis: int) -> Floats:
     """Returns the weighted mean of what is not NaN along an axis; NaN where nothing is."""
     known = ~np.isnan(values)
     held = np.where(known, weights, 0)
-    return _share((np.where(known, values, 0) * held).sum(axis=axis), held.sum(axis=axis))
+    return quotient((np.where(known, values, 0) * held).sum(axis=axis), held.sum(axis=axis))
 
 
 def lacking(rows: Rows, parameter: str, needs: Sequence[str]) -> str:
@@ -262,8 +263,3 @@ def _levels(times: Floats, curve: Curve) -> tuple[Floats, Floats]:
     if len(curve.starts) == len(curve.order):
         return positives, negatives
     return np.add.reduceat(positives, curve.starts, axis=1), np.add.reduceat(negatives, curve.starts, axis=1)
-
-
-def _share(part: Floats, of: Floats, otherwise: float = math.nan) -> Floats:
-    found: Floats = np.divide(part, of, out=np.full(np.shape(of), otherwise), where=np.asarray(of) > 0)
-    return found

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -25,7 +26,7 @@ from medimg_eval.metrics.classification.curves import (
     pr_area,
     roc_area,
 )
-from medimg_eval.metrics.registry import Rows, metric, summary
+from medimg_eval.metrics.registry import Rows, Weighed, metric, summary
 
 __all__ = [
     "Classified",
@@ -45,13 +46,13 @@ __all__ = [
 
 KIND = "classification"
 
+Curves: TypeAlias = Callable[[Rows, str], Weighed]
 Score: TypeAlias = Callable[[Floats], Floats]
 Summed: TypeAlias = Callable[[Floats, str], Floats]
 
 WHOLE = "all"
 """The label of what judges a case as a whole."""
 
-_CHOICE = "macro, micro or weighted, of all classes or with -SET of a set; or a class"
 _CUT = "present where the probability is above 0.5; where classes exclude each other, the most probable class"
 
 
@@ -110,41 +111,45 @@ def all_classes_right(pair: Classified) -> Mapping[str, float]:
     return {WHOLE: float(all((pair.predicted[name] > THRESHOLD) == present for name, present in known.items()))}
 
 
-def _curve_summary(
-    title: str, area: Callable[..., Floats], source: str
-) -> Callable[[Callable[[Rows, str], float]], Callable[[Rows, str], float]]:
+_of_classes = partial(
+    summary,
+    needs=("probability",),
+    higher_is_better=True,
+    best=1.0,
+    parameter="macro, micro or weighted, of all classes or with -SET of a set; or a class",
+    parameter_is_text=True,
+)
+
+
+def _remark(title: str, rows: Rows, parameter: str, needs: tuple[str, ...]) -> str:
+    said = lacking(rows.of("probability"), parameter, needs)
+    return f"{title} ({parameter}): {said}" if said else ""
+
+
+def _curve_summary(title: str, source: str) -> Callable[[Curves], Curves]:
     """Registers a summary of curves."""
-    return summary(
-        needs=("probability",),
-        title=title,
-        higher_is_better=True,
-        best=1.0,
-        source=source,
-        parameter=_CHOICE,
-        parameter_is_text=True,
-        remark=lambda rows, parameter: _remark(title, rows, parameter, (PRESENT, ABSENT)),
-        weighed=lambda rows, parameter: areas(rows, parameter, area),
-    )
+    remark = partial(_remark, title, needs=(PRESENT, ABSENT))
+    return _of_classes(title=title, source=source, remark=remark, at_once=True)
 
 
-@_curve_summary("AUROC", roc_area, "Hanley and McNeil 1982; DeLong et al. 1988")
-def auroc(rows: Rows, parameter: str) -> float:
+@_curve_summary("AUROC", "Hanley and McNeil 1982; DeLong et al. 1988")
+def auroc(rows: Rows, parameter: str) -> Weighed:
     """The area under the ROC curve of the classes' probabilities: how often a positive is above a negative, ties half.
 
     `macro` is the mean over classes, `weighted` that weighted by how often each is present, `micro` pools the rows of
     all classes. Between 0 and 1; NaN of a class without positives or negatives. scikit-learn's `roc_auc_score`.
     """
-    return float(areas(rows, parameter, roc_area)(np.ones((1, len(rows.value))))[0])
+    return areas(rows, parameter, roc_area)
 
 
-@_curve_summary("AUPRC", pr_area, "average precision, as in scikit-learn")
-def auprc(rows: Rows, parameter: str) -> float:
+@_curve_summary("AUPRC", "average precision, as in scikit-learn")
+def auprc(rows: Rows, parameter: str) -> Weighed:
     """The average precision of the classes' probabilities: the sum of precisions, each times the recall it adds.
 
     Not interpolated, so it is no trapezoid. Averages as for `auroc`. What chance reaches is how often the class is
     present. scikit-learn's `average_precision_score`.
     """
-    return float(areas(rows, parameter, pr_area)(np.ones((1, len(rows.value))))[0])
+    return areas(rows, parameter, pr_area)
 
 
 def _count_summary(title: str, *needs: str, source: str = "as usual") -> Callable[[Score], Summed]:
@@ -162,18 +167,8 @@ def _count_summary(title: str, *needs: str, source: str = "as usual") -> Callabl
 
         total.__name__ = total.__qualname__ = score.__name__
         total.__module__, total.__doc__ = score.__module__, score.__doc__
-        return summary(
-            needs=("probability",),
-            title=title,
-            higher_is_better=True,
-            best=1.0,
-            source=source,
-            parameter=_CHOICE,
-            parameter_is_text=True,
-            settings=_CUT,
-            pieces=counts,
-            remark=lambda rows, parameter: _remark(title, rows, parameter, needs),
-        )(total)
+        remark = partial(_remark, title, needs=needs)
+        return _of_classes(title=title, source=source, settings=_CUT, pieces=counts, remark=remark)(total)
 
     return register
 
@@ -239,11 +234,6 @@ def _sensitivity(cells: Floats) -> Floats:
 def _specificity(cells: Floats) -> Floats:
     _, invented, _, absent = _cells(cells)
     return _over(absent, absent + invented, absent + invented)
-
-
-def _remark(title: str, rows: Rows, parameter: str, needs: tuple[str, ...]) -> str:
-    said = lacking(rows.of("probability"), parameter, needs)
-    return f"{title} ({parameter}): {said}" if said else ""
 
 
 def _cells(cells: Floats) -> tuple[Floats, Floats, Floats, Floats]:

@@ -34,27 +34,16 @@ SCORES = 1 << 22
 """Features that are compared at once."""
 
 _screen = partial(set_metric, group="privacy", needs=("train", "holdout"), by_parts=False)
+_share = partial(_screen, higher_is_better=False, best=0, worst=1)
 
 
-@_screen(
-    title="DCR",
-    higher_is_better=True,
-    best=float("inf"),
-    worst=0,
-    source="Lautrup et al. 2024 (SynthEval)",
-)
+@_screen(title="DCR", higher_is_better=True, best=float("inf"), worst=0, source="Lautrup et al. 2024 (SynthEval)")
 def dcr(sets: ImageSets) -> SetValue:
     """The median distance of a generated image to the closest training image (distance to closest record)."""
     return _records(sets)
 
 
-@_screen(
-    title="Near copies",
-    higher_is_better=False,
-    best=0,
-    worst=1,
-    source="this package",
-)
+@_share(title="Near copies", source="this package")
 def near_copies(sets: ImageSets) -> SetValue:
     """The share of generated images nearer to a training image than 99 % of the hold-out images are.
 
@@ -69,37 +58,19 @@ def near_copies(sets: ImageSets) -> SetValue:
     )
 
 
-@_screen(
-    title="DCR share",
-    higher_is_better=False,
-    best=0,
-    worst=1,
-    source="SDMetrics, DCROverfittingProtection",
-)
+@_share(title="DCR share", source="SDMetrics, DCROverfittingProtection")
 def dcr_share(sets: ImageSets) -> SetValue:
     """The share of generated images that are nearer to a training image than to any hold-out image; ties count half."""
     return privacy.dcr_share(*sets.trio, **sets.screened)
 
 
-@_screen(
-    title="NNDR",
-    higher_is_better=True,
-    best=1,
-    worst=0,
-    source="Lautrup et al. 2024 (SynthEval)",
-)
+@_screen(title="NNDR", higher_is_better=True, best=1, worst=0, source="Lautrup et al. 2024 (SynthEval)")
 def nndr(sets: ImageSets) -> SetValue:
     """The median ratio of a generated image's distances to the nearest and to the second nearest training image."""
     return privacy.nndr(*sets.trio, **sets.screened)
 
 
-@_screen(
-    title="Privacy loss (NNAA)",
-    higher_is_better=False,
-    best=0,
-    worst=1,
-    source="Yale et al. 2020, Neurocomputing",
-)
+@_share(title="Privacy loss (NNAA)", source="Yale et al. 2020, Neurocomputing")
 def privacy_loss(sets: ImageSets) -> SetValue:
     """How much better a nearest neighbour tells generated from hold-out images than from training images."""
     found = privacy.nnaa(*sets.trio, **sets.screened)
@@ -110,36 +81,20 @@ def privacy_loss(sets: ImageSets) -> SetValue:
     )
 
 
-@_screen(
-    title="Memorised",
-    higher_is_better=False,
-    best=0,
-    worst=1,
-    source="Dar et al. 2025, Nature Biomedical Engineering",
-)
+@_share(title="Memorised", source="Dar et al. 2025, Nature Biomedical Engineering")
 def memorised_fraction(sets: ImageSets) -> SetValue:
     """The share of training images to which a generated one is nearer than training images nearly ever are."""
     return privacy.memorised_fraction(*sets.trio, **sets.screened)
 
 
-@_screen(
-    title="Authenticity",
-    higher_is_better=True,
-    best=1,
-    worst=0,
-    source="Alaa et al. 2022, ICML",
-)
+@_screen(title="Authenticity", higher_is_better=True, best=1, worst=0, source="Alaa et al. 2022, ICML")
 def authenticity(sets: ImageSets) -> SetValue:
     """The share of generated images further from their nearest training image than that is from its own nearest."""
     return privacy.authenticity(*sets.trio, **sets.screened)
 
 
 @_screen(
-    title="Data copying (C_T)",
-    higher_is_better=True,
-    best=0,
-    worst=float("-inf"),
-    source="Meehan et al. 2020, AISTATS",
+    title="Data copying (C_T)", higher_is_better=True, best=0, worst=float("-inf"), source="Meehan et al. 2020, AISTATS"
 )
 def copying_test(sets: ImageSets) -> SetValue:
     """The z score by which generated images are nearer to training than hold-out images are, as a mean over cells.
@@ -153,14 +108,7 @@ def _records(sets: ImageSets) -> SetValue:
     return sets.once("dcr", lambda: privacy.dcr(*sets.trio, **sets.screened))
 
 
-@_screen(
-    title="Re-identified",
-    higher_is_better=False,
-    best=0,
-    worst=1,
-    source="Packhäuser et al. 2022, Scientific Reports",
-    ability="identity",
-)
+@_share(title="Re-identified", source="Packhäuser et al. 2022, Scientific Reports", ability="identity")
 def reid_rate(sets: ImageSets) -> SetValue:
     """The share of generated images whose best match in training passes for the same patient.
 

@@ -7,6 +7,7 @@ and told to tables. Those of privacy are in `medimg_eval.metrics.generation.memo
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,10 @@ from medimg_eval.metrics.generation.image_sets import (
 )
 from medimg_eval.metrics.registry import metric
 
+_of_prompt = partial(metric, kind=ONE_PICTURE, higher_is_better=True, best=255, worst=0)
+_distance = partial(set_metric, higher_is_better=False, best=0, worst=float("inf"))
+_neighbourly = partial(set_metric, higher_is_better=True, best=1, worst=0, source="Naeem et al. 2020, ICML")
+
 
 @metric(kind=ONE_PICTURE, title="Unmade", higher_is_better=False, best=0, worst=1, source="this package")
 def unmade(one: OnePrompt) -> float:
@@ -31,7 +36,7 @@ def unmade(one: OnePrompt) -> float:
     return 1 - one.count / one.wanted
 
 
-@metric(kind=ONE_PICTURE, title="Pixel distance", higher_is_better=True, best=255, worst=0, source="this package")
+@_of_prompt(title="Pixel distance", source="this package")
 def pixel_distance(one: OnePrompt) -> float:
     """The root mean squared difference in grey levels between pictures and the real image of their prompt, their mean.
 
@@ -40,9 +45,7 @@ def pixel_distance(one: OnePrompt) -> float:
     return float(np.mean(_differences(one)))
 
 
-@metric(
-    kind=ONE_PICTURE, title="Pixel distance, least", higher_is_better=True, best=255, worst=0, source="this package"
-)
+@_of_prompt(title="Pixel distance, least", source="this package")
 def pixel_distance_min(one: OnePrompt) -> float:
     """The least root mean squared difference in grey levels between a prompt's pictures and its real image."""
     return float(np.min(_differences(one)))
@@ -69,14 +72,7 @@ def intra_prompt_ms_ssim(one: OnePrompt) -> float:
     return found.value
 
 
-@metric(
-    kind=ONE_PICTURE,
-    title="Pixel distance, published",
-    higher_is_better=True,
-    best=255,
-    worst=0,
-    source="CheXGenBench, its code of 2025",
-)
+@_of_prompt(title="Pixel distance, published", source="CheXGenBench, its code of 2025")
 def pixel_distance_published(one: OnePrompt) -> float:
     """The pixel distance as CheXGenBench's code has it: differences modulo 256, and of the last picture alone.
 
@@ -98,53 +94,43 @@ def _differences(one: OnePrompt) -> list[float]:
     return [float(np.sqrt(np.mean((picture - real) ** 2))) for picture in one.pictures()]
 
 
-@set_metric(
-    title="Fréchet distance", higher_is_better=False, best=0, worst=float("inf"), source="Heusel et al. 2017, NeurIPS"
-)
+@_distance(title="Fréchet distance", source="Heusel et al. 2017, NeurIPS")
 def frechet_distance(sets: ImageSets) -> SetValue:
     """The squared Fréchet distance |m1 - m2|^2 + tr(S1 + S2 - 2 (S1 S2)^1/2) of two sets, as normal distributions."""
     return fidelity.frechet_distance(*sets.pair, **sets.options)
 
 
-@set_metric(
-    title="Fréchet distance, n to infinity",
-    higher_is_better=False,
-    best=0,
-    worst=float("inf"),
-    source="Chong and Forsyth 2020, CVPR",
-)
+@_distance(title="Fréchet distance, n to infinity", source="Chong and Forsyth 2020, CVPR")
 def frechet_distance_inf(sets: ImageSets) -> SetValue:
     """The Fréchet distance extrapolated to infinite n: the intercept of a line through its values against 1 / n."""
     return fidelity.frechet_distance_inf(*sets.pair, **sets.options)
 
 
-@set_metric(
-    title="Kernel distance", higher_is_better=False, best=0, worst=float("inf"), source="Binkowski et al. 2018, ICLR"
-)
+@_distance(title="Kernel distance", source="Binkowski et al. 2018, ICLR")
 def kernel_distance(sets: ImageSets) -> SetValue:
     """The unbiased squared maximum mean discrepancy of two sets with the kernel (x'y / d + 1)^3, over all pairs."""
     return fidelity.kernel_distance(*sets.pair, **sets.options)
 
 
-@set_metric(title="Precision", higher_is_better=True, best=1, worst=0, source="Naeem et al. 2020, ICML")
+@_neighbourly(title="Precision")
 def set_precision(sets: ImageSets) -> SetValue:
     """The share of generated images within the neighbourhood of a real one, k = 5."""
     return _neighbourhoods(sets).precision
 
 
-@set_metric(title="Recall", higher_is_better=True, best=1, worst=0, source="Naeem et al. 2020, ICML")
+@_neighbourly(title="Recall")
 def set_recall(sets: ImageSets) -> SetValue:
     """The share of real images within the neighbourhood of a generated one, k = 5."""
     return _neighbourhoods(sets).recall
 
 
-@set_metric(title="Density", higher_is_better=True, best=1, worst=0, source="Naeem et al. 2020, ICML")
+@_neighbourly(title="Density")
 def set_density(sets: ImageSets) -> SetValue:
     """The mean number of neighbourhoods of real images that a generated one lies in, over k = 5."""
     return _neighbourhoods(sets).density
 
 
-@set_metric(title="Coverage", higher_is_better=True, best=1, worst=0, source="Naeem et al. 2020, ICML")
+@_neighbourly(title="Coverage")
 def set_coverage(sets: ImageSets) -> SetValue:
     """The share of real images whose neighbourhood holds a generated one, k = 5."""
     return _neighbourhoods(sets).coverage
@@ -199,11 +185,7 @@ def alignment_score(sets: ImageSets) -> SetValue:
 
 
 @set_metric(
-    title="Diversity (Vendi)",
-    higher_is_better=True,
-    best=float("inf"),
-    worst=1,
-    source="Friedman and Dieng 2023, TMLR",
+    title="Diversity (Vendi)", higher_is_better=True, best=float("inf"), worst=1, source="Friedman and Dieng 2023, TMLR"
 )
 def vendi_score(sets: ImageSets) -> SetValue:
     """The effective number of different images among the generated: exp of the entropy of their cosines' eigenvalues.
@@ -227,37 +209,19 @@ def _above(own: npt.NDArray[np.float64], other: npt.NDArray[np.float64]) -> floa
     return float(below.sum() / (2 * len(own) * len(other)))
 
 
-@set_metric(
-    title="Kernel distance, subsets",
-    higher_is_better=False,
-    best=0,
-    worst=float("inf"),
-    source="torch-fidelity's choices",
-)
+@_distance(title="Kernel distance, subsets", source="torch-fidelity's choices")
 def kernel_distance_subsets(sets: ImageSets) -> SetValue:
     """The kernel distance as the mean over 100 random subsets of at most 1,000 images, as most tools print it."""
     return fidelity.kernel_distance_subsets(*sets.pair, **sets.options)
 
 
-@set_metric(
-    title="CMMD",
-    higher_is_better=False,
-    best=0,
-    worst=float("inf"),
-    source="Jayasumana et al. 2024, CVPR",
-)
+@_distance(title="CMMD", source="Jayasumana et al. 2024, CVPR")
 def cmmd(sets: ImageSets) -> SetValue:
     """The unbiased squared discrepancy of vectors of length 1 with a Gaussian kernel of width 10, times 1,000."""
     return fidelity.cmmd(*sets.pair, **sets.options)
 
 
-@set_metric(
-    title="Fréchet distance, radiomics",
-    higher_is_better=False,
-    best=0,
-    worst=float("inf"),
-    source="Konz et al. 2024 (FRD)",
-)
+@_distance(title="Fréchet distance, radiomics", source="Konz et al. 2024 (FRD)")
 def radiomics_frechet_distance(sets: ImageSets) -> SetValue:
     """The squared Fréchet distance of tables of radiomics features, in standard deviations of the real set's.
 

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from functools import partial
 
 from medimg_eval.metrics.answers import ReplyPair
+from medimg_eval.metrics.judges.verdicts import replies_in, share
 from medimg_eval.metrics.registry import metric
 
 SOURCE = "the judge's prompt, as the benchmark's card names it"
 
+_points = partial(share, best=math.nan, source=SOURCE)
 
-@metric(
-    kind="answer",
-    title="Judged",
-    higher_is_better=True,
-    best=math.nan,
-    worst=0.0,
-    source=SOURCE,
-    parameter="the question to the judge",
-    parameter_is_text=True,
-)
+
+@_points(title="Judged", parameter="the question to the judge", parameter_is_text=True)
 def judged(pair: ReplyPair, question: str) -> float:
     """The judge's verdict on an answer, in the points of the benchmark's own scale.
 
@@ -32,7 +25,7 @@ def judged(pair: ReplyPair, question: str) -> float:
     return float(value) if isinstance(value, int | float) else math.nan
 
 
-@metric(kind="answer", title="Judged, sum", higher_is_better=True, best=math.nan, worst=0.0, source=SOURCE)
+@_points(title="Judged, sum")
 def judged_total(pair: ReplyPair) -> float:
     """The sum of the judge's verdicts on an answer over all its questions.
 
@@ -55,12 +48,8 @@ def judge_failures(pair: ReplyPair) -> float:
     return sum(value is None for value in values) / len(values) if values else math.nan
 
 
-@metric(
-    kind="answer",
+@share(
     title="Accuracy, judge as matcher",
-    higher_is_better=True,
-    best=1.0,
-    worst=0.0,
     source="VLMEvalKit: a judge matches answers that no rule understands with an option, or with Z for none",
 )
 def accuracy_matched(pair: ReplyPair) -> float:
@@ -74,12 +63,8 @@ def accuracy_matched(pair: ReplyPair) -> float:
     return pair.credit
 
 
-@metric(
-    kind="answer",
+@share(
     title="Accuracy, open by judge",
-    higher_is_better=True,
-    best=1.0,
-    worst=0.0,
     source="MedEvalKit: open answers are right where its judge says so, the others by rule",
     parameter="the question to the judge",
     parameter_is_text=True,
@@ -90,10 +75,3 @@ def accuracy_or_judged(pair: ReplyPair, question: str) -> float:
     NaN for texts that have no verdict.
     """
     return judged(pair, question) if pair.kind == "open" else pair.credit
-
-
-def replies_in(verdict: Any) -> list[Any]:
-    """Returns the verdicts that a judge gave to one question: one, or one for each text that it was put about."""
-    if isinstance(verdict, Mapping) and verdict.keys() == {"items", "verdicts"}:
-        return list(verdict["verdicts"])
-    return [verdict]

@@ -6,11 +6,12 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from medimg_eval.errors import UsageError, nearest
 from medimg_eval.metrics.answers import ReplyPair, extract_report
-from medimg_eval.metrics.registry import available
+from medimg_eval.metrics.registry import available, metric
 
 Reader = Callable[[str], Any]
 """From a reply to a verdict that JSON can hold; None where the reply says nothing that was asked for."""
@@ -62,6 +63,12 @@ def reader(name: str) -> Reader:
     return read
 
 
+share = partial(metric, kind="answer", higher_is_better=True, best=1.0, worst=0.0)
+counted = partial(
+    metric, kind="answer", higher_is_better=False, best=0.0, worst=math.nan, unit="errors", parameter_is_text=True
+)
+
+
 def worth(pair: ReplyPair, question: str, value: Callable[[Any], float]) -> float:
     """Returns what the verdict on a report is worth.
 
@@ -80,6 +87,13 @@ def worth(pair: ReplyPair, question: str, value: Callable[[Any], float]) -> floa
     if isinstance(verdict, int | float):
         return math.nan if math.isnan(verdict) else 0.0
     return math.nan if verdict is None else value(verdict)
+
+
+def replies_in(verdict: Any) -> list[Any]:
+    """Returns the verdicts that a judge gave to one question: one, or one for each text that it was put about."""
+    if isinstance(verdict, Mapping) and verdict.keys() == {"items", "verdicts"}:
+        return list(verdict["verdicts"])
+    return [verdict]
 
 
 def objects(text: str) -> Iterator[Mapping[str, Any]]:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from medimg_eval.errors import UsageError
-from medimg_eval.metrics.registry import Metric, Rows, metric, parse, summary
+from medimg_eval.metrics.registry import Rows, asked_metrics, metric, summary
 from medimg_eval.metrics.scores import LabelScore
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -24,6 +23,8 @@ VERSE_LIMIT = 20.0
 
 SLACK = 1e-6
 """Relative: 3 x 0.8 mm is a little more than 2.4 mm in floating point, and lies within it all the same."""
+
+landmark_metrics = partial(asked_metrics, kind="landmark", what="landmarks")
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +64,10 @@ class LandmarkPair:
         return self.status == "present" and self.distance <= tolerance * (1 + SLACK)
 
 
+_share = partial(metric, kind="landmark", higher_is_better=True, best=1.0, worst=0.0)
+_distance = partial(summary, needs=("landmark_distance",), higher_is_better=False, unit="mm", best=0.0)
+
+
 @metric(
     kind="landmark",
     title="Landmark distance",
@@ -81,12 +86,8 @@ def landmark_distance(pair: LandmarkPair) -> float:
     return pair.distance
 
 
-@metric(
-    kind="landmark",
+@_share(
     title="SDR",
-    higher_is_better=True,
-    best=1.0,
-    worst=0.0,
     parameter="tolerance in mm, or pixels",
     source="Wang et al., ISBI 2015 challenge on cephalometric landmarks; in pixels, PCK",
 )
@@ -99,15 +100,7 @@ def sdr(pair: LandmarkPair, tolerance: float) -> float:
     return math.nan if pair.reference is None else float(pair.within(tolerance))
 
 
-@metric(
-    kind="landmark",
-    title="Identified",
-    higher_is_better=True,
-    best=1.0,
-    worst=0.0,
-    evidence=True,
-    source="VerSe (Sekuboyina et al., Medical Image Analysis 73, 2021)",
-)
+@_share(title="Identified", evidence=True, source="VerSe (Sekuboyina et al., Medical Image Analysis 73, 2021)")
 def identified(pair: LandmarkPair) -> float:
     """Whether a landmark is identified: no other reference point is nearer to it, and its own lies within 20 mm.
 
@@ -137,14 +130,7 @@ def id_rate(rows: Rows) -> float:
     return _mean(rows.value)
 
 
-@summary(
-    needs=("landmark_distance",),
-    title="d mean",
-    higher_is_better=False,
-    unit="mm",
-    best=0.0,
-    source="VerSe (Sekuboyina et al., Medical Image Analysis 73, 2021)",
-)
+@_distance(title="d mean", source="VerSe (Sekuboyina et al., Medical Image Analysis 73, 2021)")
 def d_mean(rows: Rows) -> float:
     """The mean distance over all landmarks of the test set that both sides have, whatever they are near to.
 
@@ -153,14 +139,7 @@ def d_mean(rows: Rows) -> float:
     return _mean(rows.value[rows.status == "present"])
 
 
-@summary(
-    needs=("landmark_distance",),
-    title="MRE",
-    higher_is_better=False,
-    unit="mm",
-    best=0.0,
-    source="Wang et al., ISBI 2015 challenge on cephalometric landmarks",
-)
+@_distance(title="MRE", source="Wang et al., ISBI 2015 challenge on cephalometric landmarks")
 def mre(rows: Rows) -> float:
     """The mean radial error: the mean distance over all landmarks of the test set, missed ones with their penalty.
 
@@ -240,21 +219,6 @@ def worst_landmark_scores(
         else:
             values[name] = _penalty(missed, diagonal) if found.worst == "diagonal" else float(found.worst)
     return [LabelScore(label, name, value, "failed") for label in names for name, value in values.items()]
-
-
-def landmark_metrics(metrics: Sequence[str]) -> dict[str, tuple[Metric, float | None]]:
-    """Returns the metrics asked for with their parameters, by the name they were asked by.
-
-    Raises:
-        UsageError: If there is no such metric of landmarks.
-    """
-    asked: dict[str, tuple[Metric, float | None]] = {}
-    for name in metrics:
-        found, parameter = parse(name)
-        if found.kind != "landmark" or isinstance(parameter, str):
-            raise UsageError(f"Metric {name!r} judges {found.kind}, not landmarks")
-        asked[name] = found, parameter
-    return asked
 
 
 def _checked(positions: Positions) -> dict[str, Array]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from medimg_eval.errors import UsageError
 from medimg_eval.metrics.measurement.angles import CobbAngles, cobb_angles, joint_angle, measured_between, unwrapped
-from medimg_eval.metrics.registry import Metric, metric, parse
+from medimg_eval.metrics.registry import asked_metrics, metric
 from medimg_eval.metrics.scores import BETWEEN, LabelScore
 
 __all__ = [
@@ -35,6 +35,8 @@ __all__ = [
 ]
 
 Array: TypeAlias = npt.NDArray[Any]
+
+measurement_metrics = partial(asked_metrics, kind="measurement", what="measurements")
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,8 @@ class MeasurementPair:
         return abs(self.prediction - self.reference)
 
 
-@metric(
+_error = partial(
+    metric,
     kind="measurement",
     title="MAE",
     higher_is_better=False,
@@ -72,6 +75,10 @@ class MeasurementPair:
     worst=math.nan,
     source="mean absolute error",
 )
+_evidence = partial(metric, kind="measurement", higher_is_better=True, best=math.nan, worst=math.nan, evidence=True)
+
+
+@_error()
 def absolute_error(pair: MeasurementPair) -> float:
     """The absolute difference between the predicted and the reference value, in the unit of the measurement.
 
@@ -80,15 +87,7 @@ def absolute_error(pair: MeasurementPair) -> float:
     return pair.error
 
 
-@metric(
-    kind="measurement",
-    title="MAE",
-    higher_is_better=False,
-    unit="°",
-    best=0.0,
-    worst=math.nan,
-    source="mean absolute error",
-)
+@_error(unit="°")
 def angle_error(pair: MeasurementPair) -> float:
     """The absolute difference between the predicted and the reference angle, the shorter way round if it is circular.
 
@@ -115,15 +114,7 @@ def within(pair: MeasurementPair, tolerance: float) -> float:
     return math.nan if math.isnan(pair.reference) else float(pair.error <= tolerance * (1 + 1e-6))
 
 
-@metric(
-    kind="measurement",
-    title="Measured",
-    higher_is_better=True,
-    best=math.nan,
-    worst=math.nan,
-    evidence=True,
-    source="the prediction",
-)
+@_evidence(title="Measured", source="the prediction")
 def measured(pair: MeasurementPair) -> float:
     """The predicted value itself, as evidence for agreement over a test set.
 
@@ -133,29 +124,13 @@ def measured(pair: MeasurementPair) -> float:
     return pair.prediction
 
 
-@metric(
-    kind="measurement",
-    title="Reference value",
-    higher_is_better=True,
-    best=math.nan,
-    worst=math.nan,
-    evidence=True,
-    source="the reference",
-)
+@_evidence(title="Reference value", source="the reference")
 def measured_reference(pair: MeasurementPair) -> float:
     """The reference value itself, as evidence for agreement over a test set."""
     return pair.reference
 
 
-@metric(
-    kind="measurement",
-    title="Reader's value",
-    higher_is_better=True,
-    best=math.nan,
-    worst=math.nan,
-    evidence=True,
-    source="the readers",
-)
+@_evidence(title="Reader's value", source="the readers")
 def measured_by_reader(pair: MeasurementPair) -> float:
     """One reading by one reader, under the label `measurement/reader/reading`, as evidence for the readers' spread."""
     return pair.reference
@@ -230,21 +205,6 @@ def worst_measurement_scores(reference: Mapping[str, float], metrics: Sequence[s
         kept = score.status == "absent" or found.name in ("measured_reference", "measured_by_reader")
         rows.append(score._replace(status="failed", value=score.value if kept else float(found.worst)))
     return rows
-
-
-def measurement_metrics(metrics: Sequence[str]) -> dict[str, tuple[Metric, float | None]]:
-    """Returns the metrics asked for with their parameters, by the name they were asked by.
-
-    Raises:
-        UsageError: If there is no such metric of measurements.
-    """
-    asked: dict[str, tuple[Metric, float | None]] = {}
-    for name in metrics:
-        found, parameter = parse(name)
-        if found.kind != "measurement" or isinstance(parameter, str):
-            raise UsageError(f"Metric {name!r} judges {found.kind}, not measurements")
-        asked[name] = found, parameter
-    return asked
 
 
 class HeightLoss(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -87,16 +88,10 @@ class T2Agreement(NamedTuple):
     high: float
 
 
-@metric(
-    kind="measurement",
-    title="T2 error",
-    higher_is_better=None,
-    unit="ms",
-    best=0.0,
-    worst=math.nan,
-    source="Desai et al. 2021 (SKM-TEA)",
-    name="t2_error_ms",
-)
+_t2_error = partial(metric, kind="measurement", unit="ms", best=0.0, source="Desai et al. 2021 (SKM-TEA)")
+
+
+@_t2_error(title="T2 error", higher_is_better=None, worst=math.nan, name="t2_error_ms")
 def t2_difference(pair: MeasurementPair) -> float:
     """The mean T2 of a tissue in the reconstruction less that in the reference, in ms.
 
@@ -105,16 +100,7 @@ def t2_difference(pair: MeasurementPair) -> float:
     return pair.prediction - pair.reference
 
 
-@metric(
-    kind="measurement",
-    title="|T2 error|",
-    higher_is_better=False,
-    unit="ms",
-    best=0.0,
-    worst=T2_LIMITS[1],
-    source="Desai et al. 2021 (SKM-TEA)",
-    name="t2_absolute_error_ms",
-)
+@_t2_error(title="|T2 error|", higher_is_better=False, worst=T2_LIMITS[1], name="t2_absolute_error_ms")
 def t2_absolute_difference(pair: MeasurementPair) -> float:
     """The absolute difference of a tissue's mean T2 between the reconstruction and the reference, in ms.
 

@@ -12,6 +12,7 @@ A volume is (slice, row, column). Grey images only.
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -58,19 +59,19 @@ Norm: TypeAlias = Literal["l2", "range", "mean"]
 BITS = 255.0
 """The data range that HaarPSI has its constant for."""
 
-
-@metric(
+_image = partial(
+    metric,
     kind="image",
-    title="PSNR",
     higher_is_better=True,
-    unit="dB",
-    best=math.inf,
+    best=1.0,
     worst=0.0,
     parameter="preset",
     parameter_optional=True,
     parameter_is_text=True,
-    source="peak signal-to-noise ratio",
 )
+
+
+@_image(title="PSNR", unit="dB", best=math.inf, source="peak signal-to-noise ratio")
 def psnr(
     reference: Array, reconstruction: Array, preset: str | None = None, *, data_range: float | None = None
 ) -> float:
@@ -101,17 +102,7 @@ def psnr(
     return float(known.mean()) if known.size else math.inf
 
 
-@metric(
-    kind="image",
-    title="NRMSE",
-    higher_is_better=False,
-    best=0.0,
-    worst=1.0,
-    parameter="preset",
-    parameter_optional=True,
-    parameter_is_text=True,
-    source="Euclidean norms; meddlr (SKM-TEA)",
-)
+@_image(title="NRMSE", higher_is_better=False, best=0.0, worst=1.0, source="Euclidean norms; meddlr (SKM-TEA)")
 def nrmse(
     reference: Array,
     reconstruction: Array,
@@ -150,17 +141,7 @@ def nrmse(
     return float((np.sqrt(errors * len(errors) / pair.reference.size) / levels).mean())
 
 
-@metric(
-    kind="image",
-    title="NMSE",
-    higher_is_better=False,
-    best=0.0,
-    worst=1.0,
-    parameter="preset",
-    parameter_optional=True,
-    parameter_is_text=True,
-    source="Zbontar et al. 2018 (fastMRI)",
-)
+@_image(title="NMSE", higher_is_better=False, best=0.0, worst=1.0, source="Zbontar et al. 2018 (fastMRI)")
 def nmse(reference: Array, reconstruction: Array, preset: str | None = None) -> float:
     """The sum of squared errors over the sum of squares of the reference.
 
@@ -180,17 +161,7 @@ def nmse(reference: Array, reconstruction: Array, preset: str | None = None) -> 
     return float(pair.relative().mean())
 
 
-@metric(
-    kind="image",
-    title="SSIM",
-    higher_is_better=True,
-    best=1.0,
-    worst=0.0,
-    parameter="preset",
-    parameter_optional=True,
-    parameter_is_text=True,
-    source="Wang et al. 2004",
-)
+@_image(title="SSIM", source="Wang et al. 2004")
 def ssim(
     reference: Array,
     reconstruction: Array,
@@ -225,17 +196,7 @@ def ssim(
     )
 
 
-@metric(
-    kind="image",
-    title="MS-SSIM",
-    higher_is_better=True,
-    best=1.0,
-    worst=0.0,
-    parameter="preset",
-    parameter_optional=True,
-    parameter_is_text=True,
-    source="Wang, Simoncelli & Bovik 2003",
-)
+@_image(title="MS-SSIM", source="Wang, Simoncelli & Bovik 2003")
 def ms_ssim(
     reference: Array, reconstruction: Array, preset: str | None = None, *, data_range: float | None = None
 ) -> float:
@@ -260,17 +221,7 @@ def ms_ssim(
     return pair.mean(lambda one: multiscale_similarity(one.reference, one.reconstruction, one.data_range), SMALLEST)
 
 
-@metric(
-    kind="image",
-    title="VIF",
-    higher_is_better=True,
-    best=1.0,
-    worst=0.0,
-    parameter="preset",
-    parameter_optional=True,
-    parameter_is_text=True,
-    source="Sheikh & Bovik 2006, in the pixel domain",
-)
+@_image(title="VIF", source="Sheikh & Bovik 2006, in the pixel domain")
 def vif(
     reference: Array, reconstruction: Array, preset: str | None = None, *, data_range: float | None = None
 ) -> float:
@@ -303,17 +254,7 @@ def vif(
     return pair.mean(judge, VIF_SIZE)
 
 
-@metric(
-    kind="image",
-    title="HaarPSI",
-    higher_is_better=True,
-    best=1.0,
-    worst=0.0,
-    parameter="preset",
-    parameter_optional=True,
-    parameter_is_text=True,
-    source="Reisenhofer et al. 2018",
-)
+@_image(title="HaarPSI", source="Reisenhofer et al. 2018")
 def haarpsi(
     reference: Array, reconstruction: Array, preset: str | None = None, *, data_range: float | None = None
 ) -> float:
@@ -336,17 +277,7 @@ def haarpsi(
     return pair.mean(lambda one: haar_similarity(*one.scaled(BITS)), HAAR_SIZE)
 
 
-@metric(
-    kind="image",
-    title="GMSD",
-    higher_is_better=False,
-    best=0.0,
-    worst=0.5,
-    parameter="preset",
-    parameter_optional=True,
-    parameter_is_text=True,
-    source="Xue et al. 2014",
-)
+@_image(title="GMSD", higher_is_better=False, best=0.0, worst=0.5, source="Xue et al. 2014")
 def gmsd(
     reference: Array, reconstruction: Array, preset: str | None = None, *, data_range: float | None = None
 ) -> float:

@@ -8,6 +8,7 @@ anything.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -21,20 +22,20 @@ Array: TypeAlias = npt.NDArray[Any]
 
 KIND = "perception"
 
-
-@metric(
+_distance = partial(
+    metric,
     kind=KIND,
-    title="LPIPS",
     higher_is_better=False,
     best=0.0,
     worst=1.0,
     parameter="preset",
     parameter_optional=True,
     parameter_is_text=True,
-    reads=("lpips",),
     check=preset_of,
-    source="Zhang et al. 2018",
 )
+
+
+@_distance(title="LPIPS", reads=("lpips",), source="Zhang et al. 2018")
 def lpips(distances: Sequence[float], preset: str | None = None) -> float:
     """The learned perceptual image patch similarity, a weighed distance of a network's features, mean over slices.
 
@@ -45,19 +46,7 @@ def lpips(distances: Sequence[float], preset: str | None = None) -> float:
     return _mean(distances)
 
 
-@metric(
-    kind=KIND,
-    title="DISTS",
-    higher_is_better=False,
-    best=0.0,
-    worst=1.0,
-    parameter="preset",
-    parameter_optional=True,
-    parameter_is_text=True,
-    reads=("dists",),
-    check=preset_of,
-    source="Ding et al. 2020",
-)
+@_distance(title="DISTS", reads=("dists",), source="Ding et al. 2020")
 def dists(distances: Sequence[float], preset: str | None = None) -> float:
     """The deep image structure and texture similarity as a distance, mean over slices.
 

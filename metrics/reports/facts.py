@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.metrics.answers import ReplyPair
+from medimg_eval.metrics.proportions import quotient
 from medimg_eval.metrics.registry import Rows, metric, summary
 from medimg_eval.metrics.reports.labeler import labeler as report_rules
 from medimg_eval.metrics.reports.labeler.labeler import Measurement
@@ -101,12 +102,11 @@ def _apart(one: Measurement, other: Measurement) -> float:
     return abs(one.largest - other.largest)
 
 
-@metric(
-    kind="answer",
+_set_f1 = partial(metric, kind="answer", higher_is_better=True, best=1.0, worst=0.0)
+
+
+@_set_f1(
     title="Finding F1 (rules)",
-    higher_is_better=True,
-    best=1.0,
-    worst=0.0,
     source=OWN,
     settings="(observation, status, side) read by rules of our own, in English; sets; several references: the best",
 )
@@ -125,12 +125,8 @@ def finding_f1(pair: ReplyPair) -> float:
     return max(set_f1(finding_facts(text), finding_facts(reference)) for reference in references)
 
 
-@metric(
-    kind="answer",
+@_set_f1(
     title="F1-temporal (words)",
-    higher_is_better=True,
-    best=1.0,
-    worst=0.0,
     source=LIBRA,
     settings="44 words of change, sets; no entity recogniser; several references: their words together",
 )
@@ -195,19 +191,15 @@ def _pieces(scope: str, rows: Rows) -> npt.NDArray[np.float64]:
 
 
 def _mean_error(sums: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    return _ratio(sums[..., 1], sums[..., 0])
+    return quotient(sums[..., 1], sums[..., 0])
 
 
 def _missing(sums: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    return _ratio(sums[..., 2], sums[..., 0] + sums[..., 2])
+    return quotient(sums[..., 2], sums[..., 0] + sums[..., 2])
 
 
 def _invented(sums: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    return _ratio(sums[..., 3], sums[..., 0] + sums[..., 3])
-
-
-def _ratio(count: npt.NDArray[np.float64], of: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    return np.divide(count, of, out=np.full_like(of, np.nan), where=of > 0)
+    return quotient(sums[..., 3], sums[..., 0] + sums[..., 3])
 
 
 def _register(name: str, title: str, unit: str, scope: str, total: Callable[..., object], meaning: str) -> None:

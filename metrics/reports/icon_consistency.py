@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.answers import ReplyPair
+from medimg_eval.metrics.proportions import quotient
 from medimg_eval.metrics.registry import metric
 from medimg_eval.metrics.text import texts_of
 
@@ -157,7 +158,7 @@ def consistency(
         np.add.at(total, some[:, 0], _overlaps(written, written, some))
         np.add.at(compared, some[:, 0], 1)
     own = _overlaps(written, due, np.repeat(np.arange(count)[:, None], 2, axis=1))
-    overlap = np.divide(total, compared, out=np.full(count, np.nan), where=compared > 0)
+    overlap = quotient(total, compared)
     return Consistency(overlap, own, overlap * own, compared)
 
 
@@ -177,8 +178,7 @@ def _overlaps(one: Any, other: Any, pairs: Pairs) -> Numbers:
     left, right = one[pairs[:, 0]], other[pairs[:, 1]]
     shared = np.asarray((left * right).sum(axis=1)).ravel()
     smaller = np.minimum(np.asarray(left.sum(axis=1)).ravel(), np.asarray(right.sum(axis=1)).ravel())
-    overlaps: Numbers = np.divide(shared, smaller, out=np.zeros(len(pairs)), where=smaller > 0)
-    return overlaps
+    return quotient(shared, smaller, 0.0)
 
 
 @lru_cache(maxsize=1 << 16)

@@ -12,6 +12,7 @@ import io
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,8 +21,9 @@ import numpy.typing as npt
 
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.metrics.answers import ReplyPair
+from medimg_eval.metrics.proportions import quotient
 from medimg_eval.metrics.registry import metric
-from medimg_eval.metrics.text import texts_of
+from medimg_eval.metrics.text import read_part
 
 Row = Mapping[str, Any]
 Numbers = npt.NDArray[np.float64]
@@ -252,7 +254,7 @@ def _weighted(
         else:
             alike = _looked_up(given, said, similarity)
         worth += weight * np.where(both, alike, 0.0)
-    return np.divide(worth, norm, out=np.ones_like(worth), where=norm > 0)
+    return quotient(worth, norm, 1.0)
 
 
 def _looked_up(given: Sequence[str], said: Sequence[str], similarity: Similarity) -> Numbers:
@@ -307,19 +309,11 @@ def _plain(text: str) -> str:
     return lowered.removesuffix(".0") if lowered.removesuffix(".0").isdigit() else lowered
 
 
-def _read(pair: ReplyPair, which: str) -> float:
-    if texts_of(pair) is None:
-        return math.nan
-    read = pair.read("lunguage")
-    return math.nan if read is None or read[which] is None else float(read[which])
-
-
 _SETTINGS = "rows of single studies; mean cosine of BioLORD-2023 and MedCPT; a report without rows scores 0"
 
-
-@metric(
+_lunguage = partial(
+    metric,
     kind="answer",
-    title="LUNGUAGESCORE",
     higher_is_better=True,
     best=1.0,
     worst=0.0,
@@ -327,46 +321,31 @@ _SETTINGS = "rows of single studies; mean cosine of BioLORD-2023 and MedCPT; a r
     settings=_SETTINGS,
     reads=("lunguage",),
 )
+
+
+@_lunguage(title="LUNGUAGESCORE")
 def lunguage_score(pair: ReplyPair) -> float:
     """The F1 of structured findings that are matched one to one, each match as far as the two are similar.
 
     A match of similarity s counts as s hits, and as 1 - s false ones of both kinds. In [0, 1]; NaN where neither report
     has any finding, or where the rows of one are not known.
     """
-    return _read(pair, "f1")
+    return read_part(pair, "lunguage", "f1")
 
 
-@metric(
-    kind="answer",
-    title="LUNGUAGESCORE, precision",
-    higher_is_better=True,
-    best=1.0,
-    worst=0.0,
-    source=SOURCE,
-    settings=_SETTINGS,
-    reads=("lunguage",),
-)
+@_lunguage(title="LUNGUAGESCORE, precision")
 def lunguage_precision(pair: ReplyPair) -> float:
     """The share of structured findings written that are in the reference, as far as they are similar.
 
     As in `lunguage_score`.
     """
-    return _read(pair, "precision")
+    return read_part(pair, "lunguage", "precision")
 
 
-@metric(
-    kind="answer",
-    title="LUNGUAGESCORE, recall",
-    higher_is_better=True,
-    best=1.0,
-    worst=0.0,
-    source=SOURCE,
-    settings=_SETTINGS,
-    reads=("lunguage",),
-)
+@_lunguage(title="LUNGUAGESCORE, recall")
 def lunguage_recall(pair: ReplyPair) -> float:
     """The share of structured findings of the reference that were written, as far as they are similar.
 
     As in `lunguage_score`.
     """
-    return _read(pair, "recall")
+    return read_part(pair, "lunguage", "recall")

@@ -1,12 +1,13 @@
-"""Scores of reports that are made of others: BERTScore of token embeddings, and RadCliQ of four scores.
+"""RadCliQ: four scores of a report as one.
 
-`bertscore_of`, `rarity`, `bleu_2` and `radcliq_of` are arithmetic on intermediate results; annotators provide these
-(`configs/annotator/bertscore*.yaml`, `radgraph.yaml`, `chexbert_similarity.yaml`).
+`bleu_2` and `radcliq_of` are arithmetic on intermediate results; annotators provide these
+(`configs/annotator/bertscore_radcliq.yaml`, `radgraph.yaml`, `chexbert_similarity.yaml`).
 """
 
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -14,21 +15,11 @@ import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.answers import ReplyPair
+from medimg_eval.metrics.proportions import quotient
 from medimg_eval.metrics.registry import Rows, metric, summary
 from medimg_eval.metrics.reports.radgraph import YU, radgraph_combined
-from medimg_eval.metrics.reports.token_matching import BertScores, Rarity, bertscore_of, rarity, rescaled
-from medimg_eval.metrics.text import Words, overlap, texts_of
-
-__all__ = ["BertScores", "Rarity", "bertscore_of", "bleu_2", "radcliq_of", "rarity", "rescaled"]
-
-ZHANG = "Zhang et al. 2020; bert-score"
-RADEVAL = "Zhang et al. 2020; RadEval"
-
-DISTILROBERTA_5 = BertScores(0.84732, 0.84759504, 0.8473319)
-DISTILBERT_5 = BertScores(0.6666034, 0.66660464, 0.66620487)
-"""Baselines of bert-score 0.3.13 for English: distilroberta-base and distilbert-base-uncased, layer 5."""
-
-_NOTHING = BertScores(0.0, 0.0, 0.0)
+from medimg_eval.metrics.reports.token_matching import WORST_RADCLIQ
+from medimg_eval.metrics.text import Words, overlap, read_part, texts_of
 
 
 class _Line(NamedTuple):
@@ -111,135 +102,33 @@ def _split(text: str) -> Words:
     return tuple(word for word in text.lower().replace(".", " .").split(" ") if word)
 
 
-def _bertscore(pair: ReplyPair, annotator: str, which: str = "f1") -> float:
-    """Returns a part of what an annotator found of the embeddings; NaN where there is nothing to judge."""
-    if texts_of(pair) is None:
-        return math.nan
-    found = pair.read(annotator)
-    return math.nan if found is None or found[which] is None else float(found[which])
-
-
-@metric(
-    kind="answer",
-    title="BERTScore",
-    higher_is_better=True,
-    best=1.0,
-    worst=0.0,
-    source=ZHANG,
-    settings="roberta-large, layer 17, no idf, not rescaled, F1, mean of reports",
-    reads=("bertscore",),
-)
-def bertscore(pair: ReplyPair) -> float:
-    """The F1 of the cosines between the tokens' embeddings of report and reference, each with the nearest.
-
-    bert-score's default for English. Values crowd near 1, also of texts with nothing in common. 0 for an empty report.
-    """
-    return _bertscore(pair, "bertscore")
-
-
-@metric(
-    kind="answer",
-    title="BERTScore precision",
-    higher_is_better=True,
-    best=1.0,
-    worst=0.0,
-    source=ZHANG,
-    settings="roberta-large, layer 17, no idf, not rescaled, mean of reports",
-    reads=("bertscore",),
-)
-def bertscore_precision(pair: ReplyPair) -> float:
-    """The mean over the report's tokens of the largest cosine with a token of the reference.
-
-    The precision of `bertscore`. 0 for an empty report.
-    """
-    return _bertscore(pair, "bertscore", "precision")
-
-
-@metric(
-    kind="answer",
-    title="BERTScore recall",
-    higher_is_better=True,
-    best=1.0,
-    worst=0.0,
-    source=ZHANG,
-    settings="roberta-large, layer 17, no idf, not rescaled, mean of reports",
-    reads=("bertscore",),
-)
-def bertscore_recall(pair: ReplyPair) -> float:
-    """The mean over the reference's tokens of the largest cosine with a token of the report.
-
-    The recall of `bertscore`. 0 for an empty report.
-    """
-    return _bertscore(pair, "bertscore", "recall")
-
-
-@metric(
-    kind="answer",
-    title="BERTScore (RadEval)",
-    higher_is_better=True,
-    best=1.0,
-    worst=rescaled(_NOTHING, DISTILBERT_5).f1,
-    source=RADEVAL,
-    settings="distilbert-base-uncased, layer 5, no idf, rescaled, F1, mean of reports",
-    reads=("bertscore_radeval",),
-)
-def bertscore_radeval(pair: ReplyPair) -> float:
-    """BERTScore as RadEval prints it: of distilbert-base-uncased, rescaled so that unrelated texts have about 0.
-
-    At most 1; -1.9958 for an empty report, which has 0 before rescaling.
-    """
-    return _bertscore(pair, "bertscore_radeval")
-
-
-@metric(
-    kind="answer",
-    title="BERTScore (RadCliQ)",
-    higher_is_better=True,
-    best=1.0,
-    worst=rescaled(_NOTHING, DISTILROBERTA_5).f1,
-    source=YU,
-    settings="distilroberta-base, layer 5, idf of all references, rescaled, F1, mean of reports",
-    reads=("bertscore_radcliq",),
-)
-def bertscore_radcliq(pair: ReplyPair) -> float:
-    """BERTScore that RadCliQ takes: of distilroberta-base, with tokens weighed by how few references have them.
-
-    Rescaled, so that unrelated texts have about 0. At most 1; -5.5502 for an empty report. Not judged where the
-    reference holds no token that another lacks, as in a set of one report.
-    """
-    return _bertscore(pair, "bertscore_radcliq")
-
-
-_WORST = rescaled(_NOTHING, DISTILROBERTA_5).f1
 _READS = ("radgraph", "bertscore_radcliq", "chexbert_similarity")
 _SETTINGS = "RadGraph combined, case kept; BERTScore of distilroberta-base with idf of all references, rescaled"
+
+_line = partial(metric, kind="answer", higher_is_better=False, source=YU, reads=_READS)
 
 
 def _radcliq(pair: ReplyPair, version: Literal["v0", "v1"]) -> float:
     found = texts_of(pair)
     if found is None:
         return math.nan
-    read, alike = pair.read("radgraph"), pair.read("chexbert_similarity")
-    if read is None or alike is None:
+    read = pair.read("radgraph")
+    if read is None or pair.read("chexbert_similarity") is None:
         return math.nan
     return radcliq_of(
         version,
         radgraph_combined=radgraph_combined(read.reference, read.prediction),
-        bertscore=_bertscore(pair, "bertscore_radcliq"),
-        s_emb=math.nan if alike["cosine"] is None else float(alike["cosine"]),
+        bertscore=read_part(pair, "bertscore_radcliq", "f1"),
+        s_emb=read_part(pair, "chexbert_similarity", "cosine"),
         bleu_2=max(bleu_2(reference, found[0]) for reference in found[1]),
     )
 
 
-@metric(
-    kind="answer",
+@_line(
     title="RadCliQ-v0",
-    higher_is_better=False,
     best=_RADCLIQ["v0"].at(1.0, 1.0, 1.0, 1.0),
-    worst=_RADCLIQ["v0"].at(0.0, _WORST, 0.0, 0.0),
-    source=YU,
+    worst=_RADCLIQ["v0"].at(0.0, WORST_RADCLIQ, 0.0, 0.0),
     settings=f"{_SETTINGS}; BLEU-2 of lower-case words, smoothed",
-    reads=_READS,
 )
 def radcliq_v0(pair: ReplyPair) -> float:
     """RadCliQ-v0: a line through RadGraph, BERTScore, CheXbert similarity and BLEU-2, fitted to radiologists' errors.
@@ -250,15 +139,11 @@ def radcliq_v0(pair: ReplyPair) -> float:
     return _radcliq(pair, "v0")
 
 
-@metric(
-    kind="answer",
+@_line(
     title="RadCliQ-v1",
-    higher_is_better=False,
     best=_RADCLIQ["v1"].at(1.0, 1.0, 1.0, 1.0),
-    worst=_RADCLIQ["v1"].at(0.0, _WORST, 0.0, 0.0),
-    source=YU,
+    worst=_RADCLIQ["v1"].at(0.0, WORST_RADCLIQ, 0.0, 0.0),
     settings=_SETTINGS,
-    reads=_READS,
 )
 def radcliq_v1(pair: ReplyPair) -> float:
     """RadCliQ-v1: a line through RadGraph, BERTScore and CheXbert similarity, fitted to radiologists' errors.
@@ -291,4 +176,4 @@ def inverse_radcliq_v1(sums: Any) -> Any:
     NaN where the mean is not above 0.
     """
     total, count = sums[..., 0], sums[..., 1]
-    return np.divide(count, total, out=np.full(total.shape, math.nan), where=total > 0)
+    return quotient(count, total)

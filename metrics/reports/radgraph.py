@@ -7,14 +7,13 @@ reports decides the numbers as much as the level does, so the names of the metri
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Set
 from typing import Any, Literal
 
 from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.metrics.answers import ReplyPair
 from medimg_eval.metrics.registry import metric
-from medimg_eval.metrics.text import texts_of
+from medimg_eval.metrics.text import read_value
 
 Level = Literal["simple", "partial", "complete"]
 Annotation = Mapping[str, Any]
@@ -122,11 +121,7 @@ def _target(annotation: Annotation, name: str) -> Mapping[str, Any]:
 
 
 def _compared(pair: ReplyPair, annotator: str, compare: Callable[[Annotation, Annotation], float]) -> float:
-    """Returns what is made of two graphs, NaN of other questions and where the annotator failed."""
-    if texts_of(pair) is None:
-        return math.nan
-    read = pair.read(annotator)
-    return math.nan if read is None else compare(read.reference, read.prediction)
+    return read_value(pair, annotator, lambda read: compare(read.reference, read.prediction))
 
 
 def _declare(family: str, title: str, level: Level) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -257,18 +258,23 @@ def _matches(pair: ReplyPair) -> tuple[list[Match], list[Match], Mapping[str, An
     return [Match(*one) for one in read["reference"]], [Match(*one) for one in read["prediction"]], read
 
 
-@metric(
+_rate = partial(
+    metric,
     kind="answer",
-    title="RaTEScore",
     higher_is_better=True,
     best=1.0,
     worst=0.0,
-    source=SOURCE,
     parameter="the weights, long or short",
     parameter_optional=True,
     parameter_is_text=True,
-    settings="weights: long unless named; 0.5 where a report has no entity; own sentence splitter, not medspacy's",
     reads=("ratescore",),
+)
+
+
+@_rate(
+    title="RaTEScore",
+    source=SOURCE,
+    settings="weights: long unless named; 0.5 where a report has no entity; own sentence splitter, not medspacy's",
 )
 def ratescore(pair: ReplyPair, table: str = "long") -> float:
     """The harmonic mean, over both directions, of the similarity of each entity to the nearest of the other report.
@@ -281,18 +287,10 @@ def ratescore(pair: ReplyPair, table: str = "long") -> float:
     return math.nan if found is None else rate_of_matches(found[0], found[1], table)
 
 
-@metric(
-    kind="answer",
+@_rate(
     title="RaTEScore (strict)",
-    higher_is_better=True,
-    best=1.0,
-    worst=0.0,
     source=f"{SOURCE}, but for reports without entities",
-    parameter="the weights, long or short",
-    parameter_optional=True,
-    parameter_is_text=True,
     settings="weights: long unless named; 0 where one report has no entity, NaN where neither has",
-    reads=("ratescore",),
 )
 def ratescore_strict(pair: ReplyPair, table: str = "long") -> float:
     """RaTEScore, where a report without entities beside one that has some is worth 0.

@@ -1,16 +1,24 @@
-"""BERTScore's arithmetic: greedy matches of token embeddings, and how rare tokens are."""
+"""BERTScore: greedy matches of token embeddings, and how rare tokens are.
+
+The arithmetic is on embeddings that annotators provide (`configs/annotator/bertscore*.yaml`).
+"""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
+from medimg_eval.metrics.answers import ReplyPair
+from medimg_eval.metrics.registry import metric
+from medimg_eval.metrics.reports.radgraph import YU
+from medimg_eval.metrics.text import read_part
 
 Floats = npt.NDArray[np.floating]
 
@@ -109,3 +117,75 @@ def _units(vectors: Floats) -> npt.NDArray[np.float64]:
     wide = vectors.astype(float)
     lengths = np.linalg.norm(wide, axis=1, keepdims=True)
     return np.asarray(np.divide(wide, lengths, out=np.zeros_like(wide), where=lengths > 0))
+
+
+DISTILROBERTA_5 = BertScores(0.84732, 0.84759504, 0.8473319)
+DISTILBERT_5 = BertScores(0.6666034, 0.66660464, 0.66620487)
+"""Baselines of bert-score 0.3.13 for English: distilroberta-base and distilbert-base-uncased, layer 5."""
+
+WORST_RADCLIQ = rescaled(BertScores(0.0, 0.0, 0.0), DISTILROBERTA_5).f1
+"""BERTScore of an empty report, as RadCliQ takes it."""
+
+_ZHANG = "Zhang et al. 2020; bert-score"
+_ROBERTA = "roberta-large, layer 17, no idf, not rescaled"
+
+_bertscore = partial(metric, kind="answer", higher_is_better=True, best=1.0)
+_roberta = partial(_bertscore, worst=0.0, source=_ZHANG, settings=f"{_ROBERTA}, mean of reports", reads=("bertscore",))
+
+
+@_roberta(title="BERTScore", settings=f"{_ROBERTA}, F1, mean of reports")
+def bertscore(pair: ReplyPair) -> float:
+    """The F1 of the cosines between the tokens' embeddings of report and reference, each with the nearest.
+
+    bert-score's default for English. Values crowd near 1, also of texts with nothing in common. 0 for an empty report.
+    """
+    return read_part(pair, "bertscore", "f1")
+
+
+@_roberta(title="BERTScore precision")
+def bertscore_precision(pair: ReplyPair) -> float:
+    """The mean over the report's tokens of the largest cosine with a token of the reference.
+
+    The precision of `bertscore`. 0 for an empty report.
+    """
+    return read_part(pair, "bertscore", "precision")
+
+
+@_roberta(title="BERTScore recall")
+def bertscore_recall(pair: ReplyPair) -> float:
+    """The mean over the reference's tokens of the largest cosine with a token of the report.
+
+    The recall of `bertscore`. 0 for an empty report.
+    """
+    return read_part(pair, "bertscore", "recall")
+
+
+@_bertscore(
+    title="BERTScore (RadEval)",
+    worst=rescaled(BertScores(0.0, 0.0, 0.0), DISTILBERT_5).f1,
+    source="Zhang et al. 2020; RadEval",
+    settings="distilbert-base-uncased, layer 5, no idf, rescaled, F1, mean of reports",
+    reads=("bertscore_radeval",),
+)
+def bertscore_radeval(pair: ReplyPair) -> float:
+    """BERTScore as RadEval prints it: of distilbert-base-uncased, rescaled so that unrelated texts have about 0.
+
+    At most 1; -1.9958 for an empty report, which has 0 before rescaling.
+    """
+    return read_part(pair, "bertscore_radeval", "f1")
+
+
+@_bertscore(
+    title="BERTScore (RadCliQ)",
+    worst=WORST_RADCLIQ,
+    source=YU,
+    settings="distilroberta-base, layer 5, idf of all references, rescaled, F1, mean of reports",
+    reads=("bertscore_radcliq",),
+)
+def bertscore_radcliq(pair: ReplyPair) -> float:
+    """BERTScore that RadCliQ takes: of distilroberta-base, with tokens weighed by how few references have them.
+
+    Rescaled, so that unrelated texts have about 0. At most 1; -5.5502 for an empty report. Not judged where the
+    reference holds no token that another lacks, as in a set of one report.
+    """
+    return read_part(pair, "bertscore_radcliq", "f1")

@@ -4,6 +4,7 @@ R and P are the reference's and the prediction's mask of one label, N the voxels
 """
 
 import math
+from functools import partial
 
 from medimg_eval.metrics.registry import metric
 from medimg_eval.metrics.segmentation.pairs import LabelPair
@@ -11,15 +12,11 @@ from medimg_eval.metrics.segmentation.pairs import LabelPair
 TAHA = "Taha and Hanbury, BMC Med Imaging 2015, doi 10.1186/s12880-015-0068-x"
 METRICS_REVIEW = "Maier-Hein et al., Metrics reloaded, Nat Methods 2024, doi 10.1038/s41592-023-02151-z"
 
+_share = partial(metric, kind="mask", higher_is_better=True, best=1.0, worst=0.0)
+_error = partial(metric, kind="mask", higher_is_better=False, best=0.0)
 
-@metric(
-    kind="mask",
-    title="Dice",
-    higher_is_better=True,
-    best=1.0,
-    worst=0.0,
-    source="Dice, Ecology 1945, doi 10.2307/1932409",
-)
+
+@_share(title="Dice", source="Dice, Ecology 1945, doi 10.2307/1932409")
 def dice(pair: LabelPair) -> float:
     """Twice the overlap over the sum of both sizes, 2 |R and P| / (|R| + |P|).
 
@@ -33,14 +30,7 @@ def dice(pair: LabelPair) -> float:
     return ratio(2 * pair.overlap_size, pair.reference_size + pair.prediction_size)
 
 
-@metric(
-    kind="mask",
-    title="IoU",
-    higher_is_better=True,
-    best=1.0,
-    worst=0.0,
-    source="Jaccard, New Phytologist 1912, doi 10.1111/j.1469-8137.1912.tb05611.x",
-)
+@_share(title="IoU", source="Jaccard, New Phytologist 1912, doi 10.1111/j.1469-8137.1912.tb05611.x")
 def iou(pair: LabelPair) -> float:
     """The overlap over the union, |R and P| / |R or P|.
 
@@ -54,7 +44,7 @@ def iou(pair: LabelPair) -> float:
     return ratio(pair.overlap_size, pair.reference_size + pair.prediction_size - pair.overlap_size)
 
 
-@metric(kind="mask", title="Precision", higher_is_better=True, best=1.0, worst=0.0, source=TAHA)
+@_share(title="Precision", source=TAHA)
 def precision(pair: LabelPair) -> float:
     """The share of the prediction that is right, |R and P| / |P|.
 
@@ -68,7 +58,7 @@ def precision(pair: LabelPair) -> float:
     return ratio(pair.overlap_size, pair.prediction_size)
 
 
-@metric(kind="mask", title="Recall", higher_is_better=True, best=1.0, worst=0.0, source=TAHA)
+@_share(title="Recall", source=TAHA)
 def recall(pair: LabelPair) -> float:
     """The share of the reference that was found, |R and P| / |R|; also called sensitivity.
 
@@ -82,9 +72,7 @@ def recall(pair: LabelPair) -> float:
     return ratio(pair.overlap_size, pair.reference_size)
 
 
-@metric(
-    kind="mask", title="Specificity", higher_is_better=True, best=1.0, worst=0.0, source=TAHA, defined_when_empty=True
-)
+@_share(title="Specificity", source=TAHA, defined_when_empty=True)
 def specificity(pair: LabelPair) -> float:
     """The share of the image outside the reference that the prediction leaves out, |neither R nor P| / (N - |R|).
 
@@ -102,11 +90,8 @@ def specificity(pair: LabelPair) -> float:
     return ratio(outside - (pair.prediction_size - pair.overlap_size), outside)
 
 
-@metric(
-    kind="mask",
+@_error(
     title="Volume error",
-    higher_is_better=False,
-    best=0.0,
     worst=math.nan,
     source=f"{METRICS_REVIEW}; panoptica's RVD",
     defined_when_empty=True,
@@ -127,14 +112,7 @@ def volume_error(pair: LabelPair) -> float:
     return ratio(pair.prediction_size - pair.reference_size, pair.reference_size)
 
 
-@metric(
-    kind="mask",
-    title="Abs. volume error",
-    higher_is_better=False,
-    best=0.0,
-    worst=1.0,
-    source=f"{METRICS_REVIEW} (AVDR); panoptica's RVAE",
-)
+@_error(title="Abs. volume error", worst=1.0, source=f"{METRICS_REVIEW} (AVDR); panoptica's RVAE")
 def volume_error_abs(pair: LabelPair) -> float:
     """The relative error of the volume without its sign, ||P| - |R|| / |R|.
 
@@ -149,7 +127,7 @@ def volume_error_abs(pair: LabelPair) -> float:
     return abs(volume_error(pair))
 
 
-@metric(kind="mask", title="Volume similarity", higher_is_better=True, best=1.0, worst=0.0, source=TAHA)
+@_share(title="Volume similarity", source=TAHA)
 def volume_similarity(pair: LabelPair) -> float:
     """How alike the two volumes are, 1 - ||P| - |R|| / (|P| + |R|), wherever the masks lie.
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics.registry import Metric, metric, parse
+from medimg_eval.metrics.registry import asked_metrics, metric
 from medimg_eval.metrics.scores import LabelScore
 from medimg_eval.metrics.segmentation.overlap import ratio
 from medimg_eval.metrics.segmentation.scores import Labels, _regions
@@ -33,6 +33,11 @@ SLACK = 1e-6
 EXCESS = 0.01
 # Voxels whose float64 copies are held at a time.
 CHUNK = 1 << 20
+
+_loss = partial(metric, kind="probability", higher_is_better=False, best=0.0, worst=1.0)
+_binned = partial(_loss, parameter="number of bins")
+
+probability_metrics = partial(asked_metrics, kind="probability", what="probabilities", once=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,14 +131,7 @@ def soft_dice(pair: ProbabilityPair) -> float:
     return ratio(2 * overlap, total + pair.reference_size)
 
 
-@metric(
-    kind="probability",
-    title="Brier",
-    higher_is_better=False,
-    best=0.0,
-    worst=1.0,
-    source="Brier, Monthly Weather Review 1950, doi 10.1175/1520-0493(1950)078<0001:VOFEIT>2.0.CO;2",
-)
+@_loss(title="Brier", source="Brier, Monthly Weather Review 1950, doi 10.1175/1520-0493(1950)078<0001:VOFEIT>2.0.CO;2")
 def brier(pair: ProbabilityPair) -> float:
     """The Brier score: the mean of (p - y)^2 over all voxels.
 
@@ -146,11 +144,8 @@ def brier(pair: ProbabilityPair) -> float:
     return ratio(sum(float(((p - y) ** 2).sum()) for y, p in pair.chunks()), pair.reference.size)
 
 
-@metric(
-    kind="probability",
+@_loss(
     title="NLL",
-    higher_is_better=False,
-    best=0.0,
     worst=-math.log(CLIP),
     source="Good, J R Stat Soc B 1952, doi 10.1111/j.2517-6161.1952.tb00104.x; scikit-learn's log_loss",
 )
@@ -170,15 +165,7 @@ def nll(pair: ProbabilityPair) -> float:
     return ratio(total, pair.reference.size)
 
 
-@metric(
-    kind="probability",
-    title="ECE",
-    higher_is_better=False,
-    best=0.0,
-    worst=1.0,
-    parameter="number of bins",
-    source="Naeini et al., AAAI 2015, doi 10.1609/aaai.v29i1.9602; MONAI's CalibrationErrorMetric",
-)
+@_binned(title="ECE", source="Naeini et al., AAAI 2015, doi 10.1609/aaai.v29i1.9602; MONAI's CalibrationErrorMetric")
 def ece(pair: ProbabilityPair, bins: float) -> float:
     """The expected calibration error: the mean over all voxels of |mean y - mean p| of the voxel's bin.
 
@@ -196,15 +183,7 @@ def ece(pair: ProbabilityPair, bins: float) -> float:
     return ratio(float(errors @ counts), float(counts.sum()))
 
 
-@metric(
-    kind="probability",
-    title="ACE",
-    higher_is_better=False,
-    best=0.0,
-    worst=1.0,
-    parameter="number of bins",
-    source="Neumann et al., NeurIPS Workshop MLITS 2018; MONAI's CalibrationErrorMetric (average)",
-)
+@_binned(title="ACE", source="Neumann et al., NeurIPS Workshop MLITS 2018; MONAI's CalibrationErrorMetric (average)")
 def ace(pair: ProbabilityPair, bins: float) -> float:
     """The average calibration error: the mean of |mean y - mean p| over the bins that hold a voxel.
 
@@ -223,13 +202,8 @@ def ace(pair: ProbabilityPair, bins: float) -> float:
     return float(errors.mean()) if len(errors) else math.nan
 
 
-@metric(
-    kind="probability",
+@_binned(
     title="MCE",
-    higher_is_better=False,
-    best=0.0,
-    worst=1.0,
-    parameter="number of bins",
     source="Naeini et al., AAAI 2015, doi 10.1609/aaai.v29i1.9602; MONAI's CalibrationErrorMetric (maximum)",
 )
 def mce(pair: ProbabilityPair, bins: float) -> float:
@@ -329,22 +303,6 @@ def worst_probability_scores(labels: Labels, metrics: Sequence[str], *, known: b
         for name in _regions(labels)
         for asked_for, (found, _) in asked.items()
     ]
-
-
-def probability_metrics(metrics: Sequence[str]) -> dict[str, tuple[Metric, float | str | None]]:
-    """Returns the metrics asked for with their parameters, by the name they were asked by.
-
-    Raises:
-        ValueError: If a metric is named twice.
-        UsageError: If there is no such metric of probabilities.
-    """
-    asked = {name: parse(name) for name in metrics}
-    for name, (found, _) in asked.items():
-        if found.kind != "probability":
-            raise UsageError(f"Metric {name!r} judges {found.kind}, not probabilities")
-    if len(asked) < len(metrics):
-        raise ValueError(f"Expected `metrics` to name each metric once, got {list(metrics)}")
-    return asked
 
 
 def _sum(channels: Sequence[Array], name: str) -> Array:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.errors import UsageError, nearest
-from medimg_eval.metrics.registry import Metric, parse
+from medimg_eval.metrics.registry import Metric, asked_metrics
 from medimg_eval.metrics.scores import LabelScore
 from medimg_eval.metrics.segmentation.empty_masks import EmptyPolicy
 from medimg_eval.metrics.segmentation.matching_rules import InstanceRule, LesionRule
@@ -37,6 +37,8 @@ PairsOf: TypeAlias = Callable[
     [tuple[float, ...], Mapping[str, tuple[int, ...]], Mapping[str, Settings], int | None],
     Iterable[tuple[str, LabelPair]],
 ]
+
+mask_metrics = partial(asked_metrics, kind="mask", what="masks", once=True)
 
 
 def segmentation_scores(
@@ -186,24 +188,6 @@ def worst_scores(
         diagonal = math.nan if sizes is None else math.hypot(*np.multiply(shape, sizes))
         values = {name: policy.value("worst", found, diagonal) for name, (found, _) in asked.items()}
     return [LabelScore(label, name, value, "failed") for label in _regions(labels) for name, value in values.items()]
-
-
-def mask_metrics(metrics: Sequence[str]) -> dict[str, tuple[Metric, float | None]]:
-    """Returns the metrics asked for with their parameters, by the name they were asked by.
-
-    Raises:
-        ValueError: If a metric is named twice.
-        UsageError: If there is no such metric of masks.
-    """
-    asked: dict[str, tuple[Metric, float | None]] = {}
-    for name in metrics:
-        found, parameter = parse(name)
-        if found.kind != "mask" or isinstance(parameter, str):
-            raise UsageError(f"Metric {name!r} judges {found.kind}, not masks")
-        asked[name] = found, parameter
-    if len(asked) < len(metrics):
-        raise ValueError(f"Expected `metrics` to name each metric once, got {list(metrics)}")
-    return asked
 
 
 def needs_spacing(found: Metric, rule: InstanceRule) -> bool:

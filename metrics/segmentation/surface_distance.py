@@ -5,6 +5,7 @@ counts border voxels.
 """
 
 import math
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -20,16 +21,10 @@ LIVER = "Heimann et al., IEEE TMI 2009, doi 10.1109/TMI.2009.2013851"
 # The distance between surfaces of which one, or each, does not exist.
 _NO_DISTANCE = {"absent": math.nan, "missed": math.inf, "hallucinated": math.inf}
 
+_distance = partial(metric, kind="mask", higher_is_better=False, unit="mm", best=0.0, worst="diagonal")
 
-@metric(
-    kind="mask",
-    title="HD",
-    higher_is_better=False,
-    unit="mm",
-    best=0.0,
-    worst="diagonal",
-    source="Huttenlocher et al., IEEE TPAMI 1993, doi 10.1109/34.232073, on surfaces",
-)
+
+@_distance(title="HD", source="Huttenlocher et al., IEEE TPAMI 1993, doi 10.1109/34.232073, on surfaces")
 def hd(pair: LabelPair) -> float:
     """The Hausdorff distance: the largest distance from a point of one surface to the other surface.
 
@@ -45,15 +40,7 @@ def hd(pair: LabelPair) -> float:
     return max(pair.reference_distances.largest, pair.prediction_distances.largest)
 
 
-@metric(
-    kind="mask",
-    title="HD95",
-    higher_is_better=False,
-    unit="mm",
-    best=0.0,
-    worst="diagonal",
-    source=f"{DEEPMIND}; with voxel surfaces MONAI's HausdorffDistanceMetric(percentile=95)",
-)
+@_distance(title="HD95", source=f"{DEEPMIND}; with voxel surfaces MONAI's HausdorffDistanceMetric(percentile=95)")
 def hd95(pair: LabelPair) -> float:
     """The larger of the two directed 95th percentiles of the distances between the surfaces.
 
@@ -73,15 +60,7 @@ def hd95(pair: LabelPair) -> float:
     return max(pair.reference_distances.percentile(95), pair.prediction_distances.percentile(95))
 
 
-@metric(
-    kind="mask",
-    title="HD95 pooled",
-    higher_is_better=False,
-    unit="mm",
-    best=0.0,
-    worst="diagonal",
-    source="MedPy's hd95; with voxel surfaces SimpleITK's recipe",
-)
+@_distance(title="HD95 pooled", source="MedPy's hd95; with voxel surfaces SimpleITK's recipe")
 def hd95_pooled(pair: LabelPair) -> float:
     """The 95th percentile of the distances of both surfaces in one list.
 
@@ -100,12 +79,8 @@ def hd95_pooled(pair: LabelPair) -> float:
     return pair.reference_distances.pooled(pair.prediction_distances).percentile(95)
 
 
-@metric(
-    kind="mask",
+@_distance(
     title="HD95 spread",
-    higher_is_better=False,
-    unit="mm",
-    best=0.0,
     worst=math.nan,
     evidence=True,
     source="Podobnik and Vrtovec 2024, arXiv 2410.02630, on how far apart tools are",
@@ -125,17 +100,7 @@ def hd95_spread(pair: LabelPair) -> float:
     return abs(hd95(pair) - hd95_pooled(pair)) if pair.status == "present" else math.nan
 
 
-@metric(
-    kind="mask",
-    title="HD percentile",
-    higher_is_better=False,
-    unit="mm",
-    best=0.0,
-    worst="diagonal",
-    parameter="percentile, 0 to 100",
-    parameter_most=100.0,
-    source=DEEPMIND,
-)
+@_distance(title="HD percentile", parameter="percentile, 0 to 100", parameter_most=100.0, source=DEEPMIND)
 def hd_percentile(pair: LabelPair, percent: float) -> float:
     """The larger of the two directed percentiles, of any rank, of the distances between the surfaces.
 
@@ -157,15 +122,7 @@ def hd_percentile(pair: LabelPair, percent: float) -> float:
     return max(pair.reference_distances.percentile(percent), pair.prediction_distances.percentile(percent))
 
 
-@metric(
-    kind="mask",
-    title="ASSD",
-    higher_is_better=False,
-    unit="mm",
-    best=0.0,
-    worst="diagonal",
-    source=f"{METRICS_REVIEW}; with voxel surfaces MedPy's assd",
-)
+@_distance(title="ASSD", source=f"{METRICS_REVIEW}; with voxel surfaces MedPy's assd")
 def assd(pair: LabelPair) -> float:
     """The average symmetric surface distance: the mean distance over the points of both surfaces.
 
@@ -184,15 +141,7 @@ def assd(pair: LabelPair) -> float:
     return (one.total + other.total) / (one.size + other.size)
 
 
-@metric(
-    kind="mask",
-    title="MASD",
-    higher_is_better=False,
-    unit="mm",
-    best=0.0,
-    worst="diagonal",
-    source=METRICS_REVIEW,
-)
+@_distance(title="MASD", source=METRICS_REVIEW)
 def masd(pair: LabelPair) -> float:
     """The mean average surface distance: the mean of the two directed mean distances.
 
@@ -208,15 +157,7 @@ def masd(pair: LabelPair) -> float:
     return (asd_ref_to_pred(pair) + asd_pred_to_ref(pair)) / 2
 
 
-@metric(
-    kind="mask",
-    title="RMSD",
-    higher_is_better=False,
-    unit="mm",
-    best=0.0,
-    worst="diagonal",
-    source=LIVER,
-)
+@_distance(title="RMSD", source=LIVER)
 def rms(pair: LabelPair) -> float:
     """The root mean square symmetric surface distance, over the points of both surfaces.
 
@@ -235,15 +176,7 @@ def rms(pair: LabelPair) -> float:
     return math.sqrt((one.total_of_squares + other.total_of_squares) / (one.size + other.size))
 
 
-@metric(
-    kind="mask",
-    title="ASD pred to ref",
-    higher_is_better=False,
-    unit="mm",
-    best=0.0,
-    worst="diagonal",
-    source="MONAI's SurfaceDistanceMetric, by default, with voxel surfaces",
-)
+@_distance(title="ASD pred to ref", source="MONAI's SurfaceDistanceMetric, by default, with voxel surfaces")
 def asd_pred_to_ref(pair: LabelPair) -> float:
     """The mean distance from the prediction's surface to the reference's.
 
@@ -260,15 +193,7 @@ def asd_pred_to_ref(pair: LabelPair) -> float:
     return pair.prediction_distances.total / pair.prediction_distances.size
 
 
-@metric(
-    kind="mask",
-    title="ASD ref to pred",
-    higher_is_better=False,
-    unit="mm",
-    best=0.0,
-    worst="diagonal",
-    source=f"surface-distance's first average; {METRICS_REVIEW}",
-)
+@_distance(title="ASD ref to pred", source=f"surface-distance's first average; {METRICS_REVIEW}")
 def asd_ref_to_pred(pair: LabelPair) -> float:
     """The mean distance from the reference's surface to the prediction's.
 
@@ -285,15 +210,7 @@ def asd_ref_to_pred(pair: LabelPair) -> float:
     return pair.reference_distances.total / pair.reference_distances.size
 
 
-@metric(
-    kind="mask",
-    title="Centroid distance",
-    higher_is_better=False,
-    unit="mm",
-    best=0.0,
-    worst="diagonal",
-    source=f"{METRICS_REVIEW}, as its centre distance",
-)
+@_distance(title="Centroid distance", source=f"{METRICS_REVIEW}, as its centre distance")
 def centroid_distance(pair: LabelPair) -> float:
     """The distance between the centres of mass of the two masks.
 

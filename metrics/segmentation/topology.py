@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from functools import partial
 
 import numpy as np
 
@@ -54,8 +55,13 @@ def _deepest(mask: Bools, spacing: Spacing) -> Bools:
 CLDICE = "Shit et al., clDice, CVPR 2021, doi 10.1109/CVPR46437.2021.01629"
 BETTI = "Hu et al., NeurIPS 2019, arXiv 1906.05404, on whole masks instead of patches"
 
+_centreline = partial(metric, kind="mask", higher_is_better=True, best=1.0, worst=0.0, source=CLDICE)
+_count_error = partial(
+    metric, kind="mask", higher_is_better=False, best=0.0, worst=math.nan, source=BETTI, defined_when_empty=True
+)
 
-@metric(kind="mask", title="clDice", higher_is_better=True, best=1.0, worst=0.0, source=CLDICE)
+
+@_centreline(title="clDice")
 def cldice(pair: LabelPair) -> float:
     """The centreline Dice: the harmonic mean of `centreline_precision` and `centreline_sensitivity`.
 
@@ -73,7 +79,7 @@ def cldice(pair: LabelPair) -> float:
     return 2 * precise * sensitive / (precise + sensitive) if precise + sensitive else 0.0
 
 
-@metric(kind="mask", title="Centreline precision", higher_is_better=True, best=1.0, worst=0.0, source=CLDICE)
+@_centreline(title="Centreline precision")
 def centreline_precision(pair: LabelPair) -> float:
     """The share of the prediction's centreline that lies in the reference.
 
@@ -87,7 +93,7 @@ def centreline_precision(pair: LabelPair) -> float:
     return _precise(pair)
 
 
-@metric(kind="mask", title="Centreline sensitivity", higher_is_better=True, best=1.0, worst=0.0, source=CLDICE)
+@_centreline(title="Centreline sensitivity")
 def centreline_sensitivity(pair: LabelPair) -> float:
     """The share of the reference's centreline that lies in the prediction.
 
@@ -101,15 +107,7 @@ def centreline_sensitivity(pair: LabelPair) -> float:
     return _sensitive(pair)
 
 
-@metric(
-    kind="mask",
-    title="Betti error",
-    higher_is_better=False,
-    best=0.0,
-    worst=math.nan,
-    source=BETTI,
-    defined_when_empty=True,
-)
+@_count_error(title="Betti error")
 def betti_error(pair: LabelPair) -> float:
     """The Betti number error: how many parts, tunnels and cavities there are too many or too few, in sum.
 
@@ -124,15 +122,7 @@ def betti_error(pair: LabelPair) -> float:
     return sum(_errors(pair))
 
 
-@metric(
-    kind="mask",
-    title="Betti-0 error",
-    higher_is_better=False,
-    best=0.0,
-    worst=math.nan,
-    source=BETTI,
-    defined_when_empty=True,
-)
+@_count_error(title="Betti-0 error")
 def betti0_error(pair: LabelPair) -> float:
     """The absolute difference of the numbers of parts; voxels that share a corner are one part.
 
@@ -146,15 +136,7 @@ def betti0_error(pair: LabelPair) -> float:
     return _errors(pair)[0]
 
 
-@metric(
-    kind="mask",
-    title="Betti-1 error",
-    higher_is_better=False,
-    best=0.0,
-    worst=math.nan,
-    source=BETTI,
-    defined_when_empty=True,
-)
+@_count_error(title="Betti-1 error")
 def betti1_error(pair: LabelPair) -> float:
     """The absolute difference of the numbers of tunnels, which in 2-D are holes.
 
@@ -168,15 +150,7 @@ def betti1_error(pair: LabelPair) -> float:
     return _errors(pair)[1]
 
 
-@metric(
-    kind="mask",
-    title="Betti-2 error",
-    higher_is_better=False,
-    best=0.0,
-    worst=math.nan,
-    source=BETTI,
-    defined_when_empty=True,
-)
+@_count_error(title="Betti-2 error")
 def betti2_error(pair: LabelPair) -> float:
     """The absolute difference of the numbers of cavities, which 2-D masks do not have.
 
@@ -190,15 +164,7 @@ def betti2_error(pair: LabelPair) -> float:
     return _errors(pair)[2]
 
 
-@metric(
-    kind="mask",
-    title="Euler error",
-    higher_is_better=False,
-    best=0.0,
-    worst=math.nan,
-    source="Kong and Rosenfeld, Digital topology 1989, doi 10.1016/0734-189X(89)90147-3",
-    defined_when_empty=True,
-)
+@_count_error(title="Euler error", source="Kong and Rosenfeld, Digital topology 1989, doi 10.1016/0734-189X(89)90147-3")
 def euler_error(pair: LabelPair) -> float:
     """The absolute difference of the Euler characteristics: parts less tunnels plus cavities.
 

@@ -19,7 +19,7 @@ from medimg_eval.errors import UsageError
 from medimg_eval.metrics.answers import ReplyPair
 from medimg_eval.metrics.nlp import split_words, words_13a
 from medimg_eval.metrics.registry import Rows, metric, summary
-from medimg_eval.metrics.text.rouge import COCO, PAPINENI, Tokeniser, cleaned_of
+from medimg_eval.metrics.text.texts import COCO, PAPINENI, Tokeniser, cleaned_of
 from medimg_eval.metrics.text.word_overlap import ORDERS, Counts, Words, counts
 
 _TINY, _SMALL = 1e-15, 1e-9
@@ -154,6 +154,15 @@ def bleu_of(matches: Sequence[int], said: Sequence[int], due: int) -> float:
 _BLANKS = "tokeniser: blanks, case: kept, aggregation: counts of the set"
 _13A = "tokeniser: 13a, case: kept, aggregation: counts of the set"
 
+_bleu_13a = partial(
+    summary,
+    needs=evidence_of("bleu_13a"),
+    higher_is_better=True,
+    best=1.0,
+    parameter="n",
+    remark=lengths_of("bleu_13a", "words by the rule 13a"),
+)
+
 
 @metric(
     kind="answer",
@@ -280,17 +289,7 @@ def bleu(sums: Real, n: float) -> Any:
     return bleu_coco(sums, int(n))
 
 
-@summary(
-    needs=evidence_of("bleu_13a"),
-    title="BLEU (13a)",
-    higher_is_better=True,
-    best=1.0,
-    source=PAPINENI,
-    parameter="n",
-    settings=f"{_13A}, smoothing: none",
-    pieces=pieces_of("bleu_13a"),
-    remark=lengths_of("bleu_13a", "words by the rule 13a"),
-)
+@_bleu_13a(title="BLEU (13a)", source=PAPINENI, settings=f"{_13A}, smoothing: none", pieces=pieces_of("bleu_13a"))
 def bleu_13a(sums: Real, n: float) -> Any:
     """BLEU of the test set as `bleu`, with words by the rule 13a of mteval: punctuation apart, case kept.
 
@@ -300,16 +299,11 @@ def bleu_13a(sums: Real, n: float) -> Any:
     return bleu_plain(sums, int(n))
 
 
-@summary(
-    needs=evidence_of("bleu_13a"),
+@_bleu_13a(
     title="BLEU (sacreBLEU)",
-    higher_is_better=True,
-    best=1.0,
     source="Post 2018, sacreBLEU",
-    parameter="n",
     settings=f"{_13A}, smoothing: exp",
     pieces=pieces_of("bleu_13a_exp", "bleu_13a"),
-    remark=lengths_of("bleu_13a", "words by the rule 13a"),
 )
 def bleu_13a_exp(sums: Real, n: float) -> Any:
     """BLEU of the test set as `bleu_13a`, smoothed as sacreBLEU does by default.

@@ -5,10 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
+from medimg_eval.errors import UsageError
+from medimg_eval.metrics.answers import ReplyPair
+from medimg_eval.metrics.nlp import split_words
+from medimg_eval.metrics.text.profiles import cleaned
+from medimg_eval.metrics.text.texts import cleaned_of, overlap_metric
 from medimg_eval.metrics.text.word_overlap import ORDERS, Words
 
 _SIGMA = 6.0
@@ -143,3 +149,38 @@ def _reports_with(grams: Whole, owners: Whole, size: int) -> Whole:
     reports = int(owners.max()) + 1 if owners.size else 1
     both = _distinct(np.sort(grams * reports + owners))[0]
     return np.bincount(both // reports, minlength=size)
+
+
+@overlap_metric(
+    title="CIDEr-D",
+    best=10.0,
+    source="Vedantam et al. 2015, pycocoevalcap",
+    settings="tokeniser: blanks, case: kept, aggregation: mean, document frequency: all references, sigma: 6",
+)
+def cider_d(pair: ReplyPair) -> float:
+    """Ten times the mean cosine, for n from 1 to 4, of n-grams weighted by how few reports of the set have them.
+
+    Clipped, times exp(-d^2 / 72) for texts d words apart, as pycocoevalcap's CIDEr-D; "CIDEr" in papers is nearly
+    always this. The reports are all references of the test set, whatever part of it is scored or resampled. Words are
+    split at blanks and keep case and punctuation; of several right texts the mean counts. In [0, 10].
+
+    Identical texts have 10, unless they have fewer than four words, or for some n only n-grams that every report has,
+    which weigh nothing: each such n costs a quarter. A set of one report has 0. Other sets give other values to the
+    same texts, and a difference of ten words costs three quarters, so that reports are punished more than captions.
+
+    Raises:
+        UsageError: the right texts of the set were not gathered.
+    """
+    found = cleaned_of(pair)
+    if found is None:
+        return math.nan
+    corpus = pair.corpus
+    if corpus is None:
+        raise UsageError("Metric 'cider_d' weighs words by all right texts of a set, which only a run gathers")
+
+    def weigh() -> Consensus:
+        tidy = partial(cleaned, name=pair.clean) if pair.clean else str
+        return Consensus.of([[split_words(tidy(one)) for one in references] for references in corpus.references])
+
+    consensus = corpus.once(("cider_d", pair.clean), weigh)
+    return consensus.score(split_words(found[0]), [split_words(one) for one in found[1]])

@@ -9,7 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medimg_eval.metrics import Rows, available, get, parse, title
-from medimg_eval.metrics.fairness import es_dice, es_dice_sd, es_iou, es_iou_sd
+
+es_dice, es_iou = (get(name).function for name in ("es_dice", "es_iou"))
+es_dice_sd, es_iou_sd = (get(name).function for name in ("es_dice_sd", "es_iou_sd"))
 
 
 def rows_of(*entries, metric="dice", **facts):

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.errors import nearest
+from medimg_eval.metrics.proportions import quotient
 
 BLANK, POSITIVE, NEGATIVE, UNCERTAIN = range(4)
 """The states of an observation, numbered as CheXbert does."""
@@ -158,8 +159,7 @@ def scored(counts: LabelCounts) -> tuple[Counts, Counts, Counts]:
 
 def share(part: Counts, whole: Counts) -> Counts:
     """Returns part / whole, 0 where the whole is 0."""
-    divided: Counts = np.divide(part, whole, out=np.zeros(np.shape(part)), where=np.asarray(whole) > 0)
-    return divided
+    return quotient(part, whole, 0.0)
 
 
 def positive_states(uncertain: str) -> tuple[int, ...]:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from medimg_eval.errors import CaseError
 from medimg_eval.metrics.answers import ReplyPair
+from medimg_eval.metrics.proportions import quotient
 from medimg_eval.metrics.registry import Rows, metric, summary
 from medimg_eval.metrics.reports.labels.f1 import STATES, Counts, Efficacy, LabelCounts, scored, value_of
 from medimg_eval.metrics.reports.labels.taxonomies import Choice, Taxonomy, labels_of, loaded
@@ -131,11 +132,7 @@ def value_of_sums(sums: npt.NDArray[Any], choice: Choice, what: str) -> Counts:
     """Returns a score of sums of what `sums_of` returns: (..., quantity) -> (...)."""
     if choice.average == "samples":
         part = sums[..., list(_TITLES).index(what)]
-        if what == "support":
-            return np.asarray(part, dtype=np.float64)
-        reports = sums[..., -1]
-        means: Counts = np.divide(part, reports, out=np.full(np.shape(part), math.nan), where=reports > 0)
-        return means
+        return np.asarray(part, dtype=np.float64) if what == "support" else quotient(part, sums[..., -1])
     counts = LabelCounts(*np.moveaxis(sums.reshape(*sums.shape[:-1], 3, -1), -2, 0))
     return value_of(counts, choice.average, what)
 

@@ -7,7 +7,6 @@ judged by one arithmetic, `label_scores`, which is public and needs no weights. 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 from medimg_eval.metrics.answers import ReplyPair
@@ -24,6 +23,7 @@ from medimg_eval.metrics.reports.labels.taxonomies import (
     labels_of,
     loaded,
 )
+from medimg_eval.metrics.text import read_value
 
 __all__ = [
     "CHEXPERT",
@@ -116,7 +116,4 @@ def s_emb(pair: ReplyPair) -> float:
     Of the last layer's first token. In [-1, 1], and no probability: unlike reports have large values, too. 0 where
     nothing was written.
     """
-    if pair.kind not in ("open", "report") or pair.preferences is not None or not pair.references:
-        return math.nan
-    found = pair.read("chexbert_similarity")
-    return math.nan if found is None else float(found["cosine"])
+    return read_value(pair, "chexbert_similarity", lambda found: float(found["cosine"]))

@@ -14,8 +14,8 @@ import medimg_eval
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics import Rows, available, parse
 from medimg_eval.metrics.answers.reply import ReplyPair
-from medimg_eval.metrics.calibration import curves as arithmetic
-from medimg_eval.metrics.calibration.metrics import confidence, vote_confidence
+from medimg_eval.metrics.calibration.reliability import murphy
+from medimg_eval.metrics.calibration.statements import confidence, vote_confidence
 from medimg_eval.results.figures.reliability_diagram import equal_mass
 from medimg_eval.tasks.questions.confidence import confidence_of, status_of, with_confidence, written_confidence
 
@@ -176,7 +176,7 @@ def test_the_least_area_is_that_of_wrong_answers_last():
 def test_the_parts_of_a_brier_score_add_up():
     sure, right = made(digits=1)
     place = np.round(sure * 10).astype(int)
-    reliability, resolution, uncertainty, left = arithmetic.murphy(sure, right.astype(float), place)
+    reliability, resolution, uncertainty, left = murphy(sure, right.astype(float), place)
     assert left == pytest.approx(0, abs=1e-12)  # every bin holds one confidence
     assert reliability - resolution + uncertainty == pytest.approx(value("brier_score", rows(sure, right)))
     by_hand = sum((place == one).mean() * (right[place == one].mean() - one / 10) ** 2 for one in np.unique(place))
@@ -356,6 +356,6 @@ def test_the_note_counts_answers_without_a_confidence():
 def test_the_page_has_a_row_for_each():
     page = PAGE.read_text(encoding="utf-8")
     for name, found in available().items():
-        if found.function.__module__ == "medimg_eval.metrics.calibration.metrics":
+        if found.function.__module__.startswith("medimg_eval.metrics.calibration."):
             row = next(line for line in page.splitlines() if line.startswith((f"| `{name}`", f"| `{name}@")))
             assert found.definition.split(":")[0].rstrip(".") in row

@@ -14,7 +14,11 @@ from medimg_eval import metrics
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.answers.reply import ReplyPair
 from medimg_eval.metrics.judges import radfact
-from medimg_eval.metrics.judges import report_errors as judges
+from medimg_eval.metrics.judges.chexprompt import read_chexprompt
+from medimg_eval.metrics.judges.corrections import read_corrections
+from medimg_eval.metrics.judges.crimson import crimson_score, read_crimson
+from medimg_eval.metrics.judges.green import green_score, read_green
+from medimg_eval.metrics.judges.medihall import read_hallucination
 from medimg_eval.metrics.judges.verdicts import objects, reader, sentences, verdict_reader
 
 QUICK = settings(deadline=None, max_examples=30)
@@ -54,13 +58,13 @@ def value(name, verdicts, **more):
 
 
 def test_green_is_matched_over_matched_and_significant_errors_by_hand():
-    evaluation = judges.read_green(GREEN)
+    evaluation = read_green(GREEN)
     assert evaluation == {
         "matched": 3,
         "significant": NONE | {"a": 1, "b": 2},
         "insignificant": NONE | {"d": 1},
     }
-    assert judges.green_score(evaluation) == 0.5
+    assert green_score(evaluation) == 0.5
     assert value("green", {"green": evaluation}) == 0.5
     assert value("green_prompt", {"green_prompt": evaluation}) == 0.5
     assert value("green_matched", {"green": evaluation}) == 3
@@ -73,25 +77,25 @@ def test_green_is_matched_over_matched_and_significant_errors_by_hand():
 
 def test_green_of_no_matched_finding_is_0_and_of_no_error_1():
     none = "[Clinically Significant Errors]:\nNo errors.\n\n[Matched Findings]:\n{}"
-    assert judges.green_score(judges.read_green(none.format("0."))) == 0
-    assert judges.green_score(judges.read_green(none.format("No matched findings."))) == 0
-    assert judges.green_score(judges.read_green(none.format("2. Heart; Lungs."))) == 1
+    assert green_score(read_green(none.format("0."))) == 0
+    assert green_score(read_green(none.format("No matched findings."))) == 0
+    assert green_score(read_green(none.format("2. Heart; Lungs."))) == 1
 
 
 def test_green_reads_sections_without_blank_lines_between_them_numbers_for_letters_and_thinking():
     tight = GREEN.replace("\n\n", "\n")
-    assert judges.read_green(tight) == judges.read_green(GREEN)
+    assert read_green(tight) == read_green(GREEN)
     numbered = GREEN
     for number, letter in enumerate("abcdef", 1):
         numbered = numbered.replace(f"({letter})", f"({number})")
-    assert judges.read_green(numbered) == judges.read_green(GREEN)
-    assert reader("green")(f"<think>[Matched Findings]: 9. x</think>{GREEN}") == judges.read_green(GREEN)
+    assert read_green(numbered) == read_green(GREEN)
+    assert reader("green")(f"<think>[Matched Findings]: 9. x</think>{GREEN}") == read_green(GREEN)
 
 
 def test_green_takes_a_category_without_a_count_as_its_authors_do():
     # Their program reads ": <n>." alone: of other ways to say a number it takes 0.
     other = GREEN.replace("reference: 2. Effusion; Edema.", "reference: two. Effusion; Edema.")
-    assert judges.read_green(other)["significant"] == NONE | {"a": 1}
+    assert read_green(other)["significant"] == NONE | {"a": 1}
 
 
 @pytest.mark.parametrize(
@@ -115,20 +119,20 @@ def test_a_green_reply_that_is_cut_off_or_says_nothing_is_no_verdict_and_only_th
 
 def test_insignificant_errors_that_a_reply_does_not_tell_are_unknown_and_green_is_not():
     start, end = GREEN.index("[Clinically Insig"), GREEN.index("[Matched")
-    evaluation = judges.read_green(GREEN[:start] + GREEN[end:])
-    assert judges.green_score(evaluation) == 0.5
+    evaluation = read_green(GREEN[:start] + GREEN[end:])
+    assert green_score(evaluation) == 0.5
     assert math.isnan(value("green_insignificant", {"green": evaluation}))
 
 
 def test_an_empty_report_matches_nothing_whatever_the_judge_says():
-    assert value("green", {"green": judges.read_green(GREEN)}, text=" \n ") == 0
+    assert value("green", {"green": read_green(GREEN)}, text=" \n ") == 0
 
 
 @given(st.integers(0, 20), st.lists(st.integers(0, 5), min_size=6, max_size=6))
 @QUICK
 def test_green_is_in_0_to_1_and_falls_with_every_significant_error(matched, counts):
     def of(*numbers):
-        return judges.green_score({"matched": matched, "significant": dict(zip("abcdef", numbers, strict=True))})
+        return green_score({"matched": matched, "significant": dict(zip("abcdef", numbers, strict=True))})
 
     assert 0 <= of(*counts) <= 1
     assert of(counts[0] + 1, *counts[1:]) <= of(*counts)
@@ -144,28 +148,28 @@ CHEXPROMPT = (
 
 
 def test_chexprompt_errors_are_summed_over_kinds_and_significance_by_hand():
-    evaluation = judges.read_chexprompt(CHEXPROMPT)
+    evaluation = read_chexprompt(CHEXPROMPT)
     verdicts = {"chexprompt": evaluation}
     assert [value(f"chexprompt_{which}", verdicts) for which in ("errors", "significant", "insignificant")] == [7, 3, 4]
     assert [value("chexprompt_errors@C", verdicts), value("chexprompt_errors@b", verdicts)] == [2, 4]
-    assert value("chexprompt_errors", {"chexprompt": judges.read_chexprompt(CHEXPROMPT.replace("1)", "0)"))}) == 6
+    assert value("chexprompt_errors", {"chexprompt": read_chexprompt(CHEXPROMPT.replace("1)", "0)"))}) == 6
 
 
 def test_chexprompt_reads_round_brackets_and_leaves_out_what_is_explained():
     rounded = CHEXPROMPT.replace("[", "(").replace("]", ")")
     told = f"First I looked at (A, 9).\n{rounded}\nExplanation: (A, 5) would be too many."
-    assert judges.read_chexprompt(told) == judges.read_chexprompt(CHEXPROMPT)
+    assert read_chexprompt(told) == read_chexprompt(CHEXPROMPT)
 
 
 @pytest.mark.parametrize("reply", ["", "None.", CHEXPROMPT.partition("\n")[0], CHEXPROMPT.replace(", (F, 0)]", "]")])
 def test_a_chexprompt_reply_without_all_twelve_counts_is_no_verdict(reply):
-    assert judges.read_chexprompt(reply) is None
+    assert read_chexprompt(reply) is None
     assert math.isnan(value("chexprompt_errors", {"chexprompt": None}))
 
 
 def test_kinds_of_errors_that_are_not_there_are_refused():
     with pytest.raises(UsageError, match="no category 'g'"):
-        value("green_significant@g", {"green": judges.read_green(GREEN)})
+        value("green_significant@g", {"green": read_green(GREEN)})
 
 
 # CRIMSON
@@ -223,7 +227,7 @@ URGENT, ACTIONABLE, MINOR, BENIGN = "urgent", "actionable_not_urgent", "not_acti
     ],
 )
 def test_crimson_by_hand(evaluation, score):
-    assert judges.crimson_score(evaluation) == pytest.approx(score)
+    assert crimson_score(evaluation) == pytest.approx(score)
     assert value("crimson", {"crimson": evaluation}) == pytest.approx(score)
     assert value("crimson_guided", {"crimson_guided": evaluation}) == pytest.approx(score)
 
@@ -244,11 +248,11 @@ significances = st.sampled_from([URGENT, ACTIONABLE, MINOR, BENIGN])
 def test_crimson_is_above_minus_1_and_at_most_1_and_does_not_rise_with_an_invention(reference, predicted, data):
     some = data.draw(st.integers(0, min(len(reference), len(predicted))))
     matched = [f"R{n}-P{n}" for n in range(1, some + 1)]
-    score = judges.crimson_score(crimson(reference, predicted, matched))
+    score = crimson_score(crimson(reference, predicted, matched))
     assert -1 < score <= 1
-    assert judges.crimson_score(crimson(reference, [*predicted, URGENT], matched)) < score or score == 0
+    assert crimson_score(crimson(reference, [*predicted, URGENT], matched)) < score or score == 0
     same = [f"R{n}-P{n}" for n in range(1, len(reference) + 1)]
-    assert judges.crimson_score(crimson(reference, reference, same)) == pytest.approx(1)
+    assert crimson_score(crimson(reference, reference, same)) == pytest.approx(1)
 
 
 def test_crimson_reads_fenced_and_slightly_broken_json():
@@ -258,7 +262,7 @@ def test_crimson_reads_fenced_and_slightly_broken_json():
  "predicted_findings": [], "matched_findings": [],
  "errors": {"false_findings": [], "missing_findings": ["R1"], "attribute_errors": []}}
 ```"""
-    assert judges.crimson_score(judges.read_crimson(reply)) == 0
+    assert crimson_score(read_crimson(reply)) == 0
 
 
 @pytest.mark.parametrize(
@@ -273,7 +277,7 @@ def test_crimson_reads_fenced_and_slightly_broken_json():
     ],
 )
 def test_a_crimson_reply_without_its_lists_is_no_verdict(reply):
-    assert judges.read_crimson(reply) is None
+    assert read_crimson(reply) is None
     assert math.isnan(value("crimson", {"crimson": None}))
 
 
@@ -397,19 +401,19 @@ def test_corrections_are_counted_by_severity():
         '{"line": null, "text": "Effusion.", "severity": "Not actionable"}, '
         '{"line": 3, "text": "Left.", "severity": "urgent"}]}'
     )
-    found = judges.read_corrections(reply)
+    found = read_corrections(reply)
     assert [one["line"] for one in found] == [0, None, 3]
     assert value("corrections", {"corrections": found}) == 3
     assert value("corrections@urgent", {"corrections": found}) == 2
     assert value("corrections@not_actionable", {"corrections": found}) == 1
-    assert value("corrections", {"corrections": judges.read_corrections('{"corrections": []}')}) == 0
+    assert value("corrections", {"corrections": read_corrections('{"corrections": []}')}) == 0
     with pytest.raises(UsageError, match="no such severity"):
         value("corrections@urgently", {"corrections": found})
 
 
 @pytest.mark.parametrize("reply", ["", "[]", '{"corrections": ["x"]}', '{"corrections": [{"severity": "bad"}]}'])
 def test_corrections_without_one_of_the_severities_are_no_verdict(reply):
-    assert judges.read_corrections(reply) is None
+    assert read_corrections(reply) is None
 
 
 @pytest.mark.parametrize(
@@ -424,7 +428,7 @@ def test_corrections_without_one_of_the_severities_are_no_verdict(reply):
     ],
 )
 def test_kinds_of_hallucinations_are_read_by_their_names(reply, kind):
-    assert judges.read_hallucination(reply) == kind
+    assert read_hallucination(reply) == kind
 
 
 def test_medihall_is_the_mean_over_sentences_of_values_that_are_given():

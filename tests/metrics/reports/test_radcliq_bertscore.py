@@ -15,15 +15,8 @@ from medimg_eval.metrics import get
 from medimg_eval.metrics.answers.reply import Read, ReplyPair
 from medimg_eval.metrics.nlp.corpus import Corpus
 from medimg_eval.metrics.registry import Rows
-from medimg_eval.metrics.reports.radcliq import (
-    DISTILROBERTA_5,
-    BertScores,
-    bertscore_of,
-    bleu_2,
-    radcliq_of,
-    rarity,
-    rescaled,
-)
+from medimg_eval.metrics.reports.radcliq import bleu_2, radcliq_of
+from medimg_eval.metrics.reports.token_matching import DISTILROBERTA_5, BertScores, bertscore_of, rarity, rescaled
 
 EAST, NORTH, BOTH = [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]
 HALF = math.sqrt(0.5)

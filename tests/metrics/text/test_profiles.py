@@ -8,7 +8,7 @@ from medimg_eval.errors import UsageError
 from medimg_eval.metrics import parse
 from medimg_eval.metrics.answers.reply import ReplyPair
 from medimg_eval.metrics.text.profiles import CLEANERS, PROFILES, cleaned, cleaner, profile, r2gen_iu, r2gen_mimic
-from medimg_eval.metrics.text.rouge import cleaned_of, texts_of
+from medimg_eval.metrics.text.texts import cleaned_of, texts_of
 
 FEW = settings(deadline=None, max_examples=30)
 REPORT = st.text(alphabet="aB1. 2_\n,-", max_size=40)

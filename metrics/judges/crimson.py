@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Literal
 
-from medimg_eval.metrics.judges.verdicts import objects, verdict_reader
+from medimg_eval.errors import UsageError
+from medimg_eval.metrics.answers import ReplyPair
+from medimg_eval.metrics.judges.verdicts import counted, objects, share, verdict_reader, worth
 
 SIGNIFICANCE = {
     "urgent": 1.0,
@@ -105,3 +108,43 @@ def _correct(evaluation: Evaluation, weights: Mapping[str, float]) -> float:
         penalties[one["ref_id"]] = penalties.get(one["ref_id"], 0.0) + penalty
     matched = {one["ref_id"]: weights.get(one["ref_id"], 0.0) for one in evaluation["matched_findings"]}
     return sum(weight * weight / (weight + penalties.get(name, 0.0)) for name, weight in matched.items() if weight > 0)
+
+
+_BAHAROON = "Baharoon et al. 2026, CRIMSON"
+_UNGUIDED = "CRIMSON's published prompt without guidelines"
+
+_signed = partial(share, worst=-1.0, source=_BAHAROON)
+
+
+@_signed(title="CRIMSON", asks=("crimson",), settings=_UNGUIDED)
+def crimson(pair: ReplyPair) -> float:
+    """The weighed findings that are right less those that are invented, over those of the reference, in (-1, 1].
+
+    As `crimson_score` says: 1 for a report with the same abnormal findings, also for none beside a normal reference; 0
+    for a normal or empty report beside findings. The prompt is the one that CRIMSON's own model was trained on
+    (model@judge=crimson); the table names the judge. Of chest radiographs alone.
+    """
+    return worth(pair, "crimson", crimson_score)
+
+
+@_signed(title="CRIMSON (guided)", asks=("crimson_guided",), settings="CRIMSON's published prompt with guidelines")
+def crimson_guided(pair: ReplyPair) -> float:
+    """CRIMSON by a judge that is told the authors' guidelines on significance and attributes.
+
+    For judges that were not trained for it, as the authors ask GPT. The same arithmetic as `crimson`.
+    """
+    return worth(pair, "crimson_guided", crimson_score)
+
+
+@counted(
+    title="CRIMSON errors",
+    source=_BAHAROON,
+    asks=("crimson",),
+    settings=_UNGUIDED,
+    parameter="false, missing or attribute",
+)
+def crimson_error_count(pair: ReplyPair, kind: str) -> float:
+    """The number of findings that are invented (@false), missed (@missing), or wrong in an attribute (@attribute)."""
+    if kind not in ("false", "missing", "attribute"):
+        raise UsageError(f"crimson_error_count@{kind}: expected false, missing or attribute")
+    return worth(pair, "crimson", lambda found: crimson_errors(found, kind))  # type: ignore[arg-type]

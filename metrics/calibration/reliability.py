@@ -1,25 +1,34 @@
-"""Arithmetic of calibration and abstention: how sure answers were beside whether they were right, for many resamples.
+"""Whether confidences mean what they say: calibration errors, proper scores, and Cox's slope and intercept.
 
-Rows of equal confidence always stand together, so that no value depends on the order in which ties happen to lie.
+Summaries over the rows of `probability` (classes) or `confidence` (answers) of a run; `statements` says what is judged.
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics.classification import CLASSES, EXCLUSIVE, PRESENT, THRESHOLD
-from medimg_eval.metrics.registry import Rows
-
-Floats: TypeAlias = npt.NDArray[np.float64]
-Places: TypeAlias = npt.NDArray[np.int64]
-
-RIGHT, WRONG = "right", "wrong"
-"""Statuses of rows of `confidence`."""
+from medimg_eval.metrics.calibration.statements import (
+    Floats,
+    Levels,
+    Places,
+    Stated,
+    confidence_summary,
+    decided,
+    every,
+    exclusive,
+    levelled,
+    remarked,
+    said,
+)
+from medimg_eval.metrics.proportions import quotient
+from medimg_eval.metrics.registry import Rows, Weighed
 
 CLIP = 1e-7
 """Probabilities are kept so far from 0 and 1 where their logarithm is taken, as those of voxels are."""
@@ -33,97 +42,13 @@ _ENDS = -math.log(CLIP)
 _FAR = 500.0
 """Log odds beyond it are all the same."""
 
+BINS = 15
+"""Of the parts of a Brier score."""
 
-class Stated(NamedTuple):
-    """What was said with which confidence, and whether it was so.
-
-    Attributes:
-        place: (statement,), the row that it stands for.
-        sure: (statement,), confidence, 0 to 1.
-        right: (statement,), 1 where it was so, 0 elsewhere; of n classes equally probable, 1/n where one is present.
-    """
-
-    place: Places
-    sure: Floats
-    right: Floats
-
-
-class Levels(NamedTuple):
-    """Statements in the order of their confidence, least sure first.
-
-    Attributes:
-        order: (statement,), the row of each.
-        sure: (statement,).
-        right: (statement,).
-        starts: (level,), the first of each group of equal confidence.
-    """
-
-    order: Places
-    sure: Floats
-    right: Floats
-    starts: Places
-
-    def sums(self, times: Floats, values: Floats) -> Floats:
-        """Returns the sum of values over the statements of each level: (resample, row) -> (resample, level)."""
-        weighed = times[:, self.order] * values
-        if len(self.starts) == len(self.order):
-            return weighed
-        return np.asarray(np.add.reduceat(weighed, self.starts, axis=1), dtype=np.float64)
-
-
-def exclusive(rows: Rows) -> bool:
-    """Returns whether exactly one class is present in every case."""
-    return rows.facts.get(CLASSES) == EXCLUSIVE
-
-
-def every(rows: Rows) -> Stated:
-    """Returns a statement for each row: that a class is present, or that an answer is right."""
-    known = np.flatnonzero(np.isin(rows.status, (PRESENT, "absent", RIGHT, WRONG)) & ~np.isnan(rows.value))
-    so = np.isin(rows.status[known], (PRESENT, RIGHT)).astype(np.float64)
-    return Stated(known.astype(np.int64), rows.value[known], so)
-
-
-def top(rows: Rows) -> Stated:
-    """Returns a statement for each case of classes that exclude each other: that its most probable class is present."""
-    stated = every(rows)
-    if not stated.place.size:
-        return stated
-    case = rows.case[stated.place]
-    order = np.lexsort((-stated.sure, case))
-    first = order[np.flatnonzero(np.append(True, np.diff(case[order]) != 0))]
-    owner = np.searchsorted(case[first], case)
-    equal = stated.sure == stated.sure[first][owner]
-    share = np.bincount(owner, weights=stated.right * equal) / np.bincount(owner, weights=equal)
-    return Stated(stated.place[first], stated.sure[first], np.asarray(share, dtype=np.float64))
-
-
-def said(rows: Rows) -> Stated:
-    """Returns what calibration errors are of: top classes where classes exclude each other, elsewhere every row."""
-    return top(rows) if exclusive(rows) else every(rows)
-
-
-def decided(rows: Rows) -> Stated:
-    """Returns what abstention is about: each decision, how sure it was, and whether it was right.
-
-    A class that does not exclude others is said to be present above 0.5, and the confidence is then its probability,
-    otherwise 1 minus that.
-    """
-    if exclusive(rows):
-        return top(rows)
-    stated = every(rows)
-    classes = np.isin(rows.status[stated.place], (PRESENT, "absent"))
-    present = stated.sure > THRESHOLD
-    sure = np.where(classes & ~present, 1 - stated.sure, stated.sure)
-    right = np.where(classes, present == (stated.right > 0), stated.right > 0)
-    return Stated(stated.place, sure, right.astype(np.float64))
-
-
-def levelled(stated: Stated) -> Levels:
-    """Returns statements in the order of their confidence."""
-    order = np.argsort(stated.sure, kind="stable")
-    sure = stated.sure[order]
-    starts = np.flatnonzero(np.append(True, np.diff(sure) != 0))[: sure.size] if sure.size else np.zeros(0, np.intp)
-    return Levels(stated.place[order], sure, stated.right[order], starts.astype(np.int64))
+_GUO = "Guo et al., ICML 2017, arXiv 1706.04599"
+_NAEINI = "Naeini et al., AAAI 2015, doi 10.1609/aaai.v29i1.9602"
+_NGUYEN = "Nguyen and O'Connor, EMNLP 2015, doi 10.18653/v1/D15-1182"
+_COX = "Cox, Biometrika 1958, doi 10.1093/biomet/45.3-4.562; Van Calster et al., BMC Medicine 2019"
 
 
 def whole_number(bins: float) -> int:
@@ -174,7 +99,7 @@ def equal_width(sure: Floats, bins: int) -> Places:
 
 def gap(numbers: Floats, right: Floats, sure: Floats) -> Floats:
     """Returns the mean over statements of |share right - mean confidence| of their bin: (..., bin) -> (...)."""
-    return share(np.abs(right - sure).sum(axis=-1), numbers.sum(axis=-1))
+    return quotient(np.abs(right - sure).sum(axis=-1), numbers.sum(axis=-1))
 
 
 def by_luck(sure: Floats, place: Places) -> float:
@@ -238,7 +163,7 @@ def _intercepts(weight: Floats, odds: Floats, right: Floats) -> Floats:
         push = (weight * (right - expected)).sum(axis=1)
         low, high = np.where(push > 0, added, low), np.where(push > 0, high, added)
         pull = (weight * expected * (1 - expected)).sum(axis=1)
-        wanted = added + share(push, pull, math.inf)
+        wanted = added + quotient(push, pull, math.inf)
         wanted = np.where((wanted > low) & (wanted < high), wanted, (low + high) / 2)
         done, added = np.abs(wanted - added).max() < _SURE, wanted
         if done:
@@ -287,64 +212,165 @@ def _separated(weight: Floats, odds: Floats, right: Floats) -> npt.NDArray[np.bo
     return np.asarray((high_wrong <= low_right) | (high_right <= low_wrong))
 
 
-class Risks(NamedTuple):
-    """Statements and wrong ones by level, the surest first, (resample, level); and those before each level."""
-
-    numbers: Floats
-    wrong: Floats
-    before: Floats
-    wrong_before: Floats
+_binned = partial(confidence_summary, best=0.0, higher_is_better=False, parameter="number of bins")
 
 
-def risks(times: Floats, levels: Levels) -> Risks:
-    """Returns how many statements there are, and wrong ones, as one goes down from the surest."""
-    numbers = levels.sums(times, np.ones_like(levels.sure))[:, ::-1]
-    wrong = levels.sums(times, 1 - levels.right)[:, ::-1]
-    return Risks(numbers, wrong, np.cumsum(numbers, axis=1) - numbers, np.cumsum(wrong, axis=1) - wrong)
+def _luck(title: str, places: Callable[[Floats, int], Any]) -> Callable[..., str]:
+    """Makes the remark of what a calibration error would be by luck alone."""
+
+    def remark(rows: Rows, bins: float) -> str:
+        stated = said(rows)
+        if not stated.sure.size:
+            return ""
+        expected = by_luck(stated.sure, places(stated.sure, whole_number(bins)))
+        told = f"{title}@{bins:g}: confidences that mean exactly what they say would reach about {expected:.3f} here."
+        return " ".join(filter(None, [told, remarked(rows)]))
+
+    return remark
 
 
-def area_under(found: Risks) -> Floats:
-    """Returns the mean over k of the share of wrong ones among the k surest, (resample,).
+@_binned(
+    title="ECE (equal mass)", source=f"{_NGUYEN}; {_GUO}", at_once=True, remark=_luck("ECE (equal mass)", mass_places)
+)
+def ece_mass(rows: Rows, bins: float) -> Weighed:
+    """The expected calibration error in bins of equal numbers: the mean of |share right - mean confidence| of the bin.
 
-    Of a level of equal confidence any order is as likely, and the mean over orders is taken: its wrong ones are spread
-    evenly.
+    Statements of equal confidence share the bin in which the middle of their ranks lies. Of few statements it is far
+    above 0 even where all confidences are right; a note says how far. In [0, 1].
+
+    Raises:
+        UsageError: `bins` is not a whole number of 1 or more.
     """
-    rate = share(found.wrong, found.numbers, 0.0)
-    added = harmonic(found.before + found.numbers) - harmonic(found.before)
-    total = ((found.wrong_before - rate * found.before) * added + found.wrong).sum(axis=1)
-    return share(total, found.numbers.sum(axis=1))
+    levels, number = levelled(said(rows)), whole_number(bins)
+    return lambda times: gap(*equal_mass(times, levels, number))
 
 
-def least_area(found: Risks) -> Floats:
-    """Returns the area if every wrong answer were less sure than every right one, (resample,)."""
-    numbers, wrong = found.numbers.sum(axis=1), found.wrong.sum(axis=1)
-    right = numbers - wrong
-    return share(wrong - right * (harmonic(numbers) - harmonic(right)), numbers)
+def _width_pieces(rows: Rows, bins: float) -> Floats:
+    """What each row adds to the bins' sums of right less confidence, and to their number: (row, bin + 1)."""
+    stated, number = said(rows), whole_number(bins)
+    added = np.zeros((rows.value.size, number + 1))
+    added[stated.place, equal_width(stated.sure, number)] = stated.right - stated.sure
+    added[stated.place, number] = 1
+    return added
 
 
-def risk_of_surest(found: Risks, coverage: float) -> Floats:
-    """Returns the share of wrong ones among the surest, so many that they are this share of all: (resample,)."""
-    wanted = np.ceil(coverage * found.numbers.sum(axis=1, keepdims=True) - 1e-9)
-    inside = np.clip(wanted - found.before, 0, found.numbers)
-    wrong = (share(found.wrong, found.numbers, 0.0) * inside).sum(axis=1)
-    return share(wrong, wanted[:, 0])
+@_binned(
+    title="ECE (equal width)",
+    source=f"{_NAEINI}; {_GUO}",
+    pieces=_width_pieces,
+    remark=_luck("ECE (equal width)", equal_width),
+)
+def ece_width(sums: Floats, bins: float) -> Floats:
+    """The expected calibration error in bins of equal width: the mean of |share right - mean confidence| of the bin.
+
+    [l, r) holds its lower edge, and the last bin 1 too. The name `ece` is that of voxels. In [0, 1].
+
+    Raises:
+        UsageError: `bins` is not a whole number of 1 or more.
+    """
+    return quotient(np.abs(sums[..., :-1]).sum(axis=-1), sums[..., -1])
 
 
-def most_covered(found: Risks, risk: float) -> Floats:
-    """Returns the largest share of answers above a threshold of which at most this share is wrong: (resample,)."""
-    numbers, total = found.before + found.numbers, found.numbers.sum(axis=1)
-    fine = (found.wrong_before + found.wrong <= risk * numbers + 1e-9) & (found.numbers > 0)
-    return share(np.where(fine, numbers, 0).max(axis=1, initial=0), total)
+def _averaged(rows: Rows, stated: Stated, values: Floats, counted: Floats) -> Floats:
+    """What each row adds to the sum of what statements are worth, and to their number: (row, 2)."""
+    added = np.zeros((rows.value.size, 2))
+    added[stated.place] = np.stack([values, counted], axis=1)
+    return added
 
 
-def harmonic(number: Floats) -> Floats:
-    """Returns 1 + 1/2 + ... + 1/n, carried on smoothly between whole numbers."""
-    from scipy.special import digamma
-
-    return np.asarray(digamma(number + 1) + np.euler_gamma, dtype=np.float64)
+def _excess_pieces(rows: Rows) -> Floats:
+    stated = decided(rows)
+    return _averaged(rows, stated, stated.sure - stated.right, np.ones_like(stated.sure))
 
 
-def share(part: Floats, of: Floats, otherwise: float = math.nan) -> Floats:
-    """Returns a ratio, and something else where there is nothing to divide by."""
-    found: Floats = np.divide(part, of, out=np.full(np.shape(of), otherwise), where=np.asarray(of) > 0)
-    return found
+@confidence_summary(
+    title="Calibration shift",
+    source="MedQ-Deg, its calibration shift",
+    best=0.0,
+    higher_is_better=None,
+    pieces=_excess_pieces,
+)
+def calibration_shift(sums: Floats) -> Floats:
+    """How much surer a model is than it is right: its mean confidence less the share of its decisions that are right.
+
+    Above 0 it is too sure. A class that does not exclude others is decided at 0.5. In [-1, 1].
+    """
+    return quotient(sums[..., 0], sums[..., 1])
+
+
+def _brier_pieces(rows: Rows) -> Floats:
+    stated = every(rows)
+    return _averaged(rows, stated, (stated.sure - stated.right) ** 2, np.ones_like(stated.sure))
+
+
+def _parts(rows: Rows) -> str:
+    stated = every(rows)
+    if not stated.sure.size:
+        return ""
+    place = mass_places(stated.sure, BINS)
+    reliability, resolution, uncertainty, left = murphy(stated.sure, stated.right, place)
+    told = (
+        f"Brier score = reliability {reliability:.3f} - resolution {resolution:.3f} + uncertainty {uncertainty:.3f} "
+        f"+ {left:.3f} within {BINS} bins of equal mass (Murphy 1973)."
+    )
+    return " ".join(filter(None, [told, remarked(rows)]))
+
+
+@confidence_summary(
+    title="Brier score",
+    source="Brier 1950; Murphy 1973",
+    best=0.0,
+    higher_is_better=False,
+    pieces=_brier_pieces,
+    remark=_parts,
+)
+def brier_score(sums: Floats) -> Floats:
+    """The mean over statements of (confidence - right)^2, right being 1 or 0.
+
+    Of classes that exclude each other it is over all of them: Brier's own score is their number times that. In [0, 1].
+    """
+    return quotient(sums[..., 0], sums[..., 1])
+
+
+def _loss_pieces(rows: Rows) -> Floats:
+    stated = every(rows)
+    true = np.where(stated.right > 0, stated.sure, 1 - stated.sure)
+    counted = stated.right if exclusive(rows) else np.ones_like(stated.sure)
+    return _averaged(rows, stated, -np.log(np.clip(true, CLIP, 1)) * counted, counted)
+
+
+@confidence_summary(
+    title="Log loss",
+    source="Good 1952; scikit-learn's log_loss",
+    unit="nats",
+    best=0.0,
+    higher_is_better=False,
+    pieces=_loss_pieces,
+)
+def log_loss(sums: Floats) -> Floats:
+    """The mean negative log-likelihood, in nats: -log of the probability that was given to what is true.
+
+    Of classes that exclude each other that of the class that is present, once a case. Probabilities are kept above
+    1e-7, so that one that was called impossible costs 16.1. The name `nll` is that of voxels.
+    """
+    return quotient(sums[..., 0], sums[..., 1])
+
+
+@confidence_summary(title="Calibration slope", source=_COX, best=1.0, higher_is_better=None, at_once=True)
+def calibration_slope(rows: Rows) -> Weighed:
+    """The slope of a logistic regression of right on the log odds of the confidence.
+
+    Below 1 confidences are too extreme, above 1 too timid. Maximum likelihood, without a penalty; log odds are those of
+    confidences between 1e-7 and 1 - 1e-7. NaN where there is no estimate: all right, all wrong, or told apart wholly.
+    """
+    return partial(logistic, stated=every(rows), slope=True)
+
+
+@confidence_summary(title="Calibration intercept", source=_COX, best=0.0, higher_is_better=None, at_once=True)
+def calibration_intercept(rows: Rows) -> Weighed:
+    """What must be added to the log odds of all confidences for their mean to be the share that is right.
+
+    The intercept of a logistic regression with a slope of 1: calibration in the large. Below 0 confidences are too
+    high. NaN where all are right or all are wrong.
+    """
+    return partial(logistic, stated=every(rows), slope=False)

@@ -1,14 +1,16 @@
-"""Errors that a judge counts in a report: GREEN, CheXprompt, and corrections line by line."""
+"""GREEN: matched findings and errors that a judge counts in a report."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict
+from collections.abc import Mapping
+from functools import partial
+from typing import TypedDict
 
-from medimg_eval.errors import UsageError, nearest
-from medimg_eval.metrics.judges.verdicts import objects, verdict_reader
+from medimg_eval.errors import UsageError
+from medimg_eval.metrics.answers import ReplyPair
+from medimg_eval.metrics.judges.verdicts import counted, share, verdict_reader, worth
 
 CATEGORIES = {
     "a": "a finding that is not there",
@@ -19,9 +21,6 @@ CATEGORIES = {
     "f": "a comparison left out",
 }
 """The six kinds of errors that ReXVal, GREEN and CheXprompt tell apart."""
-
-SEVERITIES = ("emergent", "urgent", "actionable", "not_actionable")
-"""How much a correction matters, as FineRadScore grades it."""
 
 
 class Errors(TypedDict):
@@ -41,18 +40,6 @@ class GreenErrors(Errors):
     """The same, with the findings that match."""
 
     matched: int
-
-
-class Correction(TypedDict):
-    """One correction of a report.
-
-    Attributes:
-        line: which sentence of it, from 0; None for one that was left out.
-        severity: one of `SEVERITIES`.
-    """
-
-    line: int | None
-    severity: str
 
 
 def green_score(evaluation: GreenErrors) -> float:
@@ -91,17 +78,6 @@ def count_errors(evaluation: Errors, which: str = "all", category: str | None = 
     return float(total)
 
 
-def count_corrections(corrections: Sequence[Correction], severity: str | None = None) -> float:
-    """Returns how many corrections a report needs, of one severity or of all.
-
-    Raises:
-        UsageError: there is no such severity.
-    """
-    if severity is not None and severity not in SEVERITIES:
-        raise UsageError(f"there is no severity {severity!r} of corrections{nearest(severity, SEVERITIES)}")
-    return float(sum(severity in (None, one["severity"]) for one in corrections))
-
-
 _SECTION = r"\[{}\]:\s*(.*?)(?:\n\s*\n|\[(?:Clinically|Matched|Explanation)|\Z)"
 _SIGNIFICANT, _INSIGNIFICANT, _MATCHED = (
     re.compile(_SECTION.format(name), re.DOTALL)
@@ -134,48 +110,6 @@ def read_green(reply: str) -> GreenErrors | None:
     }
 
 
-@verdict_reader("chexprompt")
-def read_chexprompt(reply: str) -> Errors | None:
-    """Returns the errors that a reply in CheXprompt's form counts; None unless it tells all twelve counts.
-
-    The form is two lines, `Number of clinically significant errors by type: [(A, 1), (B, 0), ...]` and the same of
-    insignificant ones; the last such pair counts, and what is explained behind it does not.
-    """
-    line = r"number of clinically {} errors by type:"
-    lines = re.compile(rf"{line.format('significant')}(.*?){line.format('insignificant')}(.*)", re.I | re.S)
-    start = reply.lower().rfind(line.format("significant"))
-    found = lines.search(reply, start) if start >= 0 else None
-    if found is None:
-        return None
-    both = [_counts_in_brackets(part) for part in (found[1], found[2])]
-    if both[0] is None or both[1] is None:
-        return None
-    return {"significant": both[0], "insignificant": both[1]}
-
-
-@verdict_reader("corrections")
-def read_corrections(reply: str) -> list[Correction] | None:
-    """Returns the corrections of a reply `{"corrections": [{"line": 0, "severity": "urgent", ...}]}`.
-
-    A report without errors has an empty list. None where a correction has no severity of the four, or is no object.
-    """
-    found = next((one["corrections"] for one in objects(reply) if isinstance(one.get("corrections"), list)), None)
-    if found is None:
-        return None
-    corrections: list[Correction] = []
-    for one in found:
-        if not isinstance(one, Mapping) or (severity := _severity(one.get("severity"))) is None:
-            return None
-        line = one.get("line")
-        corrections.append({"line": line if type(line) is int else None, "severity": severity})
-    return corrections
-
-
-def _severity(given: Any) -> str | None:
-    words = "_".join(re.findall("[a-z]+", str(given).lower()))
-    return words if words in SEVERITIES else None
-
-
 def _counts_by_letter(section: re.Match[str] | None) -> dict[str, int] | None:
     """By category the number behind its name; of a category that stands twice, the last line in sorted order."""
     if section is None:
@@ -193,8 +127,79 @@ def _counts_by_letter(section: re.Match[str] | None) -> dict[str, int] | None:
     return counts
 
 
-def _counts_in_brackets(text: str) -> dict[str, int] | None:
-    counts: dict[str, int] = {}
-    for letter, number in re.findall(r"\(\s*([A-F])\s*,\s*(\d+)\s*\)", text):
-        counts.setdefault(letter.lower(), int(number))
-    return counts if counts.keys() == CATEGORIES.keys() else None
+_OSTMEIER = "Ostmeier et al. 2024, GREEN"
+_SETTINGS = "GREEN's published prompt, first 300 words of each report"
+
+_share = partial(share, source=_OSTMEIER, asks=("green",), settings=_SETTINGS)
+_count = partial(
+    counted, source=_OSTMEIER, asks=("green",), settings=_SETTINGS, parameter="a to f", parameter_optional=True
+)
+
+
+def _green(pair: ReplyPair, question: str) -> float:
+    return worth(pair, question, lambda found: green_score(found) if pair.text.strip() else 0.0)
+
+
+@_share(title="GREEN")
+def green(pair: ReplyPair) -> float:
+    """The findings that match over those and the clinically significant errors, as GREEN's own model counts them.
+
+    In [0, 1]; 0 where no finding matches, so also of an empty report. NaN where a reply cannot be read. Of chest
+    radiographs alone. The judge must be a checkpoint of GREEN (model@judge=green); for others there is `green_prompt`.
+    """
+    return _green(pair, "green")
+
+
+@_share(title="GREEN (unread as 0)")
+def green_as_published(pair: ReplyPair) -> float:
+    """GREEN with 0 for replies that cannot be read, which is how its authors' program has it.
+
+    A reply that was cut off is then as bad as a bad report; `judge_failures` says how many there are. NaN where the
+    judge was not asked.
+    """
+    if "green" in pair.judged and pair.judged["green"] is None:
+        return 0.0 if pair.references else math.nan
+    return _green(pair, "green")
+
+
+@_share(title="GREEN matched findings", best=math.nan, unit="findings")
+def green_matched(pair: ReplyPair) -> float:
+    """The number of findings that both reports have, as GREEN's own model counts them."""
+    return worth(pair, "green", lambda found: float(found["matched"]))
+
+
+@_count(title="GREEN significant errors")
+def green_significant(pair: ReplyPair, category: str | None = None) -> float:
+    """The number of clinically significant errors, as GREEN's own model counts them; @a to @f of one category.
+
+    a: a finding that is not there; b: a finding left out; c: a wrong place; d: a wrong severity; e: a comparison that
+    is not there; f: a comparison left out.
+    """
+    return worth(pair, "green", lambda found: count_errors(found, "significant", category))
+
+
+@_count(title="GREEN insignificant errors")
+def green_insignificant(pair: ReplyPair, category: str | None = None) -> float:
+    """The number of clinically insignificant errors, as GREEN's own model counts them; @a to @f of one category.
+
+    Categories as in `green_significant`. They cost nothing in GREEN itself.
+    """
+    return worth(pair, "green", lambda found: count_errors(found, "insignificant", category))
+
+
+@_share(title="GREEN's prompt, another judge", asks=("green_prompt",))
+def green_prompt(pair: ReplyPair) -> float:
+    """The findings that match over those and the significant errors, as any judge counts them by GREEN's prompt.
+
+    The same arithmetic as `green`, but not GREEN, whose own model was trained to count: the table names the judge.
+    """
+    return _green(pair, "green_prompt")
+
+
+@_count(title="Significant errors by GREEN's prompt", asks=("green_prompt",))
+def green_prompt_significant(pair: ReplyPair, category: str | None = None) -> float:
+    """The number of clinically significant errors, as any judge counts them by GREEN's prompt; @a to @f of one kind.
+
+    Categories as in `green_significant`.
+    """
+    return worth(pair, "green_prompt", lambda found: count_errors(found, "significant", category))

@@ -1,13 +1,16 @@
-"""Kinds of hallucinations, as Med-HallMark tells them apart."""
+"""MediHall: kinds of hallucinations that a judge finds in an answer, as Med-HallMark tells them apart."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
 
 from medimg_eval.errors import UsageError, nearest
-from medimg_eval.metrics.judges.verdicts import verdict_reader
+from medimg_eval.metrics.answers import ReplyPair
+from medimg_eval.metrics.judges.verdicts import replies_in, share, verdict_reader, worth
 
 KINDS = ("catastrophic", "critical", "attribute", "prompt_induced", "minor", "correct")
 """From the worst to none, as the data set numbers them from 0."""
@@ -71,3 +74,54 @@ def read_hallucination(reply: str) -> str | None:
         return None
     said = next(group for group in found[-1].groups() if group).lower()
     return "prompt_induced" if said == "prompt" else said
+
+
+_medihall = partial(share, source="Chen et al. 2024, Med-HallMark", asks=("medihall",))
+
+
+def _kinds(verdict: Any) -> list[str | None]:
+    return replies_in(verdict) if isinstance(verdict, Mapping) else [verdict]
+
+
+@_medihall(
+    title="MediHall",
+    best=math.nan,
+    worst=math.nan,
+    parameter="what each kind is worth, such as 0/1/2/3/4/5 for " + "/".join(KINDS),
+    parameter_is_text=True,
+)
+def medihall(pair: ReplyPair, values: str) -> float:
+    """The mean over an answer's sentences of what their kinds of hallucination are worth, by a judge.
+
+    The parameter gives the six values, with slashes between them, from the worst kind to correct statements: the
+    published data do not hold them, and none are assumed. NaN where a sentence is not judged, and without any.
+    """
+    by_kind = medihall_values(values)
+    return worth(pair, "medihall", lambda found: medihall_score(_kinds(found), by_kind))
+
+
+@_medihall(
+    title="Hallucinations",
+    higher_is_better=False,
+    best=0.0,
+    worst=math.nan,
+    parameter=", ".join(KINDS[:-1]),
+    parameter_is_text=True,
+)
+def hallucinations(pair: ReplyPair, kind: str) -> float:
+    """The share of an answer's sentences that are a hallucination of one of Med-HallMark's kinds, by a judge.
+
+    NaN where a sentence is not judged, and without any.
+    """
+    if kind not in KINDS[:-1]:
+        raise UsageError(f"hallucinations@{kind}: there is no such kind{nearest(kind, KINDS[:-1])}")
+    return worth(pair, "medihall", lambda found: hallucination_share(_kinds(found), kind))
+
+
+@_medihall(title="Sentences without hallucination")
+def hallucination_free(pair: ReplyPair) -> float:
+    """The share of an answer's sentences that are correct statements, by a judge.
+
+    NaN where a sentence is not judged, and without any.
+    """
+    return worth(pair, "medihall", lambda found: hallucination_share(_kinds(found), "correct"))

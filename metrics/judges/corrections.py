@@ -1,0 +1,80 @@
+"""Corrections of a report, line by line, as a judge writes them in the manner of FineRadScore."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
+
+from medimg_eval.errors import UsageError, nearest
+from medimg_eval.metrics.answers import ReplyPair
+from medimg_eval.metrics.judges.verdicts import counted, objects, verdict_reader, worth
+
+SEVERITIES = ("emergent", "urgent", "actionable", "not_actionable")
+"""How much a correction matters, as FineRadScore grades it."""
+
+
+class Correction(TypedDict):
+    """One correction of a report.
+
+    Attributes:
+        line: which sentence of it, from 0; None for one that was left out.
+        severity: one of `SEVERITIES`.
+    """
+
+    line: int | None
+    severity: str
+
+
+def count_corrections(corrections: Sequence[Correction], severity: str | None = None) -> float:
+    """Returns how many corrections a report needs, of one severity or of all.
+
+    Raises:
+        UsageError: there is no such severity.
+    """
+    if severity is not None and severity not in SEVERITIES:
+        raise UsageError(f"there is no severity {severity!r} of corrections{nearest(severity, SEVERITIES)}")
+    return float(sum(severity in (None, one["severity"]) for one in corrections))
+
+
+@verdict_reader("corrections")
+def read_corrections(reply: str) -> list[Correction] | None:
+    """Returns the corrections of a reply `{"corrections": [{"line": 0, "severity": "urgent", ...}]}`.
+
+    A report without errors has an empty list. None where a correction has no severity of the four, or is no object.
+    """
+    found = next((one["corrections"] for one in objects(reply) if isinstance(one.get("corrections"), list)), None)
+    if found is None:
+        return None
+    corrections: list[Correction] = []
+    for one in found:
+        if not isinstance(one, Mapping) or (severity := _severity(one.get("severity"))) is None:
+            return None
+        line = one.get("line")
+        corrections.append({"line": line if type(line) is int else None, "severity": severity})
+    return corrections
+
+
+def _severity(given: Any) -> str | None:
+    words = "_".join(re.findall("[a-z]+", str(given).lower()))
+    return words if words in SEVERITIES else None
+
+
+@counted(
+    title="Corrections",
+    unit="corrections",
+    source="Huang et al. 2024, FineRadScore, which grades corrections and publishes no score",
+    asks=("corrections",),
+    settings="a prompt of our own in the manner of FineRadScore",
+    parameter="emergent, urgent, actionable or not_actionable",
+    parameter_optional=True,
+)
+def corrections(pair: ReplyPair, severity: str | None = None) -> float:
+    """The number of corrections, line by line, that a report needs to say what its reference says, by a judge.
+
+    @emergent, @urgent, @actionable and @not_actionable count those of one severity. FineRadScore publishes no way of
+    making one number of them, and neither is one made here.
+    """
+    if severity is not None and severity not in SEVERITIES:
+        raise UsageError(f"corrections@{severity}: there is no such severity{nearest(severity, SEVERITIES)}")
+    return worth(pair, "corrections", lambda found: count_corrections(found, severity))

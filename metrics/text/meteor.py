@@ -1,0 +1,37 @@
+"""METEOR: words and stems aligned, and in how many runs."""
+
+from __future__ import annotations
+
+from medimg_eval.metrics.answers import ReplyPair
+from medimg_eval.metrics.nlp import stem, words
+from medimg_eval.metrics.text.texts import RUNS, best_of, overlap_metric
+from medimg_eval.metrics.text.word_overlap import Words, aligned_words
+
+
+def meteor_of(text: Words, reference: Words) -> float:
+    """Returns METEOR of words that are equal or have the same stem, without synonyms.
+
+    With m words aligned in c runs, P = m / words said, R = m / words of the reference:
+    P R / (0.9 P + 0.1 R) (1 - 0.5 (c / m)^3). Identical texts of w words have 1 - 0.5 / w^3.
+    """
+    found = aligned_words(text, reference, stem)
+    if not found.matches:
+        return 0.0
+    precision, recall = found.matches / len(text), found.matches / len(reference)
+    mean = precision * recall / (0.9 * precision + 0.1 * recall)
+    return mean * (1 - 0.5 * (found.chunks / found.matches) ** 3)
+
+
+@overlap_metric(
+    title="METEOR (exact, stem)",
+    source="Banerjee and Lavie 2005; NLTK",
+    settings=f"{RUNS}, matches: words and stems, synonyms: none",
+)
+def meteor_stem(pair: ReplyPair) -> float:
+    """METEOR of equal words and equal Porter stems, without synonyms.
+
+    The parameters and stems are NLTK's (alpha 0.9, beta 3, gamma 0.5), so this is its METEOR without WordNet, and not
+    the Java program's. Words as in `rouge_1`. In [0, 1), for identical texts of w words 1 - 0.5 / w^3; of several right
+    texts the best.
+    """
+    return best_of(pair, words, meteor_of)
