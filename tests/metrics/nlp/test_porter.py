@@ -10,28 +10,11 @@ from medimg_eval.metrics.nlp.porter import stem
 
 DOCS = Path(medimg_eval.__file__).parents[1] / "docs"
 ENDINGS = [
-    *(
-        "s",
-        "es",
-        "ed",
-        "ing",
-        "ly",
-        "y",
-        "ies",
-        "ied",
-        "eed",
-        "ational",
-        "tional",
-        "enci",
-        "anci",
-        "izer",
-        "abli",
-        "bli",
-    ),
-    *("alli", "entli", "eli", "ousli", "ization", "ation", "ator", "alism", "iveness", "fulness", "ousness", "aliti"),
-    *("iviti", "biliti", "fulli", "logi", "icate", "ative", "alize", "iciti", "ical", "ful", "ness", "al", "ance"),
-    *("ence", "er", "ic", "able", "ible", "ant", "ement", "ment", "ent", "sion", "tion", "ou", "ism", "ate", "iti"),
-    *("ous", "ive", "ize", "e", "ll", "ss", "zz"),
+    *("s", "es", "ed", "ing", "ly", "y", "ies", "ied", "eed", "ational", "tional", "enci", "anci", "izer", "abli"),
+    *("bli", "alli", "entli", "eli", "ousli", "ization", "ation", "ator", "alism", "iveness", "fulness", "ousness"),
+    *("aliti", "iviti", "biliti", "fulli", "logi", "icate", "ative", "alize", "iciti", "ical", "ful", "ness", "al"),
+    *("ance", "ence", "er", "ic", "able", "ible", "ant", "ement", "ment", "ent", "sion", "tion", "ou", "ism", "ate"),
+    *("iti", "ous", "ive", "ize", "e", "ll", "ss", "zz"),
 ]
 APART = 24
 """Each word gets every 24th ending, from one place on further than the word before it."""
