@@ -1,4 +1,4 @@
-"""Shares, and intervals of them."""
+"""Intervals of shares: the exact one and Wilson's, also of a number of draws that is no whole one."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def quotient(part: Floats, of: npt.NDArray[Any], otherwise: float = math.nan) ->
     return found
 
 
-def exact_interval(count: int, of: int, level: float = 0.95) -> tuple[float, float]:
+def exact_interval(count: float, of: float, level: float = 0.95) -> tuple[float, float]:
     """Returns the interval of Clopper and Pearson of a share: it holds the true one at least as often as it says.
 
     Args:
-        count: how many.
-        of: of how many, which are independent.
+        count: how many, perhaps no whole number.
+        of: of how many, which are independent; where they are not, of how many that would tell as much.
         level: in (0, 1).
 
     Returns:
@@ -50,12 +50,12 @@ FEW_TRIALS = 10
 """Of at most so many independent values the exact interval is printed instead of Wilson's."""
 
 
-def wilson_interval(count: int, of: int, level: float = 0.95) -> tuple[float, float]:
+def wilson_interval(count: float, of: float, level: float = 0.95) -> tuple[float, float]:
     """Returns Wilson's score interval of a share: the shares that a test at this level does not reject.
 
     Args:
-        count: How many.
-        of: Of how many, which are independent; at least one.
+        count: How many, perhaps no whole number.
+        of: Of how many, which are independent, more than none; where they are not, of how many that would tell as much.
         level: Coverage, between 0 and 1.
 
     Returns:
@@ -72,14 +72,14 @@ def wilson_interval(count: int, of: int, level: float = 0.95) -> tuple[float, fl
     0.2188 0.6134
     """
     if not 0 <= count <= of or not of:
-        raise ValueError(f"Expected `count` to be between 0 and {of} of at least one, got {count}")
+        raise ValueError(f"Expected `count` to be between 0 and {of}, of more than none, got {count}")
     if not 0 < level < 1:
         raise ValueError(f"Expected `level` to be between 0 and 1, got {level}")
     share, squared = count / of, float(ndtri((1 + level) / 2)) ** 2
     centre = (share + squared / (2 * of)) / (1 + squared / of)
     half = math.sqrt(squared * (share * (1 - share) / of + squared / (4 * of**2))) / (1 + squared / of)
     # At no and at all successes one end is the share itself, which rounding must not move.
-    return (0.0 if not count else max(0.0, centre - half), 1.0 if count == of else min(1.0, centre + half))
+    return max(0.0, min(share, centre - half)), min(1.0, max(share, centre + half))
 
 
 def proportion_interval(count: int, of: int, level: float = 0.95) -> tuple[float, float, str]:

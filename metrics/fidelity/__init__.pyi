@@ -28,7 +28,6 @@ from .intervals import (
     share_interval as share_interval,
     variance_of_mean as variance_of_mean,
     variance_of_sum as variance_of_sum,
-    wilson as wilson,
 )
 from .kernel import (
     cmmd as cmmd,

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.metrics.fidelity.feature_sets import Array
+from medimg_eval.metrics.proportions import wilson_interval
 
 NORMAL_95 = 1.959963984540054
 """The 97.5th percentile of the normal distribution."""
@@ -53,17 +54,9 @@ def share_interval(values: Array, groups: Array | None, how: str, *, further: fl
     many = float(len(group_sums(values, groups)))
     if (groups is not None or further) and variance > 0 and 0 < share < 1:
         many = min(float(len(values)), share * (1 - share) / variance)
-    low, high = wilson(share, many)
+    low, high = wilson_interval(share * many, many)
     error = math.sqrt(variance) if variance >= 0 else math.nan
     return {"standard_error": error, "low": low, "high": high, "interval": how}
-
-
-def wilson(share: float, many: float) -> tuple[float, float]:
-    """Returns Wilson's 95 % interval of a share of `many` independent draws, which may be no whole number."""
-    squared = NORMAL_95**2
-    centre = (share + squared / (2 * many)) / (1 + squared / many)
-    half = NORMAL_95 / (1 + squared / many) * math.sqrt(share * (1 - share) / many + squared / (4 * many**2))
-    return max(0.0, min(share, centre - half)), min(1.0, max(share, centre + half))
 
 
 def variance_of_sum(influences: Array, groups: Array | None = None) -> float:

@@ -16,8 +16,9 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from medimg_eval.metrics.fidelity import SMALL, SetValue, variance_of_sum, wilson
+from medimg_eval.metrics.fidelity import SMALL, SetValue, variance_of_sum
 from medimg_eval.metrics.generation.image_sets import ImageSet, ImageSets, set_metric
+from medimg_eval.metrics.proportions import wilson_interval
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -156,7 +157,7 @@ def _interval(found: Judged, groups: Array, draws: int) -> dict[str, Any]:
     share, many = found.value, float(draws)
     if variance > 0 and 0 < share < 1:
         many = share * (1 - share) / variance
-    low, high = wilson(share, many)
+    low, high = wilson_interval(share * many, many)
     return {"standard_error": math.sqrt(variance), "low": low, "high": high, "interval": HOW}
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
 
 from medimg_eval.metrics.fidelity import SMALL, Array, SetError, SetValue, group_sums, share_interval, variance_of_mean
 from medimg_eval.metrics.privacy.screens import closer
+from medimg_eval.metrics.proportions import exact_interval
 
 FEW_SHADOWS = 8
 """Shadow models on a side below which samples share one spread."""
@@ -118,7 +118,7 @@ def mia_tpr_at_fpr(
     many = float(len(group_sums(found, groups)))
     if groups is not None and variance > 0:
         many = min(float(len(found)), share * (1 - share) / variance)
-    hits = share * many
+    low, high = exact_interval(share * many, many)
     details = {"auc": closer(-inside, -outside), "threshold": sign * threshold, "fpr": reached}
     return SetValue(
         f"mia_tpr_at_fpr, fpr={fpr:g}",
@@ -126,8 +126,8 @@ def mia_tpr_at_fpr(
         len(inside),
         len(outside),
         0,
-        low=float(special.betaincinv(hits, many - hits + 1, 0.025)) if hits > 0 else 0.0,
-        high=float(special.betaincinv(hits + 1, many - hits, 0.975)) if share < 1 else 1.0,
+        low=low,
+        high=high,
         interval="Clopper-Pearson, over members; threshold held fixed",
         standard_error=math.sqrt(variance) if variance >= 0 else math.nan,
         floor=fpr,

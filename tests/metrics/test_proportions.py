@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from statsmodels.stats.proportion import proportion_confint
 
-from medimg_eval.metrics.proportions import proportion_interval, wilson_interval
+from medimg_eval.metrics.proportions import exact_interval, proportion_interval, wilson_interval
 from medimg_eval.results import mean_interval
 from medimg_eval.results.statistics.intervals import Bootstrap, Sample, usual_intervals
 
@@ -101,3 +101,15 @@ def test_exact_holds_the_share_at_least_as_often_as_it_says_and_wilson_about_as_
         else:
             assert coverage.mean() == pytest.approx(0.95, abs=0.01)
             assert coverage.min() > 0.91
+
+
+@pytest.mark.parametrize("scale", [1, 0.37, 12.5])
+def test_counts_may_be_no_whole_numbers(scale):
+    count, of = 8 * scale, 20 * scale
+    low, high = exact_interval(count, of)
+    # Clopper and Pearson's ends are quantiles of beta distributions, whose parameters are real.
+    assert scipy.stats.beta.cdf(low, count, of - count + 1) == pytest.approx(0.025)
+    assert scipy.stats.beta.cdf(high, count + 1, of - count) == pytest.approx(0.975)
+    # Wilson's are the shares whose score test is just not rejected.
+    for end in wilson_interval(count, of):
+        assert abs(0.4 - end) / math.sqrt(end * (1 - end) / of) == pytest.approx(scipy.stats.norm.isf(0.025))

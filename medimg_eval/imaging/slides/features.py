@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
 import tokenize
+import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,11 +16,16 @@ import numpy as np
 from medimg_eval.case import Array
 from medimg_eval.errors import CaseError
 from medimg_eval.imaging.slides.tiles import as_coordinates
-from medimg_eval.imaging.tensors import read_tensors
 from medimg_eval.imaging.voxel_data import check_own
 
 FEATURES, COORDINATES = ("features", "feats", "embeddings"), ("coords", "coordinates")
 """What the two are called in HDF5 and .pt files."""
+
+_DAMAGE = (
+    *(RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError, ArithmeticError),
+    *(zipfile.BadZipFile, zlib.error, EOFError, MemoryError, OSError),
+)
+"""What `torch.load` and zipfile run into in a damaged file."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,12 +107,37 @@ def _hdf5(path: Path) -> tuple[Any, Any]:
 
 
 def _torch(path: Path) -> tuple[Any, Any]:
-    content = read_tensors(path)
-    if isinstance(content, np.ndarray):
-        return content, None
-    if not isinstance(content, Mapping):
-        raise CaseError(f"{path}: expected a tensor or a dict of tensors, got {type(content).__name__}")
-    return _named(content, path, [str(name) for name in content])
+    from torch import Tensor, load
+
+    try:
+        with zipfile.ZipFile(path) as archive:
+            # torch compares no checksums, and inflates whatever it is given.
+            if any(part.compress_type for part in archive.infolist()) or archive.testzip():
+                raise CaseError(f"{path}: holds damaged or compressed parts; save it again with torch.save")
+        content = load(path, map_location="cpu", weights_only=True)
+        if isinstance(content, Tensor):
+            return _array(content), None
+        if not isinstance(content, Mapping):
+            raise CaseError(f"{path}: expected a tensor or a dict of tensors, got {type(content).__name__}")
+        found = {name: _array(content[name]) for name in (*FEATURES, *COORDINATES) if name in content}
+    except pickle.UnpicklingError as error:
+        raise CaseError(
+            f"{path}: is damaged or holds more than tensors, and what a pickle asks for is not run; "
+            "save a tensor, or a dict of tensors"
+        ) from error
+    except _DAMAGE as error:
+        raise CaseError(
+            f"{path}: is damaged, or not a file of torch 1.6 or later ({type(error).__name__}); save it again"
+        ) from error
+    return _named(found, path, [str(name) for name in content])
+
+
+def _array(stored: Any) -> Any:
+    from torch import Tensor, bfloat16
+
+    if not isinstance(stored, Tensor):
+        return stored
+    return (stored.float() if stored.dtype == bfloat16 else stored).numpy(force=True)
 
 
 def _numpy(path: Path) -> tuple[Any, Any]:

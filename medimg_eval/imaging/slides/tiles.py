@@ -133,15 +133,10 @@ def tissue_mask(slide: Slide, *, um_per_px: float = 8.0, ink: bool = True) -> Ma
 
 
 def otsu(counts: Array) -> int:
-    """The bin of a histogram at whose end two classes differ most (Otsu 1979); the first bin of an empty one."""
-    counts = np.asarray(counts, np.float64)
-    bins = np.arange(len(counts))
-    below = np.cumsum(counts)
-    total = below[-1]
-    first = np.cumsum(counts * bins)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        between = (first[-1] * below - first * total) ** 2 / (below * (total - below))
-    return int(np.argmax(np.nan_to_num(between, nan=0.0, posinf=0.0)))
+    """The bin of a histogram at whose end two classes differ most (Otsu 1979); 0 of one class, or none."""
+    from skimage.filters import threshold_otsu
+
+    return int(threshold_otsu(hist=counts)) if np.count_nonzero(counts) > 1 else 0
 
 
 def as_coordinates(stored: Array, path: Path) -> Array:

@@ -41,34 +41,21 @@ def rgb(path: Path, frames: Array, dataset: pydicom.Dataset, header: Header, not
     if model == "PALETTE COLOR":
         return _painted(path, frames, dataset)
     if frames.ndim == 4 and frames.shape[-1] == 3:
-        planes = np.moveaxis(frames, -1, 0)
         coded = _coded(header) if header.transfer_syntax in JPEG else None
         if coded is not None and (coded == "RGB") != (model == "RGB") and model in ("RGB", "YBR_FULL", "YBR_FULL_422"):
             notes.append(f"the header says {model}, its JPEG stream {coded}: the stream was believed")
             model = coded
         if model in ("RGB", "YBR_ICT", "YBR_RCT"):
-            return planes  # decoders of JPEG 2000 undo its colour transform themselves
+            return np.moveaxis(frames, -1, 0)  # decoders of JPEG 2000 undo its colour transform themselves
         if model in ("YBR_FULL", "YBR_FULL_422") and frames.dtype == np.uint8:
-            return ybr_to_rgb(planes)
+            from pydicom.pixels.processing import convert_color_space
+
+            converted = convert_color_space(frames.copy(), "YBR_FULL", "RGB", per_frame=True)
+            return np.moveaxis(converted, -1, 0)
     raise CaseError(
         f"{path}: its colours are {model} in {header.samples} samples of {frames.dtype}; expected MONOCHROME1, "
         "MONOCHROME2, PALETTE COLOR, RGB, YBR_FULL, YBR_FULL_422, YBR_ICT or YBR_RCT; convert it to RGB"
     )
-
-
-def ybr_to_rgb(planes: Array) -> Array:
-    """Turns full-range YCbCr (PS3.3 C.7.6.3.1.2) into RGB; both are uint8, (3, ...); half-way values go up."""
-    luma, blue, red = planes
-    offset = np.arange(256) - 128.0
-    to_red, to_blue = (np.floor(weight * offset + 0.5).astype(np.int16) for weight in (1.402, 1.772))
-    # What green loses depends on both chroma planes, so it is kept in 65536ths and rounded once.
-    weights = (0.114 * 1.772 / 0.587, 0.299 * 1.402 / 0.587)
-    from_blue, from_red = (np.rint(weight * offset * 65536).astype(np.int32) for weight in weights)
-    out = np.empty(planes.shape, np.uint8)
-    out[0] = np.clip(luma + to_red[red], 0, 255)
-    out[1] = np.clip(luma - ((from_blue[blue] + from_red[red] + 32767) >> 16), 0, 255)
-    out[2] = np.clip(luma + to_blue[blue], 0, 255)
-    return out
 
 
 def _painted(path: Path, frames: Array, dataset: pydicom.Dataset) -> Array:
