@@ -1,4 +1,4 @@
-"""What the pages name exists, and is told by the name that users are meant to import."""
+"""What pages and rooms say of the code: names that exist, by the name that users are meant to import."""
 
 import ast
 import importlib
@@ -108,3 +108,17 @@ def test_files_of_the_repository_that_the_docs_name_exist(page):
 def test_links_between_pages_lead_somewhere(page):
     links = re.findall(r"\]\(([^)#:\s]+)(?:#[^)\s]*)?\)", prose(page))
     assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def rooms():
+    tops = ("medimg_eval", "tasks", "models", "metrics", "configs")
+    return sorted(path.parent for top in tops for path in (ROOT / top).rglob("__init__.py"))
+
+
+@pytest.mark.parametrize("room", rooms(), ids=lambda room: str(room.relative_to(ROOT)))
+def test_rooms_say_what_they_are_for(room):
+    words = ast.get_docstring(ast.parse((room / "__init__.py").read_text())) or ""
+    assert len(words.partition("\n")[0]) > 20, "begin with a line that says what the room is for"
+    assert len(words.splitlines()) <= 14, "a few lines will do: each module says the rest of itself"
+    listed = [name for line in words.splitlines() if line.startswith("- ") for name in re.findall(r"`(\w+)`", line)]
+    assert [name for name in listed if not (room / f"{name}.py").exists() and not (room / name).is_dir()] == []

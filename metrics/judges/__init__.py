@@ -1,4 +1,4 @@
-"""What a language model said as a judge, turned into numbers."""
+"""What a language model said as a judge, turned into numbers: GREEN, CRIMSON, RadFact and others."""
 
 import lazy_loader as lazy
 
