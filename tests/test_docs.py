@@ -96,7 +96,7 @@ def test_names_in_the_docs_are_whole(page):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_files_of_the_repository_that_the_docs_name_exist(page):
-    """Of folders that we have; `models/model.pt` may be in somebody's bundle. An example is headed by the file it makes."""
+    """Of folders that we have; `models/model.pt` may be in somebody's bundle. An example names the file it makes."""
     named = re.findall(
         r"(?<![\w/.:~$-])(?:benchmarks|configs|docs|medimg_eval|metrics|models|tasks|tests)/[\w/.-]*\w", prose(page)
     )
