@@ -10,7 +10,7 @@ VIEWER := medimg_eval/results/report/viewer
 unexport PYTHONDONTWRITEBYTECODE
 test checks collection pytest notebooks: export PYTHONPYCACHEPREFIX = $(abspath $(VENV))/compiled
 
-.PHONY: help demo test checks lint types contracts collection pytest notebooks picture viewer clean
+.PHONY: help demo test checks lint types contracts collection pytest notebooks picture architecture viewer clean
 
 help:
 	@echo "make demo   install into $(VENV), fit a small U-Net, test it beside a Gaussian mixture, print the table, draw a figure"
@@ -64,6 +64,9 @@ notebooks: $(VENV)/.dev
 picture: $(VENV)/.base
 	$(BIN)/python docs/picture.py $(DEMO) docs/table.svg
 	cp $(DEMO)/figures/forest-dice-label.png docs/figure.png
+
+architecture: $(VENV)/.dev
+	$(BIN)/python docs/architecture.py docs/develop/architecture.svg
 
 # The versions and checksums are those of package-lock.json. What the file is put together of keeps its licences beside it.
 viewer: $(VIEWER)/niivue.js

@@ -80,3 +80,17 @@ def test_the_readmes_words_are_short_and_its_commands_are_commands():
 
     assert used <= set(COMMANDS)
     assert {"fit", "test", "table"} <= used
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="needs the history")
+def test_blame_looks_past_commits_that_are_in_the_history():
+    """A hash from before a rebase would make blame look past nothing."""
+    lines = (ROOT / ".git-blame-ignore-revs").read_text().splitlines()
+    hashes = [line for line in lines if line and not line.startswith("#")]
+    assert hashes
+    assert all(re.fullmatch("[0-9a-f]{40}", each) for each in hashes)
+    asked = ["git", "rev-parse", "--is-shallow-repository"]
+    if subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip() == "true":
+        pytest.skip("a shallow clone has no history")
+    known = subprocess.run(["git", "rev-list", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert set(hashes) <= set(known.split())

@@ -1,4 +1,7 @@
-"""What patients can be recognised by: headers, side-cars and file names."""
+"""What patients can be recognised by: DICOM headers (after PS3.15), side-cars, and names of files.
+
+Texts are looked at by `medimg_eval.metrics.phi`; pixels are not looked at.
+"""
 
 import lazy_loader as lazy
 

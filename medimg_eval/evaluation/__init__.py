@@ -1,1 +1,4 @@
-"""Runs a model on a task: the Lightning modules, the run folder, resume, scoring."""
+"""Runs a model on a task: the Lightning modules, the run folder, resume, scoring.
+
+What other models say of stored predictions is in `evidence`.
+"""

@@ -1,4 +1,4 @@
-"""How far readers, methods and repeats agree."""
+"""How far readers, methods and repeats agree: `continuous` of measurements, `kappa` of categories."""
 
 import lazy_loader as lazy
 

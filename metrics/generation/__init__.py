@@ -1,4 +1,7 @@
-"""Generated images in a run: fidelity, memorisation and agreement with the prompt."""
+"""Metrics of a generated set as tasks name them: fidelity, memorisation, and agreement with the prompts.
+
+The arithmetic is in `medimg_eval.metrics.fidelity` and `medimg_eval.metrics.privacy`.
+"""
 
 import lazy_loader as lazy
 

@@ -1,4 +1,4 @@
-"""Landmarks, angles, lengths and tissue parameters against their reference."""
+"""Landmarks, angles, lengths, vertebral heights and tissue parameters (T2) against their reference."""
 
 import lazy_loader as lazy
 

@@ -1,4 +1,4 @@
-"""Names, dates and numbers of patients in texts."""
+"""Names, dates and numbers of patients in generated texts; images and headers are looked at by `medimg_eval.deid`."""
 
 import lazy_loader as lazy
 

@@ -1,4 +1,8 @@
-"""Reconstructed images against the fully sampled or original ones."""
+"""Reconstructed and synthesised images against the fully sampled or original ones.
+
+`metrics` declares what is judged, `presets` which domain, range and window that takes for granted; SSIM and its kin,
+and distances that networks see (`perceptual`), are computed beside them.
+"""
 
 import lazy_loader as lazy
 

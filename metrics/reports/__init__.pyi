@@ -3,7 +3,15 @@ from .icon_consistency import (
     consistency as consistency,
     equivalents_by_observations as equivalents_by_observations,
 )
-from .labeler.labeler import label_report as label_report, sentences as sentences
+from .labeler.labeler import (
+    Mention as Mention,
+    combined as combined,
+    label_report as label_report,
+    measurements as measurements,
+    mentions as mentions,
+    sections as sections,
+    sentences as sentences,
+)
 from .labels.metrics import (
     CHEXPERT_14 as CHEXPERT_14,
     CHEXPERT_5 as CHEXPERT_5,

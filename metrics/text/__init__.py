@@ -1,4 +1,4 @@
-"""Words of a text against words of a reference."""
+"""Words of a text against words of a reference: BLEU, ROUGE, METEOR, CIDEr-D, and the profiles of published scores."""
 
 import lazy_loader as lazy
 

@@ -1,4 +1,4 @@
-"""Answers to questions: correctness, places in images, sets of questions."""
+"""Answers to questions: `correctness`, `grounding` in the image, and protocols over whole `question_sets`."""
 
 import lazy_loader as lazy
 

@@ -1,4 +1,7 @@
-"""Models that read texts for metrics: CheXbert, RadGraph, BERTScore and others."""
+"""Models that read texts for metrics: CheXbert, RadGraph, RaTEScore, BERTScore and others.
+
+They find entities, labels or embeddings in reports; what is made of these is in `medimg_eval.metrics.reports`.
+"""
 
 import lazy_loader as lazy
 

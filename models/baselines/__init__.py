@@ -1,4 +1,4 @@
-"""Models that do without looking: what every real model is held against."""
+"""Models that do without looking, or without training: what every real model is held against."""
 
 import lazy_loader as lazy
 

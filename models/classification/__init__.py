@@ -1,4 +1,4 @@
-"""Image classifiers that are trained here or wrapped."""
+"""Image classifiers that are trained here or wrapped: networks of MONAI, timm and open_clip, or one's own."""
 
 import lazy_loader as lazy
 

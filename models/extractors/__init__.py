@@ -1,4 +1,4 @@
-"""Networks that give images and texts features."""
+"""Networks that turn images and texts into features, of which metrics compare the distributions or distances."""
 
 import lazy_loader as lazy
 

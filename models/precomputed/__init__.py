@@ -1,4 +1,4 @@
-"""Predictions that were made elsewhere, read from files."""
+"""Predictions that were made elsewhere, read from files: masks, nnU-Net's folders, classes, points, texts, images."""
 
 import lazy_loader as lazy
 

@@ -1,1 +1,1 @@
-"""A report generator that is trained here."""
+"""A report generator that `fit` trains: an image encoder, a decoder, and the words they write in."""

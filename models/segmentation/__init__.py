@@ -1,4 +1,9 @@
-"""Segmentation networks, promptable models, ensembles, and what is done to their masks."""
+"""Segmentation networks, promptable models, ensembles, and what is done to their masks.
+
+- `monai`, `monai_bundle`, `vista3d`, `sam`, `promptable`: wrappers
+- `ensemble`: the majority of any models
+- `sliding_window`, `postprocess`: how volumes are gone through, and masks cleaned
+"""
 
 import lazy_loader as lazy
 

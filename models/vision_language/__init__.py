@@ -1,4 +1,4 @@
-"""Models that are shown images and write: local ones, servers, CLIP."""
+"""Models that are shown images and write: local ones (`huggingface`), servers (`openai`), CLIP (`open_clip`)."""
 
 import lazy_loader as lazy
 

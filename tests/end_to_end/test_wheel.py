@@ -1,8 +1,9 @@
 """What users install: the wheel, alone in an environment, far from the checkout."""
 
+import importlib
+import json
 import subprocess
 import sys
-import sysconfig
 import venv
 import zipfile
 from pathlib import Path
@@ -16,22 +17,37 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(medimg_eval.__file__).resolve().parents[1]
 JOINED = ("tasks", "models", "metrics", "configs")
+SUFFIXES = (".py", ".pyi", ".yaml")
 PIP = ["-m", "pip", "-q", "--disable-pip-version-check"]
+
+
+def copied(place):
+    """What the repository holds, so that nothing stale in the checkout is shipped."""
+    listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    tracked = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines()
+    present = "\n".join(name for name in tracked if (ROOT / name).exists())
+    subprocess.run(["tar", "-cf", str(place / "s.tar"), "-T", "-"], cwd=ROOT, input=present, text=True, check=True)
+    (place / "source").mkdir()
+    subprocess.run(["tar", "-xf", str(place / "s.tar"), "-C", str(place / "source")], check=True)
+    return place / "source"
+
+
+def built(source):
+    """A wheel, made without network."""
+    place = source.parent
+    build = [*PIP, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(place), str(source)]
+    subprocess.run([sys.executable, *build], check=True, capture_output=True)
+    (found,) = place.glob("*.whl")
+    return found
+
+
+def shipped(wheel):
+    return {name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(SUFFIXES)}
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    """Built from a copy, so that nothing stale in the checkout is shipped; without network."""
-    place = tmp_path_factory.mktemp("wheel")
-    listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
-    tracked = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    subprocess.run(["tar", "-cf", str(place / "s.tar"), "-T", "-"], cwd=ROOT, input=tracked, text=True, check=True)
-    (place / "source").mkdir()
-    subprocess.run(["tar", "-xf", str(place / "s.tar"), "-C", str(place / "source")], check=True)
-    build = [*PIP, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(place), str(place / "source")]
-    subprocess.run([sys.executable, *build], check=True, capture_output=True)
-    (found,) = place.glob("*.whl")
-    return found
+    return built(copied(tmp_path_factory.mktemp("wheel")))
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +65,8 @@ def python(wheel, tmp_path_factory):
     install = ["install", "--no-deps", "--no-index", "--target", purelib, str(wheel)]
     subprocess.run([sys.executable, *PIP, *install], check=True)
     # A path in a .pth file is not searched for .pth files itself, so the editable install stays unseen.
-    (Path(purelib) / "lent.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    lent = [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
+    (Path(purelib) / "lent.pth").write_text("\n".join([*lent, ""]))
     return python
 
 
@@ -61,15 +78,51 @@ def test_the_wheel_holds_medimg_eval_and_nothing_else_at_top_level(wheel):
     }
 
 
-def test_the_wheel_holds_every_module_and_every_config_of_the_checkout(wheel):
-    names = set(zipfile.ZipFile(wheel).namelist())
-    own = {path.relative_to(ROOT) for path in (ROOT / "medimg_eval").rglob("*.py") if "__pycache__" not in path.parts}
-    wanted = {path.as_posix() for path in own}
+def tree():
+    """Where modules, stubs and configs of the checkout have to stand in a wheel: all of them, rooms or not."""
+    files = [path for suffix in SUFFIXES for path in (ROOT / "medimg_eval").rglob(f"*{suffix}")]
+    own = {path.relative_to(ROOT).as_posix() for path in files if path.relative_to(ROOT).parts[1] not in JOINED}
+    joined = [path for room in JOINED for suffix in SUFFIXES for path in (ROOT / room).rglob(f"*{suffix}")]
+    return own | {f"medimg_eval/{path.relative_to(ROOT).as_posix()}" for path in joined}
+
+
+def test_the_wheel_holds_the_modules_stubs_and_configs_of_the_checkout_and_no_others(wheel):
+    assert shipped(wheel) == tree()
+    assert "medimg_eval/py.typed" in zipfile.ZipFile(wheel).namelist()
+
+
+def test_a_checkout_without_symbolic_links_builds_the_same_wheel(wheel, tmp_path):
+    source = copied(tmp_path)
     for room in JOINED:
-        files = [path for suffix in ("py", "yaml") for path in (ROOT / room).rglob(f"*.{suffix}")]
-        wanted |= {f"medimg_eval/{path.relative_to(ROOT).as_posix()}" for path in files}
-    assert wanted <= names
-    assert "medimg_eval/py.typed" in names
+        link = source / "medimg_eval" / room
+        target = link.readlink().as_posix()
+        link.unlink()
+        link.write_text(target)  # what git makes of a link where there are none
+    assert shipped(built(source)) == shipped(wheel)
+
+
+def test_faces_are_the_same_from_the_wheel(python):
+    """A lazy face reads its stub when it is imported; rooms of models are opened by the quickstart below."""
+    stubs = sorted(name for name in tree() if name.endswith("/__init__.pyi"))
+    rooms = [name.removesuffix("/__init__.pyi").replace("/", ".") for name in stubs]
+    assert {"medimg_eval.metrics", "medimg_eval.models", "medimg_eval.imaging", "medimg_eval.results"} < set(rooms)
+    code = (
+        "import importlib, json, sys\n"
+        "faces = {}\n"
+        "for name in sys.argv[1:]:\n"
+        "    room = importlib.import_module(name)\n"
+        "    faces[name] = sorted(room.__all__)\n"
+        "    if name.split('.')[1] in ('metrics', 'imaging', 'results', 'deid'):\n"
+        "        [getattr(room, each) for each in room.__all__]\n"
+        "import medimg_eval\n"
+        "print(json.dumps([medimg_eval.__file__, faces]))\n"
+    )
+    clean = {key: value for key, value in environment().items() if key != "PYTHONPATH"}
+    done = subprocess.run([python, "-c", code, *rooms], cwd="/", env=clean, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    where, faces = json.loads(done.stdout)
+    assert str(python.parents[1]) in where
+    assert faces == {name: sorted(importlib.import_module(name).__all__) for name in rooms}
 
 
 def test_the_quickstart_runs_from_the_wheel_even_beside_folders_of_the_same_names(python, tmp_path):

@@ -1,4 +1,4 @@
-"""Whole-slide images, their tiles, and features of tiles."""
+"""Whole-slide images, their tiles, and features of tiles; `backends` are the libraries that open them."""
 
 import lazy_loader as lazy
 

@@ -1,4 +1,4 @@
-"""How far judges, labelers and readers agree with people."""
+"""How far judges, labelers and readers agree with people, and with each other."""
 
 import lazy_loader as lazy
 

@@ -1,4 +1,4 @@
-"""Cards and checklists that go with a paper."""
+"""Cards and checklists that go with a paper: what was disclosed, and what a generator's pictures are worth."""
 
 import lazy_loader as lazy
 

@@ -1,4 +1,4 @@
-"""Which differences between models are significant."""
+"""Which differences between models are significant: paired tests, against a baseline or pair by pair."""
 
 import lazy_loader as lazy
 

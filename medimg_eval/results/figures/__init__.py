@@ -1,4 +1,7 @@
-"""Figures of a paper."""
+"""Figures of a paper, each with the numbers it shows.
+
+One module per kind of figure draws runs or a frame of scores; `inputs`, `rows` and `style` are shared.
+"""
 
 import lazy_loader as lazy
 

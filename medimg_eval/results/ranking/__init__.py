@@ -1,4 +1,4 @@
-"""Models in order over many sets."""
+"""Models in order over many sets: mean ranks and their test, consensus, stability."""
 
 import lazy_loader as lazy
 

@@ -1,4 +1,4 @@
-"""Run folders, and scores computed elsewhere, read back."""
+"""Run folders, and scores computed elsewhere, read back as one frame of scores."""
 
 import lazy_loader as lazy
 

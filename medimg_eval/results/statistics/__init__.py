@@ -1,4 +1,4 @@
-"""Intervals, tests, resamples and power."""
+"""Intervals, tests, effect sizes, resamples and power: arithmetic on values, with no thought of tables."""
 
 import lazy_loader as lazy
 

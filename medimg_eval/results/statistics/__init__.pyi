@@ -10,7 +10,7 @@ from .disparities import (
     odds as odds,
     on_unit_scale as on_unit_scale,
 )
-from .effect_sizes import Effects as Effects, NO_EFFECTS as NO_EFFECTS, many_effects as many_effects
+from .effect_sizes import Effects as Effects, NO_EFFECTS as NO_EFFECTS, effects as effects, many_effects as many_effects
 from .hypothesis_tests import (
     GroupTest as GroupTest,
     LEAST_P as LEAST_P,

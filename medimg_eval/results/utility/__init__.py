@@ -1,4 +1,4 @@
-"""What generated images are worth for training."""
+"""What generated images are worth for training: studies of real and synthetic cases, as a table and a card."""
 
 import lazy_loader as lazy
 

@@ -1,4 +1,4 @@
-"""Studies and tables of reports."""
+"""Images with reports: studies of patients, the JSON of R2Gen and LLaVA, and tables of reports alone."""
 
 import lazy_loader as lazy
 

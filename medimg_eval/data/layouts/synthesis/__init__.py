@@ -1,4 +1,4 @@
-"""Prompts to generate images from, and images that were generated."""
+"""Prompts to generate images from, images that were generated, and mixtures of these with real ones."""
 
 import lazy_loader as lazy
 
