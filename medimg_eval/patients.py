@@ -48,7 +48,11 @@ def _digest(text: str, size: int) -> str:
 
 def _place() -> Path:
     own = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config") / "medimg_eval" / "salt"
-    return Path(os.environ.get("MEDIMG_EVAL_SALT") or own).expanduser()
+    place = Path(os.environ.get("MEDIMG_EVAL_SALT") or own)
+    try:
+        return place.expanduser()
+    except RuntimeError as error:  # a user without a home, as in some containers
+        raise UserError(f"{place}: {error} Name the file of the salt: export MEDIMG_EVAL_SALT=FILE") from error
 
 
 @cache

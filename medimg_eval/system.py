@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from medimg_eval.errors import CaseError
+from medimg_eval.errors import CaseError, UserError
 
 THREADS = 8
 """At most so many work on one image at once."""
@@ -16,7 +16,11 @@ THREADS = 8
 
 def user_cache() -> Path:
     """The folder for what can be made again: `MEDIMG_EVAL_CACHE`, or ~/.cache/medimg_eval."""
-    return Path(os.environ.get("MEDIMG_EVAL_CACHE") or "~/.cache/medimg_eval").expanduser()
+    place = Path(os.environ.get("MEDIMG_EVAL_CACHE") or "~/.cache/medimg_eval")
+    try:
+        return place.expanduser()
+    except RuntimeError as error:  # a user without a home, as in some containers
+        raise UserError(f"{place}: {error} Name a folder for the cache: export MEDIMG_EVAL_CACHE=DIR") from error
 
 
 @contextmanager

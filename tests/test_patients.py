@@ -9,6 +9,7 @@ import pytest
 from medimg_eval import patients
 from medimg_eval.errors import UserError
 from medimg_eval.patients import patient_key, salt_name, salt_of
+from medimg_eval.system import user_cache
 
 
 @pytest.fixture
@@ -69,3 +70,12 @@ def test_a_salt_that_cannot_be_read_or_is_too_short_is_named(salt, tmp_path):
     salt(name="file/salt")
     with pytest.raises(UserError, match=r"file/salt: .*cannot be read or made .*export MEDIMG_EVAL_SALT=FILE"):
         patient_key("1")
+
+
+def test_a_user_without_a_home_is_told_which_places_to_name(monkeypatch):
+    monkeypatch.setenv("MEDIMG_EVAL_SALT", "~no-such-user/salt")
+    with pytest.raises(UserError, match=r"home directory\. Name the file of the salt: export MEDIMG_EVAL_SALT=FILE"):
+        patient_key("1")
+    monkeypatch.setenv("MEDIMG_EVAL_CACHE", "~no-such-user/cache")
+    with pytest.raises(UserError, match=r"home directory\. Name a folder for the cache: export MEDIMG_EVAL_CACHE=DIR"):
+        user_cache()

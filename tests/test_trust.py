@@ -103,6 +103,13 @@ def test_a_hostile_manifest_runs_nothing_and_is_told_of(config, marker, tmp_path
     assert "payload_module" not in sys.modules
 
 
+@pytest.mark.parametrize("manifest", [{"task_config": ["t"]}, {"task_config": None}, {}], ids=str)
+def test_a_manifest_that_says_of_no_task_is_told_of(manifest, tmp_path, capsys):
+    (tmp_path / "manifest.json").write_text(json.dumps({"command": "test", "task": "t"} | manifest))
+    assert start(["score", f"run={tmp_path}"]) == 1
+    assert "its manifest does not say how its task was made; run test again" in capsys.readouterr().err
+
+
 def test_all_that_would_run_is_named_with_its_place(tmp_path):
     config = TASK | {"layout": LAYOUT | {"target": {"_target_": "mine.Truth"}}, "card": {"access": "${oc.env:HOME}"}}
     with pytest.raises(UserError) as refused:

@@ -24,6 +24,9 @@ if TYPE_CHECKING:  # importing it takes seconds
     import lightning.pytorch as pl
     from lightning.pytorch.loggers import Logger
 
+LARGEST_SEED = 2**32 - 1
+"""That NumPy's generators take."""
+
 
 def build_tasks(config: Mapping[str, Any]) -> list[Task]:
     """The named task, or else those of the suite."""
@@ -48,8 +51,10 @@ def build_settings(config: Mapping[str, Any]) -> Settings:
     for key, least in {"seed": 0, "batch_size": 1, "num_workers": 0, "score_workers": 0}.items():
         value = config[key]
         chosen = value is None and key in ("batch_size", "score_workers")
-        if not (isinstance(value, int) and value >= least) and not chosen:
+        if not (isinstance(value, int) and not isinstance(value, bool) and value >= least) and not chosen:
             raise UsageError(f"expected {key} to be a whole number of at least {least}, got {value!r}")
+    if config["seed"] > LARGEST_SEED:
+        raise UsageError(f"expected seed to be at most {LARGEST_SEED}, got {config['seed']}")
     refuse_absent_device(str(config["trainer"]["accelerator"]))
     _refuse_other_card(HydraConfig.get().overrides.task)
     trainer = {**config["trainer"], "precision": _precision(config["trainer"])}
@@ -66,7 +71,7 @@ def build_settings(config: Mapping[str, Any]) -> Settings:
         rank=_rank(),
         seed=config["seed"],
         limit=config.get("limit"),
-        only=[str(one) for one in as_list(config.get("only") or [])],
+        only=[] if config.get("only") is None else [str(one) for one in as_list(config["only"])],
         judge=build_candidate(config["judge"]) if config.get("judge") else None,
         annotators=Annotators(config["annotators"]),
         extractors=Extractors(config["extractors"]),

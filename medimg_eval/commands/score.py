@@ -40,6 +40,8 @@ def run(config: DictConfig) -> None:
         manifest = read_manifest(folder / "manifest.json")
         if manifest.get("command") != "test":
             raise UserError(f"{folder}: holds a {manifest.get('command')} run; only test runs can be scored again")
+        if not isinstance(manifest.get("task_config"), dict):
+            raise UserError(f"{folder}: its manifest does not say how its task was made; run test again")
         stated: dict[str, Any] = found_now(manifest["task_config"])
         require_ours(stated, folder / "manifest.json")
         _refuse_strange(manifest["task"], str(stated.get("_target_", "")), changed)

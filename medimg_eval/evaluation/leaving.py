@@ -135,20 +135,16 @@ def _hosts(asked: Any) -> Iterator[str]:
         if id(one) in seen:
             continue
         seen.add(id(one))
-        if getattr(one, "remote", False):
-            yield urlsplit(str(getattr(one, "base_url", ""))).hostname or f"where {type(one).__name__} sends it"
-        waiting += _parts(getattr(one, "__dict__", {}).values())
-
-
-def _parts(values: Any) -> Iterator[Any]:
-    """The models among values, and in lists and dicts of them."""
-    for value in values:
-        if isinstance(value, Model):
-            yield value
-        elif isinstance(value, list | tuple):
-            yield from (one for one in value if isinstance(one, Model))
-        elif isinstance(value, Mapping):
-            yield from (one for one in value.values() if isinstance(one, Model))
+        if one is asked or isinstance(one, Model):
+            if getattr(one, "remote", False):
+                yield urlsplit(str(getattr(one, "base_url", ""))).hostname or f"where {type(one).__name__} sends it"
+            waiting += vars(one).values() if hasattr(one, "__dict__") else ()
+        elif isinstance(one, Mapping):
+            waiting += one.values()
+        elif isinstance(one, list | tuple | set | frozenset):
+            waiting += one
+        elif callable(getattr(type(one), "children", None)):  # what torch keeps modules in
+            waiting += one.children()
 
 
 def _tracker_hosts(logger: Any, kinds: set[str]) -> Iterator[str]:

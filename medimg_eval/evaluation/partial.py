@@ -26,7 +26,7 @@ def choose(task: Task, cases: Sequence[Case], limit: Any, only: Sequence[str]) -
     Raises:
         UsageError: the limit is no number of cases, or there is no such case.
     """
-    if limit is not None and not (isinstance(limit, int) and limit >= 1):
+    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
         raise UsageError(f"expected limit to be a whole number of at least 1, got {limit!r}")
     known, asked = [case.id for case in cases], frozenset(only)
     lost = min(asked.difference(known), default=None)

@@ -192,7 +192,7 @@ def close(task: Task, run: Run, cases: Sequence[Case], model: str) -> Table:
         {
             "metrics": json.loads(table.frame().to_json(orient="records")),  # NaN, which JSON lacks, becomes null
             "failures": [{"case": f.case_id, "stage": f.stage, "message": f.message} for f in failures],
-            "raised": raised,
+            "raised": [*raised, *_raised_of_sets(task)],
             "read_with": read_with,
         },
     )
@@ -203,6 +203,15 @@ def _raised(case: Case, scores: Sequence[LabelScore]) -> list[dict[str, str]]:
     """What metrics raised over a case, each once."""
     messages = {one.metric: one.status.removeprefix(RAISED) for one in scores if one.status.startswith(RAISED)}
     return [{"case": case.id, "metric": metric, "message": message} for metric, message in messages.items()]
+
+
+def _raised_of_sets(task: Task) -> list[dict[str, str]]:
+    """What metrics of sets raised, by the part of the set that they were to judge."""
+    return [
+        {"case": ", ".join([one.label, *one.where.values()]), "metric": one.metric, "message": one.value[len(RAISED) :]}
+        for one in getattr(task, "of_sets", ())
+        if isinstance(one.value, str) and one.value.startswith(RAISED)
+    ]
 
 
 def _told(raised: Sequence[Mapping[str, str]], cases: int) -> list[str]:

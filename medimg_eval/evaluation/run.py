@@ -269,9 +269,12 @@ class Run:
     def _lines(self, name: str) -> Iterator[dict[str, Any]]:
         for shard in sorted(self.folder.glob(f"{name}-*.jsonl")):
             with shard.open(encoding="utf-8") as stream:
-                for line in stream:
+                for number, line in enumerate(stream, start=1):
                     if line.endswith("\n"):  # another rank may be half-way through its last line
-                        yield json.loads(line)
+                        try:
+                            yield dict(json.loads(line))
+                        except (TypeError, ValueError) as error:
+                            raise UserError(f"{shard}: line {number} is damaged ({error}); take it out") from error
 
     def _lock(self) -> None:
         """Takes this rank's lock; rank 0 also makes sure that no rank of an earlier start lives on."""

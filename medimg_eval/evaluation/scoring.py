@@ -51,7 +51,7 @@ def score_case(task: Task, case: Case, prediction: Stored) -> Scored:
         return [_finite(score) for score in task.score(case, prediction)]
     except Exception as error:
         log.debug("case %s", case.id, exc_info=True)
-        told = str(error) if isinstance(error, CaseError) else f"case {case.id!r}: {_named(error)}"
+        told = str(error) if isinstance(error, CaseError) else f"case {case.id!r}: {error_in_words(error)}"
         failure = Failure(case.id, "score", told)
         if isinstance(error, MemoryError):
             return failure
@@ -74,7 +74,7 @@ def _by_itself(task: Task, case: Case, prediction: Stored, name: str) -> list[La
         return [_finite(score) for score in task.score(case, prediction, [name])]
     except Exception as error:
         log.debug("case %s, %s", case.id, name, exc_info=True)
-        told = _named(error)
+        told = error_in_words(error)
     labels: list[str] = []
     with suppress(Exception):  # where the same metric may raise again
         labels = list(dict.fromkeys(score.label for score in task.worst(case) if score.metric == name))
@@ -88,7 +88,8 @@ def _finite(score: LabelScore) -> LabelScore:
     return score._replace(value=math.nan, status=f"{RAISED}{score.label} is {score.value}")
 
 
-def _named(error: Exception) -> str:
+def error_in_words(error: Exception) -> str:
+    """What went wrong, with the kind of error where its message is not made for people."""
     return str(error) if isinstance(error, CaseError) else f"{type(error).__name__}: {error}"
 
 

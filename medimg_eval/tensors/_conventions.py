@@ -28,7 +28,7 @@ class Given(NamedTuple):
 def cases_of(batch: Tensor | Iterable[Tensor]) -> list[Given]:
     """Splits a batch, or a list of cases as `decollate_batch` makes it; MetaTensors become plain tensors."""
     if not isinstance(batch, Tensor):
-        return [Given(one.as_subclass(Tensor), getattr(one, "affine", None)) for one in batch]
+        return [Given(torch.as_tensor(one).as_subclass(Tensor), getattr(one, "affine", None)) for one in batch]
     affine = getattr(batch, "affine", None)
     each = affine if affine is not None and affine.ndim == 3 else [affine] * len(batch)
     return [Given(*one) for one in zip(batch.as_subclass(Tensor), each, strict=True)]
@@ -104,7 +104,7 @@ def _read(name: str, side: Tensor, axes: int, regions: Regions) -> Tensor:
     """Returns a label map, or boolean masks of the regions."""
     got = f"got `{name}` of shape (case, {_sizes(side)}), {str(side.dtype).removeprefix('torch.')}"
     if side.ndim > axes and len(side) != 1:
-        return _read_channels(side, regions, got)
+        return _read_channels(side, regions, got, scores=name != "target")
     if side.dtype == torch.bool:
         if len(regions) != 1:
             raise ValueError(
@@ -113,6 +113,10 @@ def _read(name: str, side: Tensor, axes: int, regions: Regions) -> Tensor:
             )
         return side if side.ndim > axes else side[None]
     if not side.is_floating_point():
+        if name != "target" and _is_white(side, regions):
+            raise ValueError(
+                f"Expected the labels judged ({', '.join(regions)}), {got} with 0 and 255 alone; give 0 and 1"
+            )
         return side[0] if side.ndim > axes else side
     if side.ndim == axes:
         raise ValueError(f"Expected integer labels, or a channel per class before the spatial axes, {got}; {THRESHOLD}")
@@ -121,8 +125,19 @@ def _read(name: str, side: Tensor, axes: int, regions: Regions) -> Tensor:
     return side[0].to(torch.int64)
 
 
-def _read_channels(side: Tensor, regions: Regions, got: str) -> Tensor:
-    """Returns the label map of classes of which channel 0 is background, or the masks of the regions."""
+def _is_white(side: Tensor, regions: Regions) -> bool:
+    """Whether it is the picture of a mask, whose 255 is none of the labels."""
+    if any(255 in labels for labels in regions.values()):
+        return False
+    white = side == 255
+    return bool(white.any()) and bool((white | (side == 0)).all())
+
+
+def _read_channels(side: Tensor, regions: Regions, got: str, *, scores: bool) -> Tensor:
+    """Returns the label map of classes of which channel 0 is background, or the masks of the regions.
+
+    Scores of classes, whose largest wins, are not taken for a truth: labels as floats, without a channel, look alike.
+    """
     highest = max(max(labels) for labels in regions.values())
     classes, masks = len(side) > highest, len(side) == len(regions)
     wanted = (
@@ -137,8 +152,10 @@ def _read_channels(side: Tensor, regions: Regions, got: str) -> Tensor:
         raise ValueError(f"{wanted}, {got} without one for background; {THRESHOLD}")
     if masks:
         return side == 1
-    if not binary and not side.is_floating_point():
-        raise ValueError(f"{wanted}, {got} with values other than 0 and 1; give a label map: (case, *spatial)")
+    if not binary and not (scores and side.is_floating_point()):
+        raise ValueError(
+            f"{wanted}, {got} with values other than 0 and 1; give a label map of integers: (case, *spatial)"
+        )
     # All zeros, as of a head that has learned nothing yet, are background by every reading.
     if binary and side.any() and bool(((side != 0).sum(0) != 1).any()):
         raise ValueError(f"{wanted}, {got} that overlap or leave voxels without a class; leave out those not judged")

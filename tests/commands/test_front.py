@@ -61,6 +61,8 @@ def test_the_nearest_name_is_offered_only_when_one_is_near():
         ("test suite=quikstart", "there is no suite 'quikstart'; did you mean 'quickstart'?"),
         ("test --config-dir no_such_folder", "no_such_folder' not found"),
         ("test batch_size=0", "expected batch_size to be a whole number of at least 1, got 0"),
+        ("test batch_size=true", "expected batch_size to be a whole number of at least 1, got True"),
+        ("test seed=4294967296", "expected seed to be at most 4294967295, got 4294967296"),
         ("test seed=abc", "expected seed to be a whole number of at least 0, got 'abc'"),
         ("test task=brain_tissue task.surface=voxle", "no surface 'voxle'; did you mean 'voxel'"),
         ("test trainer.precision=bf16-true", "use bf16-mixed"),

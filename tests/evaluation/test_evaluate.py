@@ -422,6 +422,8 @@ def test_a_partial_run_is_compared_on_the_cases_that_both_have_and_that_is_said(
     ("limit", "only", "message"),
     [
         (0, (), "expected limit to be a whole number of at least 1, got 0"),
+        (True, (), "expected limit to be a whole number of at least 1, got True"),
+        (None, ("",), "has no case ''"),
         (None, ["case7"], "task 'ellipsoids' has no case 'case7'; the nearest of 4 are case"),
     ],
 )

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 from lightning.pytorch.loggers import CSVLogger
 from lightning.pytorch.loggers.logger import Logger
+from torch import nn
 
 from medimg_eval.case import Case
 from medimg_eval.commands.building import _refuse_other_card
@@ -96,6 +97,8 @@ HERE = "http://127.0.0.1:8000/v1"
 ASKED = {
     "server": server,
     "part of another": lambda url: Vote([SimpleNamespace(reads_images=True), Part(server(url))]),
+    "deep in lists": lambda url: Part([{"one": (Part(server(url)),)}]),
+    "among layers": lambda url: Part(nn.Sequential(Layer(server(url)))),
     "tracker (MLflow)": mlflow_logger,
 }
 
@@ -108,6 +111,14 @@ class Part(Segmenter):
 
     def segment(self, prompts):
         """Is never asked."""
+
+
+class Layer(nn.Module, Part):
+    """The same, known to torch."""
+
+    def __init__(self, asked):
+        super().__init__()
+        self.asked = asked
 
 
 @pytest.mark.parametrize("role", ["model", "judge", "patient", "annotator", "extractor", "tracker"])
@@ -139,6 +150,10 @@ def test_another_word_is_refused_when_the_task_is_made_or_the_word_is_said(value
         build_task(config | {"card": {"may_leave": value}})
     with pytest.raises(UsageError, match="may_leave is .*; expected yes, no or ask"):
         permit(quiz("yes"), value, "model", "m", server(ELSEWHERE), ["images"])
+    assert build_task(config | {"card": None}).may_leave == "ask"
+    for strange in ("may_leave: yes", ["may_leave"]):
+        with pytest.raises(UsageError, match=r"task 'mine': its card is .*; expected keys with values"):
+            build_task(config | {"card": strange})
 
 
 def test_a_tracker_stays_here_only_where_that_is_known(monkeypatch, tmp_path):

@@ -51,6 +51,16 @@ def test_a_place_that_cannot_be_written_is_named():
         Run(Path("/dev/null/x"), "abc").__enter__()
 
 
+@pytest.mark.parametrize("line", ["{half", "[1]", "3"])
+def test_a_damaged_line_is_named(tmp_path, line):
+    with Run(tmp_path / "run", "abc") as run:
+        keep(run, "a")
+        with (run.folder / "predictions-0.jsonl").open("a") as stream:
+            stream.write(f"{line}\n")
+        with pytest.raises(UserError, match=r"predictions-0.jsonl: line 2 is damaged \(.*\); take it out"):
+            run.predictions()
+
+
 def test_what_was_appended_is_read_back(tmp_path):
     with Run(tmp_path / "run", "abc") as run:
         keep(run, "a", "b/ü?")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
@@ -14,7 +14,9 @@ import numpy as np
 import pytest
 from PIL import Image as Pictures
 
+from medimg_eval import metrics
 from medimg_eval.case import Case, Image, Text
+from medimg_eval.commands.common import fail_if_cases_failed
 from medimg_eval.data.layouts import Prompts
 from medimg_eval.data.records import Given
 from medimg_eval.errors import CaseError, UsageError, UserError
@@ -404,6 +406,27 @@ def test_a_real_image_that_cannot_be_read_stops_the_run_or_is_counted(pictures, 
     assert "1 images of reference cannot be read and are left out: case 'c50'" in " ".join(
         build_table(load_runs([folder])).footnotes
     )
+
+
+@pytest.mark.parametrize("where", ["the metric", "the extractor"])
+def test_what_raises_over_a_set_costs_its_own_values_and_is_named(pictures, settings, monkeypatch, where):
+    def broken(*_):
+        raise ZeroDivisionError("no")
+
+    settings.extractors = extractors(other=candidate(other := Pixels(4), "other", size=4))
+    if where == "the metric":
+        broken_metric = replace(metrics.get("set_coverage"), function=broken)
+        monkeypatch.setitem(metrics.registry._METRICS, "set_coverage", broken_metric)
+    else:
+        monkeypatch.setattr(other, "embed_images", broken)
+    wanted = ["frechet_distance@pixels", "set_coverage@other"]
+    folder = evaluate(task(pictures, metrics=wanted), candidate(Drawer()), settings)
+    found = values(folder)
+    assert found["frechet_distance", "all", ()].value > 0
+    assert found["set_coverage", "all", ()].flags == ("error: ZeroDivisionError: no",)
+    assert "Coverage (other): error: ZeroDivisionError: no" in " ".join(build_table(load_runs([folder])).footnotes)
+    with pytest.raises(UserError, match=r"lost to errors in (.|\n)* all \(set_coverage@other\): ZeroDivisionError: no"):
+        fail_if_cases_failed([folder])
 
 
 def test_pictures_of_other_sizes_and_constant_ones_are_told(pictures, settings):

@@ -180,6 +180,17 @@ def test_a_head_of_one_channel_is_taken_after_a_threshold_and_refused_before(wan
             score.update(given, wanted(target))
 
 
+def test_labels_as_floats_and_pictures_of_masks_are_refused_and_numpy_arrays_are_taken():
+    preds, target = labels_of(3)
+    score = SegmentationScore("dice", [1, 2], empty="monai")
+    with pytest.raises(ValueError, match="`target` .* with values other than 0 and 1; give a label map of integers"):
+        score.update(preds.float(), target.float())
+    with pytest.raises(ValueError, match="`preds` .* with 0 and 255 alone; give 0 and 1"):
+        SegmentationScore("dice", [1]).update(255 * (preds[:, None] > 0).long(), 255 * (target[:, None] > 0).long())
+    score.update(preds.numpy(), target.numpy())
+    assert score.compute().item() == pytest.approx(monai_means(3)["dice"], rel=1e-6)
+
+
 def test_a_region_may_be_judged_by_a_boolean_mask():
     preds, target = labels_of(3)
     score = SegmentationScore("dice", {"whole": [1, 2]})

@@ -13,6 +13,7 @@ from medimg_eval.case import Case
 from medimg_eval.errors import CaseError, UserError
 from medimg_eval.evaluation.identity import digest
 from medimg_eval.evaluation.run import Run
+from medimg_eval.evaluation.scoring import error_in_words
 from medimg_eval.evaluation.tracking import tracked
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.models.extractors import PerceptualDistance
@@ -93,8 +94,10 @@ def perceive(
         for case, path in tracked(stored, f"looking ({name})"):
             try:
                 found = [score for metric in metrics for score in seen.scores(task, case, path, metric)]
-            except CaseError as error:
-                log.warning("case %s is not judged by %s: %s", case.id, name, error)
+            except Exception as error:
+                if isinstance(error, UserError) and not isinstance(error, CaseError):
+                    raise
+                log.warning("case %s is not judged by %s: %s", case.id, name, error_in_words(error))
                 failed.append(case.id)
                 found = [LabelScore("image", metric, math.nan, "present") for metric in metrics]
             task.perceived.setdefault(case.id, []).extend(found)

@@ -24,6 +24,7 @@ from medimg_eval.evaluation.evidence.embedding import (
 from medimg_eval.evaluation.evidence.nearest_images import Neighbours, write_gallery
 from medimg_eval.evaluation.identity import digest
 from medimg_eval.evaluation.run import Run, Stored, answered
+from medimg_eval.evaluation.scoring import RAISED, error_in_words
 from medimg_eval.metrics import parse
 from medimg_eval.metrics.fidelity import shuffled
 from medimg_eval.metrics.generation import ABILITIES, BY_FINDINGS, BY_PARTS, NEEDED, WHOLE, ImageSet, ImageSets
@@ -94,8 +95,16 @@ def judge_sets(task: Task, run: Run, cases: Sequence[Case], extractors: Mapping[
     made = _made_pictures(task, cases, run.predictions())
     found: list[SetScore] = []
     for name in task.extractors:
-        sets = _Embedded(task, name, extractors[name], real, made)
-        for metric in (one for one in task.set_metrics if parse(one)[1] == name):
+        wanted = [one for one in task.set_metrics if parse(one)[1] == name]
+        try:
+            sets = _Embedded(task, name, extractors[name], real, made)
+        except UserError:
+            raise
+        except Exception as error:
+            log.debug("extractor %s", name, exc_info=True)
+            found += [SetScore(metric, WHOLE, f"{RAISED}{error_in_words(error)}", {}) for metric in wanted]
+            continue
+        for metric in wanted:
             found += sets.scores(metric)
         if sets.screens:
             write_gallery(run.folder, name, sets.nearest(run.folder))
@@ -220,6 +229,9 @@ class _Embedded:
                 value = function(sets if finding is None else replace(sets, finding=finding))
             except ValueError as error:  # such as k neighbours of fewer images: this value's own matter
                 value = f"undefined: {error}"
+            except Exception as error:
+                log.debug("%s, %s", metric, label, exc_info=True)
+                value = f"{RAISED}{error_in_words(error)}"
         return SetScore(metric, label, value, where)
 
     def _sets(self, chosen: Any) -> ImageSets:

@@ -41,7 +41,7 @@ Mean = Literal["case", "class"]
 """Which mean: over cases, each with the mean over its labels; or over labels, each with the mean over its cases."""
 
 NO_RUN = "\N{EN DASH}"
-"""What stands in the cell of a model that was not run on the task."""
+"""What stands in the cell of a model that was not run on the task, or never scored by the metric."""
 SMALL_N = "[n too small]"
 """What stands in the place of an interval that would rest on too few patients."""
 NO_METRIC = ""
@@ -127,13 +127,18 @@ class Cell:
         return self.run is None
 
     @property
+    def unscored(self) -> bool:
+        """Whether the run is finished and was never scored by this metric."""
+        return self.run is not None and self.run.finished and np.isnan(self.mean) and not (self.rows or self.raised)
+
+    @property
     def unfinished(self) -> bool:
         """Whether the run stopped early or still runs; its values are then not averaged."""
         return self.run is not None and not self.run.finished
 
     def text(self, column: Column) -> str:
         """Returns the mean as it is printed, or the reason why there is none."""
-        if self.run is None or not self.matched:
+        if self.run is None or not self.matched or self.unscored:
             return NO_RUN
         if not self.run.finished:
             return f"unfinished {self.run.predicted}/{self.run.cases}"

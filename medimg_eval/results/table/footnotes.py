@@ -240,6 +240,8 @@ def _legend(rows: Sequence[Row], by: str) -> Iterator[str]:
     if any(cell.absent for cell in cells):
         also = "" if not by else ", or has no such label there" if by == LABEL else ", or has no such cases there"
         yield f"{NO_RUN}: the model was not run on this task{also}."
+    if any(cell.unscored and cell.matched for cell in cells):
+        yield f"{NO_RUN}: the model was not scored by this metric."
     if by:
         yield "n: cases with a value" + (f"; *: fewer than {SMALL}." if _few(cells) else ".")
     if any(row.group == GAP for row in rows):

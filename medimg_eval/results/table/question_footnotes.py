@@ -16,6 +16,8 @@ CHANCE = "Chance"
 """Name of the baseline that guesses."""
 NULLS = {"unparsed": "not understood", "refused": "refused", "empty": "empty"}
 """Statuses of replies that no answer could be taken from."""
+LEAST_SECONDS = 1.0
+"""Of a run that took less, the share of the time that was not the model's says nothing."""
 
 
 def question_basis(title: str, runs: Sequence[RunScores]) -> str:
@@ -69,7 +71,8 @@ def question_facts(run: RunScores) -> Iterator[str]:
         parts = ", ".join(f"{number:,} {word}" for word, number in nulls.items())
         total = sum(nulls.values())
         yield f"no answer in {total:,} of {run.cases:,} replies ({100 * total / run.cases:.1f} %): {parts}"
-    if (overhead := run.timing.get("overhead")) is not None:
+    long_enough = run.timing.get("seconds", LEAST_SECONDS) >= LEAST_SECONDS and not run.baseline
+    if long_enough and (overhead := run.timing.get("overhead")) is not None:
         seconds = f" of {run.timing['seconds']:,.0f} s" if "seconds" in run.timing else ""
         yield f"harness overhead {100 * overhead:.1f} %{seconds}"
     if used := [_used(name, value) for name, value in run.usage.items() if value]:

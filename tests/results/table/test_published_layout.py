@@ -136,9 +136,9 @@ def test_a_column_that_matches_nothing_is_a_dash_and_named(write_questions):
     assert not any("not run on this task" in text for text in table.footnotes)
 
 
-def test_a_metric_that_was_not_scored_is_undefined_and_says_so(write_questions):
+def test_a_metric_that_was_not_scored_has_a_dash_and_says_so(write_questions):
     (table,) = tables_of(write_questions("m", [{"title": "Null", "metric": "unanswered"}, {"title": "Avg"}]))
-    assert table.rows[0].cells[0].text(table.columns[0]) == "undefined"
+    assert table.rows[0].cells[0].text(table.columns[0]) == "\N{EN DASH}"
     assert note(table, "no Null scores") == "Frames, M: no Null scores; score the run again to have them."
 
 

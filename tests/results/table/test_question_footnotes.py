@@ -86,6 +86,13 @@ def test_time_and_cost_are_printed(write_answers):
     )
 
 
+@pytest.mark.parametrize("more", [{"timing": {"seconds": 0.1, "in_model": 0.0, "overhead": 1.0}}, {"baseline": True}])
+def test_of_an_instant_or_a_baseline_no_overhead_is_told(write_answers, more):
+    timing = {"seconds": 812.4, "in_model": 712.0, "overhead": 0.1234}
+    footnotes = table_of(write_answers("m", [1, 0], **{"timing": timing, **more})).footnotes
+    assert not any("overhead" in note for note in footnotes)
+
+
 def test_what_several_starts_of_a_run_used_is_added_up(write_answers):
     starts = [{"requests": 20, "seconds": 100.25, "commit": "abc"}, {"requests": 5, "seconds": 50.0, "cached": 0}]
     table = table_of(write_answers("m", [1, 0], usage=starts))

@@ -142,7 +142,7 @@ def test_only_unfinished_runs(write_run):
 
 def test_finished_run_without_a_score(write_run):
     table = table_of(write_run("a", [], cases=2))
-    assert row(table, "A").cells[0].text(table.columns[0]) == "undefined"
+    assert row(table, "A").cells[0].text(table.columns[0]) == "\N{EN DASH}"
     assert "Organs, A: 0 of 2 cases have scores." in table.footnotes
 
 
@@ -217,7 +217,7 @@ def test_a_metric_one_run_was_not_scored_by(write_run):
         write_run("b", dice_rows(0.5, 0.7)),
     )
     assert table.columns[1].title == "NSD@2"
-    assert row(table, "B").cells[1].text(table.columns[1]) == "undefined"
+    assert row(table, "B").cells[1].text(table.columns[1]) == "\N{EN DASH}"
     assert "Organs, B: no NSD@2 scores; score the run again to have them." in table.footnotes
 
 
