@@ -11,9 +11,16 @@ import pandas as pd
 from medimg_eval.errors import UsageError
 from medimg_eval.results.comparison import write_sheets
 from medimg_eval.results.items.contamination import Hints, find_hints
-from medimg_eval.results.items.flags import Flag, flag_items, negative_bound
 from medimg_eval.results.items.irt import FEWEST_MODELS, TwoParameters, fit_two_parameters
-from medimg_eval.results.items.response_matrix import Grid, cronbach_alpha, item_correlations, make_grids
+from medimg_eval.results.items.response_matrix import (
+    Flag,
+    Grid,
+    cronbach_alpha,
+    flag_items,
+    item_correlations,
+    make_grids,
+    negative_bound,
+)
 from medimg_eval.results.items.sheets import Analysed, make_sheets
 from medimg_eval.results.runs import frame_to_csv
 from medimg_eval.results.statistics import Bootstrap

@@ -8,9 +8,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from medimg_eval.results.items.flags import FEWEST_FOR_LOWEST, LOWEST, strong_models, strong_text
 from medimg_eval.results.items.irt import FEWEST_MODELS
-from medimg_eval.results.items.response_matrix import FEWEST_CORRELATED
+from medimg_eval.results.items.response_matrix import (
+    FEWEST_CORRELATED,
+    FEWEST_FOR_LOWEST,
+    LOWEST,
+    strong_models,
+    strong_text,
+)
 from medimg_eval.results.table import Heading, Layout, Line, Sheet, Span, comparability, one_line
 
 if TYPE_CHECKING:

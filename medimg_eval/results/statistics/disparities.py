@@ -11,9 +11,8 @@ import pandas as pd
 from medimg_eval import metrics
 from medimg_eval.results.runs import UNKNOWN, Part, is_known, is_summary, strata_of
 from medimg_eval.results.statistics.intervals import FEWEST, Estimate
-from medimg_eval.results.statistics.per_case import case_values, units
 from medimg_eval.results.statistics.resampling import Resamples
-from medimg_eval.results.statistics.summaries import MOST_RESAMPLES, by_times
+from medimg_eval.results.statistics.summaries import MOST_RESAMPLES, by_times, case_values, units
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -18,9 +18,9 @@ from .layout import (
     Style as Style,
     one_line as one_line,
 )
-from .orientation import Look as Look
+from .layout import Look as Look
 from .published_layout import build_authors_tables as build_authors_tables
-from .question_footnotes import CHANCE as CHANCE
+from .kind_footnotes import CHANCE as CHANCE
 from .render import (
     escape_markdown as escape_markdown,
     html_page as html_page,

@@ -13,8 +13,8 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from medimg_eval.results.ranking import orders as ranking_orders
 from medimg_eval.results.ranking.orders import borda, cliques, friedman, kemeny, rank
-from medimg_eval.results.ranking.ranking import orders as ranking_orders
 
 counted = st.integers(2, 5).flatmap(
     lambda size: st.lists(
