@@ -10,11 +10,9 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from medimg_eval.commands.common import as_list, fail_if_cases_failed, plain, printer, show
+from medimg_eval.commands.common import as_list, fail_if_cases_failed, plain, printer, show, stated_task
 from medimg_eval.commands.making import Annotators, Extractors, build_candidate, build_task
-from medimg_eval.data.former_names import found_now
 from medimg_eval.data.layouts.report_sets import ReportTable
-from medimg_eval.data.stored import require_ours
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evidence import refuse_unready
@@ -44,13 +42,8 @@ def run(config: DictConfig) -> None:
         manifest = read_manifest(folder / "manifest.json")
         if manifest.get("command") != "test":
             raise UserError(f"{folder}: holds a {manifest.get('command')} run; only test runs can be scored again")
-        stated: dict[str, Any] = found_now(manifest["task_config"])
-        require_ours(stated, folder / "manifest.json")
+        stated = stated_task(folder, wanted["root"])
         _refuse_strange(manifest["task"], str(stated.get("_target_", "")), changed)
-        if "labels" in stated:  # JSON turned their integers into text
-            stated["labels"] = {int(label): name for label, name in stated["labels"].items()}
-        if wanted["root"] is not None:
-            stated["layout"]["root"] = wanted["root"]
         task = build_task(stated | changed)
         tables.append(rescore(folder, task, wanted["score_workers"], annotators, extractors, wanted["may_leave"]))
     show(tables[0] if len(tables) == 1 else build_table(load_runs(folders)))

@@ -13,8 +13,8 @@ import pandas as pd
 
 from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.metrics.agreement import intraclass_correlation
-from medimg_eval.results.statistics import FEWEST, draws
-from medimg_eval.results.table import Heading, Layout, Line, Sheet, Span, check_numbers, one_line
+from medimg_eval.results.statistics import FEWEST, draws, quantiles
+from medimg_eval.results.table import Heading, Layout, Line, Sheet, Span, bounded, check_numbers, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -117,11 +117,8 @@ def _measured(one: Verdicts, *, resamples: int, level: float, seed: int) -> dict
 
 
 def _with_interval(value: float, drawn: npt.NDArray[np.float64], level: float) -> Measured:
-    known = drawn[~np.isnan(drawn)]
-    if np.isnan(value) or not known.size or known.size * 2 < drawn.size:
-        return Measured(value, np.nan, np.nan, 0)
-    low, high = np.quantile(known, [(1 - level) / 2, (1 + level) / 2])
-    return Measured(value, float(low), float(high), drawn.size - known.size)
+    low, high = (np.nan, np.nan) if np.isnan(value) else quantiles(drawn, (1 - level) / 2, (1 + level) / 2)
+    return Measured(value, low, high, 0 if np.isnan(low) else int(np.isnan(drawn).sum()))
 
 
 def _judges(one: Verdicts) -> dict[str, Callable[[npt.NDArray[np.intp]], float]]:
@@ -201,10 +198,7 @@ def _correlation(name: str) -> Judge:
 def _spans(found: Measured | None) -> list[Span]:
     if found is None:
         return [Span("\N{EN DASH}", "quiet")]
-    if np.isnan(found.value):
-        return [Span("undefined", "quiet")]
-    text = [Span(_text(found.value))]
-    return text if np.isnan(found.low) else [*text, Span(f"[{_text(found.low)}, {_text(found.high)}]", "interval")]
+    return bounded(found.value, found.low, found.high, _text)
 
 
 def _text(value: float) -> str:

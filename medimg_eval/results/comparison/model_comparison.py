@@ -33,6 +33,7 @@ from medimg_eval.results.table import (
     p_text,
     to_latex,
     to_markdown,
+    write_texts,
 )
 
 if TYPE_CHECKING:
@@ -140,7 +141,6 @@ def write_sheets(
     Returns:
         The files.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     drawing = to_svg(maps) if maps else ""
     tables = "\n".join(
         f"<h2>{html.escape(sheet.content.caption)}</h2>\n{html_table(sheet.content)}" for sheet in sheets
@@ -153,12 +153,7 @@ def write_sheets(
     }
     if drawing:
         texts[".svg"] = drawing
-    files = []
-    for suffix, text in texts.items():
-        file = path.with_name(f"{path.name}{suffix}")
-        file.write_text(text, encoding="utf-8")
-        files.append(file)
-    return files
+    return write_texts(path, texts)
 
 
 def significance_map(field: Field, pairs: Sequence[Pair], how: CompareSettings) -> tuple[Sheet, Map]:

@@ -12,7 +12,7 @@ from medimg_eval import metrics
 from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.results.figures.figure import Drawn
 from medimg_eval.results.figures.inputs import as_runs, by_task, interval_text, take
-from medimg_eval.results.figures.rows import lay_rows, marked, row_axes, spread
+from medimg_eval.results.figures.rows import about_rows, lay_rows, marked, row_axes, spread
 from medimg_eval.results.figures.style import (
     add_legend,
     canvas,
@@ -91,7 +91,7 @@ def forest(
             axes.axvline(0, color="black", lw=0.6, ls=(0, (3, 2)), zorder=1)
         spread(axes, float(np.nanmin(ends)), float(np.nanmax(ends)))
         for row, one in zip(rows.rows, found, strict=True):
-            colour, marker, _ = look(row.piece.place, baseline=row.piece.baseline)
+            colour, marker, _ = row.piece.look
             if not math.isnan(one["low"]):
                 axes.plot([one["low"], one["high"]], [row.y, row.y], color=colour, lw=1.2, zorder=2, clip_on=False)
             mark: dict[str, Any] = {"s": 14, "color": colour, "linewidths": 0, "zorder": 3, "clip_on": False}
@@ -159,24 +159,13 @@ def _texts(found: Sequence[dict[str, Any]], column: Column) -> list[str]:
     return texts
 
 
-def _text(one: dict[str, Any], column: Column) -> str:
-    if not one["n"]:
-        return "undefined"
-    bounds = "" if math.isnan(one["low"]) else f" [{column.text(one['low'])}, {column.text(one['high'])}]"
-    return f"{column.text(one['mean'])}{bounds}  n = {one['n']}"
-
-
 def _caption(pieces: Pieces, column: Column, found: Sequence[dict[str, Any]], label: str, baseline: str) -> str:
-    counts = sorted({one["n"] for one in found})
-    n = f"n = {counts[0]}" if len(counts) == 1 else f"n = {counts[0]} to {counts[-1]}, at the right of each row"
-    noun = "case" if counts == [1] else "cases"
-    divided = f" by {pieces.by}" if pieces.by else ""
-    of_label = f", label {label}" if label else ""
+    on, n = about_rows(pieces, label, [one["n"] for one in found])
     what = f"Difference in {column.title} to {baseline}, over the cases that both have," if baseline else column.title
     better = {True: "higher is better", False: "lower is better", None: ""}[column.higher_is_better]
     rest = f"; {better}" if better else ""
     made = " or ".join(dict.fromkeys(one["interval"] for one in found if not math.isnan(one["low"])))
-    text = f"{what} on {pieces.title}{of_label}{divided} ({n} {noun}{rest}). Marks are means, or the value of the run"
+    text = f"{what} on {on} ({n}{rest}). Marks are means, or the value of the run"
     text += f"; lines are intervals: {made}." if made else "."
     if baseline:
         text += " The dashed line is no difference."

@@ -1,3 +1,3 @@
 from .ranking import rank_models as rank_models, write_ranking as write_ranking
-from .result import Ranking as Ranking
-from .weights import pool as pool
+from .ranking import Ranking as Ranking
+from .ranking import pool as pool

@@ -11,6 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import quote
 
 import numpy as np
 
@@ -201,7 +202,7 @@ class Report:
             if entry is None:
                 inner.append(f"<h2>{name}</h2></div>")
             else:
-                link = f"#task={_quoted(task)}"
+                link = f"#task={quote(task, safe='')}"
                 inner.append(
                     f'<h2><a href="{link}">{name}</a></h2><span class="soft small">{entry["cases"]:,} cases, '
                     f'<a href="{link}">open the list</a></span></div>'
@@ -246,12 +247,6 @@ def _is_ours(mark: Path) -> bool:
     return isinstance(told, dict) and str(told.get("made_by", "")).startswith(f"{MAKER} ")
 
 
-def _quoted(text: str) -> str:
-    from urllib.parse import quote
-
-    return quote(text, safe="")
-
-
 def _write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with whole(path) as partial:
@@ -276,10 +271,7 @@ def script(name: str, value: Any) -> str:
 
 def write_script(folder: Path, name: str, value: Any) -> None:
     """Writes the script `NAME.js` below a folder, whole or not at all."""
-    path = folder / f"{name}.js"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with whole(path) as partial:
-        partial.write_text(script(name, value), encoding="ascii")
+    _write(folder / f"{name}.js", script(name, value))
 
 
 def plain(value: Any) -> Any:

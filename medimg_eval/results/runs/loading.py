@@ -17,7 +17,7 @@ from medimg_eval.patients import salt_of
 from medimg_eval.results.runs.metric_kinds import SET, is_evidence
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
 MANIFEST = "manifest.json"
@@ -43,7 +43,7 @@ BLIND = " (blind)"
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class RunScores:
     """One `test` run: what its manifest says, and its Score rows (none while it is unfinished)."""
 
@@ -52,23 +52,23 @@ class RunScores:
     task: str
     task_title: str
     model: str
-    settings: str
+    settings: str = ""
     """Hash of the model's settings: runs of one model name that differ in it are different models."""
-    status: str
+    status: str = "finished"
     """One of `STATUSES`; "failed" means that it stopped by an exception."""
     cases: int
     """Cases that the task has, or that a partial run was asked for."""
     predicted: int
     failed_cases: int
-    data_fingerprint: str
-    signature: str
+    data_fingerprint: str = ""
+    signature: str = "values as given"
     resampled: str
     """What the interval resamples: one of `RESAMPLED`."""
-    units: str
+    units: str = "mm"
     """Of distances: "mm" or "pixel"."""
-    notes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
     started: datetime
-    ended: datetime | None
+    ended: datetime | None = None
     scores: pd.DataFrame
     sets: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=list(SCORE_COLUMNS)))
     """Score rows of what was judged as a set, which belong to no case; see `results.set_cells`."""

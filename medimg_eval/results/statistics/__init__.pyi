@@ -47,11 +47,11 @@ from .hypothesis_tests import (
 )
 from .summaries import case_values as case_values, is_share as is_share, units as units
 from .effect_sizes import detectable_difference as detectable_difference, detectable_of_error as detectable_of_error
-from .resampling import Resamples as Resamples, draws as draws
+from .resampling import Resamples as Resamples, draws as draws, quantiles as quantiles
 from .summaries import (
     MOST_LEFT_OUT as MOST_LEFT_OUT,
     MOST_RESAMPLES as MOST_RESAMPLES,
-    Source as Source,
+    by_times as by_times,
     rows_of as rows_of,
     summarise as summarise,
 )

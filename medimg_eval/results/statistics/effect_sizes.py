@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.results.statistics.intervals import FEWEST, Estimate
-from medimg_eval.results.statistics.resampling import Resamples
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
+from medimg_eval.results.statistics.resampling import Resamples, quantiles
 
 _AT_ONCE = 32
 """Comparisons whose resamples are held at a time: 40 MiB at 10,000 resamples."""
@@ -115,23 +112,14 @@ def many_effects(
             tails = ((1 - level) / 2, (1 + level) / 2)
             found.append(
                 Effects(
-                    Estimate(mean, *_bounds(drawn[0, :, place], *tails)),
-                    Estimate(d_z, *_bounds(drawn[1, :, place], *tails)),
-                    Estimate(biserial, *_bounds(ranked, *tails)),
-                    Estimate(superiority, *_bounds(drawn[2, :, place], *tails)),
-                    *_bounds(drawn[0, :, place], 1 - one_sided, one_sided),
+                    Estimate(mean, *quantiles(drawn[0, :, place], *tails)),
+                    Estimate(d_z, *quantiles(drawn[1, :, place], *tails)),
+                    Estimate(biserial, *quantiles(ranked, *tails)),
+                    Estimate(superiority, *quantiles(drawn[2, :, place], *tails)),
+                    *quantiles(drawn[0, :, place], 1 - one_sided, one_sided),
                 )
             )
     return found
-
-
-def _bounds(values: npt.NDArray[np.float64], low: float, high: float) -> tuple[float, float]:
-    """Returns two quantiles; NaN where most values are not known."""
-    known = values[~np.isnan(values)]
-    if known.size * 2 < values.size:
-        return np.nan, np.nan
-    first, second = np.quantile(known, [low, high])
-    return float(first), float(second)
 
 
 def _sums(

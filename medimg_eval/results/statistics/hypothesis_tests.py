@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     import numpy.typing as npt
 
@@ -56,12 +56,7 @@ def holm(p: npt.ArrayLike) -> npt.NDArray[np.float64]:
     >>> holm([0.01, 0.04, 0.03]).tolist()
     [0.03, 0.06, 0.06]
     """
-    values = np.asarray(p, dtype=np.float64)
-    order, count = _ascending(values)
-    corrected = np.full(values.shape, np.nan)
-    steps = values[order] * np.arange(count, 0, -1)
-    corrected[order] = np.minimum(np.maximum.accumulate(steps), 1)
-    return corrected
+    return _corrected(p, lambda values: np.maximum.accumulate(values * np.arange(len(values), 0, -1)))
 
 
 def benjamini_hochberg(p: npt.ArrayLike) -> npt.NDArray[np.float64]:
@@ -75,12 +70,11 @@ def benjamini_hochberg(p: npt.ArrayLike) -> npt.NDArray[np.float64]:
     >>> benjamini_hochberg([0.01, 0.04, 0.03]).tolist()
     [0.03, 0.04, 0.04]
     """
-    values = np.asarray(p, dtype=np.float64)
-    order, count = _ascending(values)
-    corrected = np.full(values.shape, np.nan)
-    steps = values[order] * count / np.arange(1, count + 1)
-    corrected[order] = np.minimum(np.minimum.accumulate(steps[::-1])[::-1], 1)
-    return corrected
+
+    def steps(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        return np.minimum.accumulate((values * len(values) / np.arange(1, len(values) + 1))[::-1])[::-1]
+
+    return _corrected(p, steps)
 
 
 def signed_rank(first: npt.ArrayLike, second: npt.ArrayLike, alternative: Alternative = "two-sided") -> SignedRank:
@@ -134,10 +128,15 @@ def group_test(groups: Mapping[str, npt.ArrayLike], alpha: float = 0.05) -> Grou
     return GroupTest(p, dict(zip(pairs, benjamini_hochberg(raw).tolist(), strict=True)))
 
 
-def _ascending(values: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.intp], int]:
-    """Returns the indices of the values that are numbers, smallest first, and how many they are."""
-    count = int((~np.isnan(values)).sum())
-    return np.argsort(values, kind="stable")[:count], count  # NaN is sorted last
+def _corrected(
+    p: npt.ArrayLike, steps: Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]]
+) -> npt.NDArray[np.float64]:
+    """Returns p-values after `steps` of those that are numbers, smallest first, none of them above 1."""
+    values = np.asarray(p, dtype=np.float64)
+    order = np.argsort(values, kind="stable")[: np.count_nonzero(~np.isnan(values))]  # NaN is sorted last
+    corrected = np.full(values.shape, np.nan)
+    corrected[order] = np.minimum(steps(values[order]), 1)
+    return corrected
 
 
 MOST_EXACT = 16

@@ -30,7 +30,6 @@ from medimg_eval.results.statistics.resampling import Resamples
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-    import pandas as pd
 
     from medimg_eval.metrics.registry import Weighed
     from medimg_eval.results.runs import RunScores
@@ -136,12 +135,14 @@ def rows_of(part: Part, needs: tuple[str, ...]) -> Rows:
 def by_times(name: str, part: Part) -> Weighed:
     """Returns a function of how often each cluster of a part counts, (resample, cluster), to values, (resample,).
 
-    Clusters are in the order of their names; a value is NaN where none counts.
+    Clusters are in the order of their names; a value is NaN where none counts, or there are no rows.
     """
     found, parameter = parse(name)
     source = Source(part, found.needs)
     every = np.arange(source.size)
     one = _Summary(source, source.rows(every), found, () if parameter is None else (parameter,))
+    if not one.whole.case.size:
+        return lambda times: np.full(len(times), np.nan)
     judge = one.judge()
 
     def values(times: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

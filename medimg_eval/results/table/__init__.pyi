@@ -16,6 +16,7 @@ from .layout import (
     Line as Line,
     Span as Span,
     Style as Style,
+    bounded as bounded,
     one_line as one_line,
 )
 from .layout import Look as Look
@@ -32,6 +33,7 @@ from .render import (
     to_markdown as to_markdown,
     to_rich as to_rich,
     write_all as write_all,
+    write_texts as write_texts,
 )
 from .sheets import (
     Comparison as Comparison,

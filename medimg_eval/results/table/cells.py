@@ -126,11 +126,6 @@ class Cell:
         """Whether the model was not run on this task."""
         return self.run is None
 
-    @property
-    def unfinished(self) -> bool:
-        """Whether the run stopped early or still runs; its values are then not averaged."""
-        return self.run is not None and not self.run.finished
-
     def text(self, column: Column) -> str:
         """Returns the mean as it is printed, or the reason why there is none."""
         if self.run is None or not self.matched:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, get_args
 
 from medimg_eval.errors import UsageError, nearest
@@ -25,6 +26,15 @@ class Span(NamedTuple):
 
     text: str
     style: Style = "plain"
+
+
+def bounded(
+    value: float, low: float, high: float, text: Callable[[float], str], unknown: str = "undefined"
+) -> list[Span]:
+    """Returns a value with its bounds, each as `text` prints it, without bounds that are NaN; NaN is `unknown`."""
+    if math.isnan(value):
+        return [Span(unknown, "quiet")]
+    return [Span(text(value)), *([] if math.isnan(low) else [Span(f"[{text(low)}, {text(high)}]", "interval")])]
 
 
 class Heading(NamedTuple):

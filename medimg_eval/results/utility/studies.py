@@ -15,7 +15,7 @@ from medimg_eval import metrics
 from medimg_eval.errors import UserError
 from medimg_eval.results.comparison import Together, shared_cases
 from medimg_eval.results.runs import Part, RunScores, is_known, is_summary, load_runs
-from medimg_eval.results.statistics import FEWEST, Estimate, Resamples, case_values
+from medimg_eval.results.statistics import FEWEST, Estimate, Resamples, case_values, quantiles
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -251,11 +251,7 @@ def over_seeds(drawn: Drawn, *, level: float, seed: int) -> Estimate:
 
         order = np.random.default_rng(seed).permutation(means.size)
         means = means + stdtrit(count - 1, (order + 0.5) / means.size) * values.std(ddof=1) / math.sqrt(count)
-    defined = means[~np.isnan(means)]
-    if defined.size * 2 < means.size or not defined.size:
-        return Estimate(value)
-    low, high = np.quantile(defined, [(1 - level) / 2, (1 + level) / 2])
-    return Estimate(value, float(low), float(high))
+    return Estimate(value, *quantiles(means, (1 - level) / 2, (1 + level) / 2))
 
 
 def within_range(found: Estimate, metric: str) -> Estimate:

@@ -13,7 +13,18 @@ from medimg_eval.errors import UserError, nearest
 from medimg_eval.metrics.fidelity import SetValue
 from medimg_eval.results.runs import listed
 from medimg_eval.results.statistics import FEWEST, Estimate
-from medimg_eval.results.table import NO_RUN, Column, Heading, Layout, Line, Span, make_column, make_columns, one_line
+from medimg_eval.results.table import (
+    NO_RUN,
+    Column,
+    Heading,
+    Layout,
+    Line,
+    Span,
+    bounded,
+    make_column,
+    make_columns,
+    one_line,
+)
 from medimg_eval.results.utility.studies import (
     AUGMENTED,
     FEW_SEEDS,
@@ -139,15 +150,11 @@ def _line(members: Sequence[Trained], columns: Sequence[Column], worths: Sequenc
 
 
 def _spans(column: Column, found: Estimate, *, signed: bool = False) -> list[Span]:
-    if np.isnan(found.value):
-        return [Span(NO_RUN, "quiet")]
-
     def text(value: float) -> str:
         plus = "+" if signed and round(value, column.decimals) > 0 else ""
         return plus + column.text(value)
 
-    spans = [Span(text(found.value))]
-    return spans if np.isnan(found.low) else [*spans, Span(f"[{text(found.low)}, {text(found.high)}]", "interval")]
+    return bounded(*found, text, unknown=NO_RUN)
 
 
 def _record(study: Study, members: Sequence[Trained], column: Column, worth: Worth) -> dict[str, Any]:
