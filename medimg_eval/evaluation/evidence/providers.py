@@ -16,7 +16,7 @@ NAMED = 3
 
 def made_as(kinds: tuple[type, ...], group: str, name: str, made: Any) -> Any:
     """Returns what a config makes, under its name; raises UserError if it is of none of the kinds."""
-    if not isinstance(made, kinds):
+    if not any(isinstance(made, kind) for kind in kinds):
         no = " and ".join(f"no {kind.__name__}" for kind in kinds)
         raise UserError(f"{group}.{name}: {type(made).__name__} is {no}")
     made.name = name
