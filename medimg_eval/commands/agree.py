@@ -6,11 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
-from rich.console import Console
-from rich.text import Text
 
-from medimg_eval.commands.common import plain, printer
-from medimg_eval.results import judge_agreement, read_verdicts, to_rich, write_all
+from medimg_eval.commands.common import plain, say_written, show_sheets
+from medimg_eval.results import judge_agreement, read_verdicts, write_all
 from medimg_eval.results.runs import MANIFEST, read_manifest
 from medimg_eval.results.table import Sheet
 
@@ -42,10 +40,6 @@ def _without_run(config: DictConfig) -> dict[str, Any]:
 
 
 def _print(sheet: Sheet, out: str | None) -> None:
-    console = printer()
-    console.print(to_rich(sheet))
-    for note in sheet.content.footnotes:
-        console.print(Text(note, style="dim"))
+    show_sheets([sheet])
     if out is not None:
-        written = write_all(sheet, Path(out), stem="agree")
-        Console(stderr=True).print("wrote " + ", ".join(str(path) for path in written), style="dim", soft_wrap=True)
+        say_written(write_all(sheet, Path(out), stem="agree"))

@@ -95,7 +95,7 @@ def build_loggers(config: Mapping[str, Any]) -> Callable[[Path], list[Logger]]:
 
 def _trainer(config: Mapping[str, Any]) -> Callable[..., pl.Trainer]:
     def make(**options: Any) -> pl.Trainer:
-        from medimg_eval.evaluation.progress import progress
+        from medimg_eval.evaluation.lightning_modules import progress
 
         _quieten_lightning()
         callbacks = [progress(), *options.pop("callbacks", [])]

@@ -13,7 +13,7 @@ from omegaconf import DictConfig
 from rich.console import Console
 
 from medimg_eval.commands.check_questions import check_questions
-from medimg_eval.commands.common import plain, printer
+from medimg_eval.commands.common import plain, printer, say
 from medimg_eval.errors import SplitError, UserError
 
 if TYPE_CHECKING:
@@ -92,11 +92,10 @@ def _print(console: Console, found: Sequence[Description]) -> None:
 
 
 def _show(console: Console, path: Path, kind: str, facts: Mapping[str, str], doubts: Iterable[str]) -> None:
-    console.print(f"{path}: {kind}", highlight=False, soft_wrap=True, markup=False)
-    for name, text in facts.items():
-        console.print(f"  {name}: {text}", highlight=False, soft_wrap=True, markup=False)
+    for text in (f"{path}: {kind}", *(f"  {name}: {text}" for name, text in facts.items())):
+        say(console, text)
     for doubt in doubts:
-        console.print(f"  ! {doubt}", highlight=False, soft_wrap=True, markup=False)
+        say(console, f"  ! {doubt}")
 
 
 def check_task(task: Task, parts: Iterable[str]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-from medimg_eval.commands.common import as_list, printer
+from medimg_eval.commands.common import as_list, printer, say
 from medimg_eval.commands.making import Annotators
 from medimg_eval.errors import UserError
 from medimg_eval.metrics import Metric, available, parse
@@ -51,9 +51,9 @@ def check_metrics(wanted: Any, annotators: Mapping[str, Any]) -> None:
         missing = list(dict.fromkeys(lack.key for one in own for lack in lacks[one]))
         ready += not missing
         told = f"lacks {', '.join(missing)}" if missing else "ready" if own else "ready; needs no weights and no judge"
-        console.print(f"{name}: {told}", highlight=False, soft_wrap=True, markup=False)
+        say(console, f"{name}: {told}")
     for lack in dict.fromkeys(lack for some in lacks.values() for lack in some):
-        console.print(f"- {lack.key}: {lack.message}", highlight=False, soft_wrap=True, markup=False)
+        say(console, f"- {lack.key}: {lack.message}")
     console.print(f"{ready} of {len(names)} metrics are ready", highlight=False)
     if wanted != ALL and ready < len(names):
         raise UserError(f"{len(names) - ready} of {len(names)} metrics are not ready; what they lack is told above")

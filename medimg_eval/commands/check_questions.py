@@ -8,12 +8,10 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from medimg_eval.commands.common import as_list, printer
+from medimg_eval.commands.common import as_list, printer, say
 from medimg_eval.errors import SplitError, UserError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from medimg_eval.case import Case
     from medimg_eval.tasks import QuestionTask
 
@@ -43,25 +41,25 @@ def check_questions(task: QuestionTask, parts: Iterable[str], sample: int) -> No
         try:
             cases, found = _cases(task, part)
         except UserError as error:
-            _say(console, f"{part}: {error}")
+            say(console, f"{part}: {error}")
             doubts += 1
             continue
         left_out: Mapping[str, str] = getattr(task.layout, "left_out", {})
         lost = _lost(cases)
         found += [*_records(cases), *_missing(lost), *_opened(task, cases, lost, sample)]
-        _say(console, f"{part}: {_summary(cases)}")
+        say(console, f"{part}: {_summary(cases)}")
         if left_out:
             case, why = next(iter(left_out.items()))
-            _say(console, f"{part}: {len(left_out)} more left out by the layout, the first of which is {case}: {why}")
+            say(console, f"{part}: {len(left_out)} more left out by the layout, the first of which is {case}: {why}")
         for sort, some in _sorted(found).items():
             for text in some[:SHOWN]:
-                _say(console, f"{part}: {text}")
+                say(console, f"{part}: {text}")
             if len(some) > SHOWN:
-                _say(console, f"{part}: {len(some) - SHOWN} more {sort}")
+                say(console, f"{part}: {len(some) - SHOWN} more {sort}")
         doubts += len(found)
     if doubts:
         for line in how_to_get(task.name, task.card):
-            _say(console, line)
+            say(console, line)
         raise UserError(f"task {task.name!r}: {doubts} doubt{'s' * (doubts > 1)}, listed above")
 
 
@@ -74,10 +72,6 @@ def how_to_get(name: str, card: Mapping[str, Any]) -> list[str]:
         return lines + [f"  then: {step}" for step in as_list(steps.get("then") or [])]
     listed = as_list(steps or card.get("source") or [])
     return [f"to get it ({access}):", *(f"  {step}" for step in listed)]
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(text, highlight=False, soft_wrap=True, markup=False)
 
 
 def _cases(task: QuestionTask, part: str) -> tuple[list[Case], list[tuple[str, str]]]:

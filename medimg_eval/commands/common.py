@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,7 +17,7 @@ from medimg_eval.errors import UsageError, UserError
 
 if TYPE_CHECKING:
     from medimg_eval.results import RunScores, Table
-    from medimg_eval.results.table import Layout
+    from medimg_eval.results.table import Layout, Sheet
 
 SHOWN = 10
 """Failures printed by name; the others are in the run's summary.json."""
@@ -54,6 +55,60 @@ def printer() -> Console:
     return console if console.is_terminal else Console(width=160)
 
 
+def say(console: Console, text: str) -> None:
+    """Prints a line as it is: no markup, no colours of numbers, no breaks."""
+    console.print(text, highlight=False, soft_wrap=True, markup=False)
+
+
+def say_written(files: Iterable[Path]) -> None:
+    """Tells on standard error which files were written."""
+    text = "wrote " + ", ".join(map(str, files))
+    Console(stderr=True).print(text, style="dim", soft_wrap=True, markup=False)
+
+
+def show_sheets(sheets: Iterable[Sheet]) -> None:
+    """Prints sheets with their footnotes; what stands below several of them is said once."""
+    from medimg_eval.results import to_rich
+
+    console = printer()
+    printed: set[str] = set()
+    for sheet in sheets:
+        console.print(to_rich(sheet))
+        for note in sheet.content.footnotes:
+            if note not in printed:
+                console.print(Text(note, style="dim"))
+        printed.update(sheet.content.footnotes)
+
+
+def fits(console: Console, layout: Layout) -> bool:
+    """Whether a table is no wider than what it is printed to."""
+    from medimg_eval.results.table import rich_table
+
+    options = console.options.update(max_width=10_000)
+    return Measurement.get(console, options, rich_table(layout)).maximum <= console.width
+
+
+def stated_task(folder: Path, root: Any) -> dict[str, Any]:
+    """The config of a run's task, as its manifest states it and classes are called now; `root`: where its data lie.
+
+    Raises:
+        UserError: it names a class that may not be made here, or there is no manifest.
+    """
+    from medimg_eval.data.former_names import found_now
+    from medimg_eval.data.stored import require_ours
+    from medimg_eval.results.runs import MANIFEST, read_manifest
+
+    manifest = read_manifest(folder / MANIFEST)
+    if not isinstance(manifest.get("task_config"), dict):
+        raise UserError(f"{folder}: its manifest does not say how its task was made; run test again")
+    stated: dict[str, Any] = found_now(manifest["task_config"])
+    require_ours(stated, folder / MANIFEST)
+    if isinstance(labels := stated.get("labels"), Mapping):  # JSON turned their integers into text
+        whole = {label: int(label) for label in labels if str(label).lstrip("-").isdecimal()}
+        stated["labels"] = {whole.get(label, label): name for label, name in labels.items()}
+    return stated if root is None else stated | {"layout": {**stated["layout"], "root": root}}
+
+
 def show(table: Table) -> None:
     """Prints a table and its footnotes to standard output.
 
@@ -63,16 +118,11 @@ def show(table: Table) -> None:
     from medimg_eval.results.table import rich_table
 
     console = printer()
-
-    def fits(part: Layout) -> bool:
-        wide = Measurement.get(console, console.options.update(max_width=10_000), rich_table(part)).maximum
-        return wide <= console.width
-
     whole = table.layout()
     parts = [whole]
-    if not fits(whole):
+    if not fits(console, whole):
         of_tasks = table.by_task() if table.look.form == "wide" else [table]
-        parts = [one for part in of_tasks for one in part.layout().wrapped(fits)]
+        parts = [one for part in of_tasks for one in part.layout().wrapped(partial(fits, console))]
     for part in parts:
         console.print(rich_table(part))
     for note in whole.footnotes:

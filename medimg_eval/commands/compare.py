@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from omegaconf import DictConfig
-from rich.console import Console
-from rich.text import Text
 
-from medimg_eval.commands.common import plain, printer, runs_of
-from medimg_eval.results import compare, to_rich, write_comparison
+from medimg_eval.commands.common import plain, runs_of, say_written, show_sheets
+from medimg_eval.results import compare, write_comparison
 from medimg_eval.results.comparison import CompareSettings
-
-if TYPE_CHECKING:
-    from medimg_eval.results.table import Sheet
 
 
 def run(config: DictConfig) -> None:
@@ -32,20 +25,3 @@ def run(config: DictConfig) -> None:
     show_sheets(comparison.sheets)
     if wanted["out"] is not None:
         say_written(write_comparison(comparison, Path(wanted["out"])))
-
-
-def show_sheets(sheets: Sequence[Sheet]) -> None:
-    """Prints sheets with their footnotes; what stands below several of them is said once."""
-    console = printer()
-    printed: set[str] = set()
-    for sheet in sheets:
-        console.print(to_rich(sheet))
-        for note in sheet.content.footnotes:
-            if note not in printed:
-                console.print(Text(note, style="dim"))
-        printed.update(sheet.content.footnotes)
-
-
-def say_written(files: Sequence[Path]) -> None:
-    """Tells on standard error which files were written."""
-    Console(stderr=True).print("wrote " + ", ".join(map(str, files)), style="dim", soft_wrap=True)

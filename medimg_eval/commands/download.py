@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
 
 from medimg_eval.commands.check_questions import how_to_get
-from medimg_eval.commands.common import plain, printer
+from medimg_eval.commands.common import plain, printer, say
 from medimg_eval.data.download import AccessError, HubFiles, fetch
 from medimg_eval.data.unpacking import in_words
 from medimg_eval.errors import UsageError, UserError
@@ -30,30 +31,26 @@ def run(config: DictConfig) -> None:
     if task is None:
         raise UsageError("no task is named; add task=NAME (see python -m medimg_eval list what=tasks)")
     name, card = task["name"], task.get("card") or {}
-    console = printer()
-
-    def say(text: str) -> None:
-        console.print(text, highlight=False, soft_wrap=True, markup=False)
-
+    tell = partial(say, printer())
     if not isinstance(card.get("download"), Mapping):
         for line in how_to_get(name, card):
-            say(line)
+            tell(line)
         raise UserError(
             f"task {name!r} is not fetched for you ({card.get('access', 'access unknown')}); see the steps above"
         )
     source = HubFiles.of(card["download"])
     root = _root(wanted["root"], task)
     try:
-        done = fetch(source, root, say)
+        done = fetch(source, root, tell)
     except AccessError:
         for line in how_to_get(name, card):
-            say(line)
+            tell(line)
         raise
-    say(f"{root}: {done.files} files fetched, {in_words(done.size)}; {done.present} were there")
+    tell(f"{root}: {done.files} files fetched, {in_words(done.size)}; {done.present} were there")
     for step in source.then:
-        say(f"left to do: {step}")
+        tell(f"left to do: {step}")
     elsewhere = "" if wanted["root"] is None else f" task.layout.root={root}"
-    say(f"next: python -m medimg_eval check task={name}{elsewhere}")
+    tell(f"next: python -m medimg_eval check task={name}{elsewhere}")
 
 
 def _weights(wanted: Mapping[str, Any]) -> None:

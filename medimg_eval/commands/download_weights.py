@@ -7,12 +7,13 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
 
-from medimg_eval.commands.common import printer
+from medimg_eval.commands.common import printer, say
 from medimg_eval.commands.making import Annotators, Extractors
 from medimg_eval.data.unpacking import in_words
 from medimg_eval.errors import UsageError, UserError
@@ -63,11 +64,7 @@ def download_weights(group: str, name: str, made: Annotator | FeatureExtractor) 
         UsageError: its weights are named as no repository can be.
         UserError: the hub does not give a file, or cannot be reached; or something is to be had elsewhere.
     """
-    console = printer()
-
-    def say(text: str) -> None:
-        console.print(text, highlight=False, soft_wrap=True, markup=False)
-
+    tell = partial(say, printer())
     if not sys.stderr.isatty():
         _hub("utils").disable_progress_bars()
     left, seen = [], set()
@@ -75,14 +72,14 @@ def download_weights(group: str, name: str, made: Annotator | FeatureExtractor) 
     while (weights := next((one for one in made.needs if one.argument not in seen), None)) is not None:
         seen.add(weights.argument)
         key = f"{group}s.{name}.{weights.argument}"
-        if not _bring(getattr(made, weights.argument), weights, key, say):
+        if not _bring(getattr(made, weights.argument), weights, key, tell):
             left.append(f"{key}: {weights.what}; had from {weights.source} (licence: {weights.licence})")
     if left:
         raise UserError("\n".join([*left, "cannot be fetched from the hub for you; set each key to a path"]))
-    say(f"next: python -m medimg_eval check metrics=all, or test with metrics that need {name}")
+    tell(f"next: python -m medimg_eval check metrics=all, or test with metrics that need {name}")
 
 
-def _bring(given: Any, weights: Weights, key: str, say: Callable[[str], None]) -> bool:
+def _bring(given: Any, weights: Weights, key: str, tell: Callable[[str], None]) -> bool:
     """Fetches one of the needs, unless it is there; returns whether it is there now."""
     name = key.split(".")[1]
     try:
@@ -91,15 +88,15 @@ def _bring(given: Any, weights: Weights, key: str, say: Callable[[str], None]) -
         named = hub_name(str(given or ""))
         if named.repository.count("/") != 1 or named.repository.startswith((".", "~", "/")):
             return False
-        say(f"{named.repository}: {weights.what}; licence: {weights.licence}")
+        tell(f"{named.repository}: {weights.what}; licence: {weights.licence}")
         with _explained(named, named.file, key):
             files = _files(named, weights)
         for file in files:
             with _explained(named, file, key):
                 got = Path(_hub().hf_hub_download(named.repository, file, revision=named.revision or None))
-            say(f"{file}: {in_words(got.stat().st_size)}")
+            tell(f"{file}: {in_words(got.stat().st_size)}")
         there = located(given, weights, name)
-    say(f"{key}: {there}")
+    tell(f"{key}: {there}")
     return True
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from omegaconf import DictConfig
 from rich.console import Console
 
-from medimg_eval.commands.common import as_list, plain, printer, runs_of
+from medimg_eval.commands.common import as_list, plain, printer, runs_of, say, say_written
 from medimg_eval.errors import UsageError, nearest
 
 if TYPE_CHECKING:
@@ -54,10 +54,10 @@ def run(config: DictConfig) -> None:
     for kind in kinds:
         for stem, drawn in _drawn(kind, runs, wanted):
             files = write_figure(drawn, Path(str(wanted["out"])), stem)
-            console.print(drawn.caption, highlight=False, soft_wrap=True, markup=False)
+            say(console, drawn.caption)
             for remark in drawn.remarks:
-                aside.print(f"! {stem}: {remark}", soft_wrap=True, markup=False, highlight=False)
-            aside.print("wrote " + ", ".join(map(str, files)), style="dim", soft_wrap=True, markup=False)
+                say(aside, f"! {stem}: {remark}")
+            say_written(files)
 
 
 def _drawn(kind: str, runs: Runs, wanted: Wanted) -> Iterator[tuple[str, Drawn]]:

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from medimg_eval.commands.common import as_list, plain, printer
+from medimg_eval.commands.common import as_list, plain, printer, say_written
 from medimg_eval.deid import EDITION, KINDS, PhiReport, scan_folder
 from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.results.runs import guarded
@@ -85,7 +85,8 @@ def _print_places(console: Console, report: PhiReport, shown: int) -> None:
         by_place.add_column(heading, justify="right" if heading == "files" else "left")
     ordered = sorted(places.items(), key=lambda item: (item[0][0] != "found", -item[1], item[0]))
     for (level, attribute, rule, action), count in ordered[:shown]:
-        by_place.add_row(*map(_plain, (level, attribute, rule, action)), f"{count:,}")
+        # As they are: names of files may hold what rich takes for markup.
+        by_place.add_row(*map(Text, (level, attribute, rule, action)), f"{count:,}")
     console.print(by_place)
     _print_rest(console, len(ordered) - shown, "places")
     by_file = Table(title="Files", title_justify="left")
@@ -93,14 +94,9 @@ def _print_places(console: Console, report: PhiReport, shown: int) -> None:
         by_file.add_column(heading, justify="left" if heading == "file" else "right")
     files = report.by_file()
     for path, (found, look) in list(files.items())[:shown]:
-        by_file.add_row(_plain(path.as_posix()), f"{found:,}", f"{look:,}")
+        by_file.add_row(Text(path.as_posix()), f"{found:,}", f"{look:,}")
     console.print(by_file)
     _print_rest(console, len(files) - shown, "files")
-
-
-def _plain(text: str) -> Text:
-    """A cell as it is: names of files may hold what rich takes for markup."""
-    return Text(text)
 
 
 def _print_rest(console: Console, rest: int, what: str) -> None:
@@ -148,11 +144,7 @@ def _write(folder: Path, report: PhiReport) -> None:
         "findings": rows,
     }
     (folder / "phi_scan.json").write_text(json.dumps(whole, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    _wrote(folder / "phi_scan.csv", folder / "phi_scan.json")
-
-
-def _wrote(*paths: Path) -> None:
-    Console(stderr=True).print("wrote " + ", ".join(map(str, paths)), style="dim", soft_wrap=True)
+    say_written([folder / "phi_scan.csv", folder / "phi_scan.json"])
 
 
 def _scan_reports(wanted: Mapping[str, Any]) -> None:
@@ -268,4 +260,4 @@ def _write_texts(folder: Path, found: Leakage) -> None:
     shares = {name: share._asdict() for name, share in found.shares().items()}
     whole = {"shares": shares, "kinds": dict(found.kinds)}
     (folder / "phi_scan.json").write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
-    _wrote(folder / "phi_scan.csv", folder / "phi_scan.json")
+    say_written([folder / "phi_scan.csv", folder / "phi_scan.json"])

@@ -17,10 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from omegaconf import DictConfig
-from rich.console import Console
-from rich.text import Text
 
-from medimg_eval.commands.common import as_list, plain, printer
+from medimg_eval.commands.common import as_list, plain, printer, say, say_written, show_sheets
 from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.results.agreement import GENERATED, ORIGIN, REAL
 from medimg_eval.results.runs import guarded
@@ -90,9 +88,9 @@ def _write_form(wanted: Mapping[str, Any]) -> None:
     console = printer()
     counts = Counter(one.truth for one in items)
     text = f"{out}: {counts[REAL]} real and {counts[GENERATED]} generated images; {key} says which is which"
-    console.print(text, highlight=False, soft_wrap=True, markup=False)
+    say(console, text)
     for doubt in [*_doubts(items), *_repeats(items, stored)]:
-        console.print(f"! {doubt}", highlight=False, soft_wrap=True, markup=False)
+        say(console, f"! {doubt}")
 
 
 QUESTIONS = {
@@ -300,7 +298,7 @@ document.getElementById("save").onclick = () => {
 
 
 def _score(wanted: Mapping[str, Any]) -> None:
-    from medimg_eval.results import to_rich, write_all
+    from medimg_eval.results import write_all
     from medimg_eval.results.agreement import read_readings, score_readers
 
     if wanted["key"] is None:
@@ -308,11 +306,7 @@ def _score(wanted: Mapping[str, Any]) -> None:
     files = [Path(str(file)).expanduser() for file in as_list(wanted["score"])]
     readings = read_readings(files, Path(str(wanted["key"])).expanduser(), scale=_whole(wanted, "scale"))
     study = score_readers(readings, level=wanted["level"])
-    console = printer()
     for name, sheet in study.items():
-        console.print(to_rich(sheet))
-        for note in sheet.content.footnotes:
-            console.print(Text(note, style="dim"))
+        show_sheets([sheet])
         if wanted["out"] is not None:
-            written = write_all(sheet, Path(str(wanted["out"])).expanduser(), stem=f"readers-{name}")
-            Console(stderr=True).print("wrote " + ", ".join(map(str, written)), style="dim", soft_wrap=True)
+            say_written(write_all(sheet, Path(str(wanted["out"])).expanduser(), stem=f"readers-{name}"))

@@ -11,15 +11,13 @@ from typing import Any
 from omegaconf import DictConfig
 from rich.console import Console
 
-from medimg_eval.commands.common import as_list, plain, runs_of
+from medimg_eval.commands.common import as_list, plain, runs_of, say, say_written, stated_task
 from medimg_eval.commands.making import build_task
-from medimg_eval.data.former_names import found_now
-from medimg_eval.data.stored import require_ours
 from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.evaluation.tracking import tracked
 from medimg_eval.results import RunScores, build_table
 from medimg_eval.results.report import Report, TaskCases, by_task, check_wanted, task_titles
-from medimg_eval.results.runs import is_set, read_manifest
+from medimg_eval.results.runs import is_set
 from medimg_eval.results.table import Settings, named_runs
 from medimg_eval.tasks import SegmentationTask
 from medimg_eval.viewer import Shown
@@ -53,7 +51,7 @@ def run(config: DictConfig) -> None:
         number = report.add_task(one, what, places, title=names[one.task], card=card)
         if isinstance(found, str):
             report.warn(number, found)
-            console.print(f"! {one.task}: {found}", highlight=False, soft_wrap=True, markup=False)
+            say(console, f"! {one.task}: {found}")
         if what is not None:
             todo += [(number, place, one, what) for place in places]
     figures = _figures([run for run in runs if run.task in names], wanted)
@@ -64,7 +62,7 @@ def run(config: DictConfig) -> None:
     report.tidy()
     if wanted["examples"]:
         _write_examples(tasks, shown, wanted, Path(wanted["out"]) / "examples")
-    console.print(f"wrote {index}", style="dim", soft_wrap=True, markup=False)
+    say_written([index])
 
 
 def _title(given: str | None, names: Mapping[str, str]) -> str:
@@ -91,19 +89,9 @@ def _shown(cases: TaskCases, root: str | None, voxels: int) -> Shown | str:
     """Returns what can be shown of a task's cases, or says why there is nothing."""
     newest: RunScores = max(cases.runs.values(), key=lambda run: run.started)
     try:
-        stated: dict[str, Any] = found_now(read_manifest(newest.folder / "manifest.json")["task_config"])
-        require_ours(stated, newest.folder / "manifest.json")
-        if "labels" in stated and isinstance(stated["labels"], Mapping):  # JSON turned their integers into text
-            stated["labels"] = {_number(label): name for label, name in stated["labels"].items()}
-        if root is not None:
-            stated["layout"] = {**stated["layout"], "root": root}
-        return Shown(build_task(stated), cases.runs, voxels)
+        return Shown(build_task(stated_task(newest.folder, root)), cases.runs, voxels)
     except (UserError, UsageError, KeyError) as error:
         return f"Images and texts are left out, for the task's data cannot be read: {error}"
-
-
-def _number(label: str) -> int | str:
-    return int(label) if label.lstrip("-").isdecimal() else label
 
 
 def _write_examples(
@@ -120,8 +108,7 @@ def _write_examples(
         console.print("! examples: there is no segmentation whose images can be read", highlight=False)
     for one, what in seen:
         drawn = draw_examples(one, what, count=wanted["examples"])
-        for file in write_figure(drawn, folder, one.task):
-            console.print(f"wrote {file}", style="dim", soft_wrap=True, markup=False)
+        say_written(write_figure(drawn, folder, one.task))
 
 
 def _figures(runs: Sequence[RunScores], wanted: Mapping[str, Any]) -> dict[str, str]:

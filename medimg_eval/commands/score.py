@@ -1,24 +1,26 @@
-"""`score`: judge stored predictions again; no model is loaded."""
+"""`score`: judge stored predictions, or a plain table of reports, again; no model is loaded."""
 
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
 
-from medimg_eval.commands.common import as_list, fail_if_cases_failed, plain, show
-from medimg_eval.commands.making import Annotators, Extractors, build_task
-from medimg_eval.commands.score_reports import score_reports
-from medimg_eval.data.former_names import found_now
-from medimg_eval.data.stored import require_ours
+from medimg_eval.commands.common import as_list, fail_if_cases_failed, plain, printer, show, stated_task
+from medimg_eval.commands.making import Annotators, Extractors, build_candidate, build_task
+from medimg_eval.data.layouts.report_sets import ReportTable
 from medimg_eval.errors import UsageError, UserError
+from medimg_eval.evaluation.candidates import Candidate
+from medimg_eval.evaluation.evidence import refuse_unready
 from medimg_eval.evaluation.rescoring import rescore
+from medimg_eval.models.precomputed import GivenTexts
 from medimg_eval.results import Table, build_table, load_runs
 from medimg_eval.results.runs import read_manifest
+from medimg_eval.tasks import Task
 
 BELONGS = {"surface": "segmentations", "empty": "segmentations", "extraction": "questions"}
 """Keys that only some tasks have -> which."""
@@ -40,15 +42,8 @@ def run(config: DictConfig) -> None:
         manifest = read_manifest(folder / "manifest.json")
         if manifest.get("command") != "test":
             raise UserError(f"{folder}: holds a {manifest.get('command')} run; only test runs can be scored again")
-        if not isinstance(manifest.get("task_config"), dict):
-            raise UserError(f"{folder}: its manifest does not say how its task was made; run test again")
-        stated: dict[str, Any] = found_now(manifest["task_config"])
-        require_ours(stated, folder / "manifest.json")
+        stated = stated_task(folder, wanted["root"])
         _refuse_strange(manifest["task"], str(stated.get("_target_", "")), changed)
-        if "labels" in stated:  # JSON turned their integers into text
-            stated["labels"] = {int(label): name for label, name in stated["labels"].items()}
-        if wanted["root"] is not None:
-            stated["layout"]["root"] = wanted["root"]
         task = build_task(stated | changed)
         tables.append(rescore(folder, task, wanted["score_workers"], annotators, extractors, wanted["may_leave"]))
     show(tables[0] if len(tables) == 1 else build_table(load_runs(folders)))
@@ -62,3 +57,85 @@ def _refuse_strange(task: str, target: str, changed: Iterable[str]) -> None:
     strange = next((key for key in changed if key not in known), None)
     if strange is not None:
         raise UsageError(f"{strange}= is for tasks of {BELONGS[strange]}, and {task!r} is none")
+
+
+TASK = "reports"
+
+
+def score_reports(wanted: Mapping[str, Any]) -> None:
+    """Scores one table or several, one row of the printed table for each.
+
+    Args:
+        wanted: the config of `score`: `reports`, `columns`, `attributes`, `separator`, `sections`, `clean`, `metrics`,
+            `annotators`, `judge`.
+
+    Raises:
+        UsageError: a key that is for runs alone.
+        UserError: a row was not understood, after all others were scored and the table was printed.
+    """
+    for key in ("root", "extraction", "surface", "empty"):
+        if wanted[key] is not None:
+            raise UsageError(f"{key}= is for runs; leave it out with reports=")
+    files = [str(file) for file in as_list(wanted["reports"])]
+    tasks = [_task(wanted, file) for file in files]
+    annotators = Annotators(wanted["annotators"] or {})
+    for task in tasks:
+        refuse_unready(task, annotators, judge=bool(wanted.get("judge")))
+    # Only here: it imports torch, which takes seconds, and what cannot be scored is to be said at once.
+    from medimg_eval.evaluation.evaluate import Settings, evaluate
+
+    folders: list[Path] = []
+    tables: list[Table] = []
+    for file, task in zip(files, tasks, strict=True):
+        folders.append(
+            evaluate(
+                task,
+                _given(file, task.layout),
+                Settings(
+                    runs=Path(wanted["runs"]),
+                    run=None,
+                    trainer=_no_trainer,
+                    config={key: value for key, value in wanted.items() if key != "runs"},
+                    judge=build_candidate(wanted["judge"]) if wanted.get("judge") else None,
+                    annotators=annotators,
+                    tables=tables,
+                ),
+            )
+        )
+    from medimg_eval.results import build_table, load_runs
+
+    show(tables[0] if len(tables) == 1 else build_table(load_runs(folders)))
+    for folder in folders:
+        printer().print(f"scores of every report: {folder / 'scores.parquet'}", style="dim", soft_wrap=True)
+    fail_if_cases_failed(folders)
+
+
+def _task(wanted: Mapping[str, Any], file: str) -> Task:
+    layout = {
+        "_target_": "medimg_eval.data.layouts.report_sets.tables.ReportTable",
+        "root": file,
+        **{key: wanted[key] for key in ("columns", "attributes", "separator") if wanted[key]},
+    }
+    return build_task(
+        {
+            "_target_": "medimg_eval.tasks.ReportTask",
+            "name": TASK,
+            "title": "Reports",
+            "layout": layout,
+            "splits": {"test": "test"},
+            **{key: wanted[key] for key in ("metrics", "sections", "clean") if wanted[key]},
+        }
+    )
+
+
+def _given(file: str, layout: Any) -> Candidate:
+    """What was written, as a model that answers so."""
+    if not isinstance(layout, ReportTable):
+        raise TypeError(f"{type(layout).__name__} is no ReportTable")
+    stem = Path(file).name.removesuffix(".gz")
+    config = {"file": file, "columns": dict(layout.columns)}
+    return Candidate(Path(stem).stem, GivenTexts, config, lambda: GivenTexts(file, texts=layout.predictions))
+
+
+def _no_trainer(**_: Any) -> Any:
+    raise UsageError("texts that were written before need no trainer")

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
-from rich.console import Console
 
-from medimg_eval.commands.common import as_list, plain, runs_of, show
+from medimg_eval.commands.common import as_list, plain, runs_of, say_written, show
 from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.results import Look, Table, build_authors_tables, build_cards, build_table, write_all, write_card
 from medimg_eval.results.comparison import CompareSettings, marked
@@ -37,9 +36,7 @@ def run(config: DictConfig) -> None:
         if wanted["card"]:
             cards = {stem.replace("table", "card", 1): table for stem, table in tables.items()}
             written += [file for stem, table in cards.items() for file in write_card(table, folder, stem)]
-        Console(stderr=True).print(
-            "wrote " + ", ".join(str(path) for path in written), style="dim", soft_wrap=True, markup=False
-        )
+        say_written(written)
     _fail_without_values(tables.values(), named=wanted["metrics"] is not None)
 
 

@@ -8,12 +8,11 @@ from typing import Any
 
 from omegaconf import DictConfig
 from rich.console import Console
-from rich.measure import Measurement
 from rich.text import Text
 
 from medimg_eval.case import Findings, Mask
 from medimg_eval.commands.building import build_loggers, build_settings, build_tasks
-from medimg_eval.commands.common import as_list, fail_if_cases_failed, plain, printer
+from medimg_eval.commands.common import as_list, fail_if_cases_failed, fits, plain, printer, say_written
 from medimg_eval.commands.making import build_candidate, build_task
 from medimg_eval.data.layouts.synthesis import Generated, manifest_of
 from medimg_eval.errors import UsageError, UserError, nearest
@@ -25,7 +24,7 @@ from medimg_eval.evaluation.utility import Plan, Training, measure, refuse_leaks
 from medimg_eval.question import Key
 from medimg_eval.results import to_rich, write_all
 from medimg_eval.results.table import check_numbers
-from medimg_eval.results.utility import UtilityTable, build_utility, load_utility
+from medimg_eval.results.utility import build_utility, load_utility
 from medimg_eval.tasks import Task
 
 GENERATED = f"{Generated.__module__}.{Generated.__qualname__}"
@@ -159,20 +158,15 @@ def _show(wanted: Mapping[str, Any], plan: Plan) -> None:
         seed=wanted["seed"],
     )
     console = printer()
-
-    def fits(part: UtilityTable) -> bool:
-        wide = Measurement.get(console, console.options.update(max_width=10_000), to_rich(part)).maximum
-        return wide <= console.width
-
-    for part in table.wrapped(fits):
+    for part in table.wrapped(lambda one: fits(console, one.layout())):
         console.print(to_rich(part))
     for note in table.footnotes:
         console.print(Text(note, style="dim"))
-    error = Console(stderr=True)
-    error.print(f"the study lies in {plan.folder}; more seeds or fractions join it", style="dim", soft_wrap=True)
+    Console(stderr=True).print(
+        f"the study lies in {plan.folder}; more seeds or fractions join it", style="dim", soft_wrap=True
+    )
     if wanted["out"] is not None:
-        written = write_all(table, Path(wanted["out"]), "utility")
-        error.print("wrote " + ", ".join(str(path) for path in written), style="dim", soft_wrap=True)
+        say_written(write_all(table, Path(wanted["out"]), "utility"))
 
 
 def _fail(plan: Plan, chosen: list[Training]) -> None:

@@ -38,8 +38,7 @@ from medimg_eval.evaluation.identity import (
     trainer_identity,
 )
 from medimg_eval.evaluation.leaving import note_sent, permit_judge, permit_model, permit_readers
-from medimg_eval.evaluation.partial import choose, in_words
-from medimg_eval.evaluation.preparing import prepare, refuse_unaskable
+from medimg_eval.evaluation.preparing import choose, in_words, prepare, refuse_unaskable
 from medimg_eval.evaluation.rescoring import close, judged, score_stored, scoring_id, submit_stored
 from medimg_eval.evaluation.run import Run, answered, now, unanswered
 from medimg_eval.evaluation.scoring import Scorer, is_settled, scoring_workers
@@ -316,7 +315,7 @@ def _alone(settings: Settings) -> bool:
 
 def _ask_by_lightning(asker: Asker, settings: Settings, cases: Sequence[Case], options: Mapping[str, Any]) -> None:
     from medimg_eval.data.module import CaseDataModule
-    from medimg_eval.evaluation.module import EvaluationModule
+    from medimg_eval.evaluation.lightning_modules import EvaluationModule
 
     trainer = settings.trainer(logger=False, enable_checkpointing=False)
     data = CaseDataModule(asker.task, cases=cases, **options)

@@ -26,9 +26,9 @@ from medimg_eval.data.module import CaseDataModule
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, begin, model_info, slug, task_identity
-from medimg_eval.evaluation.fitting import FitModule, require_trainable
 from medimg_eval.evaluation.identity import data_fingerprint, digest
 from medimg_eval.evaluation.leaving import TRACKED, note_sent, permit
+from medimg_eval.evaluation.lightning_modules import FitModule, require_trainable
 from medimg_eval.evaluation.preparing import prepare
 from medimg_eval.evaluation.run import Run, now
 from medimg_eval.metrics import parse

@@ -22,7 +22,7 @@ from medimg_eval.evaluation.evidence import (
 )
 from medimg_eval.evaluation.identity import data_fingerprint, digest
 from medimg_eval.evaluation.leaving import note_sent, permit_readers
-from medimg_eval.evaluation.partial import in_words
+from medimg_eval.evaluation.preparing import in_words
 from medimg_eval.evaluation.run import Run, Stored, answered, now, write_json
 from medimg_eval.evaluation.scoring import RAISED, Scorer, score_parts, scoring_workers
 from medimg_eval.evaluation.tracking import tracked

@@ -29,6 +29,7 @@ from medimg_eval.results.table import (
     Settings,
     Sheet,
     Span,
+    bounded,
     check_numbers,
     comparability,
     make_cell,
@@ -143,10 +144,10 @@ def _judged(
     column: Column, models: Mapping[str, RunScores], by: Sequence[str], how: DisparitySettings
 ) -> Iterator[_Judged]:
     settings = Settings(how.resamples, how.level, how.seed, strata=how.strata)
-    bounded = on_unit_scale(list(models.values()), column.metric)
+    scaled = on_unit_scale(list(models.values()), column.metric)
     for model, run in models.items():
         whole = Part.whole(run)
-        found = [disparity(run, column.metric, attribute, how, bounded=bounded) for attribute in by]
+        found = [disparity(run, column.metric, attribute, how, bounded=scaled) for attribute in by]
         corrected = holm([one.p for one in found])
         for one, p in zip(found, corrected.tolist(), strict=True):
             cells = {"": make_cell(whole, column.metric, settings)}
@@ -196,14 +197,14 @@ def _disparity_sheet(column: Column, judged: Sequence[_Judged], how: DisparitySe
         opens = bool(place) and judged[place - 1].model != one.model
         lines.append(Line([one_line(one.model), one_line(found.attribute)], _disparity_cells(column, one), opens))
         shown = {"worst group": found.worst_value, "gap": found.gap, "ratio": found.ratio, "equity": found.equity}
-        for quantity, bounded in shown.items():
+        for quantity, value in shown.items():
             group = found.worst if quantity == "worst group" else ""
-            records.append({**_key(column, one), "quantity": quantity, "group": group, **bounded._asdict()})
-        for quantity, value in (
+            records.append({**_key(column, one), "quantity": quantity, "group": group, **value._asdict()})
+        for quantity, number in (
             *(("bias of worst group", found.bias), ("gap by luck", found.luck)),
             *(("p", found.p), ("corrected p", one.corrected)),
         ):
-            records.append({**_key(column, one), "quantity": quantity, "group": "", "value": value})
+            records.append({**_key(column, one), "quantity": quantity, "group": "", "value": number})
     titles = ("Worst group", "Gap", "Gap by luck", "Worst / best", f"Equity-scaled {column.title}", "p")
     content = Layout(
         groups=[(one_line(f"{column.group}: {column.title} {column.arrow}"), len(titles))],
@@ -241,13 +242,7 @@ def _disparity_cells(column: Column, one: _Judged) -> list[list[Span]]:
 
 def _bounded(column: Column | None, one: Estimate) -> list[Span]:
     """Returns a value with its bounds as they are printed, with the column's decimals or two."""
-    if np.isnan(one.value):
-        return [Span("undefined", "quiet")]
-    text = column.text if column is not None else "{:.2f}".format
-    spans = [Span(text(one.value))]
-    if not np.isnan(one.low):
-        spans.append(Span(f"[{text(one.low)}, {text(one.high)}]", "interval"))
-    return spans
+    return bounded(*one, "{:.2f}".format if column is None else column.text)
 
 
 def _notes(column: Column, judged: Sequence[_Judged], how: DisparitySettings) -> Iterator[str]:
@@ -272,14 +267,14 @@ def _notes(column: Column, judged: Sequence[_Judged], how: DisparitySettings) ->
         f"Gap by luck: the mean gap where {unit} are put into the groups at random. p: permutation test that the "
         "groups do not differ, corrected by Holm over the attributes of a model."
     )
-    bounded = on_unit_scale([one.run for one in judged], column.metric)
+    scaled = on_unit_scale([one.run for one in judged], column.metric)
     apart = "the sum of distances of the groups' values to that of all cases"
     rule = {
         (True, True): "value / (1 + D)",
         (True, False): "1 - (1 - value) / (1 + D)",
         (False, True): "value / (1 + D / value)",
         (False, False): "value + D",
-    }.get((bounded, column.higher_is_better is True))
+    }.get((scaled, column.higher_is_better is True))
     if column.higher_is_better is not None:
         yield f"Equity-scaled: {rule}, with D {apart} (after FairSeg's ES-Dice)."
     else:

@@ -21,7 +21,7 @@ from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.models.extractors.base import Pixels
 from medimg_eval.results import build_table, load_runs
-from medimg_eval.results.runs.set_scores import set_rows
+from medimg_eval.results.runs.subsets import set_rows
 from tests.helpers.oracle import check_rows
 
 pytestmark = [

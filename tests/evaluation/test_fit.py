@@ -101,7 +101,7 @@ def test_a_finished_fit_is_not_repeated(train, monkeypatch):
 
 @pytest.mark.parametrize("recipe", [Recipe(lr=0.01), Recipe(lr=0.01, warmup=0.5, ema=0.9, patience=9)])
 def test_an_interrupted_fit_goes_on_from_its_last_checkpoint(train, monkeypatch, recipe):
-    from medimg_eval.evaluation.fitting import FitModule
+    from medimg_eval.evaluation.lightning_modules import FitModule
 
     seen = []
     real = FitModule.training_step

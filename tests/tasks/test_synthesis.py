@@ -31,7 +31,7 @@ from medimg_eval.models.precomputed.images import GivenImages
 from medimg_eval.models.synthesis import Diffusers
 from medimg_eval.phantoms.prompts import ChestPrompts, PhantomGenerator
 from medimg_eval.results import build_cards, build_table, load_runs
-from medimg_eval.results.runs.set_scores import set_rows
+from medimg_eval.results.runs.subsets import set_rows
 from medimg_eval.results.table.render import to_markdown
 from medimg_eval.tasks import SynthesisTask
 from medimg_eval.tasks.synthesis import picture_of

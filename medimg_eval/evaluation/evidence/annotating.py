@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from medimg_eval.case import Case
-from medimg_eval.errors import CaseError, UserError
+from medimg_eval.errors import CaseError
+from medimg_eval.evaluation.evidence.providers import first_names, made_as, one_by_one, ready
 from medimg_eval.evaluation.identity import digest
 from medimg_eval.evaluation.run import Run, answered
 from medimg_eval.evaluation.tracking import tracked
@@ -30,8 +31,7 @@ log = logging.getLogger(__name__)
 CUT = "cut"
 """The key under which an annotator says that a text was longer than what it reads."""
 
-NAMED = 3
-"""Cases that a note names."""
+KINDS = (TextAnnotator, PairAnnotator)
 
 
 def refuse_unready(task: Task, annotators: Mapping[str, Candidate], *, judge: bool) -> None:
@@ -44,21 +44,10 @@ def refuse_unready(task: Task, annotators: Mapping[str, Candidate], *, judge: bo
     """
     if not isinstance(task, QuestionTask):
         return
-    lacks = []
-    for name in task.annotators:
-        wanted = _wanted_by(task, name)
-        if name not in annotators:
-            lacks.append(f"{wanted}: there is no annotator {name!r}; add annotators.{name}._target_=YOUR.CLASS")
-            continue
-        try:
-            _checked(name, annotators[name].load()).check_ready()
-        except UserError as error:
-            lacks.append(f"{wanted}: {error}")
-    asking = [name for name in task.case_metrics if parse(name)[0].asks]
-    if asking and not judge:
-        lacks.append(f"{', '.join(asking)}: needs a judge; add model@judge=NAME (docs/metrics-judges.md)")
-    if lacks:
-        raise UserError("\n".join(lacks) + "\nor leave such metrics out; python -m medimg_eval check metrics=all lists")
+    asking = [name for name in task.case_metrics if parse(name)[0].asks] if not judge else []
+    also = [f"{', '.join(asking)}: needs a judge; add model@judge=NAME (docs/metrics-judges.md)"] if asking else []
+    wanted = {name: _wanted_by(task, name) for name in task.annotators}
+    ready(KINDS, "annotators", annotators, wanted, also=also)
 
 
 def read_reports(task: Task, run: Run, cases: Sequence[Case], annotators: Mapping[str, Candidate]) -> None:
@@ -95,10 +84,8 @@ def read_reports(task: Task, run: Run, cases: Sequence[Case], annotators: Mappin
         failed = [case for case, reading in found.items() if reading is None]
         task.annotated_by = {**task.annotated_by, name: _made(name, candidate).revision or "rules"}
         if failed:
-            some = ", ".join(failed[:NAMED]) + (", ..." if len(failed) > NAMED else "")
-            task.remarks.append(
-                f"annotator {name} failed on {len(failed)} of {len(found)} reports ({some}): not judged"
-            )
+            of = f"{len(failed)} of {len(found)} reports ({first_names(failed)})"
+            task.remarks.append(f"annotator {name} failed on {of}: not judged")
         if cut:
             task.remarks.append(f"annotator {name} read only the beginning of {cut} of {2 * len(found)} texts")
         facts[name] = {"weights": task.annotated_by[name], "failed": len(failed), "cut": cut, "of": len(found)}
@@ -106,21 +93,15 @@ def read_reports(task: Task, run: Run, cases: Sequence[Case], annotators: Mappin
     run.note(annotators=facts)
 
 
-def _wanted_by(task: QuestionTask, annotator: str) -> str:
+def _wanted_by(task: QuestionTask, annotator: str) -> list[str]:
     """The metrics as they were asked for, also those that only rest on ones that the annotator reads for."""
-    return ", ".join(
+    return [
         name for name in task.metrics if any(annotator in parse(one)[0].reads for one in (name, *parse(name)[0].needs))
-    )
+    ]
 
 
 def _made(name: str, candidate: Candidate) -> Annotator:
-    return _checked(name, candidate.model)
-
-
-def _checked(name: str, made: Any) -> Annotator:
-    if not isinstance(made, TextAnnotator | PairAnnotator):
-        raise UserError(f"annotators.{name}: {type(made).__name__} is no TextAnnotator and no PairAnnotator")
-    made.name = name
+    made: Annotator = made_as(KINDS, "annotators", name, candidate.model)
     return made
 
 
@@ -180,15 +161,12 @@ def _read(made: Annotator, items: Mapping[str, Any], corpus: Corpus) -> dict[str
 
 
 def _ask(made: Annotator, items: Sequence[Any], corpus: Corpus) -> list[Any]:
-    try:
-        if isinstance(made, PairAnnotator):
-            return one_each(made.compare(items, corpus), items, f"annotator {made.name}")
+    def ask(some: Sequence[Any]) -> list[Any]:
         texts: Any = made
-        return one_each(texts.annotate(items), items, f"annotator {made.name}")
-    except Exception as error:
-        if isinstance(error, UserError) and not isinstance(error, CaseError):
-            raise
-        if len(items) == 1:
-            log.warning("annotator %s failed on a report (%s: %s)", made.name, type(error).__name__, error)
-            return [None]
-    return [reading for item in items for reading in _ask(made, [item], corpus)]
+        said = made.compare(some, corpus) if isinstance(made, PairAnnotator) else texts.annotate(some)
+        return one_each(said, some, f"annotator {made.name}")
+
+    def failed(_: Any, error: Exception) -> None:
+        log.warning("annotator %s failed on a report (%s: %s)", made.name, type(error).__name__, error)
+
+    return one_by_one(ask, items, failed)

@@ -31,9 +31,6 @@ BUSY_S = 60.0
 AT_ONCE = 900
 """Vectors that are looked up at once; SQLite takes no more than 999 places in a statement everywhere."""
 
-NAMED = 3
-"""Pictures that a note names."""
-
 
 class Source(NamedTuple):
     """A picture that is to be embedded.
@@ -103,7 +100,9 @@ def embed(extractor: FeatureExtractor, identity: str, sources: Sequence[Source],
     skipped: dict[int, str] = {}
     for place, source in enumerate(sources):
         try:
-            keys.append(_key(source, images, place))
+            if not source.files:
+                images[place] = source.read()
+            keys.append(_file_key(source, images.get(place)))
         except CaseError as error:
             _refuse_or_note(error, skip, skipped, place, source)
             keys.append(None)
@@ -248,13 +247,6 @@ def _file_key(source: Source, image: Image | None = None) -> str:
         return content_key(source.files, source.options)
     array = np.ascontiguousarray((image or source.read()).array)
     return digest([array.shape, str(array.dtype), array.tobytes().hex()], 40)
-
-
-def _key(source: Source, images: dict[int, Image], place: int) -> str:
-    if source.files:
-        return _file_key(source)
-    images[place] = source.read()
-    return _file_key(source, images[place])
 
 
 def _read(sources: Sequence[Source], known: Sequence[Image | None]) -> Iterator[Image | CaseError]:

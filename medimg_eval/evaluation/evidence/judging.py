@@ -13,7 +13,8 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from medimg_eval.case import Case, Prompt
-from medimg_eval.errors import CaseError, UsageError, UserError
+from medimg_eval.errors import CaseError, UsageError
+from medimg_eval.evaluation.evidence.providers import one_by_one
 from medimg_eval.evaluation.identity import digest
 from medimg_eval.evaluation.run import Run, answered
 from medimg_eval.metrics.answers import ReplyPair
@@ -310,16 +311,16 @@ def _key(question: JudgeQuestion, prompt: Prompt) -> str:
 def _ask(judge: Any, asked: Sequence[_Asked], seed: int) -> list[str | Exception]:
     """Asks questions whose replies may be equally long."""
     decoding = replace(DECODING, max_new_tokens=asked[0].question.max_new_tokens, seed=seed)
-    try:
-        return _texts(one_each(judge.generate([one.prompt for one in asked], decoding), asked, "the judge"))
-    except Exception as error:
-        if isinstance(error, UserError) and not isinstance(error, CaseError):
-            raise  # such as a key that is refused: no other question would fare better
-        if len(asked) == 1:
-            log.debug("case %s", asked[0].case.id, exc_info=True)
-            log.warning("case %s: the judge failed (%s: %s)", asked[0].case.id, type(error).__name__, error)
-            return [error]
-    return [reply for one in asked for reply in _ask(judge, [one], seed)]
+
+    def ask(some: Sequence[_Asked]) -> list[str | Exception]:
+        return _texts(one_each(judge.generate([one.prompt for one in some], decoding), some, "the judge"))
+
+    def failed(one: _Asked, error: Exception) -> Exception:
+        log.debug("case %s", one.case.id, exc_info=error)
+        log.warning("case %s: the judge failed (%s: %s)", one.case.id, type(error).__name__, error)
+        return error
+
+    return one_by_one(ask, asked, failed)
 
 
 def _texts(replies: list[Any]) -> list[str | Exception]:

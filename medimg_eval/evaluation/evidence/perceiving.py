@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from medimg_eval.case import Case
 from medimg_eval.errors import CaseError, UserError
+from medimg_eval.evaluation.evidence.providers import first_names, made_as, ready
 from medimg_eval.evaluation.identity import digest
 from medimg_eval.evaluation.run import Run
 from medimg_eval.evaluation.scoring import error_in_words
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-NAMED = 3
-"""Cases that a note names."""
-
 
 def refuse_unready_networks(task: Task, annotators: Mapping[str, Candidate]) -> None:
     """Takes note of the networks that metrics of a reconstruction rest on, before a model is loaded.
@@ -39,22 +37,7 @@ def refuse_unready_networks(task: Task, annotators: Mapping[str, Candidate]) -> 
     """
     if not isinstance(task, ReconstructionTask):
         return
-    lacks, known = [], {}
-    for name, wanted in _wanted(task).items():
-        if name not in annotators:
-            mend = f"add annotators.{name}._target_=YOUR.CLASS"
-            lacks.append(f"{', '.join(wanted)}: there is no annotator {name!r}; {mend}")
-            continue
-        made = _made(name, annotators[name].load())
-        try:
-            made.check_ready()
-        except UserError as error:
-            lacks.append(f"{', '.join(wanted)}: {error}")
-        else:
-            known[name] = made.revision
-    if lacks:
-        raise UserError("\n".join(lacks) + "\nor leave such metrics out; python -m medimg_eval check metrics=all lists")
-    task.perceived_by = known
+    task.perceived_by = ready((PerceptualDistance,), "annotators", annotators, _wanted(task))
 
 
 def perceive(
@@ -88,7 +71,7 @@ def perceive(
     ]
     cache = ReplyCache(user_cache() / "annotations", OF_USER)
     for name, metrics in wanted.items():
-        made = _made(name, annotators[name].model)
+        made = made_as((PerceptualDistance,), "annotators", name, annotators[name].model)
         seen = _Seen(made, digest([name, annotators[name].identity, made.revision], 16), cache)
         failed = []
         for case, path in tracked(stored, f"looking ({name})"):
@@ -102,8 +85,8 @@ def perceive(
                 found = [LabelScore("image", metric, math.nan, "present") for metric in metrics]
             task.perceived.setdefault(case.id, []).extend(found)
         if failed:
-            some = ", ".join(failed[:NAMED]) + (", ..." if len(failed) > NAMED else "")
-            task.remarks.append(f"{', '.join(metrics)}: {len(failed)} of {len(stored)} cases not judged ({some})")
+            of = f"{len(failed)} of {len(stored)} cases not judged ({first_names(failed)})"
+            task.remarks.append(f"{', '.join(metrics)}: {of}")
     cache.close()
     run.note(annotators=dict(task.perceived_by))
 
@@ -139,10 +122,3 @@ def _wanted(task: ReconstructionTask) -> dict[str, list[str]]:
         for name in parse(metric)[0].reads:
             wanted.setdefault(name, []).append(metric)
     return wanted
-
-
-def _made(name: str, made: Any) -> PerceptualDistance:
-    if not isinstance(made, PerceptualDistance):
-        raise UserError(f"annotators.{name}: {type(made).__name__} is no PerceptualDistance")
-    made.name = name
-    return made

@@ -6,22 +6,15 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from medimg_eval.case import Array, Case
 from medimg_eval.errors import CaseError, SplitError, UsageError, UserError, nearest
-from medimg_eval.evaluation.evidence.embedding import (
-    NAMED,
-    Embedded,
-    Source,
-    embed,
-    embed_texts,
-    pictures_digest,
-    source_of,
-)
+from medimg_eval.evaluation.evidence.embedding import Embedded, Source, embed, embed_texts, pictures_digest, source_of
 from medimg_eval.evaluation.evidence.nearest_images import Neighbours, write_gallery
+from medimg_eval.evaluation.evidence.providers import NAMED, first_names, made_as, ready
 from medimg_eval.evaluation.identity import digest
 from medimg_eval.evaluation.run import Run, Stored, answered
 from medimg_eval.evaluation.scoring import RAISED, error_in_words
@@ -49,23 +42,11 @@ def refuse_unready_sets(task: Task, extractors: Mapping[str, Candidate]) -> None
     """
     if not isinstance(task, SynthesisTask) or not task.set_metrics:
         return
-    lacks, known = [], {}
-    for name in task.extractors:
-        wanted = [one for one in task.set_metrics if parse(one)[1] == name]
+    wanted = {name: [one for one in task.set_metrics if parse(one)[1] == name] for name in task.extractors}
+    for name, metrics in wanted.items():
         if name not in extractors:
-            raise UsageError(f"{', '.join(wanted)}: there is no extractor {name!r}{nearest(name, extractors)}")
-        made = _made(name, extractors[name].load())
-        if unable := _unable(wanted, made):
-            lacks += unable
-            continue
-        try:
-            made.check_ready()
-        except UserError as error:
-            lacks.append(f"{', '.join(wanted)}: {error}")
-        else:
-            known[name] = made.revision
-    if lacks:
-        raise UserError("\n".join(lacks) + "\nor leave such metrics out")
+            raise UsageError(f"{', '.join(metrics)}: there is no extractor {name!r}{nearest(name, extractors)}")
+    known = ready((FeatureExtractor,), "extractors", extractors, wanted, _unable)
     cases = _real_cases(task)
     _refuse_shared_patients(task, cases)
     task.extracted_by = known
@@ -116,11 +97,11 @@ def judge_sets(task: Task, run: Run, cases: Sequence[Case], extractors: Mapping[
     run.note(extractors=dict(task.extracted_by), sets=dict(task.real))
 
 
-class _Pictures:
+class _Pictures(NamedTuple):
     """The pictures that were made, and the cases whose prompts they are of."""
 
-    def __init__(self, sources: list[Source], cases: list[Case]) -> None:
-        self.sources, self.cases = sources, cases
+    sources: list[Source]
+    cases: list[Case]
 
 
 class _Embedded:
@@ -135,7 +116,7 @@ class _Embedded:
         made: _Pictures,
     ) -> None:
         self.task, self.name, self.real, self.made = task, name, real, made
-        extractor = _made(name, candidate.model)
+        extractor: FeatureExtractor = made_as((FeatureExtractor,), "extractors", name, candidate.model)
         identity = f"{name}-{digest([candidate.identity, extractor.revision], 16)}"
         self.remarks: list[str] = []
         self._parts: dict[Any, ImageSets] = {}
@@ -280,15 +261,18 @@ class _Embedded:
     def _take(self, part: str, found: Embedded) -> None:
         self.found[part] = found
         if found.skipped:
-            some = ", ".join(found.skipped[:NAMED]) + (", ..." if len(found.skipped) > NAMED else "")
+            some = first_names(found.skipped)
             self.remarks.append(f"{len(found.skipped)} images of {part} cannot be read and are left out: {some}")
         if found.constant:
             self.remarks.append(f"{found.constant} of {len(found.rows)} images of {part} are constant")
 
     def _compare_shapes(self) -> None:
-        shapes = {part: {_size(shape) for shape in one.shapes} for part, one in self.found.items() if one.shapes}
-        depths = {part: {_depth(shape) for shape in one.shapes} for part, one in self.found.items() if one.shapes}
-        for what, kinds in (("sizes", shapes), ("types", depths)):
+        for what, place in (("sizes", 0), ("types", 2)):  # "256 x 256 uint8"
+            kinds = {
+                part: {shape.rpartition(" ")[place] for shape in one.shapes}
+                for part, one in self.found.items()
+                if one.shapes
+            }
             if len(set().union(*kinds.values())) > 1:
                 parts = "; ".join(f"{part} {_listed(found)}" for part, found in kinds.items())
                 self.remarks.append(f"images differ in {what}, which features may see: {parts}")
@@ -308,13 +292,6 @@ def _unable(wanted: Sequence[str], made: FeatureExtractor) -> list[str]:
         if names and not there:
             found.append(f"{', '.join(names)}: extractor {made.name!r} {what}")
     return found
-
-
-def _made(name: str, made: Any) -> FeatureExtractor:
-    if not isinstance(made, FeatureExtractor):
-        raise UserError(f"extractors.{name}: {type(made).__name__} is no FeatureExtractor")
-    made.name = name
-    return made
 
 
 def _real_cases(task: SynthesisTask) -> dict[str, list[Case]]:
@@ -371,14 +348,6 @@ def _made_pictures(
 
 def _chosen(cases: Sequence[Case], chosen: Any) -> Array:
     return np.array([place for place, case in enumerate(cases) if chosen is None or chosen(case)], dtype=np.intp)
-
-
-def _size(shape: str) -> str:
-    return shape.rpartition(" ")[0]
-
-
-def _depth(shape: str) -> str:
-    return shape.rpartition(" ")[2]
 
 
 def _listed(found: set[str]) -> str:

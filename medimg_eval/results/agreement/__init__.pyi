@@ -1,5 +1,5 @@
-from .human_labels import Verdicts as Verdicts, read_verdicts as read_verdicts
+from .judges import Verdicts as Verdicts, read_verdicts as read_verdicts
 from .judges import judge_agreement as judge_agreement
 from .labelers import label_agreement as label_agreement
-from .reader_sheets import GENERATED as GENERATED, ORIGIN as ORIGIN, REAL as REAL, read_readings as read_readings
+from .reader_study import GENERATED as GENERATED, ORIGIN as ORIGIN, REAL as REAL, read_readings as read_readings
 from .reader_study import score_readers as score_readers

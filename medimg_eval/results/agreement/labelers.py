@@ -9,8 +9,8 @@ import pandas as pd
 
 from medimg_eval.errors import UserError
 from medimg_eval.metrics.reports import labels_of
-from medimg_eval.results.statistics import FEWEST, Resamples
-from medimg_eval.results.table import Heading, Layout, Line, Sheet, Span, check_numbers, one_line
+from medimg_eval.results.statistics import FEWEST, Resamples, quantiles
+from medimg_eval.results.table import Heading, Layout, Line, Sheet, Span, bounded, check_numbers, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -83,7 +83,9 @@ def label_agreement(
     records = []
     for place, label in enumerate(shown):
         for name, values in found.items():
-            low, high = _interval(drawn[name][:, place], level) if drawn else (np.nan, np.nan)
+            low, high = (
+                quantiles(drawn[name][:, place], (1 - level) / 2, (1 + level) / 2) if drawn else (np.nan, np.nan)
+            )
             records.append((label, name, float(values[place]), low, high))
     numbers = pd.DataFrame.from_records(records, columns=["label", "statistic", "value", "low", "high"])
     return Sheet(
@@ -125,14 +127,6 @@ def _resampled(tables: Array, resamples: int, seed: int) -> dict[str, Array]:
     return statistics(drawn.reshape(-1, *tables.shape[1:]))
 
 
-def _interval(drawn: Array, level: float) -> tuple[float, float]:
-    known = drawn[~np.isnan(drawn)]
-    if known.size * 2 < drawn.size:
-        return np.nan, np.nan
-    low, high = np.quantile(known, [(1 - level) / 2, (1 + level) / 2])
-    return float(low), float(high)
-
-
 def _counts(sides: Sequence[npt.NDArray[Any]]) -> list[list[str]]:
     """Returns per label how many reports each labeller calls positive, and uncertain."""
     counted = [[(side == state).sum(axis=0) for state in (1, 3)] for side in sides]
@@ -154,7 +148,7 @@ def _layout(
     by_label = numbers.set_index(["label", "statistic"])
     lines = []
     for label, (first, second) in zip(labels, counts, strict=True):
-        cells = [_spans(*by_label.loc[(label, name), ["value", "low", "high"]]) for name in TITLES]
+        cells = [bounded(*by_label.loc[(label, name), ["value", "low", "high"]], "{:.3f}".format) for name in TITLES]
         lines.append(Line([one_line(label)], [[Span(first)], [Span(second)], *cells], opens=label == labels[-1]))
     return Layout(
         groups=[(one_line(f"{title}: {names[1]} against {names[0]}"), len(TITLES) + 2)],
@@ -167,13 +161,6 @@ def _layout(
         stubs=["Label"],
         caption=one_line(f"Agreement of {names[1]} with {names[0]} on {title}"),
     )
-
-
-def _spans(value: float, low: float, high: float) -> list[Span]:
-    if np.isnan(value):
-        return [Span("undefined", "quiet")]
-    text = [Span(f"{value:.3f}")]
-    return text if np.isnan(low) else [*text, Span(f"[{low:.3f}, {high:.3f}]", "interval")]
 
 
 def _how(reports: int, resamples: int, level: float, seed: int) -> list[str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from medimg_eval.results.cards.checklists import CHECKLISTS, Checklist, Item
 from medimg_eval.results.cards.manifest_facts import SECTIONS, Facts, gather
-from medimg_eval.results.table import escape_markdown
+from medimg_eval.results.table import escape_markdown, write_texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -135,11 +135,5 @@ def disclose(table: Table) -> Disclosure:
 def write_card(table: Table, folder: Path, stem: str = "card") -> list[Path]:
     """Writes the card of a table as .md and .json into `folder`, made if needed; returns the files."""
     card = disclose(table)
-    folder.mkdir(parents=True, exist_ok=True)
-    texts = {".md": card.to_markdown(), ".json": json.dumps(card.to_json(), indent=1, ensure_ascii=False) + "\n"}
-    files = []
-    for suffix, text in texts.items():
-        file = folder / f"{stem}{suffix}"
-        file.write_text(text, encoding="utf-8")
-        files.append(file)
-    return files
+    told = json.dumps(card.to_json(), indent=1, ensure_ascii=False)
+    return write_texts(folder / stem, {".md": card.to_markdown(), ".json": f"{told}\n"})

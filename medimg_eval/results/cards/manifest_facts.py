@@ -106,7 +106,7 @@ def gather(table: Table) -> Facts:
         manifest = read_manifest(run.folder / MANIFEST) if (run.folder / MANIFEST).is_file() else {}
         for name, text in _of_task(run, manifest):
             _add(found[name], run.task_title, text)
-        for name, text in _of_model(run, manifest):
+        for name, text in _of_model(manifest):
             _add(found[name], run.model, text)
         for name, text in _of_run(run, manifest):
             _add(found[name], f"{run.model} on {run.task_title}", text)
@@ -156,7 +156,7 @@ def _unsaid(run: RunScores, manifest: Mapping[str, Any]) -> str:
     return f"the usual of medimg-eval {version}"
 
 
-def _of_model(run: RunScores, manifest: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _of_model(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     info, config = _mapping(manifest, "model_info"), _mapping(_mapping(manifest, "config"), "model")
     yield "model", ", ".join(str(info[key]) for key in ("class", "_target_") if key in info)
     yield "checkpoint", "; ".join(_files(info, config))

@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from medimg_eval.errors import UsageError, nearest
-from medimg_eval.results.comparison.auc import areas_of
+from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.results.comparison.summaries import Together
 from medimg_eval.results.statistics import (
     FEWEST,
     LEAST_P,
     MOST_RESAMPLES,
     NO_EFFECTS,
+    Areas,
     Effects,
     Estimate,
     Sides,
     benjamini_hochberg,
+    correlated_areas,
     detectable_difference,
     detectable_of_error,
     holm,
@@ -35,6 +36,7 @@ from medimg_eval.results.table import check_numbers
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+    import pandas as pd
 
     from medimg_eval.results.comparison.fields import Field
 
@@ -405,3 +407,67 @@ def _corrected(tests: Sequence[Pair], how: CompareSettings) -> list[Pair]:
         test._replace(corrected_p=float(p), significant=bool(p < how.alpha))
         for test, p in zip(tests, corrected, strict=True)
     ]
+
+
+AUROC = "auroc"
+PROBABILITY = "probability"
+"""The evidence: label is a class, value its probability, status whether it is present or absent in truth."""
+PRESENT, ABSENT = "present", "absent"
+
+
+class FieldAreas(NamedTuple):
+    """Areas under ROC curves of models on what all of them were judged on, and what they rest on."""
+
+    areas: Areas
+    cases: int
+    left_out: int
+    patients: int
+
+
+def areas_of(field: Field, models: Sequence[str]) -> FieldAreas | None:
+    """Returns the areas of some models of a task or label; None where its metric is no mean of them over labels.
+
+    Of a single model the mean must be what the metric itself says, so that no average of another kind, such as one that
+    weighs labels, is taken for it.
+
+    Raises:
+        UserError: If runs disagree on what is present in a case.
+    """
+    metric, _, wanted = field.column.metric.partition("@")
+    if metric != AUROC:
+        return None
+    together = Together(field.column.metric, [field.parts[model] for model in models])
+    rows = [_rows(part.scores, wanted) for part in together.parts]
+    if any(not some.index.is_unique for some in rows):
+        return None
+    shared = rows[0].index
+    for some in rows[1:]:
+        shared = shared.intersection(some.index)
+    rows = [some.loc[shared] for some in rows]
+    for name, some in zip(models, rows, strict=True):
+        if (differ := some["status"] != rows[0]["status"]).any():
+            case, label = shared[differ.to_numpy()][0]
+            raise UserError(
+                f"{field.name}: {models[0]} and {name} were judged by different truths of {label!r} in case {case!r}; "
+                "score both runs again with the same data"
+            )
+    cases = shared.get_level_values("case").to_numpy(dtype=str)
+    owners = together.clusters.loc[cases].to_numpy(dtype=str)
+    found = correlated_areas(
+        np.stack([some["value"].to_numpy(dtype=np.float64) for some in rows]),
+        (rows[0]["status"] == PRESENT).to_numpy(),
+        owners,
+        shared.get_level_values("label").to_numpy(dtype=str),
+    )
+    if len(models) == 1 and not np.allclose(found.areas, together.worth, rtol=1e-9, atol=1e-12):
+        return None
+    return FieldAreas(found, len(set(cases.tolist())), together.left_out, len(set(owners.tolist())))
+
+
+def _rows(scores: pd.DataFrame, wanted: str) -> pd.DataFrame:
+    """Returns the probabilities whose truth is known, by case and label; only of one label where that is wanted."""
+    known = scores["status"].isin((PRESENT, ABSENT)) & scores["value"].notna()
+    rows = scores.loc[(scores["metric"] == PROBABILITY) & known]
+    if wanted and (rows["label"] == wanted).any():
+        rows = rows.loc[rows["label"] == wanted]
+    return rows.assign(case=rows["case"].astype(str)).set_index(["case", "label"])

@@ -12,15 +12,14 @@ import pandas as pd
 
 from medimg_eval.metrics import parse
 from medimg_eval.results.runs import Part
-from medimg_eval.results.statistics import MOST_RESAMPLES, Resamples, Source
+from medimg_eval.results.statistics import MOST_RESAMPLES, Resamples, by_times
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     import numpy.typing as npt
 
-_MOST_WEIGHTS = 1 << 22
-"""Weights of a row in a resample that are held at a time: 32 MiB."""
+    from medimg_eval.metrics.registry import Weighed
 
 
 class Together:
@@ -44,27 +43,31 @@ class Together:
         self.patients = int(self.clusters.nunique())
         names = {case for part in parts for case in _named(part).index}
         self.left_out = len(names - set(self.clusters.index))
-        self._alone = [_Counted(metric, [part]) for part in self.parts]
+
+    @cached_property
+    def _alone(self) -> list[Weighed]:
+        return [_counted(self.metric, [part]) for part in self.parts]
 
     @cached_property
     def worth(self) -> npt.NDArray[np.float64]:
         """The value of each model: (model,), NaN where it is undefined."""
         once = np.ones((1, self.patients))
-        return np.array([float(one.values(once)[0]) if self.patients else math.nan for one in self._alone])
+        return np.array([float(one(once)[0]) if self.patients else math.nan for one in self._alone])
 
     def resampled(self, *, resamples: int, seed: int) -> npt.NDArray[np.float64]:
         """Returns the values on the same resamples of patients: (model, resample), at most `MOST_RESAMPLES`."""
         drawn = Resamples(self.patients, resamples=min(resamples, MOST_RESAMPLES), seed=seed)
-        times = np.concatenate(list(drawn.times()))
-        return np.stack([one.values(times) for one in self._alone])
+        times = np.concatenate(list(drawn.times())).astype(np.float64)
+        return np.stack([one(times) for one in self._alone])
 
     def swapped(self, first: int, second: int, *, draws: int, seed: int) -> npt.NDArray[np.float64]:
         """Returns the differences of two models after their answers are swapped for random patients: (draw,)."""
-        both = _Counted(self.metric, [self.parts[first], self.parts[second]])
+        both = _counted(self.metric, [self.parts[first], self.parts[second]])
         rng = np.random.default_rng(seed)
-        own = rng.integers(0, 2, (random_patterns(self.metric, draws), self.patients), dtype=np.uint8)
-        found: npt.NDArray[np.float64] = both.values(np.hstack([own, 1 - own])) - both.values(np.hstack([1 - own, own]))
-        return found
+        own = rng.integers(0, 2, (random_patterns(self.metric, draws), self.patients), dtype=np.uint8).astype(
+            np.float64
+        )
+        return both(np.hstack([own, 1 - own])) - both(np.hstack([1 - own, own]))
 
     @property
     def swappable(self) -> bool:
@@ -73,8 +76,8 @@ class Together:
         for place, part in enumerate(self.parts):
             for other in runs:
                 if other.facts != part.run.facts:
-                    moved = _Counted(self.metric, [replace(part, run=replace(part.run, facts=other.facts))])
-                    found = float(moved.values(np.ones((1, self.patients)))[0])
+                    moved = _counted(self.metric, [replace(part, run=replace(part.run, facts=other.facts))])
+                    found = float(moved(np.ones((1, self.patients)))[0])
                     if not np.isclose(found, self.worth[place], rtol=1e-9, atol=0, equal_nan=True):
                         return False
         return True
@@ -115,42 +118,15 @@ def _restricted(part: Part, clusters: pd.Series[str]) -> Part:
     return Part(part.run, scores, clusters, part.of)
 
 
-class _Counted:
-    """A summary as a function of how often each patient of each model counts."""
+def _counted(metric: str, parts: Sequence[Part]) -> Weighed:
+    """Returns a summary as a function of how often each patient of each model counts.
 
-    def __init__(self, metric: str, parts: Sequence[Part]) -> None:
-        self.found, parameter = parse(metric)
-        self.arguments = () if parameter is None else (parameter,)
-        frames, clusters = [], []
-        for place, part in enumerate(parts):
-            # The place comes first, so that the patients of one model follow those of another in the same order.
-            frames.append(part.scores.assign(case=f"{place}\x1f" + part.scores["case"].astype(str)))
-            names = f"{place}\x1f" + part.clusters.astype(str)
-            clusters.append(pd.Series(names.to_numpy(), index=f"{place}\x1f" + part.clusters.index.astype(str)))
-        joined = Part(parts[0].run, pd.concat(frames, ignore_index=True), pd.concat(clusters))
-        self.source = Source(joined, self.found.needs)
-
-    def values(self, times: npt.NDArray[np.integer | np.floating]) -> npt.NDArray[np.float64]:
-        """Returns the value for each choice: (draw, model and patient) to (draw,), NaN where it is undefined."""
-        source, found = self.source, self.found
-        whole = source.rows(np.arange(source.size))
-        if not whole.case.size:
-            return np.full(len(times), np.nan)
-        if found.pieces is not None and found.total is not None:
-            added = found.pieces(whole, *self.arguments)
-            sums = np.zeros((source.size, added.shape[1]))
-            np.add.at(sums, source.owner, added)
-            return np.asarray(found.total(times.astype(np.float64) @ sums, *self.arguments), dtype=np.float64)
-        judge = None if found.weighed is None else found.weighed(whole, *self.arguments)
-        if judge is not None:
-            step = max(1, _MOST_WEIGHTS // source.owner.size)
-            starts = range(0, len(times), step)
-            return np.concatenate(
-                [judge(times[start : start + step, source.owner].astype(np.float64)) for start in starts]
-            )
-        call: Callable[..., float] = found.function
-        places = np.arange(source.size)
-        return np.array(
-            [call(source.rows(np.repeat(places, some.astype(np.intp))), *self.arguments) for some in times],
-            dtype=np.float64,
-        )
+    It takes (draw, model and patient) to (draw,), NaN where it is undefined.
+    """
+    frames, clusters = [], []
+    for place, part in enumerate(parts):
+        # The place comes first, so that the patients of one model follow those of another in the same order.
+        frames.append(part.scores.assign(case=f"{place}\x1f" + part.scores["case"].astype(str)))
+        names = f"{place}\x1f" + part.clusters.astype(str)
+        clusters.append(pd.Series(names.to_numpy(), index=f"{place}\x1f" + part.clusters.index.astype(str)))
+    return by_times(metric, Part(parts[0].run, pd.concat(frames, ignore_index=True), pd.concat(clusters)))

@@ -4,7 +4,7 @@ from .distributions import box as box, strip as strip, violin as violin
 from .figure import Drawn as Drawn, svg as svg, write_figure as write_figure
 from .forest_plot import forest as forest
 from .inputs import by_task as by_task
-from .radar_chart import radar as radar
+from .forest_plot import radar as radar
 from .ranks import critical_difference as critical_difference, rank_stability as rank_stability
 from .reliability_diagram import reliability as reliability
 from .significance_matrix import significance_map as significance_map

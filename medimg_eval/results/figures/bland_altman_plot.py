@@ -11,10 +11,10 @@ import pandas as pd
 from medimg_eval.errors import UserError
 from medimg_eval.metrics import agreement
 from medimg_eval.results.figures.curve_data import Floats, need_rows, resampled, scored
-from medimg_eval.results.figures.curves import PLAIN, named_cases, named_range
+from medimg_eval.results.figures.curves import PLAIN
 from medimg_eval.results.figures.figure import Drawn
 from medimg_eval.results.figures.inputs import as_runs, interval_text, take
-from medimg_eval.results.figures.style import canvas, look, millimetres, panel_grid, panels, styled, wrapped
+from medimg_eval.results.figures.style import canvas, millimetres, panel_grid, panels, styled, wrapped
 from medimg_eval.results.runs import LABEL
 from medimg_eval.results.statistics import FEWEST, MOST_RESAMPLES, PERCENTILE, TOO_FEW
 from medimg_eval.results.table import Settings
@@ -152,7 +152,7 @@ def _figure(pieces: Pieces, found: Sequence[Differences], across: float) -> Any:
 
 
 def _panel(axes: Axes, one: Differences) -> None:
-    colour, marker, _ = look(one.piece.place, baseline=one.piece.baseline)
+    colour, marker, _ = one.piece.look
     dots: dict[str, Any] = {"s": 7, "color": colour, "alpha": 0.6, "linewidths": 0, "zorder": 2}
     axes.scatter(one.pairs["mean"], one.pairs["difference"], marker=marker, **dots)
     axes.axhline(0, color="black", lw=0.4, zorder=0)
@@ -165,9 +165,7 @@ def _panel(axes: Axes, one: Differences) -> None:
 
 
 def _caption(pieces: Pieces, found: Sequence[Differences], settings: Settings) -> str:
-    n = named_cases([one.pairs["case"].nunique() for one in found])
-    if pieces.some.resampled == "patients":
-        n += f" of {named_range([one.clusters for one in found])} {pieces.unit}"
+    n = pieces.sized([one.pairs["case"].nunique() for one in found], [one.clusters for one in found])
     divided = f" by {pieces.by}" if pieces.by else ""
     text = (
         f"Bland-Altman plot on {pieces.title}{divided} ({n}): differences by the mean of both. Line: mean difference "

@@ -35,7 +35,6 @@ from medimg_eval.results.figures.style import (
     add_legend,
     canvas,
     legend_height,
-    look,
     millimetres,
     panel_grid,
     panels,
@@ -262,11 +261,7 @@ def _figure(kind: str, curve: Curve, pieces: Pieces, found: Sequence[Found], acr
                 axes.set_xlabel(curve.titles[0])
             if place % shape[1] == 0:
                 axes.set_ylabel(curve.titles[1])
-        handles = []
-        for place, model in enumerate(pieces.models):
-            baseline = any(piece.baseline for piece in pieces.members if piece.model == model)
-            colour, _, line = look(place, baseline=baseline)
-            handles.append(Line2D([], [], color=colour, ls=line, lw=1.1))
+        handles = [Line2D([], [], color=colour, ls=line, lw=1.1) for colour, _, line in pieces.looks]
         add_legend(figure, handles, texts, across)
     return figure
 
@@ -284,7 +279,7 @@ def _text(curve: Curve, model: str, found: Sequence[Found], *, several: bool) ->
 
 def _panel(kind: str, curve: Curve, axes: Axes, members: Sequence[Found]) -> None:
     for one in members:
-        colour, _, line = look(one.piece.place, baseline=one.piece.baseline)
+        colour, _, line = one.piece.look
         step = kind == "pr" and one.labels == 1
         if not np.isnan(one.low[0]):
             edge: dict[str, Any] = {"color": colour, "alpha": 0.15, "linewidth": 0}
@@ -327,9 +322,7 @@ _QUIET = {
 
 
 def _caption(kind: str, curve: Curve, pieces: Pieces, found: Sequence[Found], settings: Settings) -> str:
-    n = named_cases([one.cases for one in found])
-    if pieces.some.resampled == "patients":
-        n += f" of {named_range([one.clusters for one in found])} {pieces.unit}"
+    n = pieces.sized([one.cases for one in found], [one.clusters for one in found])
     divided = f" by {pieces.by}" if pieces.by else ""
     quiet = f"; {_QUIET[kind]}" if _QUIET[kind] else ""
     text = (
@@ -349,13 +342,3 @@ def _caption(kind: str, curve: Curve, pieces: Pieces, found: Sequence[Found], se
     if baselines := dict.fromkeys(piece.model for piece in pieces.members if piece.baseline):
         text += f" In grey: baselines ({', '.join(baselines)})."
     return text + pieces.end()
-
-
-def named_range(counts: Sequence[int]) -> str:
-    """Returns a count, or the smallest and the largest of several, in words."""
-    return f"{min(counts)}" if len(set(counts)) == 1 else f"{min(counts)} to {max(counts)}"
-
-
-def named_cases(counts: Sequence[int]) -> str:
-    """Returns how many cases there are, as captions say it."""
-    return f"n = {named_range(counts)} case{'s' * (set(counts) != {1})}"

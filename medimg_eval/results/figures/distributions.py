@@ -11,8 +11,8 @@ from medimg_eval.errors import UsageError, UserError
 from medimg_eval.results.figures.figure import Drawn
 from medimg_eval.results.figures.forest_plot import PLAIN
 from medimg_eval.results.figures.inputs import as_runs, interval_text, take
-from medimg_eval.results.figures.rows import HALF, lay_rows, marked, row_axes, spread
-from medimg_eval.results.figures.style import QUIET, drawable, jitter, look, millimetres, styled
+from medimg_eval.results.figures.rows import HALF, about_rows, lay_rows, marked, row_axes, spread
+from medimg_eval.results.figures.style import QUIET, drawable, jitter, millimetres, styled
 from medimg_eval.results.runs import is_evidence, is_summary
 from medimg_eval.results.statistics import case_values
 from medimg_eval.results.table import make_cell, make_column
@@ -20,7 +20,7 @@ from medimg_eval.results.table import make_cell, make_column
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from medimg_eval.results.figures.inputs import Piece, Pieces, Source
+    from medimg_eval.results.figures.inputs import Pieces, Source
     from medimg_eval.results.figures.rows import Row, Rows
     from medimg_eval.results.figures.style import Width
 
@@ -196,7 +196,7 @@ def _box(axes: Axes, row: Row, values: pd.Series[float], _metric: str) -> Record
     inside = data[(data >= q1 - reach) & (data <= q3 + reach)]
     low, high = float(inside.min()), float(inside.max())
     beyond = values[(values < low) | (values > high)]
-    colour, marker, _ = _look(row.piece)
+    colour, marker, _ = row.piece.look
     half = row.height * HALF
     edge: dict[str, Any] = {"facecolor": f"{colour}33", "edgecolor": colour, "zorder": 2}
     axes.add_patch(Rectangle((q1, row.y - half), q3 - q1, 2 * half, **edge))
@@ -217,7 +217,7 @@ def _box(axes: Axes, row: Row, values: pd.Series[float], _metric: str) -> Record
 def _violin(axes: Axes, row: Row, values: pd.Series[float], _metric: str) -> Records:
     data = values.to_numpy()
     q1, median, q3 = (float(one) for one in np.quantile(data, [0.25, 0.5, 0.75]))
-    colour, marker, _ = _look(row.piece)
+    colour, marker, _ = row.piece.look
     half = row.height * HALF * 1.2
     records: Records = [{"what": what, "value": value} for what, value in (("q1", q1), ("median", median), ("q3", q3))]
     density, at = _density(data)
@@ -249,7 +249,7 @@ def _density(data: Any) -> tuple[Any, Any]:
 
 
 def _strip(axes: Axes, row: Row, values: pd.Series[float], metric: str) -> Records:
-    colour, marker, _ = _look(row.piece)
+    colour, marker, _ = row.piece.look
     places = [_place(row, str(case)) for case in values.index]
     dots: dict[str, Any] = {"s": 5, "color": colour, "alpha": 0.55, "linewidths": 0, "zorder": 2}
     axes.scatter(values.to_numpy(), places, clip_on=False, **dots)
@@ -266,21 +266,13 @@ def _strip(axes: Axes, row: Row, values: pd.Series[float], metric: str) -> Recor
 _MARKS = {"box": _box, "violin": _violin, "strip": _strip}
 
 
-def _look(piece: Piece) -> Any:
-    return look(piece.place, baseline=piece.baseline)
-
-
 def _caption(kind: Kind, pieces: Pieces, title: str, label: str, tables: Tables, records: Records) -> str:
-    counts = sorted({int(table["value"].count()) for table in tables.values()})
-    n = f"n = {counts[0]}" if len(counts) == 1 else f"n = {counts[0]} to {counts[-1]}, at the right of each row"
-    noun = "case" if counts == [1] else "cases"
-    divided = f" by {pieces.by}" if pieces.by else ""
-    of_label = f", label {label}" if label else ""
+    on, n = about_rows(pieces, label, [int(table["value"].count()) for table in tables.values()])
     several = any((table["rows"] > 1).any() for table in tables.values())
     means = ", each with the mean over its labels" if several else ""
     made = dict.fromkeys(one["interval"] for one in records if one["what"] == "mean" and one["interval"])
     parts = [
-        f"{title} of cases on {pieces.title}{of_label}{divided} ({n} {noun}{means}).",
+        f"{title} of cases on {on} ({n}{means}).",
         _MEANING[kind].format(made=" or ".join(made)) + ".",
     ]
     failed, empty = (sum(int(one.sum()) for one in found) for found in _doubts(tables))

@@ -13,6 +13,7 @@ import pandas as pd
 
 from medimg_eval import metrics
 from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.results.figures.style import Look, look
 from medimg_eval.results.runs import LABEL, SCORE_COLUMNS, WHOLE, Part, RunScores, attribute_names, is_set, is_summary
 from medimg_eval.results.statistics import BCA, EXACT, OWN, PERCENTILE, TOO_FEW, WILSON
 from medimg_eval.results.table import named_runs, titles
@@ -45,6 +46,11 @@ class Piece:
     def baseline(self) -> bool:
         """Whether it is no model to be ranked."""
         return self.part.run.baseline
+
+    @property
+    def look(self) -> Look:
+        """How it is drawn."""
+        return look(self.place, baseline=self.baseline)
 
 
 @dataclass(frozen=True)
@@ -79,6 +85,17 @@ class Pieces:
         return [piece for piece in self.members if piece.group == group]
 
     @property
+    def looks(self) -> list[Look]:
+        """How each model is drawn."""
+        baselines = {piece.model for piece in self.members if piece.baseline}
+        return [look(place, baseline=model in baselines) for place, model in enumerate(self.models)]
+
+    def sized(self, cases: Sequence[int], clusters: Sequence[int]) -> str:
+        """Says how many cases what is drawn rests on, and how many patients, one number for each of it."""
+        n = f"n = {named_range(cases)} case{'s' * (set(cases) != {1})}"
+        return n if self.some.resampled == "cases" else f"{n} of {named_range(clusters)} {self.unit}"
+
+    @property
     def unit(self) -> str:
         """What intervals resample."""
         return self.some.unit
@@ -96,6 +113,11 @@ _METHODS = {
     OWN: "{level}, of the set",
     TOO_FEW: "none: too few {unit}",
 }
+
+
+def named_range(counts: Sequence[int]) -> str:
+    """Returns a count, or the smallest and the largest of several, in words."""
+    return f"{min(counts)}" if len(set(counts)) == 1 else f"{min(counts)} to {max(counts)}"
 
 
 def interval_text(method: str, level: float, unit: str) -> str:
@@ -149,18 +171,11 @@ def _run(task: str, model: str, scores: pd.DataFrame, *, patients: bool) -> RunS
         task=task,
         task_title=task,
         model=model,
-        settings="",
-        status="finished",
         cases=cases,
         predicted=cases,
         failed_cases=int(scores.loc[scores["status"] == "failed", "case"].nunique()),
-        data_fingerprint="",
-        signature="values as given",
         resampled="patients" if patients else "cases",
-        units="mm",
-        notes=(),
         started=datetime.fromtimestamp(0, UTC),
-        ended=None,
         scores=scores,
     )
 

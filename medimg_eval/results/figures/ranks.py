@@ -9,6 +9,7 @@ import pandas as pd
 
 from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.results.figures.figure import Drawn
+from medimg_eval.results.figures.inputs import named_range
 from medimg_eval.results.figures.style import (
     LINE_MM,
     PALETTE,
@@ -189,8 +190,7 @@ def rank_stability(ranking: Ranking | pd.DataFrame, *, width: Width = "single") 
                 axes.set_title(wrapped(column, 30))
             axes.set_yticks(range(len(order)), [wrapped(name) for name in order] if place % shape[1] == 0 else [])
             axes.set_xlabel("Rank")
-    counts = sorted(set(frame["n"]))
-    n = f"n = {counts[0]}" if len(counts) == 1 else f"n = {counts[0]} to {counts[-1]}"
+    n = f"n = {named_range(frame['n'])}"
     lines = "; lines: 95 % interval of the rank" if "low" in frame.columns else ""
     caption = (
         f"{title}, stability of ranks ({n} cases): the area of a blob is the share of "

@@ -10,15 +10,14 @@ import pandas as pd
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.metrics.calibration import mass_places
 from medimg_eval.results.figures.curve_data import CONFIDENCE, PROBABILITY, Floats, Ints, confidences, pooled
-from medimg_eval.results.figures.curves import PLAIN, named_cases, named_range
+from medimg_eval.results.figures.curves import PLAIN
 from medimg_eval.results.figures.figure import Drawn
-from medimg_eval.results.figures.inputs import interval_text, take
+from medimg_eval.results.figures.inputs import interval_text, named_range, take
 from medimg_eval.results.figures.style import (
     QUIET,
     add_legend,
     canvas,
     legend_height,
-    look,
     millimetres,
     panel_grid,
     styled,
@@ -198,11 +197,7 @@ def _figure(pieces: Pieces, found: Sequence[Bins], metric: str, across: float) -
             if column == 0:
                 axes.set_ylabel(_TITLES[metric][1])
                 below.set_ylabel("Values")
-        handles = []
-        for place, model in enumerate(pieces.models):
-            baseline = any(piece.baseline for piece in pieces.members if piece.model == model)
-            colour, marker, line = look(place, baseline=baseline)
-            handles.append(Line2D([], [], color=colour, marker=marker, ls=line))
+        handles = [Line2D([], [], color=colour, marker=marker, ls=line) for colour, marker, line in pieces.looks]
         add_legend(figure, handles, texts, across)
     return figure
 
@@ -210,7 +205,7 @@ def _figure(pieces: Pieces, found: Sequence[Bins], metric: str, across: float) -
 def _panel(axes: Axes, below: Axes, members: Sequence[Bins]) -> None:
     axes.plot([0, 1], [0, 1], color=QUIET, lw=0.5, ls=(0, (3, 2)), zorder=0)
     for one in members:
-        colour, marker, line = look(one.piece.place, baseline=one.piece.baseline)
+        colour, marker, line = one.piece.look
         for at, share in zip(one.said, one.shares, strict=True):
             if not np.isnan(share.low):
                 axes.plot([at, at], [share.low, share.high], color=colour, lw=0.7, zorder=2, clip_on=False)
@@ -231,10 +226,8 @@ def _panel(axes: Axes, below: Axes, members: Sequence[Bins]) -> None:
 
 
 def _caption(pieces: Pieces, found: Sequence[Bins], metric: str, bins: int, settings: Settings) -> str:
-    n = named_cases([one.cases for one in found])
+    n = pieces.sized([one.cases for one in found], [one.clusters for one in found])
     values = named_range([int(one.n.sum()) for one in found])
-    if pieces.some.resampled == "patients":
-        n += f" of {named_range([one.clusters for one in found])} {pieces.unit}"
     divided = f" by {pieces.by}" if pieces.by else ""
     what = "answers" if metric == CONFIDENCE else "probabilities of classes"
     made = [interval_text(share.method, settings.level, pieces.unit) for one in found for share in one.shares]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from medimg_eval.results.figures.style import LINE_MM, QUIET, SMALL, add_legend, canvas, legend_height, look, wrapped
+from medimg_eval.results.figures.inputs import named_range
+from medimg_eval.results.figures.style import LINE_MM, QUIET, SMALL, add_legend, canvas, legend_height, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -123,8 +124,15 @@ def marked(piece: Piece) -> Artist:
     """Returns a model's mark on its line, for a legend."""
     from matplotlib.lines import Line2D
 
-    colour, marker, _ = look(piece.place, baseline=piece.baseline)
+    colour, marker, _ = piece.look
     return Line2D([], [], color=colour, marker=marker, ls="-")
+
+
+def about_rows(pieces: Pieces, label: str, counts: Sequence[int]) -> tuple[str, str]:
+    """Returns what rows are on and how many cases they have, for a caption."""
+    n = f"n = {named_range(counts)}{', at the right of each row' * (len(set(counts)) > 1)}"
+    on = f"{pieces.title}{f', label {label}' * bool(label)}{f' by {pieces.by}' * bool(pieces.by)}"
+    return on, f"{n} case{'s' * (set(counts) != {1})}"
 
 
 def spread(axes: Axes, low: float, high: float) -> None:

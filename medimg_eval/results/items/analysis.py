@@ -11,13 +11,19 @@ import pandas as pd
 from medimg_eval.errors import UsageError
 from medimg_eval.results.comparison import write_sheets
 from medimg_eval.results.items.contamination import Hints, find_hints
-from medimg_eval.results.items.flags import Flag, flag_items, negative_bound
 from medimg_eval.results.items.irt import FEWEST_MODELS, TwoParameters, fit_two_parameters
-from medimg_eval.results.items.response_matrix import Grid, cronbach_alpha, item_correlations, make_grids
+from medimg_eval.results.items.response_matrix import (
+    Grid,
+    cronbach_alpha,
+    flag_items,
+    item_correlations,
+    make_grids,
+    negative_bound,
+)
 from medimg_eval.results.items.sheets import Analysed, make_sheets
 from medimg_eval.results.runs import frame_to_csv
 from medimg_eval.results.statistics import Bootstrap
-from medimg_eval.results.table import make_column
+from medimg_eval.results.table import make_column, write_texts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -115,12 +121,9 @@ def write_items(analysis: ItemAnalysis, folder: Path, stem: str = "items") -> li
         The files.
     """
     files = write_sheets(analysis.title, analysis.sheets, analysis.items, (), folder / stem)
-    for name, frame in (("models", analysis.models), ("blind", analysis.blind), ("order", analysis.order)):
-        if len(frame):
-            file = folder / f"{stem}_{name}.csv"
-            file.write_text(frame_to_csv(frame), encoding="utf-8")
-            files.append(file)
-    return files
+    frames = {"models": analysis.models, "blind": analysis.blind, "order": analysis.order}
+    texts = {f"_{name}.csv": frame_to_csv(frame) for name, frame in frames.items() if len(frame)}
+    return files + write_texts(folder / stem, texts)
 
 
 def _analyse(grid: Grid, metric: str, level: float, hints: Hints) -> tuple[Analysed, pd.DataFrame]:
@@ -151,14 +154,10 @@ def _analyse(grid: Grid, metric: str, level: float, hints: Hints) -> tuple[Analy
     frame = pd.DataFrame(rows).assign(
         flags=["; ".join(one.kind for one in found) for found in flags],
         reasons=["; ".join(one.why for one in found) for found in flags],
-        weight=[_weight(found) for found in flags],
+        weight=[sum(one.weight for one in found) for found in flags],
     )
     alpha = cronbach_alpha(values) if grid.graded else float("nan")
     return Analysed(grid, fitted, alpha, int(tested.sum())), frame
-
-
-def _weight(flags: Sequence[Flag]) -> float:
-    return sum(one.weight for one in flags)
 
 
 def _models(grid: Grid, fitted: TwoParameters | None) -> pd.DataFrame:

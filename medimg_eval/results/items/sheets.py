@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
 
-from medimg_eval.results.items.flags import FEWEST_FOR_LOWEST, LOWEST, strong_models, strong_text
 from medimg_eval.results.items.irt import FEWEST_MODELS
-from medimg_eval.results.items.response_matrix import FEWEST_CORRELATED
+from medimg_eval.results.items.response_matrix import (
+    FEWEST_CORRELATED,
+    FEWEST_FOR_LOWEST,
+    LOWEST,
+    strong_models,
+    strong_text,
+)
 from medimg_eval.results.table import Heading, Layout, Line, Sheet, Span, comparability, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
     from medimg_eval.results.items.contamination import Hints
     from medimg_eval.results.items.irt import TwoParameters
@@ -22,6 +27,7 @@ if TYPE_CHECKING:
 
 _DASH = "\N{EN DASH}"
 Record = dict[str, Any]
+_Cell: TypeAlias = "Callable[[Mapping[Hashable, Any]], list[Span]]"
 
 
 class Analysed(NamedTuple):
@@ -64,7 +70,7 @@ def make_sheets(
         found = items.loc[items["task"] == one.grid.task]
         flagged = found.loc[found["flags"] != ""].sort_values(["weight", "item"], ascending=[False, True])
         if len(flagged):
-            sheets.append(_flagged(one, flagged, shown, level))
+            sheets.append(_flagged(one, flagged, shown))
     if len(hints.blind):
         sheets.append(_blind(hints.blind, level))
     if len(hints.order):
@@ -159,7 +165,7 @@ def _fitted_notes(one: Analysed) -> Iterator[str]:
         yield f"{title}: items of one set are not independent, which this model takes them for."
 
 
-def _flagged(one: Analysed, rows: pd.DataFrame, shown: int, level: float) -> Sheet:
+def _flagged(one: Analysed, rows: pd.DataFrame, shown: int) -> Sheet:
     graded = one.grid.graded
     names = {"difficulty": ("Share right" if graded else "Mean", 2)}
     if graded and rows["discrimination"].notna().any():
@@ -189,56 +195,48 @@ def _flagged(one: Analysed, rows: pd.DataFrame, shown: int, level: float) -> She
 
 
 def _blind(rows: pd.DataFrame, level: float) -> Sheet:
-    lines = [
-        Line(
-            [one_line(row["task"]), one_line(row["model"])],
-            [
-                _count(row["n"]),
-                _number(row["seeing"], 3),
-                _estimate(row, "blind"),
-                _estimate(row, "gain"),
-                _number(row["chance"], 3),
-                [Span(row["hint"] or _DASH, "plain" if row["hint"] else "quiet")],
-            ],
-        )
-        for row in rows.to_dict("records")
-    ]
+    columns: Mapping[str, _Cell] = {
+        "n": lambda row: _count(row["n"]),
+        "With images": lambda row: _number(row["seeing"], 3),
+        "Without": lambda row: _estimate(row, "blind"),
+        "Gain": lambda row: _estimate(row, "gain"),
+        "Chance": lambda row: _number(row["chance"], 3),
+    }
     how = f"on the items that both have [{100 * level:g} % interval]"
     notes = [
         f"The same model with and without images, {how}. Gain: with images better than without.",
         "Hints, never proof: text alone may give answers away (options, wording, priors), with no leak at all.",
     ]
-    return _sheet(rows, ["n", "With images", "Without", "Gain", "Chance", "Hint"], lines, notes, "Asked without images")
+    return _hinted(rows, columns, notes, "Asked without images")
 
 
 def _order(rows: pd.DataFrame, level: float) -> Sheet:
-    lines = [
-        Line(
-            [one_line(row["task"]), one_line(row["model"])],
-            [
-                _count(row["sets"]),
-                _number(row["original"], 3),
-                _number(row["others"], 3),
-                _estimate(row, "gain"),
-                _estimate(row, "changed"),
-                [Span(row["hint"] or _DASH, "plain" if row["hint"] else "quiet")],
-            ],
-        )
-        for row in rows.to_dict("records")
-    ]
+    columns: Mapping[str, _Cell] = {
+        "Questions": lambda row: _count(row["sets"]),
+        "Published order": lambda row: _number(row["original"], 3),
+        "Other orders": lambda row: _number(row["others"], 3),
+        "Gain": lambda row: _estimate(row, "gain"),
+        "Changed": lambda row: _estimate(row, "changed"),
+    }
     notes = [
         f"Questions asked once for each rotation of their options [{100 * level:g} % interval].",
         "Gain: the published order better than the mean of the others.",
         "Changed: share of the questions answered in full whose answer depends on the order.",
         "Hints, never proof: a model that prefers some letter depends on the order without having met the question.",
     ]
-    titles = ["Questions", "Published order", "Other orders", "Gain", "Changed", "Hint"]
-    return _sheet(rows, titles, lines, notes, "Options in other orders")
+    return _hinted(rows, columns, notes, "Options in other orders")
 
 
-def _sheet(rows: pd.DataFrame, titles: Sequence[str], lines: list[Line], notes: list[str], caption: str) -> Sheet:
-    headings = [Heading("", title, "") for title in titles]
-    return Sheet(Layout([(caption, len(titles))], headings, lines, notes, ["Task", "Model"], caption), rows)
+def _hinted(rows: pd.DataFrame, columns: Mapping[str, _Cell], notes: list[str], caption: str) -> Sheet:
+    """Returns a table of models with a hint at the end of each row."""
+    headings = [Heading("", title, "") for title in (*columns, "Hint")]
+    lines = []
+    for row in rows.to_dict("records"):
+        hint = Span(row["hint"] or _DASH, "plain" if row["hint"] else "quiet")
+        lines.append(
+            Line([one_line(row["task"]), one_line(row["model"])], [*(of(row) for of in columns.values()), [hint]])
+        )
+    return Sheet(Layout([(caption, len(headings))], headings, lines, notes, ["Task", "Model"], caption), rows)
 
 
 def _count(value: float) -> list[Span]:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from medimg_eval.results.ranking.result import Friedman
 from medimg_eval.results.statistics import LEAST_P
 
 if TYPE_CHECKING:
@@ -22,6 +21,24 @@ MOST_EXACT = 14
 
 _MOST_SHUFFLED = 50_000
 """Orders of all data sets but one up to which Friedman's test goes through all of them."""
+
+
+class Friedman(NamedTuple):
+    """Whether models differ over several data sets, and by how much mean ranks must to tell two apart.
+
+    Attributes:
+        p: Of Friedman's chi-square test; NaN with fewer than three models or two data sets.
+        p_f: Of its correction by Iman and Davenport, which is less conservative.
+        cd: Nemenyi's critical difference of mean ranks; NaN where there is no test.
+        data_sets: Columns that all models have a value in, which the test rests on.
+        exact: The p-value over all orders of the models on each data set; NaN where they are too many.
+    """
+
+    p: float
+    p_f: float
+    cd: float
+    data_sets: int
+    exact: float = float("nan")
 
 
 class Consensus(NamedTuple):

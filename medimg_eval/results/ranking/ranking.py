@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,12 +12,10 @@ import pandas as pd
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.results.comparison import LEVEL, CompareSettings, significance_map, write_sheets
 from medimg_eval.results.ranking.columns import RankColumn, make_rank_columns
-from medimg_eval.results.ranking.orders import borda, cliques, friedman, kemeny
-from medimg_eval.results.ranking.result import Friedman, Ranking
+from medimg_eval.results.ranking.orders import Friedman, borda, cliques, friedman, kemeny
 from medimg_eval.results.ranking.sheets import Printing, data_sets, make_sheets
-from medimg_eval.results.ranking.weights import check_weights, column_weights
-from medimg_eval.results.runs import LABEL, frame_to_csv
-from medimg_eval.results.table import check_numbers
+from medimg_eval.results.runs import LABEL, SCORE_COLUMNS, RunScores, frame_to_csv, refuse_other_salts
+from medimg_eval.results.table import check_numbers, write_texts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,7 +24,62 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from medimg_eval.results.ranking.orders import Consensus
-    from medimg_eval.results.runs import RunScores
+    from medimg_eval.results.table import Layout, Map, Sheet
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Models ranked over data sets; a column is one metric of one data set, and columns are never averaged.
+
+    Attributes:
+        title: What is ranked.
+        models: The models, the best first.
+        overall: One row per model, in the order of `models`: `model`, `place` (from 1; equal mean ranks share it),
+            `mean_rank` (of the columns that all models have, ties with their mean; NaN if there are none), `low` and
+            `high` (95 % interval of the mean rank over resamples of patients), `first_share` (of resamples in which its
+            mean rank is the best), `columns` (that it has a value in), `firsts` (columns in which no model is better),
+            `borda` (share of the comparisons with other models that it wins, 0 to 1) and `kemeny` (its place in
+            Kemeny's order).
+        by_column: One row per column and model: `column` (its name as it is printed), `task`, `label`, `metric`,
+            `model`, `value`, `n` (cases), `rank` (of the mean), `rank_of_ranks` (of the mean rank over cases),
+            `rank_of_tests` (of the number of models that it is significantly better than), `low` and `high` (95 %
+            interval of `rank` over resamples). Equal values share the smaller rank; NaN where there is none.
+        distribution: The stability of ranks: `column`, `task`, `label`, `metric`, `model`, `rank` (a whole number from
+            1) and `share` of the resamples in which the model has it (0 to 1, above 0). Shares of one column and model
+            add up to 1. Only columns of which there are values of cases.
+        significance: One row per column and ordered pair of models: `column`, `task`, `label`, `metric`, `model`,
+            `other`, `n`, `p`, `corrected_p` and `significant`: whether `model` is better than `other`.
+        wins: (model, other): over columns, how often the model of the row has the better value on the cases that both
+            have; a tie counts one half.
+        compared: (model, other): in how many columns the two could be compared.
+        friedman: The test over columns.
+        cliques: Groups of models, each a run of neighbours by mean rank, that do not differ by Nemenyi's test; none is
+            part of another. The bars of a critical-difference diagram.
+        sheets: The tables.
+        maps: A significance map per column.
+    """
+
+    title: str
+    models: tuple[str, ...]
+    overall: pd.DataFrame
+    by_column: pd.DataFrame
+    distribution: pd.DataFrame
+    significance: pd.DataFrame
+    wins: pd.DataFrame
+    compared: pd.DataFrame
+    friedman: Friedman
+    cliques: tuple[tuple[str, ...], ...]
+    sheets: tuple[Sheet, ...]
+    maps: tuple[Map, ...] = ()
+
+    def layout(self) -> Layout:
+        """Returns the main table: every text in its place and style."""
+        return self.sheets[0].layout()
+
+    def frame(self) -> pd.DataFrame:
+        """Returns the numbers of the main table, one row per model."""
+        return self.overall
+
 
 _KEYS = ["column", "task", "label", "metric"]
 
@@ -124,11 +179,7 @@ def write_ranking(ranking: Ranking, folder: Path, stem: str = "rank") -> list[Pa
         "stability": ranking.distribution,
         "significance": ranking.significance,
     }
-    for name, frame in frames.items():
-        file = folder / f"{stem}_{name}.csv"
-        file.write_text(frame_to_csv(frame), encoding="utf-8")
-        files.append(file)
-    return files
+    return files + write_texts(folder / stem, {f"_{name}.csv": frame_to_csv(frame) for name, frame in frames.items()})
 
 
 def _known(column: RankColumn) -> list[str]:
@@ -267,3 +318,83 @@ def _significance(columns: Sequence[RankColumn]) -> pd.DataFrame:
         _keys(column) | {name: getattr(one, name) for name in names} for column in columns for one in column.tests
     ]
     return pd.DataFrame.from_records(records, columns=[*_KEYS, *names])
+
+
+def check_weights(weights: Mapping[str, float], metrics: Sequence[str] | None) -> list[str]:
+    """Returns the metrics that are weighed; raises UsageError where weights cannot be meant."""
+    if metrics is not None:
+        raise UsageError("weights= names the metrics that models are ranked by; leave metrics= out")
+    if not weights:
+        raise UsageError("weights= names no metric; write weights='{ssim: 0.5, psnr: 0.5}'")
+    for metric, weight in weights.items():
+        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < math.inf:
+            raise UsageError(f"weights: expected a number above 0 for {metric!r}, got {weight!r}")
+    return list(weights)
+
+
+def column_weights(columns: Sequence[RankColumn], weights: Mapping[str, float] | None) -> npt.NDArray[np.float64]:
+    """Returns the weight of each column, that of its metric; 1 where nothing is weighed.
+
+    Raises:
+        UserError: A data set lacks one of the metrics, so that its sum of ranks would be of other metrics.
+    """
+    if weights is None:
+        return np.ones(len(columns))
+    held: dict[tuple[str, str], set[str]] = {}
+    for column in columns:
+        held.setdefault((column.field.task, column.field.label), set()).add(column.column.metric)
+    for (task, label), found in held.items():
+        if lacking := [metric for metric in weights if metric not in found]:
+            where = f"{task}, {label}" if label else task
+            raise UserError(
+                f"{where} has no value of {lacking[0]} for every model, which weights= names; leave that task out"
+            )
+    return np.array([weights[column.column.metric] for column in columns], dtype=np.float64)
+
+
+def pool(runs: Sequence[RunScores]) -> list[RunScores]:
+    """Returns one run per model that holds the cases of all its tasks, each case counting the same.
+
+    Patients keep their names, so that a patient of two tasks is drawn for both; where a task names none its case does,
+    as the same scan with fewer samples has the same name. Unfinished runs are left out, and so are values of sets.
+
+    Raises:
+        UserError: No run is finished, or a model has two runs of one task.
+    """
+    finished = [run for run in runs if run.finished]
+    if not finished:
+        raise UserError("No run is finished, so there is nothing to rank")
+    refuse_other_salts(finished)
+    tasks = list(dict.fromkeys(run.task for run in finished))
+    if len(tasks) == 1:
+        return finished
+    models: dict[str, dict[str, RunScores]] = {}
+    for run in finished:
+        own = models.setdefault(run.model, {})
+        if run.task in own:
+            raise UserError(
+                f"{run.model} has two runs of {run.task}, {own[run.task].folder} and {run.folder}; name the one to pool"
+            )
+        own[run.task] = run
+    return [_pooled([own[task] for task in tasks if task in own], tasks) for own in models.values()]
+
+
+def _pooled(runs: Sequence[RunScores], tasks: Sequence[str]) -> RunScores:
+    parts = []
+    for run in runs:
+        owners = run.scores["patient" if run.resampled == "patients" else "case"]
+        rows = run.scores.assign(task=" + ".join(tasks), patient=owners)
+        parts.append(rows.assign(case=f"{run.task}/" + rows["case"].astype(str)))
+    return replace(
+        runs[0],
+        task=" + ".join(tasks),
+        task_title=" + ".join(tasks),
+        cases=sum(run.cases for run in runs),
+        predicted=sum(run.predicted for run in runs),
+        failed_cases=sum(run.failed_cases for run in runs),
+        data_fingerprint=" ".join(run.data_fingerprint for run in runs),
+        resampled="patients",
+        notes=tuple(dict.fromkeys(note for run in runs for note in run.notes)),
+        scores=pd.concat(parts, ignore_index=True),
+        sets=pd.DataFrame(columns=list(SCORE_COLUMNS)),
+    )

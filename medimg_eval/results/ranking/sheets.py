@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from medimg_eval.results.comparison import CompareSettings
     from medimg_eval.results.ranking.columns import RankColumn
-    from medimg_eval.results.ranking.result import Ranking
+    from medimg_eval.results.ranking.ranking import Ranking
     from medimg_eval.results.table import Style
 
 MOST_ACROSS = 6

@@ -1,19 +1,22 @@
-"""The folder of a report: one page that opens from disk, and the data that it loads piece by piece."""
+"""The folder of a report: one page that opens from disk, and the data that it loads piece by piece, as scripts."""
 
 from __future__ import annotations
 
 import html
 import json
+import math
 import shutil
 from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import quote
+
+import numpy as np
 
 import medimg_eval
 from medimg_eval.errors import UserError
-from medimg_eval.results.report.embed import write_script
 from medimg_eval.results.report.lists import PIECE, TaskCases
 from medimg_eval.results.table import html_table, titles
 from medimg_eval.system import whole
@@ -199,7 +202,7 @@ class Report:
             if entry is None:
                 inner.append(f"<h2>{name}</h2></div>")
             else:
-                link = f"#task={_quoted(task)}"
+                link = f"#task={quote(task, safe='')}"
                 inner.append(
                     f'<h2><a href="{link}">{name}</a></h2><span class="soft small">{entry["cases"]:,} cases, '
                     f'<a href="{link}">open the list</a></span></div>'
@@ -244,13 +247,43 @@ def _is_ours(mark: Path) -> bool:
     return isinstance(told, dict) and str(told.get("made_by", "")).startswith(f"{MAKER} ")
 
 
-def _quoted(text: str) -> str:
-    from urllib.parse import quote
-
-    return quote(text, safe="")
-
-
 def _write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with whole(path) as partial:
         partial.write_text(text, encoding="utf-8")
+
+
+def script(name: str, value: Any) -> str:
+    """Returns a script that hands a value to the page under a name of ours.
+
+    Nothing in the value can end the script, or the text that it stands in: all is ASCII, and `<`, quotes and
+    backslashes are escaped. The page parses the text as JSON, so that no name in it means anything to JavaScript.
+
+    Args:
+        name: Letters, digits, `/` and `-`.
+        value: What JSON can hold; numbers that it cannot become null.
+    """
+    text = json.dumps(plain(value), separators=(",", ":"), allow_nan=False)
+    for mark, escaped in (("\\", "\\\\"), ("'", "\\'"), ("<", "\\x3c")):
+        text = text.replace(mark, escaped)
+    return f"report.take('{name}','{text}')\n"
+
+
+def write_script(folder: Path, name: str, value: Any) -> None:
+    """Writes the script `NAME.js` below a folder, whole or not at all."""
+    _write(folder / f"{name}.js", script(name, value))
+
+
+def plain(value: Any) -> Any:
+    """Returns a value as JSON can hold it: no NumPy, no number that is not finite, keys as text."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): plain(one) for key, one in value.items()}
+    if isinstance(value, Sequence | np.ndarray | set | frozenset):
+        return [plain(one) for one in value]
+    return str(value)

@@ -20,8 +20,8 @@ from .metric_kinds import (
     is_summary as is_summary,
     judged_labels as judged_labels,
 )
-from .set_scores import SetRow as SetRow, row_of_part as row_of_part, set_rows as set_rows
-from .strata import strata_of as strata_of, stratifying as stratifying
+from .subsets import SetRow as SetRow, row_of_part as row_of_part, set_rows as set_rows
+from .subsets import strata_of as strata_of, stratifying as stratifying
 from .subsets import (
     Bins as Bins,
     LABEL as LABEL,
@@ -31,4 +31,4 @@ from .subsets import (
     attributes as attributes,
     crossed_attributes as crossed_attributes,
 )
-from .superseded import left_out as left_out, listed as listed
+from .loading import left_out as left_out, listed as listed

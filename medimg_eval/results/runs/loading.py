@@ -1,9 +1,10 @@
-"""Run folders read back: the manifest as typed fields, the Score rows as a frame."""
+"""Run folders read back: manifests as typed fields, Score rows as frames, and how older runs left out differ."""
 
 from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,10 +15,9 @@ import pandas as pd
 from medimg_eval.errors import UserError
 from medimg_eval.patients import salt_of
 from medimg_eval.results.runs.metric_kinds import SET, is_evidence
-from medimg_eval.results.runs.superseded import made_of, runs_shown
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
 MANIFEST = "manifest.json"
@@ -43,7 +43,7 @@ BLIND = " (blind)"
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class RunScores:
     """One `test` run: what its manifest says, and its Score rows (none while it is unfinished)."""
 
@@ -52,23 +52,23 @@ class RunScores:
     task: str
     task_title: str
     model: str
-    settings: str
+    settings: str = ""
     """Hash of the model's settings: runs of one model name that differ in it are different models."""
-    status: str
+    status: str = "finished"
     """One of `STATUSES`; "failed" means that it stopped by an exception."""
     cases: int
     """Cases that the task has, or that a partial run was asked for."""
     predicted: int
     failed_cases: int
-    data_fingerprint: str
-    signature: str
+    data_fingerprint: str = ""
+    signature: str = "values as given"
     resampled: str
     """What the interval resamples: one of `RESAMPLED`."""
-    units: str
+    units: str = "mm"
     """Of distances: "mm" or "pixel"."""
-    notes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
     started: datetime
-    ended: datetime | None
+    ended: datetime | None = None
     scores: pd.DataFrame
     sets: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=list(SCORE_COLUMNS)))
     """Score rows of what was judged as a set, which belong to no case; see `results.set_cells`."""
@@ -355,3 +355,92 @@ def refuse_other_salts(runs: Sequence[RunScores]) -> None:
                 "nobody can tell which are the same; run `python -m medimg_eval score` on both with one salt (export "
                 "MEDIMG_EVAL_SALT=FILE), or test again where score says that the data changed"
             )
+
+
+NAMED = 3
+"""Differences of a run that are named, and runs."""
+
+SENTENCES = 3
+"""Kinds of older runs that are told of one row; all are counted below the table."""
+
+LONGEST = 40
+"""Characters of a value that are shown."""
+
+TOLD = frozenset({"card", "title", "name"})
+"""What a task's settings say for people."""
+
+
+def runs_shown(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Returns the folders of runs whose pictures a task shows, such as those of a reconstruction, sorted.
+
+    Args:
+        config: The task's.
+    """
+    found = _settings(config.get("layout"))
+    return tuple(sorted(str(value) for key, value in found.items() if key.rpartition(".")[2] == "run" and value))
+
+
+def made_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what a manifest says that a run was made of, by keys joined with dots."""
+
+    def part(*keys: str) -> Mapping[str, Any]:
+        found: Any = manifest
+        for key in keys:
+            found = found.get(key) if isinstance(found, Mapping) else None
+        return found if isinstance(found, Mapping) else {}
+
+    version = part("provenance", "versions").get("medimg-eval")
+    return {key: one for key, one in {"seed": manifest.get("seed"), "version": version}.items() if one is not None} | {
+        **_settings({key: one for key, one in part("task_config").items() if key not in TOLD}, "task"),
+        **_settings(part("model_info"), "model"),
+        **_settings(part("config", "trainer"), "trainer"),
+    }
+
+
+def left_out(run: RunScores) -> Iterator[str]:
+    """Yields in what the older runs that were left out for this one differ from it, of the newest ones first."""
+    alike: dict[str, list[str]] = {}
+    for older in reversed(run.left_out):
+        alike.setdefault(_differences(older, run), []).append(older.folder.name)
+    for what, names in [*alike.items()][:SENTENCES]:
+        which = "an older run is" if len(names) == 1 else f"{len(names)} older runs are"
+        yield f"{which} left out, {listed(names[:NAMED])}{', ...' * (len(names) > NAMED)} ({what})"
+
+
+def _differences(older: RunScores, run: RunScores) -> str:
+    before, now = older.made_of, run.made_of
+    # Of a part that one of the manifests lacks, such as those of older versions, nothing is known.
+    parts = {key.partition(".")[0] for key in before} & {key.partition(".")[0] for key in now}
+    differ = [key for key in dict.fromkeys([*before, *now]) if before.get(key) != now.get(key)]
+    changes = [
+        f"{key}={_short(before.get(key, 'unset'))}, now {_short(now.get(key, 'unset'))}"
+        for key in differ
+        if key.partition(".")[0] in parts
+    ]
+    if older.data_fingerprint != run.data_fingerprint:
+        changes.insert(0, f"other data of {older.cases} cases, now {run.cases}")
+    if not changes:
+        return "of the same settings and data"
+    more = [f"{len(changes) - NAMED} more"] if len(changes) > NAMED else []
+    return f"with {'; '.join([*changes[:NAMED], *more])}"
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+
+
+def _settings(value: Any, key: str = "") -> dict[str, Any]:
+    """Returns what a layout is set to, by keys joined with dots."""
+    if not isinstance(value, Mapping):
+        return {key: value} if key else {}
+    found: dict[str, Any] = {}
+    for name, one in value.items():
+        found |= _settings(one, f"{key}.{name}" if key else str(name))
+    return found
+
+
+def listed(names: Sequence[str]) -> str:
+    """Returns names as they are listed in a sentence."""
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last

@@ -1,17 +1,20 @@
-"""What one row of a table rests on: a whole run, one label of it, or one group of its cases."""
+"""What one row of a table rests on: a run, a label, a group of cases, a set; and strata that patients are drawn in."""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import pairwise, product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
+from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.metrics.fairness import UNKNOWN_GROUPS
+from medimg_eval.metrics.fidelity import SetValue
 from medimg_eval.results.runs.metric_kinds import WHOLE, judged_labels
 
 if TYPE_CHECKING:
@@ -160,3 +163,93 @@ def _parsed(text: str) -> dict[str, str]:
     except ValueError:
         return {}
     return {name: str(value) for name, value in found.items()} if isinstance(found, dict) else {}
+
+
+def stratifying(run: RunScores, asked: str) -> str:
+    """Returns the attribute within whose values the clusters of a run are drawn; "" where they are drawn from all.
+
+    Args:
+        run: The run; its task may name one, as `drawn_within` in its config.
+        asked: The attribute that the table was asked to use; "" for what the task says.
+    """
+    named = run.task_config.get("drawn_within")
+    return asked or (named if isinstance(named, str) else "")
+
+
+def strata_of(run: RunScores, asked: str) -> pd.Series[str] | None:
+    """Returns the stratum of each case that has scores, by case id; None where clusters are drawn from all.
+
+    Cases whose attribute is not known are a stratum of their own.
+
+    Raises:
+        UsageError: If no case has the attribute.
+        UserError: If a patient has cases in two strata.
+    """
+    name = stratifying(run, asked)
+    if not name or run.scores.empty:
+        return None
+    codes, values = attributes(run.scores)
+    if name not in values:
+        raise UsageError(f"No case of {run.task_title} has an attribute {name!r} for strata{nearest(name, values)}")
+    strata = pd.Series(values[name][codes], index=run.scores["case"].astype(str).to_numpy())
+    first = ~strata.index.duplicated()
+    strata = strata[first]
+    if run.resampled == "patients":
+        found = strata.groupby(run.scores["patient"].astype(str).to_numpy()[first]).unique()
+        if len(torn := found[found.map(len) > 1]):
+            one, two, *_ = torn.iloc[0]
+            raise UserError(
+                f"Patient {torn.index[0]!r} of {run.task_title} has cases of two strata, {name} {one!r} and {two!r}, "
+                "and patients are drawn within strata; choose an attribute of patients, or leave strata out"
+            )
+    return strata
+
+
+_KNOWN = {one.name for one in fields(SetValue)} - {"metric", "value", "details", "flags"}
+_COUNTS: dict[str, Any] = dict.fromkeys(("n_real", "n_generated", "d"), 0)
+
+
+@dataclass(frozen=True)
+class SetRow:
+    """One value of a set.
+
+    Attributes:
+        metric: As it was asked for.
+        label: The finding that its images have, or `all`.
+        where: Attribute and value of the images, of a group of them; empty for all.
+        value: With its interval, its counts and its flags; NaN where there is nothing to judge, and a flag says why.
+    """
+
+    metric: str
+    label: str
+    where: tuple[tuple[str, str], ...]
+    value: SetValue
+
+
+def set_rows(run: RunScores) -> list[SetRow]:
+    """Returns all values of sets of a run, in the order of its rows."""
+    columns = (run.sets[name] for name in ("metric", "label", "value", "attributes"))
+    return [_row(*found) for found in zip(*columns, strict=True)]
+
+
+def row_of_part(part: Part, metric: str) -> SetRow | None:
+    """Returns the value of a set that belongs to a part of a run; None where there is none."""
+    by, name = part.of
+    label = name if by == LABEL else WHOLE
+    where = ((by, name),) if by not in ("", LABEL) else ()
+    fitting = (row for row in set_rows(part.run) if row.metric == metric)
+    return next((row for row in fitting if (row.label, row.where) == (label, where)), None)
+
+
+def _row(metric: str, label: str, value: float, attributes: str) -> SetRow:
+    said: Mapping[str, Any] = json.loads(attributes)
+    known: dict[str, Any] = {key: math.nan if found is None else found for key, found in said.items() if key in _KNOWN}
+    details = {key: math.nan if found is None else float(found) for key, found in said.get("details", {}).items()}
+    made = SetValue(
+        metric=metric,
+        value=float(value),
+        flags=tuple(map(str, said.get("flags", ()))),
+        details=details,
+        **(_COUNTS | known),
+    )
+    return SetRow(metric, label, tuple(sorted(dict(said.get("where") or {}).items())), made)

@@ -1,4 +1,4 @@
-from .delong import Areas as Areas, correlated_areas as correlated_areas
+from .hypothesis_tests import Areas as Areas, correlated_areas as correlated_areas
 from .disparities import (
     Disparity as Disparity,
     DisparitySettings as DisparitySettings,
@@ -37,7 +37,7 @@ from .intervals import (
     mean_interval as mean_interval,
     usual_intervals as usual_intervals,
 )
-from .paired_tests import (
+from .hypothesis_tests import (
     MOST_EXACT as MOST_EXACT,
     Sides as Sides,
     mcnemar as mcnemar,
@@ -45,13 +45,13 @@ from .paired_tests import (
     settled as settled,
     sign_flip as sign_flip,
 )
-from .per_case import case_values as case_values, is_share as is_share, units as units
-from .power import detectable_difference as detectable_difference, detectable_of_error as detectable_of_error
-from .resampling import Resamples as Resamples, draws as draws
+from .summaries import case_values as case_values, is_share as is_share, units as units
+from .effect_sizes import detectable_difference as detectable_difference, detectable_of_error as detectable_of_error
+from .resampling import Resamples as Resamples, draws as draws, quantiles as quantiles
 from .summaries import (
     MOST_LEFT_OUT as MOST_LEFT_OUT,
     MOST_RESAMPLES as MOST_RESAMPLES,
-    Source as Source,
+    by_times as by_times,
     rows_of as rows_of,
     summarise as summarise,
 )

@@ -11,9 +11,8 @@ import pandas as pd
 from medimg_eval import metrics
 from medimg_eval.results.runs import UNKNOWN, Part, is_known, is_summary, strata_of
 from medimg_eval.results.statistics.intervals import FEWEST, Estimate
-from medimg_eval.results.statistics.per_case import case_values, units
-from medimg_eval.results.statistics.resampling import Resamples
-from medimg_eval.results.statistics.summaries import MOST_RESAMPLES, by_times
+from medimg_eval.results.statistics.resampling import Resamples, quantiles
+from medimg_eval.results.statistics.summaries import MOST_RESAMPLES, by_times, case_values, units
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -68,11 +67,8 @@ def equity(overall: Floats, values: Floats, *, better: bool, bounded: bool) -> F
 
 def percentile(value: float, drawn: Floats, level: float) -> Estimate:
     """Returns a value with the percentile interval of its resamples, (resample,), of which most must have a value."""
-    known = drawn[~np.isnan(drawn)]
-    if np.isnan(value) or known.size * 2 < drawn.size:
-        return Estimate(float(value))
-    low, high = np.quantile(known, [(1 - level) / 2, (1 + level) / 2])
-    return Estimate(float(value), float(low), float(high))
+    bounds = () if np.isnan(value) else quantiles(drawn, (1 - level) / 2, (1 + level) / 2)
+    return Estimate(float(value), *bounds)
 
 
 def largest(drawn: Iterable[Floats], number: int, level: float) -> tuple[float, float]:

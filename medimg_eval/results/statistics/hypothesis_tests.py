@@ -1,4 +1,4 @@
-"""Tests of whether models, or groups of cases, differ by more than chance, and corrections for many tests."""
+"""Tests of differences between models or groups of cases, patients kept together, and corrections for many tests."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from medimg_eval.results.statistics.paired_tests import settled
-
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     import numpy.typing as npt
 
@@ -58,12 +56,7 @@ def holm(p: npt.ArrayLike) -> npt.NDArray[np.float64]:
     >>> holm([0.01, 0.04, 0.03]).tolist()
     [0.03, 0.06, 0.06]
     """
-    values = np.asarray(p, dtype=np.float64)
-    order, count = _ascending(values)
-    corrected = np.full(values.shape, np.nan)
-    steps = values[order] * np.arange(count, 0, -1)
-    corrected[order] = np.minimum(np.maximum.accumulate(steps), 1)
-    return corrected
+    return _corrected(p, lambda values: np.maximum.accumulate(values * np.arange(len(values), 0, -1)))
 
 
 def benjamini_hochberg(p: npt.ArrayLike) -> npt.NDArray[np.float64]:
@@ -77,12 +70,11 @@ def benjamini_hochberg(p: npt.ArrayLike) -> npt.NDArray[np.float64]:
     >>> benjamini_hochberg([0.01, 0.04, 0.03]).tolist()
     [0.03, 0.04, 0.04]
     """
-    values = np.asarray(p, dtype=np.float64)
-    order, count = _ascending(values)
-    corrected = np.full(values.shape, np.nan)
-    steps = values[order] * count / np.arange(1, count + 1)
-    corrected[order] = np.minimum(np.minimum.accumulate(steps[::-1])[::-1], 1)
-    return corrected
+
+    def steps(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        return np.minimum.accumulate((values * len(values) / np.arange(1, len(values) + 1))[::-1])[::-1]
+
+    return _corrected(p, steps)
 
 
 def signed_rank(first: npt.ArrayLike, second: npt.ArrayLike, alternative: Alternative = "two-sided") -> SignedRank:
@@ -136,7 +128,269 @@ def group_test(groups: Mapping[str, npt.ArrayLike], alpha: float = 0.05) -> Grou
     return GroupTest(p, dict(zip(pairs, benjamini_hochberg(raw).tolist(), strict=True)))
 
 
-def _ascending(values: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.intp], int]:
-    """Returns the indices of the values that are numbers, smallest first, and how many they are."""
-    count = int((~np.isnan(values)).sum())
-    return np.argsort(values, kind="stable")[:count], count  # NaN is sorted last
+def _corrected(
+    p: npt.ArrayLike, steps: Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]]
+) -> npt.NDArray[np.float64]:
+    """Returns p-values after `steps` of those that are numbers, smallest first, none of them above 1."""
+    values = np.asarray(p, dtype=np.float64)
+    order = np.argsort(values, kind="stable")[: np.count_nonzero(~np.isnan(values))]  # NaN is sorted last
+    corrected = np.full(values.shape, np.nan)
+    corrected[order] = np.minimum(steps(values[order]), 1)
+    return corrected
+
+
+MOST_EXACT = 16
+"""Patients with a difference up to which all 2 ** 16 patterns of signs are gone through."""
+_CHUNK = 1 << 22
+"""Signs held at a time."""
+
+
+class Sides(NamedTuple):
+    """The p-values of one test for its three alternatives; NaN where there is nothing to test.
+
+    Attributes:
+        greater: That the first is larger than the second.
+        less: That it is smaller.
+        two_sided: That they differ.
+        exact: Whether they come from all possible outcomes, and not from random ones or an approximation.
+    """
+
+    greater: float
+    less: float
+    two_sided: float
+    exact: bool
+
+
+def settled(first: npt.NDArray[np.float64], second: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Returns the differences of paired values without what rounding adds: 0.9 - 0.8 and 0.7 - 0.6 are the same.
+
+    Of values of like size 12 digits count, so that equal differences share a rank and equal values have none.
+
+    >>> settled(np.array([0.9, 0.7]), np.array([0.8, 0.6])).tolist()
+    [0.1, 0.1]
+    """
+    scale = max(float(np.abs(first).max(initial=0.0)), float(np.abs(second).max(initial=0.0)))
+    if not scale:
+        return first - second
+    digits = 12 - int(np.ceil(np.log10(scale)))
+    return np.asarray(np.round(first - second, digits), dtype=np.float64)
+
+
+def sign_flip(differences: npt.ArrayLike, patients: npt.ArrayLike, *, draws: int = 10_000, seed: int = 0) -> Sides:
+    """Returns the permutation test that the mean difference is 0, which flips the signs of a patient together.
+
+    If it does not matter which of two models gave which value of a pair, all differences of a patient may change
+    their sign at once, and every pattern of signs over patients is as likely as what was seen. Each p-value is the
+    share of patterns whose mean difference is at least as extreme. With at most 16 patients that have a difference,
+    all patterns are gone through; otherwise b of `draws` random ones are as extreme, and p is
+    (1 + b) / (1 + draws). Patients whose differences add up to 0 do not matter.
+
+    Source: Fisher, The Design of Experiments (1935), section 21; of random patterns Phipson and Smyth, Statistical
+    Applications in Genetics and Molecular Biology 2010; clusters as a whole: Winkler et al., NeuroImage 2015.
+
+    Args:
+        differences: (pair,), finite.
+        patients: (pair,): the patient (or other independent unit) of each.
+        draws: Random patterns, where there are too many to go through.
+        seed: Seed of the random patterns.
+
+    >>> sign_flip([0.1, 0.2, 0.3], ["a", "b", "c"]).two_sided
+    0.25
+    """
+    values, names = np.asarray(differences, dtype=np.float64), np.asarray(patients)
+    if not values.size:
+        return Sides(np.nan, np.nan, np.nan, True)
+    _, owner = np.unique(names, return_inverse=True)
+    sums = np.bincount(owner, weights=values)
+    noise = 1e-12 * float(np.abs(values).sum())
+    seen = float(sums.sum())
+    sizes = np.sort(np.abs(sums[np.abs(sums) > noise]))  # the order of rows and names must not matter
+    if not sizes.size:
+        return Sides(1.0, 1.0, 1.0, True)
+    exact = sizes.size <= MOST_EXACT
+    if exact:
+        greater, less, both = _as_extreme(_every(sizes), seen, noise).mean(axis=1).tolist()
+        return Sides(greater, less, both, exact=True)
+    return of_random(np.concatenate(list(_random(sizes, draws, seed))), seen, noise)
+
+
+def mcnemar(first: npt.ArrayLike, second: npt.ArrayLike) -> Sides:
+    """Returns McNemar's test of paired values that are right (1) or wrong (0), as its mid-p version.
+
+    Of n pairs in which only one of the two is right, the number in which it is the first has a binomial distribution
+    with 1/2 if they do not differ. A one-sided p-value is the probability of more than was seen, and half of that of
+    exactly as much; the two-sided one counts both tails so. Without such pairs it is 1. The pairs must be independent:
+    of a patient with several, use `sign_flip`.
+
+    Source: McNemar, Psychometrika 1947; the mid-p version: Fagerland, Lydersen and Laake, BMC Medical Research
+    Methodology 2013.
+
+    Raises:
+        ValueError: If a value is neither 0 nor 1.
+
+    >>> mcnemar([1, 1, 1, 0], [0, 0, 0, 0]).two_sided
+    0.125
+    """
+    from scipy.stats import binom
+
+    one, two = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    if not np.isin(np.concatenate([one, two]), (0.0, 1.0)).all():
+        raise ValueError("Expected values that are 1 (right) or 0 (wrong)")
+    if not one.size:
+        return Sides(np.nan, np.nan, np.nan, True)
+    only_first, only_second = int((one > two).sum()), int((one < two).sum())
+    number = only_first + only_second
+    if not number:
+        return Sides(1.0, 1.0, 1.0, True)
+
+    def tail(count: int) -> float:
+        return float(binom.sf(count, number, 0.5) + binom.pmf(count, number, 0.5) / 2)
+
+    more = max(only_first, only_second)
+    equal = only_first == only_second
+    both = 1 - float(binom.pmf(more, number, 0.5)) / 2 if equal else 2 * tail(more)
+    return Sides(tail(only_first), tail(only_second), both, True)
+
+
+def of_random(found: npt.NDArray[np.float64], seen: float, noise: float = 1e-12) -> Sides:
+    """Returns p-values from what a difference is in random patterns, NaN where it is undefined, and what was seen."""
+    known = found[~np.isnan(found)]
+    greater, less, both = ((1 + _as_extreme(known, seen, noise).sum(axis=1)) / (1 + known.size)).tolist()
+    return Sides(greater, less, both, exact=False)
+
+
+def _as_extreme(found: npt.NDArray[np.float64], seen: float, noise: float) -> npt.NDArray[np.bool_]:
+    """Returns which differences are as extreme as what was seen, for the three alternatives: (3, pattern)."""
+    return np.stack([found >= seen - noise, found <= seen + noise, np.abs(found) >= abs(seen) - noise])
+
+
+def _every(sizes: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Returns the sums of all patterns of signs: (2 ** size,)."""
+    totals = np.zeros(1)
+    for size in sizes:
+        totals = np.concatenate([totals + size, totals - size])
+    return totals
+
+
+def _random(sizes: npt.NDArray[np.float64], draws: int, seed: int) -> Iterator[npt.NDArray[np.float64]]:
+    """Yields the sums of random patterns of signs, `draws` in all."""
+    rng = np.random.default_rng(seed)
+    kinds, members = np.unique(sizes, return_counts=True)
+    if 4 * kinds.size <= sizes.size:
+        # Of equal sizes only the number that is positive matters: right and wrong answers have few sizes.
+        yield (2 * rng.binomial(members, 0.5, size=(draws, kinds.size)) - members) @ kinds
+        return
+    at_once = max(_CHUNK // sizes.size, 1)
+    for start in range(0, draws, at_once):
+        number = min(at_once, draws - start)
+        bits = np.unpackbits(rng.integers(0, 256, -(-number * sizes.size // 8), dtype=np.uint8))
+        signs = bits[: number * sizes.size].reshape(number, sizes.size)
+        yield 2 * (signs.astype(np.float64) @ sizes) - sizes.sum()
+
+
+class Areas(NamedTuple):
+    """Areas under the ROC curves of several models on the same cases.
+
+    Attributes:
+        areas: (model,), the mean over labels; NaN where no label has cases with and without it.
+        covariance: (model, model), of the areas; NaN where fewer than two patients have a label, or have not.
+        labels: How many have cases of both kinds; the others are left out.
+    """
+
+    areas: npt.NDArray[np.float64]
+    covariance: npt.NDArray[np.float64]
+    labels: int
+
+    def difference(self, first: int, second: int) -> Difference:
+        """Returns the difference between the areas of two models, by their places, and its test."""
+        from scipy.stats import norm
+
+        gap = float(self.areas[first] - self.areas[second])
+        chosen = self.covariance[np.ix_([first, second], [first, second])]
+        error = float(np.sqrt(max(chosen[0, 0] + chosen[1, 1] - 2 * chosen[0, 1], 0.0)))
+        if np.isnan(gap) or np.isnan(error):
+            return Difference(gap, np.nan, Sides(np.nan, np.nan, np.nan, False))
+        if error < 1e-12:
+            # Two models that order all cases alike; or two without any spread, of which nothing can be said.
+            p = 1.0 if abs(gap) < 1e-12 else np.nan
+            return Difference(gap, 0.0, Sides(p, p, p, False))
+        z = gap / error
+        return Difference(gap, error, Sides(float(norm.sf(z)), float(norm.cdf(z)), float(2 * norm.sf(abs(z))), False))
+
+
+class Difference(NamedTuple):
+    """A difference between two areas, its standard error, and the p-values of its normal test."""
+
+    value: float
+    error: float
+    p: Sides
+
+
+def correlated_areas(
+    scores: npt.ArrayLike, truth: npt.ArrayLike, patients: npt.ArrayLike, labels: npt.ArrayLike | None = None
+) -> Areas:
+    """Returns the areas under the ROC curves of models judged on the same cases, with DeLong's covariance.
+
+    An area is the probability that a case with the label is scored above one without it, ties counted one half. What
+    each case adds to it is found from mid-ranks. Where patients have several cases, what these add is summed first,
+    as Obuchowski does for clustered data; with one case each this is DeLong's estimate.
+
+    Of several labels the mean of their areas is taken. Its covariance follows from the same sums, what a patient adds
+    to any of the labels taken together.
+
+    Source: DeLong, DeLong and Clarke-Pearson, Biometrics 1988; mid-ranks: Sun and Xu, IEEE Signal Processing Letters
+    2014; clusters: Obuchowski, Biometrics 1997.
+
+    Args:
+        scores: (model, row), finite; higher means more likely present.
+        truth: (row,), True where the label is present.
+        patients: (row,): the patient (or other independent unit) of each row.
+        labels: (row,): the label that it is about; None where there is one.
+
+    >>> found = correlated_areas([[0.1, 0.4, 0.35, 0.8]], [False, False, True, True], ["a", "b", "c", "d"])
+    >>> found.areas.tolist()
+    [0.75]
+    """
+    values, present = np.atleast_2d(np.asarray(scores, dtype=np.float64)), np.asarray(truth, dtype=bool)
+    owners = np.unique(np.asarray(patients), return_inverse=True)[1] if present.size else np.zeros(0, dtype=np.intp)
+    kinds = np.zeros(present.size) if labels is None else np.unique(np.asarray(labels), return_inverse=True)[1]
+    size = int(owners.max()) + 1 if owners.size else 0
+    areas, parts = [], []
+    for kind in np.unique(kinds):
+        chosen = kinds == kind
+        if 0 < present[chosen].sum() < chosen.sum():
+            area, added = _of_label(values[:, chosen], present[chosen], owners[chosen], size)
+            areas.append(area)
+            parts.append(added)
+    count = len(values)
+    if not areas:
+        return Areas(np.full(count, np.nan), np.full((count, count), np.nan), 0)
+    with_, without, scaled_with, scaled_without = (np.asarray(part) for part in np.sum(parts, axis=0))
+    across = with_ @ without.T
+    factor = size / (size - 1) if size > 1 else np.nan
+    covariance = scaled_with @ scaled_with.T + scaled_without @ scaled_without.T + factor * (across + across.T)
+    return Areas(np.mean(areas, axis=0), covariance / len(areas) ** 2, len(areas))
+
+
+def _of_label(
+    scores: npt.NDArray[np.float64], present: npt.NDArray[np.bool_], owners: npt.NDArray[np.intp], size: int
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Returns the areas of one label, (model,), and what each patient adds, (4, model, patient).
+
+    The four are by cases with the label and by those without it, as they are and scaled for the number of patients.
+    """
+    from scipy.stats import rankdata
+
+    yes, no = scores[:, present], scores[:, ~present]
+    many, few = yes.shape[1], no.shape[1]
+    ranks = rankdata(scores, axis=1)
+    above = (ranks[:, present] - rankdata(yes, axis=1)) / few
+    below = 1 - (ranks[:, ~present] - rankdata(no, axis=1)) / many
+    area = above.mean(axis=1)
+    added = []
+    for one, who in ((above, owners[present]), (below, owners[~present])):
+        centred = (one - area[:, None]) / one.shape[1]
+        added.append(np.array([np.bincount(who, weights=row, minlength=size) for row in centred]))
+    patients = [np.unique(owners[present]).size, np.unique(owners[~present]).size]
+    scales = [np.sqrt(number / (number - 1)) if number > 1 else np.nan for number in patients]
+    return area, np.stack([*added, *(scale * one for scale, one in zip(scales, added, strict=True))])

@@ -118,3 +118,12 @@ def _counted(members: tuple[int, ...], resamples: int, seed: int) -> Iterator[np
 def _kept(members: tuple[int, ...], resamples: int, seed: int) -> tuple[npt.NDArray[np.uint8], ...]:
     """Returns all of `_counted`, kept for whatever else is judged on as many clusters."""
     return tuple(_counted(members, resamples, seed))
+
+
+def quantiles(drawn: npt.NDArray[np.float64], low: float, high: float) -> tuple[float, float]:
+    """Returns two quantiles of the values of resamples, (resample,); NaN where most of them, or all, have none."""
+    known = drawn[~np.isnan(drawn)]
+    if not known.size or known.size * 2 < drawn.size:
+        return np.nan, np.nan
+    first, second = np.quantile(known, [low, high])
+    return float(first), float(second)

@@ -1,4 +1,4 @@
-"""Summaries of a run: their rows, their values, and intervals by calling them on resampled rows."""
+"""Score rows as one value for each case, and as summaries of a run with intervals by calling them on resampled rows."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pandas as pd
 
+from medimg_eval import metrics
 from medimg_eval.metrics import Metric, Rows, parse
 from medimg_eval.metrics.fairness import case_means
-from medimg_eval.results.runs import Part, attributes
+from medimg_eval.results.runs import Part, attributes, is_known
 from medimg_eval.results.statistics.intervals import (
     BCA,
     FEWEST,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from medimg_eval.metrics.registry import Weighed
+    from medimg_eval.results.runs import RunScores
 
 MOST_RESAMPLES = 1_000
 """A summary is called once per resample, which costs more than a mean."""
@@ -133,12 +135,14 @@ def rows_of(part: Part, needs: tuple[str, ...]) -> Rows:
 def by_times(name: str, part: Part) -> Weighed:
     """Returns a function of how often each cluster of a part counts, (resample, cluster), to values, (resample,).
 
-    Clusters are in the order of their names; a value is NaN where none counts.
+    Clusters are in the order of their names; a value is NaN where none counts, or there are no rows.
     """
     found, parameter = parse(name)
     source = Source(part, found.needs)
     every = np.arange(source.size)
     one = _Summary(source, source.rows(every), found, () if parameter is None else (parameter,))
+    if not one.whole.case.size:
+        return lambda times: np.full(len(times), np.nan)
     judge = one.judge()
 
     def values(times: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -291,3 +295,39 @@ def _macro(one: _Summary, how: Bootstrap, strata: npt.NDArray[np.generic] | None
     owner = np.repeat(source.owner[at], times)
     sample = Sample(np.repeat(means, times), owner, groups, None if strata is None else strata[owner])
     return bootstrap_intervals([sample], how)[0]
+
+
+def is_share(metric: str) -> bool:
+    """Whether 0 and 1 are the ends of a metric's values, so that values of 0 and 1 alone make a share.
+
+    Of a metric that is not registered, its values must tell.
+    """
+    if not is_known(metric):
+        return True
+    known = metrics.get(metric)
+    return not known.unit and {known.best, known.worst} == {0.0, 1.0}
+
+
+def units(run: RunScores, cases: pd.DataFrame) -> npt.NDArray[np.int64]:
+    """Returns what is resampled with each of `cases`, (case,), as its place among the sorted names."""
+    names = cases["patient"] if run.resampled == "patients" else cases.index.to_series()
+    return np.unique(names.to_numpy(dtype=str), return_inverse=True)[1].astype(np.int64)
+
+
+def case_values(rows: pd.DataFrame) -> pd.DataFrame:
+    """Returns one row per case for the Score rows of one metric: value, patient, failed, rows, undefined.
+
+    The value is the mean over the case's labels that have one, and NaN where none has; `rows` counts its labels, and
+    `undefined` those without a value.
+    """
+    rows = rows.assign(failed=rows["status"] == "failed", rows=1, undefined=rows["value"].isna())
+    kept = ["value", "patient", "failed", "rows", "undefined"]
+    if rows["case"].is_unique:
+        return rows.set_index("case")[kept].sort_index()
+    return rows.groupby("case", observed=True, sort=True).agg(
+        value=("value", "mean"),
+        patient=("patient", "first"),
+        failed=("failed", "any"),
+        rows=("rows", "sum"),
+        undefined=("undefined", "sum"),
+    )

@@ -16,11 +16,12 @@ from .layout import (
     Line as Line,
     Span as Span,
     Style as Style,
+    bounded as bounded,
     one_line as one_line,
 )
-from .orientation import Look as Look
+from .layout import Look as Look
 from .published_layout import build_authors_tables as build_authors_tables
-from .question_footnotes import CHANCE as CHANCE
+from .kind_footnotes import CHANCE as CHANCE
 from .render import (
     escape_markdown as escape_markdown,
     html_page as html_page,
@@ -32,6 +33,7 @@ from .render import (
     to_markdown as to_markdown,
     to_rich as to_rich,
     write_all as write_all,
+    write_texts as write_texts,
 )
 from .sheets import (
     Comparison as Comparison,

@@ -131,11 +131,6 @@ class Cell:
         """Whether the run is finished and was never scored by this metric."""
         return self.run is not None and self.run.finished and np.isnan(self.mean) and not (self.rows or self.raised)
 
-    @property
-    def unfinished(self) -> bool:
-        """Whether the run stopped early or still runs; its values are then not averaged."""
-        return self.run is not None and not self.run.finished
-
     def text(self, column: Column) -> str:
         """Returns the mean as it is printed, or the reason why there is none."""
         if self.run is None or not self.matched or self.unscored:

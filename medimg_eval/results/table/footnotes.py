@@ -33,8 +33,13 @@ from medimg_eval.results.statistics import (
 )
 from medimg_eval.results.table.cells import NO_METRIC, NO_RUN, SMALL_N, Cell, Column, Row, Settings
 from medimg_eval.results.table.groups import GAP, SMALL
-from medimg_eval.results.table.question_footnotes import chance_note, question_basis, question_facts
-from medimg_eval.results.table.set_footnotes import set_notes, set_warnings
+from medimg_eval.results.table.kind_footnotes import (
+    chance_note,
+    question_basis,
+    question_facts,
+    set_notes,
+    set_warnings,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

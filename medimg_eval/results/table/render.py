@@ -14,6 +14,7 @@ from medimg_eval.results.table.latex import to_latex
 from medimg_eval.results.table.xlsx import write_xlsx
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from medimg_eval.results.table.layout import Heading, Layout, Printable, Span, Style
@@ -29,6 +30,7 @@ __all__ = [
     "to_markdown",
     "to_rich",
     "write_all",
+    "write_texts",
 ]
 
 _RICH_STYLES: dict[Style, str] = {
@@ -168,14 +170,18 @@ def html_table(layout: Layout) -> str:
 
 def write_all(table: Printable, folder: Path, stem: str = "table") -> list[Path]:
     """Writes the table as .md, .tex, .csv, .html and .xlsx into `folder`, made if needed; returns the files."""
-    folder.mkdir(parents=True, exist_ok=True)
-    texts = {".md": to_markdown, ".tex": to_latex, ".csv": to_csv, ".html": to_html}
-    files = []
-    for suffix, render in texts.items():
-        file = folder / f"{stem}{suffix}"
-        file.write_text(render(table), encoding="utf-8")
-        files.append(file)
+    renderers = {".md": to_markdown, ".tex": to_latex, ".csv": to_csv, ".html": to_html}
+    files = write_texts(folder / stem, {suffix: render(table) for suffix, render in renderers.items()})
     return [*files, write_xlsx(table, folder / f"{stem}.xlsx")]
+
+
+def write_texts(path: Path, texts: Mapping[str, str]) -> list[Path]:
+    """Writes texts by what their files' names end in after `path`, its folder made if needed; returns the files."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    files = [path.with_name(f"{path.name}{end}") for end in texts]
+    for file, text in zip(files, texts.values(), strict=True):
+        file.write_text(text, encoding="utf-8")
+    return files
 
 
 def _markdown_heading(heading: Heading, layout: Layout) -> str:

@@ -12,11 +12,10 @@ import pandas as pd
 from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.results.statistics import METHODS, Method
 from medimg_eval.results.table.cells import Cell, Column, Mark, Mean, Row, Settings, make_cells
-from medimg_eval.results.table.columns import make_columns
-from medimg_eval.results.table.decimals import restyled
+from medimg_eval.results.table.columns import make_columns, restyled
 from medimg_eval.results.table.footnotes import write_footnotes
 from medimg_eval.results.table.groups import GAP, divided
-from medimg_eval.results.table.orientation import USUAL, Look, lay_out_as
+from medimg_eval.results.table.layout import USUAL, Look, lay_out_as
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

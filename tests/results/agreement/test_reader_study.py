@@ -18,8 +18,14 @@ from medimg_eval.commands.front import start
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.metrics.agreement.continuous import intraclass_correlation
 from medimg_eval.metrics.agreement.kappa import fleiss_kappa
-from medimg_eval.results.agreement.reader_sheets import Readings, read_readings
-from medimg_eval.results.agreement.reader_study import d_prime, over_readers, score_readers, superiority
+from medimg_eval.results.agreement.reader_study import (
+    Readings,
+    d_prime,
+    over_readers,
+    read_readings,
+    score_readers,
+    superiority,
+)
 
 
 def study(said, generated, grades=None, scale=5):

@@ -16,8 +16,8 @@ from medimg_eval.results import compare, load_runs, load_scores, rank_models
 from medimg_eval.results.comparison.model_comparison import Comparison
 from medimg_eval.results.comparison.pairwise import CompareSettings
 from medimg_eval.results.ranking.orders import friedman, kemeny, rank
-from medimg_eval.results.ranking.result import Ranking
-from medimg_eval.results.statistics.paired_tests import settled
+from medimg_eval.results.ranking.ranking import Ranking
+from medimg_eval.results.statistics.hypothesis_tests import settled
 
 EQUAL_STEPS = {"A": [0.7, 0.8, 0.9, 0.4, 0.5, 0.6, 0.3], "B": [0.6, 0.7, 0.8, 0.3, 0.4, 0.5, 0.4]}
 """Six times 0.1 more and once 0.1 less, which binary fractions hold as different numbers."""

@@ -11,11 +11,8 @@ import scipy.stats
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.results import compare, load_runs, load_scores
 from medimg_eval.results.comparison.pairwise import CompareSettings
-from medimg_eval.results.statistics.delong import correlated_areas
-from medimg_eval.results.statistics.effect_sizes import effects
-from medimg_eval.results.statistics.hypothesis_tests import benjamini_hochberg
-from medimg_eval.results.statistics.paired_tests import mcnemar, sign_flip
-from medimg_eval.results.statistics.power import detectable_difference
+from medimg_eval.results.statistics.effect_sizes import detectable_difference, effects
+from medimg_eval.results.statistics.hypothesis_tests import benjamini_hochberg, correlated_areas, mcnemar, sign_flip
 
 NAN = float("nan")
 

@@ -11,8 +11,7 @@ from medimg_eval.commands.front import start
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.results import load_scores
 from medimg_eval.results.items.analysis import analyse_items, write_items
-from medimg_eval.results.items.flags import negative_bound
-from medimg_eval.results.items.response_matrix import cronbach_alpha, item_correlations
+from medimg_eval.results.items.response_matrix import cronbach_alpha, item_correlations, negative_bound
 
 HEAD = "case,model,metric,value,patient,set,rotation\n"
 

@@ -12,8 +12,7 @@ import pytest
 from medimg_eval.commands.front import start
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.results import load_scores
-from medimg_eval.results.ranking.ranking import rank_models
-from medimg_eval.results.ranking.weights import pool
+from medimg_eval.results.ranking.ranking import pool, rank_models
 
 WEIGHTS = {"ssim@mcmrrec": 0.4, "psnr@mcmrrec": 0.2, "vif@mcmrrec": 0.4}
 
@@ -43,9 +42,9 @@ def given(tmp_path, means, scans=6, spread=0.0, patients=True):
 def test_the_ranking_of_mc_mrrec_by_hand(tmp_path):
     ranking = rank_models(pool(given(tmp_path, MEANS, scans=12)), weights=WEIGHTS, resamples=40)
     # A: 0.4 * 1 + 0.2 * 3 + 0.4 * 1.5; B: 0.4 * 2 + 0.2 * 1 + 0.4 * 3; C: 0.4 * 3 + 0.2 * 2 + 0.4 * 1.5.
-    assert ranking.mean_ranks == pytest.approx({"A": 1.6, "B": 2.2, "C": 2.2})
+    assert dict(ranking.overall[["model", "mean_rank"]].to_numpy()) == pytest.approx({"A": 1.6, "B": 2.2, "C": 2.2})
     assert ranking.models[0] == "A"
-    assert math.isnan(ranking.cd)
+    assert math.isnan(ranking.friedman.cd)
     text = "\n".join(ranking.layout().footnotes)
     assert "Weighted rank: 0.4 rank(ssim@mcmrrec) + 0.2 rank(psnr@mcmrrec) + 0.4 rank(vif@mcmrrec)." in text
     assert "No test of Friedman" in text
@@ -56,7 +55,7 @@ def test_tasks_that_are_not_pooled_are_ranked_by_themselves(tmp_path):
     ranking = rank_models(given(tmp_path, MEANS), weights={"ssim@mcmrrec": 3, "vif@mcmrrec": 1}, resamples=40)
     # R5: SSIM B A C, VIF A C B; R10: SSIM A B C, VIF C A B.
     by_hand = {"A": (2 * 3 + 1 + 1 * 3 + 2) / 8, "B": (1 * 3 + 3 + 2 * 3 + 3) / 8, "C": (3 * 3 + 2 + 3 * 3 + 1) / 8}
-    assert ranking.mean_ranks == pytest.approx(by_hand)
+    assert dict(ranking.overall[["model", "mean_rank"]].to_numpy()) == pytest.approx(by_hand)
     assert any("mean over data sets of (3 rank(" in note for note in ranking.layout().footnotes)
 
 

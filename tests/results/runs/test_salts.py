@@ -5,7 +5,7 @@ import pytest
 from medimg_eval.errors import UserError
 from medimg_eval.patients import patient_key
 from medimg_eval.results.comparison.fields import make_fields
-from medimg_eval.results.ranking.weights import pool
+from medimg_eval.results.ranking.ranking import pool
 from medimg_eval.results.runs.loading import load_runs
 from medimg_eval.results.table.footnotes import comparability
 

@@ -10,7 +10,7 @@ import sklearn.metrics
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medimg_eval.results.statistics.delong import correlated_areas
+from medimg_eval.results.statistics.hypothesis_tests import correlated_areas
 
 
 def slow(scores, truth):

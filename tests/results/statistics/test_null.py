@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from medimg_eval.results.statistics.delong import correlated_areas
-from medimg_eval.results.statistics.paired_tests import mcnemar, sign_flip
+from medimg_eval.results.statistics.hypothesis_tests import correlated_areas, mcnemar, sign_flip
 
 pytestmark = pytest.mark.slow
 

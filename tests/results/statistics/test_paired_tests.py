@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from statsmodels.stats.contingency_tables import mcnemar as statsmodels_mcnemar
 
 from medimg_eval.results.statistics.effect_sizes import effects
-from medimg_eval.results.statistics.paired_tests import mcnemar, sign_flip
+from medimg_eval.results.statistics.hypothesis_tests import mcnemar, sign_flip
 
 some_differences = st.lists(st.tuples(st.integers(-3, 3), st.integers(0, 4)), min_size=1, max_size=12)
 

@@ -9,7 +9,7 @@ import pytest
 import scipy.stats
 from statsmodels.stats.power import TTestPower
 
-from medimg_eval.results.statistics.power import detectable_difference, detectable_of_error
+from medimg_eval.results.statistics.effect_sizes import detectable_difference, detectable_of_error
 
 
 @pytest.mark.parametrize("number", [4, 12, 200])

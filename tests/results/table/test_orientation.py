@@ -30,7 +30,7 @@ from medimg_eval.results import (
 from medimg_eval.results.comparison.fields import make_fields
 from medimg_eval.results.comparison.marks import marked
 from medimg_eval.results.comparison.pairwise import CompareSettings, against
-from medimg_eval.results.table.decimals import supported
+from medimg_eval.results.table.columns import supported
 from medimg_eval.results.table.latex import _CHARACTERS, escape
 from medimg_eval.results.table.table import FRAME_TYPES
 

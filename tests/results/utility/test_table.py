@@ -16,10 +16,15 @@ from scipy import stats
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.results import build_cards, load_runs, to_csv, to_html, to_latex, to_markdown
 from medimg_eval.results.statistics.intervals import Estimate
-from medimg_eval.results.utility.card import utility_of_card
-from medimg_eval.results.utility.seeds import Drawn, over_seeds, resample_runs, within_range
-from medimg_eval.results.utility.studies import find_worths, load_utility
-from medimg_eval.results.utility.table import build_utility
+from medimg_eval.results.utility.studies import (
+    Drawn,
+    find_worths,
+    load_utility,
+    over_seeds,
+    resample_runs,
+    within_range,
+)
+from medimg_eval.results.utility.table import build_utility, utility_of_card
 
 SETTINGS = ("real", "synthetic", "augmented")
 VALUES = {"real": 0.6, "synthetic": 0.5, "augmented": 0.7}

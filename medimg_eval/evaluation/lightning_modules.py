@@ -1,19 +1,25 @@
-"""The Lightning module that trains a wrapper with a `training_loss`."""
+"""What Lightning runs: the modules that ask a model and that train a wrapper, and how far either has come."""
 
 from __future__ import annotations
 
+import logging
 import math
+import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import lightning.pytorch as pl
 import torch
+from lightning.pytorch.callbacks import RichProgressBar
 from torch import Tensor, nn
 
 from medimg_eval.case import Case, Failure
 from medimg_eval.data.asking import Asked
 from medimg_eval.data.module import Samples
 from medimg_eval.errors import UserError
+from medimg_eval.evaluation.asking import Asker
+from medimg_eval.evaluation.tracking import PAUSE
 from medimg_eval.tasks.base import Task
 
 
@@ -118,3 +124,66 @@ def _cosine(steps: int, warmup: int) -> Callable[[int], float]:
         return 0.5 * (1 + math.cos(math.pi * min(1.0, (step - warmup) / max(1, steps - warmup))))
 
     return factor
+
+
+class EvaluationModule(pl.LightningModule):
+    """Lets an `Asker` ask about each batch.
+
+    Args:
+        asker: its model, when that is an `nn.Module`, is moved to the device by Lightning.
+    """
+
+    def __init__(self, asker: Asker) -> None:
+        super().__init__()
+        self.asker = asker
+        self.model = asker.model
+
+    def on_test_start(self) -> None:
+        """The clock starts when all is set up."""
+        self.asker.start()
+
+    def test_step(self, batch: Sequence[Asked], batch_idx: int) -> None:
+        """Predictions are on disk when this returns."""
+        self.asker.step(batch)
+
+    def on_test_end(self) -> None:
+        """Every rank's scores are on disk before rank 0 puts them together."""
+        self.asker.scorer.drain()
+        self.trainer.strategy.barrier()
+
+
+log = logging.getLogger(__name__)
+
+
+def progress() -> pl.Callback:
+    """The callback that suits where standard error goes."""
+    return RichProgressBar() if sys.stderr.isatty() else LogProgress()
+
+
+class LogProgress(pl.Callback):
+    """Logs how far a loop has come, at most every `PAUSE` seconds and at its end."""
+
+    def __init__(self) -> None:
+        self._last = time.monotonic()
+
+    def on_test_batch_end(
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        """Counts batches of this rank."""
+        self._say("predicted", batch_idx + 1, int(trainer.num_test_batches[dataloader_idx]))
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Counts epochs, with what was logged."""
+        values = ", ".join(f"{name} {float(value):.4f}" for name, value in trainer.callback_metrics.items())
+        self._say(f"epoch ({values})", trainer.current_epoch + 1, trainer.max_epochs or 0)
+
+    def _say(self, what: str, done: int, total: int) -> None:
+        if done == total or time.monotonic() - self._last > PAUSE:
+            self._last = time.monotonic()
+            log.info("%s %d/%d", what, done, total)
