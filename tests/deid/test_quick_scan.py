@@ -274,6 +274,6 @@ def test_names_that_repeat_a_header_are_in_doubt(tmp_path):
     assert scan_names([path], known) == []
     other = folder / "a77x9_jane_doe.dcm"
     assert scan_names([other], known) == [
-        Doubt(other, "the file's name or folder repeats the PatientName of a header", "name"),
         Doubt(other, "the file's name or folder repeats the PatientID of a header", "name"),
+        Doubt(other, "the file's name or folder repeats the PatientName of a header", "name"),
     ]
