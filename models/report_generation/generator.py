@@ -119,7 +119,7 @@ class ReportGenerator(nn.Module, VisionLanguageModel):
         """Whether it has its words, such as those of a checkpoint."""
         return self.decoder is not None
 
-    def study(self, cases: Sequence[Case], apart: bool) -> None:
+    def study(self, cases: Sequence[Case]) -> None:
         """Learns words and phrases of the reports to fit on, once; those of a checkpoint stay."""
         if self.studied:
             return
