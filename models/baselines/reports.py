@@ -98,7 +98,6 @@ class NearestReport(nn.Module, VisionLanguageModel):
     """
 
     preferred_batch = 32
-    file_arguments: ClassVar[tuple[str, ...]] = ("checkpoint",)
     pace_arguments: ClassVar[tuple[str, ...]] = ("batch",)
 
     def __init__(self, embedder: Embedder, batch: int = 32) -> None:
