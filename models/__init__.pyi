@@ -36,28 +36,25 @@ from .classification.base import Classifier as Classifier, NetworkClassifier as 
 from .classification.monai import ImageClassifier as ImageClassifier
 from .classification.open_clip import OpenClipClassifier as OpenClipClassifier
 from .classification.timm import TimmClassifier as TimmClassifier
-from .extractors.base import FeatureExtractor as FeatureExtractor, Pixels as Pixels
-from .extractors.biovil_t import BioViLT as BioViLT
+from .extractors.base import FeatureExtractor as FeatureExtractor, FeatureTable as FeatureTable, Pixels as Pixels
 from .extractors.classifiers import (
     FindingClassifier as FindingClassifier,
     ModelClassifier as ModelClassifier,
     ViewClassifier as ViewClassifier,
 )
 from .extractors.networks import (
+    BioViLT as BioViLT,
     Inception as Inception,
     OpenClipEncoder as OpenClipEncoder,
+    PatientSiamese as PatientSiamese,
     TimmEncoder as TimmEncoder,
     TransformersEncoder as TransformersEncoder,
 )
 from .extractors.perceptual import DISTS as DISTS, LPIPS as LPIPS, PerceptualDistance as PerceptualDistance
-from .extractors.reidentification import PatientSiamese as PatientSiamese
-from .extractors.tables import FeatureTable as FeatureTable
 from .precomputed.classes import PrecomputedClasses as PrecomputedClasses
-from .precomputed.images import GivenImages as GivenImages
-from .precomputed.masks import Precomputed as Precomputed
-from .precomputed.nnunet import NnUnetResults as NnUnetResults
+from .precomputed.images import GivenImages as GivenImages, GivenReconstructions as GivenReconstructions
+from .precomputed.masks import NnUnetResults as NnUnetResults, Precomputed as Precomputed
 from .precomputed.points_boxes import PrecomputedNumbers as PrecomputedNumbers, PrecomputedPlaces as PrecomputedPlaces
-from .precomputed.reconstructions import GivenReconstructions as GivenReconstructions
 from .precomputed.texts import GivenTexts as GivenTexts
 from .reconstruction.linear import (
     FunctionReconstructor as FunctionReconstructor,
@@ -67,12 +64,9 @@ from .reconstruction.linear import (
 from .reconstruction.network import NetworkReconstructor as NetworkReconstructor
 from .report_generation.generator import ReportGenerator as ReportGenerator
 from .segmentation.ensemble import Vote as Vote
-from .segmentation.monai import MonaiSegmenter as MonaiSegmenter
-from .segmentation.monai_bundle import Bundle as Bundle
+from .segmentation.monai import Bundle as Bundle, MonaiSegmenter as MonaiSegmenter, VistaSegmenter as VistaSegmenter
 from .segmentation.postprocess import DropSmall as DropSmall, FillHoles as FillHoles, KeepLargest as KeepLargest
-from .segmentation.promptable import PromptableSegmenter as PromptableSegmenter
-from .segmentation.sam import Sam as Sam
-from .segmentation.vista3d import VistaSegmenter as VistaSegmenter
+from .segmentation.promptable import PromptableSegmenter as PromptableSegmenter, Sam as Sam
 from .synthesis import Diffusers as Diffusers
 from .vision_language.green import GreenModel as GreenModel
 from .vision_language.huggingface.model import HuggingFaceVLM as HuggingFaceVLM

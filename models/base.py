@@ -30,7 +30,8 @@ class Model:
     """Anything that can be asked.
 
     Batching, reading ahead, moving an `nn.Module` to its device, resuming, sharding and scoring are the
-    harness's. A wrapper that is an `nn.Module` with a `training_loss` can also be `fit`.
+    harness's. Whatever a method that answers raises is recorded against the case, and the others go on. A wrapper that
+    is an `nn.Module` with a `training_loss` can also be `fit`.
     """
 
     reads_images: ClassVar[bool] = True
@@ -94,9 +95,6 @@ class Segmenter(Model, ABC):
             One label map per prompt, in order: an integer array of the image's spatial shape holding 0
             for background and the integers of `prompt.labels`. A `Mask` brings its own affine, which
             is then checked against the case's.
-
-        Raises:
-            Exception: whatever it raises is recorded against the case; the others go on.
         """
 
 
@@ -117,9 +115,6 @@ class Detector(Model, ABC):
             answer depends on the task: of a detection `Points` or `Boxes` with a confidence each in `scores`; of
             landmarks `Points`, each name at most once; of measurements `Points` to be measured, or name -> number.
             Nothing found is `Points` or `Boxes` without any, and of a number NaN.
-
-        Raises:
-            Exception: whatever it raises is recorded against the case; the others go on.
         """
 
 
@@ -141,9 +136,6 @@ class VisionLanguageModel(Model, ABC):
 
         Returns:
             What it writes to each prompt, in order, without the prompt and without special tokens.
-
-        Raises:
-            Exception: whatever it raises is recorded against the case; the others go on.
         """
 
 
@@ -163,9 +155,6 @@ class Chooser(Model, ABC):
         Returns:
             For each prompt a number per option letter, the largest for the preferred one: a mean log-likelihood, a
             similarity. Equal numbers mean no preference: the score is then that of a draw among them, exactly.
-
-        Raises:
-            Exception: whatever it raises is recorded against the case; the others go on.
         """
 
 
@@ -187,9 +176,6 @@ class Synthesizer(Model, ABC):
         Returns:
             For each prompt, in order, as many pictures as it has seeds: `Image`, or arrays (channel, row, column) of 1
             or 3 channels, uint8 or uint16 over their whole range, or floats from 0 to 1; bright where dense for X-rays.
-
-        Raises:
-            Exception: whatever it raises is recorded against the case; the others go on.
         """
 
 
@@ -206,9 +192,6 @@ class Embedder(Model, ABC):
         Returns:
             For each prompt, in order, a vector, float32, (feature,): of its images together, or of its text where it
             shows none. Vectors of images and texts have the same length, and are compared by their cosine.
-
-        Raises:
-            Exception: whatever it raises is recorded against the case; the others go on.
         """
 
     def cuts(self, texts: Sequence[str]) -> Sequence[bool]:
@@ -233,9 +216,6 @@ class Reconstructor(Model, ABC):
             For each prompt, in order, an image: magnitudes or complex numbers, (*axes), in the units of an orthonormal
             inverse FFT. It may be longer than the reference along its last two axes, as of oversampled scans: then its
             middle is judged.
-
-        Raises:
-            Exception: whatever it raises is recorded against the case; the others go on.
         """
 
 

@@ -1,13 +1,16 @@
-"""Weights that users hold: where they come from, where they lie."""
+"""Weights that users hold: where they come from, where they lie; and the base of models that need some for metrics."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from medimg_eval.errors import UserError
+from medimg_eval.models.base import Model
+from medimg_eval.models.text_encoders import device_of
 
 
 @dataclass(frozen=True)
@@ -15,7 +18,7 @@ class Weights:
     """What must come from the user, and all that a message about it has to say.
 
     Attributes:
-        argument: the annotator's constructor argument that names it.
+        argument: the constructor argument that names it.
         what: the exact file, or what the folder holds.
         source: where it is had.
         licence: a note on its licence.
@@ -32,7 +35,7 @@ class Weights:
     on_hub: bool = True
 
 
-def located(given: str | None, weights: Weights, metric: str) -> Path:
+def located(given: str | None, weights: Weights, who: str, role: str = "annotator") -> Path:
     """Finds weights on this machine: a file or folder, or a repository `owner/name[@revision][:file]` of the hub.
 
     The hub is not asked: what is not in its cache here is missing, so that this takes no time, with a network or not.
@@ -40,7 +43,8 @@ def located(given: str | None, weights: Weights, metric: str) -> Path:
     Args:
         given: the setting; None or "" for none.
         weights: what is looked for.
-        metric: who needs it, for the message.
+        who: needs it, for the message.
+        role: of whoever that is: `annotator` or `extractor`.
 
     Returns:
         The file or folder.
@@ -59,12 +63,12 @@ def located(given: str | None, weights: Weights, metric: str) -> Path:
             looked = f"the folder {given} holds no {lost.replace('|', ' or ')}"
         elif (found := _in_hub_cache(given, weights)) is not None:
             return found
-    key = f"annotators.{metric}.{weights.argument}"
-    fetch = f"fetch them by `python -m medimg_eval download annotator={metric}`, or set" if weights.on_hub else "set"
+    key = f"{role}s.{who}.{weights.argument}"
+    fetched = f"fetch them by `python -m medimg_eval download {role}={who}`, or " if weights.on_hub and given else ""
     cached = ", or HF_HOME to a cache that has them" if weights.on_hub else ""
     raise UserError(
-        f"annotator {metric!r} lacks its weights: {weights.what} ({looked}); they are had from {weights.source} "
-        f"(licence: {weights.licence}); {fetch} {key}=PATH{cached}"
+        f"{role} {who!r} lacks its weights: {weights.what} ({looked}); they are had from {weights.source} "
+        f"(licence: {weights.licence}); {fetched}set {key}=PATH{cached}"
     )
 
 
@@ -81,6 +85,47 @@ def hub_name(given: str) -> HubName:
     rest, _, file = given.partition(":")
     repository, _, revision = rest.partition("@")
     return HubName(repository, revision, file)
+
+
+class WithWeights(Model):
+    """What annotators and extractors share: weights that must come from the user, found by the settings.
+
+    Attributes:
+        role: what it is in settings and messages.
+        name: what metrics call it; set by whoever makes it.
+        needs: the weights that must come from the user.
+        preferred_batch: texts, pairs or pictures that it likes to be given at once.
+        device: of torch; `auto` takes a GPU where there is one.
+    """
+
+    role: ClassVar[str] = "annotator"
+    name: str = ""
+    needs: ClassVar[Sequence[Weights]] = ()
+    preferred_batch: int = 32
+    device: str = "auto"
+    file_arguments: ClassVar[tuple[str, ...]] = ("weights",)
+    pace_arguments: ClassVar[tuple[str, ...]] = ("device", "preferred_batch")
+
+    def check_ready(self) -> None:
+        """Raises UserError when weights are not there, within a second and without loading any."""
+        for one in self.needs:
+            self.find(one)
+
+    def find(self, weights: Weights) -> Path:
+        """The file or folder of weights on this machine; raises UserError as `located` does."""
+        return located(getattr(self, weights.argument), weights, self.name, self.role)
+
+    def called(self, weights: Weights) -> str:
+        """What identifies weights that are there: the repository and commit of the hub, or else the file's name."""
+        path = self.find(weights)
+        snapshot = next((one.name for one in (path, *path.parents) if one.parent.name == "snapshots"), "")
+        given = str(getattr(self, weights.argument))
+        return f"{hub_name(given).repository}@{snapshot[:8]}" if snapshot else path.name
+
+    @property
+    def on(self) -> str:
+        """The device that a setting means: "auto" takes a GPU where there is one."""
+        return device_of(self.device)
 
 
 def _holds(folder: Path, wanted: str) -> bool:

@@ -1,12 +1,16 @@
-"""MONAI's segmentation networks by name, sized for a task."""
+"""Networks: MONAI's by name, sized for a task; weights from files of `fit`, Lightning, nnU-Net-like trainers, torch."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
+from zipfile import is_zipfile
 
-from torch import nn
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
 
 from medimg_eval.errors import UsageError, UserError, nearest
 
@@ -19,6 +23,12 @@ STEP = 32
 LEAST = {"SwinUNETR": {2: 64, 3: 64}, "UNETR": WINDOW}
 """What a network needs along each axis where that is more than `STEP`: its coarsest level must not be a single voxel,
 and weights that belong to places in the window, as UNETR's do, need the same window in `fit` and in `test`."""
+
+HOLDERS = ("state_dict", "model", "model_state_dict", "network", "network_weights", "net")
+"""Keys under which trainers put the weights among other things."""
+
+PREFIXES = ("model.network.", "network.", "module.", "model.", "net.", "_orig_mod.", "")
+"""What wrappers put before the names of a network's tensors."""
 
 
 def build_network(
@@ -89,3 +99,79 @@ def _names() -> list[str]:
         and issubclass(made, nn.Module)
         and {"out_channels", "num_classes"} & set(inspect.signature(made).parameters)
     ]
+
+
+def load_weights(network: nn.Module, path: Path) -> None:
+    """Loads weights saved by `fit`, by Lightning, by torch or as safetensors into a network.
+
+    Args:
+        network: whose `state_dict` the weights must cover; what they hold beside it, such as a head, is left out.
+        path: a checkpoint, or the folder of a `fit` run.
+
+    Raises:
+        UserError: no such file, not a checkpoint, or weights of another architecture.
+    """
+    path = _file(path)
+    stored = _innermost(_read(path))
+    wanted = network.state_dict()
+    for prefix in PREFIXES:
+        weights = {key.removeprefix(prefix): value for key, value in stored.items() if key.startswith(prefix)}
+        if wanted.keys() <= weights.keys():
+            break
+    else:
+        missing = sorted(wanted.keys() - stored.keys())
+        raise UserError(
+            f"{path}: holds weights of another network: {len(missing)} of {len(wanted)} tensors are missing, "
+            f"such as {missing[0]!r}"
+        )
+    odd = [key for key, value in wanted.items() if weights[key].shape != value.shape]
+    if odd:
+        raise UserError(
+            f"{path}: {odd[0]!r} has shape {tuple(weights[odd[0]].shape)}, "
+            f"the network expects {tuple(wanted[odd[0]].shape)}"
+        )
+    network.load_state_dict({key: weights[key] for key in wanted})
+
+
+def kept_beside(path: Path, name: str) -> Tensor | None:
+    """A tensor that a checkpoint of `fit` keeps beside its weights, such as names of classes; None of any other file.
+
+    Args:
+        path: a checkpoint, or the folder of a `fit` run.
+        name: of the buffer of the model.
+
+    Raises:
+        UserError: there is no such file, or it is no checkpoint.
+    """
+    stored = _read(_file(path))
+    state = stored.get("state_dict", stored) if isinstance(stored, dict) else {}
+    kept = next((value for key, value in state.items() if key in (f"model.{name}", name)), None)
+    return kept if isinstance(kept, Tensor) and kept.dtype == torch.uint8 and len(kept) else None
+
+
+def _file(path: Path) -> Path:
+    file = path / "checkpoints" / "best.ckpt" if path.is_dir() else path
+    if not file.is_file():
+        raise UserError(
+            f"{file}: no such checkpoint; set model.checkpoint to a fit run's folder, or to a file of weights"
+        )
+    return file
+
+
+def _read(file: Path) -> Any:
+    try:
+        if file.suffix == ".safetensors":
+            return load_file(file)
+        # Files in torch's older form are no zip, and cannot be mapped.
+        return torch.load(file, map_location="cpu", weights_only=True, mmap=is_zipfile(file))
+    except Exception as error:
+        raise UserError(f"{file}: cannot be loaded as weights ({error})") from error
+
+
+def _innermost(stored: Any) -> Mapping[str, Any]:
+    while isinstance(stored, dict):
+        inner = next((stored[key] for key in HOLDERS if isinstance(stored.get(key), dict)), None)
+        if inner is None:
+            return {str(key): value for key, value in stored.items() if isinstance(value, torch.Tensor)}
+        stored = inner
+    return {}

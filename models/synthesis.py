@@ -12,7 +12,7 @@ from medimg_eval.case import Array, Prompts
 from medimg_eval.errors import UsageError, UserError, import_optional, nearest
 from medimg_eval.models.base import Synthesizer
 from medimg_eval.models.hub import Weights, hub_name, located
-from medimg_eval.models.text_encoders import device_of
+from medimg_eval.models.text_encoders import device_of, in_one_line
 from medimg_eval.trust import require_trust
 
 PRECISIONS = ("float32", "float16", "bfloat16")
@@ -137,8 +137,7 @@ class Diffusers(Synthesizer):
                 folder, torch_dtype=getattr(torch, self.precision), local_files_only=True
             )
         except Exception as error:  # a folder can hold anything
-            reason = " ".join(str(error).split())[:200] or type(error).__name__
-            raise UserError(f"{folder}: cannot be loaded as a pipeline by diffusers ({reason})") from error
+            raise UserError(f"{folder}: cannot be loaded as a pipeline by diffusers ({in_one_line(error)})") from error
         if self.lora is not None:
             pipeline.load_lora_weights(str(Path(self.lora).expanduser()), adapter_name="given")
             pipeline.set_adapters(["given"], [self.lora_scale])

@@ -1,4 +1,4 @@
-"""What annotators with a BERT share: where it runs, its tokenizer, and what texts become."""
+"""What annotators with a BERT share: where it runs, how it is loaded, and what texts become."""
 
 from __future__ import annotations
 
@@ -8,9 +8,15 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
+
+from medimg_eval.case import Array
 from medimg_eval.errors import UserError, import_optional
+
+TOGETHER = 128
+"""Names that are computed at once."""
 
 
 def device_of(wanted: str) -> str:
@@ -37,14 +43,48 @@ def tokenizer_of(folder: Path) -> Any:
     Raises:
         UserError: it cannot be read.
     """
-    transformers = import_optional("transformers")
     own = (folder / "tokenizer_config.json").is_file()
-    kind = transformers.AutoTokenizer if own else transformers.BertTokenizer
+    return pretrained("AutoTokenizer" if own else "BertTokenizer", folder, "tokenizer")
+
+
+def pretrained(kind: str, folder: Path, what: str, **options: Any) -> Any:
+    """What transformers loads from a folder, without asking the network or running code that lies there.
+
+    Args:
+        kind: the class that loads it, such as `AutoModel`.
+        folder: where it is.
+        what: it is, for the message.
+        options: further arguments of `from_pretrained`.
+
+    Raises:
+        UserError: it cannot be loaded.
+    """
+    transformers = import_optional("transformers")
     try:
-        return kind.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        return getattr(transformers, kind).from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False, **options
+        )
     except Exception as error:  # a folder can hold anything
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
-        raise UserError(f"{folder}: holds no tokenizer that transformers can read ({reason})") from error
+        raise UserError(
+            f"{folder}: holds no {what} that transformers can load as {kind} ({in_one_line(error)})"
+        ) from error
+
+
+def loaded(kind: str, folder: Path, **options: Any) -> Any:
+    """A model of transformers from a folder; raises UserError where it holds none, or weights of another network."""
+    made, report = pretrained(kind, folder, "model", output_loading_info=True, **options)
+    lost = sorted(key for key in report["missing_keys"] if "pooler" not in key)
+    if lost:
+        raise UserError(
+            f"{folder}: its weights lack {len(lost)} tensors of {type(made).__name__}, such as {lost[0]!r}; "
+            "they are another model's"
+        )
+    return made
+
+
+def in_one_line(error: BaseException) -> str:
+    """What an error of a library says, short enough for a message."""
+    return " ".join(str(error).split())[:200] or type(error).__name__
 
 
 def encoded(tokenizer: Any, texts: Sequence[str], longest: int, device: Any) -> tuple[dict[str, Any], list[bool]]:
@@ -84,3 +124,43 @@ def quiet() -> Iterator[None]:
             theirs.enable_progress_bar()
         if collecting:
             gc.enable()
+
+
+class NameVectors:
+    """An encoder of transformers; each name is computed once, so that equal names have equal vectors.
+
+    Args:
+        folder: with its configuration, weights and tokenizer.
+        device: "auto" takes a GPU where there is one.
+        longest: tokens that are read of a name.
+
+    Raises:
+        UserError: the folder holds no such model.
+    """
+
+    def __init__(self, folder: Path, device: str, longest: int) -> None:
+        self._tokenizer = tokenizer_of(folder)
+        self._network = loaded("AutoModel", folder).to(device_of(device)).eval()
+        self._longest = longest
+
+    def of(self, names: Sequence[str], pooling: Literal["first", "mean"] = "first") -> Array:
+        """Returns the vectors of names, float64, (name, feature), each of length 1.
+
+        Args:
+            names: which may be equal.
+            pooling: the vector of the first token, or the mean of all.
+        """
+        import torch
+
+        distinct = sorted(dict.fromkeys(names), key=len)
+        found: dict[str, Array] = {}
+        for start in range(0, len(distinct), TOGETHER):
+            some = distinct[start : start + TOGETHER]
+            inputs, _ = encoded(self._tokenizer, some, self._longest, self._network.device)
+            with torch.inference_mode():
+                hidden = self._network(**inputs).last_hidden_state.double()
+            read = inputs["attention_mask"][..., None].double()
+            vectors = hidden[:, 0] if pooling == "first" else (hidden * read).sum(1) / read.sum(1).clamp(min=1)
+            unit = torch.nn.functional.normalize(vectors, dim=1).cpu().numpy()
+            found.update(zip(some, unit, strict=True))
+        return np.stack([found[name] for name in names]) if names else np.zeros((0, 0))

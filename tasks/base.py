@@ -202,9 +202,9 @@ class Task(ABC):
     def prompt(self, case: Case, images: tuple[Image, ...]) -> Prompt:
         """What is asked about one case."""
 
-    @abstractmethod
     def ask(self, model: Any, prompts: Prompts) -> Sequence[Any]:
         """Calls the model's capability; returns one raw answer per prompt."""
+        return one_each(getattr(model, self.capability)(prompts), prompts)
 
     @abstractmethod
     def accept(self, case: Case, answer: Any, *, what: str = "prediction") -> Any:
@@ -265,10 +265,23 @@ class Task(ABC):
         return []
 
 
-def name_once(task: Task) -> None:
-    """Raises UsageError when a task names one of its metrics twice."""
+def check_metrics(task: Task, kind: str = "", what: str = "") -> None:
+    """Makes a list of a task's metrics.
+
+    Args:
+        task: whose.
+        kind: of metric that it takes; "" leaves that to the task.
+        what: metrics of this kind judge, for the message.
+
+    Raises:
+        UsageError: one is named twice, or judges something else.
+    """
+    task.metrics = [task.metrics] if isinstance(task.metrics, str) else list(task.metrics)
     if len(set(task.metrics)) < len(task.metrics):
         raise UsageError(f"task {task.name!r}: expected `metrics` to name each metric once, got {list(task.metrics)}")
+    for name in (*task.case_metrics, task.monitor) if kind else ():
+        if parse(name)[0].kind != kind:
+            raise UsageError(f"task {task.name!r}: metric {name!r} does not judge {what}")
 
 
 def one_each(answers: Any, prompts: Sized, who: str = "the model") -> list[Any]:
@@ -288,6 +301,17 @@ def write_answer(path: Path, content: Mapping[str, Any]) -> None:
     """Writes JSON; the file appears whole or not at all."""
     with whole(path) as partial:
         partial.write_text(json.dumps(content, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def read_answer(path: Path) -> dict[str, Any]:
+    """Reads what `write_answer` wrote; raises CaseError naming the file."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CaseError(f"{path}: cannot be read as a stored prediction ({error}); run test again") from error
+    if not isinstance(content, dict):
+        raise CaseError(f"{path}: holds no stored prediction; run test again")
+    return content
 
 
 def same_grid(geometry: Geometry, expected: Geometry, *, what: str, than: str) -> None:

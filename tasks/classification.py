@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from medimg_eval.case import Case, Findings, Image, Prompt, Prompts
+from medimg_eval.case import Case, Findings, Image, Prompt
 from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.classification import ABSENT, AVERAGES, CLASSES, EXCLUSIVE, PRESENT, SETS, Classified
-from medimg_eval.tasks.base import Task, name_once, one_each
+from medimg_eval.tasks.base import Task, check_metrics
 
 KIND = "classification"
 
@@ -66,16 +66,11 @@ class ClassificationTask(Task):
             if lost is not None:
                 raise UsageError(f"task.sets.{name} names {lost!r}{nearest(lost, self.classes)}")
         self.facts = {**self.facts, CLASSES: EXCLUSIVE if self.exclusive else "each", SETS: self.sets}
-        self.metrics = [self.metrics] if isinstance(self.metrics, str) else list(self.metrics)
-        name_once(self)
+        check_metrics(self, KIND, "classes")
         for name in self.metrics:
             self._check_parameter(name)
-        for name in (*self.case_metrics, self.monitor):
-            found = parse(name)[0]
-            if found.kind != KIND:
-                raise UsageError(f"task {self.name!r}: metric {name!r} does not judge classes")
-            if name == "top1_correct" and not self.exclusive:
-                raise UsageError(f"task {self.name!r}: top1_correct needs `exclusive: true`; use all_classes_right")
+        if "top1_correct" in (*self.case_metrics, self.monitor) and not self.exclusive:
+            raise UsageError(f"task {self.name!r}: top1_correct needs `exclusive: true`; use all_classes_right")
         if parse(self.monitor)[0].evidence:
             raise UsageError(f"task {self.name!r}: monitor: {self.monitor!r} is no score; use {ERROR}")
 
@@ -93,10 +88,6 @@ class ClassificationTask(Task):
         """Asks for the classes; those that exclude each other are the options, too."""
         options = {str(number): name for number, name in self.labels.items()} if self.exclusive else {}
         return Prompt(case.id, images, self.labels, options=options)
-
-    def ask(self, model: Any, prompts: Prompts) -> Sequence[Any]:
-        """Returns class -> probability for each prompt."""
-        return one_each(model.classify(prompts), prompts)
 
     def accept(self, case: Case, answer: Any, *, what: str = "prediction") -> dict[str, float]:
         """Takes a probability for each class of the task, and for no other; returns them in the task's order.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +9,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from medimg_eval.case import Array, Boxes, Case, Image, Points, Prompt, Prompts
+from medimg_eval.case import Array, Boxes, Case, Image, Points, Prompt
 from medimg_eval.errors import CaseError, UsageError, nearest
-from medimg_eval.metrics import LabelScore, parse
+from medimg_eval.metrics import LabelScore
 from medimg_eval.metrics.detection import (
     DetectionRule,
     Detections,
@@ -20,7 +19,7 @@ from medimg_eval.metrics.detection import (
     judged_boxes,
     judged_points,
 )
-from medimg_eval.tasks.base import Task, name_once, write_answer
+from medimg_eval.tasks.base import Task, check_metrics, read_answer, write_answer
 
 
 @dataclass(kw_only=True)
@@ -45,31 +44,21 @@ class DetectionTask(Task):
     monitor: str = "detection_recall"
 
     capability: ClassVar[str] = "detect"
-    prediction_suffix: ClassVar[str] = ".json"
     scoring_fields: ClassVar[frozenset[str]] = Task.scoring_fields | {"excluded", "matching"}
 
     def __post_init__(self) -> None:
         """Refuses labels, metrics and rules that cannot be meant, before anything is loaded."""
         self.labels = [self.labels] if isinstance(self.labels, str) else [str(label) for label in self.labels]
         self.excluded = [self.excluded] if isinstance(self.excluded, str) else [str(name) for name in self.excluded]
-        self.metrics = [self.metrics] if isinstance(self.metrics, str) else list(self.metrics)
         named = [*self.labels, *self.excluded]
         if not self.labels or len(set(named)) < len(named):
             raise UsageError(f"task {self.name!r}: expected `labels` and `excluded` to be different names, got {named}")
-        name_once(self)
-        for name in (*self.case_metrics, self.monitor):
-            if parse(name)[0].kind != "detection":
-                raise UsageError(f"task {self.name!r}: metric {name!r} does not judge detections")
+        check_metrics(self, "detection", "detections")
         self._rule = DetectionRule.of(self.matching)
 
     def prompt(self, case: Case, images: tuple[Image, ...]) -> Prompt:
         """Asks for the task's labels, numbered from 1 in their order."""
         return Prompt(case.id, images, dict(enumerate(self.labels, start=1)))
-
-    def ask(self, model: Any, prompts: Prompts) -> Sequence[Any]:
-        """Returns Points or Boxes per prompt, in voxels of the prompt's image."""
-        answers: Sequence[Any] = model.detect(prompts)
-        return answers
 
     def accept(self, case: Case, answer: Any, *, what: str = "prediction") -> Points | Boxes:
         """Checks kind, shapes, names and numbers."""
@@ -199,10 +188,10 @@ def _edges(corners: Array) -> Array:
 
 def _read(path: Path) -> Points | Boxes:
     """Reads what `write` stored."""
+    content = read_answer(path)
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
         kind, names = content["kind"], tuple(content["names"])
         places, scores = np.array(content["places"], float), np.array(content["confidences"], float)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise CaseError(f"{path}: cannot be read as stored detections ({type(error).__name__}: {error})") from error
     return Points(places, names, scores=scores) if kind == "points" else Boxes(places, names, scores)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,11 +10,11 @@ from typing import Any, ClassVar, get_args
 
 import numpy as np
 
-from medimg_eval.case import Array, Case, Geometry, Image, Points, Prompt, Prompts, Units
+from medimg_eval.case import Array, Case, Geometry, Image, Points, Prompt, Units
 from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.measurement import Missed, landmark_metrics, landmark_scores, worst_landmark_scores
-from medimg_eval.tasks.base import Task, name_once, write_answer
+from medimg_eval.tasks.base import Task, check_metrics, read_answer, write_answer
 
 NOTHING = "landmarks"
 """The label of a case of which no landmark is known."""
@@ -43,7 +42,6 @@ class LandmarkTask(Task):
     monitor: str = "landmark_distance"
 
     capability: ClassVar[str] = "detect"
-    prediction_suffix: ClassVar[str] = ".json"
     scoring_fields: ClassVar[frozenset[str]] = Task.scoring_fields | {"missed", "units"}
 
     def __post_init__(self) -> None:
@@ -51,7 +49,7 @@ class LandmarkTask(Task):
         self.labels = {str(label): str(name) for label, name in self.labels.items()}
         if len(set(self.labels.values())) < len(self.labels):
             raise UsageError(f"task {self.name!r}: expected `labels` to have different names, got {self.labels}")
-        check_metrics(self)
+        check_points_task(self)
         landmark_metrics([*self.case_metrics, self.monitor])
         number = isinstance(self.missed, int | float) and 0 <= self.missed < math.inf
         if self.missed not in ("diagonal", "skip") and not number:
@@ -64,11 +62,6 @@ class LandmarkTask(Task):
         numbered = all(label.isdecimal() for label in self.labels)
         keys = [int(label) for label in self.labels] if numbered else range(1, len(self.labels) + 1)
         return Prompt(case.id, images, dict(zip(keys, self.labels.values(), strict=True)))
-
-    def ask(self, model: Any, prompts: Prompts) -> Sequence[Any]:
-        """Returns Points, one set per prompt."""
-        answers: Sequence[Any] = model.detect(prompts)
-        return answers
 
     def accept(self, case: Case, answer: Any, *, what: str = "prediction") -> Points:
         """Checks names and positions; names may be the labels' keys or their values."""
@@ -95,7 +88,7 @@ class LandmarkTask(Task):
         """Judges every point of one case."""
         asked = self.case_metrics if metrics is None else metrics
         answer = read_points(prediction) if isinstance(prediction, Path) else prediction
-        grid = self._grid(case)
+        grid = measured_grid(case, self.units)
         scores = landmark_scores(
             self._reference(case, grid),
             placed(self.accept(case, answer), grid, self.units),
@@ -108,7 +101,7 @@ class LandmarkTask(Task):
     def worst(self, case: Case) -> list[LabelScore]:
         """Each metric's worst value for every point of the reference; NaN when that cannot be read."""
         try:
-            grid = self._grid(case)
+            grid = measured_grid(case, self.units)
             names: Sequence[str] = list(self._reference(case, grid))
         except CaseError:
             names = list(self.labels.values()) or [NOTHING]
@@ -122,9 +115,6 @@ class LandmarkTask(Task):
         missed = worth.get(str(self.missed), f"counted with {self.missed} {self.units}")
         return f"distances of missed points {missed}" + (", distances in pixels" if self.units == "pixel" else "")
 
-    def _grid(self, case: Case) -> Geometry:
-        return measured_grid(case, self.units)
-
     def _reference(self, case: Case, grid: Geometry) -> dict[str, Array]:
         named = placed(self.accept(case, case.target.read(), what="reference"), grid, self.units)
         return {name: position for name, position in named.items() if not np.isnan(position).any()}
@@ -133,12 +123,11 @@ class LandmarkTask(Task):
         return math.hypot(*np.multiply(grid.shape, 1.0 if self.units == "pixel" else grid.spacing))
 
 
-def check_metrics(task: Any) -> None:
+def check_points_task(task: Any) -> None:
     """Makes a list of a task's metrics; raises UsageError for one named twice, or units there are not."""
-    task.metrics = [task.metrics] if isinstance(task.metrics, str) else list(task.metrics)
     if task.units not in get_args(Units):
         raise UsageError(f"task {task.name!r}: there is no units {task.units!r}{nearest(task.units, get_args(Units))}")
-    name_once(task)
+    check_metrics(task)
     if task.monitor and parse(task.monitor)[0].kind == "run":
         raise UsageError(f"task {task.name!r}: metric {task.monitor!r} judges whole runs, so fit cannot follow it")
 
@@ -195,17 +184,6 @@ def as_points(records: Sequence[Mapping[str, Any]]) -> Points:
     positions = np.array([record["position"] for record in found], dtype=np.float64)
     names = tuple(str(record["name"]) for record in found)
     return Points(positions, names)
-
-
-def read_answer(path: Path) -> dict[str, Any]:
-    """Reads JSON written by `medimg_eval.tasks.base.write_answer`; raises CaseError naming the file."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise CaseError(f"{path}: cannot be read as a stored prediction ({error}); run test again") from error
-    if not isinstance(content, dict):
-        raise CaseError(f"{path}: holds no stored prediction; run test again")
-    return content
 
 
 def read_points(path: Path) -> Points:

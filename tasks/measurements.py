@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from medimg_eval.case import Case, Findings, Image, Points, Prompt, Prompts, Units
+from medimg_eval.case import Case, Findings, Image, Points, Prompt, Units
 from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.measurement import (
@@ -21,15 +21,14 @@ from medimg_eval.metrics.measurement import (
     worst_measurement_scores,
 )
 from medimg_eval.metrics.scores import BETWEEN
-from medimg_eval.tasks.base import Task, write_answer
+from medimg_eval.tasks.base import Task, read_answer, write_answer
 from medimg_eval.tasks.landmarks import (
     as_points,
     as_records,
-    check_metrics,
+    check_points_task,
     checked_points,
     measured_grid,
     placed,
-    read_answer,
 )
 
 COBB = ("MT", "PT", "TL")
@@ -62,7 +61,6 @@ class MeasurementTask(Task):
     monitor: str = "absolute_error"
 
     capability: ClassVar[str] = "detect"
-    prediction_suffix: ClassVar[str] = ".json"
     scoring_fields: ClassVar[frozenset[str]] = Task.scoring_fields | {"periods", "units"}
 
     def __post_init__(self) -> None:
@@ -82,7 +80,7 @@ class MeasurementTask(Task):
                 raise UsageError(f"task {self.name!r}: periods: there is no {name!r}{nearest(name, self.names)}")
             if not 0 < period < math.inf:
                 raise UsageError(f"task {self.name!r}: expected the period of {name!r} to be above 0, got {period!r}")
-        check_metrics(self)
+        check_points_task(self)
         measurement_metrics([*self.case_metrics, self.monitor])
 
     @property
@@ -96,11 +94,6 @@ class MeasurementTask(Task):
         if isinstance(self.measures, Mapping):
             wanted = list(dict.fromkeys(point for points in self.measures.values() for point in points))
         return Prompt(case.id, images, dict(enumerate(wanted, 1)))
-
-    def ask(self, model: Any, prompts: Prompts) -> Sequence[Any]:
-        """Returns Points or numbers by name, one set per prompt."""
-        answers: Sequence[Any] = model.detect(prompts)
-        return answers
 
     def accept(self, case: Case, answer: Any, *, what: str = "prediction") -> Points | dict[str, float]:
         """Checks that the task's measurements can be made of an answer, or are among its numbers."""

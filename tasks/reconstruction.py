@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias, get_args, runtime_checkable
 
 import numpy as np
 
-from medimg_eval.case import Array, Case, Image, Prompt, Prompts, Score
-from medimg_eval.errors import CaseError, UsageError
+from medimg_eval.case import Array, Case, Image, Mask, Prompt, Score
+from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.metrics import LabelScore, parse
-from medimg_eval.metrics.measurement import measurement_scores, worst_measurement_scores
+from medimg_eval.metrics.measurement import (
+    T1_KNEE,
+    DessScan,
+    dess_t2,
+    measurement_scores,
+    t2_error_ms,
+    worst_measurement_scores,
+)
 from medimg_eval.metrics.reconstruction import KIND as PERCEPTION
 from medimg_eval.metrics.reconstruction import (
     PRESETS,
@@ -25,11 +33,187 @@ from medimg_eval.metrics.reconstruction import (
     worst_image_scores,
 )
 from medimg_eval.system import whole
-from medimg_eval.tasks.base import Task, name_once
-from medimg_eval.tasks.quantities import DessT2
-from medimg_eval.tasks.questions import Lines, Sampling
+from medimg_eval.tasks.base import Task, check_metrics
 
-__all__ = ["Lines", "ReconstructionTask", "Sampling"]
+Lines: TypeAlias = Literal["random", "equispaced", "fastmri_random", "fastmri_equispaced"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """Which lines of a fully sampled scan a model is shown.
+
+    Attributes:
+        acceleration: How many times fewer lines there are than in the full scan, the middle included.
+        centre: The share of all lines, in the middle of k-space, that are always there.
+        lines: How the others are chosen: at `random`, or `equispaced` from a random one on, so many that the
+            acceleration is met to the line; or as fastMRI's code draws them for the file of that name,
+            `fastmri_random` (knees) and `fastmri_equispaced` (brains), of which the acceleration is met on average.
+        seed: Each case has lines of its own, which are the same for every model. Not of fastMRI's, which draws from the
+            file's name alone.
+    """
+
+    acceleration: float
+    centre: float = 0.08
+    lines: Lines = "random"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuses what cannot be sampled."""
+        if self.lines not in get_args(Lines):
+            raise UsageError(f"sampling: there are no lines {self.lines!r}{nearest(str(self.lines), get_args(Lines))}")
+        if not 1 <= self.acceleration < math.inf or not 0 < self.centre <= 1 / self.acceleration:
+            raise UsageError(
+                "sampling: expected an acceleration of at least 1 and a centre above 0 and at most 1 / acceleration, "
+                f"got {self.acceleration} and {self.centre}"
+            )
+
+    def of(self, case: str, count: int) -> Array:
+        """Draws the lines of a case, bool, (line,), the same whenever it is asked.
+
+        Args:
+            case: its id; with fastMRI's lines the name of its file without `.h5`.
+            count: how many lines there are.
+        """
+        if self.lines.startswith("fastmri"):
+            return self._fastmri(f"{case}.h5", count)
+        return self.mask(count, np.random.default_rng([self.seed, zlib.crc32(case.encode())]))
+
+    def mask(self, count: int, rng: np.random.Generator) -> Array:
+        """Draws which of so many lines are measured, bool, (line,), with the lowest frequency in the middle."""
+        wanted = max(1, round(count / self.acceleration))
+        middle = min(wanted, max(1, round(count * self.centre)))
+        first = count // 2 - middle // 2
+        chosen = np.zeros(count, bool)
+        chosen[first : first + middle] = True
+        outside = np.flatnonzero(~chosen)
+        missing = wanted - middle
+        if self.lines == "random":
+            chosen[rng.choice(outside, missing, replace=False)] = True
+        elif missing:
+            places = (np.arange(missing) + rng.random()) * (len(outside) / missing)
+            chosen[outside[places.astype(int)]] = True
+        return chosen
+
+    def describe(self) -> str:
+        """In words."""
+        return f"{self.acceleration:g} times fewer lines, {self.lines}, {100 * self.centre:g} % of them in the middle"
+
+    def _fastmri(self, file: str, count: int) -> Array:
+        """What `fastmri.data.subsample` draws for a file, seeded by the characters of its name."""
+        rng = np.random.RandomState([ord(letter) for letter in file])
+        rng.randint(1)  # which of one pair of acceleration and centre: it moves the generator on
+        middle = round(count * self.centre)
+        chosen = np.zeros(count, bool)
+        if self.lines == "fastmri_random":
+            chosen |= rng.uniform(size=count) < (count / self.acceleration - middle) / (count - middle)
+        elif middle * self.acceleration < count:
+            step = self.acceleration * (middle - count) / (middle * self.acceleration - count)
+            places = np.arange(rng.randint(0, high=round(step)), count - 1, step)
+            chosen[np.around(places).astype(int)] = True
+        start = (count - middle + 1) // 2
+        chosen[start : start + middle] = True
+        return chosen
+
+
+@runtime_checkable
+class WithTissues(Protocol):
+    """A reference that knows which tissue lies where."""
+
+    def tissues(self) -> Mask:
+        """Reads the label map on the grid of the reference; raises CaseError."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DessT2:
+    """Mean T2 of tissues, from the magnitudes of two echoes.
+
+    How a scan was measured stands in the case's attributes, by the names of `DessScan`.
+
+    Attributes:
+        regions: name -> the labels that the tissue is made of.
+        t1: name -> T1 in ms, of tissues that are not taken for 1200 ms.
+    """
+
+    regions: Mapping[str, Sequence[int]]
+    t1: Mapping[str, float]
+
+    @classmethod
+    def of(cls, said: Mapping[str, Any]) -> DessT2:
+        """Makes it of settings; raises UsageError for those that cannot be meant."""
+        unknown = [name for name in said if name not in ("regions", "t1")]
+        regions, t1 = said.get("regions", {}), said.get("t1", {})
+        if unknown or not isinstance(regions, Mapping) or not regions or not isinstance(t1, Mapping):
+            raise UsageError(f"t2: expected `regions`, tissue: labels, and `t1`, tissue: ms, got {dict(said)}")
+        labels = {name: [held] if isinstance(held, int) else list(held) for name, held in regions.items()}
+        for name, held in labels.items():
+            if not held or not all(isinstance(label, int) and label > 0 for label in held):
+                raise UsageError(f"t2: expected `regions.{name}` to list labels above 0, got {held}")
+        if lost := [name for name in t1 if name not in regions]:
+            raise UsageError(f"t2: `t1` names {lost[0]!r}, which is none of the regions {', '.join(regions)}")
+        if wrong := [name for name, value in t1.items() if not value > 0]:
+            raise UsageError(f"t2: expected `t1.{wrong[0]}` to be above 0, got {t1[wrong[0]]}")
+        return cls(regions=labels, t1={name: float(value) for name, value in t1.items()})
+
+    def describe(self) -> str:
+        """In words."""
+        others = "".join(f", {name} {value:g}" for name, value in self.t1.items())
+        return f"T2 from two echoes by magnitudes, T1 {T1_KNEE:g} ms{others}, mean of voxels from 0 to 100 ms"
+
+    def measure(self, case: Case, reference: Array, image: Array) -> tuple[dict[str, float], dict[str, float]]:
+        """Returns the mean T2 of each tissue in the reference and in the image, in ms.
+
+        Args:
+            case: whose target has tissues, and whose attributes say how it was measured.
+            reference: (echo, *spatial), two echoes; of complex numbers the magnitude counts.
+            image: the same.
+
+        Raises:
+            CaseError: there are not two echoes, or tissues or attributes are missing.
+        """
+        where = f"case {case.id!r}"
+        if reference.ndim != 4 or len(reference) != 2:
+            raise CaseError(f"{where}: T2 needs two echoes, got an image of shape {reference.shape}")
+        if not isinstance(case.target, WithTissues):
+            raise CaseError(f"{where}: T2 needs a map of tissues; name it in the layout, by `tissues`")
+        labels = np.asarray(case.target.tissues().labels)
+        if labels.shape != reference.shape[1:]:
+            raise CaseError(f"{where}: the map of tissues has shape {labels.shape}, the image {reference.shape[1:]}")
+        merged, t1 = self._merged(labels)
+        scan = _scan(case)
+        right, other = (dess_t2(*_magnitudes(one), scan, t1=t1, where=merged > 0) for one in (reference, image))
+        found = t2_error_ms(right, other, merged, dict(enumerate(self.regions, start=1)))
+        return (
+            {name: one.reference for name, one in found.items()},
+            {name: one.prediction for name, one in found.items()},
+        )
+
+    def _merged(self, labels: Array) -> tuple[Array, Array]:
+        """Which region each voxel belongs to, from 1 on, and its T1."""
+        merged, t1 = np.zeros(labels.shape, np.uint8), np.full(labels.shape, np.float32(T1_KNEE))
+        for place, (name, held) in enumerate(self.regions.items(), start=1):
+            inside = np.isin(labels, held)
+            merged[inside] = place
+            t1[inside] = self.t1.get(name, T1_KNEE)
+        return merged, t1
+
+
+def _scan(case: Case) -> DessScan:
+    values = []
+    for name in DessScan._fields:
+        text = case.attributes.get(name, "")
+        try:
+            values.append(float(text))
+        except ValueError:
+            raise CaseError(
+                f"case {case.id!r}: T2 needs its attribute {name!r}, a number, and has {text!r}; name the column that "
+                "holds it in the layout, by `columns`"
+            ) from None
+    return DessScan(*values)
+
+
+def _magnitudes(image: Array) -> tuple[Array, Array]:
+    first, second = (np.abs(one) if one.dtype.kind == "c" else one for one in image)
+    return first, second
 
 
 @dataclass(kw_only=True)
@@ -60,8 +244,7 @@ class ReconstructionTask(Task):
 
     def __post_init__(self) -> None:
         """Refuses metrics and sampling that cannot be meant, before anything is loaded."""
-        self.metrics = [self.metrics] if isinstance(self.metrics, str) else list(self.metrics)
-        name_once(self)
+        check_metrics(self)
         if not self.metrics:
             raise UsageError(f"task {self.name!r}: expected `metrics` to name at least one")
         if self.data_range is not None and not 0 < self.data_range < math.inf:
@@ -92,11 +275,6 @@ class ReconstructionTask(Task):
     def prompt(self, case: Case, images: tuple[Image, ...]) -> Prompt:
         """Shows the samples."""
         return Prompt(case.id, images)
-
-    def ask(self, model: Any, prompts: Prompts) -> Sequence[Any]:
-        """Returns one image per prompt."""
-        answers: Sequence[Any] = model.reconstruct(prompts)
-        return answers
 
     def accept(self, case: Case, answer: Any, *, what: str = "prediction") -> Array:
         """Checks shape and numbers, and keeps the middle of what is longer than the reference in a slice.

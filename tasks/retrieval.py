@@ -12,11 +12,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from medimg_eval.case import Array, Case, Image, Prompt, Prompts, Text
-from medimg_eval.errors import CaseError, UsageError, UserError
+from medimg_eval.errors import CaseError, UserError
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.retrieval import Placed, retrieval_places
 from medimg_eval.question import Key, Message
-from medimg_eval.tasks.base import Task, name_once, one_each
+from medimg_eval.tasks.base import Task, check_metrics, one_each
 
 PAIR = "pair"
 """The label of scores: an image, or the images of a study, with its report."""
@@ -64,11 +64,7 @@ class RetrievalTask(Task):
 
     def __post_init__(self) -> None:
         """Refuses metrics that judge something else."""
-        self.metrics = [self.metrics] if isinstance(self.metrics, str) else list(self.metrics)
-        name_once(self)
-        for name in (*self.case_metrics, self.monitor):
-            if parse(name)[0].kind != "retrieval":
-                raise UsageError(f"task {self.name!r}: metric {name!r} does not judge retrieval")
+        check_metrics(self, "retrieval", "retrieval")
 
     def prompt(self, case: Case, images: tuple[Image, ...]) -> Prompt:
         """Shows the images, then the report.

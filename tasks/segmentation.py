@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self, get_args
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 
-from medimg_eval.case import Array, Case, Image, Mask, Probabilities, Prompt, Prompts, Units
+from medimg_eval.case import Array, Case, Guide, Image, Mask, Probabilities, Prompt, Units
 from medimg_eval.errors import CaseError, UsageError, UserError, nearest
 from medimg_eval.imaging import read_mask, write_mask
 from medimg_eval.imaging.volumes import SUFFIX, read_probabilities, write_probabilities
@@ -32,8 +33,158 @@ from medimg_eval.metrics.segmentation import (
     probability_scores,
     worst_probability_scores,
 )
-from medimg_eval.tasks.base import Task, name_once, same_grid
-from medimg_eval.tasks.questions import guides_of
+from medimg_eval.tasks.base import Task, check_metrics, same_grid
+
+Kind = Literal["box", "point", "both"]
+Per = Literal["volume", "slice"]
+
+
+@dataclass(frozen=True)
+class Guides:
+    """How boxes and points for promptable models are taken from the reference, with a seeded jitter.
+
+    A model that is told where a structure lies answers an easier question than one that finds it: the footnote of a
+    table says so.
+
+    Attributes:
+        kind: `box`, `point` or `both`.
+        per: `volume` gives one guide to a structure; `slice` one to each slice of a volume (across its last axis)
+            that shows the structure.
+        parts: one guide to each connected component (voxels touch by faces, edges and corners).
+        jitter: voxels by which each side of a box, and each coordinate of a point, is moved at most, inward or
+            outward, each whole number alike. Boxes stay in the image and keep at least one voxel; a point that would
+            leave its structure stays where it was.
+        points: points inside the structure: the innermost voxel first, then voxels drawn at random.
+        negatives: points outside it, drawn from its box grown by `jitter` + 1 voxels.
+        seed: with the case, the label and the slice it decides every draw.
+    """
+
+    kind: Kind = "box"
+    per: Per = "volume"
+    parts: bool = False
+    jitter: int = 0
+    points: int = 1
+    negatives: int = 0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuses what cannot be meant."""
+        for what, value, options in (("kind", self.kind, Kind), ("per", self.per, Per)):
+            if value not in get_args(options):
+                raise UsageError(f"task.guides.{what}: there is no {value!r}{nearest(str(value), get_args(options))}")
+        for what, least in (("jitter", 0), ("negatives", 0), ("points", 1), ("seed", 0)):
+            value = getattr(self, what)
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise UsageError(f"expected task.guides.{what} to be a whole number of at least {least}, got {value!r}")
+
+    def of(self, case_id: str, mask: Array, labels: Mapping[int, str]) -> dict[int, tuple[Guide, ...]]:
+        """Draws the guides of one case; the same for the same seed, case and mask.
+
+        Args:
+            case_id: of the case.
+            mask: integers, (*spatial).
+            labels: integer -> name.
+
+        Returns:
+            Label -> its guides, in the order of slices and components; labels that the mask lacks are left out.
+        """
+        drawn = {label: tuple(self._drawn(case_id, label, mask == label)) for label in sorted(labels)}
+        return {label: guides for label, guides in drawn.items() if guides}
+
+    def describe(self) -> str:
+        """In words, for the table's footnote."""
+        what = {"box": "boxes", "point": "points", "both": "boxes and points"}[self.kind]
+        each = {"volume": "structure", "slice": "slice of a structure"}[self.per]
+        each = each.replace("structure", "component") if self.parts else each
+        return f"prompted with {what} from the reference, per {each}, jitter {self.jitter} voxels, seed {self.seed}"
+
+    def _drawn(self, case_id: str, label: int, member: Array) -> Iterator[Guide]:
+        for number, (offset, piece) in enumerate(self._pieces(member)):
+            key = f"{self.seed}/{case_id}/{label}/{number}".encode()
+            rng = np.random.default_rng(int.from_bytes(hashlib.sha256(key).digest()[:8], "big"))
+            still = self._flat_axes(member)
+            yield Guide(
+                self._box(offset, piece, member.shape, still, rng) if self.kind != "point" else None,
+                *self._points(offset, piece, member.shape, still, rng),
+            )
+
+    def _pieces(self, member: Array) -> Iterator[tuple[Array, Array]]:
+        """First corner and voxels of each thing that gets a guide: (axes,) and bool, cropped to its box."""
+        from scipy.ndimage import find_objects, label
+
+        slices = range(member.shape[-1]) if self.per == "slice" and member.ndim == 3 else [None]
+        for index in slices:
+            shown = member if index is None else member[..., index : index + 1]
+            if not shown.any():
+                continue
+            numbered = label(shown, np.ones((3,) * member.ndim))[0] if self.parts else shown.astype(np.uint8)
+            for number, box in enumerate(find_objects(numbered), 1):
+                corner = np.array([part.start for part in box])
+                corner[-1] += index or 0
+                yield corner, numbered[box] == number
+
+    def _flat_axes(self, member: Array) -> Array:
+        """Axes along which nothing is moved: across slices, where each has guides of its own."""
+        still = np.zeros(member.ndim, dtype=bool)
+        still[-1] = self.per == "slice" and member.ndim == 3
+        return still
+
+    def _moves(self, count: int, still: Array, rng: np.random.Generator) -> Array:
+        moves: Array = rng.integers(-self.jitter, self.jitter + 1, (count, len(still))) * ~still
+        return moves
+
+    def _box(
+        self, corner: Array, piece: Array, shape: tuple[int, ...], still: Array, rng: np.random.Generator
+    ) -> Array:
+        sides = np.stack([corner, corner + np.array(piece.shape) - 1]) + self._moves(2, still, rng)
+        sides = np.sort(sides, axis=0)  # sides that passed each other by still enclose something
+        box: Array = np.clip(sides, 0, np.array(shape) - 1).ravel().astype(np.float64)
+        return box
+
+    def _points(
+        self, corner: Array, piece: Array, shape: tuple[int, ...], still: Array, rng: np.random.Generator
+    ) -> tuple[Array, Array]:
+        from scipy.ndimage import distance_transform_edt
+
+        if self.kind == "box":
+            return np.zeros((0, piece.ndim)), np.zeros(0, dtype=bool)
+        depth = distance_transform_edt(np.pad(piece, [(0 if flat else 1,) * 2 for flat in still]))
+        first = np.array(np.unravel_index(depth.argmax(), depth.shape)) - ~still
+        inside = np.argwhere(piece)
+        chosen = np.vstack([first, inside[rng.integers(len(inside), size=self.points - 1)]])
+        moved = chosen + self._moves(len(chosen), still, rng)
+        near = np.clip(moved, 0, np.array(piece.shape) - 1)
+        held = (near == moved).all(axis=1) & piece[tuple(near.T)]
+        chosen = np.where(held[:, None], moved, chosen) + corner
+        outside = self._outside(corner, piece, shape, still)
+        drawn = outside[rng.integers(len(outside), size=self.negatives)] if len(outside) else outside
+        positive = np.arange(len(chosen) + len(drawn)) < len(chosen)
+        return np.vstack([chosen, drawn]).astype(np.float64), positive
+
+    def _outside(self, corner: Array, piece: Array, shape: tuple[int, ...], still: Array) -> Array:
+        """Voxels of the grown box, within the image, that are not of the structure."""
+        reach = (self.jitter + 1) * ~still
+        grown = np.pad(~piece, [(n, n) for n in reach], constant_values=True)
+        found = np.argwhere(grown) + corner - reach
+        seen: Array = found[np.all((found >= 0) & (found < shape), axis=1)]
+        return seen
+
+
+def guides_of(settings: Mapping[str, Any] | None) -> Guides | None:
+    """Reads a task's `guides`; None where it has none.
+
+    Raises:
+        UsageError: there is no such setting, or a value that cannot be meant.
+    """
+    if settings is None:
+        return None
+    if not isinstance(settings, Mapping):
+        raise UsageError(f"expected task.guides to hold settings such as kind: box, got {settings!r}")
+    known = [entry.name for entry in fields(Guides)]
+    unknown = sorted(set(settings) - set(known))
+    if unknown:
+        raise UsageError(f"task.guides: there is no setting {unknown[0]!r}{nearest(unknown[0], known)}")
+    return Guides(**settings)
 
 
 @dataclass(kw_only=True)
@@ -80,7 +231,7 @@ class SegmentationTask(Task):
         self.labels = {int(label): str(name) for label, name in self.labels.items()}
         if not self.labels or min(self.labels) < 1:
             raise UsageError(f"task {self.name!r}: expected labels of 1 and above, got {sorted(self.labels)}")
-        self.metrics = [self.metrics] if isinstance(self.metrics, str) else list(self.metrics)
+        check_metrics(self)
         for what, value, options in (("surface", self.surface, Surface), ("units", self.units, Units)):
             if value not in get_args(options):
                 raise UsageError(f"task {self.name!r}: there is no {what} {value!r}{nearest(value, get_args(options))}")
@@ -128,11 +279,6 @@ class SegmentationTask(Task):
         reference = case.target.read()
         same_grid(reference.geometry, images[0].geometry, what=f"case {case.id!r}: reference", than="the image")
         return Prompt(case.id, images, self.labels, self._guides.of(case.id, reference.labels, self.labels))
-
-    def ask(self, model: Any, prompts: Prompts) -> Sequence[Any]:
-        """Returns one label map per prompt (an integer array on the image's grid, or a Mask), or its Probabilities."""
-        answers: Sequence[Any] = getattr(model, self.capability)(prompts)
-        return answers
 
     def accept(self, case: Case, answer: Any, *, what: str = "prediction") -> Mask | Probabilities:
         """Checks grid, dtype and labels, or the range of probabilities and the labels of their channels."""
@@ -200,7 +346,10 @@ class SegmentationTask(Task):
     def score(self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None) -> list[LabelScore]:
         """Judges every label of one case."""
         wanted = self.case_metrics if metrics is None else metrics
-        answer = self._read(prediction) if isinstance(prediction, Path) else self.accept(case, prediction)
+        if isinstance(prediction, Path):
+            answer = read_probabilities(prediction) if prediction.suffix == SUFFIX else read_mask(prediction)
+        else:
+            answer = self.accept(case, prediction)
         soft = _of_kind("probability", wanted)
         if soft and not isinstance(answer, Probabilities):
             raise CaseError(f"case {case.id!r}: {_without(soft)}")
@@ -239,9 +388,6 @@ class SegmentationTask(Task):
             metrics=metrics,
             ignore=self.ignore,
         )
-
-    def _read(self, path: Path) -> Mask | Probabilities:
-        return read_probabilities(path) if path.suffix == SUFFIX else read_mask(path)
 
     def worst(self, case: Case) -> list[LabelScore]:
         """Each metric's worst value; NaN when the reference itself cannot be read, for then nobody is judged."""
@@ -299,7 +445,6 @@ class SegmentationTask(Task):
 
     def _check_rules(self) -> None:
         """Refuses what scoring would refuse, before anything is asked."""
-        name_once(self)
         if not self.metrics:
             raise UsageError(f"task {self.name!r}: expected `metrics` to name at least one")
         for name, members in self.regions.items():

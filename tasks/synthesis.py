@@ -19,7 +19,7 @@ from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.generation import NEEDED, ONE_PICTURE, SET, WHOLE, OnePrompt
 from medimg_eval.question import Message
 from medimg_eval.system import whole
-from medimg_eval.tasks.base import Task, name_once, one_each, write_answer
+from medimg_eval.tasks.base import Task, check_metrics, one_each, write_answer
 from medimg_eval.trust import place_in
 
 PARTS = ("reference", "train", "holdout")
@@ -102,7 +102,6 @@ class SynthesisTask(Task):
     published: Mapping[str, Any] = field(default_factory=dict)
 
     capability: ClassVar[str] = "synthesize"
-    prediction_suffix: ClassVar[str] = ".json"
     scoring_fields: ClassVar[frozenset[str]] = Task.scoring_fields | {
         "strata",
         "groups",
@@ -127,8 +126,7 @@ class SynthesisTask(Task):
             if not self.published:
                 raise UsageError(f"task {self.name!r} has no protocol=published; leave task.protocol out")
             self.metrics = self.published["metrics"]
-        self.metrics = [self.metrics] if isinstance(self.metrics, str) else list(self.metrics)
-        name_once(self)
+        check_metrics(self)
         if not isinstance(self.pictures, int) or self.pictures < 1:
             raise UsageError(f"task.pictures: expected a whole number of at least 1, got {self.pictures!r}")
         for key, known in (("unreadable", ("error", "skip")), ("protocol", ("fixed", "published"))):

@@ -12,9 +12,9 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from medimg_eval.case import Case, Image, Mask, Prompt, Prompts
+from medimg_eval.case import Case, Image, Mask, Prompt
 from medimg_eval.errors import CaseError, UsageError, UserError, nearest
-from medimg_eval.metrics import LabelScore, parse
+from medimg_eval.metrics import LabelScore
 from medimg_eval.metrics.measurement import (
     GENANT,
     LEAST,
@@ -23,7 +23,7 @@ from medimg_eval.metrics.measurement import (
     relative_height_loss,
     vertebra_scores,
 )
-from medimg_eval.tasks.base import Task, name_once, one_each, same_grid
+from medimg_eval.tasks.base import Task, check_metrics, same_grid
 
 
 @dataclass(kw_only=True)
@@ -64,11 +64,7 @@ class VertebraTask(Task):
 
     def __post_init__(self) -> None:
         """Refuses settings that cannot be meant."""
-        self.metrics = [self.metrics] if isinstance(self.metrics, str) else list(self.metrics)
-        name_once(self)
-        for name in (*self.case_metrics, self.monitor):
-            if parse(name)[0].kind != "vertebra":
-                raise UsageError(f"task {self.name!r}: metric {name!r} does not judge vertebrae")
+        check_metrics(self, "vertebra", "vertebrae")
         if self.grader not in ("thresholds", "svm"):
             raise UsageError(f"task.grader is {self.grader!r}{nearest(str(self.grader), ('thresholds', 'svm'))}")
         if len(self.least) != len(GENANT) - 1 or list(self.least) != sorted(self.least):
@@ -87,10 +83,6 @@ class VertebraTask(Task):
     def prompt(self, case: Case, images: tuple[Image, ...]) -> Prompt:
         """Asks for the vertebra of the case's number."""
         return Prompt(case.id, images, {_number(case): "vertebra"})
-
-    def ask(self, model: Any, prompts: Prompts) -> Sequence[Any]:
-        """Returns one label map per prompt."""
-        return one_each(model.segment(prompts), prompts)
 
     def accept(self, case: Case, answer: Any, *, what: str = "prediction") -> HeightLoss:
         """Measures a label map on the target's grid; what is kept of it is the loss of height.

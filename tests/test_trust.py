@@ -19,13 +19,12 @@ from medimg_eval.data.layouts.reconstructed import _stored
 from medimg_eval.data.stored import require_ours
 from medimg_eval.errors import UserError
 from medimg_eval.evaluation.run import Run
-from medimg_eval.models.annotators.name_embeddings import loaded
 from medimg_eval.models.annotators.radgraph.archive import read_archive
-from medimg_eval.models.checkpoints import load_weights
 from medimg_eval.models.classification.timm import TimmClassifier
-from medimg_eval.models.segmentation.monai_bundle import read_bundle
+from medimg_eval.models.networks import load_weights
+from medimg_eval.models.segmentation.monai import read_bundle
 from medimg_eval.models.synthesis import Diffusers
-from medimg_eval.models.text_encoders import tokenizer_of
+from medimg_eval.models.text_encoders import loaded, tokenizer_of
 from medimg_eval.models.vision_language.open_clip import OpenClip
 from medimg_eval.tasks import SynthesisTask
 from medimg_eval.trust import trusting

@@ -67,7 +67,7 @@ def prepare(task: Task, model: Any, cases: Sequence[Case]) -> None:
                 f"{type(model).__name__} learns from cases to fit on, and there are none ({error}); leave it out, or "
                 "name a split for them by task.splits.fit"
             ) from error
-        study(fit, apart=True)
+        study(fit)
 
 
 NAMED = 5

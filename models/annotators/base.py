@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from medimg_eval.metrics.nlp import Corpus
-from medimg_eval.models.base import Model
-from medimg_eval.models.hub import Weights, hub_name, located
+from medimg_eval.models.hub import WithWeights
 
 
 class TextPair(NamedTuple):
@@ -23,30 +22,13 @@ class TextPair(NamedTuple):
     prediction: str
 
 
-class Annotator(Model, ABC):
-    """What `TextAnnotator` and `PairAnnotator` share.
-
-    Attributes:
-        name: what metrics call it; set by whoever makes it.
-        preferred_batch: texts or pairs that it likes to be given at once.
-        needs: the weights that must come from the user.
-    """
-
-    name: str = ""
-    preferred_batch: int = 32
-    needs: ClassVar[Sequence[Weights]] = ()
-    file_arguments: ClassVar[tuple[str, ...]] = ("weights",)
-    pace_arguments: ClassVar[tuple[str, ...]] = ("device", "preferred_batch")
-
-    def check_ready(self) -> None:
-        """Raises UserError when weights are not there, within a second and without loading any."""
-        for one in self.needs:
-            located(getattr(self, one.argument), one, self.name)
+class Annotator(WithWeights, ABC):
+    """What `TextAnnotator` and `PairAnnotator` share: whatever they raise is recorded against the batch's reports."""
 
     @property
     def revision(self) -> str:
         """What signatures say of the weights: their names, with what identifies the files."""
-        return ", ".join(_called(getattr(self, one.argument), one, self.name) for one in self.needs)
+        return ", ".join(self.called(one) for one in self.needs)
 
 
 class TextAnnotator(Annotator):
@@ -61,9 +43,6 @@ class TextAnnotator(Annotator):
 
         Returns:
             What it read in each, in order, as JSON holds it.
-
-        Raises:
-            Exception: whatever it raises is recorded against the reports of the batch.
         """
 
 
@@ -83,15 +62,4 @@ class PairAnnotator(Annotator):
 
         Returns:
             What it found of each pair, in order, as JSON holds it.
-
-        Raises:
-            Exception: whatever it raises is recorded against the reports of the batch.
         """
-
-
-def _called(given: str | None, weights: Weights, metric: str) -> str:
-    path = located(given, weights, metric)
-    snapshot = next((parent.name for parent in (path, *path.parents) if parent.parent.name == "snapshots"), "")
-    if snapshot:
-        return f"{hub_name(given or '').repository}@{snapshot[:8]}"
-    return path.name

@@ -12,12 +12,12 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from medimg_eval.errors import UsageError, UserError, import_optional
+from medimg_eval.errors import UsageError, UserError
 from medimg_eval.metrics.nlp import Corpus
 from medimg_eval.metrics.reports import BertScores, Rarity, bertscore_of, rarity
 from medimg_eval.models.annotators.base import PairAnnotator, TextPair
-from medimg_eval.models.hub import Weights, located
-from medimg_eval.models.text_encoders import device_of
+from medimg_eval.models.hub import Weights
+from medimg_eval.models.text_encoders import loaded, pretrained, quiet
 
 PARTS = BertScores._fields
 
@@ -142,23 +142,15 @@ class BertScore(PairAnnotator):
 
     @cached_property
     def _encoder(self) -> _Encoder:
-        return _Encoder(located(self.weights, self.needs[0], self.name), self.layer, device_of(self.device))
+        return _Encoder(self.find(self.needs[0]), self.layer, self.on)
 
 
 class _Encoder:
     """The lower layers of an encoder, with its tokenizer."""
 
     def __init__(self, folder: Path, layer: int, device: str) -> None:
-        transformers = import_optional("transformers")
-        try:
-            config: Any = transformers.AutoConfig.from_pretrained(
-                folder, local_files_only=True, trust_remote_code=False
-            )
-            self.tokenizer: Any = transformers.AutoTokenizer.from_pretrained(
-                folder, local_files_only=True, trust_remote_code=False
-            )
-        except (OSError, ValueError) as error:
-            raise UserError(f"{folder}: holds no encoder that transformers reads ({error})") from error
+        config = pretrained("AutoConfig", folder, "encoder")
+        self.tokenizer = pretrained("AutoTokenizer", folder, "encoder")
         if layer > config.num_hidden_layers:
             raise UserError(f"annotator.layer is {layer}, and {folder} has {config.num_hidden_layers} layers")
         self.model = _lower_layers(folder, config, layer).to(device)
@@ -189,26 +181,9 @@ class _Encoder:
 
 def _lower_layers(folder: Path, config: Any, layer: int) -> Any:
     import torch
-    from transformers import AutoModel
-
-    from medimg_eval.models.text_encoders import quiet
 
     config.num_hidden_layers = layer
     if getattr(config, "layer_types", None):
         config.layer_types = config.layer_types[:layer]
-    try:
-        with quiet():  # it would list the layers that are left out
-            model, loaded = AutoModel.from_pretrained(
-                folder,
-                config=config,
-                dtype=torch.float32,
-                local_files_only=True,
-                trust_remote_code=False,
-                output_loading_info=True,
-            )
-    except (OSError, ValueError, RuntimeError) as error:
-        raise UserError(f"{folder}: holds no encoder that transformers loads ({error})") from error
-    missing = [name for name in loaded["missing_keys"] if not name.startswith("pooler.")]
-    if missing:
-        raise UserError(f"{folder}: lacks {len(missing)} tensors of its encoder, such as {sorted(missing)[0]!r}")
-    return model.eval()
+    with quiet():  # it would list the layers that are left out
+        return loaded("AutoModel", folder, config=config, dtype=torch.float32).eval()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -10,8 +11,8 @@ from medimg_eval.errors import UserError, import_optional
 from medimg_eval.metrics.nlp import Corpus
 from medimg_eval.metrics.reports import CHEXPERT_14
 from medimg_eval.models.annotators.base import Annotator, PairAnnotator, TextAnnotator, TextPair
-from medimg_eval.models.hub import Weights, located
-from medimg_eval.models.text_encoders import device_of, encoded, tokenizer_of
+from medimg_eval.models.hub import Weights
+from medimg_eval.models.text_encoders import encoded, in_one_line, pretrained, tokenizer_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -65,13 +66,12 @@ class _CheXbertModel(Annotator):
     ) -> None:
         self.weights, self.vocabulary = weights, vocabulary
         self.device, self.preferred_batch = device, preferred_batch
-        self._loaded: tuple[Any, Any] | None = None
 
     def vectors(self, texts: Sequence[str]) -> tuple[Tensor, list[bool]]:
         """Returns the last layer's first vector of each text, (text, feature), and which texts were cut off."""
         import torch
 
-        network, tokenizer = self._ready()
+        network, tokenizer = self._loaded
         inputs, cut = encoded(tokenizer, [" ".join(text.split()) for text in texts], LONGEST, network["bert"].device)
         with torch.inference_mode():
             return network["bert"](**inputs).last_hidden_state[:, 0], cut
@@ -81,16 +81,14 @@ class _CheXbertModel(Annotator):
         import torch
 
         with torch.inference_mode():
-            heads = self._ready()[0]["linear_heads"]
+            heads = self._loaded[0]["linear_heads"]
             return torch.stack([head(vectors).argmax(dim=1) for head in heads], dim=1).tolist()
 
-    def _ready(self) -> tuple[Any, Any]:
-        if self._loaded is None:
-            folder = located(self.vocabulary, _VOCABULARY, self.name)
-            file = located(self.weights, _CHECKPOINT, self.name)
-            network = _network(folder, _parameters(file / FILE if file.is_dir() else file), file)
-            self._loaded = network.to(device_of(self.device)).eval(), tokenizer_of(folder)
-        return self._loaded
+    @cached_property
+    def _loaded(self) -> tuple[Any, Any]:
+        folder, file = self.find(_VOCABULARY), self.find(_CHECKPOINT)
+        network = _network(folder, _parameters(file / FILE if file.is_dir() else file), file)
+        return network.to(self.on).eval(), tokenizer_of(folder)
 
 
 class CheXbert(_CheXbertModel, TextAnnotator):
@@ -148,15 +146,15 @@ def _parameters(file: Path) -> Mapping[str, Any]:
         state = saved["model_state_dict"]
         return {str(name).removeprefix("module."): tensor for name, tensor in state.items()}
     except Exception as error:  # a file can be anything
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
-        raise UserError(f"{file}: is no CheXbert checkpoint with `model_state_dict` ({reason})") from error
+        said = in_one_line(error)
+        raise UserError(f"{file}: is no CheXbert checkpoint with `model_state_dict` ({said})") from error
 
 
 def _network(folder: Path, state: Mapping[str, Any], file: Path) -> Any:
     from torch import nn
 
     transformers = import_optional("transformers")
-    config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    config = pretrained("AutoConfig", folder, "encoder")
     heads = [nn.Linear(config.hidden_size, STATES) for _ in CHEXPERT_14[:-1]]
     heads.append(nn.Linear(config.hidden_size, 2))
     network = nn.ModuleDict({"bert": transformers.BertModel(config), "linear_heads": nn.ModuleList(heads)})

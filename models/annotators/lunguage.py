@@ -14,8 +14,8 @@ from medimg_eval.errors import CaseError, UserError
 from medimg_eval.metrics.nlp import Corpus
 from medimg_eval.metrics.reports import lunguage_of, texts_in
 from medimg_eval.models.annotators.base import PairAnnotator, TextPair
-from medimg_eval.models.annotators.name_embeddings import NameVectors
-from medimg_eval.models.hub import Weights, located
+from medimg_eval.models.hub import Weights
+from medimg_eval.models.text_encoders import NameVectors
 
 LONGEST = 512
 """Tokens that are read of a phrase."""
@@ -99,7 +99,7 @@ class Lunguage(PairAnnotator):
     @cached_property
     def _known(self) -> dict[str, list[Mapping[str, Any]]]:
         """Text of a report, blanks folded -> its rows."""
-        path = located(self.rows, _ROWS, self.name)
+        path = self.find(_ROWS)
         try:
             lines = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line.strip()]
         except (OSError, ValueError) as error:
@@ -117,11 +117,8 @@ class Lunguage(PairAnnotator):
     @cached_property
     def _encoders(self) -> tuple[tuple[NameVectors, Pooling], ...]:
         """Both models, each with how it puts the tokens of a phrase together."""
-        biolord, medcpt = located(self.biolord, _BIOLORD, self.name), located(self.medcpt, _MEDCPT, self.name)
-        return (NameVectors(biolord, self.device, LONGEST), "mean"), (
-            NameVectors(medcpt, self.device, LONGEST),
-            "first",
-        )
+        biolord, medcpt = (NameVectors(self.find(one), self.device, LONGEST) for one in (_BIOLORD, _MEDCPT))
+        return (biolord, "mean"), (medcpt, "first")
 
 
 class _Cosines:

@@ -12,9 +12,8 @@ from medimg_eval.errors import UserError
 from medimg_eval.metrics.nlp import Corpus
 from medimg_eval.metrics.reports import TYPES, sentences, top_matches
 from medimg_eval.models.annotators.base import PairAnnotator, TextPair
-from medimg_eval.models.annotators.name_embeddings import NameVectors, loaded
-from medimg_eval.models.hub import Weights, located
-from medimg_eval.models.text_encoders import device_of, encoded, tokenizer_of
+from medimg_eval.models.hub import Weights
+from medimg_eval.models.text_encoders import NameVectors, encoded, loaded, tokenizer_of
 
 LONGEST = 512
 """Tokens that are read of a sentence."""
@@ -165,8 +164,8 @@ class RaTEScore(PairAnnotator):
     @cached_property
     def _finder(self) -> tuple[Any, Any, dict[int, str]]:
         """Tokenizer, network, and the label of each output."""
-        folder = located(self.weights, _ENTITIES, self.name)
-        network = loaded("AutoModelForTokenClassification", folder).to(device_of(self.device)).eval()
+        folder = self.find(_ENTITIES)
+        network = loaded("AutoModelForTokenClassification", folder).to(self.on).eval()
         labels = {int(number): str(label) for number, label in network.config.id2label.items()}
         strange = sorted({label for label in labels.values() if label != "O" and label[2:].lower() not in TYPES})
         if strange:
@@ -177,7 +176,7 @@ class RaTEScore(PairAnnotator):
 
     @cached_property
     def _vectors(self) -> NameVectors:
-        return NameVectors(located(self.names, _NAMES, self.name), self.device, LONGEST_NAME)
+        return NameVectors(self.find(_NAMES), self.device, LONGEST_NAME)
 
 
 def _sentences(text: str) -> list[str]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
-from medimg_eval.errors import UsageError, UserError, import_optional
+from medimg_eval.errors import UsageError, UserError
 from medimg_eval.metrics.reports import Taxonomy
 from medimg_eval.models.annotators.base import TextAnnotator
-from medimg_eval.models.hub import Weights, located
-from medimg_eval.models.text_encoders import device_of, encoded, tokenizer_of
+from medimg_eval.models.hub import Weights
+from medimg_eval.models.text_encoders import encoded, pretrained, tokenizer_of
 
 LONGEST = 512
 """Tokens that are read at most; a model with fewer places reads as many as it has."""
@@ -58,7 +59,6 @@ class ReportClassifier(TextAnnotator):
     """
 
     needs: ClassVar[Sequence[Weights]] = (_CLASSIFIER,)
-    file_arguments: ClassVar[tuple[str, ...]] = ("weights",)
 
     def __init__(
         self,
@@ -77,7 +77,6 @@ class ReportClassifier(TextAnnotator):
         self.weights, self.taxonomy, self.none = weights, taxonomy, none
         self.unit, self.threshold = unit, threshold
         self.device, self.preferred_batch = device, preferred_batch
-        self._loaded: tuple[Any, Any, list[str]] | None = None
 
     def annotate(self, texts: Sequence[str]) -> Sequence[dict[str, Any]]:
         """Reads a batch; raises UserError where the weights cannot be used."""
@@ -105,7 +104,7 @@ class ReportClassifier(TextAnnotator):
     def _labels(self, texts: Sequence[str]) -> list[tuple[set[str], bool]]:
         import torch
 
-        model, tokenizer, names = self._ready()
+        model, tokenizer, names = self._loaded
         longest = min(LONGEST, int(getattr(model.config, "max_position_embeddings", LONGEST)))
         inputs, cut = encoded(tokenizer, texts, longest, model.device)
         with torch.inference_mode():
@@ -116,20 +115,13 @@ class ReportClassifier(TextAnnotator):
         ]
 
     def _tokenizer(self) -> Any:
-        return tokenizer_of(located(self.weights, self.needs[0], self.name))
+        return tokenizer_of(self.find(self.needs[0]))
 
-    def _ready(self) -> tuple[Any, Any, list[str]]:
-        if self._loaded is None:
-            kind = import_optional("transformers").AutoModelForSequenceClassification
-            folder = located(self.weights, self.needs[0], self.name)
-            try:
-                model = kind.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-            except Exception as error:  # a folder can hold anything
-                reason = " ".join(str(error).split())[:200] or type(error).__name__
-                raise UserError(f"{folder}: holds no classifier that transformers can read ({reason})") from error
-            names = self._names(model.config, str(folder))
-            self._loaded = model.to(device_of(self.device)).eval(), self._tokenizer(), names
-        return self._loaded
+    @cached_property
+    def _loaded(self) -> tuple[Any, Any, list[str]]:
+        folder = self.find(self.needs[0])
+        model = pretrained("AutoModelForSequenceClassification", folder, "classifier")
+        return model.to(self.on).eval(), self._tokenizer(), self._names(model.config, str(folder))
 
     def _names(self, config: Any, place: str) -> list[str]:
         """The labels by output: those of the config, or where it has no names those of the taxonomy."""
@@ -170,7 +162,7 @@ class SrrBert(ReportClassifier):
         self.vocabulary = vocabulary
 
     def _tokenizer(self) -> Any:
-        return tokenizer_of(located(self.vocabulary, _VOCABULARY, self.name))
+        return tokenizer_of(self.find(_VOCABULARY))
 
 
 def sentences(text: str) -> list[str]:

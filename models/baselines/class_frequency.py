@@ -16,8 +16,7 @@ from medimg_eval.models.classification import Classifier
 class ClassFrequency(Classifier):
     """Says of every case how often each class is present: a baseline that sees no image, whose AUROC is 0.5.
 
-    Frequencies are those of the task's cases to `fit` on, among cases of which the class is known; of the test cases
-    themselves where the task has no others.
+    Frequencies are those of the task's cases to `fit` on, among cases of which the class is known.
     """
 
     reads_images: ClassVar[bool] = False
@@ -26,7 +25,7 @@ class ClassFrequency(Classifier):
     def __init__(self) -> None:
         self._often: dict[str, float] = {}
 
-    def study(self, cases: Sequence[Case], apart: bool) -> None:
+    def study(self, cases: Sequence[Case]) -> None:
         """Counts, once, before it is asked; raises UserError where no case says what is true."""
         told: dict[str, list[float]] = {}
         for case in cases:

@@ -30,7 +30,7 @@ class Known(NamedTuple):
     """A question and its entry in the answer key.
 
     Attributes:
-        group: the patient, or else the set, or else the case: what is left out together.
+        group: the patient, or else the set, or else the case: what counts once among questions alike.
         question: what is asked; a yes-no question has the options yes and no.
         letters: the right options; empty where there is nothing to choose from.
         answers: the right answers as texts.
@@ -97,9 +97,7 @@ class Majority(Baseline):
     Questions that share all their option texts, in whatever order, are one classification problem: where at least ten
     patients (or sets, or cases, as far as the data know them) have such a question, the text that was right most often
     is preferred. Elsewhere texts differ from question to question, and the letter that was right most often is. Without
-    options, the answer written is the one that is right most often among questions without options. Where the task has
-    no `fit` split, the majority is that of the test cases themselves, their own answers included: the best that a
-    constant answer can do, not what could be known beforehand.
+    options, the answer written is the one that is right most often among questions without options.
     """
 
     def __init__(self) -> None:
@@ -107,13 +105,13 @@ class Majority(Baseline):
         self._texts: dict[frozenset[str], Counter[str]] = {}
         self._answer: str | None = None
 
-    def study(self, cases: Sequence[Case], apart: bool) -> None:
+    def study(self, cases: Sequence[Case]) -> None:
         """Counts the right answers."""
         groups: dict[frozenset[str], set[str]] = {}
         written: Counter[str] = Counter()
         spelt: dict[str, str] = {}
         self._letters, self._texts = Counter(), {}
-        for known in _known(cases, "majority").values():
+        for known in _known(cases, "majority"):
             self._letters.update(known.letters)
             if known.letters:
                 same = _same(known.question.options.values())
@@ -143,21 +141,17 @@ class NearestQuestion(Baseline):
 
     Similarity is the cosine of TF-IDF vectors (scikit-learn) of the question and its options. With options, the nearest
     question is that whose right answer is one of them; of equally near questions the majority decides. No preference
-    where no question shares a word. Where the task has no `fit` split, the questions are those of the test itself: then
-    all of the same patient, set or case are left out, and a majority of one is none, because leaving an answer out
-    takes one from its side.
+    where no question shares a word.
     """
 
     def __init__(self) -> None:
         self._vectorizer: Any = None
-        self._apart = False
 
-    def study(self, cases: Sequence[Case], apart: bool) -> None:
+    def study(self, cases: Sequence[Case]) -> None:
         """Makes vectors of the questions; equal ones share theirs."""
         from sklearn.feature_extraction.text import TfidfVectorizer
 
-        known = _known(cases, "nearest_question")
-        items = list(known.values())
+        items = _known(cases, "nearest_question")
         rows: dict[str, int] = {}
         worded = (_wording(one.question.text, one.question.options) for one in items)
         self._row = np.array([rows.setdefault(text, len(rows)) for text in worded])
@@ -166,10 +160,6 @@ class NearestQuestion(Baseline):
             self._vectors = self._vectorizer.fit_transform(rows).T.tocsr()
         except ValueError as error:
             raise UserError("nearest_question: the questions studied hold no words") from error
-        numbers = {group: number for number, group in enumerate(sorted({one.group for one in items}))}
-        self._groups = np.array([numbers[one.group] for one in items])
-        self._own = {} if apart else {case: numbers[one.group] for case, one in known.items()}
-        self._apart = apart
         spelt: dict[str, tuple[int, str]] = {}
         chosen: dict[str, list[int]] = {}
         written: list[tuple[int, int]] = []
@@ -192,8 +182,7 @@ class NearestQuestion(Baseline):
         places = [self._chosen.get(text, NOWHERE) for text in able]
         numbers = np.repeat(np.arange(len(able)), [len(some) for some in places])
         votes = self._votes(prompt, np.concatenate(places), numbers)
-        enough = max(votes.values(), default=0) - (0 if self._apart else 1)
-        right = {able[number] for number, count in votes.items() if count >= enough}
+        right = {able[number] for number, count in votes.items() if count == max(votes.values())}
         return {letter: float(text in right) for letter, text in texts.items()}
 
     def text(self, prompt: Prompt) -> str:
@@ -212,7 +201,6 @@ class NearestQuestion(Baseline):
         """
         vector = self._vectorizer.transform([_wording(prompt.question, prompt.options)])
         similarity = (vector @ self._vectors).toarray()[0][self._row[places]].round(9)
-        similarity[self._groups[places] == self._own.get(prompt.case_id, -1)] = 0
         if not similarity.any():
             return {}
         near, counts = np.unique(answers[similarity == similarity.max()], return_counts=True)
@@ -233,9 +221,9 @@ def texts_of(key: Key) -> tuple[str, ...]:
     return tuple(text for text in values if isinstance(text, str) and text.strip())
 
 
-def _known(cases: Sequence[Case], who: str) -> dict[str, Known]:
-    """By case id, what is right; without records that cannot be read, which fail as cases where they are asked."""
-    found = {}
+def _known(cases: Sequence[Case], who: str) -> list[Known]:
+    """What is right in each case; without records that cannot be read, which fail as cases where they are asked."""
+    found = []
     for case in cases:
         try:
             key = case.target.read()
@@ -246,7 +234,7 @@ def _known(cases: Sequence[Case], who: str) -> dict[str, Known]:
         group = case.patient or case.attributes.get("set") or case.id
         known = _right(group, case.question, key.value)
         if known.answers:
-            found[case.id] = known
+            found.append(known)
     if not found:
         raise UserError(f"{who}: none of {len(cases)} cases has an answer to learn from; leave this baseline out")
     return found

@@ -48,8 +48,6 @@ class MostFrequentReport(VisionLanguageModel):
 
     Case and white space do not distinguish reports. Of equally frequent ones, as where no report occurs twice, it is
     the one whose words are those of most others: the largest cosine between its set of words and the mean of all sets.
-    Where the task has no `fit` split, the reports are those of the test cases themselves: the best that one of them
-    could do, not what could be known beforehand.
     """
 
     reads_images: ClassVar[bool] = False
@@ -58,7 +56,7 @@ class MostFrequentReport(VisionLanguageModel):
     def __init__(self) -> None:
         self.written: str | None = None
 
-    def study(self, cases: Sequence[Case], apart: bool) -> None:
+    def study(self, cases: Sequence[Case]) -> None:
         """Counts the reports.
 
         Raises:
@@ -93,8 +91,6 @@ class NearestReport(nn.Module, VisionLanguageModel):
     """Writes the report of the study in the task's `fit` split whose images are most similar.
 
     Similarity is the cosine of what the embedder makes of all images of a study; of equally near ones the first counts.
-    Where the task has no `fit` split, it looks among the test cases, without those of the same patient (or the same
-    case, where patients are not known).
 
     Args:
         embedder: a model with `embed`, such as `medimg_eval.models.vision_language.open_clip.OpenClip`.
@@ -102,14 +98,12 @@ class NearestReport(nn.Module, VisionLanguageModel):
     """
 
     preferred_batch = 32
-    file_arguments: ClassVar[tuple[str, ...]] = ("checkpoint",)
     pace_arguments: ClassVar[tuple[str, ...]] = ("batch",)
 
     def __init__(self, embedder: Embedder, batch: int = 32) -> None:
         super().__init__()
         self.embedder, self.batch = embedder, batch
         self._cases: list[Case] = []
-        self._own: dict[str, str] = {}
         self._vectors: Array | None = None
 
     def check_ready(self) -> None:
@@ -120,7 +114,7 @@ class NearestReport(nn.Module, VisionLanguageModel):
         """Prepares the embedder."""
         self.embedder.prepare(labels, example)
 
-    def study(self, cases: Sequence[Case], apart: bool) -> None:
+    def study(self, cases: Sequence[Case]) -> None:
         """Takes note of the cases that have a report; their images are embedded when it is first asked.
 
         Raises:
@@ -129,11 +123,10 @@ class NearestReport(nn.Module, VisionLanguageModel):
         self._cases = [case for case in cases if reports_of(case)]
         if not self._cases:
             raise UserError(f"nearest_report: none of {len(cases)} cases has a report to learn from")
-        self._own = {} if apart else {case.id: _group(case) for case in cases}
         self._vectors = None
 
     def generate(self, prompts: Prompts, decoding: Decoding) -> Sequence[str]:
-        """Writes the nearest report of each prompt; "" where it shows no image, or all others are of its patient.
+        """Writes the nearest report of each prompt; "" where it shows no image.
 
         Raises:
             CaseError: an image is no picture.
@@ -143,15 +136,12 @@ class NearestReport(nn.Module, VisionLanguageModel):
         seen = [Prompt(one.case_id, tuple(shown_images(one))) for one in prompts]
         asked = [prompt for prompt in seen if prompt.images]
         vectors = iter(self.embedder.embed(asked) if asked else ())
-        return [self._nearest(prompt.case_id, next(vectors)) if prompt.images else "" for prompt in seen]
+        return [self._nearest(next(vectors)) if prompt.images else "" for prompt in seen]
 
-    def _nearest(self, case_id: str, vector: Array) -> str:
+    def _nearest(self, vector: Array) -> str:
         assert self._vectors is not None  # noqa: S101 - made before
         similar = (self._vectors @ _unit(vector)).astype(np.float64).round(6)  # further digits vary with the batch
-        if case_id in self._own:
-            similar[[_group(case) == self._own[case_id] for case in self._cases]] = -math.inf
-        best = int(similar.argmax())
-        return reports_of(self._cases[best])[0] if math.isfinite(similar[best]) else ""
+        return reports_of(self._cases[int(similar.argmax())])[0]
 
     def _embed(self) -> None:
         """Embeds the images of all cases; those that cannot be read, or have none, are left out."""
@@ -178,10 +168,6 @@ def _shown(case: Case) -> Prompt | None:
         log.warning("%s; nearest_report does without it", error)
         return None
     return Prompt(case.id, images) if images else None
-
-
-def _group(case: Case) -> str:
-    return case.patient or case.id
 
 
 def _like(text: str, shared: Counter[str]) -> float:

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
-from zipfile import is_zipfile
 
 import numpy as np
 import torch
@@ -19,6 +18,7 @@ from medimg_eval.case import Array, Findings, Image, Prompt, Prompts
 from medimg_eval.errors import CaseError, UsageError, UserError, nearest
 from medimg_eval.models.base import Model, shown_images
 from medimg_eval.models.class_mapping import plain
+from medimg_eval.models.networks import kept_beside
 
 SEVERAL = ("mean", "largest")
 
@@ -36,9 +36,6 @@ class Classifier(Model, ABC):
 
         Returns:
             For each prompt class -> probability, 0 to 1: of its classes, or of the model's where it names none.
-
-        Raises:
-            Exception: whatever it raises is recorded against the case; the others go on.
         """
 
 
@@ -280,23 +277,10 @@ def stored_classes(path: Path) -> list[str]:
     Raises:
         UserError: there is no such file, or it is no checkpoint.
     """
-    file = path / "checkpoints" / "best.ckpt" if path.is_dir() else path
-    if not file.is_file():
-        raise UserError(
-            f"{file}: no such checkpoint; set model.checkpoint to a fit run's folder, or to a file of weights"
-        )
-    if file.suffix == ".safetensors":
-        return []
-    try:
-        # Files in torch's older form are no zip, and cannot be mapped.
-        stored = torch.load(file, map_location="cpu", weights_only=True, mmap=is_zipfile(file))
-    except Exception as error:
-        raise UserError(f"{file}: cannot be loaded as weights ({error})") from error
-    state = stored.get("state_dict", stored) if isinstance(stored, dict) else {}
-    kept = next((value for key, value in state.items() if key in ("model.names", "names")), None)
-    if not isinstance(kept, Tensor) or kept.dtype != torch.uint8 or not len(kept):
+    kept = kept_beside(path, "names")
+    if kept is None:
         return []
     try:
         return [str(name) for name in json.loads(bytes(kept.tolist()))]
     except ValueError as error:
-        raise UserError(f"{file}: its names of classes cannot be read; fit again, or set model.classes") from error
+        raise UserError(f"{path}: its names of classes cannot be read; fit again, or set model.classes") from error

@@ -13,9 +13,8 @@ from torch import Tensor, nn
 from medimg_eval.case import Image
 from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.models.base import Example, Pass
-from medimg_eval.models.checkpoints import load_weights
 from medimg_eval.models.classification.base import NetworkClassifier, distinct, stored_classes
-from medimg_eval.models.networks import build_network
+from medimg_eval.models.networks import build_network, load_weights
 
 
 class ImageClassifier(NetworkClassifier):

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from medimg_eval.case import Image
 from medimg_eval.errors import UserError
 from medimg_eval.models.base import Example, Pass
-from medimg_eval.models.checkpoints import load_weights
 from medimg_eval.models.classification.base import NetworkClassifier, distinct, stored_classes
+from medimg_eval.models.networks import load_weights
 from medimg_eval.models.vision_language import OpenClip
 
 

@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from torch import Tensor, nn
+from torch import Tensor
 
 from medimg_eval.case import Array, Image, Prompts
 from medimg_eval.errors import CaseError, UsageError, UserError, nearest
 from medimg_eval.imaging.pictures import as_picture
 from medimg_eval.models.base import Chooser, Example, Pass
-from medimg_eval.models.checkpoints import load_weights
 from medimg_eval.models.class_mapping import plain
 from medimg_eval.models.classification.base import NetworkClassifier, distinct, log_softmax, stored_classes
+from medimg_eval.models.networks import load_weights
 
 HUB = "hf-hub:"
 """How timm marks a model on the Hugging Face hub."""
@@ -51,7 +51,6 @@ class TimmClassifier(NetworkClassifier, Chooser):
             model cannot be loaded or has another number of classes.
     """
 
-    preferred_batch: ClassVar[int] = 32
     file_arguments: ClassVar[tuple[str, ...]] = ("checkpoint", "weights")
 
     def __init__(
@@ -200,11 +199,11 @@ class TimmClassifier(NetworkClassifier, Chooser):
         number, hub = len(self.classes), str(self.backbone).startswith(HUB)
         if self.checkpoint is not None:
             made = self._made(timm, self.backbone, num_classes=number)
-            _fill(made, Path(self.checkpoint).expanduser())
+            load_weights(made, Path(self.checkpoint).expanduser())
             return made
         made = self._made(timm, self.backbone, pretrained=hub, num_classes=0)
         if self.weights is not None:
-            _fill(made, Path(self.weights).expanduser())
+            load_weights(made, Path(self.weights).expanduser())
         made.reset_classifier(number)
         return made
 
@@ -217,17 +216,3 @@ class TimmClassifier(NetworkClassifier, Chooser):
     @property
     def _where(self) -> str:
         return str(self.checkpoint if self.backbone is None else self.backbone)
-
-
-def _fill(network: nn.Module, path: Path) -> None:
-    """Loads weights; tensors that the network lacks, such as those of a head, are left out."""
-    if path.suffix != ".safetensors":
-        load_weights(network, path)
-        return
-    from safetensors.torch import load_file
-
-    try:
-        held, wanted = load_file(path), network.state_dict().keys()
-        network.load_state_dict({name: tensor for name, tensor in held.items() if name in wanted})
-    except Exception as error:  # a missing or broken file, or another network's
-        raise UserError(f"{path}: cannot be loaded as weights ({error})") from error

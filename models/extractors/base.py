@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from pathlib import Path
+from functools import cached_property
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from medimg_eval.errors import CaseError, UsageError, UserError
+from medimg_eval.errors import CaseError, UsageError, UserError, nearest
 from medimg_eval.imaging.pictures import as_picture
-from medimg_eval.models.base import Model
-from medimg_eval.models.hub import Weights, hub_name, located
-from medimg_eval.models.text_encoders import device_of
+from medimg_eval.models.hub import Weights, WithWeights
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture
@@ -25,13 +24,10 @@ if TYPE_CHECKING:
     from medimg_eval.case import Array, Image
 
 
-class FeatureExtractor(Model, ABC):
+class FeatureExtractor(WithWeights, ABC):
     """Gives every picture a vector.
 
     Attributes:
-        name: what metrics call it; set by whoever makes it.
-        preferred_batch: pictures that it likes to be given at once.
-        needs: the weights that must come from the user.
         reads_texts: whether it also has `embed_texts`, whose vectors can be compared with those of pictures.
         findings: of a classifier: the findings whose probabilities are its features, called as attributes of cases are.
         choices: of another: the values that exclude each other, whose probabilities are its features.
@@ -41,9 +37,7 @@ class FeatureExtractor(Model, ABC):
         looks_up: whether features are had from `look_up`, by file, and not computed.
     """
 
-    name: str = ""
-    preferred_batch: int = 32
-    needs: ClassVar[Sequence[Weights]] = ()
+    role: ClassVar[str] = "extractor"
     reads_texts: ClassVar[bool] = False
     tells_patients: ClassVar[bool] = False
     looks_up: ClassVar[bool] = False
@@ -51,36 +45,11 @@ class FeatureExtractor(Model, ABC):
     choices: Sequence[str] = ()
     chooses: str = ""
     thresholds: Sequence[float] = ()
-    file_arguments: ClassVar[tuple[str, ...]] = ("weights",)
-    pace_arguments: ClassVar[tuple[str, ...]] = ("device", "preferred_batch")
-
-    def check_ready(self) -> None:
-        """Raises UserError when weights are not there, within a second and without loading any."""
-        for one in self.needs:
-            self.find(one)
-
-    def find(self, weights: Weights) -> Path:
-        """The file or folder of weights on this machine.
-
-        Raises:
-            UserError: it is not there; the message says what, where it is had, on which terms, and which key names it.
-        """
-        given = getattr(self, weights.argument)
-        try:
-            return located(given, weights, self.name)
-        except UserError as error:
-            looked = f"looked for as {given!r}" if given else "none is named"
-            fetched = f"; `python -m medimg_eval download extractor={self.name}` fetches them" if given else ""
-            raise UserError(
-                f"extractor {self.name!r} lacks its weights: {weights.what} ({looked}); they are had from "
-                f"{weights.source} (licence: {weights.licence}){fetched}; or set extractors.{self.name}."
-                f"{weights.argument}=PATH, or HF_HOME to a cache of the model hub that has them"
-            ) from error
 
     @property
     def revision(self) -> str:
         """What identifies it: its weights, and how pictures are brought to it."""
-        return "; ".join((*(self._called(one) for one in self.needs), self.preprocessing))
+        return "; ".join((*(self.called(one) for one in self.needs), self.preprocessing))
 
     @property
     @abstractmethod
@@ -123,12 +92,6 @@ class FeatureExtractor(Model, ABC):
         """
         raise CaseError(f"extractor {self.name!r} computes features, and has none to look up")
 
-    def _called(self, weights: Weights) -> str:
-        path = self.find(weights)
-        snapshot = next((one.name for one in (path, *path.parents) if one.parent.name == "snapshots"), "")
-        given = str(getattr(self, weights.argument))
-        return f"{hub_name(given).repository}@{snapshot[:8]}" if snapshot else path.name
-
 
 class Pixels(FeatureExtractor):
     """The grey values of a picture brought to a small square: no network, no weights.
@@ -162,24 +125,105 @@ class Pixels(FeatureExtractor):
         return np.stack(rows) if rows else np.zeros((0, self.size**2), np.float32)
 
 
+class FeatureTable(FeatureExtractor):
+    """A table with a row per picture, and a column per feature.
+
+    Pictures of a run lie in its folder, as `predictions/CASE/000.png`: features are computed of them once they are
+    there, and `score run=DIR metrics=[...]` then judges them.
+
+    Args:
+        weights: the table, CSV.
+        file: the column that names the picture: its path, or as much of its end as tells it from others.
+        leave_out: columns that are no features.
+        preferred_batch: pictures at once.
+    """
+
+    looks_up: ClassVar[bool] = True
+    needs: ClassVar[Sequence[Weights]] = (
+        Weights(
+            *("weights", "a table of features, CSV", "whatever program computed them", "that of its images"),
+            on_hub=False,
+        ),
+    )
+
+    def __init__(
+        self,
+        weights: str | None = None,
+        file: str = "file",
+        leave_out: Sequence[str] = (),
+        preferred_batch: int = 1024,
+    ) -> None:
+        self.weights, self.file, self.preferred_batch = weights, file, preferred_batch
+        self.leave_out = tuple(leave_out)
+
+    @property
+    def preprocessing(self) -> str:
+        """Whatever the program did."""
+        return "features of a table"
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The columns."""
+        return self._table[0]
+
+    def embed(self, pictures: Sequence[Picture]) -> Array:
+        """Raises UserError: a table knows files, not pictures."""
+        raise UserError(f"extractor {self.name!r} looks features up by file, and cannot compute any")
+
+    def look_up(self, files: Sequence[Path]) -> Array:
+        """Returns the features of one picture, float32, (feature,), NaN where a cell is empty.
+
+        Raises:
+            CaseError: no row, or several, end as its path does.
+        """
+        _, rows, longest = self._table
+        parts = files[0].absolute().parts if files else ()
+        for length in range(min(longest, len(parts)), 0, -1):
+            if parts[-length:] in rows:
+                return rows[parts[-length:]]
+        shown = files[0] if files else "a picture without a file"
+        raise CaseError(f"{shown}: {self.weights} has no row of it in column {self.file!r}")
+
+    @cached_property
+    def _table(self) -> tuple[list[str], dict[tuple[str, ...], Array], int]:
+        """The columns of features; the end of a path -> its row; how many parts the longest of these ends has."""
+        import pandas as pd
+
+        path = self.find(self.needs[0])
+        try:
+            table: Any = pd.read_csv(path)
+        except (OSError, ValueError) as error:
+            raise UserError(f"{path}: cannot be read as a table ({error})") from error
+        columns = list(map(str, table))
+        for column in (self.file, *self.leave_out):
+            if column not in columns:
+                raise UserError(f"{path}: has no column {column!r}{nearest(column, columns)}")
+        names = [column for column in columns if column != self.file and column not in self.leave_out]
+        odd = next((name for name in names if table[name].dtype.kind not in "fiub"), None)
+        if odd is not None or not names:
+            raise UserError(
+                f"{path}: column {odd!r} holds no numbers; name such columns in extractors.{self.name}.leave_out"
+                if names
+                else f"{path}: has no column of features"
+            )
+        values = table[names].to_numpy(np.float32)
+        rows: dict[tuple[str, ...], Array] = {}
+        for file, row in zip(table[self.file].astype(str), values, strict=True):
+            key = tuple(part for part in PurePath(file.replace("\\", "/")).parts if part not in (".", "/"))
+            if not key or key in rows:
+                raise UserError(f"{path}: column {self.file!r} holds {file!r} twice, or no file; expected each once")
+            rows[key] = row
+        return names, rows, max(map(len, rows), default=0)
+
+
 class Network(FeatureExtractor):
     """What extractors with a network share: it is loaded once, onto a device, when the first picture comes."""
-
-    device: str = "auto"
-    _loaded: Any = None
 
     @abstractmethod
     def load(self) -> Any:
         """Loads the network and whatever else it takes; raises UserError where that cannot be done."""
 
-    @property
+    @cached_property
     def loaded(self) -> Any:
         """What `load` returned, once."""
-        if self._loaded is None:
-            self._loaded = self.load()
-        return self._loaded
-
-    @property
-    def on(self) -> str:
-        """The device that a setting means: "auto" takes a GPU where there is one."""
-        return device_of(self.device)
+        return self.load()

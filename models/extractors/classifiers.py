@@ -11,7 +11,6 @@ from medimg_eval.case import Array, Image, Prompt
 from medimg_eval.errors import UsageError, nearest
 from medimg_eval.models.extractors.base import FeatureExtractor
 from medimg_eval.models.extractors.networks import TimmEncoder
-from medimg_eval.models.text_encoders import device_of
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture
@@ -160,7 +159,7 @@ class ModelClassifier(FeatureExtractor):
         if not self._ready:
             self.model.prepare(labels, lambda: images[0])
             if callable(getattr(self.model, "to", None)):
-                self.model.to(device_of(self.device))
+                self.model.to(self.on)
             self._ready = True
         options = {str(number): name for number, name in labels.items()} if self.choices else {}
         prompts = [Prompt(str(place), (image,), labels, options=options) for place, image in enumerate(images)]

@@ -1,10 +1,10 @@
-"""Feature extractors with a network: torchvision's Inception, and encoders of transformers, timm and open_clip."""
+"""Feature extractors with a network: Inception, encoders of transformers, timm and open_clip, and one of patients."""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -12,13 +12,33 @@ import numpy as np
 from medimg_eval.errors import UsageError, UserError, import_optional, nearest
 from medimg_eval.models.extractors.base import Network
 from medimg_eval.models.hub import Weights
+from medimg_eval.models.text_encoders import encoded, pretrained, tokenizer_of
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture
 
     from medimg_eval.case import Array
 
+MEAN, SPREAD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+"""ImageNet's, as the network that tells patients was trained with."""
+
 POOLED = ("pooled", "first", "mean")
+
+PICTURES = "biovil_t_image_model_proj_size_128.pt"
+PARAMETERS = ("model.safetensors", "pytorch_model.bin")
+"""Files of the model of texts, of which one is there."""
+
+JOINT = 128
+"""Features that pictures and texts share."""
+
+STATIC = 256
+"""Features of a place of the picture, and as many of what changed since an earlier one."""
+
+EDGE, CROP = 512, 448
+"""The shorter edge that pictures are brought to, and the square of their middle that is seen."""
+
+LONGEST = 512
+"""Word pieces that are read."""
 
 
 class Inception(Network):
@@ -39,6 +59,7 @@ class Inception(Network):
             "inception_v3_google-0cc3c7bd.pth",
             "torchvision, Inception_V3_Weights.IMAGENET1K_V1",
             "BSD-3-Clause; trained on ImageNet, which is for research",
+            on_hub=False,
         ),
     )
     EDGE = 299
@@ -56,7 +77,7 @@ class Inception(Network):
         import torch
         from torch import nn
 
-        from medimg_eval.models.checkpoints import load_weights
+        from medimg_eval.models.networks import load_weights
 
         models: Any = importlib.import_module("torchvision.models")
         network = models.inception_v3(weights=None, init_weights=False, aux_logits=True)
@@ -107,9 +128,7 @@ class TransformersEncoder(Network):
         self.weights, self.pooled, self.device, self.preferred_batch = weights, pooled, device, preferred_batch
         self.stretched = stretched
         holds = ("config.json", "preprocessor_config.json", "model.safetensors|pytorch_model.bin")
-        named = what or f"a folder with {', '.join(holds).replace('|', ' or ')}"
-        source = f"the model hub, {weights}" if weights else "the model hub"
-        self.needs = (Weights("weights", named, source, licence, holds),)  # type: ignore[misc]
+        self.needs = (_on_hub(weights, holds, licence, what),)  # type: ignore[misc]
 
     @property
     def preprocessing(self) -> str:
@@ -121,16 +140,8 @@ class TransformersEncoder(Network):
         """Loads the model and its image processor."""
         import torch
 
-        transformers = import_optional("transformers")
         folder = self.find(self.needs[0])
-        try:
-            model = transformers.AutoModel.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-            processor = transformers.AutoImageProcessor.from_pretrained(
-                folder, local_files_only=True, trust_remote_code=False
-            )
-        except Exception as error:  # a folder can hold anything
-            reason = " ".join(str(error).split())[:200] or type(error).__name__
-            raise UserError(f"{folder}: cannot be loaded as an image encoder by transformers ({reason})") from error
+        model, processor = (pretrained(kind, folder, "image encoder") for kind in ("AutoModel", "AutoImageProcessor"))
         model = getattr(model, "vision_model", model)  # of a model of images and texts
         return model.eval().to(torch.device(self.on)), processor
 
@@ -191,12 +202,14 @@ class TimmEncoder(Network):
         """Loads the backbone without its head."""
         import torch
 
+        from medimg_eval.models.networks import load_weights
+
         timm: Any = importlib.import_module("timm")
         if not timm.is_model(self.backbone):
             close = nearest(self.backbone, timm.list_models()).partition(" (")[0]
             raise UserError(f"extractors.{self.name}.backbone: timm has no {self.backbone!r}{close}")
         network = timm.create_model(self.backbone, pretrained=False, num_classes=len(self.names), **self.options)
-        fill(network, self.find(self.needs[0]))
+        load_weights(network, self.find(self.needs[0]))
         settings = timm.data.resolve_model_data_config(network)
         transform = timm.data.create_transform(**settings, is_training=False)
         return network.eval().to(torch.device(self.on)), transform
@@ -229,9 +242,7 @@ class OpenClipEncoder(Network):
     ) -> None:
         self.weights, self.device, self.preferred_batch = weights, device, preferred_batch
         holds = ("open_clip_config.json", "open_clip_pytorch_model.bin|open_clip_model.safetensors")
-        named = f"a folder with {', '.join(holds).replace('|', ' or ')}"
-        source = f"the model hub, {weights}" if weights else "the model hub"
-        self.needs = (Weights("weights", named, source, licence, holds),)  # type: ignore[misc]
+        self.needs = (_on_hub(weights, holds, licence),)  # type: ignore[misc]
 
     @property
     def preprocessing(self) -> str:
@@ -243,7 +254,7 @@ class OpenClipEncoder(Network):
         from medimg_eval.models.vision_language import OpenClip
 
         model = OpenClip(checkpoint=str(self.find(self.needs[0])), batch=self.preferred_batch)
-        model.embed_texts([])  # loads it
+        model.load()
         return model.eval().to(self.on)
 
     def embed(self, pictures: Sequence[Picture]) -> Array:
@@ -260,25 +271,203 @@ class OpenClipEncoder(Network):
         return found
 
 
-def fill(network: Any, path: Path) -> None:
-    """Loads weights into a network; what it lacks, such as a head, may be left over.
+class BioViLT(Network):
+    """BioViL-T of single pictures (Bannur et al. 2023, CVPR), from its authors' two files of weights.
+
+    The picture goes through a ResNet-50 and a projection; in the place of what changed since an earlier picture stands
+    the vector that the network has learnt for there being none. A place's vector is the projection of both, and the
+    picture's is the mean over places. A text is the projection of CXR-BERT's first token. The networks are rebuilt
+    here; no code of the repository is run.
 
     Args:
-        network: of torch.
-        path: safetensors, or whatever `load_weights` takes.
-
-    Raises:
-        UserError: the file cannot be read, or holds weights of another network.
+        weights: a folder, or `OWNER/NAME[@REVISION]` in the model hub's cache, with both models.
+        device: of torch; `auto` takes a GPU where there is one.
+        preferred_batch: pictures, or texts, at once.
     """
-    from medimg_eval.models.checkpoints import load_weights
 
-    if path.suffix != ".safetensors":
-        load_weights(network, path)
-        return
-    from safetensors.torch import load_file
+    reads_texts: ClassVar[bool] = True
+    needs: ClassVar[Sequence[Weights]] = (
+        Weights(
+            "weights",
+            f"a folder with {PICTURES}, and with config.json, vocab.txt and parameters of the model of texts",
+            "the model hub, microsoft/BiomedVLP-BioViL-T",
+            "MIT",
+            (PICTURES, "config.json", "vocab.txt", "|".join(PARAMETERS)),
+        ),
+    )
 
-    try:
-        stored = load_file(path)
-        network.load_state_dict({key: stored[key] for key in network.state_dict()})
-    except Exception as error:  # a broken file, or another network's
-        raise UserError(f"{path}: cannot be loaded as weights ({type(error).__name__}: {error})") from error
+    def __init__(
+        self, weights: str | None = "microsoft/BiomedVLP-BioViL-T", device: str = "auto", preferred_batch: int = 16
+    ) -> None:
+        self.weights, self.device, self.preferred_batch = weights, device, preferred_batch
+
+    @property
+    def preprocessing(self) -> str:
+        """The authors'."""
+        return f"grey, shorter edge {EDGE}, middle {CROP} x {CROP}, mean over places, vectors of length 1"
+
+    def load(self) -> Any:
+        """Loads the model of pictures; that of texts is loaded when the first text comes."""
+        import torch
+        from torch import nn
+
+        from medimg_eval.models.networks import load_weights
+
+        timm: Any = importlib.import_module("timm")
+        backbone = timm.create_model("resnet50", pretrained=False, num_classes=0, global_pool="")
+        network = nn.Module()
+        network.encoder = nn.Module()
+        network.encoder.encoder = backbone
+        network.encoder.backbone_to_vit = nn.Conv2d(backbone.num_features, STATIC, 1, bias=False)
+        network.encoder.missing_previous_emb = nn.Parameter(torch.zeros(1, STATIC, 1, 1))
+        network.projector = nn.Module()
+        network.projector.model = nn.Sequential(
+            nn.Conv2d(2 * STATIC, JOINT, 1, bias=False), nn.BatchNorm2d(JOINT), nn.ReLU(), nn.Conv2d(JOINT, JOINT, 1)
+        )
+        load_weights(network, self.find(self.needs[0]) / PICTURES)
+        return network.eval().to(torch.device(self.on))
+
+    def embed(self, pictures: Sequence[Picture]) -> Array:
+        """Returns vectors of length 1, (picture, 128)."""
+        import torch
+
+        network = self.loaded
+        seen = np.stack([_middle(one) for one in pictures])
+        with torch.inference_mode():
+            shown = torch.from_numpy(seen)[:, None].expand(-1, 3, -1, -1).to(self.on)
+            static = network.encoder.backbone_to_vit(network.encoder.encoder(shown))
+            missing = network.encoder.missing_previous_emb.expand_as(static)
+            places = network.projector.model(torch.cat([static, missing], dim=1))
+            vectors = torch.nn.functional.normalize(places.mean(dim=(2, 3)), dim=1)
+        found: Array = vectors.float().cpu().numpy()
+        return found
+
+    def embed_texts(self, texts: Sequence[str]) -> Array:
+        """Returns vectors of length 1, (text, 128)."""
+        import torch
+
+        bert, head, tokenizer = self._reader
+        found = []
+        for start in range(0, len(texts), self.preferred_batch):
+            inputs, _ = encoded(tokenizer, texts[start : start + self.preferred_batch], LONGEST, self.on)
+            with torch.inference_mode():
+                hidden = head["dense_to_hidden"](bert(**inputs).last_hidden_state[:, 0])
+                vectors = head["dense_to_output"](head["LayerNorm"](torch.nn.functional.gelu(hidden)))
+            found.append(torch.nn.functional.normalize(vectors, dim=1).float().cpu().numpy())
+        return np.concatenate(found) if found else np.zeros((0, JOINT), np.float32)
+
+    @cached_property
+    def _reader(self) -> tuple[Any, Any, Any]:
+        import torch
+        from torch import nn
+
+        from medimg_eval.models.networks import load_weights
+
+        transformers, folder = import_optional("transformers"), self.find(self.needs[0])
+        config = transformers.BertConfig.from_json_file(str(folder / "config.json"))
+        network = nn.Module()
+        network.bert = transformers.BertModel(config, add_pooling_layer=False)
+        network.cls_projection_head = nn.ModuleDict(
+            {
+                "dense_to_hidden": nn.Linear(config.hidden_size, JOINT),
+                "LayerNorm": nn.LayerNorm(JOINT, eps=1e-12),
+                "dense_to_output": nn.Linear(JOINT, JOINT),
+            }
+        )
+        load_weights(network, next(folder / name for name in PARAMETERS if (folder / name).is_file()))
+        network.eval().to(torch.device(self.on))
+        return network.bert, network.cls_projection_head, tokenizer_of(folder)
+
+
+def _middle(picture: Picture) -> Array:
+    """The middle of a picture, float32 from 0 to 1, (448, 448)."""
+    from PIL.Image import Resampling
+
+    grey = picture.convert("L")
+    scale = EDGE / min(grey.size)
+    wide, high = (EDGE if edge == min(grey.size) else int(edge * scale) for edge in grey.size)
+    left, top = round((wide - CROP) / 2), round((high - CROP) / 2)
+    scaled = grey.resize((wide, high), Resampling.BILINEAR).crop((left, top, left + CROP, top + CROP))
+    return np.asarray(scaled, np.float32) / np.float32(255)
+
+
+class PatientSiamese(Network):
+    """The Siamese network of Packhäuser et al. 2022 (Scientific Reports): two branches, one set of weights.
+
+    A branch is a ResNet-50 whose last layer has 128 outputs, through a sigmoid. A pair's score is a linear layer of the
+    absolute difference: the logit of being of one patient. The network is rebuilt here; its weights are the authors',
+    or those that somebody trained with their code.
+
+    Args:
+        weights: a file with the tensors of `model` (the branch) and `fc_end`.
+        backbone: timm's name of the branch.
+        features: outputs of a branch.
+        edge: of the square that pictures are stretched to.
+        device: of torch; `auto` takes a GPU where there is one.
+        preferred_batch: pictures at once.
+    """
+
+    tells_patients: ClassVar[bool] = True
+    needs: ClassVar[Sequence[Weights]] = (
+        Weights(
+            "weights",
+            "verification_approach_final_model.pth, or weights that were trained with the authors' code",
+            "kaipackhaeuser/CXR-Patient-ReID on GitHub (Git LFS)",
+            "GPL-3.0; trained on ChestX-ray14",
+            on_hub=False,
+        ),
+    )
+
+    def __init__(
+        self,
+        weights: str | None = None,
+        backbone: str = "resnet50",
+        features: int = 128,
+        edge: int = 256,
+        device: str = "auto",
+        preferred_batch: int = 32,
+    ) -> None:
+        self.weights, self.backbone, self.features, self.edge = weights, backbone, features, edge
+        self.device, self.preferred_batch = device, preferred_batch
+
+    @property
+    def preprocessing(self) -> str:
+        """Stretched, with ImageNet's mean and spread."""
+        return f"stretched to {self.edge} x {self.edge} by PIL's bilinear filter, ImageNet's mean and spread"
+
+    def load(self) -> Any:
+        """Loads both parts."""
+        import torch
+        from torch import nn
+
+        from medimg_eval.models.networks import load_weights
+
+        timm: Any = importlib.import_module("timm")
+        branch = timm.create_model(self.backbone, pretrained=False, num_classes=self.features)
+        network = nn.ModuleDict({"model": branch, "fc_end": nn.Linear(self.features, 1)})
+        load_weights(network, self.find(self.needs[0]))
+        return network.eval().to(torch.device(self.on))
+
+    def embed(self, pictures: Sequence[Picture]) -> Array:
+        """Returns what a branch makes of each, 0 to 1, (picture, feature)."""
+        import torch
+        from PIL.Image import Resampling
+
+        scaled = [one.resize((self.edge, self.edge), Resampling.BILINEAR) for one in pictures]
+        pixels = (np.stack([np.asarray(one, np.float32) for one in scaled]) / 255 - MEAN) / SPREAD
+        shown = torch.from_numpy(pixels.astype(np.float32).transpose(0, 3, 1, 2))
+        with torch.inference_mode():
+            found: Array = self.loaded["model"](shown.to(self.on)).sigmoid().float().cpu().numpy()
+        return found
+
+    def compare(self, one: Array, other: Array) -> Array:
+        """Returns logits of being of one patient, float64, by features (..., feature) that are broadcast."""
+        last = self.loaded["fc_end"]
+        weight, bias = (part.detach().double().cpu().numpy() for part in (last.weight, last.bias))
+        found: Array = np.abs(one.astype(np.float64) - other) @ weight[0] + bias[0]
+        return found
+
+
+def _on_hub(given: str | None, holds: tuple[str, ...], licence: str, what: str = "") -> Weights:
+    named = what or f"a folder with {', '.join(holds).replace('|', ' or ')}"
+    return Weights("weights", named, f"the model hub, {given}" if given else "the model hub", licence, holds)

@@ -13,8 +13,7 @@ import numpy as np
 
 from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.models.annotators import Annotator
-from medimg_eval.models.hub import Weights, located
-from medimg_eval.models.text_encoders import device_of
+from medimg_eval.models.hub import Weights
 
 if TYPE_CHECKING:
     import torch
@@ -36,12 +35,10 @@ class PerceptualDistance(Annotator):
 
     Attributes:
         smallest: rows and columns that a picture must have at least.
-        device: of torch; `auto` takes a GPU where there is one.
     """
 
     file_arguments: ClassVar[tuple[str, ...]] = ("backbone", "heads")
     smallest: int = 16
-    device: str = "auto"
     _loaded: Any = None
 
     @abstractmethod
@@ -77,15 +74,10 @@ class PerceptualDistance(Annotator):
                 found += self.between(*both).double().cpu().tolist()
         return found
 
-    @property
-    def on(self) -> str:
-        """The device that a setting means: "auto" takes a GPU where there is one."""
-        return device_of(self.device)
-
     def _filled(self, network: Any, weights: Weights) -> Any:
-        from medimg_eval.models.checkpoints import load_weights
+        from medimg_eval.models.networks import load_weights
 
-        load_weights(network, located(getattr(self, weights.argument), weights, self.name))
+        load_weights(network, self.find(weights))
         return network.eval().requires_grad_(requires_grad=False).to(self.on)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,9 +12,8 @@ from torch import Tensor, nn
 
 from medimg_eval.case import Array, Image, Prompts
 from medimg_eval.errors import UserError
-from medimg_eval.models.base import Example, Reconstructor
-from medimg_eval.models.checkpoints import load_weights
-from medimg_eval.models.networks import build_network
+from medimg_eval.models.base import Reconstructor
+from medimg_eval.models.networks import build_network, load_weights
 from medimg_eval.models.reconstruction.linear import SenseCombine, zero_filled
 
 STEP = 32
@@ -35,8 +34,6 @@ class NetworkReconstructor(nn.Module, Reconstructor):
         slices_per_case: slices drawn from a scan each time it is visited in training.
         batch: slices computed at once when it is tested.
     """
-
-    file_arguments: ClassVar[tuple[str, ...]] = ("checkpoint",)
 
     def __init__(
         self,
@@ -61,9 +58,6 @@ class NetworkReconstructor(nn.Module, Reconstructor):
         self.slices_per_case, self.batch = slices_per_case, batch
         self._trained = checkpoint is not None
         self._sense = SenseCombine() if start == "sense" else None
-
-    def prepare(self, labels: Mapping[int, str], example: Example) -> None:
-        """Nothing follows from the task."""
 
     def check_ready(self) -> None:
         """Refuses a network whose weights are random."""

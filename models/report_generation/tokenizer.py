@@ -6,7 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,22 +20,6 @@ CJK = r"\u3040-\u30ff\u3400-\u9fff"
 
 TOKEN = re.compile(rf" ?(?:\d+(?:[.,]\d+)*|[{CJK}]|[^\W\d{CJK}][^\W{CJK}]*(?:[-'/][^\W{CJK}]+)*|[^\w\s]|[^\s])")
 """A number, a word with its hyphens, a character of Chinese or Japanese, or a mark; with the blank before it."""
-
-
-class Written(Protocol):
-    """How texts become numbers and numbers become texts."""
-
-    pad: int
-    begin: int
-    end: int
-    unwritten: tuple[int, ...]
-    """What must never be written."""
-
-    def encode(self, text: str, length: int) -> list[int]:
-        """Numbers of a text, from the begin to the end; cut off, without an end, after `length` of them."""
-
-    def decode(self, numbers: Iterable[int]) -> str:
-        """The text of numbers, up to their end."""
 
 
 class Words:

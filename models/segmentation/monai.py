@@ -1,9 +1,12 @@
-"""Any MONAI network, or bundle, as a segmenter that can be tested and fitted."""
+"""Any MONAI network, or bundle, as a segmenter that can be tested and fitted; networks that are told which classes."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+import json
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,19 +18,23 @@ from monai.transforms import Compose, RandCropByPosNegLabeld, SpatialPadd
 from torch import Tensor, nn
 
 from medimg_eval.case import Array, Image, Mask, Probabilities, Prompt, Prompts
-from medimg_eval.errors import UserError
+from medimg_eval.errors import UserError, nearest
 from medimg_eval.models.base import Example, Pass, Segmenter
-from medimg_eval.models.checkpoints import load_weights
-from medimg_eval.models.class_mapping import Translator, plain
-from medimg_eval.models.networks import build_network, fitting_window
-from medimg_eval.models.segmentation.monai_bundle import read_bundle
+from medimg_eval.models.class_mapping import Translator, known_classes, plain
+from medimg_eval.models.networks import build_network, fitting_window, load_weights
 from medimg_eval.models.segmentation.postprocess import Step, postprocessed
 from medimg_eval.models.segmentation.sliding_window import Windows, all_probabilities, distinct_views, most_probable
+from medimg_eval.trust import require_trust
+
+log = logging.getLogger(__name__)
 
 Transform = Callable[[Any], Any]
 
 MOVES_VOXELS = ("Orientation", "Flip", "Rotate90", "SpatialPad", "BorderPad", "DivisiblePad", "CropForeground")
 """Transforms that put voxels elsewhere without mixing them, so that undoing them on labels loses nothing."""
+
+READING = ("LoadImage", "EnsureChannelFirst", "AsChannelFirst", "AddChannel", "EnsureType", "ToDevice", "ToTensor")
+"""Transforms that bring an image into memory, which is done before a model is asked."""
 
 
 class MonaiSegmenter(nn.Module, Segmenter):
@@ -350,3 +357,154 @@ def _logits(output: Any) -> Tensor:
     # Networks with deep supervision return the full-resolution head first.
     first: Tensor = output[0] if isinstance(output, list | tuple) else output
     return first
+
+
+class VistaSegmenter(MonaiSegmenter):
+    """VISTA3D, or a network of its kind, asked for the task's labels by its class prompts; without points.
+
+    A voxel is background where every class has a negative logit, and else of the class with the largest, as the
+    network's authors decide; probabilities are the softmax of these logits and a 0 for background.
+
+    Args:
+        bundle: folder of a MONAI bundle whose network takes `class_vector`.
+        prompts: name of a label -> the network's number for it; by default the channels that the bundle's
+            `metadata.json` names as the label is called.
+        settings: as for `MonaiSegmenter`: the window, `preprocess`, `flips`, ...
+
+    Raises:
+        UserError: it is no such bundle.
+    """
+
+    def __init__(self, *, bundle: str, prompts: Mapping[str, int] | None = None, **settings: Any) -> None:
+        super().__init__(bundle=bundle, **settings)
+        known = prompts or {name: number for number, name in self.named.items()}
+        self.prompts = {plain(name): int(number) for name, number in known.items()}
+        self.named = {}  # channels are those of the labels asked for
+        self._adopt(ClassPrompted(self._networks()[0]))
+
+    def prepare(self, labels: Mapping[int, str], example: Example) -> None:
+        """Looks up the prompt of each label.
+
+        Raises:
+            UserError: a label has none.
+        """
+        for name in labels.values():
+            if plain(name) not in self.prompts:
+                raise UserError(
+                    f"the bundle names no class {name!r}{nearest(name, self.prompts)}; set model.prompts to the "
+                    "network's number for each label"
+                )
+        for network in self._networks():
+            network.prompts = [self.prompts[plain(labels[label])] for label in sorted(labels)]  # type: ignore[assignment]
+        super().prepare(labels, example)
+
+
+class ClassPrompted(nn.Module):
+    """Shows a network one window at a time, with the classes to look for; background has the logit 0.
+
+    Args:
+        network: takes `input_images` (1, channel, *spatial) and `class_vector` (class, 1), and returns logits
+            (class, 1, *spatial).
+    """
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+        self.prompts: list[int] = []
+
+    def forward(self, windows: Tensor) -> Tensor:
+        """Returns logits (window, 1 + class, *spatial) of windows (window, channel, *spatial)."""
+        wanted = torch.tensor(self.prompts, device=windows.device)[:, None]
+        logits = [self.network(input_images=window[None], class_vector=wanted)[:, 0] for window in windows]
+        return torch.stack([torch.cat([torch.zeros_like(one[:1]), one]) for one in logits])
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """What was read of a bundle.
+
+    Attributes:
+        network: with its weights.
+        classes: what `configs/metadata.json` calls each output channel, background left out; empty where it says
+            nothing.
+        preprocess: the config's `preprocessing` without what reads files; empty where there is none.
+        window: arguments of the config's `inferer` when that is a sliding window: `roi_size`, `overlap`,
+            `sw_batch_size`.
+    """
+
+    network: nn.Module
+    classes: Mapping[int, str] = field(default_factory=dict)
+    preprocess: Sequence[Callable[[Any], Any]] = ()
+    window: Mapping[str, Any] = field(default_factory=dict)
+
+
+def read_bundle(folder: Path) -> Bundle:
+    """Reads a bundle, whose config runs code: it must be trusted (`medimg_eval.trust`).
+
+    Args:
+        folder: holds `configs/inference.json` (or .yaml) with a `network_def` (or `network`), and `models/model.pt`.
+
+    Raises:
+        UserError: it is no bundle, it is not trusted, or its weights do not fit its network.
+    """
+    from monai.bundle import ConfigParser
+
+    configs = [folder / "configs" / f"inference.{suffix}" for suffix in ("json", "yaml", "yml")]
+    config = next((path for path in configs if path.is_file()), None)
+    if config is None:
+        raise UserError(f"{folder}: is no MONAI bundle; expected configs/inference.json or .yaml in it")
+    parser = ConfigParser()
+    parser.read_config(str(config))
+    require_trust(config, _would_run(parser.config))
+    parser["bundle_root"] = str(folder)
+    if "network_def" not in parser:
+        raise UserError(f"{config}: defines no `network_def`")
+    network: nn.Module = parser.get_parsed_content("network_def")
+    load_weights(network, folder / "models" / "model.pt")
+    return Bundle(network, _channel_names(folder), _preprocessing(parser), _bundle_window(parser))
+
+
+def _would_run(config: Any) -> Iterator[str]:
+    """The classes and expressions of a bundle's config, and the files that it takes in, which may hold more."""
+    for key, value in config.items() if isinstance(config, Mapping) else enumerate(config):
+        if isinstance(value, str):
+            if key == "_target_" or "$" in value or value.startswith("%"):
+                yield value
+        elif isinstance(value, Mapping | Sequence):
+            yield from _would_run(value)
+
+
+def _channel_names(folder: Path) -> Mapping[int, str]:
+    path = folder / "configs" / "metadata.json"
+    if not path.is_file():
+        return {}
+    try:
+        described = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UserError(f"{path}: is no JSON ({error})") from error
+    outputs: Mapping[str, Any] = described.get("network_data_format", {}).get("outputs", {})
+    first: Mapping[str, Any] = next(iter(outputs.values()), {})
+    channels: Mapping[str, Any] = first.get("channel_def", {})
+    named = {int(channel): str(name) for channel, name in channels.items() if str(channel).isdigit()}
+    return known_classes(named) if len(named) > 1 else {}
+
+
+def _preprocessing(parser: Any) -> Sequence[Callable[[Any], Any]]:
+    said = parser.config.get("preprocessing")
+    if said is None:
+        return ()
+    if not (isinstance(said, dict) and isinstance(said.get("transforms"), list)):
+        log.warning("the bundle's preprocessing is no list of transforms and is left out; set model.preprocess")
+        return ()
+    names = [str(step.get("_target_", "")).rpartition(".")[2] for step in said["transforms"]]
+    wanted = [number for number, name in enumerate(names) if not name.startswith(READING)]
+    steps = [parser.get_parsed_content(f"preprocessing#transforms#{number}") for number in wanted]
+    return tuple(step for step in steps if step is not None)  # None where it is disabled
+
+
+def _bundle_window(parser: Any) -> Mapping[str, Any]:
+    said = parser.config.get("inferer")
+    if not isinstance(said, dict) or "SlidingWindowInferer" not in str(said.get("_target_")):
+        return {}
+    inferer = parser.get_parsed_content("inferer")
+    return {"roi_size": inferer.roi_size, "overlap": inferer.overlap, "sw_batch_size": inferer.sw_batch_size}

@@ -97,8 +97,21 @@ class OpenClip(nn.Module, Chooser, Embedder):
 
     def load(self) -> None:
         """Loads the model, once; raises UserError when it cannot be loaded."""
-        if self.clip is None:
-            self._load()
+        if self.clip is not None:
+            return
+        open_clip: Any = importlib.import_module("open_clip")
+        source, weights = self._source(open_clip)
+        if weights is None and ":" not in source:
+            create = open_clip.create_model_and_transforms  # what it weighs without weights is noise: see `check_ready`
+        else:
+            create = open_clip.create_model_from_pretrained  # raises where weights cannot be found
+        try:
+            made = create(source, pretrained=weights)
+            self._tokenize = open_clip.get_tokenizer(source)
+        except Exception as error:  # the library fails in many ways over files, names and the network
+            raise UserError(f"{self.checkpoint or source}: cannot be loaded by open_clip ({error})") from error
+        self._preprocess = made[-1]
+        self.clip = made[0].eval()
 
     def one_pass(self) -> Pass | None:
         """The encoding of one image."""
@@ -178,8 +191,7 @@ class OpenClip(nn.Module, Chooser, Embedder):
 
     def cuts(self, texts: Sequence[str]) -> Sequence[bool]:
         """Returns which texts have more tokens than the model's context, such as 77; the rest of those is not read."""
-        if self.clip is None:
-            self._load()
+        self.load()
         words = self._tokenize
         whole = getattr(words, "tokenizer", None)  # of the Hugging Face library, which counts its own marks
         if whole is not None:
@@ -198,8 +210,7 @@ class OpenClip(nn.Module, Chooser, Embedder):
         Raises:
             CaseError: one is no picture of 1 to 4 channels.
         """
-        if self.clip is None:
-            self._load()
+        self.load()
         found = []
         for begin in range(0, len(images), self.batch):
             pictures = [self._preprocess(as_picture(image)) for image in images[begin : begin + self.batch]]
@@ -208,8 +219,7 @@ class OpenClip(nn.Module, Chooser, Embedder):
 
     def embed_texts(self, texts: Sequence[str]) -> Array:
         """Returns the embeddings of texts, float32, (text, feature), each of length 1; each text is computed once."""
-        if self.clip is None:
-            self._load()
+        self.load()
         missing = [text for text in dict.fromkeys(texts) if text not in self._texts]
         for begin in range(0, len(missing), self.batch):
             some = missing[begin : begin + self.batch]
@@ -239,21 +249,6 @@ class OpenClip(nn.Module, Chooser, Embedder):
         vectors = iter(self.embed_images([image for images in shown for image in images]))
         found = [np.stack([next(vectors) for _ in images]) for images in shown]
         return found if self.several == "largest" else [_unit(each.mean(0, keepdims=True)) for each in found]
-
-    def _load(self) -> None:
-        open_clip: Any = importlib.import_module("open_clip")
-        source, weights = self._source(open_clip)
-        if weights is None and ":" not in source:
-            create = open_clip.create_model_and_transforms  # what it weighs without weights is noise: see `check_ready`
-        else:
-            create = open_clip.create_model_from_pretrained  # raises where weights cannot be found
-        try:
-            made = create(source, pretrained=weights)
-            self._tokenize = open_clip.get_tokenizer(source)
-        except Exception as error:  # the library fails in many ways over files, names and the network
-            raise UserError(f"{self.checkpoint or source}: cannot be loaded by open_clip ({error})") from error
-        self._preprocess = made[-1]
-        self.clip = made[0].eval()
 
     def _source(self, open_clip: Any) -> tuple[str, str | None]:
         """What open_clip calls the model, and its weights."""

@@ -1,6 +1,4 @@
 from .consultation import ConsultationQuestionTask as ConsultationQuestionTask
 from .judge_questions import JudgeQuestion as JudgeQuestion, MAX_NEW_TOKENS as MAX_NEW_TOKENS, rounds as rounds
-from .prompting import guides_of as guides_of
-from .sampling import Lines as Lines, Sampling as Sampling
 from .staged import StagedQuestionTask as StagedQuestionTask
 from .task import QuestionTask as QuestionTask

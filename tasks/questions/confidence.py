@@ -53,11 +53,6 @@ def _weighed(answer: Any) -> Any:
     return replace(reply, confidence=1 / sum(math.exp(number - max(numbers)) for number in numbers))
 
 
-def kept(prediction: Reply) -> dict[str, float]:
-    """What a run keeps of it: the confidence, if there is one."""
-    return {} if prediction.confidence is None else {"confidence": prediction.confidence}
-
-
 def confidence_of(packed: Mapping[str, Any]) -> float | None:
     """How sure a stored reply is, 0 to 1: as it was stored, or as its last text says; None where neither says."""
     known = packed.get("confidence")

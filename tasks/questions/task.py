@@ -19,8 +19,8 @@ from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.answers import JUDGE, UNREAD, ReplyPair, rules
 from medimg_eval.metrics.nlp import Corpus
 from medimg_eval.question import Decoding, Key, Message, Question, Reply
-from medimg_eval.tasks.base import Task, name_once, one_each
-from medimg_eval.tasks.questions.confidence import confidence_of, kept, status_of, with_confidence
+from medimg_eval.tasks.base import Task, check_metrics, one_each
+from medimg_eval.tasks.questions.confidence import confidence_of, status_of, with_confidence
 from medimg_eval.tasks.questions.judge_questions import JudgeQuestion
 from medimg_eval.tasks.questions.templates import Template, moved, without_images
 
@@ -80,11 +80,7 @@ class QuestionTask(Task):
 
     def __post_init__(self) -> None:
         """Refuses settings that cannot be meant, and adds the questions that metrics have a judge asked."""
-        self.metrics = [self.metrics] if isinstance(self.metrics, str) else list(self.metrics)
-        name_once(self)
-        for name in (*self.case_metrics, self.monitor):
-            if parse(name)[0].kind != "answer":
-                raise UsageError(f"task {self.name!r}: metric {name!r} does not judge answers")
+        check_metrics(self, "answer", "answers")
         for key, options in {"answer_by": ("generate", "likelihood"), "blind": ("", "remove", "grey")}.items():
             if getattr(self, key) not in options:
                 raise UsageError(f"task.{key} is {getattr(self, key)!r}{nearest(str(getattr(self, key)), options)}")
@@ -238,7 +234,9 @@ class QuestionTask(Task):
 
     def pack(self, prediction: Reply) -> dict[str, Any]:
         """A reply as the run keeps it."""
-        packed: dict[str, Any] = {"texts": list(prediction.texts), **kept(prediction)}
+        packed: dict[str, Any] = {"texts": list(prediction.texts)}
+        if prediction.confidence is not None:
+            packed["confidence"] = prediction.confidence
         if prediction.preferences is not None:
             packed["preferences"] = dict(prediction.preferences)
         if prediction.messages:

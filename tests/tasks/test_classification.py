@@ -466,7 +466,7 @@ def test_the_frequency_of_classes_is_an_answer(tmp_path):
     with pytest.raises(CaseError, match="knows class 'nobody'"):
         model.classify([Prompt("c", (), {1: "nobody"})])
     with pytest.raises(UserError, match="none of the cases says"):
-        ClassFrequency().study([], apart=True)
+        ClassFrequency().study([])
 
 
 def test_probabilities_of_another_program_are_read_from_its_table(tmp_path, task):

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medimg_eval.errors import UsageError
-from medimg_eval.tasks.questions.prompting import Guides, guides_of
+from medimg_eval.tasks.segmentation import Guides, guides_of
 from tests.conftest import LABELS, SHAPE, ellipsoid, ellipsoids
 
 

@@ -20,7 +20,7 @@ from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.imaging.kspace import inverse_fft
 from medimg_eval.metrics.reconstruction.metrics import psnr, ssim
 from medimg_eval.models.base import Reconstructor
-from medimg_eval.models.precomputed.reconstructions import GivenReconstructions
+from medimg_eval.models.precomputed.images import GivenReconstructions
 from medimg_eval.models.reconstruction.linear import (
     FunctionReconstructor,
     SenseCombine,

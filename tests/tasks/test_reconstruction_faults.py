@@ -19,7 +19,7 @@ from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.evaluation.rescoring import rescore
 from medimg_eval.metrics.reconstruction.metrics import psnr, ssim
 from medimg_eval.models.base import Reconstructor
-from medimg_eval.models.precomputed.reconstructions import GivenReconstructions
+from medimg_eval.models.precomputed.images import GivenReconstructions
 from medimg_eval.results import build_table, load_runs
 from medimg_eval.tasks.reconstruction import ReconstructionTask
 

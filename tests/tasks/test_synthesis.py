@@ -25,8 +25,7 @@ from medimg_eval.evaluation.evaluate import Settings, evaluate, refuse_incapable
 from medimg_eval.evaluation.rescoring import rescore
 from medimg_eval.imaging import ImageFile, read
 from medimg_eval.models.base import Synthesizer
-from medimg_eval.models.extractors.base import Pixels
-from medimg_eval.models.extractors.tables import FeatureTable
+from medimg_eval.models.extractors.base import FeatureTable, Pixels
 from medimg_eval.models.precomputed.images import GivenImages
 from medimg_eval.models.synthesis import Diffusers
 from medimg_eval.phantoms.prompts import ChestPrompts, PhantomGenerator

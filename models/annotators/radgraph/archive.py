@@ -62,7 +62,7 @@ def read_archive(path: Path) -> Archive:
         lines = file.read().decode("utf-8").split("\n")
         return tuple(lines[:-1] if lines[-1] == "" else lines)
 
-    found = _members(path, read, lambda name: True)
+    found = _members(path, read)
     for name in (CONFIG, WEIGHTS):
         if name not in found:
             raise UserError(
@@ -90,32 +90,30 @@ def read_settings(path: Path) -> Mapping[str, Any]:
     Raises:
         UserError: no such archive, or no settings in it.
     """
-    found = _members(path, lambda name, file: json.load(file), lambda name: name == CONFIG, only=1)
+    found = _members(path, lambda name, file: json.load(file), only=CONFIG)
     if CONFIG not in found:
         raise UserError(f"{path}: holds no {CONFIG}; expected an archive of a RadGraph model, such as radgraph.tar.gz")
     settings: Mapping[str, Any] = found[CONFIG]
     return settings
 
 
-def _members(
-    path: Path, read: Callable[[str, IO[bytes]], Any], wanted: Callable[[str], bool], only: int = 0
-) -> dict[str, Any]:
-    """Reads members that a RadGraph model has, by name below the folder that holds them; `only` so many."""
+def _members(path: Path, read: Callable[[str, IO[bytes]], Any], only: str = "") -> dict[str, Any]:
+    """Reads members that a RadGraph model has, by name below the folder that holds them; `only` the one of a name."""
     found: dict[str, Any] = {}
     try:
         if path.is_dir():
             for file in (path / CONFIG, path / WEIGHTS, *sorted((path / VOCABULARY).glob("*.txt"))):
-                if file.is_file() and wanted(name := file.relative_to(path).as_posix()):
+                if file.is_file() and only in ("", name := file.relative_to(path).as_posix()):
                     with file.open("rb") as opened:
                         found[name] = read(name, opened)
             return found
         with tarfile.open(path) as tar:
             for member in tar:
                 name = _known(member.name)
-                stream = tar.extractfile(member) if name and wanted(name) else None
+                stream = tar.extractfile(member) if name and only in ("", name) else None
                 if stream is not None:
                     found[name] = read(name, stream)
-                if only and len(found) == only:
+                if only in found:
                     break
     except (OSError, EOFError, tarfile.TarError, pickle.UnpicklingError, ValueError, RuntimeError) as error:
         raise UserError(f"{path}: cannot be read as an archive of a RadGraph model ({error})") from error

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, ClassVar
 
-from medimg_eval.errors import UserError, import_optional
+from medimg_eval.errors import UserError
 from medimg_eval.models.annotators.base import TextAnnotator
 from medimg_eval.models.annotators.radgraph.archive import encoder_of, read_archive, read_settings
-from medimg_eval.models.hub import Weights, located
-from medimg_eval.models.text_encoders import device_of
+from medimg_eval.models.hub import Weights
+from medimg_eval.models.text_encoders import pretrained
 
 SOURCE = "the model hub, StanfordAIMI/RRG_scorers"
 LICENCE = "none stated with the file; it was trained on reports under PhysioNet's credentialed terms"
@@ -51,7 +51,7 @@ class RadGraph(TextAnnotator):
     def needs(self) -> tuple[Weights, ...]:  # type: ignore[override]  # what an archive needs stands in it
         """The archive; and once it is there, the configuration and tokenizer of the encoder that it names."""
         try:
-            located(self.weights, self.archive, self.name)
+            self.find(self.archive)
         except UserError:
             return (self.archive,)
         named = self.encoder
@@ -65,7 +65,7 @@ class RadGraph(TextAnnotator):
 
     @cached_property
     def _named(self) -> str:
-        return encoder_of(read_settings(located(self.weights, self.archive, self.name)))
+        return encoder_of(read_settings(self.find(self.archive)))
 
     def annotate(self, texts: Sequence[str]) -> list[dict[str, Any]]:
         """Reads texts, one at a time; one without a word has no entities.
@@ -84,7 +84,8 @@ class RadGraph(TextAnnotator):
 
     def _annotation(self, words: Sequence[str]) -> dict[str, Any]:
         graph = self._network.read(words) if words else None
-        numbers = {(first, last): str(number) for number, (first, last, _) in _numbered(graph)}
+        numbered = list(enumerate(graph.entities, start=1)) if graph else []
+        numbers = {(first, last): str(number) for number, (first, last, _) in numbered}
         entities: dict[str, dict[str, Any]] = {
             str(number): {
                 "tokens": " ".join(words[first : last + 1]),
@@ -93,7 +94,7 @@ class RadGraph(TextAnnotator):
                 "end_ix": last,
                 "relations": [],
             }
-            for number, (first, last, label) in _numbered(graph)
+            for number, (first, last, label) in numbered
         }
         for one, other, kind in graph.relations if graph else ():
             if one in numbers and other in numbers:
@@ -104,17 +105,10 @@ class RadGraph(TextAnnotator):
     def _network(self) -> Any:
         from medimg_eval.models.annotators.radgraph.network import Network
 
-        transformers = import_optional("transformers")
-        archive, folder = (located(getattr(self, one.argument), one, self.name) for one in self.needs)
+        archive, folder = (self.find(one) for one in self.needs)
+        config, tokenizer = (pretrained(kind, folder, "encoder") for kind in ("AutoConfig", "AutoTokenizer"))
         try:
-            config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-            tokenizer = transformers.AutoTokenizer.from_pretrained(
-                folder, local_files_only=True, trust_remote_code=False
-            )
-        except (OSError, ValueError) as error:
-            raise UserError(f"{folder}: holds no encoder that transformers reads ({error})") from error
-        try:
-            return Network(read_archive(archive), config, tokenizer, self.dataset, device_of(self.device))
+            return Network(read_archive(archive), config, tokenizer, self.dataset, self.on)
         except KeyError as error:
             raise UserError(f"{archive}: holds no {error}; expected the archive of a RadGraph model") from error
 
@@ -143,7 +137,3 @@ class ModernRadGraphXL(RadGraphXL):
 
     archive: ClassVar[Weights] = _archive("modern-radgraph-xl.tar.gz")
     dataset: ClassVar[str] = "modern-radgraph-xl"
-
-
-def _numbered(graph: Any) -> list[tuple[int, tuple[int, int, str]]]:
-    return list(enumerate(graph.entities, start=1)) if graph else []

@@ -133,7 +133,7 @@ def load(
         config = transformers.AutoConfig.from_pretrained(source.place, **general)
         sees = _sees(source.name, config)
         if sees:
-            read = general | _without_pixels(processor)
+            read = general | {key: value for key, value in processor.items() if key not in PIXELS}
             turns: Any = transformers.AutoProcessor.from_pretrained(source.place, **read)
             _set(turns, processor)
         else:
@@ -144,7 +144,9 @@ def load(
         model = _model(source, sees, {**general, **options})
         model.generation_config = plain_settings(model.generation_config, tokenizer)
         if adapter is not None:
-            model = _adapted(model, adapter)
+            peft = import_optional("peft")
+            with _said_plainly(adapter.name):
+                model = peft.PeftModel.from_pretrained(model, adapter.place, **adapter.options)
     context = getattr(config.get_text_config(), "max_position_embeddings", None)
     return Loaded(model.eval(), turns, sees, context)
 
@@ -201,16 +203,6 @@ def _model(source: Source, sees: bool, options: Mapping[str, Any]) -> Any:
             "answers would come from random numbers"
         )
     return model
-
-
-def _adapted(model: Any, adapter: Source) -> Any:
-    peft = import_optional("peft")
-    with _said_plainly(adapter.name):
-        return peft.PeftModel.from_pretrained(model, adapter.place, **adapter.options)
-
-
-def _without_pixels(options: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in options.items() if key not in PIXELS}
 
 
 def _set(processor: Any, options: Mapping[str, Any]) -> None:

@@ -14,8 +14,13 @@ from medimg_eval.case import Prompts
 from medimg_eval.errors import UsageError, import_optional
 from medimg_eval.models.base import Chooser, Example, VisionLanguageModel
 from medimg_eval.models.vision_language.huggingface.chat import ChatTemplate, Reader
-from medimg_eval.models.vision_language.huggingface.decoding import count_written, cut, row_by_row
-from medimg_eval.models.vision_language.huggingface.likelihoods import candidates, log_probabilities, weigh
+from medimg_eval.models.vision_language.huggingface.decoding import (
+    count_written,
+    cut,
+    log_probabilities,
+    row_by_row,
+    weigh,
+)
 from medimg_eval.models.vision_language.huggingface.loading import Source, find, load, quantised
 from medimg_eval.question import Decoding
 
@@ -136,7 +141,8 @@ class HuggingFaceVLM(nn.Module, VisionLanguageModel, Chooser):
                     inputs = self._inputs(whole, [group[row] for row in rows])
                     return log_probabilities(self.model, inputs, keep)
 
-                options = [candidates(prompt, self.likelihood) for prompt in group]
+                letters = self.likelihood == "letter"
+                options = [{key: key if letters else text for key, text in one.options.items()} for one in group]
                 weights |= zip(places, weigh(texts, options, self.reader.tokenizer, read), strict=True)
         return [weights[place] for place in range(len(prompts))]
 

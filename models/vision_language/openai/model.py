@@ -21,10 +21,13 @@ from medimg_eval.models.base import VisionLanguageModel, is_here
 from medimg_eval.models.response_cache import ReplyCache
 from medimg_eval.models.vision_language.openai.client import (
     Client,
+    ImageFormat,
     Pace,
     Patience,
+    Request,
     Server,
     Tally,
+    Writer,
     authorization,
     close_soon,
     http_library,
@@ -32,7 +35,6 @@ from medimg_eval.models.vision_language.openai.client import (
     place,
     wait_for,
 )
-from medimg_eval.models.vision_language.openai.requests import ImageFormat, Request, Writer
 from medimg_eval.question import Decoding
 
 READY_S = 5.0

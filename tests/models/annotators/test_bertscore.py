@@ -173,7 +173,7 @@ def test_what_cannot_be_used_is_told_in_a_sentence(tmp_path, bert):
     tensors = load_file(bert / "model.safetensors")
     lost = "encoder.layer.0.output.dense.weight"
     save_file({k: v for k, v in tensors.items() if k != lost}, part / "model.safetensors", {"format": "pt"})
-    with pytest.raises(UserError, match=f"lacks 1 tensors of its encoder, such as '{lost}'"):
+    with pytest.raises(UserError, match=f"lack 1 tensors of .*, such as '{lost}'"):
         annotator(part).compare(PAIRS, CORPUS)
     odd = tmp_path / "odd"
     odd.mkdir()

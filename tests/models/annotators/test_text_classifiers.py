@@ -114,7 +114,7 @@ def test_settings_and_folders_that_do_not_fit_are_refused(save, tmp_path):
     with pytest.raises(UserError, match=r"holds no model\.safetensors or pytorch_model\.bin"):
         named(ReportClassifier(str(tmp_path)))
     (tmp_path / "pytorch_model.bin").write_text("nothing")
-    with pytest.raises(UserError, match="holds no classifier that transformers can read"):
+    with pytest.raises(UserError, match="holds no classifier that transformers can load"):
         named(ReportClassifier(str(tmp_path))).annotate(TEXTS)
 
 

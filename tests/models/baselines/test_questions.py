@@ -59,9 +59,9 @@ def credit(model, one):
     return pair.credit
 
 
-def accuracy(model, cases, apart=False, known=None):
+def accuracy(model, cases, known=None):
     if hasattr(model, "study"):
-        model.study(cases if known is None else known, apart)
+        model.study(cases if known is None else known)
     return float(np.mean([credit(model, one) for one in cases]))
 
 
@@ -150,7 +150,7 @@ def test_yes_and_no_are_two_options_in_every_baseline():
 def test_the_majority_of_a_fit_split_is_used_on_cases_that_were_not_counted():
     known = [yes_no(number, "?", "yes") for number in range(12)]
     cases = [yes_no(number, "?", "no") for number in range(12)]
-    assert accuracy(Majority(), cases, apart=True, known=known) == 0
+    assert accuracy(Majority(), cases, known=known) == 0
     assert accuracy(Majority(), cases) == 1
 
 
@@ -158,13 +158,13 @@ def test_open_questions_get_the_most_frequent_answer_as_it_was_first_spelt():
     values = ["Left lung", "brain", ["left  lung.", "lung"], "LEFT LUNG", 3.0]
     cases = [case(n, "Where?", value, kind="number" if value == 3.0 else "open") for n, value in enumerate(values)]
     model = Majority()
-    model.study([*cases, yes_no(9, "?", "no"), yes_no(10, "?", "no")], False)
+    model.study([*cases, yes_no(9, "?", "no"), yes_no(10, "?", "no")])
     assert model.generate([put(cases[0])], Decoding()) == ["Left lung"]
-    model.study([yes_no(9, "?", "no")], False)
+    model.study([yes_no(9, "?", "no")])
     assert model.generate([put(cases[0])], Decoding()) == [""]
 
 
-def test_the_nearest_question_gives_its_answer_and_never_its_own():
+def test_the_nearest_question_gives_its_answer_in_other_words_and_options():
     cases = [
         case(0, "Which organ lies below the right lung?", "A", lettered("liver", "spleen")),
         case(1, "Which organ is below the right lung base?", "B", lettered("spleen", "Liver")),
@@ -172,24 +172,13 @@ def test_the_nearest_question_gives_its_answer_and_never_its_own():
         case(3, "What is the colour of this stain?", "A", lettered("Blue.", "pink")),
     ]
     model = NearestQuestion()
-    model.study(cases, apart=False)
-    assert [credit(model, one) for one in cases] == [1, 1, 0, 0]
-    model.study(cases, apart=True)  # nothing is left out: every question is nearest to itself
+    model.study(cases[::2])
+    assert [credit(model, one) for one in cases] == [1, 1, 1, 0]
+    model.study(cases)  # every question is nearest to itself
     assert [credit(model, one) for one in cases] == [1, 1, 1, 1]
 
 
-def test_questions_of_the_same_patient_or_set_are_left_out():
-    options = lettered("liver", "spleen")
-    for told in ({"patient": "p"}, {"attributes": {"set": "s"}}):
-        cases = [case(n, "Which organ is it?", "A", options, **told) for n in range(2)]
-        cases.append(case(2, "Which organ?", "B", options))
-        model = NearestQuestion()
-        model.study(cases, apart=False)
-        assert [credit(model, one) for one in cases] == [0, 0, 0]
-        assert model.choose([put(cases[0])]) == [{"A": 0, "B": 1}]
-
-
-def test_balanced_answers_to_one_question_are_chance_when_each_is_left_out():
+def test_balanced_answers_to_one_question_are_chance():
     cases = [yes_no(number, "Is it normal?", "yes" if number % 2 else "no") for number in range(20)]
     assert accuracy(NearestQuestion(), cases) == 0.5
     assert accuracy(Majority(), cases) == 0.5
@@ -198,7 +187,7 @@ def test_balanced_answers_to_one_question_are_chance_when_each_is_left_out():
 def test_without_a_word_in_common_there_is_no_preference_and_no_answer():
     known = [yes_no(0, "Pneumothorax", "yes"), case(1, "Pneumothorax", "left", kind="open")]
     model = NearestQuestion()
-    model.study(known, apart=True)
+    model.study(known)
     assert model.choose([put(yes_no(5, "Fracture", "no"))]) == [{"yes": 0, "no": 0}]
     strange = Prompt("x", (), question="Fracture")
     near = Prompt("y", (), question="Where is the pneumothorax?")
@@ -210,16 +199,14 @@ def test_of_equally_near_open_questions_the_most_frequent_answer_counts_then_the
     cases = [case(n, "Where is the mass?", answer, kind="open") for n, answer in enumerate(answers)]
     cases.append(case(9, "Where is it?", ["Above", "on top"], kind="open"))
     model = NearestQuestion()
-    model.study(cases, apart=False)  # each answer is left out for its own question
-    assert model.generate([put(one) for one in cases], Decoding()) == ["right", "Left", "right", "Left", "Left", "Left"]
-    model.study(cases, apart=True)
+    model.study(cases)
     assert model.generate([put(cases[4]), put(cases[5])], Decoding()) == ["Left", "Above"]
 
 
 def test_words_of_chinese_questions_are_characters():
     known = [yes_no(0, "肺部是否正常", "yes"), yes_no(1, "有骨折吗", "no")]
     model = NearestQuestion()
-    model.study(known, apart=True)
+    model.study(known)
     assert model.choose([put(yes_no(5, "这个肺正常吗", "yes"))]) == [{"yes": 1, "no": 0}]
 
 
@@ -227,7 +214,7 @@ def test_several_right_letters_are_counted_each():
     options = lettered("a", "b", "c")
     cases = [case(n, f"word{n}", value, options, kind="choices") for n, value in enumerate([("A", "B"), ("B",), ["B"]])]
     model = Majority()
-    model.study(cases, apart=False)
+    model.study(cases)
     assert model.choose([put(cases[0])]) == [{"A": 1, "B": 3, "C": 0}]
 
 
@@ -238,8 +225,8 @@ def test_records_without_an_answer_are_passed_over_and_none_at_all_is_an_error(m
     place = case(1, "Where?", (0, 0, 4, 4), kind="box")
     outside = case(2, "Which?", "E", lettered("a", "b"))
     with pytest.raises(UserError, match="none of 4 cases has an answer to learn from"):
-        model.study([broken, wordless, place, outside], apart=False)
-    model.study([broken, wordless, place, outside, yes_no(3, "Is it normal?", "yes")], apart=False)
+        model.study([broken, wordless, place, outside])
+    model.study([broken, wordless, place, outside, yes_no(3, "Is it normal?", "yes")])
     assert model.choose([put(yes_no(4, "Is it normal?", "no"))]) == [{"yes": 1, "no": 0}]
 
 
@@ -252,7 +239,7 @@ def test_asking_before_studying_is_an_error(model):
 
 def test_questions_without_words_are_an_error():
     with pytest.raises(UserError, match="hold no words"):
-        NearestQuestion().study([yes_no(0, "?", "no")], apart=True)
+        NearestQuestion().study([yes_no(0, "?", "no")])
 
 
 def naive(cases, one):
@@ -265,18 +252,18 @@ def naive(cases, one):
         for word in text.split()
     }
     vectors = [{word: number * rarity[word] for word, number in bag.items()} for bag in bags]
-    here = cases.index(one)
+    here = vectors[cases.index(one)]
 
     def cosine(a, b):
         dot = sum(weight * b.get(word, 0) for word, weight in a.items())
         return round(dot / math.sqrt(sum(x * x for x in a.values()) * sum(x * x for x in b.values())), 9)
 
     right = [other.question.options[other.target.read().value] for other in cases]
-    able = [n for n in range(len(cases)) if n != here and right[n] in one.question.options.values()]
-    best = max((cosine(vectors[here], vectors[n]) for n in able), default=0)
-    votes = Counter(right[n] for n in able if best and cosine(vectors[here], vectors[n]) == best)
+    able = [n for n in range(len(cases)) if right[n] in one.question.options.values()]
+    best = max((cosine(here, vectors[n]) for n in able), default=0)
+    votes = Counter(right[n] for n in able if best and cosine(here, vectors[n]) == best)
     most = max(votes.values(), default=0)
-    return {letter: float(votes[text] >= max(1, most - 1)) for letter, text in one.question.options.items()}
+    return {letter: float(votes[text] == most > 0) for letter, text in one.question.options.items()}
 
 
 words = st.lists(st.sampled_from(["lung", "heart", "left", "right", "is", "opacity"]), min_size=1, max_size=4)
@@ -292,7 +279,7 @@ def test_the_nearest_question_agrees_with_brute_force(drawn):
         for number, (question, texts, letter) in enumerate(drawn)
     ]
     model = NearestQuestion()
-    model.study(cases, apart=False)
+    model.study(cases)
     for one in cases:
         (found,) = model.choose([put(one)])
         assert found == naive(cases, one)

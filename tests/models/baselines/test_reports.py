@@ -69,7 +69,7 @@ CASES = [
 
 def test_the_most_frequent_report_is_counted_whatever_its_case_and_blanks():
     model = MostFrequentReport()
-    model.study(CASES, apart=True)
+    model.study(CASES)
     assert model.generate([prompt("x"), prompt("y")], GREEDY) == ["Clear lungs."] * 2
     assert not model.reads_images
 
@@ -77,7 +77,7 @@ def test_the_most_frequent_report_is_counted_whatever_its_case_and_blanks():
 def test_of_reports_that_occur_once_the_one_with_the_words_of_most_is_taken():
     texts = ["no edema and no effusion", "edema seen today", "no effusion and no edema either", "fracture"]
     model = MostFrequentReport()
-    model.study([case(str(n), text) for n, text in enumerate(texts)], apart=True)
+    model.study([case(str(n), text) for n, text in enumerate(texts)])
     words = [set(text.split()) for text in texts]
     mean = {word: sum(word in some for some in words) for word in set.union(*words)}
     cosines = [sum(mean[word] for word in some) / np.sqrt(len(some)) for some in words]
@@ -86,11 +86,11 @@ def test_of_reports_that_occur_once_the_one_with_the_words_of_most_is_taken():
 
 def test_several_right_reports_of_a_case_count_each_and_none_is_refused():
     model = MostFrequentReport()
-    model.study([case("a", ["One.", "Two."]), case("b", "Two."), case("c", "")], apart=True)
+    model.study([case("a", ["One.", "Two."]), case("b", "Two."), case("c", "")])
     assert model.generate([prompt("x")], GREEDY) == ["Two."]
     for one in (MostFrequentReport(), NearestReport(Angles())):
         with pytest.raises(UserError, match="none of 1 cases has a report"):
-            one.study([case("c", " ")], apart=True)
+            one.study([case("c", " ")])
         with pytest.raises(UserError, match="knows no reports"):
             one.generate([prompt("x", 3)], GREEDY)
 
@@ -104,7 +104,7 @@ def test_a_normal_report_is_the_same_for_all():
 def test_the_nearest_report_is_that_of_the_most_similar_images_each_embedded_once(batch):
     embedder = Angles()
     model = NearestReport(embedder, batch)
-    model.study([*CASES, case("e", "Lost.", -1)], apart=True)
+    model.study([*CASES, case("e", "Lost.", -1)])
     asked = [prompt("x", 12), prompt("y", 42), prompt("z"), prompt("a", 10)]
     assert model.generate(asked, GREEDY) == ["Left effusion.", "Large nodule.", "", "Left effusion."]
     assert [model.generate([one], GREEDY)[0] for one in asked] == list(model.generate(asked, GREEDY))
@@ -113,24 +113,15 @@ def test_the_nearest_report_is_that_of_the_most_similar_images_each_embedded_onc
 
 def test_images_of_the_last_turn_alone_are_compared():
     model = NearestReport(Angles())
-    model.study(CASES, apart=True)
+    model.study(CASES)
     shown = prompt("x", 100, 11)
     turns = (Message("user", (0, "Compare.")), Message("assistant", ("Yes.",)), Message("user", (1, "Report.")))
     assert model.generate([Prompt("x", shown.images, messages=turns)], GREEDY) == ["Left effusion."]
 
 
-def test_without_a_split_to_fit_on_the_patient_himself_is_left_out():
-    model = NearestReport(Angles())
-    both = [*CASES, case("a2", "Same patient.", 11, patient="1")]
-    model.study(both, apart=False)
-    assert model.generate([prompt("a", 10), prompt("d", 39)], GREEDY) == ["Large nodule.", "Clear lungs."]
-    model.study(both[:1], apart=False)
-    assert model.generate([prompt("a", 10)], GREEDY) == [""]
-
-
 def test_no_readable_image_to_learn_from_is_said():
     model = NearestReport(Angles())
-    model.study([case("e", "Lost.", -1), case("f", "No image.")], apart=True)
+    model.study([case("e", "Lost.", -1), case("f", "No image.")])
     with pytest.raises(UserError, match="no image of the cases to learn from can be read"):
         model.generate([prompt("x", 1)], GREEDY)
 

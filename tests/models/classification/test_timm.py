@@ -149,7 +149,7 @@ def test_what_is_missing_is_said_before_anything_is_loaded(weights):
         ({"backbone": "test_efficientnet", "checkpoint": "{weights}", "classes": ["a", "b"]}, "has shape"),
         (
             {"backbone": "test_resnet", "checkpoint": "none.safetensors", "classes": CLASSES},
-            "cannot be loaded as weights",
+            "no such checkpoint",
         ),
         ({"checkpoint": "{weights}"}, "cannot be loaded as a model of timm"),
     ],

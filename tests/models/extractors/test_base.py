@@ -156,12 +156,12 @@ def test_transformers_encoders_give_the_vector_that_is_named(dino):
 def test_a_folder_that_lacks_a_file_is_told_by_its_name(dino, tmp_path):
     made = TransformersEncoder(str(tmp_path))
     made.name = "mine"
-    with pytest.raises(UserError, match=r"looked for as .*set extractors.mine.weights=PATH"):
+    with pytest.raises(UserError, match=r"holds no config.json.*set extractors.mine.weights=PATH"):
         made.check_ready()
     for name in ("config.json", "preprocessor_config.json", "model.safetensors"):
         (tmp_path / name).write_text("{}")
     made.check_ready()
-    with pytest.raises(UserError, match="cannot be loaded as an image encoder by transformers"):
+    with pytest.raises(UserError, match="holds no image encoder that transformers can load"):
         made.embed_images([image()])
 
 

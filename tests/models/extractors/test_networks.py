@@ -10,11 +10,9 @@ from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.evaluation.evidence.embedding import embed, source_of
 from medimg_eval.imaging.pictures.reading import as_picture
 from medimg_eval.models.base import Model
-from medimg_eval.models.extractors.base import Pixels
-from medimg_eval.models.extractors.biovil_t import BioViLT
+from medimg_eval.models.extractors.base import FeatureTable, Pixels
 from medimg_eval.models.extractors.classifiers import FindingClassifier, ModelClassifier, ViewClassifier
-from medimg_eval.models.extractors.reidentification import PatientSiamese
-from medimg_eval.models.extractors.tables import FeatureTable
+from medimg_eval.models.extractors.networks import BioViLT, PatientSiamese
 from tests.models.extractors.test_base import image
 
 

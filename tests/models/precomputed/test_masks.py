@@ -9,8 +9,7 @@ import pytest
 from medimg_eval.case import Prompt
 from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.models.class_mapping import known_classes, translation
-from medimg_eval.models.precomputed.masks import Precomputed
-from medimg_eval.models.precomputed.nnunet import NnUnetResults
+from medimg_eval.models.precomputed.masks import NnUnetResults, Precomputed
 from medimg_eval.models.segmentation.postprocess import KeepLargest
 from tests.conftest import AFFINE, SHAPE, ellipsoid
 

@@ -101,7 +101,7 @@ def task(**settings):
 def made(**settings):
     torch.manual_seed(0)
     model = ReportGenerator(**{**TINY, **settings})
-    model.study(Layout().cases("fit"), apart=True)
+    model.study(Layout().cases("fit"))
     return model.eval()
 
 
@@ -184,7 +184,7 @@ def test_fit_logs_the_metrics_and_its_run_folder_is_a_checkpoint_with_its_words(
     loaded.check_ready()
     loaded.prepare({}, None)
     known = loaded.words.known
-    loaded.study([], apart=False)  # the words of the checkpoint stay
+    loaded.study([])  # the words of the checkpoint stay
     assert loaded.words.known == known
     assert " effusion" in known
     stored = torch.load(folder / "checkpoints" / "best.ckpt", weights_only=True)["state_dict"]

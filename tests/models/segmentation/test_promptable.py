@@ -6,9 +6,8 @@ import torch
 
 from medimg_eval.case import Guide, Image, Prompt
 from medimg_eval.errors import UserError
-from medimg_eval.models.segmentation.promptable import PromptableSegmenter
-from medimg_eval.models.segmentation.sam import Sam
-from medimg_eval.tasks.questions.prompting import Guides
+from medimg_eval.models.segmentation.promptable import PromptableSegmenter, Sam
+from medimg_eval.tasks.segmentation import Guides
 from tests.conftest import AFFINE, LABELS, ellipsoid
 
 NOWHERE = (np.zeros((0, 2)), np.zeros(0, dtype=bool))

@@ -10,7 +10,7 @@ from monai.networks.nets.vista3d import VISTA3D, ClassMappingClassify, PointMapp
 
 from medimg_eval.case import Image, Prompt
 from medimg_eval.errors import UserError
-from medimg_eval.models.segmentation.vista3d import VistaSegmenter
+from medimg_eval.models.segmentation.monai import VistaSegmenter
 from medimg_eval.trust import trusting
 
 LABELS = {1: "spleen", 2: "liver"}

@@ -257,7 +257,7 @@ def test_likelihoods_are_those_of_one_sequence_at_a_time(folders, family, likeli
 
 
 def test_options_after_a_colon_have_a_space_and_may_share_a_token_with_the_prompt():
-    from medimg_eval.models.vision_language.huggingface.likelihoods import _ending
+    from medimg_eval.models.vision_language.huggingface.decoding import _ending
 
     tokens = tiny_vlm.tokenizer("llava")
     ending = _ending("ASSISTANT:", "liver", tokens)

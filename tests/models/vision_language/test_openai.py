@@ -26,9 +26,8 @@ from medimg_eval.case import Image, Prompt
 from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.imaging.pictures.reading import as_pictures
 from medimg_eval.models.response_cache import ReplyCache
-from medimg_eval.models.vision_language.openai.client import LONGEST_WAIT_S, Pace, backoff, retry_after
+from medimg_eval.models.vision_language.openai.client import LONGEST_WAIT_S, Pace, backoff, data_url, retry_after
 from medimg_eval.models.vision_language.openai.model import OpenAICompatible
-from medimg_eval.models.vision_language.openai.requests import data_url
 from medimg_eval.question import Decoding, Message
 from tests.conftest import HELPERS, environment
 

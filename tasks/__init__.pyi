@@ -1,0 +1,12 @@
+from .base import Layout as Layout, Task as Task
+from .classification import ClassificationTask as ClassificationTask
+from .detection import DetectionTask as DetectionTask
+from .landmarks import LandmarkTask as LandmarkTask
+from .measurements import MeasurementTask as MeasurementTask
+from .questions import QuestionTask as QuestionTask
+from .reconstruction import ReconstructionTask as ReconstructionTask
+from .reports import ReportTask as ReportTask
+from .retrieval import RetrievalTask as RetrievalTask
+from .segmentation import SegmentationTask as SegmentationTask
+from .synthesis import SynthesisTask as SynthesisTask
+from .vertebrae import VertebraTask as VertebraTask
