@@ -148,7 +148,7 @@ def _layout(
     by_label = numbers.set_index(["label", "statistic"])
     lines = []
     for label, (first, second) in zip(labels, counts, strict=True):
-        found = [by_label.loc[(label, name), ["value", "low", "high"]].tolist() for name in TITLES]
+        found = [by_label.loc[(label, name), ["value", "low", "high"]].to_numpy(float) for name in TITLES]
         cells = [bounded(value, low, high, "{:.3f}".format) for value, low, high in found]
         lines.append(Line([one_line(label)], [[Span(first)], [Span(second)], *cells], opens=label == labels[-1]))
     return Layout(
