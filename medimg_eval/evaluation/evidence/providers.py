@@ -67,7 +67,9 @@ def ready(
     return revisions
 
 
-def one_by_one(ask: Callable[[Any], list[Any]], items: Sequence[Any], failed: Callable[[Any, Exception], Any]) -> Any:
+def one_by_one(
+    ask: Callable[[Any], list[Any]], items: Sequence[Any], failed: Callable[[Any, Exception], Any]
+) -> list[Any]:
     """Returns what is said of each item; where a batch fails, they are asked about alone, and `failed` stands in.
 
     Raises:

@@ -190,7 +190,7 @@ def rank_stability(ranking: Ranking | pd.DataFrame, *, width: Width = "single") 
                 axes.set_title(wrapped(column, 30))
             axes.set_yticks(range(len(order)), [wrapped(name) for name in order] if place % shape[1] == 0 else [])
             axes.set_xlabel("Rank")
-    n = f"n = {named_range(frame['n'])}"
+    n = f"n = {named_range(frame['n'].tolist())}"
     lines = "; lines: 95 % interval of the rank" if "low" in frame.columns else ""
     caption = (
         f"{title}, stability of ranks ({n} cases): the area of a blob is the share of "

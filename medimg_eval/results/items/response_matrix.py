@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from medimg_eval.results.runs import RunScores
 
     Floats = npt.NDArray[np.float64]
-    import numpy.typing as npt
-
-    Floats = npt.NDArray[np.float64]
 
 FEWEST_CORRELATED = 5
 """Of fewer models no correlation of an item is computed."""
