@@ -148,8 +148,8 @@ def _layout(
     by_label = numbers.set_index(["label", "statistic"])
     lines = []
     for label, (first, second) in zip(labels, counts, strict=True):
-        found = [by_label.loc[(label, name), ["value", "low", "high"]].to_numpy(float) for name in TITLES]
-        cells = [bounded(value, low, high, "{:.3f}".format) for value, low, high in found]
+        numbers_of: Any = (by_label.loc[(label, name), ["value", "low", "high"]] for name in TITLES)
+        cells = [bounded(value, low, high, "{:.3f}".format) for value, low, high in numbers_of]
         lines.append(Line([one_line(label)], [[Span(first)], [Span(second)], *cells], opens=label == labels[-1]))
     return Layout(
         groups=[(one_line(f"{title}: {names[1]} against {names[0]}"), len(TITLES) + 2)],
