@@ -1,6 +1,6 @@
 """Segmentation networks, promptable models, ensembles, and what is done to their masks.
 
-- `monai`, `monai_bundle`, `vista3d`, `sam`, `promptable`: wrappers
+- `monai`, `promptable`: wrappers of networks, bundles and VISTA-3D; of SAM and other models that take prompts
 - `ensemble`: the majority of any models
 - `sliding_window`, `postprocess`: how volumes are gone through, and masks cleaned
 """

@@ -1,9 +1,9 @@
 """Tables of a paper and their footnotes.
 
 - `table`: from runs to rows, columns and cells
-- `layout`, `orientation`, `decimals`: what stands where, in which form
+- `layout`, `columns`, `cells`: what stands where, in which form
 - `render`, `latex`, `xlsx`: Markdown, CSV, HTML, LaTeX, a workbook
-- `footnotes`, `kind_footnotes`, `set_footnotes`: what a reader must know
+- `footnotes`, `kind_footnotes`: what a reader must know
 - `published_layout`: the authors' own table of a benchmark
 """
 
