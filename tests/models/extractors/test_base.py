@@ -199,6 +199,6 @@ def test_open_clip_encoders_read_pictures_and_texts(tmp_path, monkeypatch):
         def embed_texts(self, texts):
             return np.stack([np.array([len(text), 1], np.float32) for text in texts])
 
-    made._loaded = Loaded()
+    made.loaded = Loaded()
     assert made.embed_images([Image(np.full((1, 2, 2), 7, np.uint8), np.eye(4))]).tolist() == [[3, 7]]
     assert made.embed_texts(["ab"]).tolist() == [[2, 1]]
