@@ -143,7 +143,7 @@ def _missing(lost: Mapping[Place, str]) -> list[tuple[str, str]]:
 def _places(case: Case) -> Iterator[Place]:
     """The files of a case's images, each with the name within it of an image that lies in an archive."""
     for image in case.images:
-        stored = getattr(image, "image", image)  # of one that is shrunk when it is read
+        stored = getattr(image, "stored", image)  # of one that is shrunk when it is read
         for path in image.files:
             yield path, str(getattr(stored, "member", ""))
 

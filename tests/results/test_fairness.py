@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import medimg_eval
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.metrics.fairness import es_dice
+from medimg_eval.metrics import get
 from medimg_eval.results import load_scores, to_latex, to_markdown, write_comparison
 from medimg_eval.results.fairness import judge_fairness
 from medimg_eval.results.runs.subsets import Part
@@ -80,7 +80,7 @@ def test_small_groups_count_where_they_are_asked_for(three):
     assert (found.worst, found.gap.value) == ("X", pytest.approx(0.4))
     assert found.ratio.value == pytest.approx(0.5)
     # Over all groups it is FairSeg's score.
-    assert found.equity.value == pytest.approx(es_dice(rows_of(Part.whole(three), ("dice",)), "sex"))
+    assert found.equity.value == pytest.approx(get("es_dice").function(rows_of(Part.whole(three), ("dice",)), "sex"))
 
 
 def test_a_group_of_few_patients_has_no_intervals_however_many_its_cases(tmp_path):

@@ -88,4 +88,4 @@ def test_a_table_shows_what_confidences_are_worth_or_that_there_are_none(tmp_pat
     table, cells = shown(Similar(), tmp_path)
     places = {column.metric: column for column in table.columns}
     assert cells["accuracy"].mean == 0.25
-    assert [cells[name].text(places[name]) for name in METRICS[1:]] == ["undefined"] * 3
+    assert [cells[name].text(places[name]) for name in METRICS[1:]] == ["–"] * 3
