@@ -10,12 +10,13 @@ VIEWER := medimg_eval/results/report/viewer
 unexport PYTHONDONTWRITEBYTECODE
 test checks collection pytest notebooks: export PYTHONPYCACHEPREFIX = $(abspath $(VENV))/compiled
 
-.PHONY: help demo test checks lint types contracts collection pytest notebooks picture architecture viewer clean
+.PHONY: help demo test checks lint types contracts docs collection pytest notebooks picture architecture viewer clean
 
 help:
 	@echo "make demo   install into $(VENV), fit a small U-Net, test it beside a Gaussian mixture, print the table, draw a figure"
 	@echo "make test   install with the development tools, then lint, types, import contracts, tests, notebooks"
 	@echo "make viewer  fetch the NiiVue viewer of volumes with npm, for reports made from here and for wheels built from here"
+	@echo "make docs    build the pages of docs/ as a site, docs/_build/index.html"
 	@echo "make clean  remove what was built (not the runs)"
 
 # What is imported is compiled when it is; compiling all of torch first takes a minute.
@@ -40,7 +41,7 @@ test: checks pytest
 
 # The types take one core for a minute. On the other, all that tests import is compiled meanwhile.
 checks: $(VENV)/.dev
-	$(MAKE) --no-print-directory -j 2 types contracts lint collection notebooks
+	$(MAKE) --no-print-directory -j 2 types contracts lint collection notebooks docs
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -51,6 +52,9 @@ types: $(VENV)/.dev
 
 contracts: $(VENV)/.dev
 	$(BIN)/lint-imports
+
+docs: $(VENV)/.dev
+	$(BIN)/python -m sphinx -W --keep-going -q docs docs/_build
 
 collection: $(VENV)/.dev
 	$(BIN)/pytest --collect-only -q > /dev/null || $(BIN)/pytest --collect-only -q
@@ -79,4 +83,4 @@ $(VIEWER)/niivue.js: $(VIEWER)/package.json $(VIEWER)/package-lock.json
 	rm -rf $(VIEWER)/node_modules
 
 clean:
-	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf build dist docs/_build *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
