@@ -112,7 +112,7 @@ def score_reports(wanted: Mapping[str, Any]) -> None:
 
 def _task(wanted: Mapping[str, Any], file: str) -> Task:
     layout = {
-        "_target_": "medimg_eval.data.layouts.report_sets.tables.ReportTable",
+        "_target_": "medimg_eval.data.layouts.report_sets.ReportTable",
         "root": file,
         **{key: wanted[key] for key in ("columns", "attributes", "separator") if wanted[key]},
     }

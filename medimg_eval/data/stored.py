@@ -7,7 +7,6 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from medimg_eval.data.former_names import NOW
 from medimg_eval.models.base import Model
 from medimg_eval.tasks.base import Task
 from medimg_eval.trust import require_trust
@@ -30,7 +29,7 @@ def require_ours(config: Any, source: Path) -> None:
     function that is reached through one of them is not.
 
     Args:
-        config: of a task or a layout, as a manifest has it.
+        config: of a task or a layout, as a manifest has it, with classes called as they are now.
         source: the file that it stands in.
 
     Raises:
@@ -65,7 +64,7 @@ def _is_ours(target: Any) -> bool:
     if names[0] not in roots or any(name.startswith("_") for name in names):
         return False
     try:
-        found = get_object(NOW.get(target, target))
+        found = get_object(target)
     except Exception:  # noqa: BLE001 - what cannot be found is not ours
         return False
     if not isinstance(found, type):

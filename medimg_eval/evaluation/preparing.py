@@ -13,9 +13,11 @@ from medimg_eval.tasks import QuestionTask, Task
 
 log = logging.getLogger(__name__)
 
-
 TRIED = 20
 """Questions of which one at least must fit the prompt template, or none will."""
+
+NAMED = 5
+"""Cases that a table names."""
 
 
 def refuse_unaskable(task: Task, cases: Sequence[Case]) -> None:
@@ -68,10 +70,6 @@ def prepare(task: Task, model: Any, cases: Sequence[Case]) -> None:
                 "name a split for them by task.splits.fit"
             ) from error
         study(fit)
-
-
-NAMED = 5
-"""Cases that a table names."""
 
 
 def choose(task: Task, cases: Sequence[Case], limit: Any, only: Sequence[str]) -> frozenset[str]:

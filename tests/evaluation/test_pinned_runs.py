@@ -1,9 +1,13 @@
 """A run keeps its id when files move: stored runs go on, and are not begun anew."""
 
+import re
+from pathlib import Path
+
 import pytest
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
+import medimg_eval
 from medimg_eval.commands.making import build_candidate, build_task
 from medimg_eval.data.former_names import FORMERLY, NOW, as_hashed, found_now
 from medimg_eval.evaluation.evaluate import task_identity
@@ -47,3 +51,9 @@ def test_former_names_lead_to_classes_that_there_are():
         assert as_hashed(found_now(config)) == config
         assert build_candidate({"_target_": former}).wrapper.__name__ == former.rpartition(".")[2]
     assert len(FORMERLY) == len(NOW)
+
+
+def test_every_class_that_a_command_names_itself_is_named_by_its_face():
+    source = (Path(medimg_eval.__file__).parent / "commands" / "score.py").read_text(encoding="utf-8")
+    (layout,) = re.findall(r'"(medimg_eval\.data\.layouts\.\S+)"', source)
+    assert FORMERLY[layout] == "medimg_eval.data.layouts.report_table.ReportTable"
