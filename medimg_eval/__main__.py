@@ -2,7 +2,7 @@
 
 import sys
 
-from medimg_eval.commands.front import start
+from medimg_eval.commands.cli import start
 
 
 def main() -> None:

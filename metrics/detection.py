@@ -236,7 +236,7 @@ def detection_scores(
     return scores + [LabelScore(label, name, functions[name](found), status) for name in metrics if name in functions]
 
 
-_evidence = partial(metric, kind="detection", source=LUNA16, evidence=True, worst=math.nan, best=math.nan)
+_evidence = partial(metric, kind="detection", source=LUNA16, intermediate=True, worst=math.nan, best=math.nan)
 
 
 @_evidence(title="Confidence", higher_is_better=True)

@@ -56,7 +56,7 @@ class Metric:
             in mm; one with a unit does, and the rules of lesions do.
         rules: Of a mask metric: which rules it follows, "instances" or "lesions"; tables print them.
         needs: Of a summary: the metrics whose rows it is computed from.
-        evidence: Whether its values are only there for summaries, so that a table does not show their mean.
+        intermediate: Whether its values are only there for summaries, so that a table does not show their mean.
         settings: The choices behind it that others make differently, such as a tokeniser: its part of a signature.
         reads: Of a metric of texts: the annotators whose readings of them it needs, such as "chexbert".
         asks: Of a metric of texts: the questions whose verdicts by a judge it needs, such as "green".
@@ -85,7 +85,7 @@ class Metric:
     needs_spacing: bool = False
     rules: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
-    evidence: bool = False
+    intermediate: bool = False
     settings: str = ""
     reads: tuple[str, ...] = ()
     asks: tuple[str, ...] = ()
@@ -166,7 +166,7 @@ class _OfOne(_Declared, total=False):
     defined_when_empty: bool
     needs_spacing: bool
     rules: tuple[str, ...]
-    evidence: bool
+    intermediate: bool
     reads: tuple[str, ...]
     asks: tuple[str, ...]
 

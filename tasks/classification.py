@@ -71,7 +71,7 @@ class ClassificationTask(Task):
             self._check_parameter(name)
         if "top1_correct" in (*self.case_metrics, self.monitor) and not self.exclusive:
             raise UsageError(f"task {self.name!r}: top1_correct needs `exclusive: true`; use all_classes_right")
-        if parse(self.monitor)[0].evidence:
+        if parse(self.monitor)[0].intermediate:
             raise UsageError(f"task {self.name!r}: monitor: {self.monitor!r} is no score; use {ERROR}")
 
     @property
@@ -156,7 +156,7 @@ class ClassificationTask(Task):
         pair = Classified(truth, {name: float(not value > 0.5) for name, value in truth.items()}, self.exclusive)
         return [
             score
-            if parse(score.metric)[0].evidence
+            if parse(score.metric)[0].intermediate
             else LabelScore(score.label, score.metric, float(parse(score.metric)[0].worst), "failed")
             for score in self._scores(pair, self.case_metrics)
         ]
@@ -174,7 +174,7 @@ class ClassificationTask(Task):
             found = parse(name)[0]
             values: Any = found.function(pair)
             for label, value in values.items():
-                if found.evidence:
+                if found.intermediate:
                     status = PRESENT if known[label] else ABSENT
                 else:  # of a case as a whole the value itself says it
                     status = "right" if (said[label] == known[label] if label in known else value == 1) else "wrong"

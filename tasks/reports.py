@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from medimg_eval.case import Case
 from medimg_eval.errors import CaseError
 from medimg_eval.metrics import LabelScore
-from medimg_eval.metrics.answers import ReplyPair
+from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.nlp import Corpus
 from medimg_eval.metrics.reports import Written
 from medimg_eval.metrics.text import cleaner
@@ -95,7 +95,7 @@ class ReportTask(QuestionTask):
         parts += self._read_by()
         return ", ".join(parts) or "whole texts"
 
-    def _pair(self, case: Case, packed: Mapping[str, Any]) -> ReplyPair:
+    def _pair(self, case: Case, packed: Mapping[str, Any]) -> AnsweredQuestion:
         pair = super()._pair(case, packed)
         return replace(
             pair,

@@ -402,7 +402,7 @@ class SegmentationTask(Task):
         known = [name for name in hard if name not in lost]
         worst = worst_scores(judged, known, shape=reference.labels.shape, spacing=spacing, empty=self.empty)
         worst += worst_scores(judged, lost, shape=None, spacing=None, empty=self.empty)
-        if evidence := [name for name in _of_kind("mask", known) if parse(name)[0].evidence]:
+        if evidence := [name for name in _of_kind("mask", known) if parse(name)[0].intermediate]:
             worst = self._counted(worst, reference, spacing, evidence)
         return self._kept(worst + worst_probability_scores(judged, self._soft))
 

@@ -10,7 +10,7 @@ import yaml
 from omegaconf import OmegaConf
 
 import medimg_eval
-from medimg_eval.commands.making import build
+from medimg_eval.instantiate import build
 from medimg_eval.metrics import available
 from tests.conftest import environment
 from tests.helpers import catalogue

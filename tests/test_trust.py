@@ -13,7 +13,7 @@ import yaml
 from omegaconf import OmegaConf
 from tiny_bert import save_vocabulary
 
-from medimg_eval.commands.front import start
+from medimg_eval.commands.cli import start
 from medimg_eval.data.layouts import Generated
 from medimg_eval.data.layouts.reconstructed import _stored
 from medimg_eval.data.stored import require_ours
@@ -70,8 +70,8 @@ DISGUISES = {
     "a library that a module of ours imports": PICKLE | {"_target_": "medimg_eval.results.runs.loading.pd.read_pickle"},
     "a program": {"_target_": "medimg_eval.evaluation.identity.subprocess.run", "args": ["mkdir", "marker"]},
     "a class of a library, through ours": MAKES | {"_target_": "medimg_eval.evaluation.run.Path"},
-    "what makes objects": {"_target_": "medimg_eval.commands.making.build", "_recursive_": False, "config": PICKLE},
-    "our function, which makes a task": {"_target_": "medimg_eval.commands.making.build_task", "config": TASK},
+    "what makes objects": {"_target_": "medimg_eval.instantiate.build", "_recursive_": False, "config": PICKLE},
+    "our function, which makes a task": {"_target_": "medimg_eval.instantiate.build_task", "config": TASK},
     "our class, which is no task": {"_target_": "medimg_eval.evaluation.run.Run", "folder": "marker", "run": "r"},
     "a look-up": {"_target_": "hydra.utils.get_method", "path": "payload_module.Task"},
     "a class that is looked up": {"_target_": "hydra.utils.get_class", "path": "payload_module.Task"},

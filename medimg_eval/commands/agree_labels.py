@@ -10,7 +10,7 @@ from medimg_eval.commands.download_weights import chosen_annotator
 from medimg_eval.data.tables import read_table
 from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.evaluation.leaving import permit
-from medimg_eval.evaluation.tracking import tracked
+from medimg_eval.evaluation.progress import tracked
 from medimg_eval.metrics.reports import CHEXPERT_14, label_report
 from medimg_eval.models.annotators import TextAnnotator
 from medimg_eval.results.agreement import label_agreement

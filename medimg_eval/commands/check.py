@@ -13,7 +13,7 @@ from omegaconf import DictConfig
 from rich.console import Console
 
 from medimg_eval.commands.check_questions import check_questions
-from medimg_eval.commands.common import plain, printer, say
+from medimg_eval.commands.console import plain, printer, say
 from medimg_eval.errors import SplitError, UserError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def run(config: DictConfig) -> None:
 
         check_metrics(wanted["metrics"], wanted["annotators"])
     elif wanted["path"] is None:
-        from medimg_eval.commands.making import build_task  # reads tables, which a look at a file can do without
+        from medimg_eval.instantiate import build_task  # reads tables, which a look at a file can do without
         from medimg_eval.tasks import QuestionTask
 
         task = build_task(wanted["task"])
@@ -104,7 +104,7 @@ def check_task(task: Task, parts: Iterable[str]) -> None:
     Raises:
         UserError: something is wrong with the data.
     """
-    from medimg_eval.evaluation.tracking import tracked
+    from medimg_eval.evaluation.progress import tracked
 
     console = printer()
     doubts = 0

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-from medimg_eval.commands.common import as_list, printer, say
-from medimg_eval.commands.making import Annotators
+from medimg_eval.commands.console import as_list, printer, say
 from medimg_eval.errors import UserError
+from medimg_eval.instantiate import Annotators
 from medimg_eval.metrics import Metric, available, parse
 from medimg_eval.models.hub import located
 
@@ -41,7 +41,7 @@ def check_metrics(wanted: Any, annotators: Mapping[str, Any]) -> None:
     """
     found = available()
     needs = {name: _needs(one) for name, one in found.items()}
-    shown = [name for name, some in needs.items() if some and not found[name].evidence]
+    shown = [name for name, some in needs.items() if some and not found[name].intermediate]
     names = shown if wanted == ALL else [str(one) for one in as_list(wanted)]
     lacks = _lacking({one for name in names for one in needs[_base(name, found)]}, Annotators(annotators))
     console = printer()

@@ -13,10 +13,10 @@ from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
 
-from medimg_eval.commands.common import printer, say
-from medimg_eval.commands.making import Annotators, Extractors
-from medimg_eval.data.unpacking import in_words
+from medimg_eval.commands.console import printer, say
+from medimg_eval.data.archives import in_words
 from medimg_eval.errors import UsageError, UserError
+from medimg_eval.instantiate import Annotators, Extractors
 from medimg_eval.models.annotators import Annotator
 from medimg_eval.models.extractors import FeatureExtractor
 from medimg_eval.models.hub import HubName, Weights, hub_name, located

@@ -11,10 +11,10 @@ from typing import Any
 from omegaconf import DictConfig
 from rich.console import Console
 
-from medimg_eval.commands.common import as_list, plain, runs_of, say, say_written, stated_task
-from medimg_eval.commands.making import build_task
+from medimg_eval.commands.console import as_list, plain, runs_of, say, say_written, stated_task
 from medimg_eval.errors import UsageError, UserError, nearest
-from medimg_eval.evaluation.tracking import tracked
+from medimg_eval.evaluation.progress import tracked
+from medimg_eval.instantiate import build_task
 from medimg_eval.results import RunScores, build_table
 from medimg_eval.results.report import Report, TaskCases, by_task, check_wanted, task_titles
 from medimg_eval.results.runs import is_set

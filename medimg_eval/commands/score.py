@@ -10,13 +10,13 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from medimg_eval.commands.common import as_list, fail_if_cases_failed, plain, printer, show, stated_task
-from medimg_eval.commands.making import Annotators, Extractors, build_candidate, build_task
+from medimg_eval.commands.console import as_list, fail_if_cases_failed, plain, printer, show, stated_task
 from medimg_eval.data.layouts.report_sets import ReportTable
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evidence import refuse_unready
+from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.rescoring import rescore
+from medimg_eval.instantiate import Annotators, Extractors, build_candidate, build_task
 from medimg_eval.models.precomputed import GivenTexts
 from medimg_eval.results import Table, build_table, load_runs
 from medimg_eval.results.runs import read_manifest
@@ -128,13 +128,13 @@ def _task(wanted: Mapping[str, Any], file: str) -> Task:
     )
 
 
-def _given(file: str, layout: Any) -> Candidate:
+def _given(file: str, layout: Any) -> ModelSpec:
     """What was written, as a model that answers so."""
     if not isinstance(layout, ReportTable):
         raise TypeError(f"{type(layout).__name__} is no ReportTable")
     stem = Path(file).name.removesuffix(".gz")
     config = {"file": file, "columns": dict(layout.columns)}
-    return Candidate(Path(stem).stem, GivenTexts, config, lambda: GivenTexts(file, texts=layout.predictions))
+    return ModelSpec(Path(stem).stem, GivenTexts, config, lambda: GivenTexts(file, texts=layout.predictions))
 
 
 def _no_trainer(**_: Any) -> Any:

@@ -11,11 +11,11 @@ from typing import Any
 from omegaconf import DictConfig
 
 from medimg_eval.commands.building import build_settings, build_tasks
-from medimg_eval.commands.common import fail_if_cases_failed, plain, show
-from medimg_eval.commands.making import build_candidate, build_task
+from medimg_eval.commands.console import fail_if_cases_failed, plain, show
 from medimg_eval.errors import UsageError, UserError, nearest
-from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate, refuse_incapable
+from medimg_eval.evaluation.model_spec import ModelSpec
+from medimg_eval.instantiate import build_candidate, build_task
 from medimg_eval.results import build_table, load_runs
 from medimg_eval.results.runs import BLIND
 from medimg_eval.tasks import ClassificationTask, QuestionTask, ReportTask, Task
@@ -75,7 +75,7 @@ def _seeded(task: Task, seed: int) -> Task:
     return build_task({**task.config, **changed}) if changed else task
 
 
-def _baselines(tasks: Sequence[Task], candidate: Candidate, settings: Settings, blind: str | None) -> list[Path]:
+def _baselines(tasks: Sequence[Task], candidate: ModelSpec, settings: Settings, blind: str | None) -> list[Path]:
     """Asks those that models are compared with: what needs no weights and, of questions, the model blind."""
     folders = []
     for task in tasks:
@@ -94,7 +94,7 @@ def _baselines(tasks: Sequence[Task], candidate: Candidate, settings: Settings, 
     return folders
 
 
-def _called_blind(candidate: Candidate, how: str) -> Candidate:
+def _called_blind(candidate: ModelSpec, how: str) -> ModelSpec:
     # Tables take runs of one name for the same; the same object loads both, so that the model is loaded once.
     seen = ", grey images" if how == "grey" else ""
     return replace(candidate, name=f"{candidate.name}{seen}{BLIND}", load=lambda: candidate.model, baseline=True)

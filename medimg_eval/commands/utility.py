@@ -12,15 +12,15 @@ from rich.text import Text
 
 from medimg_eval.case import Findings, Mask
 from medimg_eval.commands.building import build_loggers, build_settings, build_tasks
-from medimg_eval.commands.common import as_list, fail_if_cases_failed, fits, plain, printer, say_written
-from medimg_eval.commands.making import build_candidate, build_task
+from medimg_eval.commands.console import as_list, fail_if_cases_failed, fits, plain, printer, say_written
 from medimg_eval.data.layouts.synthesis import Generated, manifest_of
 from medimg_eval.errors import UsageError, UserError, nearest
-from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, refuse_incapable, slug, task_identity
 from medimg_eval.evaluation.fit import Recipe
 from medimg_eval.evaluation.identity import digest, placeless
-from medimg_eval.evaluation.utility import Plan, Training, measure, refuse_leaks, trainings
+from medimg_eval.evaluation.model_spec import ModelSpec
+from medimg_eval.evaluation.train_on_synthetic import Plan, Training, measure, refuse_leaks, trainings
+from medimg_eval.instantiate import build_candidate, build_task
 from medimg_eval.question import Key
 from medimg_eval.results import to_rich, write_all
 from medimg_eval.results.table import check_numbers
@@ -80,7 +80,7 @@ def _plan(wanted: Mapping[str, Any]) -> Plan:
         layout = {"_target_": BLEND, "real": task.config["layout"], "synthetic": synthetic, **mixture}
         return build_task({**config, "layout": layout, "expected": expected})
 
-    def called(one: Training, **more: str) -> Candidate:
+    def called(one: Training, **more: str) -> ModelSpec:
         return build_candidate({**wanted["model"], "name": f"{candidate.name} ({one})"} | more)
 
     def settings_of(one: Training, what: str, run: Path) -> Settings:

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from medimg_eval.data.unpacking import Archive, in_words, require_space
+from medimg_eval.data.archives import Archive, in_words, require_space
 from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.trust import stays_inside
 

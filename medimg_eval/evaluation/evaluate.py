@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from medimg_eval.case import Case
-from medimg_eval.data.asking import Batches
 from medimg_eval.data.cache import VolumeCache
 from medimg_eval.data.former_names import as_hashed
+from medimg_eval.data.prompts import Batches
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.evaluation.asking import Asker, ask_here, device_of, in_use, parameter_count
-from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evidence import (
     judge_answers,
     judge_sets,
@@ -38,6 +36,8 @@ from medimg_eval.evaluation.identity import (
     trainer_identity,
 )
 from medimg_eval.evaluation.leaving import note_sent, permit_judge, permit_model, permit_readers
+from medimg_eval.evaluation.model_spec import ModelSpec
+from medimg_eval.evaluation.predict import Predictor, ask_here, device_of, in_use, parameter_count
 from medimg_eval.evaluation.preparing import choose, in_words, prepare, refuse_unaskable
 from medimg_eval.evaluation.rescoring import close, judged, score_stored, scoring_id, submit_stored
 from medimg_eval.evaluation.run import Run, answered, now, unanswered
@@ -92,9 +92,9 @@ class Settings:
     limit: int | None = None
     only: Sequence[str] = ()
     cache: VolumeCache | None = None
-    judge: Candidate | None = None
-    annotators: Mapping[str, Candidate] = field(default_factory=dict)
-    extractors: Mapping[str, Candidate] = field(default_factory=dict)
+    judge: ModelSpec | None = None
+    annotators: Mapping[str, ModelSpec] = field(default_factory=dict)
+    extractors: Mapping[str, ModelSpec] = field(default_factory=dict)
     tables: list[Table] = field(default_factory=list)
 
     @property
@@ -103,13 +103,13 @@ class Settings:
         return self.config.get("may_leave")
 
 
-def model_info(candidate: Candidate) -> dict[str, Any]:
+def model_info(candidate: ModelSpec) -> dict[str, Any]:
     """What a manifest says of a loaded model."""
     model = candidate.model
     return {"class": type(model).__qualname__, "parameters": parameter_count(model)} | candidate.identity
 
 
-def refuse_incapable(task: Task, candidate: Candidate) -> None:
+def refuse_incapable(task: Task, candidate: ModelSpec) -> None:
     """Raises UsageError when the model's class lacks the method the task asks with."""
     if not task.serves(candidate.wrapper):
         raise UsageError(
@@ -135,7 +135,7 @@ def refuse_judge(task: Task, settings: Settings) -> None:
         permit_judge(task, settings.may_leave, judge.name, judge.model)
 
 
-def evaluate(task: Task, candidate: Candidate, settings: Settings) -> Path:
+def evaluate(task: Task, candidate: ModelSpec, settings: Settings) -> Path:
     """Brings a run to its end: from nothing, or from wherever an earlier start stopped.
 
     Returns:
@@ -227,7 +227,7 @@ def slug(name: str) -> str:
 
 
 def begin(
-    run: Run, command: str, task: Task, candidate: Candidate, settings: Settings, fingerprint: str, *, work_left: bool
+    run: Run, command: str, task: Task, candidate: ModelSpec, settings: Settings, fingerprint: str, *, work_left: bool
 ) -> None:
     """Notes in the manifest of any run what it is, or that work on it goes on; what was recorded stays."""
     circumstances = {"when": now(), "overrides": list(settings.overrides), "provenance": provenance()}
@@ -256,7 +256,7 @@ def begin(
     run.write_config(settings.config)
 
 
-def _asked(task: Task, candidate: Candidate, cases: Sequence[Case], run: Run, left: Sequence[Case]) -> dict[str, Any]:
+def _asked(task: Task, candidate: ModelSpec, cases: Sequence[Case], run: Run, left: Sequence[Case]) -> dict[str, Any]:
     """What the manifest of a `test` run says beyond that."""
     chance = task.chance(cases) if isinstance(task, QuestionTask) else math.nan
     return ({} if math.isnan(chance) else {"chance": {"accuracy": chance}}) | {
@@ -273,7 +273,7 @@ def _asked(task: Task, candidate: Candidate, cases: Sequence[Case], run: Run, le
 
 
 def _predict(
-    task: Task, candidate: Candidate, settings: Settings, run: Run, cases: Sequence[Case], left: Sequence[Case]
+    task: Task, candidate: ModelSpec, settings: Settings, run: Run, cases: Sequence[Case], left: Sequence[Case]
 ) -> tuple[float, float]:
     """Asks the model about the cases that are left, and scores those that an earlier start left unscored.
 
@@ -296,7 +296,7 @@ def _predict(
         "skip": frozenset(case.id for case in cases) - {case.id for case in left},
     }
     with Scorer(task, run, scoring_id(task), scoring_workers(settings.score_workers)) as scorer:
-        asker = Asker(task, model, run, scorer)
+        asker = Predictor(task, model, run, scorer)
         if task.inline and _alone(settings):
             ask_here(asker, Batches(task, cases, **options), settings.config.get("trainer") or {})
         else:
@@ -313,8 +313,8 @@ def _alone(settings: Settings) -> bool:
     return all(one) and trainer.get("strategy", "auto") == "auto"
 
 
-def _ask_by_lightning(asker: Asker, settings: Settings, cases: Sequence[Case], options: Mapping[str, Any]) -> None:
-    from medimg_eval.data.module import CaseDataModule
+def _ask_by_lightning(asker: Predictor, settings: Settings, cases: Sequence[Case], options: Mapping[str, Any]) -> None:
+    from medimg_eval.data.datamodule import CaseDataModule
     from medimg_eval.evaluation.lightning_modules import EvaluationModule
 
     trainer = settings.trainer(logger=False, enable_checkpointing=False)
@@ -325,7 +325,7 @@ def _ask_by_lightning(asker: Asker, settings: Settings, cases: Sequence[Case], o
         raise KeyboardInterrupt from stop
 
 
-def _note_time(run: Run, candidate: Candidate, seconds: float, asking: float) -> None:
+def _note_time(run: Run, candidate: ModelSpec, seconds: float, asking: float) -> None:
     """Notes what asking has taken, over all starts, and how much of it was not the model's."""
     before = run.manifest.get("timing", {"seconds": 0.0, "in_model": 0.0})
     whole, inside = before["seconds"] + seconds, before["in_model"] + asking
@@ -368,9 +368,9 @@ def _judge(task: QuestionTask, settings: Settings, run: Run, cases: Sequence[Cas
     judge_answers(task, run, cases, lent, judge_id)
 
 
-def _measure(task: Task, candidate: Candidate, settings: Settings, run: Run, cases: Sequence[Case]) -> None:
+def _measure(task: Task, candidate: ModelSpec, settings: Settings, run: Run, cases: Sequence[Case]) -> None:
     """Notes what the model costs; a finished run that lacks it is given it too, without asking about its cases."""
-    from medimg_eval.evaluation.efficiency import efficiency  # importing it takes as long as a small run
+    from medimg_eval.evaluation.profiling import efficiency  # importing it takes as long as a small run
 
     prepare(task, candidate.model, cases)
     trainer = settings.trainer(logger=False, enable_checkpointing=False)

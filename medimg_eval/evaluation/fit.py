@@ -22,13 +22,13 @@ from lightning.pytorch.callbacks import (
 from lightning.pytorch.loggers import Logger
 
 from medimg_eval.case import Case
-from medimg_eval.data.module import CaseDataModule
+from medimg_eval.data.datamodule import CaseDataModule
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, begin, model_info, slug, task_identity
 from medimg_eval.evaluation.identity import data_fingerprint, digest
 from medimg_eval.evaluation.leaving import TRACKED, note_sent, permit
 from medimg_eval.evaluation.lightning_modules import FitModule, require_trainable
+from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.preparing import prepare
 from medimg_eval.evaluation.run import Run, now
 from medimg_eval.metrics import parse
@@ -58,7 +58,7 @@ class Recipe:
 
 def fit(
     task: Task,
-    candidate: Candidate,
+    candidate: ModelSpec,
     recipe: Recipe,
     settings: Settings,
     loggers: Callable[[Path], Sequence[Logger]],
@@ -113,7 +113,7 @@ def fit(
 
 
 def _train(
-    task: Task, candidate: Candidate, recipe: Recipe, settings: Settings, run: Run, loggers: Sequence[Logger]
+    task: Task, candidate: ModelSpec, recipe: Recipe, settings: Settings, run: Run, loggers: Sequence[Logger]
 ) -> float:
     model: Any = candidate.model
     require_trainable(model, candidate.name)
@@ -167,7 +167,7 @@ def _also(task: Task) -> list[str]:
     if not task.inline:
         return []  # metrics of masks take longer than training does
     parsed = {name: parse(name)[0] for name in task.case_metrics}
-    return [name for name, found in parsed.items() if not (found.reads or found.asks or found.evidence)]
+    return [name for name, found in parsed.items() if not (found.reads or found.asks or found.intermediate)]
 
 
 def _callbacks(task: Task, recipe: Recipe, folder: Path) -> tuple[ModelCheckpoint, list[pl.Callback]]:

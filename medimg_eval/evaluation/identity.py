@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from medimg_eval.case import Case
-from medimg_eval.evaluation.tracking import tracked
+from medimg_eval.evaluation.progress import tracked
 from medimg_eval.patients import salt_of
 from medimg_eval.system import threads
 

@@ -15,7 +15,7 @@ from medimg_eval.tasks.base import MayLeave, permission
 from medimg_eval.tasks.questions import JudgeQuestion
 
 if TYPE_CHECKING:
-    from medimg_eval.evaluation.candidates import Candidate
+    from medimg_eval.evaluation.model_spec import ModelSpec
     from medimg_eval.evaluation.run import Run
 
 Sent = dict[str, Any]
@@ -109,7 +109,7 @@ def permit_judge(task: QuestionTask, said: Any, name: str, judge: Any) -> list[S
 
 
 def permit_readers(
-    task: Task, said: Any, annotators: Mapping[str, Candidate], extractors: Mapping[str, Candidate]
+    task: Task, said: Any, annotators: Mapping[str, ModelSpec], extractors: Mapping[str, ModelSpec]
 ) -> list[Sent]:
     """`permit` of what metrics have read reports or look at pictures: annotators, networks, extractors of features."""
     sent: list[Sent] = []

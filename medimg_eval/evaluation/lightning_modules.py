@@ -15,11 +15,11 @@ from lightning.pytorch.callbacks import RichProgressBar
 from torch import Tensor, nn
 
 from medimg_eval.case import Case, Failure
-from medimg_eval.data.asking import Asked
-from medimg_eval.data.module import Samples
+from medimg_eval.data.datamodule import Samples
+from medimg_eval.data.prompts import Asked
 from medimg_eval.errors import UserError
-from medimg_eval.evaluation.asking import Asker
-from medimg_eval.evaluation.tracking import PAUSE
+from medimg_eval.evaluation.predict import Predictor
+from medimg_eval.evaluation.progress import PAUSE
 from medimg_eval.tasks.base import Task
 
 
@@ -127,13 +127,13 @@ def _cosine(steps: int, warmup: int) -> Callable[[int], float]:
 
 
 class EvaluationModule(pl.LightningModule):
-    """Lets an `Asker` ask about each batch.
+    """Lets a `Predictor` ask about each batch.
 
     Args:
         asker: its model, when that is an `nn.Module`, is moved to the device by Lightning.
     """
 
-    def __init__(self, asker: Asker) -> None:
+    def __init__(self, asker: Predictor) -> None:
         super().__init__()
         self.asker = asker
         self.model = asker.model

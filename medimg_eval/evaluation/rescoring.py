@@ -23,16 +23,16 @@ from medimg_eval.evaluation.evidence import (
 from medimg_eval.evaluation.identity import data_fingerprint, digest
 from medimg_eval.evaluation.leaving import note_sent, permit_readers
 from medimg_eval.evaluation.preparing import in_words
+from medimg_eval.evaluation.progress import tracked
 from medimg_eval.evaluation.run import Run, Stored, answered, now, write_json
 from medimg_eval.evaluation.scoring import RAISED, Scorer, score_parts, scoring_workers
-from medimg_eval.evaluation.tracking import tracked
 from medimg_eval.metrics import LabelScore
 from medimg_eval.results import Table, build_table, load_runs
 from medimg_eval.results.runs import read_manifest
 from medimg_eval.tasks import QuestionTask, ReportTask, Task
 
 if TYPE_CHECKING:
-    from medimg_eval.evaluation.candidates import Candidate
+    from medimg_eval.evaluation.model_spec import ModelSpec
 
 MANY = 1000
 """Reports that are judged in one process."""
@@ -45,8 +45,8 @@ def rescore(
     folder: Path,
     task: Task,
     workers: int | None = None,
-    annotators: Mapping[str, Candidate] = MappingProxyType({}),
-    extractors: Mapping[str, Candidate] = MappingProxyType({}),
+    annotators: Mapping[str, ModelSpec] = MappingProxyType({}),
+    extractors: Mapping[str, ModelSpec] = MappingProxyType({}),
     may_leave: Any = None,
 ) -> Table:
     """Scores the stored predictions of a run again, loading no model, and returns the run's table.

@@ -26,7 +26,7 @@ class Read(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ReplyPair:
+class AnsweredQuestion:
     """What a model replied to one question, and the entry of the answer key.
 
     Attributes:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from medimg_eval.metrics.answers import ReplyPair
+from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.classification import CLASSES, EXCLUSIVE, PRESENT, THRESHOLD
 from medimg_eval.metrics.registry import Rows, metric, summary
 
@@ -131,9 +131,9 @@ def levelled(stated: Stated) -> Levels:
     best=math.nan,
     worst=math.nan,
     source="this package",
-    evidence=True,
+    intermediate=True,
 )
-def confidence(pair: ReplyPair) -> float:
+def confidence(pair: AnsweredQuestion) -> float:
     """How sure a model was of its answer, 0 to 1; the row's status says whether it was right.
 
     Evidence: tables show the summaries that are computed from it. What the reply says of it: of a model that chooses by

@@ -63,7 +63,7 @@ _CUT = "present where the probability is above 0.5; where classes exclude each o
     best=math.nan,
     worst=math.nan,
     source="this package",
-    evidence=True,
+    intermediate=True,
 )
 def probability(pair: Classified) -> Mapping[str, float]:
     """The probability that the model gives a class, of each class whose truth is known; the row's status is the truth.

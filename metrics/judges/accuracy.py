@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from functools import partial
 
-from medimg_eval.metrics.answers import ReplyPair
+from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.judges.verdicts import replies_in, share
 from medimg_eval.metrics.registry import metric
 
@@ -15,7 +15,7 @@ _points = partial(share, best=math.nan, source=SOURCE)
 
 
 @_points(title="Judged", parameter="the question to the judge", parameter_is_text=True)
-def judged(pair: ReplyPair, question: str) -> float:
+def judged(pair: AnsweredQuestion, question: str) -> float:
     """The judge's verdict on an answer, in the points of the benchmark's own scale.
 
     NaN where the judge was not asked, or where its reply says nothing that was asked for: such replies are no verdicts,
@@ -26,7 +26,7 @@ def judged(pair: ReplyPair, question: str) -> float:
 
 
 @_points(title="Judged, sum")
-def judged_total(pair: ReplyPair) -> float:
+def judged_total(pair: AnsweredQuestion) -> float:
     """The sum of the judge's verdicts on an answer over all its questions.
 
     NaN where one is missing.
@@ -38,7 +38,7 @@ def judged_total(pair: ReplyPair) -> float:
 
 
 @metric(kind="answer", title="Judge failed", higher_is_better=False, best=0.0, worst=1.0, source=SOURCE)
-def judge_failures(pair: ReplyPair) -> float:
+def judge_failures(pair: AnsweredQuestion) -> float:
     """The share of questions to the judge whose reply holds no verdict.
 
     A question that is put about each sentence or phrase counts once for each, and one that could not be put, because
@@ -52,7 +52,7 @@ def judge_failures(pair: ReplyPair) -> float:
     title="Accuracy, judge as matcher",
     source="VLMEvalKit: a judge matches answers that no rule understands with an option, or with Z for none",
 )
-def accuracy_matched(pair: ReplyPair) -> float:
+def accuracy_matched(pair: AnsweredQuestion) -> float:
     """Whether the answer is right, where a judge has named the option of answers that no rule could take.
 
     1 or 0, or the expected value where a model has no preference; without a judge the same as `accuracy`. The judge's
@@ -69,7 +69,7 @@ def accuracy_matched(pair: ReplyPair) -> float:
     parameter="the question to the judge",
     parameter_is_text=True,
 )
-def accuracy_or_judged(pair: ReplyPair, question: str) -> float:
+def accuracy_or_judged(pair: AnsweredQuestion, question: str) -> float:
     """Whether the answer is right, by the judge's verdict (1 or 0) where it is a text and by rule elsewhere.
 
     NaN for texts that have no verdict.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import partial
 
-from medimg_eval.metrics.answers import ReplyPair
+from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.judges.green import CATEGORIES, Errors, count_errors
 from medimg_eval.metrics.judges.verdicts import counted, verdict_reader, worth
 
@@ -46,7 +46,7 @@ def _counts_in_brackets(text: str) -> dict[str, int] | None:
 
 
 @_chexprompt(title="CheXprompt errors")
-def chexprompt_errors(pair: ReplyPair, category: str | None = None) -> float:
+def chexprompt_errors(pair: AnsweredQuestion, category: str | None = None) -> float:
     """The number of errors in a report that a judge counts as CheXprompt asks for them; @A to @F of one kind.
 
     Of clinical significance and without; kinds as in `green_significant`. The authors ask GPT-4; the table names the
@@ -56,7 +56,7 @@ def chexprompt_errors(pair: ReplyPair, category: str | None = None) -> float:
 
 
 @_chexprompt(title="CheXprompt significant errors")
-def chexprompt_significant(pair: ReplyPair, category: str | None = None) -> float:
+def chexprompt_significant(pair: AnsweredQuestion, category: str | None = None) -> float:
     """The number of clinically significant errors that a judge counts as CheXprompt asks; @A to @F of one kind.
 
     Kinds as in `green_significant`.
@@ -65,7 +65,7 @@ def chexprompt_significant(pair: ReplyPair, category: str | None = None) -> floa
 
 
 @_chexprompt(title="CheXprompt insignificant errors")
-def chexprompt_insignificant(pair: ReplyPair, category: str | None = None) -> float:
+def chexprompt_insignificant(pair: AnsweredQuestion, category: str | None = None) -> float:
     """The number of clinically insignificant errors that a judge counts as CheXprompt asks; @A to @F of one kind.
 
     Kinds as in `green_significant`.

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
 from medimg_eval.errors import UsageError, nearest
-from medimg_eval.metrics.answers import ReplyPair
+from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.judges.verdicts import counted, objects, verdict_reader, worth
 
 SEVERITIES = ("emergent", "urgent", "actionable", "not_actionable")
@@ -69,7 +69,7 @@ def _severity(given: Any) -> str | None:
     parameter="emergent, urgent, actionable or not_actionable",
     parameter_optional=True,
 )
-def corrections(pair: ReplyPair, severity: str | None = None) -> float:
+def corrections(pair: AnsweredQuestion, severity: str | None = None) -> float:
     """The number of corrections, line by line, that a report needs to say what its reference says, by a judge.
 
     @emergent, @urgent, @actionable and @not_actionable count those of one severity. FineRadScore publishes no way of

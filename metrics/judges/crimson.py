@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Literal
 
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics.answers import ReplyPair
+from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.judges.verdicts import counted, objects, share, verdict_reader, worth
 
 SIGNIFICANCE = {
@@ -117,7 +117,7 @@ _signed = partial(share, worst=-1.0, source=_BAHAROON)
 
 
 @_signed(title="CRIMSON", asks=("crimson",), settings=_UNGUIDED)
-def crimson(pair: ReplyPair) -> float:
+def crimson(pair: AnsweredQuestion) -> float:
     """The weighed findings that are right less those that are invented, over those of the reference, in (-1, 1].
 
     As `crimson_score` says: 1 for a report with the same abnormal findings, also for none beside a normal reference; 0
@@ -128,7 +128,7 @@ def crimson(pair: ReplyPair) -> float:
 
 
 @_signed(title="CRIMSON (guided)", asks=("crimson_guided",), settings="CRIMSON's published prompt with guidelines")
-def crimson_guided(pair: ReplyPair) -> float:
+def crimson_guided(pair: AnsweredQuestion) -> float:
     """CRIMSON by a judge that is told the authors' guidelines on significance and attributes.
 
     For judges that were not trained for it, as the authors ask GPT. The same arithmetic as `crimson`.
@@ -143,7 +143,7 @@ def crimson_guided(pair: ReplyPair) -> float:
     settings=_UNGUIDED,
     parameter="false, missing or attribute",
 )
-def crimson_error_count(pair: ReplyPair, kind: str) -> float:
+def crimson_error_count(pair: AnsweredQuestion, kind: str) -> float:
     """The number of findings that are invented (@false), missed (@missing), or wrong in an attribute (@attribute)."""
     if kind not in ("false", "missing", "attribute"):
         raise UsageError(f"crimson_error_count@{kind}: expected false, missing or attribute")

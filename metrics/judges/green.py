@@ -9,7 +9,7 @@ from functools import partial
 from typing import TypedDict
 
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics.answers import ReplyPair
+from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.judges.verdicts import counted, share, verdict_reader, worth
 
 CATEGORIES = {
@@ -136,12 +136,12 @@ _count = partial(
 )
 
 
-def _green(pair: ReplyPair, question: str) -> float:
+def _green(pair: AnsweredQuestion, question: str) -> float:
     return worth(pair, question, lambda found: green_score(found) if pair.text.strip() else 0.0)
 
 
 @_share(title="GREEN")
-def green(pair: ReplyPair) -> float:
+def green(pair: AnsweredQuestion) -> float:
     """The findings that match over those and the clinically significant errors, as GREEN's own model counts them.
 
     In [0, 1]; 0 where no finding matches, so also of an empty report. NaN where a reply cannot be read. Of chest
@@ -151,7 +151,7 @@ def green(pair: ReplyPair) -> float:
 
 
 @_share(title="GREEN (unread as 0)")
-def green_as_published(pair: ReplyPair) -> float:
+def green_as_published(pair: AnsweredQuestion) -> float:
     """GREEN with 0 for replies that cannot be read, which is how its authors' program has it.
 
     A reply that was cut off is then as bad as a bad report; `judge_failures` says how many there are. NaN where the
@@ -163,13 +163,13 @@ def green_as_published(pair: ReplyPair) -> float:
 
 
 @_share(title="GREEN matched findings", best=math.nan, unit="findings")
-def green_matched(pair: ReplyPair) -> float:
+def green_matched(pair: AnsweredQuestion) -> float:
     """The number of findings that both reports have, as GREEN's own model counts them."""
     return worth(pair, "green", lambda found: float(found["matched"]))
 
 
 @_count(title="GREEN significant errors")
-def green_significant(pair: ReplyPair, category: str | None = None) -> float:
+def green_significant(pair: AnsweredQuestion, category: str | None = None) -> float:
     """The number of clinically significant errors, as GREEN's own model counts them; @a to @f of one category.
 
     a: a finding that is not there; b: a finding left out; c: a wrong place; d: a wrong severity; e: a comparison that
@@ -179,7 +179,7 @@ def green_significant(pair: ReplyPair, category: str | None = None) -> float:
 
 
 @_count(title="GREEN insignificant errors")
-def green_insignificant(pair: ReplyPair, category: str | None = None) -> float:
+def green_insignificant(pair: AnsweredQuestion, category: str | None = None) -> float:
     """The number of clinically insignificant errors, as GREEN's own model counts them; @a to @f of one category.
 
     Categories as in `green_significant`. They cost nothing in GREEN itself.
@@ -188,7 +188,7 @@ def green_insignificant(pair: ReplyPair, category: str | None = None) -> float:
 
 
 @_share(title="GREEN's prompt, another judge", asks=("green_prompt",))
-def green_prompt(pair: ReplyPair) -> float:
+def green_prompt(pair: AnsweredQuestion) -> float:
     """The findings that match over those and the significant errors, as any judge counts them by GREEN's prompt.
 
     The same arithmetic as `green`, but not GREEN, whose own model was trained to count: the table names the judge.
@@ -197,7 +197,7 @@ def green_prompt(pair: ReplyPair) -> float:
 
 
 @_count(title="Significant errors by GREEN's prompt", asks=("green_prompt",))
-def green_prompt_significant(pair: ReplyPair, category: str | None = None) -> float:
+def green_prompt_significant(pair: AnsweredQuestion, category: str | None = None) -> float:
     """The number of clinically significant errors, as any judge counts them by GREEN's prompt; @a to @f of one kind.
 
     Categories as in `green_significant`.

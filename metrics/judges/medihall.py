@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from medimg_eval.errors import UsageError, nearest
-from medimg_eval.metrics.answers import ReplyPair
+from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.judges.verdicts import replies_in, share, verdict_reader, worth
 
 KINDS = ("catastrophic", "critical", "attribute", "prompt_induced", "minor", "correct")
@@ -90,7 +90,7 @@ def _kinds(verdict: Any) -> list[str | None]:
     parameter="what each kind is worth, such as 0/1/2/3/4/5 for " + "/".join(KINDS),
     parameter_is_text=True,
 )
-def medihall(pair: ReplyPair, values: str) -> float:
+def medihall(pair: AnsweredQuestion, values: str) -> float:
     """The mean over an answer's sentences of what their kinds of hallucination are worth, by a judge.
 
     The parameter gives the six values, with slashes between them, from the worst kind to correct statements: the
@@ -108,7 +108,7 @@ def medihall(pair: ReplyPair, values: str) -> float:
     parameter=", ".join(KINDS[:-1]),
     parameter_is_text=True,
 )
-def hallucinations(pair: ReplyPair, kind: str) -> float:
+def hallucinations(pair: AnsweredQuestion, kind: str) -> float:
     """The share of an answer's sentences that are a hallucination of one of Med-HallMark's kinds, by a judge.
 
     NaN where a sentence is not judged, and without any.
@@ -119,7 +119,7 @@ def hallucinations(pair: ReplyPair, kind: str) -> float:
 
 
 @_medihall(title="Sentences without hallucination")
-def hallucination_free(pair: ReplyPair) -> float:
+def hallucination_free(pair: AnsweredQuestion) -> float:
     """The share of an answer's sentences that are correct statements, by a judge.
 
     NaN where a sentence is not judged, and without any.

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from medimg_eval.metrics.answers import ReplyPair
+from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.judges.verdicts import objects, verdict_reader, worth
 from medimg_eval.metrics.registry import Rows, metric, summary
 
@@ -181,12 +181,12 @@ _PHRASES = ("radfact_reference_phrases", "radfact_prediction_phrases")
 _radfact = partial(metric, kind="answer", higher_is_better=True, best=1.0, worst=0.0, source=BANNUR, settings=SETTINGS)
 
 
-def _entailed(pair: ReplyPair, side: str, *, as_published: bool = False) -> float:
+def _entailed(pair: AnsweredQuestion, side: str, *, as_published: bool = False) -> float:
     return worth(pair, side, lambda found: entailed_share(found["verdicts"], as_published=as_published))
 
 
 @_radfact(title="RadFact precision", asks=(*_PHRASES, "radfact_prediction"))
-def radfact_precision(pair: ReplyPair) -> float:
+def radfact_precision(pair: AnsweredQuestion) -> float:
     """The share of the phrases that were written which the reference says too, by a judge (logical precision).
 
     NaN of a report without phrases, such as an empty one, which is left out of the mean; and where a reply about one
@@ -196,7 +196,7 @@ def radfact_precision(pair: ReplyPair) -> float:
 
 
 @_radfact(title="RadFact recall", asks=(*_PHRASES, "radfact_reference"))
-def radfact_recall(pair: ReplyPair) -> float:
+def radfact_recall(pair: AnsweredQuestion) -> float:
     """The share of the reference's phrases which the report that was written says too, by a judge (logical recall).
 
     0 of an empty report. NaN of a reference without phrases, and where a reply about one of them cannot be read.
@@ -205,7 +205,7 @@ def radfact_recall(pair: ReplyPair) -> float:
 
 
 @_radfact(title="RadFact precision (unread as not entailed)", asks=(*_PHRASES, "radfact_prediction"))
-def radfact_precision_as_published(pair: ReplyPair) -> float:
+def radfact_precision_as_published(pair: AnsweredQuestion) -> float:
     """RadFact's precision with replies that cannot be read as not entailed, which is its authors' rule.
 
     NaN of a report without phrases, and where its phrases themselves cannot be read.
@@ -214,7 +214,7 @@ def radfact_precision_as_published(pair: ReplyPair) -> float:
 
 
 @_radfact(title="RadFact recall (unread as not entailed)", asks=(*_PHRASES, "radfact_reference"))
-def radfact_recall_as_published(pair: ReplyPair) -> float:
+def radfact_recall_as_published(pair: AnsweredQuestion) -> float:
     """RadFact's recall with replies that cannot be read as not entailed, which is its authors' rule.
 
     NaN of a reference without phrases, and where its phrases themselves cannot be read.

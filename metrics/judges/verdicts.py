@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from medimg_eval.errors import UsageError, nearest
-from medimg_eval.metrics.answers import ReplyPair, extract_report
+from medimg_eval.metrics.answers import AnsweredQuestion, extract_report
 from medimg_eval.metrics.registry import available, metric
 
 Reader = Callable[[str], Any]
@@ -69,7 +69,7 @@ counted = partial(
 )
 
 
-def worth(pair: ReplyPair, question: str, value: Callable[[Any], float]) -> float:
+def worth(pair: AnsweredQuestion, question: str, value: Callable[[Any], float]) -> float:
     """Returns what the verdict on a report is worth.
 
     Args:

@@ -100,7 +100,7 @@ def sdr(pair: LandmarkPair, tolerance: float) -> float:
     return math.nan if pair.reference is None else float(pair.within(tolerance))
 
 
-@_share(title="Identified", evidence=True, source="VerSe (Sekuboyina et al., Medical Image Analysis 73, 2021)")
+@_share(title="Identified", intermediate=True, source="VerSe (Sekuboyina et al., Medical Image Analysis 73, 2021)")
 def identified(pair: LandmarkPair) -> float:
     """Whether a landmark is identified: no other reference point is nearer to it, and its own lies within 20 mm.
 

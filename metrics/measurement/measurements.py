@@ -75,7 +75,7 @@ _error = partial(
     worst=math.nan,
     source="mean absolute error",
 )
-_evidence = partial(metric, kind="measurement", higher_is_better=True, best=math.nan, worst=math.nan, evidence=True)
+_evidence = partial(metric, kind="measurement", higher_is_better=True, best=math.nan, worst=math.nan, intermediate=True)
 
 
 @_error()

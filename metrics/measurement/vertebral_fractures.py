@@ -65,7 +65,7 @@ def rhlv(part: Graded) -> float:
     higher_is_better=None,
     best=math.nan,
     worst=math.nan,
-    evidence=True,
+    intermediate=True,
     source="Genant et al. 1993",
 )
 def genant_grade(part: Graded) -> float:

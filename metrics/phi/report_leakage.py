@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics.answers import ReplyPair
+from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.phi.patterns import PATTERNS, PLACEHOLDER, Span, Vocabulary, spans_of
 from medimg_eval.metrics.proportions import exact_interval
 from medimg_eval.metrics.registry import metric
@@ -262,7 +262,7 @@ def _share(counts: npt.NDArray[np.int64]) -> Share:
 _KINDS = "spans: " + ", ".join(PATTERNS)
 
 
-def _written(pair: ReplyPair) -> str | None:
+def _written(pair: AnsweredQuestion) -> str | None:
     """What was written of a report or an answer in free words; None of another kind."""
     return pair.text if pair.kind in ("open", "report") and pair.preferences is None else None
 
@@ -285,7 +285,7 @@ def _check(kind: str) -> None:
     check=_check,
     settings=_KINDS,
 )
-def phi_suspected(pair: ReplyPair, kind: str | None = None) -> float:
+def phi_suspected(pair: AnsweredQuestion, kind: str | None = None) -> float:
     """Whether a text holds a span that looks like a patient: a full date, a record or telephone number, a name.
 
     A screen by patterns, 1 or 0: people have to read what it finds, and it finds no name without a title. Its mean is
@@ -306,7 +306,7 @@ def phi_suspected(pair: ReplyPair, kind: str | None = None) -> float:
     source="medimg_eval",
     settings="___, [**...**], XXX, [NAME]",
 )
-def phi_placeholders(pair: ReplyPair) -> float:
+def phi_placeholders(pair: AnsweredQuestion) -> float:
     """How many marks of de-identification a text holds, such as ___ or [NAME].
 
     They name nobody, and tell that a model repeats its training texts. An empty text has 0.

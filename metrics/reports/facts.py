@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from medimg_eval.metrics.answers import ReplyPair
+from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.proportions import quotient
 from medimg_eval.metrics.registry import Rows, metric, summary
 from medimg_eval.metrics.reports.labeler import labeler as report_rules
@@ -110,7 +110,7 @@ _set_f1 = partial(metric, kind="answer", higher_is_better=True, best=1.0, worst=
     source=OWN,
     settings="(observation, status, side) read by rules of our own, in English; sets; several references: the best",
 )
-def finding_f1(pair: ReplyPair) -> float:
+def finding_f1(pair: AnsweredQuestion) -> float:
     """The F1 of the sets of (finding, status, side) that our own rules read in the report and in its reference.
 
     Findings are the 13 observations of CheXpert's without "No Finding"; the side of absent ones does not count. In
@@ -130,7 +130,7 @@ def finding_f1(pair: ReplyPair) -> float:
     source=LIBRA,
     settings="44 words of change, sets; no entity recogniser; several references: their words together",
 )
-def temporal_f1(pair: ReplyPair) -> float:
+def temporal_f1(pair: AnsweredQuestion) -> float:
     """The F1 of the sets of words of change, such as "stable" or "worsened", in the report and in its reference.
 
     The authors' 44 words; their recogniser of entities can only add words that are among these, and is not asked. In
@@ -153,10 +153,10 @@ def temporal_f1(pair: ReplyPair) -> float:
     best=math.nan,
     worst=math.nan,
     source=FACTCHEXCKER,
-    evidence=True,
+    intermediate=True,
     settings="lengths in mm read by rules of our own, in English; several references: the one with most pairs",
 )
-def measurement_counts(pair: ReplyPair) -> Any:
+def measurement_counts(pair: AnsweredQuestion) -> Any:
     """Lengths that report and reference both state, their errors in mm, missing and invented ones. Evidence.
 
     One row for each of the four, of all lengths and of the distance of the endotracheal tube from the carina alone.

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics.answers import ReplyPair
+from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.proportions import quotient
 from medimg_eval.metrics.registry import metric
 from medimg_eval.metrics.text import texts_of
@@ -68,7 +68,7 @@ class Written(NamedTuple):
     Attributes:
         references: its reference reports.
         text: what was written; "" for nothing.
-        readings: name of an annotator -> what it read in both, as in `ReplyPair.readings`.
+        readings: name of an annotator -> what it read in both, as in `AnsweredQuestion.readings`.
     """
 
     references: tuple[str, ...]
@@ -218,7 +218,9 @@ def graph_attributes(annotation: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(entities[name]["tokens"].lower() for name in near if name in entities)
 
 
-def _compared(pair: ReplyPair, read: Callable[[Any], tuple[Set[str], Set[str]] | None], *, weighted: bool) -> float:
+def _compared(
+    pair: AnsweredQuestion, read: Callable[[Any], tuple[Set[str], Set[str]] | None], *, weighted: bool
+) -> float:
     """The consistency of one report with those of its set."""
     if texts_of(pair) is None:
         return math.nan
@@ -237,15 +239,15 @@ def _compared(pair: ReplyPair, read: Callable[[Any], tuple[Set[str], Set[str]] |
     return mean * overlap_coefficient(prediction, reference) if weighted else mean
 
 
-def _by_rules(one: ReplyPair | Written) -> tuple[Set[str], Set[str]] | None:
+def _by_rules(one: AnsweredQuestion | Written) -> tuple[Set[str], Set[str]] | None:
     if not one.references:
         return None
     said = (rule_attributes(reference) for reference in one.references)
     return frozenset().union(*said), rule_attributes(one.text)
 
 
-def _by_graph(one: ReplyPair | Written) -> tuple[Set[str], Set[str]] | None:
-    found = one.read("radgraph") if isinstance(one, ReplyPair) else one.readings.get("radgraph")
+def _by_graph(one: AnsweredQuestion | Written) -> tuple[Set[str], Set[str]] | None:
+    found = one.read("radgraph") if isinstance(one, AnsweredQuestion) else one.readings.get("radgraph")
     return None if found is None else (graph_attributes(found.reference), graph_attributes(found.prediction))
 
 
@@ -256,7 +258,7 @@ _GRAPH = _SETTINGS.format("words of RadGraph's present and uncertain observation
 
 
 @_consistent(title="Consistency (rules)", settings=_RULES)
-def consistency_rules(pair: ReplyPair) -> float:
+def consistency_rules(pair: AnsweredQuestion) -> float:
     """The mean overlap of the lesions' attributes, by our rules, with those in reports of equivalent studies.
 
     Equivalent are studies of the same `set` whose references agree by half or more. In [0, 1]; NaN for a study that has
@@ -266,7 +268,7 @@ def consistency_rules(pair: ReplyPair) -> float:
 
 
 @_consistent(title="R-consistency (rules)", settings=_RULES)
-def consistency_rules_weighted(pair: ReplyPair) -> float:
+def consistency_rules_weighted(pair: AnsweredQuestion) -> float:
     """The consistency by our rules, times the overlap of the report's attributes with those of its own reference.
 
     To describe all studies alike is consistent, but not right. In [0, 1]; NaN for a study that has no equivalent one.
@@ -275,7 +277,7 @@ def consistency_rules_weighted(pair: ReplyPair) -> float:
 
 
 @_consistent(title="Consistency (RadGraph)", settings=_GRAPH, reads=("radgraph",))
-def consistency_radgraph(pair: ReplyPair) -> float:
+def consistency_radgraph(pair: AnsweredQuestion) -> float:
     """The mean overlap of the lesions' attributes, by RadGraph, with those in reports of equivalent studies.
 
     As `consistency_rules`, with the words that RadGraph finds.
@@ -284,7 +286,7 @@ def consistency_radgraph(pair: ReplyPair) -> float:
 
 
 @_consistent(title="R-consistency (RadGraph)", settings=_GRAPH, reads=("radgraph",))
-def consistency_radgraph_weighted(pair: ReplyPair) -> float:
+def consistency_radgraph_weighted(pair: AnsweredQuestion) -> float:
     """The consistency by RadGraph, times the overlap of the report's attributes with those of its own reference.
 
     As `consistency_rules_weighted`, with the words that RadGraph finds.

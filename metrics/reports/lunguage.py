@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.metrics.answers import ReplyPair
+from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.proportions import quotient
 from medimg_eval.metrics.registry import metric
 from medimg_eval.metrics.text import read_part
@@ -324,7 +324,7 @@ _lunguage = partial(
 
 
 @_lunguage(title="LUNGUAGESCORE")
-def lunguage_score(pair: ReplyPair) -> float:
+def lunguage_score(pair: AnsweredQuestion) -> float:
     """The F1 of structured findings that are matched one to one, each match as far as the two are similar.
 
     A match of similarity s counts as s hits, and as 1 - s false ones of both kinds. In [0, 1]; NaN where neither report
@@ -334,7 +334,7 @@ def lunguage_score(pair: ReplyPair) -> float:
 
 
 @_lunguage(title="LUNGUAGESCORE, precision")
-def lunguage_precision(pair: ReplyPair) -> float:
+def lunguage_precision(pair: AnsweredQuestion) -> float:
     """The share of structured findings written that are in the reference, as far as they are similar.
 
     As in `lunguage_score`.
@@ -343,7 +343,7 @@ def lunguage_precision(pair: ReplyPair) -> float:
 
 
 @_lunguage(title="LUNGUAGESCORE, recall")
-def lunguage_recall(pair: ReplyPair) -> float:
+def lunguage_recall(pair: AnsweredQuestion) -> float:
     """The share of structured findings of the reference that were written, as far as they are similar.
 
     As in `lunguage_score`.

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics.answers import ReplyPair
+from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.proportions import quotient
 from medimg_eval.metrics.registry import Rows, metric, summary
 from medimg_eval.metrics.reports.radgraph import YU, radgraph_combined
@@ -108,7 +108,7 @@ _SETTINGS = "RadGraph combined, case kept; BERTScore of distilroberta-base with 
 _line = partial(metric, kind="answer", higher_is_better=False, source=YU, reads=_READS)
 
 
-def _radcliq(pair: ReplyPair, version: Literal["v0", "v1"]) -> float:
+def _radcliq(pair: AnsweredQuestion, version: Literal["v0", "v1"]) -> float:
     found = texts_of(pair)
     if found is None:
         return math.nan
@@ -130,7 +130,7 @@ def _radcliq(pair: ReplyPair, version: Literal["v0", "v1"]) -> float:
     worst=_RADCLIQ["v0"].at(0.0, WORST_RADCLIQ, 0.0, 0.0),
     settings=f"{_SETTINGS}; BLEU-2 of lower-case words, smoothed",
 )
-def radcliq_v0(pair: ReplyPair) -> float:
+def radcliq_v0(pair: AnsweredQuestion) -> float:
     """RadCliQ-v0: a line through RadGraph, BERTScore, CheXbert similarity and BLEU-2, fitted to radiologists' errors.
 
     Lower is better and it may be negative: -0.2421 for an identical text with a relation in its graph. BLEU-2 has a
@@ -145,7 +145,7 @@ def radcliq_v0(pair: ReplyPair) -> float:
     worst=_RADCLIQ["v1"].at(0.0, WORST_RADCLIQ, 0.0, 0.0),
     settings=_SETTINGS,
 )
-def radcliq_v1(pair: ReplyPair) -> float:
+def radcliq_v1(pair: AnsweredQuestion) -> float:
     """RadCliQ-v1: a line through RadGraph, BERTScore and CheXbert similarity, fitted to radiologists' errors.
 
     Lower is better and it may be negative: -1.4407 for an identical text with a relation in its graph, -0.8181 for one

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Set
 from typing import Any, Literal
 
 from medimg_eval.errors import CaseError, UsageError, nearest
-from medimg_eval.metrics.answers import ReplyPair
+from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.registry import metric
 from medimg_eval.metrics.text import read_value
 
@@ -120,12 +120,12 @@ def _target(annotation: Annotation, name: str) -> Mapping[str, Any]:
     return found
 
 
-def _compared(pair: ReplyPair, annotator: str, compare: Callable[[Annotation, Annotation], float]) -> float:
+def _compared(pair: AnsweredQuestion, annotator: str, compare: Callable[[Annotation, Annotation], float]) -> float:
     return read_value(pair, annotator, lambda read: compare(read.reference, read.prediction))
 
 
 def _declare(family: str, title: str, level: Level) -> None:
-    def judged(pair: ReplyPair) -> float:
+    def judged(pair: AnsweredQuestion) -> float:
         return _compared(pair, family, lambda reference, prediction: radgraph_f1(reference, prediction, level))
 
     judged.__doc__ = LEVELS[level].format(title)
@@ -158,6 +158,6 @@ for _family, _title in FAMILIES.items():
     settings="case kept, 0.5 at most where neither side has a relation",
     reads=("radgraph",),
 )
-def _combined(pair: ReplyPair) -> float:
+def _combined(pair: AnsweredQuestion) -> float:
     """The mean of entity F1 and relation F1 that RadCliQ takes, of what RadGraph finds in report and reference."""
     return _compared(pair, "radgraph", radgraph_combined)

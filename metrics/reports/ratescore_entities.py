@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.errors import UsageError, nearest
-from medimg_eval.metrics.answers import ReplyPair
+from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.registry import metric
 from medimg_eval.metrics.text import texts_of
 
@@ -249,7 +249,7 @@ def _places(kinds: Iterable[str]) -> npt.NDArray[np.int64]:
     return np.array(found, dtype=np.int64)
 
 
-def _matches(pair: ReplyPair) -> tuple[list[Match], list[Match], Mapping[str, Any]] | None:
+def _matches(pair: AnsweredQuestion) -> tuple[list[Match], list[Match], Mapping[str, Any]] | None:
     if texts_of(pair) is None:
         return None
     read = pair.read("ratescore")
@@ -276,7 +276,7 @@ _rate = partial(
     source=SOURCE,
     settings="weights: long unless named; 0.5 where a report has no entity; own sentence splitter, not medspacy's",
 )
-def ratescore(pair: ReplyPair, table: str = "long") -> float:
+def ratescore(pair: AnsweredQuestion, table: str = "long") -> float:
     """The harmonic mean, over both directions, of the similarity of each entity to the nearest of the other report.
 
     Similarities are weighted by the types of both entities, with the authors' weights for reports; `ratescore@short`
@@ -292,7 +292,7 @@ def ratescore(pair: ReplyPair, table: str = "long") -> float:
     source=f"{SOURCE}, but for reports without entities",
     settings="weights: long unless named; 0 where one report has no entity, NaN where neither has",
 )
-def ratescore_strict(pair: ReplyPair, table: str = "long") -> float:
+def ratescore_strict(pair: AnsweredQuestion, table: str = "long") -> float:
     """RaTEScore, where a report without entities beside one that has some is worth 0.
 
     NaN where neither has any: there is nothing to compare. With the authors' rule, `ratescore`, an empty answer is

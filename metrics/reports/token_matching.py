@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics.answers import ReplyPair
+from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.registry import metric
 from medimg_eval.metrics.reports.radgraph import YU
 from medimg_eval.metrics.text import read_part
@@ -134,7 +134,7 @@ _roberta = partial(_bertscore, worst=0.0, source=_ZHANG, settings=f"{_ROBERTA}, 
 
 
 @_roberta(title="BERTScore", settings=f"{_ROBERTA}, F1, mean of reports")
-def bertscore(pair: ReplyPair) -> float:
+def bertscore(pair: AnsweredQuestion) -> float:
     """The F1 of the cosines between the tokens' embeddings of report and reference, each with the nearest.
 
     bert-score's default for English. Values crowd near 1, also of texts with nothing in common. 0 for an empty report.
@@ -143,7 +143,7 @@ def bertscore(pair: ReplyPair) -> float:
 
 
 @_roberta(title="BERTScore precision")
-def bertscore_precision(pair: ReplyPair) -> float:
+def bertscore_precision(pair: AnsweredQuestion) -> float:
     """The mean over the report's tokens of the largest cosine with a token of the reference.
 
     The precision of `bertscore`. 0 for an empty report.
@@ -152,7 +152,7 @@ def bertscore_precision(pair: ReplyPair) -> float:
 
 
 @_roberta(title="BERTScore recall")
-def bertscore_recall(pair: ReplyPair) -> float:
+def bertscore_recall(pair: AnsweredQuestion) -> float:
     """The mean over the reference's tokens of the largest cosine with a token of the report.
 
     The recall of `bertscore`. 0 for an empty report.
@@ -167,7 +167,7 @@ def bertscore_recall(pair: ReplyPair) -> float:
     settings="distilbert-base-uncased, layer 5, no idf, rescaled, F1, mean of reports",
     reads=("bertscore_radeval",),
 )
-def bertscore_radeval(pair: ReplyPair) -> float:
+def bertscore_radeval(pair: AnsweredQuestion) -> float:
     """BERTScore as RadEval prints it: of distilbert-base-uncased, rescaled so that unrelated texts have about 0.
 
     At most 1; -1.9958 for an empty report, which has 0 before rescaling.
@@ -182,7 +182,7 @@ def bertscore_radeval(pair: ReplyPair) -> float:
     settings="distilroberta-base, layer 5, idf of all references, rescaled, F1, mean of reports",
     reads=("bertscore_radcliq",),
 )
-def bertscore_radcliq(pair: ReplyPair) -> float:
+def bertscore_radcliq(pair: AnsweredQuestion) -> float:
     """BERTScore that RadCliQ takes: of distilroberta-base, with tokens weighed by how few references have them.
 
     Rescaled, so that unrelated texts have about 0. At most 1; -5.5502 for an empty report. Not judged where the

@@ -149,7 +149,7 @@ class EmptyPolicy:
                 parts.append(f"{words}={next(iter(by_rule))}")
             elif by_rule:
                 parts.append(f"{words}=" + ", ".join(f"{'/'.join(names)} {rule}" for rule, names in by_rule.items()))
-        own = [metric.title for metric in metrics if metric.defined_when_empty and not metric.evidence]
+        own = [metric.title for metric in metrics if metric.defined_when_empty and not metric.intermediate]
         if own:
             parts.append(f"{'/'.join(own)} by their own definition")
         return f"empty masks{f' by policy {self.name!r}' if self.name else ''}: " + "; ".join(parts)

@@ -33,7 +33,7 @@ _count = partial(
     rules=("instances",),
     worst=math.nan,
     defined_when_empty=True,
-    evidence=True,
+    intermediate=True,
 )
 _pooled = partial(summary, higher_is_better=True, best=1.0)
 

@@ -95,7 +95,7 @@ def specificity(pair: LabelPair) -> float:
     worst=math.nan,
     source=f"{METRICS_REVIEW}; panoptica's RVD",
     defined_when_empty=True,
-    evidence=True,
+    intermediate=True,
 )
 def volume_error(pair: LabelPair) -> float:
     """The signed relative error of the volume, (|P| - |R|) / |R|.

@@ -82,7 +82,7 @@ def hd95_pooled(pair: LabelPair) -> float:
 @_distance(
     title="HD95 spread",
     worst=math.nan,
-    evidence=True,
+    intermediate=True,
     source="Podobnik and Vrtovec 2024, arXiv 2410.02630, on how far apart tools are",
 )
 def hd95_spread(pair: LabelPair) -> float:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics.answers import ReplyPair
+from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.nlp import split_words, words_13a
 from medimg_eval.metrics.registry import Rows, metric, summary
 from medimg_eval.metrics.text.texts import COCO, PAPINENI, Tokeniser, cleaned_of
@@ -175,7 +175,7 @@ _bleu_13a = partial(
     parameter_most=ORDERS,
     settings="tokeniser: blanks, case: lower, aggregation: mean, smoothing: none",
 )
-def sentence_bleu(pair: ReplyPair, n: float) -> float:
+def sentence_bleu(pair: AnsweredQuestion, n: float) -> float:
     """BLEU of a single answer, without smoothing: clipped n-gram precision up to n and brevity penalty.
 
     Its mean over cases is the kind of BLEU that MedEvalKit and LLaVA-Med print; `bleu` is that of the test set. Words
@@ -198,21 +198,21 @@ def _counts_of(text: str, references: tuple[str, ...], tokenise: Tokeniser) -> C
     return counts(tokenise(text), tuple(tokenise(reference) for reference in references))
 
 
-def _counted(pair: ReplyPair, tokenise: Tokeniser) -> Counts | None:
+def _counted(pair: AnsweredQuestion, tokenise: Tokeniser) -> Counts | None:
     found = cleaned_of(pair)
     return None if found is None else _counts_of(*found, tokenise)
 
 
-_evidence = partial(metric, kind="answer", source=PAPINENI, evidence=True, worst=math.nan, best=math.nan)
+_evidence = partial(metric, kind="answer", source=PAPINENI, intermediate=True, worst=math.nan, best=math.nan)
 
 
-def _count(pair: ReplyPair, tokenise: Tokeniser, which: Callable[[Counts], int]) -> float:
+def _count(pair: AnsweredQuestion, tokenise: Tokeniser, which: Callable[[Counts], int]) -> float:
     found = _counted(pair, tokenise)
     return math.nan if found is None else float(which(found))
 
 
 @_evidence(title="n-grams matched", higher_is_better=True, parameter="n", parameter_most=ORDERS)
-def bleu_matches(pair: ReplyPair, n: float) -> float:
+def bleu_matches(pair: AnsweredQuestion, n: float) -> float:
     """How many n-grams of the answer a right text has too, clipped, in words between blanks.
 
     Evidence for `bleu`.
@@ -222,7 +222,7 @@ def bleu_matches(pair: ReplyPair, n: float) -> float:
 
 
 @_evidence(title="Words", higher_is_better=True)
-def bleu_words(pair: ReplyPair) -> float:
+def bleu_words(pair: AnsweredQuestion) -> float:
     """How many words between blanks the answer has.
 
     Evidence for `bleu`.
@@ -231,7 +231,7 @@ def bleu_words(pair: ReplyPair) -> float:
 
 
 @_evidence(title="Words of the right text", higher_is_better=True)
-def bleu_due(pair: ReplyPair) -> float:
+def bleu_due(pair: AnsweredQuestion) -> float:
     """How many words between blanks the right text has; of several the one nearest in length to the answer.
 
     Evidence for `bleu`.
@@ -240,7 +240,7 @@ def bleu_due(pair: ReplyPair) -> float:
 
 
 @_evidence(title="n-grams matched (13a)", higher_is_better=True, parameter="n", parameter_most=ORDERS)
-def bleu_13a_matches(pair: ReplyPair, n: float) -> float:
+def bleu_13a_matches(pair: AnsweredQuestion, n: float) -> float:
     """How many n-grams of the answer a right text has too, clipped, in words by the rule 13a.
 
     Evidence for `bleu_13a`.
@@ -250,7 +250,7 @@ def bleu_13a_matches(pair: ReplyPair, n: float) -> float:
 
 
 @_evidence(title="Words (13a)", higher_is_better=True)
-def bleu_13a_words(pair: ReplyPair) -> float:
+def bleu_13a_words(pair: AnsweredQuestion) -> float:
     """How many words by the rule 13a the answer has.
 
     Evidence for `bleu_13a`.
@@ -259,7 +259,7 @@ def bleu_13a_words(pair: ReplyPair) -> float:
 
 
 @_evidence(title="Words of the right text (13a)", higher_is_better=True)
-def bleu_13a_due(pair: ReplyPair) -> float:
+def bleu_13a_due(pair: AnsweredQuestion) -> float:
     """How many words by the rule 13a the right text has; of several the one nearest in length to the answer.
 
     Evidence for `bleu_13a`.

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics.answers import ReplyPair
+from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.nlp import split_words
 from medimg_eval.metrics.text.profiles import cleaned
 from medimg_eval.metrics.text.texts import cleaned_of, overlap_metric
@@ -157,7 +157,7 @@ def _reports_with(grams: Whole, owners: Whole, size: int) -> Whole:
     source="Vedantam et al. 2015, pycocoevalcap",
     settings="tokeniser: blanks, case: kept, aggregation: mean, document frequency: all references, sigma: 6",
 )
-def cider_d(pair: ReplyPair) -> float:
+def cider_d(pair: AnsweredQuestion) -> float:
     """Ten times the mean cosine, for n from 1 to 4, of n-grams weighted by how few reports of the set have them.
 
     Clipped, times exp(-d^2 / 72) for texts d words apart, as pycocoevalcap's CIDEr-D; "CIDEr" in papers is nearly

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics.answers import ReplyPair
+from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.nlp import words
 from medimg_eval.metrics.registry import Rows, metric, summary
 from medimg_eval.metrics.text.texts import PAPINENI, RUNS, cleaned_of
@@ -22,7 +22,7 @@ from medimg_eval.metrics.text.texts import PAPINENI, RUNS, cleaned_of
     source=PAPINENI,
     settings=RUNS,
 )
-def length_ratio(pair: ReplyPair) -> float:
+def length_ratio(pair: AnsweredQuestion) -> float:
     """How many words the answer has for each word of the right text.
 
     Words as in `rouge_1`. At least 0, which an empty answer has; best 1, for neither more nor fewer words are better;

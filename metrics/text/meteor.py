@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from medimg_eval.metrics.answers import ReplyPair
+from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.nlp import stem, words
 from medimg_eval.metrics.text.texts import RUNS, best_of, overlap_metric
 from medimg_eval.metrics.text.word_overlap import Words, aligned_words
@@ -27,7 +27,7 @@ def meteor_of(text: Words, reference: Words) -> float:
     source="Banerjee and Lavie 2005; NLTK",
     settings=f"{RUNS}, matches: words and stems, synonyms: none",
 )
-def meteor_stem(pair: ReplyPair) -> float:
+def meteor_stem(pair: AnsweredQuestion) -> float:
     """METEOR of equal words and equal Porter stems, without synonyms.
 
     The parameters and stems are NLTK's (alpha 0.9, beta 3, gamma 0.5), so this is its METEOR without WordNet, and not

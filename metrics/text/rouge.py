@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from functools import partial
 
-from medimg_eval.metrics.answers import ReplyPair
+from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.nlp import blank_words, stemmed_words, words
 from medimg_eval.metrics.text.texts import COCO, RUNS, best_of, cleaned_of, overlap_metric
 from medimg_eval.metrics.text.word_overlap import Words, common_subsequence, overlap
@@ -33,7 +33,7 @@ def _f1(shared: int, said: int, due: int) -> float:
 
 
 @_rouge(title="ROUGE-1")
-def rouge_1(pair: ReplyPair) -> float:
+def rouge_1(pair: AnsweredQuestion) -> float:
     """The F1 of the words that answer and right text share.
 
     Words as rouge-score takes them, without its optional stemmer: lower-case runs of letters and digits. Unlike there,
@@ -43,7 +43,7 @@ def rouge_1(pair: ReplyPair) -> float:
 
 
 @_rouge(title="ROUGE-2")
-def rouge_2(pair: ReplyPair) -> float:
+def rouge_2(pair: AnsweredQuestion) -> float:
     """The F1 of the pairs of neighbouring words that answer and right text share.
 
     Words as in `rouge_1`. In [0, 1]; 0 for texts of one word; of several right texts the best.
@@ -52,7 +52,7 @@ def rouge_2(pair: ReplyPair) -> float:
 
 
 @_rouge(title="ROUGE-L")
-def rouge_l(pair: ReplyPair) -> float:
+def rouge_l(pair: AnsweredQuestion) -> float:
     """The F1 of the longest common subsequence of words of answer and right text.
 
     Words as in `rouge_1`; recall and precision weigh the same, as in rouge-score. In [0, 1]; of several right texts
@@ -62,7 +62,7 @@ def rouge_l(pair: ReplyPair) -> float:
 
 
 @_rouge_stem(title="ROUGE-1 (stems)")
-def rouge_1_stem(pair: ReplyPair) -> float:
+def rouge_1_stem(pair: AnsweredQuestion) -> float:
     """The F1 of the words that answer and right text share, after Porter's stemmer.
 
     As rouge-score with `use_stemmer=True`, which RadEval prints: words of more than three letters are stemmed, by
@@ -72,7 +72,7 @@ def rouge_1_stem(pair: ReplyPair) -> float:
 
 
 @_rouge_stem(title="ROUGE-2 (stems)")
-def rouge_2_stem(pair: ReplyPair) -> float:
+def rouge_2_stem(pair: AnsweredQuestion) -> float:
     """The F1 of the pairs of neighbouring words that answer and right text share, after Porter's stemmer.
 
     Stems as in `rouge_1_stem`; otherwise as `rouge_2`.
@@ -81,7 +81,7 @@ def rouge_2_stem(pair: ReplyPair) -> float:
 
 
 @_rouge_stem(title="ROUGE-L (stems)")
-def rouge_l_stem(pair: ReplyPair) -> float:
+def rouge_l_stem(pair: AnsweredQuestion) -> float:
     """The F1 of the longest common subsequence of words of answer and right text, after Porter's stemmer.
 
     Stems as in `rouge_1_stem`; otherwise as `rouge_l`.
@@ -94,7 +94,7 @@ def rouge_l_stem(pair: ReplyPair) -> float:
     source=COCO,
     settings="tokeniser: single blanks, case: kept, aggregation: mean, beta: 1.2",
 )
-def rouge_l_coco(pair: ReplyPair) -> float:
+def rouge_l_coco(pair: AnsweredQuestion) -> float:
     """The F-score of the longest common subsequence with recall weighted by 1.2, as pycocoevalcap has it.
 
     Words are split at each blank, and keep case and punctuation: a double blank makes an empty word, and a line break

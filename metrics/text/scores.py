@@ -16,7 +16,7 @@ from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.metrics.registry import Rows, parse
 
 if TYPE_CHECKING:
-    from medimg_eval.metrics.answers import ReplyPair
+    from medimg_eval.metrics.answers import AnsweredQuestion
 
 DEFAULT = ("bleu@1", "bleu@4", "rouge_l", "meteor_stem", "cider_d", "length_ratio")
 """What is scored where nothing is asked for."""
@@ -186,10 +186,12 @@ def _check(name: str) -> None:
             raise UsageError(f"Metric {name!r} does not judge texts")
 
 
-def _pairs(written: Sequence[str], right: Sequence[tuple[str, ...]], corpus: Any, cleaner: str) -> list[ReplyPair]:
-    from medimg_eval.metrics.answers import ReplyPair
+def _pairs(
+    written: Sequence[str], right: Sequence[tuple[str, ...]], corpus: Any, cleaner: str
+) -> list[AnsweredQuestion]:
+    from medimg_eval.metrics.answers import AnsweredQuestion
 
-    class Given(ReplyPair):
+    class Given(AnsweredQuestion):
         """A text that is judged as it is."""
 
         @cached_property
@@ -203,7 +205,7 @@ def _pairs(written: Sequence[str], right: Sequence[tuple[str, ...]], corpus: Any
 class _Measured:
     """What metrics say of each report; each is asked once."""
 
-    def __init__(self, pairs: Sequence[ReplyPair]) -> None:
+    def __init__(self, pairs: Sequence[AnsweredQuestion]) -> None:
         self.pairs = pairs
         self._held: dict[str, list[Any]] = {}
         self._rows: dict[tuple[str, ...], Rows] = {}

@@ -1,8 +1,8 @@
 """Metrics of answers: right or wrong, answered or not, and how near an open answer comes to the right one.
 
-Each takes a `ReplyPair` and judges the kinds of questions that its definition can judge; of others it is NaN, which no
-mean counts, so that a column never mixes what cannot be compared. An answer that was not given, was refused, or was not
-understood counts as wrong unless a metric says that it is left out.
+Each takes an `AnsweredQuestion` and judges the kinds of questions that its definition can judge; of others it is NaN,
+which no mean counts, so that a column never mixes what cannot be compared. An answer that was not given, was refused,
+or was not understood counts as wrong unless a metric says that it is left out.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.metrics.agreement import aligned
-from medimg_eval.metrics.answers import ReplyPair
+from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.nlp import normalised, words
 from medimg_eval.metrics.registry import Rows, metric, summary
 from medimg_eval.metrics.text import overlap, texts_of
@@ -48,7 +48,7 @@ _answers = partial(metric, kind="answer", higher_is_better=True, best=1.0, worst
 
 
 @_answers(title="Accuracy", source="the share of right answers")
-def accuracy(pair: ReplyPair) -> float:
+def accuracy(pair: AnsweredQuestion) -> float:
     """Whether the answer is right.
 
     Of choices, of several choices (all and no other), of yes and no; of a number, whether it equals the right one or
@@ -67,7 +67,7 @@ def accuracy(pair: ReplyPair) -> float:
 
 
 @_answers(title="Accuracy", source="the share of right answers, open ones by exact match")
-def accuracy_or_exact_match(pair: ReplyPair) -> float:
+def accuracy_or_exact_match(pair: AnsweredQuestion) -> float:
     """Whether the answer is right, where an open one is right if it is the same text.
 
     The "overall" of VQA-RAD, SLAKE and PathVQA: `accuracy` of closed questions and `exact_match` of open ones, one
@@ -79,7 +79,7 @@ def accuracy_or_exact_match(pair: ReplyPair) -> float:
 
 
 @_answers(title="Free-form score", source="DeepTumorVQA, its evaluation of free-form answers")
-def free_form_score(pair: ReplyPair) -> float:
+def free_form_score(pair: AnsweredQuestion) -> float:
     """How right an answer is: a number by its relative accuracy, a text by exact match, any other by accuracy.
 
     In [0, 1].
@@ -90,7 +90,7 @@ def free_form_score(pair: ReplyPair) -> float:
 
 
 @_answers(title="Accuracy of answered", source="ChestAgentBench; KorMedMCQA-V", worst=math.nan)
-def accuracy_of_answered(pair: ReplyPair) -> float:
+def accuracy_of_answered(pair: AnsweredQuestion) -> float:
     """Whether the answer is right, of questions that were answered.
 
     As `accuracy`, but questions whose answer was not given, was refused or was not understood leave the denominator, as
@@ -102,7 +102,7 @@ def accuracy_of_answered(pair: ReplyPair) -> float:
 @_answers(
     title="Unanswered", source="the share of questions without an answer", higher_is_better=False, best=0, worst=1
 )
-def unanswered(pair: ReplyPair) -> float:
+def unanswered(pair: AnsweredQuestion) -> float:
     """Whether no answer could be taken from what was written: nothing, a refusal, or nothing that was understood.
 
     LMOD and MediConfusion call its mean the rate of invalid responses. 0 for a model that chooses without writing.
@@ -111,7 +111,7 @@ def unanswered(pair: ReplyPair) -> float:
 
 
 @_answers(title="Refused", source="the share of questions that were refused", higher_is_better=False, best=0, worst=1)
-def refused(pair: ReplyPair) -> float:
+def refused(pair: AnsweredQuestion) -> float:
     """Whether the model declined to answer.
 
     A part of `unanswered`. 0 for a model that chooses without writing.
@@ -120,7 +120,7 @@ def refused(pair: ReplyPair) -> float:
 
 
 @_answers(title="Exact match", source=RAJPURKAR)
-def exact_match(pair: ReplyPair) -> float:
+def exact_match(pair: AnsweredQuestion) -> float:
     """Whether an open answer is the same text as a right one, but for case, articles and punctuation.
 
     Decimal points, minus signs and an article at the end ("hepatitis A") count. Full-width characters are plain ones.
@@ -130,7 +130,7 @@ def exact_match(pair: ReplyPair) -> float:
 
 
 @_answers(title="Token F1", source=RAJPURKAR)
-def token_f1(pair: ReplyPair) -> float:
+def token_f1(pair: AnsweredQuestion) -> float:
     """The F1 of the words that an open answer and the right text share, but for case, articles and punctuation.
 
     A word counts as often as both have it. Each Han or kana character is a word. Of several right texts the best.
@@ -139,7 +139,7 @@ def token_f1(pair: ReplyPair) -> float:
 
 
 @_answers(title="Token recall", source=MULTIMEDEVAL)
-def token_recall(pair: ReplyPair) -> float:
+def token_recall(pair: AnsweredQuestion) -> float:
     """The share of the right text's words that an open answer has.
 
     Each different word counts once; nothing is lost by saying more. Without case, articles and punctuation. Of several
@@ -149,7 +149,7 @@ def token_recall(pair: ReplyPair) -> float:
 
 
 @_answers(title="Open accuracy", source=MULTIMEDEVAL, parameter="least recall", parameter_most=1.0)
-def open_accuracy(pair: ReplyPair, least: float) -> float:
+def open_accuracy(pair: AnsweredQuestion, least: float) -> float:
     """Whether an open answer has at least so large a share of the right text's words.
 
     MultiMedEval asks for 0.75: `open_accuracy@0.75`. By `token_recall`, so that long answers win.
@@ -159,7 +159,7 @@ def open_accuracy(pair: ReplyPair, least: float) -> float:
 
 
 @_answers(title="Recall (LLaVA-Med)", source=LLAVA_MED)
-def llava_med_recall(pair: ReplyPair) -> float:
+def llava_med_recall(pair: AnsweredQuestion) -> float:
     """The recall of an open answer as LLaVA-Med counts it: hits by how often the answer says the word.
 
     Hits are the answer's words that the right text has, every repetition counted; recall is hits / (hits + the right
@@ -175,7 +175,7 @@ def llava_med_recall(pair: ReplyPair) -> float:
 
 
 @_answers(title="Contains", source=MMMU)
-def contains(pair: ReplyPair) -> float:
+def contains(pair: AnsweredQuestion) -> float:
     """Whether an open answer contains a right one: the text, or for numbers an equal number to two decimals.
 
     MMMU's rule for open questions. It does not look at word boundaries or negation: "no fracture" contains "fracture".
@@ -198,7 +198,7 @@ def _without_commas(text: str) -> str:
     return text.replace(",", "").strip()
 
 
-def _best(pair: ReplyPair, judge: Callable[[tuple[str, ...], tuple[str, ...]], float]) -> float:
+def _best(pair: AnsweredQuestion, judge: Callable[[tuple[str, ...], tuple[str, ...]], float]) -> float:
     """Returns the best value over the right texts that have a word; NaN where there is none or nothing to judge."""
     found = texts_of(pair)
     due = [one for right in (found[1] if found else ()) if (one := words(normalised(right)))]
@@ -234,11 +234,11 @@ def _recall_by_repetition(said: Counter[str], due: Counter[str]) -> float:
     return hits / (hits + lacking) if hits else 0.0
 
 
-_evidence = partial(metric, kind="answer", evidence=True, best=math.nan, worst=math.nan, higher_is_better=True)
+_evidence = partial(metric, kind="answer", intermediate=True, best=math.nan, worst=math.nan, higher_is_better=True)
 
 
 @_evidence(title="Class given", source="evidence")
-def given_class(pair: ReplyPair) -> float:
+def given_class(pair: AnsweredQuestion) -> float:
     """A number that stands for what was answered: the same for the same option text, yes or no, or open answer.
 
     -1 where no answer was given; NaN for other kinds, and where a model prefers several options alike. Evidence for
@@ -254,7 +254,7 @@ def given_class(pair: ReplyPair) -> float:
 
 
 @_evidence(title="Class due", source="evidence")
-def right_class(pair: ReplyPair) -> float:
+def right_class(pair: AnsweredQuestion) -> float:
     """A number that stands for what is right, as in `given_class`.
 
     Of several right texts the first. Evidence for summaries that ask which answers were given.
@@ -266,7 +266,7 @@ def right_class(pair: ReplyPair) -> float:
 
 
 @_evidence(title="Place given", source="evidence")
-def given_place(pair: ReplyPair) -> float:
+def given_place(pair: AnsweredQuestion) -> float:
     """The place of the option that was answered, from 1; yes is 1 and no is 2.
 
     -1 where no answer was given; NaN for other kinds, and where a model prefers several options alike. Evidence for
@@ -281,7 +281,7 @@ def given_place(pair: ReplyPair) -> float:
     return float(letters.index(letter) + 1) if letter in letters else NONE_GIVEN
 
 
-def _given(pair: ReplyPair) -> Any:
+def _given(pair: AnsweredQuestion) -> Any:
     """Returns the answer that was given, "" for none; None where it is not one, or of a kind that has no classes."""
     if pair.kind not in (*_CHOSEN_FROM, "open"):
         return None
@@ -290,7 +290,7 @@ def _given(pair: ReplyPair) -> Any:
     return "" if pair.extraction.value is None else pair.extraction.value
 
 
-def _class_of(pair: ReplyPair, answer: Any) -> float:
+def _class_of(pair: AnsweredQuestion, answer: Any) -> float:
     letters = sorted(answer) if pair.kind == "choices" else [answer]
     texts = sorted(normalised(str(pair.options.get(letter, letter))) for letter in letters)
     return float(crc32("\n".join(texts).encode()))

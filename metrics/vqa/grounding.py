@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from medimg_eval.metrics.answers import ReplyPair
+from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.detection import box_ious
 from medimg_eval.metrics.nlp import normalised
 from medimg_eval.metrics.registry import Rows, metric, summary
@@ -31,7 +31,7 @@ _answers = partial(metric, kind="answer", higher_is_better=True, best=1.0, worst
 
 
 @_answers(title="Box IoU", source=MEDSG)
-def box_iou(pair: ReplyPair) -> float:
+def box_iou(pair: AnsweredQuestion) -> float:
     """The intersection over union of the answered and the right box.
 
     In [0, 1]. Several right boxes: the best. A box whose edges are the wrong way round has no area.
@@ -44,7 +44,7 @@ def box_iou(pair: ReplyPair) -> float:
 
 
 @_answers(title="IoU", source=MEDSG, parameter="least IoU", parameter_most=1.0)
-def iou_at(pair: ReplyPair, least: float) -> float:
+def iou_at(pair: AnsweredQuestion, least: float) -> float:
     """Whether the answered box has at least so large an intersection over union with the right one.
 
     MedSG-Bench prints `iou_at@0.7`, `iou_at@0.5` and `iou_at@0.3` beside the mean, which is `box_iou`.
@@ -54,7 +54,7 @@ def iou_at(pair: ReplyPair, least: float) -> float:
 
 
 @_answers(title="Box IoU (3-D)", source="3DReasonKnee")
-def box3d_iou(pair: ReplyPair) -> float:
+def box3d_iou(pair: AnsweredQuestion) -> float:
     """The mean over the right boxes in 3-D of the intersection over union with the answered box of the same name.
 
     Boxes are name -> (x1, y1, z1, x2, y2, z2), or a single one without a name, which is compared with the only box of
@@ -84,7 +84,7 @@ def _iou_3d(answer: Any, right: Any) -> float:
 
 
 @_answers(title="Point in box", source=MEDSPOT, parameter="side of a patch in pixels", parameter_optional=True)
-def point_in_box(pair: ReplyPair, patch: float = 0.0) -> float:
+def point_in_box(pair: AnsweredQuestion, patch: float = 0.0) -> float:
     """Whether the answered point lies in the right box, or a square patch around it touches the box.
 
     The edges belong to the box. MedSPOT's authors take a patch of 14 x 14 pixels: `point_in_box@14`, which forgives 7
@@ -93,7 +93,7 @@ def point_in_box(pair: ReplyPair, patch: float = 0.0) -> float:
     return in_box(pair, patch) if pair.kind == "point" else math.nan
 
 
-def in_box(pair: ReplyPair, patch: float) -> float:
+def in_box(pair: AnsweredQuestion, patch: float) -> float:
     """Returns whether the answered point lies in the right box, widened by half the side of a patch."""
     given = _numbers(pair.extraction.value, 2)
     if given is None:
@@ -103,7 +103,7 @@ def in_box(pair: ReplyPair, patch: float) -> float:
 
 
 @_answers(title="Relative accuracy", source=DEEP_TUMOR)
-def relative_accuracy(pair: ReplyPair) -> float:
+def relative_accuracy(pair: AnsweredQuestion) -> float:
     """One less the relative error of the answered number, |answer - right| / |right|, and at least 0.
 
     DeepTumorVQA calls its mean MRA. In [0, 1]; where 0 is right, 1 for 0 and otherwise 0.
@@ -113,7 +113,7 @@ def relative_accuracy(pair: ReplyPair) -> float:
 
 
 @_answers(title="Within %", source=DEEP_TUMOR, parameter="tolerance in %")
-def within_percent(pair: ReplyPair, percent: float) -> float:
+def within_percent(pair: AnsweredQuestion, percent: float) -> float:
     """Whether the relative error of the answered number is at most so many per cent.
 
     DeepTumorVQA prints `within_percent@5`, @10, @20 and @50. Where 0 is right, only 0 is within.
@@ -123,7 +123,7 @@ def within_percent(pair: ReplyPair, percent: float) -> float:
 
 
 @_answers(title="In range", source="CXReasonBench")
-def in_range(pair: ReplyPair) -> float:
+def in_range(pair: AnsweredQuestion) -> float:
     """Whether the answered number lies between the limits `low` and `high` that the answer key gives, both included.
 
     NaN for questions without limits. A limit that is lacking does not bind.
@@ -132,20 +132,20 @@ def in_range(pair: ReplyPair) -> float:
     return math.nan if pair.kind != "number" or limits is None else in_limits(pair, *limits)
 
 
-def limits_of(pair: ReplyPair) -> tuple[float, float] | None:
+def limits_of(pair: AnsweredQuestion) -> tuple[float, float] | None:
     """Returns the least and the largest right number; None where the answer key gives neither."""
     if "low" not in pair.more and "high" not in pair.more:
         return None
     return float(pair.more.get("low", -math.inf)), float(pair.more.get("high", math.inf))
 
 
-def in_limits(pair: ReplyPair, low: float, high: float) -> float:
+def in_limits(pair: AnsweredQuestion, low: float, high: float) -> float:
     """Returns whether the answered number lies between two limits, both included; 0 without a number."""
     given = _number(pair.extraction.value)
     return float(given is not None and low <= given <= high)
 
 
-def _relative_error(pair: ReplyPair) -> float:
+def _relative_error(pair: AnsweredQuestion) -> float:
     """Returns the relative error of a number: infinite for none, NaN where there is nothing to judge."""
     right = _number(pair.value)
     if pair.kind != "number" or right is None:
@@ -157,7 +157,7 @@ def _relative_error(pair: ReplyPair) -> float:
 
 
 @_answers(title="Grades", source="3DReasonKnee; rule of its scoring not published")
-def grade_accuracy(pair: ReplyPair) -> float:
+def grade_accuracy(pair: AnsweredQuestion) -> float:
     """The share of the named grades that were answered right.
 
     Grades are name -> grade, or nested: region -> criterion -> grade. Numbers are compared as numbers, texts without
@@ -176,7 +176,7 @@ def grade_accuracy(pair: ReplyPair) -> float:
 @_answers(
     title="Grade", source="Med-RewardBench: one winner for each dimension", parameter="which", parameter_is_text=True
 )
-def grade(pair: ReplyPair, name: str) -> float:
+def grade(pair: AnsweredQuestion, name: str) -> float:
     """Whether one of the named grades was answered right.
 
     NaN where the key holds none of that name.
@@ -188,7 +188,7 @@ def grade(pair: ReplyPair, name: str) -> float:
 
 
 @_answers(title="Hallucination resistance", source=LMOD, worst=math.nan)
-def hallucination_resistance(pair: ReplyPair) -> float:
+def hallucination_resistance(pair: AnsweredQuestion) -> float:
     """The share of the regions that an answer names which the picture has: 1 - invented ids / named ids.
 
     In [0, 1]; NaN for an answer that names none, as the authors leave those out: see `unanswered`.
@@ -199,11 +199,11 @@ def hallucination_resistance(pair: ReplyPair) -> float:
     return ratio(len(given.keys() & right.keys()), len(given))
 
 
-_evidence = partial(metric, kind="answer", source=LMOD, evidence=True, best=math.nan, worst=math.nan)
+_evidence = partial(metric, kind="answer", source=LMOD, intermediate=True, best=math.nan, worst=math.nan)
 
 
 @_evidence(title="Regions right", higher_is_better=True)
-def regions_right(pair: ReplyPair) -> float:
+def regions_right(pair: AnsweredQuestion) -> float:
     """How many regions an answer names rightly: id and type.
 
     Evidence for `region_precision`, `region_recall` and `region_f1`.
@@ -214,7 +214,7 @@ def regions_right(pair: ReplyPair) -> float:
 
 
 @_evidence(title="Regions named", higher_is_better=True)
-def regions_named(pair: ReplyPair) -> float:
+def regions_named(pair: AnsweredQuestion) -> float:
     """How many regions an answer names, each id once.
 
     Evidence for `region_precision` and `region_f1`.
@@ -223,7 +223,7 @@ def regions_named(pair: ReplyPair) -> float:
 
 
 @_evidence(title="Regions due", higher_is_better=True)
-def regions_due(pair: ReplyPair) -> float:
+def regions_due(pair: AnsweredQuestion) -> float:
     """How many regions there are to name.
 
     Evidence for `region_recall` and `region_f1`.

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from medimg_eval.metrics.answers import ReplyPair
+from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.calibration import RIGHT, WRONG
 from medimg_eval.metrics.vqa import accuracy
 from medimg_eval.question import Reply
@@ -93,7 +93,7 @@ def _share(found: re.Match[str]) -> float | None:
     return number / scale if scale in _SCALES and number <= scale else None
 
 
-def status_of(metric: str, pair: ReplyPair) -> str:
+def status_of(metric: str, pair: AnsweredQuestion) -> str:
     """What a Score row says of the answer: of one of `confidence` whether it was right, else how it came about."""
     if metric != "confidence":
         return pair.status

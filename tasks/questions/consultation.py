@@ -10,7 +10,7 @@ from typing import Any
 
 from medimg_eval.case import Case, Image, Prompt, Prompts
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics.answers import ReplyPair
+from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.question import Decoding, Message, Reply
 from medimg_eval.tasks.questions.judge_questions import JudgeQuestion
 from medimg_eval.tasks.questions.task import QuestionTask, _question
@@ -124,7 +124,7 @@ class ConsultationQuestionTask(QuestionTask):
             talk.patient.append(reply)
             talk.ended = bool(talk.doctor) and self.closing in reply
 
-    def _pair(self, case: Case, packed: Mapping[str, Any]) -> ReplyPair:
+    def _pair(self, case: Case, packed: Mapping[str, Any]) -> AnsweredQuestion:
         pair = super()._pair(case, packed)
         if pair.preferences is not None:
             return pair

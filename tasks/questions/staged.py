@@ -12,7 +12,7 @@ from typing import Any
 from medimg_eval.case import Case, Image, Prompt, Score
 from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.metrics import LabelScore, parse
-from medimg_eval.metrics.answers import ReplyPair
+from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.question import Message, Reply
 from medimg_eval.tasks.questions.judge_questions import JudgeQuestion
 from medimg_eval.tasks.questions.task import QuestionTask, _question, _values
@@ -70,7 +70,7 @@ class Turn:
     answer: str
     images: tuple[str, ...]
 
-    def pair(self, output: str, rule: str) -> ReplyPair:
+    def pair(self, output: str, rule: str) -> AnsweredQuestion:
         """A reply to it beside what is right.
 
         Raises:
@@ -84,8 +84,8 @@ class Turn:
                 f"the question {self.text!r:.80}"
             )
         if len(right) == 1 or self.stage.any:
-            return ReplyPair("choice", output, right[0], self.text, options, rule=rule)
-        return ReplyPair("choices", output, right, self.text, options, rule=rule)
+            return AnsweredQuestion("choice", output, right[0], self.text, options, rule=rule)
+        return AnsweredQuestion("choices", output, right, self.text, options, rule=rule)
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Step:
     """A turn that was answered."""
 
     turn: Turn
-    pair: ReplyPair
+    pair: AnsweredQuestion
 
     @property
     def is_right(self) -> bool:

@@ -16,7 +16,7 @@ import yaml
 from medimg_eval.case import Case, Image, Prompt, Prompts
 from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.metrics import LabelScore, parse
-from medimg_eval.metrics.answers import JUDGE, UNREAD, ReplyPair, rules
+from medimg_eval.metrics.answers import JUDGE, UNREAD, AnsweredQuestion, rules
 from medimg_eval.metrics.nlp import Corpus
 from medimg_eval.question import Decoding, Key, Message, Question, Reply
 from medimg_eval.tasks.base import Task, check_metrics, one_each
@@ -336,12 +336,12 @@ class QuestionTask(Task):
         pair = self._pair(case, packed)
         return [one for one in self._judge if one.when == "always" or pair.extraction.value is None]
 
-    def _pair(self, case: Case, packed: Mapping[str, Any]) -> ReplyPair:
+    def _pair(self, case: Case, packed: Mapping[str, Any]) -> AnsweredQuestion:
         question = _question(case)
         key: Key = case.target.read()
         texts = tuple(packed.get("texts", ()))
         named = self._rules
-        return ReplyPair(
+        return AnsweredQuestion(
             kind=question.kind,
             output=texts[-1] if texts else "",
             value=key.value,
@@ -406,14 +406,14 @@ def _question(case: Case) -> Question:
     return case.question
 
 
-def _values(name: str, pair: ReplyPair) -> Mapping[str, float]:
+def _values(name: str, pair: AnsweredQuestion) -> Mapping[str, float]:
     """A metric's value, by the kind of question; of a metric that judges several things, by their names."""
     found, parameter = parse(name)
     value: Any = found.function(pair) if parameter is None else found.function(pair, parameter)
     return value if isinstance(value, Mapping) else {pair.kind: float(value)}
 
 
-def _worst(name: str, pair: ReplyPair, damned: ReplyPair) -> list[LabelScore]:
+def _worst(name: str, pair: AnsweredQuestion, damned: AnsweredQuestion) -> list[LabelScore]:
     """What a metric leaves of a case that failed: NaN where it says that it cannot judge the case at all.
 
     Args:
@@ -427,7 +427,7 @@ def _worst(name: str, pair: ReplyPair, damned: ReplyPair) -> list[LabelScore]:
             asked = math.isnan(given) and found.name != "judge_failures"
             value = _values(name, damned).get(label, math.nan) if asked else given
             if not math.isnan(value):
-                rows.append(LabelScore(label, name, value if found.evidence else float(found.worst), "failed"))
+                rows.append(LabelScore(label, name, value if found.intermediate else float(found.worst), "failed"))
     except Exception:  # noqa: BLE001 - whatever it raises, such as of several references, this is not judged by it
         return [LabelScore(UNREAD, name, math.nan, "failed")]
     return rows

@@ -13,12 +13,12 @@ import pytest
 from catalogue import config_of
 from PIL import Image as Pictures
 
-from medimg_eval.commands.making import build_candidate, build_task
 from medimg_eval.data.layouts import CheXGenBench
 from medimg_eval.data.layouts.synthesis.prompts import FINDINGS
 from medimg_eval.errors import UserError
-from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate
+from medimg_eval.evaluation.model_spec import ModelSpec
+from medimg_eval.instantiate import build_candidate, build_task
 from medimg_eval.models.extractors.base import Pixels
 from medimg_eval.results import build_table, load_runs
 from medimg_eval.results.runs.subsets import set_rows
@@ -73,7 +73,7 @@ def benchmark(tmp_path, monkeypatch):
 
 def extractors():
     names = ("rad_dino", "rad_dino_299", "inception", "biomedclip")
-    return {name: Candidate(name, Seen, {"size": 4}, lambda: Seen(4)) for name in names}
+    return {name: ModelSpec(name, Seen, {"size": 4}, lambda: Seen(4)) for name in names}
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import medimg_eval
-from medimg_eval.commands.making import build_task
 from medimg_eval.data.download import HubFiles
+from medimg_eval.instantiate import build_task
 from tests.helpers.catalogue import REPORTS, SAMPLES, composed, config_of
 from tests.helpers.config_files import composed_config
 from tests.helpers.samples import ALL

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from medimg_eval.commands.front import start
-from medimg_eval.commands.making import build_task
+from medimg_eval.commands.cli import start
+from medimg_eval.instantiate import build_task
 from tests.helpers.catalogue import SAMPLES
 from tests.helpers.config_files import composed_config
 from tests.helpers.samples import ALL

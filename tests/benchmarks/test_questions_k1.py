@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from medimg_eval.commands.making import build_task
+from medimg_eval.instantiate import build_task
 from medimg_eval.question import Reply
 from medimg_eval.results import build_authors_tables, load_runs
 from tests.helpers.catalogue import SAMPLES, answered, config_of, png, task_of, worth

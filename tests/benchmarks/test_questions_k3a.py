@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from medimg_eval.commands.making import build_task
+from medimg_eval.instantiate import build_task
 from medimg_eval.question import Reply
 from medimg_eval.results import build_authors_tables, load_runs
 from medimg_eval.tasks.questions.judge_questions import JudgeQuestion

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from medimg_eval.commands.making import build_task
 from medimg_eval.errors import CaseError
+from medimg_eval.instantiate import build_task
 from medimg_eval.question import Reply
 from medimg_eval.results import build_authors_tables, load_runs
 from tests.helpers.catalogue import SAMPLES, answered, config_of, task_of, worth

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from medimg_eval.errors import CaseError, UserError
-from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate
+from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.imaging.kspace import inverse_fft
 from medimg_eval.metrics import parse
 from medimg_eval.metrics.reconstruction.metrics import psnr, ssim
@@ -189,7 +189,7 @@ def test_a_run_of_skm_tea_has_images_errors_and_limits_in_one_table(skm_tea, tmp
     made = task("skm_tea_6x", skm_tea[0])
     trainer = partial(pl.Trainer, accelerator="cpu", devices=1, enable_progress_bar=False, logger=False)
     settings = Settings(runs=tmp_path / "runs", run=None, trainer=trainer, config={}, score_workers=0)
-    folder = evaluate(made, Candidate("Z", ZeroFilled, {}, ZeroFilled), settings)
+    folder = evaluate(made, ModelSpec("Z", ZeroFilled, {}, ZeroFilled), settings)
     check_rows("skm_tea_6x", folder, rtol=1e-5)
     (run,) = load_runs([folder])
     assert run.failed_cases == 0

@@ -5,8 +5,8 @@ import re
 import numpy as np
 import pytest
 
-from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate
+from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.metrics import parse
 from medimg_eval.metrics.nlp.tokenizers import words
 from medimg_eval.models.base import VisionLanguageModel
@@ -92,7 +92,7 @@ class Writer(VisionLanguageModel):
 def written(task, texts, folder):
     """A run in which a model is asked for all reports."""
     made = Settings(runs=folder, run=None, trainer=lambda **_: None, config={})
-    return evaluate(task, Candidate("Writer", Writer, {}, lambda: Writer(texts)), made)
+    return evaluate(task, ModelSpec("Writer", Writer, {}, lambda: Writer(texts)), made)
 
 
 @EACH

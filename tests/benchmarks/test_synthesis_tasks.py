@@ -13,9 +13,9 @@ import pytest
 from omegaconf import OmegaConf
 
 import medimg_eval
-from medimg_eval.commands.making import build_task
-from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate
+from medimg_eval.evaluation.model_spec import ModelSpec
+from medimg_eval.instantiate import build_task
 from medimg_eval.models.base import Synthesizer
 from medimg_eval.models.extractors.base import Pixels
 from medimg_eval.results import load_runs
@@ -38,7 +38,7 @@ def settings(tmp_path, monkeypatch):
     trainer = partial(
         pl.Trainer, accelerator="cpu", devices=1, enable_progress_bar=False, use_distributed_sampler=False
     )
-    known = {name: Candidate(name, Pixels, {"size": 4}, lambda: Pixels(4)) for name in ("dinov2", "pixels")}
+    known = {name: ModelSpec(name, Pixels, {"size": 4}, lambda: Pixels(4)) for name in ("dinov2", "pixels")}
     return Settings(runs=tmp_path / "runs", run=None, trainer=trainer, config={}, score_workers=0, extractors=known)
 
 
@@ -85,7 +85,7 @@ def test_pictures_of_after_a_treatment_are_made_of_those_before_it(tmp_path, set
     config = OmegaConf.merge(OmegaConf.create(block), {"layout": {"root": str(root)}})
     made = build_task(OmegaConf.to_container(config, resolve=True))
     made.metrics = [name.replace("dinov2", "pixels") for name in made.metrics]
-    folder = evaluate(made, Candidate("treated", Treated, {}, Treated), settings)
+    folder = evaluate(made, ModelSpec("treated", Treated, {}, Treated), settings)
     check_rows("treated", folder)
     (run,) = load_runs([folder])
     found = {(row.metric.partition("@")[0], row.where): row.value for row in set_rows(run)}

@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 from sklearn.metrics import cohen_kappa_score, roc_auc_score
 
 from medimg_eval.commands import agree
-from medimg_eval.commands.front import start
+from medimg_eval.commands.cli import start
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.metrics.agreement.continuous import intraclass_correlation
 from medimg_eval.results import judge_agreement, read_verdicts

@@ -10,10 +10,10 @@ import pytest
 
 from medimg_eval import metrics
 from medimg_eval.case import Case
-from medimg_eval.commands.front import start
+from medimg_eval.commands.cli import start
 from medimg_eval.errors import UserError
-from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate
+from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.models.annotators.chexbert import CheXbert
 from medimg_eval.models.base import VisionLanguageModel
 from medimg_eval.question import Key, Question
@@ -44,7 +44,7 @@ def needing():
     found = metrics.available()
     direct = {name for name, one in found.items() if one.reads or one.asks}
     summed = {name for name, one in found.items() if any(metrics.parse(need)[0].name in direct for need in one.needs)}
-    return {name for name in direct | summed if not found[name].evidence}
+    return {name for name in direct | summed if not found[name].intermediate}
 
 
 def test_all_metrics_that_need_something_are_listed_a_line_each(asked):
@@ -92,7 +92,7 @@ def test_names_that_there_are_not_are_refused(asked, words, told):
 
 def test_it_imports_no_torch_and_no_transformers(tmp_path):
     code = (
-        "import sys\nfrom medimg_eval.commands.front import start\nassert start(['check', 'metrics=all']) == 0\n"
+        "import sys\nfrom medimg_eval.commands.cli import start\nassert start(['check', 'metrics=all']) == 0\n"
         "sys.exit(bool({'torch', 'transformers', 'lightning', 'pandas'} & set(sys.modules)))"
     )
     shown = environment() | {"HF_HOME": str(tmp_path)}
@@ -124,11 +124,11 @@ def test_without_its_weights_a_metric_fails_within_a_second_and_before_any_model
         splits={"test": "test"},
         metrics=["chexbert_f1@micro-14+", "chexbert_f1@micro-14"],
     )
-    chexbert = Candidate("chexbert", CheXbert, {}, CheXbert)
+    chexbert = ModelSpec("chexbert", CheXbert, {}, CheXbert)
     made = Settings(tmp_path / "runs", None, lambda **_: None, {}, annotators={"chexbert": chexbert})
     begun = time.perf_counter()
     with pytest.raises(UserError) as caught:
-        evaluate(task, Candidate("m", Never, {}, Never), made)
+        evaluate(task, ModelSpec("m", Never, {}, Never), made)
     assert time.perf_counter() - begun < 1
     for part in (
         "chexbert_f1@micro-14",

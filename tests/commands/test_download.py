@@ -8,10 +8,10 @@ import zipfile
 import pytest
 import yaml
 
-from medimg_eval.commands.front import start
-from medimg_eval.data import download, unpacking
+from medimg_eval.commands.cli import start
+from medimg_eval.data import archives, download
+from medimg_eval.data.archives import Archive
 from medimg_eval.data.download import AccessError, HubFiles, fetch
-from medimg_eval.data.unpacking import Archive
 from medimg_eval.errors import UsageError, UserError
 from tests.helpers.catalogue import png
 from tests.helpers.hub_server import COMMIT, serving
@@ -211,7 +211,7 @@ def test_a_file_that_would_lie_outside_of_the_folder_is_refused(hub, tmp_path):
 
 
 def test_a_full_disk_is_told_before_anything_is_fetched(hub, tmp_path, monkeypatch):
-    monkeypatch.setattr(unpacking.shutil, "disk_usage", lambda _: Free(40_000))
+    monkeypatch.setattr(archives.shutil, "disk_usage", lambda _: Free(40_000))
     with pytest.raises(
         UserError, match=r"what is missing of owner/name needs 50.0 KiB, and 39.1 KiB are free; make room"
     ):
@@ -309,11 +309,11 @@ def test_links_in_archives_are_refused(tmp_path):
 
 def test_bombs_are_refused_whether_they_declare_what_they_hold_or_not(tmp_path, monkeypatch):
     bomb = archive(tmp_path / "a.zip", {"a.bin": bytes(5 * 2**20)})
-    monkeypatch.setattr(unpacking, "MAX_RATIO", 100)
+    monkeypatch.setattr(archives, "MAX_RATIO", 100)
     with pytest.raises(UserError, match=r"declares 5,242,880 bytes in .* decompression bomb"):
         Archive("a.zip").unpack(tmp_path, print)
-    monkeypatch.setattr(unpacking, "MAX_RATIO", 10**6)
-    monkeypatch.setattr(unpacking.shutil, "disk_usage", lambda _: Free(2**20))
+    monkeypatch.setattr(archives, "MAX_RATIO", 10**6)
+    monkeypatch.setattr(archives.shutil, "disk_usage", lambda _: Free(2**20))
     with pytest.raises(UserError, match=r"what a.zip unpacks to needs 5.0 MiB, and 1.0 MiB are free"):
         Archive("a.zip").unpack(tmp_path, print)
     data = bomb.read_bytes()

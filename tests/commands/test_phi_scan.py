@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from medimg_eval.case import Image
-from medimg_eval.commands.front import start
+from medimg_eval.commands.cli import start
 from medimg_eval.imaging.dicom.writing.images import write_series
 
 FLAT = Image(np.zeros((1, 3, 3, 2), np.int16), np.eye(4))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from medimg_eval.commands.front import start
+from medimg_eval.commands.cli import start
 from medimg_eval.data.layouts.report_sets.tables import ReportTable
 from medimg_eval.data.tables import read_table
 from medimg_eval.errors import CaseError, SplitError, UsageError, UserError

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 import yaml
 
-from medimg_eval.commands.front import start
+from medimg_eval.commands.cli import start
 from medimg_eval.configs.names import path_meant, paths_of, shortest_names
 from medimg_eval.errors import UsageError
 from tests.helpers.config_files import CONFIGS, composed_config, config_files

@@ -7,8 +7,8 @@ import pytest
 from omegaconf import OmegaConf
 from PIL import Image as Picture
 
-from medimg_eval.commands.making import build
 from medimg_eval.errors import UserError
+from medimg_eval.instantiate import build
 
 
 def picture(path, array=None):

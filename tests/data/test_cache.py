@@ -249,8 +249,8 @@ def test_the_record_says_what_is_stored(tmp_path):
 def test_what_the_data_module_keeps_knows_units_and_modality(tmp_path):
     from PIL import Image as Picture
 
+    from medimg_eval.data.datamodule import CaseDataModule
     from medimg_eval.data.layouts import PairedFolders
-    from medimg_eval.data.module import CaseDataModule
     from medimg_eval.tasks import SegmentationTask
 
     for folder in ("images", "masks"):

@@ -14,8 +14,8 @@ from medimg_eval.case import Image, Mask
 from medimg_eval.data.layouts import DicomTree, ReferencedMask
 from medimg_eval.data.targets import MaskTarget
 from medimg_eval.errors import CaseError
-from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate
+from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.imaging import write_mask
 from medimg_eval.imaging.dicom.series.index import index_tree
 from medimg_eval.imaging.dicom.writing.images import write_picture, write_segmentation, write_series
@@ -69,7 +69,7 @@ def scored(found, tmp_path):
     )
     settings = Settings(runs=tmp_path / "runs", run=None, trainer=trainer, config={}, score_workers=0)
     task = SegmentationTask(name="tree", layout=found, labels=LABELS, metrics=["dice", "nsd@1"])
-    folder = evaluate(task, Candidate("Thresholds", Thresholds, {}, load=Thresholds), settings)
+    folder = evaluate(task, ModelSpec("Thresholds", Thresholds, {}, load=Thresholds), settings)
     failures = json.loads((folder / "summary.json").read_text())["failures"]
     frame = pd.read_parquet(folder / "scores.parquet")
     return {one["case"]: one["message"] for one in failures}, frame

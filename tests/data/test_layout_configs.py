@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from omegaconf import OmegaConf
 
-from medimg_eval.commands.making import build, build_task
 from medimg_eval.data import layouts, targets
 from medimg_eval.errors import UsageError
+from medimg_eval.instantiate import build, build_task
 
 TASK = """
 _target_: medimg_eval.tasks.SegmentationTask

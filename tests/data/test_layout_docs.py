@@ -7,10 +7,10 @@ import pytest
 from omegaconf import OmegaConf
 
 import medimg_eval
-from medimg_eval.commands.making import build, build_task
 from medimg_eval.data import layouts, targets
 from medimg_eval.data.layouts import FolderLayout, Questions, Studies
 from medimg_eval.errors import UserError
+from medimg_eval.instantiate import build, build_task
 
 ROOT = Path(medimg_eval.__file__).parents[1]
 TEXT = (ROOT / "docs" / "layouts.md").read_text()

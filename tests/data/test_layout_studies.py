@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 import medimg_eval
-from medimg_eval.commands.making import build, build_task
 from medimg_eval.data.layouts import Questions, Studies
 from medimg_eval.data.studies.order import UNKNOWN, Views, priors, ranks
 from medimg_eval.data.studies.tables import read_openi
 from medimg_eval.errors import CaseError, SplitError, UsageError, UserError
 from medimg_eval.evaluation.identity import data_fingerprint
+from medimg_eval.instantiate import build, build_task
 from tests.helpers.catalogue import picture, task_of, write_json
 from tests.helpers.samples.reports_studies import MIMIC, mimic, table
 

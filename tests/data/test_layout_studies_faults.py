@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from medimg_eval.commands.making import build_task
 from medimg_eval.data.layouts import Studies
 from medimg_eval.data.studies.order import ranks
 from medimg_eval.data.studies.texts import unspoilt
 from medimg_eval.errors import CaseError, UserError
+from medimg_eval.instantiate import build_task
 from tests.helpers.catalogue import config_of, picture
 from tests.helpers.samples.reports_studies import table
 

@@ -11,7 +11,6 @@ import pytest
 from omegaconf import OmegaConf
 from PIL import Image as Picture
 
-from medimg_eval.commands.making import build
 from medimg_eval.data.layouts import (
     ArrayFiles,
     Bids,
@@ -30,6 +29,7 @@ from medimg_eval.data.tables import read_lines, read_table
 from medimg_eval.data.targets import BoxColumns, ClassColumns, ClassName, FromTable, MaskTarget, PointColumns, RunLength
 from medimg_eval.data.targets.words import frame_number
 from medimg_eval.errors import SplitError, UsageError, UserError
+from medimg_eval.instantiate import build
 
 
 def picture(path, array=None):

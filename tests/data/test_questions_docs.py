@@ -8,10 +8,10 @@ import pytest
 from omegaconf import OmegaConf
 
 import medimg_eval
-from medimg_eval.commands.making import build, build_task
 from medimg_eval.data.layouts import Questions
 from medimg_eval.data.questions import answers, expand, options, pictures
 from medimg_eval.errors import UserError
+from medimg_eval.instantiate import build, build_task
 from medimg_eval.question import Kind
 
 TEXT = (Path(medimg_eval.__file__).parents[1] / "docs" / "questions.md").read_text()

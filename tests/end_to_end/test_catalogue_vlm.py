@@ -7,8 +7,8 @@ import lightning.pytorch as pl
 import pytest
 
 from medimg_eval.errors import UsageError
-from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate
+from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.models.vision_language.huggingface.model import HuggingFaceVLM
 from medimg_eval.results import build_authors_tables, build_table, load_runs
 from tests.helpers import tiny_vlm
@@ -25,7 +25,7 @@ def model(tmp_path_factory):
     """One model, which is loaded once for all benchmarks."""
     folder = tiny_vlm.save(tmp_path_factory.mktemp("tiny"), context=16_384)
     loaded = HuggingFaceVLM(str(folder), dtype="float32")
-    return Candidate("Tiny", HuggingFaceVLM, {"checkpoint": str(folder)}, load=lambda: loaded)
+    return ModelSpec("Tiny", HuggingFaceVLM, {"checkpoint": str(folder)}, load=lambda: loaded)
 
 
 @pytest.fixture(autouse=True)

@@ -13,9 +13,9 @@ import pytest
 from answering import Mute, Thresholds
 
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate, refuse_incapable
 from medimg_eval.evaluation.identity import file_digest, files_digest
+from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.rescoring import rescore
 from medimg_eval.results import build_table, load_runs
 from medimg_eval.results.comparison.model_comparison import compare
@@ -30,7 +30,7 @@ pytestmark = [
 
 
 def candidate(wrapper=Thresholds, name="Thresholds", **config):
-    return Candidate(name, wrapper, config, load=lambda: wrapper(**config))
+    return ModelSpec(name, wrapper, config, load=lambda: wrapper(**config))
 
 
 @pytest.fixture
@@ -263,7 +263,7 @@ def test_a_changed_wrapper_is_another_model(tmp_path, monkeypatch):
         (tmp_path / "mine.py").write_text(source.format(answer))
         sys.modules.pop("mine", None)
         importlib.invalidate_caches()
-        identities.append(Candidate("Mine", importlib.import_module("mine").Mine, {}, load=object).identity)
+        identities.append(ModelSpec("Mine", importlib.import_module("mine").Mine, {}, load=object).identity)
     assert identities[0] == identities[2] != identities[1]
 
 

@@ -14,9 +14,9 @@ from monai.networks.nets import UNet
 
 from medimg_eval.case import Mask
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings
 from medimg_eval.evaluation.fit import Recipe, fit
+from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.imaging import write_mask
 from medimg_eval.models.segmentation.monai import MonaiSegmenter
 from tests.conftest import SHAPE, ellipsoids
@@ -41,7 +41,7 @@ def network():
 
 
 def candidate(load=network):
-    return Candidate("UNet", MonaiSegmenter, {"channels": [4, 8]}, load=load)
+    return ModelSpec("UNet", MonaiSegmenter, {"channels": [4, 8]}, load=load)
 
 
 @pytest.fixture
@@ -150,7 +150,7 @@ def test_training_stops_when_validation_no_longer_improves(train):
 
 def test_a_model_that_cannot_be_fitted_is_refused(train):
     with pytest.raises(UserError, match="cannot be fitted: fit needs an nn.Module with training_samples"):
-        train(model=Candidate("Thresholds", Thresholds, {}, load=Thresholds))
+        train(model=ModelSpec("Thresholds", Thresholds, {}, load=Thresholds))
 
 
 def test_a_patient_in_two_parts_is_refused(train, task):

@@ -11,9 +11,9 @@ import pytest
 
 from medimg_eval.case import Case
 from medimg_eval.errors import CaseError, UsageError, UserError
-from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.evaluation.evidence.judging import judge_remarks, refuse_unfit
+from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.rescoring import rescore
 from medimg_eval.evaluation.run import Run
 from medimg_eval.models.base import VisionLanguageModel
@@ -84,7 +84,7 @@ def task(metrics, layout=None, **more):
 
 
 def candidate(made, name="M", **config):
-    return Candidate(name, type(made), config, lambda: made)
+    return ModelSpec(name, type(made), config, lambda: made)
 
 
 def green(model):

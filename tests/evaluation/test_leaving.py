@@ -12,14 +12,14 @@ from torch import nn
 
 from medimg_eval.case import Case
 from medimg_eval.commands.building import _refuse_other_card
-from medimg_eval.commands.front import start
-from medimg_eval.commands.making import build_task
+from medimg_eval.commands.cli import start
 from medimg_eval.errors import LeaveError, UsageError
-from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.evaluation.fit import Recipe, fit
 from medimg_eval.evaluation.leaving import permit, permit_readers, permitted_by
+from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.rescoring import rescore
+from medimg_eval.instantiate import build_task
 from medimg_eval.metrics.reports.labeler.labeler import label_report
 from medimg_eval.models.annotators.base import TextAnnotator
 from medimg_eval.models.base import Segmenter
@@ -180,7 +180,7 @@ def test_pictures_go_to_extractors_and_networks_by_the_same_rule():
     for value, said in itertools.product(CARDS, SAYS):
         for key, role in (("extractors", "extractor"), ("perceived_by", "annotator")):
             task = SimpleNamespace(name="t", may_leave=CARDS[value], **{key: ["seen"]})
-            known = {"seen": Candidate("seen", OpenAICompatible, {}, partial(server, ELSEWHERE))}
+            known = {"seen": ModelSpec("seen", OpenAICompatible, {}, partial(server, ELSEWHERE))}
             if expected(value, said):
                 (sent,) = permit_readers(task, said, known, known)
                 assert (sent["role"], sent["what"][0]) == (role, "images")
@@ -205,7 +205,7 @@ def settings(tmp_path, monkeypatch):
 
 
 def candidate(model, name="m"):
-    return Candidate(name, type(model), {"name": name}, load=lambda: model)
+    return ModelSpec(name, type(model), {"name": name}, load=lambda: model)
 
 
 def quiz(value, **more):
@@ -259,7 +259,7 @@ def reporting(value):
 
 
 def asking_annotator(value, asked, settings):
-    settings.annotators = {"chexbert": Candidate("chexbert", Reads, {}, lambda: Reads(asked))}
+    settings.annotators = {"chexbert": ModelSpec("chexbert", Reads, {}, lambda: Reads(asked))}
     return evaluate(reporting(value), candidate(Says(default="Edema.")), settings)
 
 
@@ -301,7 +301,7 @@ def test_a_server_is_told_nothing_that_may_not_leave_and_the_manifest_says_what_
 def test_what_is_scored_again_obeys_too(settings, chat):
     here = server(chat.url)
     folder = asking_annotator("ask", here, settings)
-    far = {"chexbert": Candidate("chexbert", Reads, {}, lambda: Reads(Far("m", chat.url, api_key_env=None)))}
+    far = {"chexbert": ModelSpec("chexbert", Reads, {}, lambda: Reads(Far("m", chat.url, api_key_env=None)))}
     with pytest.raises(LeaveError, match="add may_leave=yes"):
         rescore(folder, reporting("ask"), annotators=far)
     with pytest.raises(LeaveError, match="may_leave: no in its card"):

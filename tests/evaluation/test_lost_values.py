@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from medimg_eval import metrics
-from medimg_eval.commands.common import fail_if_cases_failed
+from medimg_eval.commands.console import fail_if_cases_failed
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate
+from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.rescoring import rescore
 from medimg_eval.evaluation.scoring import is_settled, score_case
 from medimg_eval.metrics import segmentation_scores
@@ -49,7 +49,7 @@ def settings(tmp_path, monkeypatch):
 
 
 def made(model, name="M"):
-    return Candidate(name, type(model), {}, lambda: model)
+    return ModelSpec(name, type(model), {}, lambda: model)
 
 
 def add(function, kind="answer", **more):

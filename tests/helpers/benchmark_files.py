@@ -8,7 +8,7 @@ import numpy as np
 from omegaconf import OmegaConf
 from PIL import Image as Pillow
 
-from medimg_eval.commands.making import build_task
+from medimg_eval.instantiate import build_task
 from tests.helpers.config_files import config_file
 
 

@@ -232,7 +232,7 @@ def test_rows_of_a_case():
 
 def test_which_metrics_there_are():
     assert set(available("detection")) == set(ALL)
-    assert [name for name in ALL if not available("detection")[name].evidence] == ["detection_recall"]
+    assert [name for name in ALL if not available("detection")[name].intermediate] == ["detection_recall"]
     assert all(
         available("run")[name].needs == ("candidate", "lesions") for name in ("cpm", "froc", "average_precision")
     )

@@ -11,9 +11,9 @@ import pytest
 import yaml
 from PIL import Image as Picture
 
-from medimg_eval.commands.making import build_task
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.imaging import read
+from medimg_eval.instantiate import build_task
 from medimg_eval.metrics.reports.labeler.labeler import label_report
 from medimg_eval.phantoms import chest_reports, write_phantoms
 from medimg_eval.phantoms.chest_reports import ChestReports, picture

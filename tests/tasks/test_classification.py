@@ -13,9 +13,9 @@ from lightning.pytorch.loggers import CSVLogger
 from medimg_eval.case import Case, Findings, Image, Prompt
 from medimg_eval.data.records import Given
 from medimg_eval.errors import CaseError, UsageError, UserError
-from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings
 from medimg_eval.evaluation.fit import Recipe, fit
+from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.preparing import prepare
 from medimg_eval.models.baselines.class_frequency import ClassFrequency
 from medimg_eval.models.classification.base import Moves, class_loss, stored_classes
@@ -333,7 +333,7 @@ def train(tmp_path):
             batch_size=4,
         )
         loggers = lambda where: [CSVLogger(where, name="logs", version="csv")]  # noqa: E731
-        return fit(task, Candidate("Net", type(model), {}, load=lambda: model), Recipe(lr=lr), settings, loggers)
+        return fit(task, ModelSpec("Net", type(model), {}, load=lambda: model), Recipe(lr=lr), settings, loggers)
 
     return run
 

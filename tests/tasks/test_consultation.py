@@ -13,8 +13,8 @@ from asking import Painted, Quiz, Says
 
 from medimg_eval.case import Image
 from medimg_eval.errors import CaseError, UsageError
-from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate
+from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.models import Model
 from medimg_eval.question import Reply
 from medimg_eval.tasks.questions.consultation import ConsultationQuestionTask
@@ -220,7 +220,7 @@ def settings(tmp_path):
 
 
 def candidate(model):
-    return Candidate("Says", type(model), {"_target_": "asking.Says"}, lambda: model)
+    return ModelSpec("Says", type(model), {"_target_": "asking.Says"}, lambda: model)
 
 
 def test_a_run_has_a_row_for_every_stage_with_its_path_as_a_set(settings):

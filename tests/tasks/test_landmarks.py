@@ -9,8 +9,8 @@ from PIL import Image as Picture
 from scipy.io import savemat
 
 from medimg_eval.case import Case, Findings, Geometry, Points
-from medimg_eval.commands.making import build
 from medimg_eval.errors import CaseError, UsageError
+from medimg_eval.instantiate import build
 from medimg_eval.metrics import LabelScore
 from medimg_eval.metrics.measurement.measurements import cobb_angles
 from medimg_eval.tasks.landmarks import LandmarkTask

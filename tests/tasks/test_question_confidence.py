@@ -7,8 +7,8 @@ import lightning.pytorch as pl
 import pytest
 from asking import Quiz, Says
 
-from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate
+from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.models import Chooser
 from medimg_eval.results import build_table, load_runs
 from medimg_eval.tasks import QuestionTask
@@ -50,7 +50,7 @@ def shown(model, tmp_path):
     )
     settings = Settings(runs=tmp_path / "runs", run=None, trainer=trainer, config={}, score_workers=0)
     name = type(model).__name__
-    folder = evaluate(quiz(), Candidate(name, type(model), {"name": name}, load=lambda: model), settings)
+    folder = evaluate(quiz(), ModelSpec(name, type(model), {"name": name}, load=lambda: model), settings)
     table = build_table(load_runs([folder]), resamples=100)
     return table, dict(zip([column.metric for column in table.columns], table.rows[0].cells, strict=True))
 

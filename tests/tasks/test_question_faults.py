@@ -15,15 +15,15 @@ from omegaconf import OmegaConf
 
 from medimg_eval.case import Image
 from medimg_eval.commands import score as score_command
-from medimg_eval.commands.common import fail_if_cases_failed
-from medimg_eval.commands.making import build_candidate, build_task
+from medimg_eval.commands.console import fail_if_cases_failed
 from medimg_eval.commands.test import _baselines, _called_blind
 from medimg_eval.errors import CaseError, UsageError, UserError
-from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate
+from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.rescoring import rescore
 from medimg_eval.evaluation.run import Run
 from medimg_eval.imaging.pictures.reading import as_picture
+from medimg_eval.instantiate import build_candidate, build_task
 from medimg_eval.models import Chooser, VisionLanguageModel
 from medimg_eval.models.baselines.questions import Chance, Majority
 from medimg_eval.question import Reply
@@ -55,7 +55,7 @@ def settings(tmp_path, monkeypatch):
 
 
 def candidate(model, name="Says"):
-    return Candidate(name, type(model), {"name": name}, load=lambda: model)
+    return ModelSpec(name, type(model), {"name": name}, load=lambda: model)
 
 
 def manifest(folder):
@@ -249,7 +249,7 @@ def test_a_field_that_no_question_has_is_said_before_a_model_is_loaded(settings)
     def load():
         raise AssertionError
 
-    model = Candidate("Heavy", Says, {}, load=load)
+    model = ModelSpec("Heavy", Says, {}, load=load)
     with pytest.raises(UsageError, match=r"task 'quiz': the prompt template names \{qestion\}"):
         evaluate(quiz(number=3, template={"user": "{qestion}"}), model, settings)
     assert not list(settings.runs.rglob("manifest.json"))
@@ -337,17 +337,17 @@ def test_verdicts_follow_the_pattern_and_the_questions_that_the_task_has_now(set
 def test_verdicts_of_one_judge_are_not_taken_for_those_of_another(settings):
     made = partial(quiz, number=2, metrics=["judged@grade"], judge={"grade": GRADE})
     for words, worth in (("1", 1), ("4", 4), ("1", 1)):
-        settings.judge = Candidate("Judge", Says, {"default": words}, load=lambda words=words: Says(default=words))
+        settings.judge = ModelSpec("Judge", Says, {"default": words}, load=lambda words=words: Says(default=words))
         folder = evaluate(made(), candidate(Says()), settings)
         assert set(rows(folder, "judged@grade").values()) == {worth}
 
 
 def test_a_judge_that_has_said_everything_is_not_loaded(settings):
     made = partial(quiz, number=2, metrics=["judged@grade"], judge={"grade": GRADE})
-    settings.judge = Candidate("Judge", Says, {}, load=lambda: Says(default="3"))
+    settings.judge = ModelSpec("Judge", Says, {}, load=lambda: Says(default="3"))
     evaluate(made(), candidate(Says()), settings)
     loaded = []
-    settings.judge = Candidate("Judge", Says, {}, load=lambda: loaded.append(1))
+    settings.judge = ModelSpec("Judge", Says, {}, load=lambda: loaded.append(1))
     folder = evaluate(made(), candidate(Says()), settings)
     assert set(rows(folder, "judged@grade").values()) == {3}
     assert loaded == []

@@ -11,12 +11,12 @@ import pandas as pd
 import pytest
 from asking import Painted, Prefers, Quiz, Says
 
-from medimg_eval.commands.making import build_task
 from medimg_eval.commands.test import _seeded
 from medimg_eval.errors import CaseError, UsageError
-from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate, refuse_incapable
+from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.rescoring import rescore
+from medimg_eval.instantiate import build_task
 from medimg_eval.models import Model
 from medimg_eval.question import Reply
 from medimg_eval.results import load_runs
@@ -204,7 +204,7 @@ def settings(tmp_path):
 
 
 def candidate(model, name="Says"):
-    return Candidate(name, type(model), {"name": name}, load=lambda: model)
+    return ModelSpec(name, type(model), {"name": name}, load=lambda: model)
 
 
 def quiz_of(number, **settings):
@@ -327,7 +327,7 @@ def test_a_judge_that_draws_is_asked_anew_under_another_seed_and_a_greedy_one_is
                 return super().generate(prompts, decoding)
 
         judge = Judge(default="<judge>1</judge>")
-        settings.judge = Candidate("Judge", Judge, {"extra": extra}, load=lambda judge=judge: judge)
+        settings.judge = ModelSpec("Judge", Judge, {"extra": extra}, load=lambda judge=judge: judge)
         for settings.seed in (0, 1):
             evaluate(quiz_of(1, metrics=["judged@right"], judge=JUDGE), candidate(Says(default="A")), settings)
         assert seen == seeds

@@ -15,8 +15,8 @@ import torch
 
 from medimg_eval.case import Case, Geometry, Image, Prompt
 from medimg_eval.errors import CaseError, UsageError, UserError
-from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate
+from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.imaging.kspace import inverse_fft
 from medimg_eval.metrics.reconstruction.metrics import psnr, ssim
 from medimg_eval.models.base import Reconstructor
@@ -377,7 +377,7 @@ def test_a_run_scores_every_scan_and_a_table_shows_intervals(tmp_path):
     )
     trainer = partial(pl.Trainer, accelerator="cpu", devices=1, enable_progress_bar=False, enable_model_summary=False)
     settings = Settings(runs=tmp_path / "runs", run=None, trainer=trainer, config={}, score_workers=0)
-    folder = evaluate(task, Candidate("Z", Fails, {}, Fails), settings)
+    folder = evaluate(task, ModelSpec("Z", Fails, {}, Fails), settings)
     check_rows("reconstruction", folder, rtol=1e-5)
     (run,) = load_runs([folder])
     found = run.scores.set_index(["case", "metric"])

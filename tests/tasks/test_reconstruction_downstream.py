@@ -11,8 +11,8 @@ import pytest
 
 from medimg_eval.data.layouts import Reconstructed
 from medimg_eval.errors import CaseError, UsageError, UserError
-from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate
+from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.models.baselines.gaussian_mixture import GaussianMixture
 from medimg_eval.models.reconstruction.linear import SenseCombine, ZeroFilled
 from medimg_eval.phantoms.multicoil import MulticoilPhantom, MulticoilTissue
@@ -59,7 +59,7 @@ def phantoms(tmp_path_factory):
     )
     settings = Settings(runs=runs, run=None, trainer=trainer, config={}, score_workers=0)
     folders = {
-        made.__name__: evaluate(task, Candidate(made.__name__, made, {}, made), settings)
+        made.__name__: evaluate(task, ModelSpec(made.__name__, made, {}, made), settings)
         for made in (ZeroFilled, SenseCombine, Broken)
     }
     return root, folders

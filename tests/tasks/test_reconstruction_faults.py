@@ -14,8 +14,8 @@ import torch
 
 from medimg_eval.case import Case, Geometry, Image, Prompt
 from medimg_eval.errors import CaseError, UserError
-from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate
+from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.rescoring import rescore
 from medimg_eval.metrics.reconstruction.metrics import psnr, ssim
 from medimg_eval.models.base import Reconstructor
@@ -84,7 +84,7 @@ def task_of(layout=None, **settings):
 
 def run_of(folder, task, model):
     settings = Settings(runs=folder, run=None, trainer=TRAINER, config={}, score_workers=0)
-    return evaluate(task, Candidate(model.__name__, model, {}, model), settings)
+    return evaluate(task, ModelSpec(model.__name__, model, {}, model), settings)
 
 
 # Answers

@@ -10,8 +10,8 @@ import pytest
 from medimg_eval import metrics
 from medimg_eval.case import Case
 from medimg_eval.errors import UserError
-from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate
+from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.models.annotators.base import TextAnnotator
 from medimg_eval.models.base import VisionLanguageModel
 from medimg_eval.models.hub import Weights
@@ -44,7 +44,7 @@ def own_metrics(tmp_path, monkeypatch):
         best=1,
         worst=0,
         source="a test",
-        evidence=True,
+        intermediate=True,
         settings="words between blanks",
     )
     def hits(pair):
@@ -122,7 +122,7 @@ def task(**settings):
 
 
 def candidate(made, name="M"):
-    return Candidate(name, type(made), {}, lambda: made)
+    return ModelSpec(name, type(made), {}, lambda: made)
 
 
 def run(tmp_path, texts, **settings):

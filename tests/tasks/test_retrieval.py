@@ -10,8 +10,8 @@ import torch
 
 from medimg_eval.case import Case, Prompt, Text
 from medimg_eval.errors import CaseError, UsageError, UserError
-from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate
+from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.rescoring import rescore
 from medimg_eval.models.base import Embedder
 from medimg_eval.question import Key, Message, Question
@@ -76,7 +76,7 @@ def task(**settings):
 
 def run(tmp_path, made=None):
     settings = Settings(runs=Path(tmp_path), run=None, trainer=lambda **_: None, config={})
-    return evaluate(made or task(), Candidate("corners", Corners, {}, Corners), settings)
+    return evaluate(made or task(), ModelSpec("corners", Corners, {}, Corners), settings)
 
 
 def scores(folder, metric):
@@ -277,7 +277,7 @@ def test_a_model_that_says_nothing_of_length_reads_all():
 def test_the_catalogues_set_is_read_as_r2gen_writes_it(tmp_path, monkeypatch):
     from PIL import Image as Picture
 
-    from medimg_eval.commands.making import build_task
+    from medimg_eval.instantiate import build_task
 
     monkeypatch.setenv("MEDIMG_EVAL_DATA", str(tmp_path))
     records = {part: [] for part in ("train", "val", "test")}

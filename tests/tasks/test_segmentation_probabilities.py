@@ -16,8 +16,8 @@ from torch import nn
 
 from medimg_eval.case import Case, Image, Mask, Probabilities, Prompt
 from medimg_eval.errors import CaseError, UsageError, UserError
-from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate, refuse_incapable
+from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.rescoring import rescore
 from medimg_eval.imaging import ImageFile, MaskFile, read, write_mask
 from medimg_eval.imaging.volumes.reading import read_probabilities, write_probabilities
@@ -354,7 +354,7 @@ def test_steps_on_label_maps_are_no_steps_on_probabilities():
 
 
 def candidate(wrapper=Soft):
-    return Candidate(wrapper.__name__, wrapper, {}, load=wrapper)
+    return ModelSpec(wrapper.__name__, wrapper, {}, load=wrapper)
 
 
 def test_a_run_keeps_probabilities_and_is_judged_by_both_kinds(task, tmp_path):

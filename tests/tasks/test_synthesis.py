@@ -16,12 +16,12 @@ from PIL import Image as Pictures
 
 from medimg_eval import metrics
 from medimg_eval.case import Case, Image, Text
-from medimg_eval.commands.common import fail_if_cases_failed
+from medimg_eval.commands.console import fail_if_cases_failed
 from medimg_eval.data.layouts import Prompts
 from medimg_eval.data.records import Given
 from medimg_eval.errors import CaseError, UsageError, UserError
-from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate, refuse_incapable
+from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.rescoring import rescore
 from medimg_eval.imaging import ImageFile, read
 from medimg_eval.models.base import Synthesizer
@@ -124,7 +124,7 @@ def task(root, /, **settings):
 
 
 def candidate(made, name="Drawer", **config):
-    return Candidate(name, type(made), config, load=lambda: made)
+    return ModelSpec(name, type(made), config, load=lambda: made)
 
 
 def extractors(**more):

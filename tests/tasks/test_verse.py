@@ -12,13 +12,13 @@ from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
 from medimg_eval.case import Points
-from medimg_eval.commands.making import build
 from medimg_eval.configs.sources import short_names
 from medimg_eval.data.layouts import Volumes
 from medimg_eval.data.targets.verse import MiccaiCentroids
 from medimg_eval.errors import CaseError, UserError
-from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate
+from medimg_eval.evaluation.model_spec import ModelSpec
+from medimg_eval.instantiate import build
 from medimg_eval.models import Model
 from medimg_eval.tasks.landmarks import LandmarkTask
 from tests.helpers.oracle import check_rows
@@ -220,7 +220,7 @@ def test_a_model_is_asked_for_the_points_and_its_run_has_verses_numbers(verse, t
     )
     settings = Settings(runs=tmp_path / "runs", run=None, trainer=trainer, config={}, score_workers=0)
     task = verse("verse2020")("verse2020_landmarks")
-    folder = evaluate(task, Candidate("Shifted", ShiftedByAVoxel, {}, load=ShiftedByAVoxel), settings)
+    folder = evaluate(task, ModelSpec("Shifted", ShiftedByAVoxel, {}, load=ShiftedByAVoxel), settings)
     check_rows("verse2020_landmarks", folder)
     found = {row["metric"]: row["mean"] for row in json.loads((folder / "summary.json").read_text())["metrics"]}
     assert found == {"id_rate": pytest.approx(2 / 3), "d_mean": pytest.approx(2), "sdr@20": pytest.approx(2 / 3)}

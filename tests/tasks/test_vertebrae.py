@@ -13,11 +13,11 @@ import pytest
 from hydra.errors import InstantiationException
 from omegaconf import OmegaConf
 
-from medimg_eval.commands.making import build_task
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate
+from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.rescoring import rescore
+from medimg_eval.instantiate import build_task
 from medimg_eval.models.precomputed.masks import Precomputed
 from medimg_eval.results import build_table, load_runs
 from tests.helpers.benchmark_files import config
@@ -82,7 +82,7 @@ def task(**changes):
 
 def made(root):
     model = Precomputed(str(root / "made"))
-    return Candidate("made", Precomputed, {"root": str(root / "made")}, load=lambda: model)
+    return ModelSpec("made", Precomputed, {"root": str(root / "made")}, load=lambda: model)
 
 
 def test_the_machine_is_fitted_on_train_and_test_and_judges_val(root, settings):

@@ -12,8 +12,8 @@ from medimg_eval.case import Case
 from medimg_eval.errors import CaseError
 from medimg_eval.evaluation.evidence.providers import first_names, made_as, one_by_one, ready
 from medimg_eval.evaluation.identity import digest
+from medimg_eval.evaluation.progress import tracked
 from medimg_eval.evaluation.run import Run, answered
-from medimg_eval.evaluation.tracking import tracked
 from medimg_eval.metrics import parse
 from medimg_eval.metrics.answers import Read
 from medimg_eval.metrics.nlp import Corpus
@@ -24,7 +24,7 @@ from medimg_eval.tasks import QuestionTask, Task
 from medimg_eval.tasks.base import one_each
 
 if TYPE_CHECKING:
-    from medimg_eval.evaluation.candidates import Candidate
+    from medimg_eval.evaluation.model_spec import ModelSpec
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ CUT = "cut"
 KINDS = (TextAnnotator, PairAnnotator)
 
 
-def refuse_unready(task: Task, annotators: Mapping[str, Candidate], *, judge: bool) -> None:
+def refuse_unready(task: Task, annotators: Mapping[str, ModelSpec], *, judge: bool) -> None:
     """Raises UserError, before a model is loaded, when a metric lacks its annotator, its weights or a judge.
 
     Args:
@@ -50,7 +50,7 @@ def refuse_unready(task: Task, annotators: Mapping[str, Candidate], *, judge: bo
     ready(KINDS, "annotators", annotators, wanted, also=also)
 
 
-def read_reports(task: Task, run: Run, cases: Sequence[Case], annotators: Mapping[str, Candidate]) -> None:
+def read_reports(task: Task, run: Run, cases: Sequence[Case], annotators: Mapping[str, ModelSpec]) -> None:
     """Gives a task what its metrics need of all cases: the set as a whole, and what annotators read in each.
 
     What an annotator has read before, in this run or another, is taken from the user's cache. When it fails on a batch,
@@ -100,7 +100,7 @@ def _wanted_by(task: QuestionTask, annotator: str) -> list[str]:
     ]
 
 
-def _made(name: str, candidate: Candidate) -> Annotator:
+def _made(name: str, candidate: ModelSpec) -> Annotator:
     made: Annotator = made_as(KINDS, "annotators", name, candidate.model)
     return made
 
@@ -117,7 +117,7 @@ def _pairs(task: QuestionTask, run: Run, cases: Sequence[Case]) -> Iterator[tupl
 
 
 def _all_readings(
-    name: str, candidate: Candidate, pairs: Mapping[str, TextPair], corpus: Corpus
+    name: str, candidate: ModelSpec, pairs: Mapping[str, TextPair], corpus: Corpus
 ) -> tuple[dict[str, Any], int]:
     """By case what an annotator made of it, None where it failed; and how many texts it read in part."""
     made = _made(name, candidate)

@@ -18,7 +18,7 @@ from medimg_eval.case import Array, Image
 from medimg_eval.data.cache import content_key
 from medimg_eval.errors import CaseError, UserError
 from medimg_eval.evaluation.identity import digest
-from medimg_eval.evaluation.tracking import tracked
+from medimg_eval.evaluation.progress import tracked
 from medimg_eval.imaging import ImageFile
 from medimg_eval.models.extractors import FeatureExtractor
 from medimg_eval.system import threads, user_cache

@@ -17,7 +17,7 @@ from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.evaluation.evidence.providers import one_by_one
 from medimg_eval.evaluation.identity import digest
 from medimg_eval.evaluation.run import Run, answered
-from medimg_eval.metrics.answers import ReplyPair
+from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.models.response_cache import OF_USER, ReplyCache
 from medimg_eval.question import Decoding, Reply
 from medimg_eval.tasks import QuestionTask, ReportTask
@@ -298,7 +298,7 @@ def _shown(task: QuestionTask, case: Case, stored: Mapping[str, Any]) -> Mapping
     if not isinstance(task, ReportTask) or case.question is None:
         return stored
     texts = stored.get("texts") or [""]
-    pair = ReplyPair(case.question.kind, texts[-1], None, more={"sections": tuple(task.sections)})
+    pair = AnsweredQuestion(case.question.kind, texts[-1], None, more={"sections": tuple(task.sections)})
     return {**stored, "texts": [pair.text]}
 
 

@@ -13,9 +13,9 @@ from medimg_eval.case import Case
 from medimg_eval.errors import CaseError, UserError
 from medimg_eval.evaluation.evidence.providers import first_names, made_as, ready
 from medimg_eval.evaluation.identity import digest
+from medimg_eval.evaluation.progress import tracked
 from medimg_eval.evaluation.run import Run
 from medimg_eval.evaluation.scoring import error_in_words
-from medimg_eval.evaluation.tracking import tracked
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.models.extractors import PerceptualDistance
 from medimg_eval.models.response_cache import OF_USER, ReplyCache
@@ -24,12 +24,12 @@ from medimg_eval.tasks import Task
 from medimg_eval.tasks.reconstruction import ReconstructionTask
 
 if TYPE_CHECKING:
-    from medimg_eval.evaluation.candidates import Candidate
+    from medimg_eval.evaluation.model_spec import ModelSpec
 
 log = logging.getLogger(__name__)
 
 
-def refuse_unready_networks(task: Task, annotators: Mapping[str, Candidate]) -> None:
+def refuse_unready_networks(task: Task, annotators: Mapping[str, ModelSpec]) -> None:
     """Takes note of the networks that metrics of a reconstruction rest on, before a model is loaded.
 
     Raises:
@@ -41,7 +41,7 @@ def refuse_unready_networks(task: Task, annotators: Mapping[str, Candidate]) -> 
 
 
 def perceive(
-    task: Task, run: Run, cases: Sequence[Case], annotators: Mapping[str, Candidate], scores: Mapping[str, Any]
+    task: Task, run: Run, cases: Sequence[Case], annotators: Mapping[str, ModelSpec], scores: Mapping[str, Any]
 ) -> None:
     """Gives a task what networks make of its stored reconstructions; what was found before is taken from a cache.
 

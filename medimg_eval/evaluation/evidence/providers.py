@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from medimg_eval.errors import CaseError, UserError
 
 if TYPE_CHECKING:
-    from medimg_eval.evaluation.candidates import Candidate
+    from medimg_eval.evaluation.model_spec import ModelSpec
 
 NAMED = 3
 """Cases, or pictures, that a note names."""
@@ -26,7 +26,7 @@ def made_as(kinds: tuple[type, ...], group: str, name: str, made: Any) -> Any:
 def ready(
     kinds: tuple[type, ...],
     group: str,
-    known: Mapping[str, Candidate],
+    known: Mapping[str, ModelSpec],
     wanted: Mapping[str, Sequence[str]],
     unable: Callable[[Sequence[str], Any], list[str]] = lambda metrics, made: [],
     also: Sequence[str] = (),

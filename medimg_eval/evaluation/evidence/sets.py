@@ -28,12 +28,12 @@ from medimg_eval.tasks.synthesis import SetScore, SynthesisTask
 
 if TYPE_CHECKING:
     from medimg_eval.case import Failure
-    from medimg_eval.evaluation.candidates import Candidate
+    from medimg_eval.evaluation.model_spec import ModelSpec
 
 log = logging.getLogger(__name__)
 
 
-def refuse_unready_sets(task: Task, extractors: Mapping[str, Candidate]) -> None:
+def refuse_unready_sets(task: Task, extractors: Mapping[str, ModelSpec]) -> None:
     """Takes note of the extractors and the real images that metrics of sets need, before a model is loaded.
 
     Raises:
@@ -55,7 +55,7 @@ def refuse_unready_sets(task: Task, extractors: Mapping[str, Candidate]) -> None
     }
 
 
-def judge_sets(task: Task, run: Run, cases: Sequence[Case], extractors: Mapping[str, Candidate]) -> None:
+def judge_sets(task: Task, run: Run, cases: Sequence[Case], extractors: Mapping[str, ModelSpec]) -> None:
     """Has a task know what its pictures are worth as a set.
 
     Args:
@@ -111,7 +111,7 @@ class _Embedded:
         self,
         task: SynthesisTask,
         name: str,
-        candidate: Candidate,
+        candidate: ModelSpec,
         real: Mapping[str, Sequence[Case]],
         made: _Pictures,
     ) -> None:

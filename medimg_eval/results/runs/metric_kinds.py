@@ -35,7 +35,7 @@ def is_set(metric: str) -> bool:
 
 def is_evidence(metric: str) -> bool:
     """Returns whether rows of a metric are only there for summaries."""
-    return is_known(metric) and metrics.get(metric).evidence
+    return is_known(metric) and metrics.get(metric).intermediate
 
 
 def judged_labels(scores: pd.DataFrame) -> pd.DataFrame:

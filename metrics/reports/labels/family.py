@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.errors import CaseError
-from medimg_eval.metrics.answers import ReplyPair
+from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.proportions import quotient
 from medimg_eval.metrics.registry import Rows, metric, summary
 from medimg_eval.metrics.reports.labels.f1 import STATES, Counts, Efficacy, LabelCounts, scored, value_of
@@ -23,7 +23,7 @@ Labeller = Callable[[str], Mapping[str, int]]
 Both: TypeAlias = tuple[Mapping[str, int], Mapping[str, int]]
 """The states of every label in a reference and in a prediction."""
 
-Reader: TypeAlias = Callable[[ReplyPair], Both | None]
+Reader: TypeAlias = Callable[[AnsweredQuestion], Both | None]
 Known: TypeAlias = Callable[[], Taxonomy]
 
 KEPT = 4096
@@ -167,7 +167,7 @@ def _by_rules(name: str, taxonomy: Known, labeller: Labeller) -> Reader:
     def labels(text: str) -> dict[str, int]:
         return labels_of(labeller(text) if text.strip() else {}, taxonomy().labels, name)
 
-    def read(pair: ReplyPair) -> Both | None:
+    def read(pair: AnsweredQuestion) -> Both | None:
         if len(pair.references) > 1:
             raise CaseError(f"{name} compares with one reference, and there are {len(pair.references)}; give one")
         return labels(pair.references[0]), labels(pair.text)
@@ -176,7 +176,7 @@ def _by_rules(name: str, taxonomy: Known, labeller: Labeller) -> Reader:
 
 
 def _by_annotator(annotator: str, taxonomy: Known) -> Reader:
-    def read(pair: ReplyPair) -> Both | None:
+    def read(pair: AnsweredQuestion) -> Both | None:
         found = pair.read(annotator)
         if found is None:
             return None
@@ -187,7 +187,7 @@ def _by_annotator(annotator: str, taxonomy: Known) -> Reader:
     return read
 
 
-def _judged(pair: ReplyPair, read: Reader) -> Both | None:
+def _judged(pair: AnsweredQuestion, read: Reader) -> Both | None:
     """Returns the labels of both sides; None for what is no report, and where there is no reference or no reading."""
     if pair.kind not in ("open", "report") or pair.preferences is not None or not pair.references:
         return None
@@ -195,7 +195,7 @@ def _judged(pair: ReplyPair, read: Reader) -> Both | None:
 
 
 def _declare_states(called: _Named, read: Reader) -> None:
-    def states(pair: ReplyPair) -> Any:
+    def states(pair: AnsweredQuestion) -> Any:
         found = _judged(pair, read)
         return math.nan if found is None else codes(*found)
 
@@ -205,13 +205,13 @@ def _declare_states(called: _Named, read: Reader) -> None:
         "0 blank, 1 positive, 2 negative, 3 uncertain; a label that is blank in both has no row. Evidence for the "
         f"other metrics of {called.title}."
     )
-    _register(states, called, "states", title="states", higher_is_better=True, evidence=True, best=math.nan)
+    _register(states, called, "states", title="states", higher_is_better=True, intermediate=True, best=math.nan)
 
 
 def _declare_single(called: _Named, taxonomy: Known, read: Reader) -> None:
     full = f"{called.name}_example_f1"
 
-    def example_f1(pair: ReplyPair, some: str) -> float:
+    def example_f1(pair: AnsweredQuestion, some: str) -> float:
         choice = taxonomy().some(some, full)
         found = _judged(pair, read)
         if found is None:
@@ -241,7 +241,7 @@ def _declare_single(called: _Named, taxonomy: Known, read: Reader) -> None:
 def _register(function: Any, called: _Named, what: str, *, title: str, **facts: Any) -> None:
     name = f"{called.name}_{what}"
     function.__qualname__ = name
-    worst = math.nan if facts.get("evidence") else 0.0
+    worst = math.nan if facts.get("intermediate") else 0.0
     metric(
         kind="answer",
         name=name,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from medimg_eval.metrics.answers import ReplyPair
+from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.registry import metric
 from medimg_eval.metrics.reports.labels.f1 import Average, Efficacy, Uncertain, label_scores
 from medimg_eval.metrics.reports.labels.family import Labeller, label_family
@@ -110,7 +110,7 @@ label_family(
     reads=("chexbert_similarity",),
     settings="vectors of the first token of CheXbert, 512 word pieces at most; an empty text has 0",
 )
-def s_emb(pair: ReplyPair) -> float:
+def s_emb(pair: AnsweredQuestion) -> float:
     """The cosine of the vectors that CheXbert makes of reference and prediction.
 
     Of the last layer's first token. In [-1, 1], and no probability: unlike reports have large values, too. 0 where

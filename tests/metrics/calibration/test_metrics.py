@@ -13,7 +13,7 @@ from sklearn import metrics as theirs
 import medimg_eval
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics import Rows, available, parse
-from medimg_eval.metrics.answers.reply import ReplyPair
+from medimg_eval.metrics.answers.reply import AnsweredQuestion
 from medimg_eval.metrics.calibration.reliability import murphy
 from medimg_eval.metrics.calibration.statements import confidence, vote_confidence
 from medimg_eval.results.figures.reliability_diagram import equal_mass
@@ -337,15 +337,19 @@ def test_log_likelihoods_become_confidences_and_other_numbers_do_not():
 
 
 def test_what_was_not_answered_has_no_confidence():
-    sure = ReplyPair("choice", "B", "B", options={"A": "x", "B": "y"}, confidence=0.8)
+    sure = AnsweredQuestion("choice", "B", "B", options={"A": "x", "B": "y"}, confidence=0.8)
     assert confidence(sure) == 0.8
     assert status_of("confidence", sure) == "right"
     assert status_of("accuracy", sure) == "right"
-    wrong = ReplyPair("choice", "", "A", options={"A": "x", "B": "y"}, preferences={"A": 0, "B": 1}, confidence=0.7)
+    wrong = AnsweredQuestion(
+        "choice", "", "A", options={"A": "x", "B": "y"}, preferences={"A": 0, "B": 1}, confidence=0.7
+    )
     assert (confidence(wrong), status_of("confidence", wrong)) == (0.7, "wrong")
-    silent = ReplyPair("choice", "", "B", options={"A": "x", "B": "y"}, confidence=0.8)
-    torn = ReplyPair("choice", "", "B", options={"A": "x", "B": "y"}, preferences={"A": 0, "B": 0}, confidence=0.5)
-    assert all(math.isnan(confidence(pair)) for pair in (silent, torn, ReplyPair("choice", "B", "B")))
+    silent = AnsweredQuestion("choice", "", "B", options={"A": "x", "B": "y"}, confidence=0.8)
+    torn = AnsweredQuestion(
+        "choice", "", "B", options={"A": "x", "B": "y"}, preferences={"A": 0, "B": 0}, confidence=0.5
+    )
+    assert all(math.isnan(confidence(pair)) for pair in (silent, torn, AnsweredQuestion("choice", "B", "B")))
 
 
 def test_the_note_counts_answers_without_a_confidence():

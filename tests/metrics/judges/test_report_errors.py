@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import medimg_eval
 from medimg_eval import metrics
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics.answers.reply import ReplyPair
+from medimg_eval.metrics.answers.reply import AnsweredQuestion
 from medimg_eval.metrics.judges import radfact
 from medimg_eval.metrics.judges.chexprompt import read_chexprompt
 from medimg_eval.metrics.judges.corrections import read_corrections
@@ -45,7 +45,7 @@ NONE = dict.fromkeys("abcdef", 0)
 
 
 def pair(verdicts, text="Clear lungs.", reference="Edema.", kind="report"):
-    return ReplyPair(kind, text, reference, judged=verdicts)
+    return AnsweredQuestion(kind, text, reference, judged=verdicts)
 
 
 def value(name, verdicts, **more):

@@ -12,7 +12,7 @@ from scipy import stats
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics import get, parse
-from medimg_eval.metrics.answers.reply import ReplyPair
+from medimg_eval.metrics.answers.reply import AnsweredQuestion
 from medimg_eval.metrics.phi.report_leakage import (
     Vocabulary,
     leakage,
@@ -29,7 +29,7 @@ WORDS = ["right", "lower", "lobe", "mass", "with", "hilar", "nodes", "and", "ple
 
 
 def report(text, kind="report", **more):
-    return ReplyPair(kind, text, "a reference", **more)
+    return AnsweredQuestion(kind, text, "a reference", **more)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from medimg_eval.case import Case, Failure
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics.answers.reply import Read, ReplyPair
+from medimg_eval.metrics.answers.reply import AnsweredQuestion, Read
 from medimg_eval.metrics.reports import icon_consistency as module
 from medimg_eval.metrics.reports.icon_consistency import (
     Written,
@@ -179,7 +179,7 @@ def test_a_graphs_attributes_are_what_is_there_with_its_modifiers_and_places():
 
 
 def pair(reference, text, *peers, **given):
-    return ReplyPair("report", text, reference, more={"peers": peers}, **given)
+    return AnsweredQuestion("report", text, reference, more={"peers": peers}, **given)
 
 
 def test_a_report_is_compared_with_those_of_its_set():
@@ -198,7 +198,7 @@ def test_a_report_is_compared_with_those_of_its_set():
         assert math.isnan(judge(pair(left, left)))
         assert math.isnan(judge(pair(left, left, peers[2])))
         assert math.isnan(judge(pair("", left, *peers)))
-        assert math.isnan(judge(ReplyPair("choice", "A", "A", options={"A": "x", "B": "y"})))
+        assert math.isnan(judge(AnsweredQuestion("choice", "A", "A", options={"A": "x", "B": "y"})))
 
 
 def test_graphs_are_compared_where_there_are_any():

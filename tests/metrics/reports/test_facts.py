@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medimg_eval import metrics
-from medimg_eval.metrics.answers.reply import ReplyPair
+from medimg_eval.metrics.answers.reply import AnsweredQuestion
 from medimg_eval.metrics.registry import Rows
 from medimg_eval.metrics.reports.facts import CHANGE_WORDS, change_words, finding_facts, matched_measurements, set_f1
 from medimg_eval.metrics.reports.labeler.labeler import Measurement, measurements
@@ -22,7 +22,7 @@ TEXTS = st.lists(st.sampled_from([text for text, _ in LINES]), max_size=6).map("
 
 
 def value(name, text, *references, kind="report"):
-    return metrics.get(name).function(ReplyPair(kind, text, list(references)))
+    return metrics.get(name).function(AnsweredQuestion(kind, text, list(references)))
 
 
 def test_finding_f1_by_hand():
@@ -71,12 +71,12 @@ def test_words_of_change_are_those_that_a_search_for_each_finds(text):
 @given(left=TEXTS, right=TEXTS)
 def test_both_are_symmetric_within_0_and_1_and_1_of_the_same_text(name, left, right):
     left, right = left or "x", right or "x"
-    one = metrics.get(name).function(ReplyPair("report", left, right))
-    other = metrics.get(name).function(ReplyPair("report", right, left))
+    one = metrics.get(name).function(AnsweredQuestion("report", left, right))
+    other = metrics.get(name).function(AnsweredQuestion("report", right, left))
     assert 0.0 <= one <= 1.0
     assert one == pytest.approx(other)
-    assert metrics.get(name).function(ReplyPair("report", left, left)) == 1.0
-    assert metrics.get(name).function(ReplyPair("report", "", left)) == 0.0
+    assert metrics.get(name).function(AnsweredQuestion("report", left, left)) == 1.0
+    assert metrics.get(name).function(AnsweredQuestion("report", "", left)) == 0.0
 
 
 @pytest.mark.parametrize("name", ["finding_f1", "temporal_f1"])

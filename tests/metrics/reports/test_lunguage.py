@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.metrics.answers.reply import ReplyPair
+from medimg_eval.metrics.answers.reply import AnsweredQuestion
 from medimg_eval.metrics.reports.lunguage import (
     ATTRIBUTES,
     EXACT,
@@ -242,12 +242,12 @@ def test_files_that_hold_no_rows_are_named(tmp_path, name, text, complaint):
 
 def test_the_metrics_take_what_the_annotator_found():
     read = {"f1": 0.5, "precision": 0.4, "recall": 0.6}
-    pair = ReplyPair("report", "Edema.", "Edema.", readings={"lunguage": read})
+    pair = AnsweredQuestion("report", "Edema.", "Edema.", readings={"lunguage": read})
     assert [judge(pair) for judge in (lunguage_score, lunguage_precision, lunguage_recall)] == [0.5, 0.4, 0.6]
     for other in (
-        ReplyPair("report", "", "Edema.", readings={"lunguage": None}),
-        ReplyPair("report", "", "Edema.", readings={"lunguage": dict.fromkeys(read)}),
-        ReplyPair("report", "Edema.", "", readings={"lunguage": read}),
-        ReplyPair("choice", "A", "A", options={"A": "x", "B": "y"}),
+        AnsweredQuestion("report", "", "Edema.", readings={"lunguage": None}),
+        AnsweredQuestion("report", "", "Edema.", readings={"lunguage": dict.fromkeys(read)}),
+        AnsweredQuestion("report", "Edema.", "", readings={"lunguage": read}),
+        AnsweredQuestion("choice", "A", "A", options={"A": "x", "B": "y"}),
     ):
         assert math.isnan(lunguage_score(other))

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from medimg_eval.commands.front import start
+from medimg_eval.commands.cli import start
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics import available, parse, text_scores
 from medimg_eval.results import build_table, load_runs
@@ -55,7 +55,7 @@ EMPTY = {
 
 def _judges_reports(found):
     needs = [parse(one)[0] for one in found.needs] or [found]
-    if found.evidence or any(one.kind != "answer" or one.reads or one.asks for one in needs):
+    if found.intermediate or any(one.kind != "answer" or one.reads or one.asks for one in needs):
         return False
     return found.parameter is None or found.parameter_optional or found.name in PARAMETERS
 

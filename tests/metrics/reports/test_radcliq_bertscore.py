@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics import get
-from medimg_eval.metrics.answers.reply import Read, ReplyPair
+from medimg_eval.metrics.answers.reply import AnsweredQuestion, Read
 from medimg_eval.metrics.nlp.corpus import Corpus
 from medimg_eval.metrics.registry import Rows
 from medimg_eval.metrics.reports.radcliq import bleu_2, radcliq_of
@@ -173,7 +173,7 @@ ONES = {"precision": 1.0, "recall": 1.0, "f1": 1.0}
 
 
 def pair(text, readings, kind="report"):
-    return ReplyPair(kind, text, "Mild edema.", readings=readings, corpus=Corpus([("Mild edema.",)]))
+    return AnsweredQuestion(kind, text, "Mild edema.", readings=readings, corpus=Corpus([("Mild edema.",)]))
 
 
 def read(graph=GRAPH, bert=ONES, cosine=1.0):

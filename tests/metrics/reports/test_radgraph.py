@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.metrics import get
-from medimg_eval.metrics.answers.reply import Read, ReplyPair
+from medimg_eval.metrics.answers.reply import AnsweredQuestion, Read
 from medimg_eval.metrics.nlp.corpus import Corpus
 from medimg_eval.metrics.reports.radgraph import FAMILIES, LEVELS, radgraph_combined, radgraph_f1
 
@@ -162,7 +162,7 @@ def test_bounds_symmetry_and_the_definition_once_more(one, other, level):
 
 
 def pair(read, text="Edema.", kind="report", family="radgraph_xl"):
-    return ReplyPair(kind, text, "Mild edema.", readings={family: read}, corpus=Corpus([("Mild edema.",)]))
+    return AnsweredQuestion(kind, text, "Mild edema.", readings={family: read}, corpus=Corpus([("Mild edema.",)]))
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics.answers.reply import ReplyPair
+from medimg_eval.metrics.answers.reply import AnsweredQuestion
 from medimg_eval.metrics.reports.ratescore_entities import (
     AFFINITY,
     TYPES,
@@ -138,7 +138,7 @@ def test_equal_reports_have_the_best_score(given, seed, table):
 
 
 def pair(read, kind="report", value="Mild edema."):
-    return ReplyPair(kind, "Edema.", value, readings={"ratescore": read})
+    return AnsweredQuestion(kind, "Edema.", value, readings={"ratescore": read})
 
 
 def test_the_metric_takes_what_the_annotator_read():
@@ -161,4 +161,4 @@ def test_the_metric_is_not_judged_where_there_is_nothing_to_judge():
         assert math.isnan(judge(pair(None)))
         assert math.isnan(judge(pair(nothing, value="")))
         assert math.isnan(judge(pair(nothing, value=" \n ")))
-        assert math.isnan(judge(ReplyPair("choice", "A", "A", options={"A": "x", "B": "y"})))
+        assert math.isnan(judge(AnsweredQuestion("choice", "A", "A", options={"A": "x", "B": "y"})))

@@ -189,7 +189,7 @@ def rows_of(scores):
 
 
 def scored(reference, prediction, sizes=(2, 4)):
-    metrics = [name for name, found in available("mask").items() if "instances" in found.rules and found.evidence]
+    metrics = [name for name, found in available("mask").items() if "instances" in found.rules and found.intermediate]
     return segmentation_scores(
         line(reference).astype(np.uint8),
         line(prediction).astype(np.uint8),

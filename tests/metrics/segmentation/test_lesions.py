@@ -573,4 +573,4 @@ def test_the_metrics_say_that_they_follow_the_rule():
     ours = {name: found for name, found in available("mask").items() if name.startswith("lesion_")}
     assert len(ours) == 9
     assert all(found.rules == ("lesions",) and found.defined_when_empty for found in ours.values())
-    assert {name for name, found in ours.items() if found.evidence} == {"lesion_tp", "lesion_fp", "lesion_fn"}
+    assert {name for name, found in ours.items() if found.intermediate} == {"lesion_tp", "lesion_fp", "lesion_fn"}

@@ -109,7 +109,7 @@ def test_errors_of_volume_are_not_better_the_higher():
         found = get(name)
         assert (found.unit, found.best) == ("", 1 if found.higher_is_better else 0)
     # A signed error is no ranking: it is there for summaries.
-    assert [name for name in ASKED if get(name).evidence] == ["volume_error"]
+    assert [name for name in ASKED if get(name).intermediate] == ["volume_error"]
 
 
 @pytest.mark.parametrize("shape", [(20, 30), (10, 12, 14)])

@@ -163,7 +163,7 @@ def test_every_distance_is_in_mm():
 
 def test_the_spread_judges_no_answer():
     found = get("hd95_spread")
-    assert found.evidence
+    assert found.intermediate
     assert math.isnan(found.worst)
 
 

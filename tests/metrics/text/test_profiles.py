@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics import parse
-from medimg_eval.metrics.answers.reply import ReplyPair
+from medimg_eval.metrics.answers.reply import AnsweredQuestion
 from medimg_eval.metrics.text.profiles import CLEANERS, PROFILES, cleaned, cleaner, profile, r2gen_iu, r2gen_mimic
 from medimg_eval.metrics.text.texts import cleaned_of, texts_of
 
@@ -53,11 +53,11 @@ def test_what_a_model_of_r2gen_wrote_stays_as_it_is():
 
 
 def test_metrics_of_words_see_cleaned_texts_and_an_empty_answer_stays_empty():
-    made = ReplyPair("report", "Clear LUNGS!", ["1. Clear lungs.", "Lungs."], clean="r2gen_iu")
+    made = AnsweredQuestion("report", "Clear LUNGS!", ["1. Clear lungs.", "Lungs."], clean="r2gen_iu")
     assert texts_of(made) == ("Clear LUNGS!", ("1. Clear lungs.", "Lungs."))
     assert cleaned_of(made) == ("clear lungs .", ("clear lungs .", "lungs ."))
-    assert cleaned_of(ReplyPair("report", " ", ["Clear."], clean="r2gen_mimic")) == ("", ("clear .",))
-    assert cleaned_of(ReplyPair("report", "Clear LUNGS!", ["Lungs."])) == ("Clear LUNGS!", ("Lungs.",))
+    assert cleaned_of(AnsweredQuestion("report", " ", ["Clear."], clean="r2gen_mimic")) == ("", ("clear .",))
+    assert cleaned_of(AnsweredQuestion("report", "Clear LUNGS!", ["Lungs."])) == ("Clear LUNGS!", ("Lungs.",))
 
 
 def test_cleaners_and_profiles_that_there_are_not_are_told_with_the_nearest():
@@ -66,7 +66,7 @@ def test_cleaners_and_profiles_that_there_are_not_are_told_with_the_nearest():
     with pytest.raises(UsageError, match="no profile of text metrics 'sacrebleu'; did you mean 'sacrebleu-13a'"):
         profile("sacrebleu")
     with pytest.raises(UsageError, match="no cleaner"):
-        cleaned_of(ReplyPair("report", "a", "b", clean="none"))
+        cleaned_of(AnsweredQuestion("report", "a", "b", clean="none"))
 
 
 @pytest.mark.parametrize("name", PROFILES)

@@ -15,7 +15,7 @@ from torchmetrics.functional.text import bleu_score
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics import Rows, available, get, parse
 from medimg_eval.metrics.answers.extraction import Extraction
-from medimg_eval.metrics.answers.reply import ReplyPair
+from medimg_eval.metrics.answers.reply import AnsweredQuestion
 from medimg_eval.metrics.nlp import porter as _texts_stems
 from medimg_eval.metrics.nlp.corpus import Corpus
 from medimg_eval.metrics.nlp.porter import stem
@@ -46,7 +46,7 @@ def bleu_13a(rows, n):
 
 def pair(said, right, kind="open"):
     """A reply from which this text was taken."""
-    made = ReplyPair(kind, said or "", right)
+    made = AnsweredQuestion(kind, said or "", right)
     made.__dict__["extraction"] = Extraction(said, "test", "" if said else "empty")
     return made
 
@@ -320,7 +320,7 @@ def test_cider_equals_its_definition(reports, said):
 
 
 def cider(said, right, corpus):
-    made = ReplyPair("report", "", right, corpus=corpus)
+    made = AnsweredQuestion("report", "", right, corpus=corpus)
     made.__dict__["text"] = said
     return get("cider_d").function(made)
 
@@ -492,7 +492,7 @@ def test_other_kinds_and_empty_keys_are_not_judged(name):
     assert math.isnan(value(name, "a", ""))
     assert math.isnan(value(name, "a", []))
     found, parameter = parse(name)
-    chosen = ReplyPair("open", "", "a", preferences={"A": 1.0})
+    chosen = AnsweredQuestion("open", "", "a", preferences={"A": 1.0})
     assert math.isnan(found.function(chosen, *(() if parameter is None else (parameter,))))
 
 
@@ -530,8 +530,8 @@ def test_every_metric_of_texts_says_what_a_table_needs():
     names = {"bleu", "bleu_13a", "bleu_13a_exp", "cider_d", "length_ratio", "length_ratio_quantile"}
     assert names | {name.partition("@")[0] for name in CASE} <= {found.name for found in ours}
     for found in ours:
-        assert found.evidence or found.settings.startswith("tokeniser: ")
+        assert found.intermediate or found.settings.startswith("tokeniser: ")
         assert found.definition.endswith(".")
         assert found.source
         for need in found.needs:
-            assert parse(need)[0].evidence or need == "length_ratio"
+            assert parse(need)[0].intermediate or need == "length_ratio"

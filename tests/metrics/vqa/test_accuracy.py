@@ -11,7 +11,7 @@ from sklearn.metrics import f1_score, recall_score
 
 from medimg_eval.metrics import Rows, available, get, parse
 from medimg_eval.metrics.answers.extraction import Extraction
-from medimg_eval.metrics.answers.reply import ReplyPair
+from medimg_eval.metrics.answers.reply import AnsweredQuestion
 from medimg_eval.metrics.vqa.correctness import NONE_GIVEN
 
 FEW = settings(deadline=None, max_examples=30)
@@ -22,7 +22,7 @@ OPEN = ("exact_match", "token_f1", "token_recall", "open_accuracy@0.75", "llava_
 
 def pair(kind, given, right, *, reason="unparsed", options=None, **fields):
     """A reply from which this answer was taken; None for none, for a reason."""
-    made = ReplyPair(
+    made = AnsweredQuestion(
         kind, "", right, options=OPTIONS if options is None and kind == "choice" else options or {}, **fields
     )
     made.__dict__["extraction"] = Extraction(given, "test", "" if given is not None else reason)
@@ -30,7 +30,7 @@ def pair(kind, given, right, *, reason="unparsed", options=None, **fields):
 
 
 def chosen(right="A", **preferences):
-    return ReplyPair("choice", "", right, options=OPTIONS, preferences=preferences)
+    return AnsweredQuestion("choice", "", right, options=OPTIONS, preferences=preferences)
 
 
 def value(name, asked):
@@ -283,7 +283,7 @@ def test_every_metric_of_answers_says_what_a_table_needs():
     for found in ours:
         assert found.definition.endswith(".")
         assert found.source
-        assert found.evidence == math.isnan(found.best)
+        assert found.intermediate == math.isnan(found.best)
     assert not get("unanswered").higher_is_better
     assert (get("unanswered").best, get("unanswered").worst) == (0, 1)
 
@@ -291,7 +291,7 @@ def test_every_metric_of_answers_says_what_a_table_needs():
 def test_the_free_form_score_takes_each_kind_of_answer_by_its_own_measure():
     from medimg_eval.metrics.vqa.correctness import free_form_score
 
-    assert free_form_score(ReplyPair("number", "90", 100.0)) == pytest.approx(0.9)
-    assert free_form_score(ReplyPair("open", "Left kidney.", "left kidney")) == 1
-    assert free_form_score(ReplyPair("yes_no", "No", "yes")) == 0
-    assert free_form_score(ReplyPair("choice", "B", "B", options={"A": "x", "B": "y"})) == 1
+    assert free_form_score(AnsweredQuestion("number", "90", 100.0)) == pytest.approx(0.9)
+    assert free_form_score(AnsweredQuestion("open", "Left kidney.", "left kidney")) == 1
+    assert free_form_score(AnsweredQuestion("yes_no", "No", "yes")) == 0
+    assert free_form_score(AnsweredQuestion("choice", "B", "B", options={"A": "x", "B": "y"})) == 1

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from medimg_eval.metrics import Rows, available, get, parse
 from medimg_eval.metrics.answers.extraction import Extraction
-from medimg_eval.metrics.answers.reply import ReplyPair
+from medimg_eval.metrics.answers.reply import AnsweredQuestion
 
 FEW = settings(deadline=None, max_examples=30)
 NAN = math.nan
@@ -35,7 +35,7 @@ RIGHT = {
 
 def pair(kind, given, right, **more):
     """A reply from which this answer was taken."""
-    made = ReplyPair(kind, "", right, more=more)
+    made = AnsweredQuestion(kind, "", right, more=more)
     made.__dict__["extraction"] = Extraction(given, "test", "" if given is not None else "unparsed")
     return made
 

@@ -12,8 +12,8 @@ import yaml
 
 from medimg_eval.case import Case
 from medimg_eval.errors import UserError
-from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate
+from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.metrics.reports.radgraph import FAMILIES, radgraph_f1
 from medimg_eval.models.annotators.radgraph.model import ModernRadGraphXL, RadGraph, RadGraphXL
 from medimg_eval.models.base import VisionLanguageModel
@@ -336,7 +336,7 @@ def test_in_a_run_graphs_are_read_once_and_compared(tmp_path, places, monkeypatc
     monkeypatch.setenv("MEDIMG_EVAL_CACHE", str(tmp_path / "cache"))
     encoder, folder = places
     settings = {"weights": str(folder), "encoder": str(encoder)}
-    graphs = Candidate("RadGraphXL", RadGraphXL, settings, lambda: RadGraphXL(**settings))
+    graphs = ModelSpec("RadGraphXL", RadGraphXL, settings, lambda: RadGraphXL(**settings))
     task = ReportTask(
         name="r",
         layout=Layout(),
@@ -346,7 +346,7 @@ def test_in_a_run_graphs_are_read_once_and_compared(tmp_path, places, monkeypatc
     )
     run = evaluate(
         task,
-        Candidate("Writer", Writer, {}, Writer),
+        ModelSpec("Writer", Writer, {}, Writer),
         Settings(
             runs=tmp_path / "runs", run=None, trainer=lambda **_: None, config={}, annotators={"radgraph_xl": graphs}
         ),

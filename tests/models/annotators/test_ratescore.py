@@ -7,7 +7,7 @@ import pytest
 
 from medimg_eval.errors import UserError
 from medimg_eval.metrics import get
-from medimg_eval.metrics.answers.reply import ReplyPair
+from medimg_eval.metrics.answers.reply import AnsweredQuestion
 from medimg_eval.metrics.nlp.corpus import Corpus
 from medimg_eval.metrics.reports.ratescore_entities import TYPES
 from medimg_eval.models.annotators.base import TextPair
@@ -91,7 +91,7 @@ def compared(model, *pairs):
 
 
 def score(read):
-    pair = ReplyPair("report", "x", "x", readings={"ratescore": read})
+    pair = AnsweredQuestion("report", "x", "x", readings={"ratescore": read})
     return get("ratescore").function(pair)
 
 

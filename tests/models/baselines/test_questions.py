@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from medimg_eval.case import Case, Prompt
 from medimg_eval.errors import CaseError, UserError
-from medimg_eval.metrics.answers.reply import ReplyPair
+from medimg_eval.metrics.answers.reply import AnsweredQuestion
 from medimg_eval.models.baselines.questions import Chance, LongestOption, Majority, NearestQuestion
 from medimg_eval.question import Decoding, Key, Message, Question
 from tests.conftest import environment
@@ -55,7 +55,9 @@ def credit(model, one):
     """The expected value of the model's answer to a case."""
     (preferences,) = model.choose([put(one)])
     assert list(preferences) == list(put(one).options)
-    pair = ReplyPair(one.question.kind, "", one.target.read().value, options=preferences, preferences=preferences)
+    pair = AnsweredQuestion(
+        one.question.kind, "", one.target.read().value, options=preferences, preferences=preferences
+    )
     return pair.credit
 
 

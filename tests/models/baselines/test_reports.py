@@ -10,8 +10,8 @@ import pytest
 from medimg_eval.case import Case, Geometry, Image, Prompt
 from medimg_eval.commands.test import _baselines
 from medimg_eval.errors import CaseError, UserError
-from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings
+from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.models.base import Embedder, VisionLanguageModel
 from medimg_eval.models.baselines.reports import NORMAL, MostFrequentReport, NearestReport, NormalReport
 from medimg_eval.question import Decoding, Key, Message, Question
@@ -163,7 +163,7 @@ def test_reports_have_baselines_of_their_own_beside_the_model_blind(tmp_path):
     task = ReportTask(**settings)
     task.config = {**config, "layout": Layout()}
     run = Settings(runs=tmp_path / "runs", run=None, trainer=lambda **_: None, config={})
-    folders = _baselines([task], Candidate("Writer", Writer, {}, Writer), run, None)
+    folders = _baselines([task], ModelSpec("Writer", Writer, {}, Writer), run, None)
     manifests = [json.loads((folder / "manifest.json").read_text()) for folder in folders]
     assert [one["model"] for one in manifests] == ["Most frequent report", "Normal report", "Writer (blind)"]
     assert all(one["baseline"] for one in manifests)

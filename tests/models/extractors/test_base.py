@@ -12,9 +12,9 @@ from PIL import Image as Pictures
 
 import medimg_eval
 from medimg_eval.case import Image
-from medimg_eval.commands.making import build
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.evaluation.evidence.embedding import FeatureStore, embed, source_of
+from medimg_eval.instantiate import build
 from medimg_eval.models.extractors.base import FeatureExtractor, Pixels
 from medimg_eval.models.extractors.networks import Inception, OpenClipEncoder, TimmEncoder, TransformersEncoder
 

@@ -13,10 +13,10 @@ import pytest
 import torch
 
 from medimg_eval.case import Case, Geometry, Image
-from medimg_eval.commands.front import start
+from medimg_eval.commands.cli import start
 from medimg_eval.errors import CaseError, UsageError, UserError
-from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate
+from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.rescoring import rescore
 from medimg_eval.metrics import get
 from medimg_eval.metrics.reconstruction.perceptual import dists, lpips, pictures
@@ -217,11 +217,11 @@ def test_a_reconstruction_is_judged_by_a_network_after_it_is_stored(files, tmp_p
     monkeypatch.setenv("MEDIMG_EVAL_CACHE", str(tmp_path / "cache"))
     trainer = partial(pl.Trainer, accelerator="cpu", devices=1, enable_progress_bar=False, enable_model_summary=False)
     with pytest.raises(UserError, match="lpips@fastmri: there is no annotator 'lpips'"):
-        evaluate(task_of("lpips@fastmri"), Candidate("B", Blurs, {}, Blurs), Settings(tmp_path, None, trainer, {}))
-    network = Candidate("lpips", LPIPS, {}, lambda: network_of("alex", files))
+        evaluate(task_of("lpips@fastmri"), ModelSpec("B", Blurs, {}, Blurs), Settings(tmp_path, None, trainer, {}))
+    network = ModelSpec("lpips", LPIPS, {}, lambda: network_of("alex", files))
     settings = Settings(tmp_path / "runs", None, trainer, {}, score_workers=0, annotators={"lpips": network})
     task = task_of("psnr@fastmri", "lpips@fastmri", "lpips", data_range=300)
-    folder = evaluate(task, Candidate("B", Blurs, {}, Blurs), settings)
+    folder = evaluate(task, ModelSpec("B", Blurs, {}, Blurs), settings)
     check_rows("perceptual", folder, rtol=1e-4)
     (run,) = load_runs([folder])
     assert list(run.metrics) == ["psnr@fastmri", "lpips@fastmri", "lpips"]

@@ -17,8 +17,8 @@ from medimg_eval.case import Boxes, Image, Prompt
 from medimg_eval.data.layouts import Volumes
 from medimg_eval.data.targets import FromTable, NumberColumns, PointColumns, VertebraCentroids
 from medimg_eval.errors import CaseError, UsageError, UserError
-from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate
+from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.models import Detector
 from medimg_eval.models.precomputed.points_boxes import PrecomputedNumbers, PrecomputedPlaces
 from medimg_eval.tasks.detection import DetectionTask
@@ -57,7 +57,7 @@ def values(task, wrapper, config, folder):
         pl.Trainer, accelerator="cpu", devices=1, enable_progress_bar=False, use_distributed_sampler=False
     )
     settings = Settings(runs=folder / "runs", run=None, trainer=trainer, config={}, score_workers=0)
-    done = evaluate(task, Candidate("Results", wrapper, config, load=lambda: wrapper(**config)), settings)
+    done = evaluate(task, ModelSpec("Results", wrapper, config, load=lambda: wrapper(**config)), settings)
     summary = json.loads((done / "summary.json").read_text())
     return {row["metric"]: row["mean"] for row in summary["metrics"]}, summary["failures"]
 

@@ -9,8 +9,8 @@ import torch
 
 from medimg_eval.case import Failure, Image
 from medimg_eval.data.cache import VolumeCache
+from medimg_eval.data.datamodule import CaseDataModule
 from medimg_eval.data.layouts import KSpaceScans
-from medimg_eval.data.module import CaseDataModule
 from medimg_eval.errors import CaseError
 from medimg_eval.models.reconstruction.linear import zero_filled
 from medimg_eval.models.reconstruction.network import NetworkReconstructor

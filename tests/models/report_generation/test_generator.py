@@ -15,9 +15,9 @@ from lightning.pytorch.loggers import CSVLogger
 from medimg_eval.case import Case, Geometry, Image, Prompt
 from medimg_eval.data.cache import VolumeCache
 from medimg_eval.errors import CaseError, UsageError, UserError
-from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.evaluation.fit import Recipe, fit
+from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.imaging import read
 from medimg_eval.imaging.dicom.writing.images import write_picture
 from medimg_eval.models.report_generation.generator import ReportGenerator
@@ -127,7 +127,7 @@ def settings_of(tmp_path, **settings):
 
 def candidate(**settings):
     settings = {**TINY, **settings}
-    return Candidate("Generator", ReportGenerator, settings, lambda: ReportGenerator(**settings))
+    return ModelSpec("Generator", ReportGenerator, settings, lambda: ReportGenerator(**settings))
 
 
 def trained(tmp_path, *, asked=None, model=None, **settings):

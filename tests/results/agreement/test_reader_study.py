@@ -14,7 +14,7 @@ from PIL import Image as Pictures
 from scipy import stats
 from sklearn.metrics import roc_auc_score
 
-from medimg_eval.commands.front import start
+from medimg_eval.commands.cli import start
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.metrics.agreement.continuous import intraclass_correlation
 from medimg_eval.metrics.agreement.kappa import fleiss_kappa

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import scipy.stats
 
-from medimg_eval.commands.front import start
+from medimg_eval.commands.cli import start
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.results import compare, load_runs, to_latex, to_markdown, to_rich, write_comparison
 from medimg_eval.results.comparison.pairwise import CompareSettings

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medimg_eval.commands.front import start
+from medimg_eval.commands.cli import start
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.results import load_scores
 from medimg_eval.results.items.analysis import analyse_items, write_items

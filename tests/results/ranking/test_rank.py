@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from medimg_eval.commands.front import start
+from medimg_eval.commands.cli import start
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.results import load_runs, load_scores, to_markdown, write_all
 from medimg_eval.results.comparison.fields import make_fields

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from medimg_eval.commands.front import start
+from medimg_eval.commands.cli import start
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.results import load_scores
 from medimg_eval.results.ranking.ranking import pool, rank_models

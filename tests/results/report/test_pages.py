@@ -21,8 +21,8 @@ import medimg_eval
 from medimg_eval.case import Boxes, Image, Mask, Points
 from medimg_eval.commands import report
 from medimg_eval.errors import CaseError, UsageError
-from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate
+from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.results import load_runs
 from medimg_eval.results.report import by_task
 from medimg_eval.results.table.table import named_runs
@@ -59,7 +59,7 @@ def evaluated(tmp_path):
     def run(task, *models, **more):
         settings = Settings(runs=tmp_path / "runs", run=None, trainer=trainer, config={}, score_workers=0)
         for name, wrapper, arguments in models:
-            evaluate(task, Candidate(name, wrapper, arguments, load=partial(wrapper, **arguments)), settings)
+            evaluate(task, ModelSpec(name, wrapper, arguments, load=partial(wrapper, **arguments)), settings)
         runs = load_runs([tmp_path / "runs"])
         (cases,) = by_task(runs, named_runs(runs))
         return cases, Shown(task, cases.runs, **more)

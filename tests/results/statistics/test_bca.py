@@ -122,7 +122,7 @@ def share(monkeypatch):
     monkeypatch.setattr(registry, "_METRICS", available())
     fields = {"needs": ("odd",), "higher_is_better": True, "best": 1.0, "source": "this test"}
 
-    @metric(kind="mask", title="Odd", higher_is_better=True, best=1.0, worst=0.0, evidence=True, source="this test")
+    @metric(kind="mask", title="Odd", higher_is_better=True, best=1.0, worst=0.0, intermediate=True, source="this test")
     def odd(pair):
         """Odd."""
         return 0.0

@@ -32,7 +32,7 @@ def extra(monkeypatch):
     monkeypatch.setattr(registry, "_METRICS", available())
     fields = {"higher_is_better": True, "best": 1.0, "source": "this test"}
 
-    @metric(kind="mask", title="Hits", worst=0.0, evidence=True, **fields)
+    @metric(kind="mask", title="Hits", worst=0.0, intermediate=True, **fields)
     def hits(pair):
         """Hits."""
         return 0.0

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from medimg_eval.metrics.answers import published as authors
 from medimg_eval.metrics.answers.extraction import extract, rules
 from medimg_eval.metrics.answers.published.common import boxed_content, nearest, vqa_words
-from medimg_eval.metrics.answers.reply import ReplyPair
+from medimg_eval.metrics.answers.reply import AnsweredQuestion
 
 FOUR = {"A": "normal", "B": "pleural effusion", "C": "consolidation", "D": "abnormal heart"}
 TWO = {"A": "yes", "B": "no"}
@@ -25,7 +25,7 @@ def taken(rule, output, options=FOUR, question="What is shown?"):
 
 
 def right(rule, output, answer, kind="yes_no"):
-    return ReplyPair(kind=kind, output=output, value=answer, rule=rule).credit
+    return AnsweredQuestion(kind=kind, output=output, value=answer, rule=rule).credit
 
 
 def each(*cases):
@@ -419,7 +419,7 @@ def test_boxed_takes_the_option_in_the_last_box(output, letter):
 
 def test_a_text_that_is_another_option_s_letter_makes_both_right():
     options = {"A": "B", "B": "A", "C": "C"}
-    pair = ReplyPair(kind="choice", output="<answer>B</answer>", value="A", options=options, rule="answer_tag")
+    pair = AnsweredQuestion(kind="choice", output="<answer>B</answer>", value="A", options=options, rule="answer_tag")
     assert pair.credit == 1
     assert taken("answer_tag", "<answer>B</answer>", options) == "B"
     assert taken("answer_tag", "<answer>B</answer>", options) != "C"

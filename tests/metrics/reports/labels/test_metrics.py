@@ -13,7 +13,7 @@ from sklearn.metrics import precision_recall_fscore_support
 
 from medimg_eval import metrics
 from medimg_eval.errors import CaseError, UsageError, UserError
-from medimg_eval.metrics.answers.reply import Read, ReplyPair
+from medimg_eval.metrics.answers.reply import AnsweredQuestion, Read
 from medimg_eval.metrics.registry import Rows
 from medimg_eval.metrics.reports.labels.family import codes, example_scores, sums_of, value_of_sums
 from medimg_eval.metrics.reports.labels.metrics import (
@@ -202,7 +202,7 @@ def test_rows_that_were_not_judged_are_left_out():
 
 
 def pair(reference, text, kind="report", **more):
-    return ReplyPair(kind, text, reference, **more)
+    return AnsweredQuestion(kind, text, reference, **more)
 
 
 def read(states):

@@ -10,11 +10,11 @@ import pytest
 import yaml
 
 from medimg_eval.case import Case
-from medimg_eval.commands.making import build_candidate
-from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate
+from medimg_eval.evaluation.model_spec import ModelSpec
+from medimg_eval.instantiate import build_candidate
 from medimg_eval.metrics import Rows, available, parse
-from medimg_eval.metrics.answers.reply import ReplyPair
+from medimg_eval.metrics.answers.reply import AnsweredQuestion
 from medimg_eval.metrics.reports.labeler.labeler import label_report
 from medimg_eval.metrics.reports.labels.metrics import CHEXPERT, CHEXPERT_14, Taxonomy, label_scores
 from medimg_eval.models.annotators.base import TextAnnotator
@@ -69,9 +69,9 @@ def table(tmp_path, monkeypatch):
         task = ReportTask(
             name="r", layout=Layout(), template={"user": "{question}"}, splits={"test": "test"}, metrics=list(names)
         )
-        annotators = {"chexbert": Candidate("chexbert", Rules, {}, Rules)}
+        annotators = {"chexbert": ModelSpec("chexbert", Rules, {}, Rules)}
         made = Settings(tmp_path / "runs", None, lambda **_: None, {}, annotators=annotators)
-        found = build_table(load_runs([evaluate(task, Candidate("M", Writer, {}, Writer), made)]))
+        found = build_table(load_runs([evaluate(task, ModelSpec("M", Writer, {}, Writer), made)]))
         return dict(zip(names, found.rows[0].cells, strict=True)), " ".join(found.footnotes)
 
     return run
@@ -171,7 +171,7 @@ def test_the_docs_own_taxonomy_becomes_metrics(own_metrics, tmp_path, monkeypatc
     (tmp_path / "spine.yaml").write_text(taxonomy)
     exec(blocks("python")[1], {"__file__": str(tmp_path / "spine.py")})  # noqa: S102 - our own page
     found, choice = parse("spine_example_f1@discs")
-    pair = ReplyPair("report", "Herniation.", "Herniation and stenosis.")
+    pair = AnsweredQuestion("report", "Herniation.", "Herniation and stenosis.")
     assert found.function(pair, choice) == 1
     assert parse("spine_f1@micro-all")[0].pieces is not None
     config = yaml.safe_load(annotator) | {"taxonomy": str(tmp_path / "spine.yaml")}

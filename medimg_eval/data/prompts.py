@@ -32,7 +32,7 @@ TOGETHER = 8
 """Cases that a reading process hands over at once, where batches are smaller: that takes longer than a small case."""
 
 
-class EveryCaseOnce(Sampler[int]):
+class UnpaddedDistributedSampler(Sampler[int]):
     """Deals indices out over ranks: each to exactly one rank, none repeated to make shards even.
 
     Args:
@@ -54,7 +54,7 @@ class EveryCaseOnce(Sampler[int]):
         return len(self._own)
 
 
-class Prompted(Dataset[Asked]):
+class PromptDataset(Dataset[Asked]):
     """Cases, which become prompts where they are read.
 
     Args:
@@ -114,8 +114,8 @@ def prompt_loader(
         windows = (left[start : start + step] for start in range(0, len(left), step))
         left = [one for some in windows for one in sorted(some, key=lambda i: -task.length(cases[i]))]
     return DataLoader(
-        Prompted(task, cases, read_images=read_images),
-        sampler=EveryCaseOnce(left, rank, world),
+        PromptDataset(task, cases, read_images=read_images),
+        sampler=UnpaddedDistributedSampler(left, rank, world),
         collate_fn=list,
         batch_size=batch_size * together,
         num_workers=num_workers,

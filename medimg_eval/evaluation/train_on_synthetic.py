@@ -14,9 +14,9 @@ from lightning.pytorch.loggers import Logger
 
 from medimg_eval.data.layouts.synthesis import PROMPT, SETTINGS, Blend, Setting, patient_of
 from medimg_eval.errors import SplitError, UsageError, UserError, nearest
-from medimg_eval.evaluation.candidates import Candidate
 from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.evaluation.fit import Recipe, fit
+from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.run import now, write_json
 from medimg_eval.results.utility import SCHEMA, STUDY
 from medimg_eval.tasks import Task
@@ -68,8 +68,8 @@ class Plan:
     about: Mapping[str, Any]
     task: Callable[[Training], Task]
     test: Callable[[], Task]
-    fresh: Callable[[Training], Candidate]
-    trained: Callable[[Training, Path], Candidate]
+    fresh: Callable[[Training], ModelSpec]
+    trained: Callable[[Training, Path], ModelSpec]
     settings: Callable[[Training, str, Path], Settings]
     recipe: Recipe
     loggers: Callable[[Path], Sequence[Logger]]

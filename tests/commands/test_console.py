@@ -2,7 +2,7 @@
 
 import pytest
 
-from medimg_eval.commands import common
+from medimg_eval.commands import console
 from medimg_eval.results.table.cells import Cell, Column, Row
 from medimg_eval.results.table.table import Table
 
@@ -15,7 +15,7 @@ def table(tasks):
 @pytest.mark.parametrize(("tasks", "tables"), [(1, 1), (3, 1), (9, 9)])
 def test_tasks_stand_side_by_side_where_they_fit_and_below_each_other_else(capsys, tasks, tables):
     made = table(tasks)
-    common.show(made)
+    console.show(made)
     printed = capsys.readouterr().out
     assert sum(line.startswith("┏") for line in printed.splitlines()) == tables
     assert printed.count("a footnote") == 1

@@ -21,11 +21,11 @@ from medimg_eval.commands.utility import _like, _metric, _synthetic
 from medimg_eval.data.layouts import Blend
 from medimg_eval.data.records import Given
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.evaluation import utility
-from medimg_eval.evaluation.candidates import Candidate
+from medimg_eval.evaluation import train_on_synthetic
 from medimg_eval.evaluation.evaluate import Settings
 from medimg_eval.evaluation.fit import Recipe
-from medimg_eval.evaluation.utility import Plan, Training, blend_of, measure, refuse_leaks, trainings
+from medimg_eval.evaluation.model_spec import ModelSpec
+from medimg_eval.evaluation.train_on_synthetic import Plan, Training, blend_of, measure, refuse_leaks, trainings
 from medimg_eval.models.segmentation.monai import MonaiSegmenter
 from medimg_eval.question import Key, Question
 from medimg_eval.results import load_runs
@@ -69,7 +69,7 @@ def plan(write_dataset, tmp_path):
 
     def candidate(one, checkpoint=None):
         path = None if checkpoint is None else str(checkpoint)
-        return Candidate(f"UNet ({one})", MonaiSegmenter, {"checkpoint": path}, load=partial(network, path))
+        return ModelSpec(f"UNet ({one})", MonaiSegmenter, {"checkpoint": path}, load=partial(network, path))
 
     def settings(one, what, folder):
         torch.manual_seed(one.seed)
@@ -111,7 +111,7 @@ def test_each_model_is_trained_on_its_mixture_and_tested_on_the_same_real_cases(
 
 
 def test_a_stopped_study_goes_on_and_what_is_done_is_not_done_again(plan, monkeypatch):
-    done, real = [], utility.evaluate
+    done, real = [], train_on_synthetic.evaluate
 
     def evaluate(task, candidate, settings):
         if len(done) == 1:
@@ -119,15 +119,15 @@ def test_a_stopped_study_goes_on_and_what_is_done_is_not_done_again(plan, monkey
         done.append(candidate.name)
         return real(task, candidate, settings)
 
-    monkeypatch.setattr(utility, "evaluate", evaluate)
+    monkeypatch.setattr(train_on_synthetic, "evaluate", evaluate)
     with pytest.raises(KeyboardInterrupt):
         measure(plan, EVERY[:2])
     (study,) = load_utility([plan.folder])
     assert [one.run is not None for one in study.trained] == [True, False]
-    monkeypatch.setattr(utility, "evaluate", real)
+    monkeypatch.setattr(train_on_synthetic, "evaluate", real)
 
     def never(one):
-        return Candidate(f"UNet ({one})", MonaiSegmenter, {"checkpoint": None}, load=pytest.fail)
+        return ModelSpec(f"UNet ({one})", MonaiSegmenter, {"checkpoint": None}, load=pytest.fail)
 
     assert len(measure(replace(plan, fresh=never), EVERY[:2])) == 2  # both were fitted before
 

@@ -6,15 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medimg_eval.case import Failure, Prompt
-from medimg_eval.data.asking import Batches, EveryCaseOnce
 from medimg_eval.data.cache import VolumeCache
-from medimg_eval.data.module import CaseDataModule
+from medimg_eval.data.datamodule import CaseDataModule
+from medimg_eval.data.prompts import Batches, UnpaddedDistributedSampler
 from tests.conftest import ellipsoids
 
 
 @given(st.sets(st.integers(0, 200)), st.integers(1, 9))
 def test_each_case_is_on_exactly_one_rank(wanted, world):
-    shards = [list(EveryCaseOnce(sorted(wanted), rank, world)) for rank in range(world)]
+    shards = [list(UnpaddedDistributedSampler(sorted(wanted), rank, world)) for rank in range(world)]
     assert sorted(index for shard in shards for index in shard) == sorted(wanted)
 
 
@@ -23,8 +23,8 @@ def test_a_case_stays_on_its_rank_however_many_are_done(count, world, data):
     done = data.draw(st.sets(st.sampled_from(range(count)))) if count else set()
     left = [index for index in range(count) if index not in done]
     for rank in range(world):
-        whole = set(EveryCaseOnce(range(count), rank, world))
-        assert set(EveryCaseOnce(left, rank, world)) == whole - done
+        whole = set(UnpaddedDistributedSampler(range(count), rank, world))
+        assert set(UnpaddedDistributedSampler(left, rank, world)) == whole - done
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from medimg_eval.commands import COMMANDS
-from medimg_eval.commands.front import Words, _forced, start, take_apart
+from medimg_eval.commands.cli import Words, _forced, start, take_apart
 from medimg_eval.errors import UsageError, nearest
 from tests.conftest import environment
 

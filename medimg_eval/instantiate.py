@@ -9,10 +9,10 @@ from typing import Any, cast
 
 from hydra.utils import instantiate
 
-from medimg_eval.commands.listing import configs_of
+from medimg_eval.catalogue import configs_of
 from medimg_eval.data.former_names import found_now
 from medimg_eval.errors import UsageError, missing_extra, nearest
-from medimg_eval.evaluation.candidates import Candidate
+from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.models import Model
 from medimg_eval.tasks import Task
 
@@ -53,7 +53,7 @@ def build_task(config: Mapping[str, Any]) -> Task:
     return task
 
 
-def build_candidate(config: Mapping[str, Any], group: str = "model") -> Candidate:
+def build_candidate(config: Mapping[str, Any], group: str = "model") -> ModelSpec:
     """Finds a model's class; the model itself is made when it is first asked.
 
     Raises:
@@ -69,7 +69,7 @@ def build_candidate(config: Mapping[str, Any], group: str = "model") -> Candidat
             "or run from the folder it lies in"
         ) from error
     arguments = {key: value for key, value in config.items() if key != "name"}
-    return Candidate(
+    return ModelSpec(
         name=config.get("name") or wrapper.__name__,
         wrapper=wrapper,
         config=arguments,
@@ -77,7 +77,7 @@ def build_candidate(config: Mapping[str, Any], group: str = "model") -> Candidat
     )
 
 
-class Annotators(Mapping[str, Candidate]):
+class Annotators(Mapping[str, ModelSpec]):
     """The annotators there are, by name; configs are read, and each class is found, when one is asked for.
 
     Args:
@@ -88,7 +88,7 @@ class Annotators(Mapping[str, Candidate]):
 
     def __init__(self, given: Mapping[str, Any]) -> None:
         self._given = given
-        self._found: dict[str, Candidate] = {}
+        self._found: dict[str, ModelSpec] = {}
 
     @cached_property
     def configs(self) -> dict[str, dict[str, Any]]:
@@ -104,7 +104,7 @@ class Annotators(Mapping[str, Candidate]):
             raise UsageError(f"there is no {self.group} {lost!r}{nearest(lost, known)}")
         return {name: {**config, **(self._given.get(name) or {}), "name": name} for name, config in known.items()}
 
-    def __getitem__(self, name: str) -> Candidate:
+    def __getitem__(self, name: str) -> ModelSpec:
         if name not in self._found:
             config = {key: value for key, value in self.configs[name].items() if key != "description"}
             self._found[name] = build_candidate(config, group=f"{self.group}s.{name}")

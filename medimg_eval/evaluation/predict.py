@@ -15,18 +15,18 @@ import torch
 from torch import nn
 
 from medimg_eval.case import Case, Failure, Prompt
-from medimg_eval.data.asking import Asked
+from medimg_eval.data.prompts import Asked
 from medimg_eval.errors import CaseError, UserError
+from medimg_eval.evaluation.progress import Counted, tracked
 from medimg_eval.evaluation.run import Run, Stored
 from medimg_eval.evaluation.scoring import Scorer
-from medimg_eval.evaluation.tracking import Counted, tracked
 from medimg_eval.models import Model
 from medimg_eval.tasks.base import Task, one_each
 
 log = logging.getLogger(__name__)
 
 
-class Asker:
+class Predictor:
     """Asks for each batch, stores what is answered before the next one, and queues it for scoring.
 
     Args:
@@ -116,7 +116,7 @@ class Asker:
         return path
 
 
-def ask_here(asker: Asker, batches: Counted[Sequence[Asked]], trainer: Mapping[str, Any]) -> None:
+def ask_here(asker: Predictor, batches: Counted[Sequence[Asked]], trainer: Mapping[str, Any]) -> None:
     """Asks in this process alone, as Lightning would on one device, without the seconds that importing it takes.
 
     Args:

@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass
-class Candidate:
+class ModelSpec:
     """A model that is loaded only once it is needed, and then once.
 
     Attributes:

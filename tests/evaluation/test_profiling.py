@@ -11,9 +11,9 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from medimg_eval.case import Image
-from medimg_eval.evaluation.candidates import Candidate
-from medimg_eval.evaluation.efficiency import efficiency
 from medimg_eval.evaluation.evaluate import Settings, evaluate
+from medimg_eval.evaluation.model_spec import ModelSpec
+from medimg_eval.evaluation.profiling import efficiency
 from medimg_eval.models.baselines.gaussian_mixture import GaussianMixture
 from medimg_eval.models.segmentation.monai import MonaiSegmenter
 from tests.conftest import LABELS, ellipsoids
@@ -117,7 +117,7 @@ def test_a_manifest_says_what_the_model_costs_even_when_asked_afterwards(write_d
         load = lambda: MonaiSegmenter(  # noqa: E731
             network=nn.Conv3d(1, 3, 1), checkpoint=str(tmp_path / "w.pt"), roi_size=(8, 8, 8)
         )
-        return Candidate("conv", MonaiSegmenter, {}, load)
+        return ModelSpec("conv", MonaiSegmenter, {}, load)
 
     trainer = partial(
         pl.Trainer, accelerator="cpu", devices=1, enable_progress_bar=False, use_distributed_sampler=False
