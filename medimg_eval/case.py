@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -340,6 +340,46 @@ class Prompt:
         return "\n".join(message.text for message in self.messages)
 
 
+class Trial(NamedTuple):
+    """One asking about a case: the key of predictions, evidence and scores.
+
+    Attributes:
+        case: id of the case.
+        repeat: which of the run's repeats, counted from 0.
+        condition: key of what is done to the case before it is shown; "" for the benchmark as published.
+    """
+
+    case: str
+    repeat: int = 0
+    condition: str = ""
+
+    @property
+    def id(self) -> str:
+        """Such as `c7`, `c7#2`, `c7~blur-3` or `c7~blur-3#2`: the case's id where nothing is varied."""
+        varied = f"~{self.condition}" if self.condition else ""
+        return f"{self.case}{varied}" + (f"#{self.repeat}" if self.repeat else "")
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What is done to a case before it is shown.
+
+    Attributes:
+        name: such as `no_image`, `grey` or `blur`.
+        severity: how much of it; 0 where it has no degrees.
+        settings: further choices that decide what is shown.
+    """
+
+    name: str
+    severity: int = 0
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """Such as `grey`, or `blur-3`: what stands in the rows and ids of its trials."""
+        return f"{self.name}-{self.severity}" if self.severity else self.name
+
+
 @dataclass(frozen=True)
 class Failure:
     """A case that ended without an answer or without a score.
@@ -364,6 +404,8 @@ class Score:
         status: `present`, `missed`, `hallucinated`, `absent`; `failed` of a case without an answer, `error` where the
             metric itself raised.
         attributes: the case's attributes as a JSON object.
+        repeat: which of the run's repeats the prediction is of.
+        condition: key of what was done to the case before it was shown; "" for nothing.
     """
 
     run: str
@@ -376,6 +418,8 @@ class Score:
     value: float
     status: str
     attributes: str
+    repeat: int = 0
+    condition: str = ""
 
 
 Prompts = Sequence[Prompt]

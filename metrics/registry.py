@@ -32,6 +32,26 @@ Weighed = Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]]
 
 
 @dataclass(frozen=True)
+class Requirement:
+    """What a metric needs another model to have said.
+
+    Attributes:
+        kind: of what is said: a judge's verdict, what an annotator reads in a text, how it compares two texts, the
+            features of a picture, or the distance between two.
+        provider: "judge", or a name in the config group of annotators or extractors: chexbert, rad_dino, lpips.
+        topic: a judge's question; "*" for all of the task's.
+        ability: that the provider must have: texts, findings, choices or identity.
+        sets: of real images that are compared with: reference, train or holdout.
+    """
+
+    kind: Literal["verdict", "annotation", "comparison", "features", "distance"]
+    provider: str
+    topic: str = ""
+    ability: str = ""
+    sets: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Metric:
     """One metric and what a table needs to know about it.
 

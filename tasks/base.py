@@ -6,7 +6,7 @@ import json
 import shlex
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +14,9 @@ from typing import Any, ClassVar, Literal, Protocol, Self, cast
 
 from medimg_eval.case import Case, Geometry, Image, Prompt, Prompts, Score
 from medimg_eval.errors import CaseError, MissingDataError, SplitError, UsageError, UserError, nearest
+from medimg_eval.evidence import Context, Evidence, Subject
 from medimg_eval.metrics import LabelScore, parse
+from medimg_eval.metrics.registry import Requirement
 from medimg_eval.system import whole
 
 MayLeave = Literal["yes", "no", "ask"]
@@ -103,6 +105,54 @@ class Task(ABC):
         {"metrics", "facts", "title", "expected", "monitor", "card", "drawn_within"}
     )
     """What can change without asking the model again: kept out of the run id."""
+
+    noun: ClassVar[str] = "cases"
+    """What tables call its cases, such as questions."""
+
+    output: ClassVar[str] = ""
+    """What a model gives, in words, for the reporting checklist; "" for what the codec stores."""
+
+    def requirements(self) -> tuple[Requirement, ...]:
+        """What the metrics need other models to have said."""
+        return ()
+
+    def subjects(
+        self, need: Requirement, cases: Sequence[Case], predictions: Mapping[str, Any], evidence: Evidence
+    ) -> Iterable[Subject]:
+        """What a provider is shown.
+
+        Args:
+            need: which provider, and of a judge which question.
+            cases: of the run, in order.
+            predictions: by trial id: what is stored, or a Failure.
+            evidence: what is known by now.
+
+        Raises:
+            UsageError: this family shows nothing to such a provider.
+        """
+        raise UsageError(f"task {self.name!r}: nothing of its predictions can be shown to {need.provider!r}")
+
+    def context(self, cases: Sequence[Case], predictions: Mapping[str, Any], evidence: Evidence) -> Context:
+        """What scores depend on beside their own case, from all cases and predictions (by trial id; Failures too)."""
+        return Context(evidence)
+
+    def notes(self, cases: Sequence[Case], context: Context) -> list[str]:
+        """What readers of a table must know of this run, beside what providers failed on."""
+        return []
+
+    def artefacts(self, context: Context, folder: Path) -> None:  # noqa: B027 - most tasks have none
+        """Writes what shows the scores, such as a gallery, into a run's folder."""
+
+    def check_data(self, cases: Sequence[Case]) -> None:  # noqa: B027 - most data can be asked about
+        """Raises UserError, before a model is loaded, when the data cannot serve the task."""
+
+    def reference_lines(self, cases: Sequence[Case]) -> Mapping[str, float]:
+        """Metric -> what an uninformed answer reaches, such as chance."""
+        return {}
+
+    def baselines(self) -> Mapping[str, Mapping[str, Any]]:
+        """Name -> config of a model that sees no image; what `baselines=true` runs beside a model."""
+        return {}
 
     @property
     def case_metrics(self) -> list[str]:

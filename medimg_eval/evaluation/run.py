@@ -238,7 +238,8 @@ class Run:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        schema = pa.schema([(name, pa.float64() if name == "value" else pa.string()) for name in Score.__annotations__])
+        types = {"value": pa.float64(), "repeat": pa.int64()}
+        schema = pa.schema([(name, types.get(name, pa.string())) for name in Score.__annotations__])
         partial = self.folder / ".scores.parquet"
         content: dict[str, list[Any]] = {name: [getattr(row, name) for row in rows] for name in schema.names}
         try:

@@ -1,0 +1,193 @@
+"""What other models say of predictions, as values: what is needed, shown, observed, and handed to metrics.
+
+A judge, an annotator of reports, a feature extractor and a perceptual network are all providers: each is shown
+subjects and says something of each. Nothing here loads or asks one; see `evaluation/observe.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from medimg_eval.case import Array
+from medimg_eval.errors import CaseError
+from medimg_eval.metrics.registry import Requirement
+
+JUDGE = "judge"
+"""The provider that metrics name for the judge of a run, whichever model that is."""
+
+NAMED = 3
+"""Cases that a note names."""
+
+
+class TextPair(NamedTuple):
+    """A reference text and what was written."""
+
+    reference: str
+    prediction: str
+
+
+class MissingEvidenceError(CaseError):
+    """A provider has said nothing of a subject that a metric needs."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One thing a provider is shown.
+
+    Attributes:
+        owner: whose it is: a trial's id, `reference/CASE`, `train/CASE`, or `TRIAL/3` for a third picture or sentence.
+        key: of its content: equal subjects are observed once, also across runs.
+        read: gives what is shown: a text, a TextPair, an Image, a pair of arrays or a Prompt; raises CaseError.
+        size: like sizes are batched together.
+        value: where it is not None, what is known without asking, such as the verdict on a blank text.
+    """
+
+    owner: str
+    key: str
+    read: Callable[[], Any]
+    size: int = 0
+    value: Any = None
+
+
+class Observation(NamedTuple):
+    """What a provider said of one subject.
+
+    Attributes:
+        value: as the provider gave it; None where it failed.
+        status: `known`; `failed`, which is asked again by the next start; `partial` where only its beginning was read;
+            `unneeded` where nothing was asked.
+        message: why it failed.
+        key: of the subject.
+        meta: facts about the subject that notes need, such as the size of a picture.
+    """
+
+    value: Any
+    status: Literal["known", "failed", "partial", "unneeded"] = "known"
+    message: str = ""
+    key: str = ""
+    meta: Mapping[str, Any] = {}
+
+
+Place = tuple[str, str, str]
+"""Provider, topic and owner."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All that providers have said of a run: a value, passed to `Task.score`, never written into a task.
+
+    Attributes:
+        provenance: provider -> its revision, a judge's id, or the digest of a set of real images.
+        observations: by provider, topic ("" but for a judge) and owner.
+    """
+
+    provenance: Mapping[str, str] = field(default_factory=dict)
+    observations: Mapping[Place, Observation] = field(default_factory=dict)
+
+    def __or__(self, other: Evidence) -> Evidence:
+        """Both together; what `other` says replaces what was there."""
+        return Evidence({**self.provenance, **other.provenance}, {**self.observations, **other.observations})
+
+    def find(self, provider: str, owner: str, topic: str = "") -> Observation | None:
+        """The observation, or None where there is none."""
+        return self.observations.get((provider, topic, owner))
+
+    def of(self, provider: str, owner: str, topic: str = "") -> Any:
+        """What a provider said of a subject.
+
+        Raises:
+            MissingEvidenceError: it failed, or was never shown it.
+        """
+        observation = self.find(provider, owner, topic)
+        if observation is None or observation.status == "failed":
+            why = f": {observation.message}" if observation else ""
+            raise MissingEvidenceError(f"{provider} has said nothing of {owner!r}{f' ({topic})' if topic else ''}{why}")
+        return observation.value
+
+    def owners(self, provider: str, topic: str = "") -> list[str]:
+        """Whose subjects a provider was shown, in the order in which it was."""
+        return [owner for name, about, owner in self.observations if (name, about) == (provider, topic)]
+
+    def rows(self, provider: str, prefix: str) -> tuple[list[str], Array]:
+        """The features of all subjects whose owner begins so, as one block: owners, and float32 (owner, feature)."""
+        known = [
+            (owner, observation.value)
+            for (name, _, owner), observation in self.observations.items()
+            if name == provider and owner.startswith(prefix) and observation.status == "known"
+        ]
+        owners = [owner for owner, _ in known]
+        return owners, np.stack([row for _, row in known]) if known else np.zeros((0, 1), np.float32)
+
+    def digest(self, owner: str, needs: Sequence[Requirement]) -> str:
+        """Hash of what the needed providers said of an owner: part of the key of a score; "" if nothing is needed."""
+        if not needs:
+            return ""
+        wanted = {need.provider for need in needs}
+        case = owner.partition("#")[0].partition("~")[0]
+        mine = {owner, f"reference/{case}"}
+        said = sorted(
+            (provider, topic, whose, observation.status, observation.key, _value_key(observation.value))
+            for (provider, topic, whose), observation in self.observations.items()
+            if provider in wanted and (whose in mine or whose.startswith(f"{owner}/"))
+        )
+        made_by = sorted((name, text) for name, text in self.provenance.items() if name in wanted)
+        return hashlib.blake2b(json.dumps([said, made_by]).encode(), digest_size=8).hexdigest()
+
+    def notes(self) -> list[str]:
+        """What failed and what was read in part, one sentence per provider and topic."""
+        groups: dict[tuple[str, str], list[tuple[str, Observation]]] = {}
+        for (provider, topic, owner), observation in self.observations.items():
+            if observation.status != "unneeded":
+                groups.setdefault((provider, topic), []).append((owner, observation))
+        sentences = []
+        for (provider, topic), shown in groups.items():
+            who = f"{provider} ({topic})" if topic else provider
+            for status, words in (("failed", "failed on"), ("partial", "read only the beginning of")):
+                owners = [owner for owner, observation in shown if observation.status == status]
+                if owners:
+                    some = ", ".join(owners[:NAMED]) + (", ..." if len(owners) > NAMED else "")
+                    sentences.append(f"{who} {words} {len(owners)} of {len(shown)} ({some})")
+        return sentences
+
+    def only(self, owners: Collection[str]) -> Evidence:
+        """What a scoring process is sent: the observations of some owners and of their parts."""
+        kept = frozenset(owners)
+        chosen = {
+            place: observation
+            for place, observation in self.observations.items()
+            if place[2] in kept or place[2].rpartition("/")[0] in kept
+        }
+        return replace(self, observations=chosen)
+
+
+EMPTY_EVIDENCE = Evidence()
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a score may depend on beside its own case.
+
+    Attributes:
+        evidence: what providers said.
+        shared: what a family derives from all cases and predictions: a corpus, peers, ranks, a fitted grader.
+        digest: hash of `shared`, part of the key of metrics whose scope is the set.
+    """
+
+    evidence: Evidence = EMPTY_EVIDENCE
+    shared: Any = None
+    digest: str = ""
+
+
+EMPTY = Context()
+
+
+def _value_key(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return hashlib.blake2b(np.ascontiguousarray(value).tobytes(), digest_size=8).hexdigest()
+    return hashlib.blake2b(json.dumps(value, sort_keys=True, default=repr).encode(), digest_size=8).hexdigest()
