@@ -6,7 +6,8 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -17,6 +18,7 @@ from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.imaging import read
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.generation import NEEDED, ONE_PICTURE, SET, WHOLE, OnePrompt
+from medimg_eval.panels import Panel
 from medimg_eval.question import Message
 from medimg_eval.system import whole
 from medimg_eval.tasks.base import Task, check_metrics, one_each, write_answer
@@ -102,6 +104,7 @@ class SynthesisTask(Task):
     published: Mapping[str, Any] = field(default_factory=dict)
 
     capability: ClassVar[str] = "synthesize"
+    output: ClassVar[str] = "pictures"
     scoring_fields: ClassVar[frozenset[str]] = Task.scoring_fields | {
         "strata",
         "groups",
@@ -247,6 +250,16 @@ class SynthesisTask(Task):
         if lost is not None:
             raise CaseError(f"{lost}: is missing; delete {prediction.name} beside its folder, and run test again")
         return files
+
+    def panels(self, case: Case) -> list[Panel]:
+        """The prompt, and the real images that it belongs to."""
+        real = [replace(one, title=f"Real {one.title.lower()}") for one in super().panels(case) if one.kind == "image"]
+        return [Panel("prompt", "Prompt", lambda: self.prompt(case, ()).messages), *real]
+
+    def answer_panels(self, case: Case, prediction: Any) -> list[Panel]:
+        """The pictures that were made."""
+        files = self.stored(prediction) if isinstance(prediction, Path) else []
+        return [Panel("alone", f"Picture {number}", partial(read, file)) for number, file in enumerate(files, 1)]
 
     def score(self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None) -> list[LabelScore]:
         """Judges the pictures of one prompt by those metrics that need no others."""

@@ -23,11 +23,11 @@ from medimg_eval.metrics.measurement import (
     relative_height_loss,
     vertebra_scores,
 )
-from medimg_eval.tasks.base import Task, check_metrics, same_grid
+from medimg_eval.tasks.base import Task, TrainsOnPrompts, check_metrics, same_grid
 
 
 @dataclass(kw_only=True)
-class VertebraTask(Task):
+class VertebraTask(TrainsOnPrompts, Task):
     """Masks of vertebrae that were made healthy, judged by what the real ones have lost beside them.
 
     A case is one vertebra; its id ends in its number, as `sub-verse012_20`. Its target is the label map of the real

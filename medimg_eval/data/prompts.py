@@ -112,7 +112,7 @@ def prompt_loader(
     if batch_size > 1:  # it takes as long as its longest prompt
         step = WINDOW * batch_size * world
         windows = (left[start : start + step] for start in range(0, len(left), step))
-        left = [one for some in windows for one in sorted(some, key=lambda i: -task.length(cases[i]))]
+        left = [one for some in windows for one in sorted(some, key=lambda i: -task.size_hint(cases[i]))]
     return DataLoader(
         PromptDataset(task, cases, read_images=read_images),
         sampler=UnpaddedDistributedSampler(left, rank, world),
