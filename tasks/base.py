@@ -121,8 +121,8 @@ class Task(ABC):
     together: ClassVar[bool] = False
     """Whether a case's scores depend on what was predicted of others: one that comes later has all scored again."""
 
-    never_leaves: ClassVar[frozenset[str]] = frozenset()
-    """Evidence that its answers never are, of summaries that take one of several."""
+    judges: ClassVar[frozenset[str]] = frozenset()
+    """Kinds of metrics that judge its cases; of several that a summary may take, only these are."""
 
     scoring_fields: ClassVar[frozenset[str]] = frozenset(
         {"metrics", "facts", "title", "expected", "monitor", "card", "drawn_within"}
@@ -235,9 +235,12 @@ class Task(ABC):
     @property
     def case_metrics(self) -> list[str]:
         """The metrics that a single case is judged by: the task's own, and those that its summaries need."""
-        parsed = {name: parse(name)[0] for name in self.metrics}
-        wanted = dict.fromkeys(one for name, found in parsed.items() for one in found.needs or (name,))
-        return [name for name in wanted if name not in self.never_leaves]
+        wanted: dict[str, None] = {}
+        for name in self.metrics:
+            needed = parse(name)[0].needs or (name,)
+            judged = [one for one in needed if parse(one)[0].kind in self.judges]
+            wanted |= dict.fromkeys(judged or needed)
+        return list(wanted)
 
     @property
     def may_leave(self) -> MayLeave:
@@ -409,13 +412,12 @@ class TrainsOnPrompts:
         return (path for image in case.images for path in image.files), repr((case.images, ""))
 
 
-def check_metrics(task: Task, kind: str = "", what: str = "") -> None:
+def check_metrics(task: Task, what: str = "") -> None:
     """Makes a list of a task's metrics.
 
     Args:
-        task: whose.
-        kind: of metric that it takes; "" leaves that to the task.
-        what: metrics of this kind judge, for the message.
+        task: whose; summaries need at least one metric of a kind that it `judges`.
+        what: metrics of these kinds judge, for the message; "" leaves them to the task.
 
     Raises:
         UsageError: one is named twice, or judges something else.
@@ -423,9 +425,10 @@ def check_metrics(task: Task, kind: str = "", what: str = "") -> None:
     task.metrics = [task.metrics] if isinstance(task.metrics, str) else list(task.metrics)
     if len(set(task.metrics)) < len(task.metrics):
         raise UsageError(f"task {task.name!r}: expected `metrics` to name each metric once, got {list(task.metrics)}")
-    for name in (*task.case_metrics, task.monitor) if kind else ():
-        if parse(name)[0].kind != kind:
-            raise UsageError(f"task {task.name!r}: metric {name!r} does not judge {what}")
+    for name in filter(None, (*task.metrics, task.monitor)) if what else ():
+        needed = parse(name)[0].needs or (name,)
+        if not any(parse(one)[0].kind in task.judges for one in needed):
+            raise UsageError(f"task {task.name!r}: metric {needed[0]!r} does not judge {what}")
 
 
 def baseline_configs(classes: Mapping[str, str]) -> dict[str, dict[str, str]]:

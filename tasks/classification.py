@@ -49,7 +49,7 @@ class ClassificationTask(TrainsOnPrompts, Task):
     capability: ClassVar[str] = "classify"
     output: ClassVar[str] = "probabilities of classes"
     inline: ClassVar[bool] = True
-    never_leaves: ClassVar[frozenset[str]] = frozenset({"confidence"})
+    judges: ClassVar[frozenset[str]] = frozenset({KIND})
     scoring_fields: ClassVar[frozenset[str]] = Task.scoring_fields | {"sets"}
 
     def __post_init__(self) -> None:
@@ -67,7 +67,7 @@ class ClassificationTask(TrainsOnPrompts, Task):
             if lost is not None:
                 raise UsageError(f"task.sets.{name} names {lost!r}{nearest(lost, self.classes)}")
         self.facts = {**self.facts, CLASSES: EXCLUSIVE if self.exclusive else "each", SETS: self.sets}
-        check_metrics(self, KIND, "classes")
+        check_metrics(self, "classes")
         for name in self.metrics:
             self._check_parameter(name)
         if "top1_correct" in (*self.case_metrics, self.monitor) and not self.exclusive:

@@ -46,6 +46,7 @@ class DetectionTask(Task):
 
     capability: ClassVar[str] = "detect"
     output: ClassVar[str] = "boxes or points with scores"
+    judges: ClassVar[frozenset[str]] = frozenset({"detection"})
     scoring_fields: ClassVar[frozenset[str]] = Task.scoring_fields | {"excluded", "matching"}
 
     def __post_init__(self) -> None:
@@ -55,7 +56,7 @@ class DetectionTask(Task):
         named = [*self.labels, *self.excluded]
         if not self.labels or len(set(named)) < len(named):
             raise UsageError(f"task {self.name!r}: expected `labels` and `excluded` to be different names, got {named}")
-        check_metrics(self, "detection", "detections")
+        check_metrics(self, "detections")
         self._rule = DetectionRule.of(self.matching)
 
     def prompt(self, case: Case, images: tuple[Image, ...]) -> Prompt:

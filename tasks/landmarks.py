@@ -43,6 +43,7 @@ class LandmarkTask(Task):
     monitor: str = "landmark_distance"
 
     capability: ClassVar[str] = "detect"
+    judges: ClassVar[frozenset[str]] = frozenset({"landmark"})
     scoring_fields: ClassVar[frozenset[str]] = Task.scoring_fields | {"missed", "units"}
 
     def __post_init__(self) -> None:

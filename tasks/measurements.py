@@ -62,6 +62,7 @@ class MeasurementTask(Task):
     monitor: str = "absolute_error"
 
     capability: ClassVar[str] = "detect"
+    judges: ClassVar[frozenset[str]] = frozenset({"measurement"})
     scoring_fields: ClassVar[frozenset[str]] = Task.scoring_fields | {"periods", "units"}
 
     def __post_init__(self) -> None:

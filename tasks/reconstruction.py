@@ -242,6 +242,7 @@ class ReconstructionTask(Task):
     capability: ClassVar[str] = "reconstruct"
     output: ClassVar[str] = "images"
     prediction_suffix: ClassVar[str] = ".npy"
+    judges: ClassVar[frozenset[str]] = frozenset({"image", "measurement", PERCEPTION})
     scoring_fields: ClassVar[frozenset[str]] = Task.scoring_fields | {"data_range", "t2"}
 
     def __post_init__(self) -> None:

@@ -57,6 +57,7 @@ class RetrievalTask(TrainsOnPrompts, Task):
 
     capability: ClassVar[str] = "embed"
     inline: ClassVar[bool] = True
+    judges: ClassVar[frozenset[str]] = frozenset({"retrieval"})
     together: ClassVar[bool] = True
 
     _placed: dict[str, Placed] | None = field(default=None, init=False, repr=False)
@@ -64,7 +65,7 @@ class RetrievalTask(TrainsOnPrompts, Task):
 
     def __post_init__(self) -> None:
         """Refuses metrics that judge something else."""
-        check_metrics(self, "retrieval", "retrieval")
+        check_metrics(self, "retrieval")
 
     def prompt(self, case: Case, images: tuple[Image, ...]) -> Prompt:
         """Shows the images, then the report.

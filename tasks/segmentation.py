@@ -224,6 +224,7 @@ class SegmentationTask(Task):
     monitor: str = "dice"
 
     output: ClassVar[str] = "masks"
+    judges: ClassVar[frozenset[str]] = frozenset({"mask", "probability"})
     scoring_fields: ClassVar[frozenset[str]] = Task.scoring_fields | {
         *("regions", "unscored", "surface", "empty", "tolerances", "ignore", "instances", "lesions", "units")
     }
@@ -233,13 +234,11 @@ class SegmentationTask(Task):
         self.labels = {int(label): str(name) for label, name in self.labels.items()}
         if not self.labels or min(self.labels) < 1:
             raise UsageError(f"task {self.name!r}: expected labels of 1 and above, got {sorted(self.labels)}")
-        check_metrics(self)
+        check_metrics(self, "masks")
         for what, value, options in (("surface", self.surface, Surface), ("units", self.units, Units)):
             if value not in get_args(options):
                 raise UsageError(f"task {self.name!r}: there is no {what} {value!r}{nearest(value, get_args(options))}")
         kind = parse(self.monitor)[0].kind
-        if kind not in ("mask", "probability"):
-            raise UsageError(f"task {self.name!r}: metric {self.monitor!r} does not judge masks")
         if kind == "probability" and not self._soft:
             raise UsageError(
                 f"task {self.name!r}: monitor {self.monitor!r} needs probabilities, which models are asked for where "

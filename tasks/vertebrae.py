@@ -57,6 +57,7 @@ class VertebraTask(TrainsOnPrompts, Task):
     capability: ClassVar[str] = "segment"
     inline: ClassVar[bool] = True
     together: ClassVar[bool] = True
+    judges: ClassVar[frozenset[str]] = frozenset({"vertebra"})
     scoring_fields: ClassVar[frozenset[str]] = Task.scoring_fields | {"grader", "least", "fitted_on"}
 
     _known: dict[str, Case] = field(default_factory=dict, init=False, repr=False)
@@ -64,7 +65,7 @@ class VertebraTask(TrainsOnPrompts, Task):
 
     def __post_init__(self) -> None:
         """Refuses settings that cannot be meant."""
-        check_metrics(self, "vertebra", "vertebrae")
+        check_metrics(self, "vertebrae")
         if self.grader not in ("thresholds", "svm"):
             raise UsageError(f"task.grader is {self.grader!r}{nearest(str(self.grader), ('thresholds', 'svm'))}")
         if len(self.least) != len(GENANT) - 1 or list(self.least) != sorted(self.least):

@@ -97,12 +97,12 @@ class QuestionTask(TrainsOnPrompts, Task):
     sampled: ClassVar[bool] = True
     noun: ClassVar[str] = "questions"
     output: ClassVar[str] = "text, from which answers are extracted"
-    never_leaves: ClassVar[frozenset[str]] = frozenset({"probability"})
+    judges: ClassVar[frozenset[str]] = frozenset({"answer"})
     scoring_fields: ClassVar[frozenset[str]] = Task.scoring_fields | {"extraction", "authors", "judge", "table"}
 
     def __post_init__(self) -> None:
         """Refuses settings that cannot be meant, and adds the questions that metrics have a judge asked."""
-        check_metrics(self, "answer", "answers")
+        check_metrics(self, "answers")
         for key, options in {"answer_by": ("generate", "likelihood"), "blind": ("", "remove", "grey")}.items():
             if getattr(self, key) not in options:
                 raise UsageError(f"task.{key} is {getattr(self, key)!r}{nearest(str(getattr(self, key)), options)}")
