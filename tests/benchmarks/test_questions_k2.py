@@ -188,7 +188,7 @@ def test_mmevalpro_prints_five_scores_of_each_source_and_both_averages(tmp_path)
 def test_medvlthinker_eval_leaves_small_images_out_and_averages_over_sources(tmp_path):
     task = task_of("medvlthinker_eval", tmp_path / "left")
     assert len(task.cases("test")) == 3
-    assert task.layout.left_out == {"slake-6": "has an image with a side of 20 pixels, under 28"}
+    assert task.layout.left_out() == {"slake-6": "has an image with a side of 20 pixels, under 28"}
     assert own_table("medvlthinker_eval", tmp_path) == pytest.approx({"pmc_vqa": 1 / 2, "slake": 1, "Avg": 3 / 4})
 
 
