@@ -16,7 +16,7 @@ from medimg_eval.case import Case, Geometry, Image, Prompt, Prompts, Score
 from medimg_eval.errors import CaseError, MissingDataError, SplitError, UsageError, UserError, nearest
 from medimg_eval.evidence import Context, Evidence, Subject
 from medimg_eval.metrics import LabelScore, parse
-from medimg_eval.metrics.registry import Requirement
+from medimg_eval.metrics.registry import Requirement, canonical
 from medimg_eval.panels import Panel
 from medimg_eval.system import whole
 from medimg_eval.tasks.checks import Checked, check_grids, count_grids
@@ -422,7 +422,10 @@ def check_metrics(task: Task, what: str = "") -> None:
     Raises:
         UsageError: one is named twice, or judges something else.
     """
-    task.metrics = [task.metrics] if isinstance(task.metrics, str) else list(task.metrics)
+    kinds = tuple(sorted(task.judges)) if what else ()
+    metrics = [task.metrics] if isinstance(task.metrics, str) else task.metrics
+    task.metrics = [canonical(str(name), kinds) for name in metrics]
+    task.monitor = canonical(task.monitor, kinds) if task.monitor else ""
     if len(set(task.metrics)) < len(task.metrics):
         raise UsageError(f"task {task.name!r}: expected `metrics` to name each metric once, got {list(task.metrics)}")
     for name in filter(None, (*task.metrics, task.monitor)) if what else ():
