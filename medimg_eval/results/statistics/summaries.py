@@ -12,6 +12,7 @@ import pandas as pd
 from medimg_eval import metrics
 from medimg_eval.metrics import Metric, Rows, parse
 from medimg_eval.metrics.fairness import case_means
+from medimg_eval.metrics.proportions import quotient
 from medimg_eval.results.runs import Part, attributes, is_known
 from medimg_eval.results.statistics.intervals import (
     BCA,
@@ -173,9 +174,13 @@ def by_times(name: str, part: Part) -> Weighed:
     of_each = [_times_of(name, source) for source in _sources(part, name)]
     if len(of_each) == 1:
         return of_each[0]
-    size = part.clusters.nunique()
-    defined = [one for one in of_each if not np.isnan(one(np.ones((1, size)))[0])] or of_each
-    return lambda times: np.mean([one(times) for one in defined], axis=0)
+    return lambda times: _known_mean(np.array([one(times) for one in of_each]))
+
+
+def _known_mean(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Returns the mean over repeats that are defined: (repeat, resample) to (resample,)."""
+    known = ~np.isnan(values)
+    return quotient(np.where(known, values, 0).sum(axis=0), known.sum(axis=0))
 
 
 def _times_of(name: str, source: Source) -> Weighed:
@@ -248,16 +253,29 @@ def summarise(
         if macro is not None and math.isclose(macro.mean, value, rel_tol=1e-9):
             return Summarised(value, macro.low, macro.high, whole.cases, size, 0, macro.method)
     drawn = one.resampled(Resamples(size, resamples=how.resamples, seed=seed, strata=stratum))
+    return _with_bounds(Summarised(value, np.nan, np.nan, whole.cases, size, 0, ""), [one], drawn, how, stratum)
+
+
+def _with_bounds(
+    of: Summarised,
+    each: Sequence[_Summary],
+    drawn: npt.NDArray[np.float64],
+    how: Bootstrap,
+    stratum: npt.NDArray[np.generic] | None,
+) -> Summarised:
+    """Returns a value with its bounds from those on resamples; `each` is the summary of every repeat."""
     known = drawn[~np.isnan(drawn)]
-    dropped = drawn.size - known.size
+    of = of._replace(dropped=drawn.size - known.size)
     if known.size * 2 < drawn.size:
-        return Summarised(value, np.nan, np.nan, whole.cases, size, dropped, "")
-    if method == BCA and (found.pieces is not None or size <= MOST_LEFT_OUT):
-        corrected = bca_bounds(value, known, float(acceleration(one.left_out(), stratum)), level)
+        return of
+    pieces = each[0].found.pieces is not None
+    if how.method == BCA and (pieces or of.n_clusters <= MOST_LEFT_OUT):
+        left = np.mean([one.left_out() for one in each], axis=0)
+        corrected = bca_bounds(of.mean, known, float(acceleration(left, stratum)), how.level)
         if corrected is not None:
-            return Summarised(value, *corrected, whole.cases, size, dropped, BCA)
-    low, high = np.quantile(known, [(1 - level) / 2, (1 + level) / 2])
-    return Summarised(value, float(low), float(high), whole.cases, size, dropped, PERCENTILE)
+            return of._replace(low=corrected[0], high=corrected[1], method=BCA)
+    low, high = np.quantile(known, [(1 - how.level) / 2, (1 + how.level) / 2])
+    return of._replace(low=float(low), high=float(high), method=PERCENTILE)
 
 
 def _over_repeats(
@@ -267,7 +285,7 @@ def _over_repeats(
     how: Bootstrap,
     strata: pd.Series[str] | None,
 ) -> Summarised:
-    """Returns the mean of a summary over the repeats on which it is defined; all meet the same resamples of clusters."""
+    """Returns the mean of a summary over the repeats that define it; all meet the same resamples of clusters."""
     size = sources[0].size
     each = [_Summary(source, source.rows(np.arange(size)), found, arguments) for source in sources]
     values = {place: value for place, one in enumerate(each) if not np.isnan(value := one.value())}
@@ -282,17 +300,7 @@ def _over_repeats(
     stratum = None if strata is None else sources[0].of_clusters(strata)
     resamples = Resamples(size, resamples=how.resamples, seed=how.seed, strata=stratum)
     drawn = np.mean([one.resampled(resamples) for one in each], axis=0)
-    known = drawn[~np.isnan(drawn)]
-    dropped = drawn.size - known.size
-    if known.size * 2 < drawn.size:
-        return Summarised(value, np.nan, np.nan, n, size, dropped, "", between)
-    if how.method == BCA and (found.pieces is not None or size <= MOST_LEFT_OUT):
-        left = np.mean([one.left_out() for one in each], axis=0)
-        corrected = bca_bounds(value, known, float(acceleration(left, stratum)), how.level)
-        if corrected is not None:
-            return Summarised(value, *corrected, n, size, dropped, BCA, between)
-    low, high = np.quantile(known, [(1 - how.level) / 2, (1 + how.level) / 2])
-    return Summarised(value, float(low), float(high), n, size, dropped, PERCENTILE, between)
+    return _with_bounds(Summarised(value, np.nan, np.nan, n, size, 0, "", between), each, drawn, how, stratum)
 
 
 class _Summary(NamedTuple):

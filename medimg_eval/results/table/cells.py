@@ -247,12 +247,15 @@ def make_cells(part: Part | RunScores, wanted: Sequence[str], settings: Settings
             means[metric] = cases, _sample(part.run, metric, cases, scores, strata, by_label=settings.mean == "class")
     intervals = usual_intervals([sample for _, sample in means.values()], settings.bootstrap)
     for (metric, (cases, _)), interval in zip(means.items(), intervals, strict=True):
-        cell = _with_counts(part.run, cases, interval, failed)
-        if part.run.repeats > 1:
-            between, within = spread(rows_of(part, (metric,), every=True))
-            cell = replace(cell, between=between, within=within)
-        cells[metric] = cell
+        cells[metric] = _with_spread(_with_counts(part.run, cases, interval, failed), part, metric)
     return [cells[metric] for metric in wanted]
+
+
+def _with_spread(cell: Cell, part: Part, metric: str) -> Cell:
+    if part.run.repeats < 2:
+        return cell
+    between, within = spread(rows_of(part, (metric,), every=True))
+    return replace(cell, between=between, within=within)
 
 
 def _sample(

@@ -83,12 +83,9 @@ def divided(
     blocks: list[Row] = []
     for total in totals:
         groups = [line for line in (row(total.name, group) for group in order) if _has_part(line, parts, columns)]
-        gaps = (
-            []
-            if by == CONDITION
-            else _gap(total, [line for line in groups if line.group != UNKNOWN], columns, by, settings)
-        )
-        blocks += [total, *groups, *gaps]
+        blocks += [total, *groups]
+        if by != CONDITION:
+            blocks += _gap(total, [line for line in groups if line.group != UNKNOWN], columns, by, settings)
     return blocks
 
 
