@@ -59,8 +59,8 @@ class Summarised(NamedTuple):
     """Resamples on which the summary is undefined, left out of the interval."""
     method: str = PERCENTILE
     """How the bounds were made, as in `Interval`; "" where there are none."""
-    between: float = np.nan
-    """SD (n - 1) between the run's repeats; NaN of one."""
+    between: float | None = None
+    """SD (n - 1) between the run's repeats; None of one."""
 
 
 class _Attributes(Mapping[str, "npt.NDArray[np.str_]"]):
@@ -293,7 +293,7 @@ def _over_repeats(
         return Summarised(np.nan, np.nan, np.nan, 0, 0, 0, "")
     each, of_each = [each[place] for place in values], list(values.values())
     value = float(np.mean(of_each))
-    between = float(np.std(of_each, ddof=1)) if len(of_each) > 1 else np.nan
+    between = float(np.std(of_each, ddof=1)) if len(of_each) > 1 else None
     n = len(sources[0].names)
     if size < FEWEST:
         return Summarised(value, np.nan, np.nan, n, size, 0, TOO_FEW, between)

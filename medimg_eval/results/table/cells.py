@@ -107,9 +107,9 @@ class Cell:
     """Label values left out because they are undefined, except those of cases that were not judged."""
     dropped: int = 0
     """Resamples on which a summary is undefined, left out of its interval."""
-    between: float = np.nan
-    """SD (n - 1) between the run's repeats; NaN of one."""
-    within: float = np.nan
+    between: float | None = None
+    """SD (n - 1) between the run's repeats; None of one."""
+    within: float | None = None
     """SD within cases: the root of the mean variance (n - 1) over a case's repeats."""
     raised: str = ""
     """What the summary raised instead of a value."""

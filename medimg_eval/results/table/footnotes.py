@@ -407,8 +407,16 @@ def _spreads(entry: _Entry) -> Iterator[str]:
         return
     texts = []
     for column, cell in entry.cells:
-        of = [f"{column.text(cell.between)} between repeats"] if not math.isnan(cell.between) else []
-        of += [f"{column.text(cell.within)} within cases"] if not math.isnan(cell.within) else []
+        of = (
+            [f"{column.text(cell.between)} between repeats"]
+            if cell.between is not None and not math.isnan(cell.between)
+            else []
+        )
+        of += (
+            [f"{column.text(cell.within)} within cases"]
+            if cell.within is not None and not math.isnan(cell.within)
+            else []
+        )
         texts += [f"{column.title} {' and '.join(of)}"] if of else []
     sds = f"; SD (n - 1): {', '.join(texts)}" if texts else ""
     yield f"mean over {entry.run.repeats} repeats of a case, and n counts cases{sds}"
