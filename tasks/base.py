@@ -237,7 +237,8 @@ class Task(ABC):
         """The metrics that a single case is judged by: the task's own, and those that its summaries need."""
         wanted: dict[str, None] = {}
         for name in self.metrics:
-            needed = parse(name)[0].needs or (name,)
+            found = parse(name)[0]
+            needed = found.needs or (() if found.over else (name,))
             judged = [one for one in needed if parse(one)[0].kind in self.judges]
             wanted |= dict.fromkeys(judged or needed)
         return list(wanted)
