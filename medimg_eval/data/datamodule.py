@@ -259,7 +259,7 @@ class CaseDataModule(pl.LightningDataModule):
 
 
 def _reading_of(task: Task) -> _Reading:
-    if task.inline:
+    if not task.codec.heavy:
         return _Questions(task)
     return _Scans(task) if isinstance(task, ReconstructionTask) else _Masks(task)
 

@@ -77,7 +77,7 @@ class FitModule(pl.LightningModule):
         if unread is not None:
             raise UserError(f"validation case {unread.message}")
         # Masks are large, and are judged one by one.
-        for some in [batch] if self.task.inline else [[asked] for asked in batch]:
+        for some in [[asked] for asked in batch] if self.task.codec.heavy else [batch]:
             prompts: Any = [asked.prompt for asked in some]
             for asked, answer in zip(some, self.task.ask(self.model, prompts), strict=True):
                 self._judge(asked.case, answer)

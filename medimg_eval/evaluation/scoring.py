@@ -9,7 +9,7 @@ import os
 import queue
 import signal
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
@@ -17,22 +17,23 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from medimg_eval.case import Case, Failure
+from medimg_eval.codecs import Stored
 from medimg_eval.errors import CaseError, UserError
 from medimg_eval.metrics import LabelScore
 from medimg_eval.metrics.answers import UNREAD
 from medimg_eval.tasks.base import Task
 
 if TYPE_CHECKING:  # workers start in less time without what a run is written with
-    from medimg_eval.evaluation.run import Run, Stored
+    from medimg_eval.evaluation.run import Run
 
 log = logging.getLogger(__name__)
 
 Scored = Sequence[LabelScore] | Failure
-Given = tuple[Case, Mapping[str, Any]]
-"""A case, and what its task made of a prediction for the run's own file."""
+Given = tuple[Case, Stored]
+"""A case, and its prediction as the run keeps it."""
 
 BACKLOG = 4
 """Cases per worker that wait at most, where no model is kept waiting."""

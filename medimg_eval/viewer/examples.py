@@ -167,7 +167,7 @@ def _seen(case: Case, shown: Shown, models: Sequence[str], window: str) -> Seen:
     answers: list[Array | None] = []
     for model in models:
         stored = shown.prediction(model, case.id)
-        answers.append(grid.labels(stored_mask(stored)) if isinstance(stored, Path) else None)
+        answers.append(grid.labels(stored_mask(shown.task, stored)) if isinstance(stored, Path) else None)
     if image.array.ndim == 3:
         flat = len(image.array) == 1
         base = _windowed(grid.values(image.array[0]), image.modality, window) if flat else _colours(image, grid)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from medimg_eval.case import Array, Boxes, Case, Failure, Findings, Image, Mask, Points, Prompt
+from medimg_eval.case import Array, Boxes, Case, Failure, Findings, Image, Mask, Points, Probabilities, Prompt
+from medimg_eval.codecs import Stored
 from medimg_eval.errors import CaseError
 from medimg_eval.evaluation.identity import data_fingerprint, digest
-from medimg_eval.evaluation.run import Run, Stored
-from medimg_eval.imaging import read, read_mask
-from medimg_eval.imaging.volumes import SUFFIX, read_probabilities
+from medimg_eval.evaluation.run import Run
+from medimg_eval.imaging import read
 from medimg_eval.question import Key
 from medimg_eval.tasks import (
     QuestionTask,
@@ -220,20 +220,20 @@ class Shown:
         if not isinstance(stored, Path):
             self._said(case, place, name, stored, scene, grid)
         elif isinstance(self.task, SynthesisTask):
-            for number, file in enumerate(self.task.stored(stored)):
+            for number, file in enumerate(self.task.codec.read(stored).pictures):
                 image = read(file)
                 for found in pictures(image, None, folder, f"made-{place}-{number}"):
                     scene["panels"].append({**found, "title": f"Picture {number + 1}", "model": place})
         elif "masks" in scene and grid is not None:
             labels: Mapping[int, str] = getattr(self.task, "labels", {})
-            scene["masks"]["models"][place] = label_map(grid.labels(stored_mask(stored)), list(labels), grid)
+            scene["masks"]["models"][place] = label_map(grid.labels(stored_mask(self.task, stored)), list(labels), grid)
         elif stored.suffix == ".json":
-            content = json.loads(stored.read_text(encoding="utf-8"))
-            placed = _marked(content)
-            if placed is not None:
-                _models(scene, len(self._stored))[place] = marks(placed, grid)
+            value = self.task.codec.read(stored)
+            if isinstance(value, Points | Boxes):
+                _models(scene, len(self._stored))[place] = marks(value, grid)
             else:
-                scene.setdefault("stored", [None] * len(self._stored))[place] = _cut(json.dumps(content, indent=1))
+                text = json.dumps(json.loads(stored.read_text(encoding="utf-8")), indent=1)
+                scene.setdefault("stored", [None] * len(self._stored))[place] = _cut(text)
 
     def _said(self, case: Case, place: int, name: str, stored: Any, scene: Scene, grid: Grid | None) -> None:
         """Draws what was answered in words to a question about a place."""
@@ -258,7 +258,7 @@ class Shown:
                 scene["problems"].append(problem)
 
     def _errors(self, stored: Path, reference: Array, place: int, scene: Scene, window: tuple[float, float]) -> None:
-        image = _slices(np.load(stored, allow_pickle=False))
+        image = _slices(self.task.codec.read(stored))
         title = "Reconstruction"
         scene["panels"].append({**stack(image, window=window), "title": title, "model": place})
         error = np.abs(image - reference).astype(np.float32)
@@ -267,9 +267,10 @@ class Shown:
         scene["panels"].append({**panel, "colours": "heat"})
 
 
-def stored_mask(path: Path) -> Mask:
+def stored_mask(task: Task, path: Path) -> Mask:
     """Reads the label map that a run has stored, or the most probable labels where it stored probabilities."""
-    return read_probabilities(path).most_probable() if path.suffix == SUFFIX else read_mask(path)
+    answer: Mask | Probabilities = task.codec.read(path)
+    return answer.most_probable() if isinstance(answer, Probabilities) else answer
 
 
 def _slices(array: Array) -> Array:
@@ -281,19 +282,6 @@ def _slices(array: Array) -> Array:
 def _models(scene: Scene, count: int) -> list[Any]:
     models: list[Any] = scene.setdefault("marks", {}).setdefault("models", [None] * count)
     return models
-
-
-def _marked(content: Mapping[str, Any]) -> Points | Boxes | None:
-    """Points or boxes as tasks store them; None where it is something else."""
-    if "places" in content:
-        places, names = np.array(content["places"], float), tuple(content["names"])
-        scores = np.array(content["confidences"], float)
-        return Points(places, names, scores=scores) if content["kind"] == "points" else Boxes(places, names, scores)
-    if "points" in content:
-        found = [one for one in content["points"] if one["position"] is not None]
-        positions = np.array([one["position"] for one in found], float)
-        return Points(positions, tuple(str(one["name"]) for one in found))
-    return None
 
 
 def _corners(value: Sequence[float]) -> Points | Boxes:
