@@ -20,6 +20,7 @@ from medimg_eval.metrics.detection import (
     judged_boxes,
     judged_points,
 )
+from medimg_eval.panels import Panel
 from medimg_eval.tasks.base import Task, check_metrics
 
 
@@ -46,6 +47,8 @@ class DetectionTask(Task):
 
     capability: ClassVar[str] = "detect"
     codec: ClassVar[Codec] = Places()
+    output: ClassVar[str] = "boxes or points with scores"
+    judges: ClassVar[frozenset[str]] = frozenset({"detection"})
     scoring_fields: ClassVar[frozenset[str]] = Task.scoring_fields | {"excluded", "matching"}
 
     def __post_init__(self) -> None:
@@ -55,12 +58,16 @@ class DetectionTask(Task):
         named = [*self.labels, *self.excluded]
         if not self.labels or len(set(named)) < len(named):
             raise UsageError(f"task {self.name!r}: expected `labels` and `excluded` to be different names, got {named}")
-        check_metrics(self, "detection", "detections")
+        check_metrics(self, "detections")
         self._rule = DetectionRule.of(self.matching)
 
     def prompt(self, case: Case, images: tuple[Image, ...]) -> Prompt:
         """Asks for the task's labels, numbered from 1 in their order."""
-        return Prompt(case.id, images, dict(enumerate(self.labels, start=1)))
+        return Prompt(case.id, images, self.numbered_labels())
+
+    def numbered_labels(self) -> dict[int, str]:
+        """The labels, from 1 on."""
+        return dict(enumerate(self.labels, start=1))
 
     def accept(self, case: Case, answer: Any, *, what: str = "prediction") -> Points | Boxes:
         """Checks kind, shapes, names and numbers."""
@@ -90,6 +97,10 @@ class DetectionTask(Task):
             raise CaseError(f"{where} names {unknown[0]!r}{nearest(unknown[0], self.labels)}")
         return answer
 
+    def answer_panels(self, case: Case, prediction: Any) -> list[Panel]:
+        """Where the answer lies."""
+        return [Panel("overlay", "", lambda: self.codec.read(prediction))] if isinstance(prediction, Path) else []
+
     def score(self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None) -> list[LabelScore]:
         """Judges the candidates of every label of one case."""
         answer = self.codec.read(prediction) if isinstance(prediction, Path) else prediction
@@ -107,7 +118,7 @@ class DetectionTask(Task):
         try:
             names = self._reference(case).names
         except CaseError:
-            known = [name for name in self.case_metrics if name != "candidate"]
+            known = [name for name in self.case_metrics if name != "detection_score"]
             return [LabelScore(label, name, float("nan"), "failed") for label in self.labels for name in known]
         return [
             score

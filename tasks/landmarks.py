@@ -15,6 +15,7 @@ from medimg_eval.codecs import Codec, Places
 from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.measurement import Missed, landmark_metrics, landmark_scores, worst_landmark_scores
+from medimg_eval.panels import Panel
 from medimg_eval.tasks.base import Task, check_metrics
 
 NOTHING = "landmarks"
@@ -44,6 +45,7 @@ class LandmarkTask(Task):
 
     capability: ClassVar[str] = "detect"
     codec: ClassVar[Codec] = Places()
+    judges: ClassVar[frozenset[str]] = frozenset({"landmark"})
     scoring_fields: ClassVar[frozenset[str]] = Task.scoring_fields | {"missed", "units"}
 
     def __post_init__(self) -> None:
@@ -60,10 +62,14 @@ class LandmarkTask(Task):
             )
 
     def prompt(self, case: Case, images: tuple[Image, ...]) -> Prompt:
-        """Asks for the task's points, by the numbers of the labels where those are numbers."""
+        """Asks for the task's points."""
+        return Prompt(case.id, images, self.numbered_labels())
+
+    def numbered_labels(self) -> dict[int, str]:
+        """The points, by the numbers of the labels where those are numbers, else from 1 on."""
         numbered = all(label.isdecimal() for label in self.labels)
         keys = [int(label) for label in self.labels] if numbered else range(1, len(self.labels) + 1)
-        return Prompt(case.id, images, dict(zip(keys, self.labels.values(), strict=True)))
+        return dict(zip(keys, self.labels.values(), strict=True))
 
     def accept(self, case: Case, answer: Any, *, what: str = "prediction") -> Points:
         """Checks names and positions; names may be the labels' keys or their values."""
@@ -81,6 +87,10 @@ class LandmarkTask(Task):
         if twice is not None:
             raise CaseError(f"case {case.id!r}: {what} holds the point {twice!r} more than once")
         return found
+
+    def answer_panels(self, case: Case, prediction: Any) -> list[Panel]:
+        """Where the answer lies."""
+        return [Panel("overlay", "", lambda: self.codec.read(prediction))] if isinstance(prediction, Path) else []
 
     def score(self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None) -> list[LabelScore]:
         """Judges every point of one case."""

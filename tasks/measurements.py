@@ -22,6 +22,7 @@ from medimg_eval.metrics.measurement import (
     worst_measurement_scores,
 )
 from medimg_eval.metrics.scores import BETWEEN
+from medimg_eval.panels import Panel
 from medimg_eval.tasks.base import Task
 from medimg_eval.tasks.landmarks import (
     check_points_task,
@@ -61,6 +62,7 @@ class MeasurementTask(Task):
 
     capability: ClassVar[str] = "detect"
     codec: ClassVar[Codec] = Places()
+    judges: ClassVar[frozenset[str]] = frozenset({"measurement"})
     scoring_fields: ClassVar[frozenset[str]] = Task.scoring_fields | {"periods", "units"}
 
     def __post_init__(self) -> None:
@@ -117,6 +119,12 @@ class MeasurementTask(Task):
             if math.isinf(value):
                 raise CaseError(f"case {case.id!r}: {what} holds {value} for {name!r}, expected a finite number")
         return held
+
+    def answer_panels(self, case: Case, prediction: Any) -> list[Panel]:
+        """Where the points of the answer lie; numbers as they are stored."""
+        if isinstance(prediction, Path) and isinstance(self.codec.read(prediction), Points):
+            return [Panel("overlay", "", lambda: self.codec.read(prediction))]
+        return super().answer_panels(case, prediction)
 
     def score(self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None) -> list[LabelScore]:
         """Judges every measurement of one case."""

@@ -5,6 +5,7 @@ from .base import (
     Stored as Stored,
     form_of as form_of,
     prediction_file as prediction_file,
+    read_json as read_json,
 )
 from .frames import Frames as Frames
 from .masks import Masks as Masks
