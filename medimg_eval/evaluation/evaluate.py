@@ -183,10 +183,10 @@ def evaluate(task: Task, candidate: ModelSpec, settings: Settings) -> Path:
         if settings.config.get("efficiency") and "efficiency" not in run.manifest:
             _measure(task, candidate, settings, run, every)
         asking = _predict(task, candidate, settings, run, cases, left)
-        if left and task.inline and not isinstance(candidate.model, GivenTexts):  # which took no time here
+        if left and not task.codec.heavy and not isinstance(candidate.model, GivenTexts):  # which took no time
             _note_time(run, candidate, *asking)
         if settings.rank == 0:
-            if task.inline:
+            if not task.codec.heavy:
                 with _as_it_was(run, finished):
                     if isinstance(task, QuestionTask):
                         _judge(task, settings, run, cases)
@@ -280,7 +280,7 @@ def _predict(
     Returns:
         Seconds that asking took, and those of them that were spent in the model's `generate` and `choose`.
     """
-    if task.inline and not left:
+    if not (task.codec.heavy or left):
         return 0.0, 0.0
     scored = run.scores(scoring_id(task))
     unscored = [case for case in cases if not is_settled(scored.get(case.id))] if settings.rank == 0 else []
@@ -297,10 +297,10 @@ def _predict(
     }
     with Scorer(task, run, scoring_id(task), scoring_workers(settings.score_workers)) as scorer:
         asker = Predictor(task, model, run, scorer)
-        if task.inline and _alone(settings):
+        if not task.codec.heavy and _alone(settings):
             ask_here(asker, PromptBatches(task, cases, **options), settings.config.get("trainer") or {})
         else:
-            if not task.inline:
+            if task.codec.heavy:
                 submit_stored(scorer, run, unscored)
             _ask_by_lightning(asker, settings, cases, options)
     return asker.seconds, asker.seconds_in_model

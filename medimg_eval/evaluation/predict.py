@@ -15,10 +15,11 @@ import torch
 from torch import nn
 
 from medimg_eval.case import Case, Failure, Prompt
+from medimg_eval.codecs import Stored
 from medimg_eval.data.prompts import PreparedCase
 from medimg_eval.errors import CaseError, UserError
 from medimg_eval.evaluation.progress import Counted, tracked
-from medimg_eval.evaluation.run import Run, Stored
+from medimg_eval.evaluation.run import Run
 from medimg_eval.evaluation.scoring import Scorer
 from medimg_eval.models import Model
 from medimg_eval.tasks.base import Task, one_each
@@ -58,13 +59,13 @@ class Predictor:
         for (case, _), answer in zip(prompts, self._ask([prompt for _, prompt in prompts]), strict=True):
             results[case.id] = answer if isinstance(answer, Failure) else self._keep(case, answer)
             notes[case.id] += getattr(answer, "notes", ())  # such as classes that a translation has dropped
-        self.run.append_predictions(results, notes)
+        self.run.append_predictions(results, notes, self.task.codec.form)
         for result in results.values():
             if isinstance(result, Failure):
                 log.warning("case %s failed (%s): %s", result.case_id, result.stage, result.message)
         for prepared in batch:
             prediction = results[prepared.case.id]
-            if isinstance(prediction, Path):  # what is kept in one file together is judged together, at the end
+            if self.task.codec.heavy and isinstance(prediction, Path):  # light ones are judged together, at the end
                 self.scorer.submit(prepared.case, prediction)
         self.seconds = time.perf_counter() - self._begun
 
@@ -109,11 +110,7 @@ class Predictor:
             log.debug("case %s", case.id, exc_info=True)
             message = f"case {case.id!r}: the answer is no prediction ({type(error).__name__}: {error})"
             return Failure(case.id, "check", message)
-        if self.task.inline:
-            return self.task.pack(prediction)
-        path = self.run.prediction_path(case.id, self.task.prediction_suffix)
-        self.task.write(prediction, path)
-        return path
+        return self.task.codec.write(self.run.folder / "predictions", case.id, prediction)
 
 
 def ask_here(asker: Predictor, batches: Counted[Sequence[PreparedCase]], trainer: Mapping[str, Any]) -> None:

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from medimg_eval.case import Case, Failure, Score
+from medimg_eval.codecs import Stored
 from medimg_eval.errors import CaseError, UserError
 from medimg_eval.evaluation.evidence import (
     judge_remarks,
@@ -24,7 +25,7 @@ from medimg_eval.evaluation.identity import data_fingerprint, digest
 from medimg_eval.evaluation.leaving import note_sent, permit_readers
 from medimg_eval.evaluation.preparing import in_words
 from medimg_eval.evaluation.progress import tracked
-from medimg_eval.evaluation.run import Run, Stored, answered, now, write_json
+from medimg_eval.evaluation.run import Run, answered, now, write_json
 from medimg_eval.evaluation.scoring import RAISED, Scorer, score_parts, scoring_workers
 from medimg_eval.metrics import LabelScore
 from medimg_eval.results import Table, build_table, load_runs
@@ -78,9 +79,7 @@ def rescore(
         cases = [case for case in every if case.id in predictions] if manifest.get("partial") else every
         if len(predictions) < len(cases):
             raise UserError(f"{folder}: {len(predictions)} of {len(cases)} cases were asked; resume it with test first")
-        for prediction in predictions.values():
-            if isinstance(prediction, Path):  # none is, of an inline task
-                task.check_stored(prediction)
+        refuse_form(task, run)
         run.note(status="running", ended=None, partial=in_words(every, [case.id for case in cases]))
         note_sent(run, sent, len(cases))
         read_reports(task, run, cases, annotators)
@@ -90,9 +89,20 @@ def rescore(
         return close(task, run, cases, manifest["model"])
 
 
+def refuse_form(task: Task, run: Run) -> None:
+    """Raises UserError where the metrics judge another form of predictions than the run has stored."""
+    for form in run.forms() - {"", task.codec.form, *task.codec.also}:
+        codecs = {name: task.alone(name).codec for name in task.metrics}
+        names = [name for name, codec in codecs.items() if form not in (codec.form, *codec.also)]
+        raise UserError(
+            f"{run.folder}: each prediction was stored as a {form}, and {', '.join(names)} judge {task.codec.form}; "
+            "run test again with task.metrics that hold them"
+        )
+
+
 def score_stored(task: Task, run: Run, cases: Sequence[Case], wanted: int | None) -> None:
     """Scores the stored predictions of cases, on all cores unless a number of processes is wanted."""
-    if task.inline:
+    if not task.codec.heavy:
         _score_here(task, run, cases)
         return
     workers = min(scoring_workers(wanted, beside_model=False), len(cases))
@@ -108,9 +118,9 @@ def _score_here(task: Task, run: Run, cases: Sequence[Case]) -> None:
     predictions, verdicts = run.predictions(), _verdicts(task, run)
     task.take(predictions)
     given = [
-        (case, {**stored, "judged": verdicts.get(case.id, {})})
+        (case, {**stored, "judged": verdicts.get(case.id, {})} if isinstance(stored, Mapping) else stored)
         for case in cases
-        if isinstance(stored := predictions.get(case.id), Mapping)
+        if answered(stored := predictions.get(case.id))
     ]
     workers = scoring_workers(None, beside_model=False) if isinstance(task, ReportTask) and len(given) > MANY else 1
     step = TOGETHER if workers == 1 else min(TOGETHER, -(-len(given) // (4 * workers)))

@@ -14,7 +14,6 @@ run.log
 from __future__ import annotations
 
 import errno
-import hashlib
 import io
 import json
 import logging
@@ -28,28 +27,22 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeGuard
-from urllib.parse import quote
 
 from filelock import FileLock, Timeout
 from omegaconf import OmegaConf
 
 from medimg_eval.case import Case, Failure, Score
+from medimg_eval.codecs import Stored, form_of
 from medimg_eval.errors import UserError
 from medimg_eval.metrics import LabelScore, present_name
 from medimg_eval.results.runs import SCHEMA, read_manifest
 from medimg_eval.trust import place_in
-
-Stored = Path | Mapping[str, Any]
-"""A prediction as a run keeps it: the file it lies in, or what its task made of it for the run's own file."""
 
 SECONDS_UNCONFIRMED = 1.0
 """How long a line may be known to the operating system alone."""
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """What the system says of a disk, or of one's share of it, that is full."""
-
-LONGEST_NAME = 150
-"""Characters of a case's id that its file keeps; file systems allow 255 bytes."""
 
 
 class Run:
@@ -136,25 +129,18 @@ class Run:
             write_json(self.folder / "manifest.json", self.manifest | fields)
             self.manifest |= fields
 
-    def prediction_path(self, case_id: str, suffix: str) -> Path:
-        """Where a case's prediction is stored; ids that are no file name are escaped, long ones shortened."""
-        folder = self.folder / "predictions"
-        folder.mkdir(exist_ok=True)
-        name = quote(case_id, safe=" ()+,=@")
-        if name.startswith("."):
-            name = f"%2E{name[1:]}"
-        if len(name) > LONGEST_NAME:
-            name = f"{name[:LONGEST_NAME]}~{hashlib.sha256(case_id.encode()).hexdigest()[:16]}"
-        return folder / f"{name}{suffix}"
-
     def append_predictions(
-        self, records: Mapping[str, Stored | Failure], read_with: Mapping[str, Sequence[str]] | None = None
+        self,
+        records: Mapping[str, Stored | Failure],
+        read_with: Mapping[str, Sequence[str]] | None = None,
+        form: str = "",
     ) -> None:
         """Adds one line per case; a kill loses none of them once this returns.
 
         Args:
             records: by case, its prediction, or how it failed.
             read_with: by case, what its readers mended or doubted.
+            form: that the codec stores predictions in.
         """
         self._append(
             "predictions",
@@ -162,6 +148,7 @@ class Run:
                 {"case": case_id, "stage": record.stage, "failure": record.message}
                 if isinstance(record, Failure)
                 else {"case": case_id, **self._located(record)}
+                | ({"form": form} if form else {})
                 | ({"read_with": list(notes)} if (notes := (read_with or {}).get(case_id)) else {})
                 for case_id, record in records.items()
             ),
@@ -198,6 +185,10 @@ class Run:
             elif not answered(found.get(case_id)):
                 found[case_id] = Failure(case_id, line["stage"], line["failure"])
         return found
+
+    def forms(self) -> set[str]:
+        """The forms that predictions are stored in; "" for what a line of an earlier version leaves open."""
+        return {form_of(line) for line in self._lines("predictions") if "failure" not in line}
 
     def read_with(self) -> dict[str, list[str]]:
         """By case, what its readers mended or doubted; only cases of which they did."""

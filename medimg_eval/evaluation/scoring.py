@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from medimg_eval.case import Case, Failure
+from medimg_eval.codecs import Stored
 from medimg_eval.errors import CaseError
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.answers import UNREAD
@@ -19,13 +20,13 @@ from medimg_eval.tasks.base import Task
 from medimg_eval.workers import Workers
 
 if TYPE_CHECKING:  # workers start in less time without what a run is written with
-    from medimg_eval.evaluation.run import Run, Stored
+    from medimg_eval.evaluation.run import Run
 
 log = logging.getLogger(__name__)
 
 Scored = Sequence[LabelScore] | Failure
-Given = tuple[Case, Mapping[str, Any]]
-"""A case, and what its task made of a prediction for the run's own file."""
+Given = tuple[Case, Stored]
+"""A case, and its prediction as the run keeps it."""
 
 BACKLOG = 4
 """Cases per worker that wait at most, where no model is kept waiting."""
@@ -109,11 +110,11 @@ def _or_failure(case: Case, result: Scored | None) -> Scored:
     return Failure(case.id, "score", f"case {case.id!r}: the scoring process died (out of memory?)")
 
 
-def _score(task: Task, given: tuple[Case, Stored]) -> Scored:
+def _score(task: Task, given: Given) -> Scored:
     return score_case(task, *given)
 
 
-def _pool(task: Task, count: int) -> Workers[Task, tuple[Case, Any], Scored]:
+def _pool(task: Task, count: int) -> Workers[Task, Given, Scored]:
     return Workers(_score, task, count, name="scoring", setting="score_workers", modules=_modules(task))
 
 

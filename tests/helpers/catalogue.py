@@ -184,7 +184,7 @@ def answered(task: Any, replies: Mapping[str, str], folder: Path, judged_as: Map
             ]
         )
         run.append_predictions(
-            {case.id: task.pack(task.accept(case, replies.get(case.id, ""))) for case in cases if case.question}
+            {case.id: task.accept(case, replies.get(case.id, "")).as_record() for case in cases if case.question}
         )
         score_stored(task, run, cases, 0)
         close(task, run, cases, "Known")
