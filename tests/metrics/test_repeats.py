@@ -20,10 +20,9 @@ def rows(values, conditions=None, metric="accuracy"):
     case, place = np.indices(np.shape(values)).reshape(2, -1)
     value = np.ravel(values).astype(float)
     text = np.full(value.size, "")
-    keys = None if conditions is None else np.array(conditions)[place]
-    repeat = place if conditions is None else None
+    varied = {"repeat": place} if conditions is None else {"condition": np.array(conditions)[place]}
     of = np.full(value.size, metric)
-    return Rows(case, of, text, value, text, {}, len(values), {}, repeat, keys)
+    return Rows(case, of, text, value, text, {}, len(values), {}, **varied)
 
 
 def value(name, *args, **kwargs):
@@ -167,5 +166,5 @@ def test_drift_of_calibration():
     text, value = np.full(4, "answer"), np.full(4, 0.8)
     status = np.array(["right", "wrong", "wrong", "wrong"])
     condition = np.array(["", "", "blur-1", "blur-1"])
-    held = Rows(np.array([0, 1, 0, 1]), np.full(4, "confidence"), text, value, status, {}, 2, {}, None, condition)
+    held = Rows(np.array([0, 1, 0, 1]), np.full(4, "confidence"), text, value, status, {}, 2, {}, condition=condition)
     assert get("calibration_drift").function(held, "blur-1") == pytest.approx(0.5)
