@@ -89,10 +89,10 @@ class Metric:
         weighed: Of a summary that is told how often each row counts: see `summary`.
         check: Of one whose parameter is a text: raises UsageError for a text that cannot be meant.
         remark: Of a summary: takes `Rows` and the parameter and tells what to know of this run; "" for nothing.
+        aliases: What people call it beside its name, such as "DSC", in any case; ours stand in `metrics/aliases.py`.
         over: Of a summary: "repeats" or "conditions" where it compares those of a case; any other is computed for each
             repeat, and averaged. Without `needs`, it is of one metric of cases: the first of the task, or the one that
             stands behind a colon in its parameter.
-        aliases: What people call it beside its name, such as "DSC", in any case; ours stand in `metrics/aliases.py`.
     """
 
     name: str
@@ -122,8 +122,8 @@ class Metric:
     weighed: Callable[..., Weighed | None] | None = None
     check: Callable[[str], object] | None = None
     remark: Callable[..., str] | None = None
-    over: Literal["", "repeats", "conditions"] = ""
     aliases: tuple[str, ...] = ()
+    over: Literal["", "repeats", "conditions"] = ""
 
 
 _UNTOLD = np.zeros(0, np.int64)

@@ -246,6 +246,7 @@ def _described_run(folder: Path, manifest: Mapping[str, object]) -> RunScores:
     metrics = manifest.get("metrics")
     status = _one_of(entry("status", str), STATUSES, key="status", file=file)
     resampled = _one_of(entry("resampled", str), RESAMPLED, key="resampled", file=file)
+    noun, output = _words(manifest)
     ended = None if manifest.get("ended") is None else _time(entry("ended", str), file)
     return RunScores(
         folder=folder,
@@ -272,7 +273,8 @@ def _described_run(folder: Path, manifest: Mapping[str, object]) -> RunScores:
         task_config=_mapping(manifest, "task_config"),
         chance=_numbers(manifest, "chance"),
         definitions={present_name(name): text for name, text in _mapping(manifest, "definitions").items()},
-        **_words(manifest),
+        noun=noun,
+        output=output,
         partial=str(manifest.get("partial") or ""),
         made_of=made_of(manifest),
         timing=_numbers(manifest, "timing"),
@@ -286,11 +288,11 @@ def _mapping(manifest: Mapping[str, object], key: str) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _words(manifest: Mapping[str, object]) -> dict[str, str]:
+def _words(manifest: Mapping[str, object]) -> tuple[str, str]:
     """Returns what the task calls its cases and a model's output; older manifests name the task's class alone."""
     made = str(_mapping(manifest, "task_config").get("_target_", ""))
     noun, output = next((words for name, words in FORMER_WORDS.items() if made.endswith(name)), ("cases", ""))
-    return {"noun": str(manifest.get("noun", noun)), "output": str(manifest.get("output", output))}
+    return str(manifest.get("noun", noun)), str(manifest.get("output", output))
 
 
 def _numbers(manifest: Mapping[str, object], key: str) -> Mapping[str, float]:
@@ -338,6 +340,12 @@ def _time(text: str, file: Path) -> datetime:
         raise UserError(f"{file} has {text!r} where an ISO time is needed; run the test again") from error
     # Times with and without a zone cannot be compared; one without is taken as UTC.
     return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+def _under_present_names(scores: pd.DataFrame) -> pd.DataFrame:
+    """Returns the rows of a stored run with the metrics' names of this version."""
+    former = {name: new for name in scores["metric"].unique() if (new := present_name(str(name))) != name}
+    return scores.assign(metric=scores["metric"].replace(former)) if former else scores
 
 
 def _with_scores(run: RunScores) -> RunScores:
