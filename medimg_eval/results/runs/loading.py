@@ -382,11 +382,6 @@ def _with_scores(run: RunScores) -> RunScores:
     return run
 
 
-def _under_present_names(scores: pd.DataFrame) -> pd.DataFrame:
-    former = {name: new for name in scores["metric"].unique() if (new := present_name(str(name))) != name}
-    return scores.assign(metric=scores["metric"].replace(former)) if former else scores
-
-
 def _apart(scores: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Returns the rows as published, with `repeat` where there are several, and those under conditions with both."""
     if "repeat" not in scores.columns:
