@@ -428,9 +428,10 @@ def check_metrics(task: Task, what: str = "") -> None:
     task.monitor = canonical(task.monitor, task.judges) if task.monitor else ""
     if len(set(task.metrics)) < len(task.metrics):
         raise UsageError(f"task {task.name!r}: expected `metrics` to name each metric once, got {list(task.metrics)}")
-    for name in filter(None, (*task.metrics, task.monitor)) if what else ():
-        needed = parse(name)[0].needs or (name,)
-        if not any(parse(one)[0].kind in task.judges for one in needed):
+    if not what:
+        return
+    for needed in (*((parse(name)[0].needs or (name,)) for name in task.metrics), (task.monitor,)):
+        if needed[0] and not any(parse(one)[0].kind in task.judges for one in needed):
             raise UsageError(f"task {task.name!r}: metric {needed[0]!r} does not judge {what}")
 
 
