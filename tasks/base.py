@@ -416,7 +416,8 @@ def check_metrics(task: Task, what: str = "") -> None:
         raise UsageError(f"task {task.name!r}: expected `metrics` to name each metric once, got {list(task.metrics)}")
     if not what:
         return
-    for needed in (*((parse(name)[0].needs or (name,)) for name in task.metrics), (task.monitor,)):
+    single = [name for name in task.metrics if not parse(name)[0].over or parse(name)[0].needs]
+    for needed in (*((parse(name)[0].needs or (name,)) for name in single), (task.monitor,)):
         if needed[0] and not any(parse(one)[0].kind in task.judges for one in needed):
             raise UsageError(f"task {task.name!r}: metric {needed[0]!r} does not judge {what}")
 
