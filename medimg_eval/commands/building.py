@@ -16,7 +16,7 @@ from hydra.core.hydra_config import HydraConfig
 from medimg_eval.commands.console import as_list
 from medimg_eval.data.cache import VolumeCache
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.evaluation.evaluate import Settings
+from medimg_eval.evaluation.settings import Settings
 from medimg_eval.instantiate import Annotators, Extractors, build, build_candidate, build_task
 from medimg_eval.tasks import Task
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,14 @@ from omegaconf import DictConfig
 from medimg_eval.commands.console import as_list, fail_if_cases_failed, plain, printer, show, stated_task
 from medimg_eval.data.layouts.report_sets import ReportTable
 from medimg_eval.errors import UsageError, UserError
+from medimg_eval.evaluation import pipeline
 from medimg_eval.evaluation.evidence import refuse_unready
 from medimg_eval.evaluation.model_spec import ModelSpec
-from medimg_eval.evaluation.rescoring import rescore
+from medimg_eval.evaluation.run import Run
+from medimg_eval.evaluation.settings import Settings
 from medimg_eval.instantiate import Annotators, Extractors, build_candidate, build_task
 from medimg_eval.models.precomputed import GivenTexts
-from medimg_eval.results import Table, build_table, load_runs
+from medimg_eval.results import build_table, load_runs
 from medimg_eval.results.runs import read_manifest
 from medimg_eval.tasks import Task
 
@@ -36,8 +38,14 @@ def run(config: DictConfig) -> None:
         return
     folders = [Path(folder) for folder in as_list(wanted["run"])]
     changed = {key: wanted[key] for key in ("metrics", *BELONGS) if wanted[key] is not None}
-    annotators, extractors = Annotators(wanted["annotators"] or {}), Extractors(wanted["extractors"] or {})
-    tables: list[Table] = []
+    settings = Settings(
+        config=wanted,
+        score_workers=wanted["score_workers"],
+        judge=build_candidate(wanted["judge"]) if wanted.get("judge") else None,
+        annotators=Annotators(wanted["annotators"] or {}),
+        extractors=Extractors(wanted["extractors"] or {}),
+    )
+    runs: list[Run] = []
     for folder in folders:
         manifest = read_manifest(folder / "manifest.json")
         if manifest.get("command") != "test":
@@ -45,8 +53,8 @@ def run(config: DictConfig) -> None:
         stated = stated_task(folder, wanted["root"])
         _refuse_strange(manifest["task"], str(stated.get("_target_", "")), changed)
         task = build_task(stated | changed)
-        tables.append(rescore(folder, task, wanted["score_workers"], annotators, extractors, wanted["may_leave"]))
-    show(tables[0] if len(tables) == 1 else build_table(load_runs(folders)))
+        runs.append(pipeline.rescore(folder, task, settings))
+    _show(runs)
     fail_if_cases_failed(folders)
 
 
@@ -81,33 +89,23 @@ def score_reports(wanted: Mapping[str, Any]) -> None:
     annotators = Annotators(wanted["annotators"] or {})
     for task in tasks:
         refuse_unready(task, annotators, judge=bool(wanted.get("judge")))
-    # Only here: it imports torch, which takes seconds, and what cannot be scored is to be said at once.
-    from medimg_eval.evaluation.evaluate import Settings, evaluate
+    settings = Settings(
+        runs=Path(wanted["runs"]),
+        config={key: value for key, value in wanted.items() if key != "runs"},
+        judge=build_candidate(wanted["judge"]) if wanted.get("judge") else None,
+        annotators=annotators,
+    )
+    runs = [pipeline.test(task, _given(file, task.layout), settings) for file, task in zip(files, tasks, strict=True)]
+    _show(runs)
+    for run in runs:
+        printer().print(f"scores of every report: {run.folder / 'scores.parquet'}", style="dim", soft_wrap=True)
+    fail_if_cases_failed([run.folder for run in runs])
 
-    folders: list[Path] = []
-    tables: list[Table] = []
-    for file, task in zip(files, tasks, strict=True):
-        folders.append(
-            evaluate(
-                task,
-                _given(file, task.layout),
-                Settings(
-                    runs=Path(wanted["runs"]),
-                    run=None,
-                    trainer=_no_trainer,
-                    config={key: value for key, value in wanted.items() if key != "runs"},
-                    judge=build_candidate(wanted["judge"]) if wanted.get("judge") else None,
-                    annotators=annotators,
-                    tables=tables,
-                ),
-            )
-        )
-    from medimg_eval.results import build_table, load_runs
 
-    show(tables[0] if len(tables) == 1 else build_table(load_runs(folders)))
-    for folder in folders:
-        printer().print(f"scores of every report: {folder / 'scores.parquet'}", style="dim", soft_wrap=True)
-    fail_if_cases_failed(folders)
+def _show(runs: Sequence[Run]) -> None:
+    """Prints the table of one run, or of several: its intervals take long to compute twice."""
+    table = runs[0].table if len(runs) == 1 else None
+    show(table or build_table(load_runs([run.folder for run in runs])))
 
 
 def _task(wanted: Mapping[str, Any], file: str) -> Task:
@@ -135,7 +133,3 @@ def _given(file: str, layout: Any) -> ModelSpec:
     stem = Path(file).name.removesuffix(".gz")
     config = {"file": file, "columns": dict(layout.columns)}
     return ModelSpec(Path(stem).stem, GivenTexts, config, lambda: GivenTexts(file, texts=layout.predictions))
-
-
-def _no_trainer(**_: Any) -> Any:
-    raise UsageError("texts that were written before need no trainer")

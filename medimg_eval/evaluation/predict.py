@@ -9,21 +9,117 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
-from medimg_eval.case import Case, Failure, Prompt
-from medimg_eval.data.prompts import Asked
+from medimg_eval.case import Case, Failure, Prompt, Trial
+from medimg_eval.data.prompts import Asked, Batches
 from medimg_eval.errors import CaseError, UserError
+from medimg_eval.evaluation.manifest import Manifest
+from medimg_eval.evaluation.model_spec import ModelSpec
+from medimg_eval.evaluation.preparing import prepare_model
 from medimg_eval.evaluation.progress import Counted, tracked
-from medimg_eval.evaluation.run import Run, Stored
-from medimg_eval.evaluation.scoring import Scorer
+from medimg_eval.evaluation.run import Run, Stored, answered
+from medimg_eval.evaluation.score import ScoreKeys, submit_early
+from medimg_eval.evaluation.scoring import Scorer, scoring_workers
 from medimg_eval.models import Model
+from medimg_eval.models.precomputed import GivenTexts
 from medimg_eval.tasks.base import Task, one_each
 
+if TYPE_CHECKING:
+    from medimg_eval.evaluation.plan import Plan
+    from medimg_eval.evaluation.settings import Settings
+
 log = logging.getLogger(__name__)
+
+
+def predict(plan: Plan) -> None:
+    """Asks about the trials that are left, and scores beside the model what needs nothing else."""
+    run, model = plan.run, plan.model
+    if plan.settings.config.get("efficiency") and "efficiency" not in run.manifest:
+        _measure(plan, model)
+    if not plan.left:
+        return
+    with run.stage("predict", len(plan.trials)) as counts:
+        run.note(model_info=model_info(model))
+        seconds, in_model = _ask(plan, model.model)
+        if plan.task.inline and not isinstance(model.model, GivenTexts):  # which took no time here
+            _note_time(run, model, seconds, in_model)
+        predictions = run.predictions()
+        counts["done"] = sum(answered(predictions.get(trial.id)) for trial in plan.trials)
+        counts["failed"] = len(plan.trials) - counts["done"]
+
+
+def _ask(plan: Plan, model: Model) -> tuple[float, float]:
+    """Asks the model; returns the seconds that took, and those of them in its `generate` and `choose`."""
+    task, settings, run = plan.task, plan.settings, plan.run
+    left = {trial.case for trial in plan.left}
+    options: dict[str, Any] = {
+        "batch_size": settings.batch_size or int(getattr(model, "preferred_batch", 1)),
+        "num_workers": min(settings.num_workers, len(left)),
+        "read_images": getattr(model, "reads_images", True),
+        "skip": frozenset(case.id for case in plan.cases) - left,
+    }
+    keys = ScoreKeys(task, run.digests())
+    with Scorer(task, run, scoring_workers(settings.score_workers)) as scorer:
+        asker = Predictor(task, model, run, scorer, keys)
+        if task.inline and _alone(settings):
+            ask_here(asker, Batches(task, plan.cases, **options), settings.config.get("trainer") or {})
+        else:
+            if not task.inline and settings.rank == 0:
+                submit_early(plan, scorer, keys)
+            _ask_by_lightning(asker, settings, plan.cases, options)
+    return asker.seconds, asker.seconds_in_model
+
+
+def _alone(settings: Settings) -> bool:
+    """Whether one process on one device does it all."""
+    trainer = settings.config.get("trainer") or {}
+    one = [str(trainer.get(key, 1)) == "1" for key in ("devices", "num_nodes")]
+    return all(one) and trainer.get("strategy", "auto") == "auto"
+
+
+def _ask_by_lightning(asker: Predictor, settings: Settings, cases: Sequence[Case], options: Mapping[str, Any]) -> None:
+    from medimg_eval.data.datamodule import CaseDataModule
+    from medimg_eval.evaluation.lightning_modules import EvaluationModule
+
+    trainer = settings.trainer(logger=False, enable_checkpointing=False)
+    data = CaseDataModule(asker.task, cases=cases, **options)
+    try:
+        trainer.test(EvaluationModule(asker), datamodule=data, verbose=False)
+    except SystemExit as stop:  # Lightning's answer to Ctrl-C
+        raise KeyboardInterrupt from stop
+
+
+def model_info(model: ModelSpec) -> dict[str, Any]:
+    """What a manifest says of a loaded model."""
+    made = model.model
+    return {"class": type(made).__qualname__, "parameters": parameter_count(made)} | model.identity
+
+
+def _note_time(run: Run, model: ModelSpec, seconds: float, asking: float) -> None:
+    """Notes what asking has taken, over all starts, and how much of it was not the model's."""
+    before = run.manifest.get("timing", {"seconds": 0.0, "in_model": 0.0})
+    whole, inside = before["seconds"] + seconds, before["in_model"] + asking
+    overhead = 1 - inside / whole if whole else 0.0
+    used: Mapping[str, Any] = getattr(model.model, "usage", dict)()
+    said = Manifest(timing={"seconds": whole, "in_model": inside, "overhead": overhead})
+    if used:
+        said["usage"] = [*run.manifest.get("usage", []), dict(used)]
+    run.note(**said)
+    log.info("%s: harness overhead %.1f %% of %.1f s", run.folder, 100 * overhead, whole)
+
+
+def _measure(plan: Plan, model: ModelSpec) -> None:
+    """Notes what the model costs; a finished run that lacks it is given it too, without asking about its cases."""
+    from medimg_eval.evaluation.profiling import efficiency  # importing it takes as long as a small run
+
+    prepare_model(plan.task, model.model, plan.every)
+    trainer = plan.settings.trainer(logger=False, enable_checkpointing=False)
+    measured = efficiency(model.model, trainer.strategy.root_device, str(trainer.precision))
+    plan.run.note(efficiency=measured)
 
 
 class Predictor:
@@ -34,10 +130,12 @@ class Predictor:
         model: who answers, on its device.
         run: where predictions go.
         scorer: who judges them.
+        keys: what their scores rest on.
     """
 
-    def __init__(self, task: Task, model: Model, run: Run, scorer: Scorer) -> None:
-        self.task, self.run, self.scorer = task, run, scorer
+    def __init__(self, task: Task, model: Model, run: Run, scorer: Scorer, keys: ScoreKeys) -> None:
+        self.task, self.run, self.scorer, self._keys = task, run, scorer, keys
+        self._early = keys.early()
         self.model = model
         self.seconds_in_model = 0.0
         """Time spent in `generate`, `choose`, `embed` and `classify`."""
@@ -51,21 +149,27 @@ class Predictor:
     def step(self, batch: Sequence[Asked]) -> None:
         """Predictions are on disk when this returns."""
         prompts = [(asked.case, asked.prompt) for asked in batch if isinstance(asked.prompt, Prompt)]
-        results: dict[str, Stored | Failure] = {
-            asked.case.id: asked.prompt for asked in batch if isinstance(asked.prompt, Failure)
+        results: dict[Trial, Stored | Failure] = {
+            Trial(asked.case.id): asked.prompt for asked in batch if isinstance(asked.prompt, Failure)
         }
-        notes = {case.id: [note for image in prompt.images for note in image.notes] for case, prompt in prompts}
-        for (case, _), answer in zip(prompts, self._ask([prompt for _, prompt in prompts]), strict=True):
-            results[case.id] = answer if isinstance(answer, Failure) else self._keep(case, answer)
-            notes[case.id] += getattr(answer, "notes", ())  # such as classes that a translation has dropped
+        notes: dict[Trial, list[str]] = {}
+        for (case, prompt), answer in zip(prompts, self._ask([prompt for _, prompt in prompts]), strict=True):
+            trial = Trial(case.id)
+            results[trial] = answer if isinstance(answer, Failure) else self._keep(trial, case, answer)
+            # Of an answer: such as classes that a translation has dropped.
+            said = (*(note for image in prompt.images for note in image.notes), *getattr(answer, "notes", ()))
+            if said:
+                notes[trial] = list(said)
         self.run.append_predictions(results, notes)
-        for result in results.values():
+        for trial, result in results.items():
             if isinstance(result, Failure):
-                log.warning("case %s failed (%s): %s", result.case_id, result.stage, result.message)
+                log.warning("case %s failed (%s): %s", trial.id, result.stage, result.message)
         for asked in batch:
-            prediction = results[asked.case.id]
+            prediction = results[trial := Trial(asked.case.id)]
             if isinstance(prediction, Path):  # what is kept in one file together is judged together, at the end
-                self.scorer.submit(asked.case, prediction)
+                due = self._keys.due(trial, asked.case, prediction, None, self._early)
+                if due:
+                    self.scorer.submit(due)
         self.seconds = time.perf_counter() - self._begun
 
     def _ask(self, prompts: Sequence[Prompt]) -> Sequence[Any]:
@@ -100,7 +204,7 @@ class Predictor:
     def _count(self, seconds: float) -> None:
         self.seconds_in_model += seconds
 
-    def _keep(self, case: Case, answer: Any) -> Stored | Failure:
+    def _keep(self, trial: Trial, case: Case, answer: Any) -> Stored | Failure:
         try:
             prediction = self.task.accept(case, answer)
         except CaseError as error:
@@ -111,7 +215,7 @@ class Predictor:
             return Failure(case.id, "check", message)
         if self.task.inline:
             return self.task.pack(prediction)
-        path = self.run.prediction_path(case.id, self.task.prediction_suffix)
+        path = self.run.prediction_path(trial.id, self.task.prediction_suffix)
         self.task.write(prediction, path)
         return path
 

@@ -38,7 +38,7 @@ def refuse_unaskable(task: Task, cases: Sequence[Case]) -> None:
         raise UsageError(f"task {task.name!r}: {found}") from found
 
 
-def prepare(task: Task, model: Any, cases: Sequence[Case]) -> None:
+def prepare_model(task: Task, model: Any, cases: Sequence[Case]) -> None:
     """Lets a model take from the task what its config left open, when it has a `prepare`.
 
     Args:

@@ -9,30 +9,46 @@ import os
 import queue
 import signal
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
-from medimg_eval.case import Case, Failure
+from medimg_eval.case import Case, Failure, Trial
 from medimg_eval.errors import CaseError, UserError
 from medimg_eval.metrics import LabelScore
 from medimg_eval.metrics.answers import UNREAD
 from medimg_eval.tasks.base import Task
 
 if TYPE_CHECKING:  # workers start in less time without what a run is written with
-    from medimg_eval.evaluation.run import Run, Stored
+    from medimg_eval.evaluation.run import Keys, Run, Stored
 
 log = logging.getLogger(__name__)
 
 Scored = Sequence[LabelScore] | Failure
-Given = tuple[Case, Mapping[str, Any]]
-"""A case, and what its task made of a prediction for the run's own file."""
+
+
+class Due(NamedTuple):
+    """A trial whose scores are missing or stale.
+
+    Attributes:
+        trial: the trial.
+        case: what it is about.
+        prediction: as it is stored.
+        keys: what the scores rest on -> the metrics that are due.
+        metrics: the same metrics in the task's order; None for all.
+    """
+
+    trial: Trial
+    case: Case
+    prediction: Stored
+    keys: Keys
+    metrics: Sequence[str] | None = None
+
 
 BACKLOG = 4
 """Cases per worker that wait at most, where no model is kept waiting."""
@@ -41,14 +57,30 @@ RAISED = "error: "
 """How the status of a score begins whose metric raised; what it raised follows."""
 
 
-def score_case(task: Task, case: Case, prediction: Stored) -> Scored:
+def score_due(task: Task, due: Due) -> Scored:
+    """Judges a trial by the metrics that are due."""
+    metrics = due.metrics
+    scored = score_case(task, due.case, due.prediction, metrics)
+    if metrics is None or isinstance(scored, Failure):
+        return scored
+    return [score for score in scored if score.metric in metrics]
+
+
+def score_case(task: Task, case: Case, prediction: Stored, metrics: Sequence[str] | None = None) -> Scored:
     """Judges one stored prediction; what goes wrong costs a metric its value, or this case alone.
 
     A metric that raises, or gives an infinite value, is no fault of the model: it has NaN, of a status that begins with
     `RAISED`, and the others keep their values. The case fails where it cannot be judged by any.
+
+    Args:
+        task: how to judge.
+        case: the case.
+        prediction: as it is stored.
+        metrics: by which; None for all of the task's.
     """
+    some = () if metrics is None else (metrics,)
     try:
-        return [_finite(score) for score in task.score(case, prediction)]
+        return [_finite(score) for score in task.score(case, prediction, *some)]
     except Exception as error:
         log.debug("case %s", case.id, exc_info=True)
         told = str(error) if isinstance(error, CaseError) else f"case {case.id!r}: {error_in_words(error)}"
@@ -60,12 +92,8 @@ def score_case(task: Task, case: Case, prediction: Stored) -> Scored:
     except Exception:
         log.debug("case %s", case.id, exc_info=True)
         return failure
-    return [score for name in task.case_metrics for score in _by_itself(task, case, prediction, name)]
-
-
-def is_settled(scored: Scored | None) -> bool:
-    """Whether a case has been judged and no metric raised: one that did is tried again by the next start."""
-    return isinstance(scored, list) and not any(score.status.startswith(RAISED) for score in scored)
+    names = task.case_metrics if metrics is None else metrics
+    return [score for name in names for score in _by_itself(task, case, prediction, name)]
 
 
 def _by_itself(task: Task, case: Case, prediction: Stored, name: str) -> list[LabelScore]:
@@ -93,16 +121,16 @@ def error_in_words(error: Exception) -> str:
     return str(error) if isinstance(error, CaseError) else f"{type(error).__name__}: {error}"
 
 
-def score_parts(task: Task, parts: Sequence[Sequence[Given]], workers: int) -> Iterator[dict[str, Scored]]:
+def score_parts(task: Task, parts: Sequence[Sequence[Due]], workers: int) -> Iterator[list[Scored]]:
     """Judges small predictions part by part, in other processes where several are wanted.
 
     Args:
         task: how to judge; it has seen all cases.
-        parts: cases with what is stored of them.
+        parts: what is due.
         workers: processes; 1 judges in this one.
 
     Yields:
-        By case, of one part after the other.
+        Of one part after the other, what each of its trials scores.
     """
     if workers == 1:
         yield from (_score_part(part, task) for part in parts)
@@ -129,8 +157,8 @@ def _hold(task: Task) -> None:
     _held.append(task)
 
 
-def _score_part(part: Sequence[Given], task: Task | None = None) -> dict[str, Scored]:
-    return {case.id: score_case(task or _held[0], case, stored) for case, stored in part}
+def _score_part(part: Sequence[Due], task: Task | None = None) -> list[Scored]:
+    return [score_due(task or _held[0], due) for due in part]
 
 
 class Scorer:
@@ -143,16 +171,15 @@ class Scorer:
     Args:
         task: how to judge.
         run: where the scores go.
-        scoring: hash of the settings that judge.
         workers: processes; 0 judges in this one.
         patient: whether `submit` waits when workers fall behind; a model must not be kept waiting.
     """
 
-    def __init__(self, task: Task, run: Run, scoring: str, workers: int, *, patient: bool = False) -> None:
-        self._task, self._run, self._scoring, self._workers = task, run, scoring, workers
+    def __init__(self, task: Task, run: Run, workers: int, *, patient: bool = False) -> None:
+        self._task, self._run, self._workers = task, run, workers
         self._backlog = workers * BACKLOG if patient else math.inf
         self._left = 0
-        self._suspects: list[tuple[Case, Path]] = []
+        self._suspects: list[Due] = []
         self._pool = _Pool(task)
 
     def __enter__(self) -> Scorer:
@@ -168,16 +195,16 @@ class Scorer:
         finally:
             self._pool.kill()
 
-    def submit(self, case: Case, prediction: Path) -> None:
-        """Queues a case, and notes the scores that have come in meanwhile.
+    def submit(self, due: Due) -> None:
+        """Queues a trial, and notes the scores that have come in meanwhile.
 
         Raises:
             UserError: no worker can be started.
         """
         if self._workers == 0:
-            self._run.append_scores({case.id: score_case(self._task, case, prediction)}, self._scoring)
+            self._run.append_scores([(due.trial, due.keys, score_due(self._task, due))])
             return
-        self._pool.add(case, prediction, self._workers)
+        self._pool.add(due, self._workers)
         self._left += 1
         self._note(self._pool.finished(wait=self._left >= self._backlog))
 
@@ -191,26 +218,27 @@ class Scorer:
             self._note(self._pool.finished(wait=True))
         if self._suspects:
             self._pool.close()  # the memory of idle workers is the suspects' too
-            for case, prediction in self._suspects:
-                log.warning("case %s: its scoring process died; it is judged again, by itself", case.id)
+            for due in self._suspects:
+                log.warning("case %s: its scoring process died; it is judged again, by itself", due.trial.id)
                 pool = _Pool(self._task)
                 try:
-                    pool.add(case, prediction, 1)
-                    ((_, _, result),) = pool.finished(wait=True)
+                    pool.add(due, 1)
+                    ((_, result),) = pool.finished(wait=True)
                 finally:
                     pool.kill()
                 if result is None:
-                    result = Failure(case.id, "score", f"case {case.id!r}: the scoring process died (out of memory?)")
-                self._run.append_scores({case.id: result}, self._scoring)
+                    name = due.case.id
+                    result = Failure(name, "score", f"case {name!r}: the scoring process died (out of memory?)")
+                self._run.append_scores([(due.trial, due.keys, result)])
             self._suspects = []
             self._pool = _Pool(self._task)
 
     def _note(self, finished: Sequence[_Finished]) -> None:
         self._left -= len(finished)
-        scored = {case.id: result for case, _, result in finished if result is not None}
-        self._suspects += [(case, prediction) for case, prediction, result in finished if result is None]
+        scored = [(due.trial, due.keys, result) for due, result in finished if result is not None]
+        self._suspects += [due for due, result in finished if result is None]
         if scored:  # what came in together is written together: a disk takes its time to say that it has it
-            self._run.append_scores(scored, self._scoring)
+            self._run.append_scores(scored)
 
 
 def scoring_workers(wanted: int | None, *, beside_model: bool = True) -> int:
@@ -221,8 +249,8 @@ def scoring_workers(wanted: int | None, *, beside_model: bool = True) -> int:
     return min(8, max(1, cores - 1)) if beside_model else cores
 
 
-_Finished = tuple[Case, Path, Scored | None]
-"""A case, its prediction, and its scores; None in their place when the worker died over it."""
+_Finished = tuple[Due, Scored | None]
+"""What was due, and its scores; None in their place when the worker died over it."""
 
 
 class _Pool:
@@ -230,16 +258,16 @@ class _Pool:
 
     def __init__(self, task: Task) -> None:
         self._task = task
-        self._waiting: queue.SimpleQueue[tuple[Case, Path] | None] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[Due | None] = queue.SimpleQueue()
         self._results: queue.SimpleQueue[_Finished | BaseException] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
         self._alive: set[_Worker] = set()
         self._killed = False
 
-    def add(self, case: Case, prediction: Path, workers: int) -> None:
-        """Queues a case; as many workers come to be as there are cases, up to `workers`."""
-        self._waiting.put((case, prediction))
+    def add(self, due: Due, workers: int) -> None:
+        """Queues a trial; as many workers come to be as there are trials, up to `workers`."""
+        self._waiting.put(due)
         if len(self._threads) < workers:
             thread = threading.Thread(target=self._feed, name="scoring", daemon=True)
             self._threads.append(thread)
@@ -279,11 +307,11 @@ class _Pool:
                 worker = worker or self._start()
                 if worker is None:
                     return
-                result = worker.judge(*item)
+                result = worker.judge(item)
                 if result is None:
                     self._end(worker)
                     worker = None
-                self._results.put((*item, result))
+                self._results.put((item, result))
         except BaseException as error:  # noqa: BLE001 - it is raised where the results are taken
             self._results.put(error)
         finally:
@@ -337,10 +365,10 @@ class _Worker:
             return False
         return True
 
-    def judge(self, case: Case, prediction: Path) -> Scored | None:
-        """Returns the case's scores, or None if the process died over it."""
+    def judge(self, due: Due) -> Scored | None:
+        """Returns the trial's scores, or None if the process died over it."""
         try:
-            self._connection.send((case, prediction))
+            self._connection.send(due)
             scored: Scored = self._connection.recv()
         except (EOFError, OSError):
             return None
@@ -363,10 +391,10 @@ def _serve(connection: Connection, task: Task) -> None:
     connection.send("ready")
     while True:
         try:
-            case, prediction = connection.recv()
+            due = connection.recv()
         except EOFError:
             return
-        connection.send(score_case(task, case, prediction))
+        connection.send(score_due(task, due))
 
 
 def _die_with_parent() -> None:

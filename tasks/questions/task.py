@@ -284,14 +284,14 @@ class QuestionTask(Task):
         """The same task with one metric; without its judge, where that metric does not rest on verdicts."""
         one = super().alone(metric)
         found = [parse(name)[0] for name in one.case_metrics]
-        if not self._judge_extracts and not any(
+        if not self.judge_extracts and not any(
             each.asks or each.function.__module__.startswith("medimg_eval.metrics.judges.") for each in found
         ):
             one.judged_by = ""
         return one
 
     @property
-    def _judge_extracts(self) -> bool:
+    def judge_extracts(self) -> bool:
         return any(rule.rpartition("+")[2] == JUDGE for rule in self._rules.values())
 
     def signature(self) -> str:
@@ -313,7 +313,7 @@ class QuestionTask(Task):
             parts.append(f"{len(self._exemplars[1]) // 2} exemplars")
         if self.judged_by:
             parts.append(f"judged by {self.judged_by}")
-        elif self._judge_extracts:
+        elif self.judge_extracts:
             parts.append("which no judge was asked for")
         return parts
 

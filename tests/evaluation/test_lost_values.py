@@ -9,16 +9,16 @@ import pytest
 from medimg_eval import metrics
 from medimg_eval.commands.console import fail_if_cases_failed
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.evaluation.model_spec import ModelSpec
-from medimg_eval.evaluation.rescoring import rescore
 from medimg_eval.evaluation.scoring import is_settled, score_case
+from medimg_eval.evaluation.settings import Settings
 from medimg_eval.metrics import segmentation_scores
 from medimg_eval.models.annotators.base import TextAnnotator
 from medimg_eval.results import load_runs
 from medimg_eval.tasks import QuestionTask
 from medimg_eval.tasks.questions.staged import StagedQuestionTask
 from tests.helpers.asking import Quiz, Says
+from tests.helpers.running import evaluate, rescore
 from tests.tasks.test_segmentation_2d import case as picture
 from tests.tasks.test_segmentation_2d import task as pictures
 

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 MANIFEST = "manifest.json"
 SCORES = "scores.parquet"
-SCHEMA = 1
+SCHEMA = 2
+SCHEMAS = (1, 2)
+"""Versions of run folders that are read."""
 SCORE_COLUMNS = (
     "run",
     "task",
@@ -200,7 +202,7 @@ def _described_run(folder: Path, manifest: Mapping[str, object]) -> RunScores:
     file = folder / MANIFEST
     if manifest.get("command") != "test":
         raise UserError(f"{file} is of a {manifest.get('command')!r} run; only `test` runs have scores to show")
-    if manifest.get("schema") != SCHEMA:
+    if manifest.get("schema") not in SCHEMAS:
         raise UserError(
             f"{file} has schema {manifest.get('schema')!r}, and this version reads {SCHEMA}; "
             "remove that run folder, or run its test again"
@@ -240,7 +242,7 @@ def _described_run(folder: Path, manifest: Mapping[str, object]) -> RunScores:
         baseline=manifest.get("baseline") is True or entry("model", str).endswith(BLIND),
         task_config=_mapping(manifest, "task_config"),
         chance=_numbers(manifest, "chance"),
-        definitions=_mapping(manifest, "definitions"),
+        definitions=_mapping(manifest, "signatures") or _mapping(manifest, "definitions"),
         partial=str(manifest.get("partial") or ""),
         made_of=made_of(manifest),
         timing=_numbers(manifest, "timing"),
