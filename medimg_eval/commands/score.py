@@ -1,4 +1,4 @@
-"""`score`: judge stored predictions, or a plain table of reports, again; no model is loaded."""
+"""`score`: judge stored predictions, or a plain table of reports, again; the model is not loaded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from omegaconf import DictConfig
 
 from medimg_eval.commands.console import as_list, fail_if_cases_failed, plain, printer, show, stated_task
 from medimg_eval.data.layouts.report_sets import ReportTable
-from medimg_eval.errors import UsageError, UserError
+from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.evaluation import pipeline
 from medimg_eval.evaluation.evidence import refuse_unready
 from medimg_eval.evaluation.model_spec import ModelSpec
@@ -37,7 +37,8 @@ def run(config: DictConfig) -> None:
         score_reports(wanted)
         return
     folders = [Path(folder) for folder in as_list(wanted["run"])]
-    changed = {key: wanted[key] for key in ("metrics", *BELONGS) if wanted[key] is not None}
+    changed = {key: wanted[key] for key in BELONGS if wanted[key] is not None}
+    named, dropped = as_list(wanted["metrics"] or []), as_list(wanted["drop"] or [])
     settings = Settings(
         config=wanted,
         score_workers=wanted["score_workers"],
@@ -52,6 +53,7 @@ def run(config: DictConfig) -> None:
             raise UserError(f"{folder}: holds a {manifest.get('command')} run; only test runs can be scored again")
         stated = stated_task(folder, wanted["root"])
         _refuse_strange(manifest["task"], str(stated.get("_target_", "")), changed)
+        changed["metrics"] = columns(manifest["metrics"], named, dropped, folder)
         task = build_task(stated | changed)
         runs.append(pipeline.rescore(folder, task, settings))
     _show(runs)
@@ -65,6 +67,22 @@ def _refuse_strange(task: str, target: str, changed: Iterable[str]) -> None:
     strange = next((key for key in changed if key not in known), None)
     if strange is not None:
         raise UsageError(f"{strange}= is for tasks of {BELONGS[strange]}, and {task!r} is none")
+
+
+def columns(stored: Sequence[str], add: Iterable[Any], drop: Iterable[Any], folder: Path) -> list[str]:
+    """The metrics that a run is to have: its own, those that are added, without those that are dropped.
+
+    Raises:
+        UsageError: one that is to be dropped is none of them, or none is left.
+    """
+    found = list(dict.fromkeys([*stored, *map(str, add)]))
+    for name in map(str, drop):
+        if name not in found:
+            raise UsageError(f"drop={name}: {folder} has no such metric{nearest(name, found)}")
+        found.remove(name)
+    if not found:
+        raise UsageError(f"{folder}: drop= leaves no metric; name those to keep by metrics=")
+    return found
 
 
 TASK = "reports"
@@ -81,8 +99,8 @@ def score_reports(wanted: Mapping[str, Any]) -> None:
         UsageError: a key that is for runs alone.
         UserError: a row was not understood, after all others were scored and the table was printed.
     """
-    for key in ("root", "extraction", "surface", "empty"):
-        if wanted[key] is not None:
+    for key in ("root", "extraction", "surface", "empty", "drop"):
+        if wanted.get(key) is not None:
             raise UsageError(f"{key}= is for runs; leave it out with reports=")
     files = [str(file) for file in as_list(wanted["reports"])]
     tasks = [_task(wanted, file) for file in files]

@@ -28,7 +28,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard, Unpack, cast
 from urllib.parse import quote
 
 from filelock import FileLock, Timeout
@@ -231,7 +231,8 @@ class Run:
             return {**_place(trial), "stage": record.stage, "failure": record.message}
         if isinstance(record, Path):
             self._digests[trial.id] = file_digest(record)[:32]
-            said = {"file": record.relative_to(self.folder).as_posix(), "digest": self._digests[trial.id]}
+            file = record.relative_to(self.folder).as_posix()
+            said: dict[str, Any] = {"file": file, "digest": self._digests[trial.id]}
         else:
             said = {"answer": dict(record)}
         return {**_place(trial), **said, **({"read_with": list(notes)} if notes else {})}
@@ -302,7 +303,7 @@ class Run:
 
         Args:
             former: hash of the settings under which lines of schema 1 hold.
-            metrics: that such lines are of.
+            metrics: whose scores are taken from such lines.
         """
         found: dict[str, TrialScores] = {}
         for line in self._lines("scores"):
@@ -316,7 +317,8 @@ class Run:
             keys = {one: key for key, named in line.get("keys", {FORMER: metrics}).items() for one in named}
             if kept.scores:
                 kept.scores = [score for score in kept.scores if score.metric not in keys]
-            kept.scores += [LabelScore(*score) for score in line["scores"]]
+            rows = [LabelScore(*score) for score in line["scores"]]
+            kept.scores += rows if "keys" in line else [row for row in rows if row.metric in keys]
             kept.keys |= keys
             kept.failure = None
         return found
@@ -425,7 +427,7 @@ class Run:
                     f"{self.folder}: holds no run but other files, such as {sorted(strange)[0]!r}; name a new folder"
                 )
             return
-        self.manifest = read_manifest(path)
+        self.manifest = cast("Manifest", read_manifest(path))
         if self.manifest.get("schema") not in SCHEMAS:
             schema = self.manifest.get("schema")
             raise UserError(

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from medimg_eval.case import Case, Trial
 from medimg_eval.evaluation.evidence_stages import required
-from medimg_eval.evaluation.identity import digest
 from medimg_eval.evaluation.progress import tracked
 from medimg_eval.evaluation.run import FORMER, Run, Stored, TrialScores, answered
 from medimg_eval.evaluation.scoring import RAISED, Due, Scorer, score_parts, scoring_workers
@@ -144,8 +143,12 @@ def _by_owner(evidence: Evidence) -> dict[str, dict[Any, Observation]]:
 
 def stored_scores(task: Task, run: Run) -> dict[str, TrialScores]:
     """What is stored of each trial's scores, by its id; of schema 1 those of predictions that lie in files."""
-    former = "" if task.inline else digest([list(task.metrics), task.signature()])
-    return run.scores(former, task.case_metrics)
+    former: Mapping[str, Any] = dict(run.manifest)
+    if task.inline or "scoring" not in former:
+        return run.scores()
+    said = former.get("definitions", {})
+    same = [name for name in task.metrics if name in said and task.alone(name).signature() == said[name]]
+    return run.scores(former["scoring"], [part for name in same for part in parse(name)[0].needs or (name,)])
 
 
 def score(plan: Plan, context: Context) -> ScoreKeys:

@@ -82,7 +82,7 @@ def _kept(
     scores: TrialScores,
     keys: ScoreKeys,
 ) -> tuple[list[LabelScore], Failure | None]:
-    """The scores of a trial by the task's metrics, at their worst where there are none; and how it failed, if it did."""
+    """The scores of a trial, at their worst by metrics that have none; and how it failed, if it did."""
     if not answered(prediction):
         unknown = scores.failure or Failure(case.id, "answer", "no answer was recorded")
         return task.worst(case), prediction if isinstance(prediction, Failure) else unknown

@@ -292,6 +292,7 @@ class QuestionTask(Task):
 
     @property
     def judge_extracts(self) -> bool:
+        """Whether a judge is asked for the option where no rule finds one."""
         return any(rule.rpartition("+")[2] == JUDGE for rule in self._rules.values())
 
     def signature(self) -> str:

@@ -461,7 +461,7 @@ def test_the_frequency_of_classes_is_an_answer(tmp_path):
     (said,) = model.classify([task.prompt(case({}), ())])
     assert said == {"upright": 0.5, "Lying down": pytest.approx(16 / 47)}
     exclusive = classes(tmp_path, exclusive=True)
-    prepare(exclusive, model, exclusive.cases("test"))
+    prepare_model(exclusive, model, exclusive.cases("test"))
     assert exclusive.accept(case({}), model.classify([exclusive.prompt(case({}), ())])[0])
     with pytest.raises(CaseError, match="knows class 'nobody'"):
         model.classify([Prompt("c", (), {1: "nobody"})])
