@@ -6,13 +6,13 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from medimg_eval.case import Array, Case, Image, Prompt, Prompts, Score
+from medimg_eval.case import Array, Case, Condition, Image, Prompt, Prompts, Score
 from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.imaging import read
 from medimg_eval.metrics import LabelScore, parse
@@ -154,6 +154,19 @@ class SynthesisTask(Task):
     def case_metrics(self) -> list[str]:
         """The metrics that the pictures of a single prompt are judged by."""
         return [name for name in super().case_metrics if parse(name)[0].kind != SET]
+
+    @property
+    def draws(self) -> bool:
+        """Pictures are drawn, each from a seed of its own."""
+        return True
+
+    def conditions(self) -> frozenset[str]:
+        """None: its prompts are texts."""
+        return frozenset()
+
+    def variant(self, repeat: int, condition: Condition | None) -> SynthesisTask:
+        """With a seed of its own for each repeat."""
+        return replace(self, seed=self.seed + repeat) if repeat else self
 
     @property
     def set_metrics(self) -> list[str]:

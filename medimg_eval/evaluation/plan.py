@@ -14,7 +14,7 @@ from typing import Any
 
 from medimg_eval.case import Case, Condition, Trial
 from medimg_eval.data.former_names import as_hashed
-from medimg_eval.errors import UsageError, UserError
+from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.evaluation.evidence_stages import refuse_unready_evidence
 from medimg_eval.evaluation.identity import data_fingerprint, digest, placeless, provenance, trainer_identity
 from medimg_eval.evaluation.leaving import Sent, note_sent, permit_model
@@ -62,6 +62,13 @@ class Plan:
         """The cases by id."""
         return {case.id: case for case in self.cases}
 
+    def rounds(self) -> dict[tuple[int, str], frozenset[str]]:
+        """The cases that are left, by repeat and condition: those of one round are asked about together."""
+        found: dict[tuple[int, str], set[str]] = {}
+        for trial in self.left:
+            found.setdefault((trial.repeat, trial.condition), set()).add(trial.case)
+        return {varied: frozenset(cases) for varied, cases in found.items()}
+
     @property
     def model(self) -> ModelSpec:
         """The model that is asked; raises TypeError where stored predictions are judged."""
@@ -97,8 +104,18 @@ def prepare(task: Task, model: ModelSpec, settings: Settings) -> Iterator[Plan]:
     folder = settings.run or settings.runs / task.name / f"{slug(model.name)}-{run_id}"
     with Run(folder, run_id, settings.rank) as run:
         known = run.predictions()
-        trials = [Trial(case.id) for case in every if case.id in named or case.id in known]
+        conditions = _conditions(task, settings.conditions, run.manifest)
+        refuse_repeats(task, model, settings.repeats)
+        wanted = [
+            Trial(case.id, repeat, condition.key if condition else "")
+            for condition in (None, *settings.conditions)
+            for repeat in range(settings.repeats)
+            for case in every
+            if case.id in named
+        ]
+        trials = _in_order(every, [*wanted, *run.trials().values()])
         plan = Plan(task, settings, run, every, _cases_of(every, trials), trials, asked=model, sent=sent)
+        plan.conditions = conditions
         plan.left = [trial for trial in trials if not answered(known.get(trial.id))]
         asked = _check_model(plan) if plan.left else []
         begin(run, "test", task, model, settings, fingerprint, work_left=bool(plan.left))
@@ -130,15 +147,60 @@ def reopen(folder: Path, task: Task, settings: Settings) -> Iterator[Plan]:
     sent = refuse_unready_evidence(task, settings, judged=bool(settings.judge or manifest.get("judge")))
     with Run(folder, manifest["run"]) as run:
         known = run.predictions()
-        trials = [Trial(case.id) for case in every if case.id in known or not manifest.get("partial")]
-        if len(known) < len(trials):
-            raise UserError(f"{folder}: {len(known)} of {len(trials)} cases were asked; resume it with test first")
+        whole = [] if manifest.get("partial") else [Trial(case.id) for case in every]
+        trials = _in_order(every, [*whole, *run.trials().values()])
+        there = sum(trial.id in known for trial in trials)
+        if there < len(trials):
+            raise UserError(f"{folder}: {there} of {len(trials)} cases were asked; resume it with test first")
         for prediction in known.values():
             if isinstance(prediction, Path):  # none is, of an inline task
                 task.check_stored(prediction)
         plan = Plan(task, settings, run, every, _cases_of(every, trials), trials, sent=sent)
         note_sent(run, sent, len(plan.cases))
         yield plan
+
+
+def _in_order(every: Sequence[Case], trials: Sequence[Trial]) -> list[Trial]:
+    """Each trial once, by condition as first named, then by repeat and in the order of the cases.
+
+    Raises:
+        UserError: two have the same id.
+    """
+    place = {case.id: number for number, case in enumerate(every)}
+    order = {condition: number for number, condition in enumerate(dict.fromkeys(trial.condition for trial in trials))}
+    found = {trial for trial in trials if trial.case in place}
+    if len({trial.id for trial in found}) < len(found):
+        twice = next(trial.id for trial in found if trial.id != trial.case and trial.id in place)
+        raise UserError(f"case {twice!r} is called as a repeat or condition of another case is; rename it")
+    return sorted(found, key=lambda trial: (order[trial.condition], trial.repeat, place[trial.case]))
+
+
+def _conditions(task: Task, asked: Sequence[Condition], noted: Manifest) -> dict[str, Condition]:
+    """Conditions by key: those that are asked for, and those of earlier starts.
+
+    Raises:
+        UsageError: the task has no such condition, or one of that key and other settings was asked before.
+    """
+    found = {key: Condition(**one) for key, one in noted.get("conditions", {}).items()}
+    for condition in asked:
+        if condition.name not in task.conditions():
+            near = nearest(condition.name, task.conditions())
+            raise UsageError(f"task {task.name!r} has no condition {condition.name!r}{near}")
+        if found.setdefault(condition.key, condition) != condition:
+            raise UsageError(
+                f"condition {condition.key!r} was asked before with other settings, "
+                f"{dict(found[condition.key].settings)}; give it another severity, or name another folder with run=DIR"
+            )
+    return found
+
+
+def refuse_repeats(task: Task, model: ModelSpec, repeats: int) -> None:
+    """Raises UsageError where asking again would give the same answers."""
+    if repeats > 1 and not task.draws and getattr(model.wrapper, "deterministic", True):
+        raise UsageError(
+            f"task {task.name!r}: repeats={repeats} would give the same answers again, for decoding is greedy; set "
+            "task.decoding.temperature above 0, or `deterministic = False` in the wrapper of a model that draws"
+        )
 
 
 def _cases_of(every: Sequence[Case], trials: Sequence[Trial]) -> list[Case]:
@@ -241,6 +303,10 @@ def _described(plan: Plan) -> Manifest:
             partial=in_words(plan.every, [case.id for case in plan.cases]),
             **judged(task),
         )
+    if plan.conditions:
+        said["conditions"] = {key: asdict(condition) for key, condition in plan.conditions.items()}
+    if (repeats := 1 + max((trial.repeat for trial in plan.trials), default=0)) > 1:
+        said["repeats"] = repeats
     chance = task.chance(plan.cases) if isinstance(task, QuestionTask) else math.nan
     return said if math.isnan(chance) else said | Manifest(chance={"accuracy": chance})
 
@@ -256,8 +322,3 @@ def judged(task: Task) -> Manifest:
         signatures=task.definitions(),
         notes=list(task.card.get("notes", [])),
     )
-
-
-def conditions_of(noted: Mapping[str, Condition]) -> dict[str, Any]:
-    """Conditions as the manifest names them."""
-    return {key: asdict(condition) for key, condition in noted.items()}

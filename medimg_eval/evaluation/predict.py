@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from medimg_eval.case import Case, Failure, Prompt, Trial
-from medimg_eval.data.prompts import Asked, Batches
+from medimg_eval.data.prompts import PreparedCase, PromptBatches
 from medimg_eval.errors import CaseError, UserError
 from medimg_eval.evaluation.manifest import Manifest
 from medimg_eval.evaluation.model_spec import ModelSpec
@@ -54,24 +54,27 @@ def predict(plan: Plan) -> None:
 
 def _ask(plan: Plan, model: Model) -> tuple[float, float]:
     """Asks the model; returns the seconds that took, and those of them in its `generate` and `choose`."""
-    task, settings, run = plan.task, plan.settings, plan.run
-    left = {trial.case for trial in plan.left}
-    options: dict[str, Any] = {
-        "batch_size": settings.batch_size or int(getattr(model, "preferred_batch", 1)),
-        "num_workers": min(settings.num_workers, len(left)),
-        "read_images": getattr(model, "reads_images", True),
-        "skip": frozenset(case.id for case in plan.cases) - left,
-    }
-    keys = ScoreKeys(task, run.digests())
-    with Scorer(task, run, scoring_workers(settings.score_workers)) as scorer:
-        asker = Predictor(task, model, run, scorer, keys)
-        if task.inline and _alone(settings):
-            ask_here(asker, Batches(task, plan.cases, **options), settings.config.get("trainer") or {})
-        else:
-            if not task.inline and settings.rank == 0:
-                submit_early(plan, scorer, keys)
-            _ask_by_lightning(asker, settings, plan.cases, options)
-    return asker.seconds, asker.seconds_in_model
+    settings, run, seconds, in_model = plan.settings, plan.run, 0.0, 0.0
+    keys = ScoreKeys(plan.task, run.digests())
+    with Scorer(plan.task, run, scoring_workers(settings.score_workers)) as scorer:
+        if not plan.task.inline and settings.rank == 0:
+            submit_early(plan, scorer, keys)
+        for (repeat, condition), left in plan.rounds():
+            task = plan.task.variant(repeat, plan.conditions.get(condition))
+            options: dict[str, Any] = {
+                "batch_size": settings.batch_size or int(getattr(model, "preferred_batch", 1)),
+                "num_workers": min(settings.num_workers, len(left)),
+                "read_images": getattr(model, "reads_images", True),
+                "skip": frozenset(case.id for case in plan.cases) - left,
+                "condition": plan.conditions.get(condition),
+            }
+            asker = Predictor(task, model, run, scorer, keys, (repeat, condition))
+            if task.inline and _alone(settings):
+                ask_here(asker, PromptBatches(task, plan.cases, **options), settings.config.get("trainer") or {})
+            else:
+                _ask_by_lightning(asker, settings, plan.cases, options)
+            seconds, in_model = seconds + asker.seconds, in_model + asker.seconds_in_model
+    return seconds, in_model
 
 
 def _alone(settings: Settings) -> bool:
@@ -86,7 +89,8 @@ def _ask_by_lightning(asker: Predictor, settings: Settings, cases: Sequence[Case
     from medimg_eval.evaluation.lightning_modules import EvaluationModule
 
     trainer = settings.trainer(logger=False, enable_checkpointing=False)
-    data = CaseDataModule(asker.task, cases=cases, **options)
+    data = CaseDataModule(asker.task, cases=cases, **{key: options[key] for key in options if key != "condition"})
+    data.condition = options["condition"]
     try:
         trainer.test(EvaluationModule(asker), datamodule=data, verbose=False)
     except SystemExit as stop:  # Lightning's answer to Ctrl-C
@@ -131,10 +135,19 @@ class Predictor:
         run: where predictions go.
         scorer: who judges them.
         keys: what their scores rest on.
+        varied: which repeat it is, and the key of what is done to cases before they are shown.
     """
 
-    def __init__(self, task: Task, model: Model, run: Run, scorer: Scorer, keys: ScoreKeys) -> None:
-        self.task, self.run, self.scorer, self._keys = task, run, scorer, keys
+    def __init__(
+        self,
+        task: Task,
+        model: Model,
+        run: Run,
+        scorer: Scorer,
+        keys: ScoreKeys,
+        varied: tuple[int, str] = (0, ""),
+    ) -> None:
+        self.task, self.run, self.scorer, self._keys, self._varied = task, run, scorer, keys, varied
         self._early = keys.early()
         self.model = model
         self.seconds_in_model = 0.0
@@ -146,15 +159,18 @@ class Predictor:
         """Starts the clock of `seconds`: what came before, such as loading the model, is no part of asking."""
         self.seconds, self._begun = 0.0, time.perf_counter()
 
-    def step(self, batch: Sequence[Asked]) -> None:
+    def _trial(self, case: Case) -> Trial:
+        return Trial(case.id, *self._varied)
+
+    def step(self, batch: Sequence[PreparedCase]) -> None:
         """Predictions are on disk when this returns."""
-        prompts = [(asked.case, asked.prompt) for asked in batch if isinstance(asked.prompt, Prompt)]
+        prompts = [(prepared.case, prepared.prompt) for prepared in batch if isinstance(prepared.prompt, Prompt)]
         results: dict[Trial, Stored | Failure] = {
-            Trial(asked.case.id): asked.prompt for asked in batch if isinstance(asked.prompt, Failure)
+            self._trial(prepared.case): prepared.prompt for prepared in batch if isinstance(prepared.prompt, Failure)
         }
         notes: dict[Trial, list[str]] = {}
         for (case, prompt), answer in zip(prompts, self._ask([prompt for _, prompt in prompts]), strict=True):
-            trial = Trial(case.id)
+            trial = self._trial(case)
             results[trial] = answer if isinstance(answer, Failure) else self._keep(trial, case, answer)
             # Of an answer: such as classes that a translation has dropped.
             said = (*(note for image in prompt.images for note in image.notes), *getattr(answer, "notes", ()))
@@ -164,10 +180,10 @@ class Predictor:
         for trial, result in results.items():
             if isinstance(result, Failure):
                 log.warning("case %s failed (%s): %s", trial.id, result.stage, result.message)
-        for asked in batch:
-            prediction = results[trial := Trial(asked.case.id)]
+        for prepared in batch:
+            prediction = results[trial := self._trial(prepared.case)]
             if isinstance(prediction, Path):  # what is kept in one file together is judged together, at the end
-                due = self._keys.due(trial, asked.case, prediction, None, self._early)
+                due = self._keys.due(trial, prepared.case, prediction, None, self._early)
                 if due:
                     self.scorer.submit(due)
         self.seconds = time.perf_counter() - self._begun
@@ -220,7 +236,7 @@ class Predictor:
         return path
 
 
-def ask_here(asker: Predictor, batches: Counted[Sequence[Asked]], trainer: Mapping[str, Any]) -> None:
+def ask_here(asker: Predictor, batches: Counted[Sequence[PreparedCase]], trainer: Mapping[str, Any]) -> None:
     """Asks in this process alone, as Lightning would on one device, without the seconds that importing it takes.
 
     Args:

@@ -22,6 +22,28 @@ def without_trainer(**_: Any) -> Any:
     raise UsageError("answers that were given before need no trainer")
 
 
+def read_conditions(named: Sequence[Any]) -> list[Condition]:
+    """Makes conditions of what a config names, such as `no_image`, `blur-3` or `{name: blur, severity: 3}`.
+
+    Raises:
+        UsageError: one is neither, or is named twice.
+    """
+    found: dict[str, Condition] = {}
+    for one in named:
+        name, _, severity = str(one).rpartition("-")
+        try:
+            if isinstance(one, Mapping):
+                condition = Condition(**{str(key): value for key, value in one.items()})
+            else:
+                condition = Condition(name, int(severity)) if name else Condition(str(one))
+        except (TypeError, ValueError) as error:
+            raise UsageError(f"expected a condition, such as no_image or blur-3, got {one!r}") from error
+        if condition.key in found:
+            raise UsageError(f"conditions names {condition.key!r} twice; leave one out")
+        found[condition.key] = condition
+    return list(found.values())
+
+
 @dataclass
 class Settings:
     """How to go about it.

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 import yaml
 
-from medimg_eval.case import Case, Image, Prompt, Prompts
+from medimg_eval.case import Case, Condition, Image, Prompt, Prompts
 from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.answers import JUDGE, UNREAD, AnsweredQuestion, rules
@@ -26,6 +26,10 @@ from medimg_eval.tasks.questions.templates import Template, moved, without_image
 
 YES_NO = {"yes": "yes", "no": "no"}
 """What a yes-no question lets a model choose from that does not write."""
+
+NO_IMAGE = "no_image"
+BLIND: dict[str, Literal["remove", "grey"]] = {NO_IMAGE: "remove", "grey": "grey"}
+"""Condition -> `QuestionTask.blind`: how much can be answered without images."""
 
 JUDGING = "medimg_eval.configs"
 """Holds the questions that metrics have a judge asked."""
@@ -104,6 +108,28 @@ class QuestionTask(Task):
     def seeded(self, seed: int) -> Mapping[str, Any]:
         """The run's seed as that of decoding."""
         return {"decoding": {"seed": seed, **self.decoding}}
+
+    @property
+    def draws(self) -> bool:
+        """Whether models draw what they write."""
+        return self._decoding.temperature > 0
+
+    def conditions(self) -> frozenset[str]:
+        """Pixel conditions, and images that are not shown at all."""
+        return super().conditions() | {NO_IMAGE}
+
+    def variant(self, repeat: int, condition: Condition | None) -> QuestionTask:
+        """With a seed of its own for each repeat; without images, its exemplars lose theirs, too."""
+        changes: dict[str, Any] = {}
+        if repeat:
+            changes["decoding"] = {**self.decoding, "seed": self._decoding.seed + repeat}
+        if condition is not None and condition.name in BLIND:
+            changes["blind"] = BLIND[condition.name]
+        return replace(self, **changes) if changes else self
+
+    def show(self, images: tuple[Image, ...], condition: Condition) -> tuple[Image, ...]:
+        """The images under a condition; the variant of one without content reads none, or grey ones."""
+        return images if condition.name in BLIND else super().show(images, condition)
 
     @property
     def annotators(self) -> list[str]:

@@ -7,13 +7,14 @@ from functools import partial
 from pathlib import Path
 
 import lightning.pytorch as pl
+import numpy as np
 import pandas as pd
 import pytest
 from answering import Thresholds
 
 from medimg_eval.errors import UserError
 from medimg_eval.evaluation.model_spec import ModelSpec
-from medimg_eval.evaluation.settings import Settings
+from medimg_eval.evaluation.settings import Settings, read_conditions
 from medimg_eval.instantiate import build_task
 from medimg_eval.results import build_table, load_runs
 from medimg_eval.results.comparison.model_comparison import compare
@@ -30,7 +31,13 @@ pytestmark = [
 
 SCHEMA_1 = Path(__file__).parents[1] / "helpers" / "schema_1"
 
-JUDGE = {"right": {"prompt": {"user": "{question} Said: {output}\nVerdict?"}, "pattern": "([01])", "values": {"0": 0, "1": 1}}}
+JUDGE = {
+    "right": {
+        "prompt": {"user": "{question} Said: {output}\nVerdict?"},
+        "pattern": "([01])",
+        "values": {"0": 0, "1": 1},
+    }
+}
 
 
 @pytest.fixture
@@ -113,7 +120,9 @@ def test_a_metric_that_is_added_is_the_only_one_computed_and_the_other_rows_stay
     assert set(manifest(folder)["signatures"]) == {"dice", "hd95", "iou"}
     assert not [note for note in table.footnotes if note.startswith("Warning")]
     asked.clear()
-    rescore(folder, ellipsoids(root, metrics=["hd95"]), workers=0)  # a column that is dropped takes nothing else with it
+    rescore(
+        folder, ellipsoids(root, metrics=["hd95"]), workers=0
+    )  # a column that is dropped takes nothing else with it
     assert asked == []
     pd.testing.assert_frame_equal(
         rows(folder), before[before["metric"] == "hd95"].reset_index(drop=True), check_exact=True
@@ -136,13 +145,13 @@ def test_a_setting_that_only_some_metrics_rest_on_makes_those_stale(write_datase
 def test_a_judge_added_by_scoring_asks_once_per_answer_and_a_changed_pattern_asks_nobody(settings):
     folder = evaluate(quiz(), spec(Says(default="B")), settings)
     before = rows(folder)
-    judge = Says(default="1 of 0")
+    judge = Says(default="0 then 1")
     rescore(folder, quiz(metrics=["accuracy", "judged@right"], judge=JUDGE), judge=spec(judge, "J"))
     assert len(judge.prompts) == 3
     after = rows(folder)
     assert after[after["metric"] == "judged@right"]["value"].tolist() == [1, 1, 1]
     pd.testing.assert_frame_equal(after[after["metric"] == "accuracy"].reset_index(drop=True), before)
-    other = {"right": {**JUDGE["right"], "pattern": "of ([01])"}}
+    other = {"right": {**JUDGE["right"], "pattern": "([01]) then"}}
     rescore(folder, quiz(metrics=["accuracy", "judged@right"], judge=other), judge=spec(judge, "J"))
     assert len(judge.prompts) == 3
     after = rows(folder)
@@ -222,3 +231,90 @@ def test_scores_of_schema_1_that_hold_are_not_computed_again(write_dataset, sett
     assert asked == [(["iou"],)] * 2
     after = rows(folder)
     pd.testing.assert_frame_equal(after[after["metric"] != "iou"].reset_index(drop=True), before)
+
+
+# Repeats and conditions
+
+
+def drawing(number=2, **more):
+    return quiz(number, decoding={"temperature": 0.7}, **more)
+
+
+class Draws(Says):
+    """Says A, and keeps the seed of every call."""
+
+    def generate(self, prompts, decoding):
+        self.seeds = [*getattr(self, "seeds", []), *[decoding.seed] * len(prompts)]
+        return super().generate(prompts, decoding)
+
+
+def test_more_repeats_ask_only_themselves_with_seeds_of_their_own_and_n_is_cases(settings):
+    model = Draws()
+    once = evaluate(drawing(), spec(model), settings)
+    assert model.seeds == [0, 0]
+    often = evaluate(drawing(), spec(model), replace(settings, repeats=5))
+    assert often == once
+    assert model.seeds[2:] == [1, 1, 2, 2, 3, 3, 4, 4]
+    frame = rows(often)
+    assert frame["repeat"].tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
+    assert frame["case"].tolist() == ["q0", "q1"] * 5
+    said = manifest(often)
+    assert (said["cases"], said["predicted"], said["repeats"]) == (2, 2, 5)
+    evaluate(drawing(), spec(model), settings)  # what is there stays
+    assert (len(model.seeds), len(rows(often))) == (10, 10)
+
+
+def test_a_repeat_may_hold_some_cases_only(settings):
+    model = Draws()
+    evaluate(drawing(3), spec(model), replace(settings, repeats=2, limit=1))
+    folder = evaluate(drawing(3), spec(model), settings)
+    frame = rows(folder)
+    assert list(zip(frame["case"], frame["repeat"], strict=True)) == [("q0", 0), ("q1", 0), ("q2", 0), ("q0", 1)]
+    assert len(model.prompts) == 4
+    rescore(folder, drawing(3, metrics=["accuracy", "unanswered"]))
+    assert len(rows(folder)) == 8
+
+
+def test_repeats_of_a_greedy_model_are_refused_and_its_wrapper_may_say_that_it_draws(settings):
+    with pytest.raises(UserError, match=r"decoding is greedy; set task.decoding.temperature above 0"):
+        evaluate(quiz(), spec(Says()), replace(settings, repeats=2))
+
+    class Draws(Says):
+        deterministic = False
+
+    assert len(rows(evaluate(quiz(2), spec(Draws()), replace(settings, repeats=2)))) == 4
+
+
+def test_one_more_condition_asks_only_its_own_trials_and_shows_what_it_says(settings):
+    model = Says()
+    folder = evaluate(quiz(2), spec(model), replace(settings, conditions=read_conditions(["no_image"])))
+    assert [len(prompt.images) for prompt in model.prompts] == [1, 1, 0, 0]
+    more = read_conditions(["no_image", "grey", "noise-2"])
+    assert evaluate(quiz(2), spec(model), replace(settings, conditions=more)) == folder
+    later = [prompt.images[0].array for prompt in model.prompts[4:]]
+    assert [len(prompt.images) for prompt in model.prompts[4:]] == [1, 1, 1, 1]
+    assert [np.unique(array).tolist() for array in later[:2]] == [[128], [128]]
+    assert rows(folder)["condition"].tolist() == [""] * 2 + ["no_image"] * 2 + ["grey"] * 2 + ["noise-2"] * 2
+    assert manifest(folder)["conditions"]["noise-2"] == {"name": "noise", "severity": 2, "settings": {}}
+    said = read_conditions([{"name": "noise", "severity": 2, "settings": {"a": 1}}])
+    with pytest.raises(UserError, match=r"condition 'noise-2' was asked before with other settings"):
+        evaluate(quiz(2), spec(model), replace(settings, conditions=said))
+    with pytest.raises(UserError, match=r"task 'quiz' has no condition 'blurr'"):
+        evaluate(quiz(2), spec(model), replace(settings, conditions=read_conditions(["blurr-1"])))
+
+
+def test_masks_of_conditions_are_stored_and_scored_beside_each_other(write_dataset, settings):
+    root = write_dataset(2)
+    conditions = read_conditions(["blur-2"])
+    folder = evaluate(ellipsoids(root), spec(Thresholds()), replace(settings, conditions=conditions))
+    names = sorted(path.name for path in (folder / "predictions").iterdir())
+    assert names == ["case00.nii.gz", "case00~blur-2.nii.gz", "case01.nii.gz", "case01~blur-2.nii.gz"]
+    dice = rows(folder).query("metric == 'dice' and label == 'rim'").groupby("condition")["value"].mean()
+    assert dice[""] == 1
+    assert dice["blur-2"] < 1
+
+
+@pytest.mark.parametrize("named", [["blur-x"], [{"severity": 2}], ["grey", "grey"]])
+def test_conditions_that_name_nothing_are_refused(named):
+    with pytest.raises(UserError, match="expected a condition|names 'grey' twice"):
+        read_conditions(named)
