@@ -59,7 +59,7 @@ def _ask(plan: Plan, model: Model) -> tuple[float, float]:
     with Scorer(plan.task, run, scoring_workers(settings.score_workers)) as scorer:
         if not plan.task.inline and settings.rank == 0:
             submit_early(plan, scorer, keys)
-        for (repeat, condition), left in plan.rounds():
+        for (repeat, condition), left in plan.rounds().items():
             task = plan.task.variant(repeat, plan.conditions.get(condition))
             options: dict[str, Any] = {
                 "batch_size": settings.batch_size or int(getattr(model, "preferred_batch", 1)),
