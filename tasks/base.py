@@ -176,7 +176,8 @@ class Task(ABC):
     def case_metrics(self) -> list[str]:
         """The metrics that a single case is judged by: the task's own, and those that its summaries need."""
         parsed = {name: parse(name)[0] for name in self.metrics}
-        wanted = dict.fromkeys(one for name, found in parsed.items() for one in found.needs or (name,))
+        needs = (found.needs or (() if found.over else (name,)) for name, found in parsed.items())
+        wanted = dict.fromkeys(one for some in needs for one in some)
         return [name for name in wanted if name not in self.never_leaves]
 
     @property
