@@ -19,6 +19,7 @@ from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.run import Run
 from medimg_eval.evaluation.settings import Settings
 from medimg_eval.instantiate import Annotators, Extractors, build_candidate, build_task
+from medimg_eval.metrics import present_name
 from medimg_eval.models.precomputed import GivenTexts
 from medimg_eval.results import build_table, load_runs
 from medimg_eval.results.runs import read_manifest
@@ -75,8 +76,8 @@ def columns(stored: Sequence[str], add: Iterable[Any], drop: Iterable[Any], fold
     Raises:
         UsageError: one that is to be dropped is none of them, or none is left.
     """
-    found = list(dict.fromkeys([*stored, *map(str, add)]))
-    for name in map(str, drop):
+    found = list(dict.fromkeys(map(present_name, [*stored, *map(str, add)])))
+    for name in map(present_name, map(str, drop)):
         if name not in found:
             raise UsageError(f"drop={name}: {folder} has no such metric{nearest(name, found)}")
         found.remove(name)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from omegaconf import DictConfig
 
@@ -20,26 +19,9 @@ from medimg_eval.evaluation.settings import Settings
 from medimg_eval.instantiate import build_candidate, build_task
 from medimg_eval.results import build_table, load_runs
 from medimg_eval.results.runs import BLIND
-from medimg_eval.tasks import ClassificationTask, QuestionTask, ReportTask, Task
+from medimg_eval.tasks import QuestionTask, Task
 
 log = logging.getLogger(__name__)
-
-BASELINES = {
-    "Chance": "Chance",
-    "Majority answer": "Majority",
-    "Longest option": "LongestOption",
-    "Nearest question": "NearestQuestion",
-}
-"""What tables call them -> their classes in `medimg_eval.models`."""
-
-REPORT_BASELINES = {
-    "Most frequent report": "MostFrequentReport",
-    "Normal report": "NormalReport",
-}
-"""The same of tasks that ask for reports."""
-
-CLASS_BASELINES = {"Class frequency": "ClassFrequency"}
-"""The same of tasks that ask for classes."""
 
 WAYS = ("remove", "grey")
 
@@ -58,7 +40,7 @@ def run(config: DictConfig) -> None:
         tasks, candidate = [_blinded(task, blind) for task in tasks], _called_blind(candidate, blind)
     for task in tasks:
         refuse_incapable(task, candidate)
-        if wanted["baselines"] and not isinstance(task, QuestionTask | ClassificationTask):
+        if wanted["baselines"] and not task.baselines():
             raise UsageError(f"task {task.name!r} asks for no words and no classes, so there are no baselines for it")
     settings = build_settings(wanted)
     if settings.run is not None and (len(tasks) > 1 or wanted["baselines"]):
@@ -81,17 +63,15 @@ def _baselines(tasks: Sequence[Task], candidate: ModelSpec, settings: Settings, 
     """Asks those that models are compared with: what needs no weights and, of questions, the model blind."""
     folders = []
     for task in tasks:
-        kinds = REPORT_BASELINES if isinstance(task, ReportTask) else BASELINES
-        asks = isinstance(task, QuestionTask)
-        # They write nothing, so that likelihoods are not asked of them.
-        asked = _changed(task, answer_by="generate") if isinstance(task, QuestionTask) else task
-        for name, kind in (kinds if asks else CLASS_BASELINES).items():
-            one = build_candidate({"_target_": f"medimg_eval.models.{kind}", "name": name})
+        changed = task.for_baselines()
+        asked = build_task({**task.config, **changed}) if changed else task
+        for name, config in task.baselines().items():
+            one = build_candidate({**config, "name": name})
             try:
                 folders.append(pipeline.test(asked, replace(one, baseline=True), settings).folder)
             except UserError as error:  # such as one that has no answers to learn from
                 log.warning("%s is left out of task %s: %s", name, task.name, error)
-        if asks and blind is None:
+        if blind is None and isinstance(task, QuestionTask):
             folders.append(pipeline.test(_blinded(task, "remove"), _called_blind(candidate, "remove"), settings).folder)
     return folders
 
@@ -102,17 +82,9 @@ def _called_blind(candidate: ModelSpec, how: str) -> ModelSpec:
     return replace(candidate, name=f"{candidate.name}{seen}{BLIND}", load=lambda: candidate.model, baseline=True)
 
 
-def _blinded(task: Task, how: str) -> QuestionTask:
+def _blinded(task: Task, how: str) -> Task:
     if how not in WAYS:
         raise UsageError(f"there is no way of being blind called {how!r}{nearest(str(how), WAYS)}")
     if not isinstance(task, QuestionTask):
         raise UsageError(f"task {task.name!r} asks no questions; blind= is for tasks that do")
-    return _changed(task, blind=how)
-
-
-def _changed(task: QuestionTask, **settings: Any) -> QuestionTask:
-    config: Mapping[str, Any] = {**task.config, **settings}
-    made = build_task(config)
-    if not isinstance(made, QuestionTask):
-        raise UsageError(f"task {task.name!r}: {config.get('_target_')} is not a QuestionTask")
-    return made
+    return build_task({**task.config, "blind": how})

@@ -84,6 +84,10 @@ class Manifest(TypedDict, total=False):
     """What intervals resample: `patients` or `cases`."""
     chance: Mapping[str, float]
     """By metric, what guessing is worth."""
+    noun: str
+    """What the task calls its cases, such as questions."""
+    output: str
+    """What a model gives, in words."""
     metrics: Sequence[str]
     """The columns, in order; `score metrics=` adds to them, and `score drop=` takes from them."""
     signature: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,11 +19,12 @@ from medimg_eval.evaluation.identity import data_fingerprint, digest, placeless,
 from medimg_eval.evaluation.leaving import Sent, note_sent, permit_model
 from medimg_eval.evaluation.manifest import Manifest
 from medimg_eval.evaluation.model_spec import ModelSpec
-from medimg_eval.evaluation.preparing import choose, in_words, prepare_model, refuse_unaskable
+from medimg_eval.evaluation.preparing import choose, in_words, prepare_model
 from medimg_eval.evaluation.run import Run, answered, now
 from medimg_eval.evaluation.settings import Settings
 from medimg_eval.results.runs import SCHEMA, read_manifest
-from medimg_eval.tasks import QuestionTask, Task
+from medimg_eval.tasks import Task
+from medimg_eval.tasks.base import split_source
 
 log = logging.getLogger(__name__)
 
@@ -216,7 +216,7 @@ def _check_model(plan: Plan) -> list[Sent]:
     """
     task, spec = plan.task, plan.model
     cases = _cases_of(plan.cases, plan.left)
-    refuse_unaskable(task, cases)
+    task.check_data(cases)
     sent = permit_model(task, plan.settings.may_leave, spec.name, spec.model, cases)
     for model in (*task.partners.values(), spec.model):
         getattr(model, "check_ready", lambda: None)()
@@ -291,7 +291,7 @@ def _described(plan: Plan) -> Manifest:
         model=model.name,
         baseline=model.baseline,
         settings=model.settings,
-        split_source=getattr(task.layout, "split_source", dict)(),
+        split_source=split_source(task.layout),
     )
     if plan.left or run.manifest.get("status") != "finished":
         said |= Manifest(
@@ -307,8 +307,9 @@ def _described(plan: Plan) -> Manifest:
         said["conditions"] = {key: asdict(condition) for key, condition in plan.conditions.items()}
     if (repeats := 1 + max((trial.repeat for trial in plan.trials), default=0)) > 1:
         said["repeats"] = repeats
-    chance = task.chance(plan.cases) if isinstance(task, QuestionTask) else math.nan
-    return said if math.isnan(chance) else said | Manifest(chance={"accuracy": chance})
+    if lines := dict(task.reference_lines(plan.cases)):
+        said["chance"] = lines
+    return said
 
 
 def judged(task: Task) -> Manifest:
@@ -316,6 +317,8 @@ def judged(task: Task) -> Manifest:
     return Manifest(
         task_title=task.title or task.name,
         task_config=dict(task.config),
+        noun=task.noun,
+        output=task.output,
         metrics=list(task.metrics),
         facts=dict(task.facts),
         signature=task.signature(),

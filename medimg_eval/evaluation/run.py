@@ -38,7 +38,7 @@ from medimg_eval.case import Failure, Score, Trial
 from medimg_eval.errors import UserError
 from medimg_eval.evaluation.identity import file_digest
 from medimg_eval.evaluation.manifest import Manifest, Stage, Status
-from medimg_eval.metrics import LabelScore
+from medimg_eval.metrics import LabelScore, present_name
 from medimg_eval.results.runs import SCHEMA, SCHEMAS, read_manifest
 from medimg_eval.trust import place_in
 
@@ -314,10 +314,12 @@ class Run:
             if "scores" not in line:
                 kept.failure = Failure(trial.case, line["stage"], line["failure"])
                 continue
-            keys = {one: key for key, named in line.get("keys", {FORMER: metrics}).items() for one in named}
+            keys = {
+                present_name(name): key for key, named in line.get("keys", {FORMER: metrics}).items() for name in named
+            }
             if kept.scores:
                 kept.scores = [score for score in kept.scores if score.metric not in keys]
-            rows = [LabelScore(*score) for score in line["scores"]]
+            rows = [LabelScore(score[0], present_name(score[1]), *score[2:]) for score in line["scores"]]
             kept.scores += rows if "keys" in line else [row for row in rows if row.metric in keys]
             kept.keys |= keys
             kept.failure = None

@@ -15,7 +15,7 @@ from medimg_eval.evaluation.progress import tracked
 from medimg_eval.evaluation.run import FORMER, Run, Stored, TrialScores, answered
 from medimg_eval.evaluation.scoring import RAISED, Due, Scorer, score_parts, scoring_workers
 from medimg_eval.evidence import EMPTY, Context, Evidence, Observation
-from medimg_eval.metrics import parse
+from medimg_eval.metrics import parse, present_name
 from medimg_eval.metrics.registry import Requirement
 from medimg_eval.tasks import QuestionTask, ReportTask, Task
 
@@ -146,7 +146,7 @@ def stored_scores(task: Task, run: Run) -> dict[str, TrialScores]:
     former: Mapping[str, Any] = dict(run.manifest)
     if task.inline or "scoring" not in former:
         return run.scores()
-    said = former.get("definitions", {})
+    said = {present_name(name): text for name, text in former.get("definitions", {}).items()}
     same = [name for name in task.metrics if name in said and task.alone(name).signature() == said[name]]
     return run.scores(former["scoring"], [part for name in same for part in parse(name)[0].needs or (name,)])
 

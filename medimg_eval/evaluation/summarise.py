@@ -21,6 +21,7 @@ from medimg_eval.metrics import LabelScore
 from medimg_eval.results import build_table, load_runs
 from medimg_eval.results.runs import SCHEMA
 from medimg_eval.tasks import QuestionTask, Task
+from medimg_eval.tasks.base import left_out
 
 if TYPE_CHECKING:
     from medimg_eval.evaluation.plan import Plan
@@ -100,9 +101,9 @@ def _notes(plan: Plan, predictions: Mapping[str, Stored | Failure], raised: Sequ
     task, run, cases = plan.task, plan.run, plan.cases
     notes = judge_remarks(task, run) if isinstance(task, QuestionTask) else []
     notes += [*task.remarks, *_unjudged(plan, predictions), *_lost(raised, len(cases))]
-    if left_out := getattr(task.layout, "left_out", {}):
-        name, why = next(iter(left_out.items()))
-        notes += [f"{len(left_out):,} left out of the data for what they lack, such as {name}: {why}"]
+    if lacking := left_out(task.layout):
+        name, why = next(iter(lacking.items()))
+        notes += [f"{len(lacking):,} left out of the data for what they lack, such as {name}: {why}"]
     if read_with := run.read_with():
         notes += [f"{len(read_with)} of {len(cases)} cases were read with a repair or doubt: see summary.json"]
     return notes

@@ -1,2 +1,2 @@
 from .examples import draw_examples as draw_examples
-from .scene import Shown as Shown
+from .scene import CaseView as CaseView
