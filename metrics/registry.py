@@ -151,13 +151,14 @@ class Rows:
     attributes: Mapping[str, npt.NDArray[np.str_]]
     cases: int
     facts: Mapping[str, Any]
-    repeat: npt.NDArray[np.int64] = field(default=None)  # type: ignore[assignment]
-    condition: npt.NDArray[np.str_] = field(default=None)  # type: ignore[assignment]
+    repeat: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    condition: npt.NDArray[np.str_] = field(default_factory=lambda: np.zeros(0, "U1"))
 
     def __post_init__(self) -> None:
-        if self.repeat is None:
+        """Rows of neither repeat nor condition are all of the first one, as published."""
+        if len(self.repeat) < len(self.case):
             object.__setattr__(self, "repeat", np.zeros(len(self.case), np.int64))
-        if self.condition is None:
+        if len(self.condition) < len(self.case):
             object.__setattr__(self, "condition", np.zeros(len(self.case), "U1"))
 
     def where(self, chosen: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> "Rows":

@@ -309,7 +309,8 @@ def _variances(values: Floats) -> Floats:
 
 
 def _mean(values: Floats) -> Floats:
-    return _without_gaps(values[None])[0]
+    mean: Floats = _without_gaps(values[None])[0]
+    return mean
 
 
 def _sd(values: Floats) -> Floats:

@@ -16,6 +16,7 @@ from dying import Dying
 from reading import FragileVolumes, fragile, kill_the_reader, quiz, whose
 
 from medimg_eval.case import Failure, Mask
+from medimg_eval.codecs import prediction_file
 from medimg_eval.data.prompts import PromptBatches
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.scoring import Scorer, score_parts
@@ -248,7 +249,7 @@ def test_a_task_that_cannot_be_sent_is_scored_in_this_process(write_dataset, tmp
     with Run(tmp_path / "run", "abc") as run:
         with Scorer(task, run, "s", 2) as scorer:
             for index, case in enumerate(task.cases("test")):
-                path = run.prediction_path(case.id, ".nii.gz")
+                path = prediction_file(run.folder / "predictions", case.id, ".nii.gz")
                 write_mask(path, Mask(ellipsoid(index), AFFINE))
                 scorer.submit(case, path)
         assert sorted(run.scores("s")) == ["case00", "case01"]

@@ -150,7 +150,7 @@ class PromptBatches:
 
     def __iter__(self) -> Iterator[list[PreparedCase]]:
         """Yields them one by one."""
-        small = self._task.inline and self._count
+        small = not self._task.codec.heavy and self._count
         step = self._size * (max(1, TOGETHER // self._size) if small else 1)
         parts = [self._cases[start : start + step] for start in range(0, len(self._cases), step)]
         state = (self._task, self._read_images, self._condition)

@@ -166,7 +166,7 @@ def _refuse_unfollowable(task: Task) -> None:
 
 def _also(task: Task) -> list[str]:
     """The metrics that are logged beside the monitored one: of what takes no time, those that take no further model."""
-    if not task.inline:
+    if task.codec.heavy:
         return []  # metrics of masks take longer than training does
     parsed = {name: parse(name)[0] for name in task.case_metrics}
     return [name for name, found in parsed.items() if not (found.reads or found.asks or found.intermediate)]

@@ -152,12 +152,21 @@ def reopen(folder: Path, task: Task, settings: Settings) -> Iterator[Plan]:
         there = sum(trial.id in known for trial in trials)
         if there < len(trials):
             raise UserError(f"{folder}: {there} of {len(trials)} cases were asked; resume it with test first")
-        for prediction in known.values():
-            if isinstance(prediction, Path):  # none is, of an inline task
-                task.check_stored(prediction)
+        _refuse_form(task, run)
         plan = Plan(task, settings, run, every, _cases_of(every, trials), trials, sent=sent)
         note_sent(run, sent, len(plan.cases))
         yield plan
+
+
+def _refuse_form(task: Task, run: Run) -> None:
+    """Raises UserError where the metrics judge another form of predictions than the run has stored."""
+    for form in run.forms() - {"", task.codec.form, *task.codec.also}:
+        codecs = {name: task.alone(name).codec for name in task.metrics}
+        names = [name for name, codec in codecs.items() if form not in (codec.form, *codec.also)]
+        raise UserError(
+            f"{run.folder}: each prediction was stored as a {form}, and {', '.join(names)} judge {task.codec.form}; "
+            "run test again with task.metrics that hold them"
+        )
 
 
 def _in_order(every: Sequence[Case], trials: Sequence[Trial]) -> list[Trial]:

@@ -15,13 +15,14 @@ import torch
 from torch import nn
 
 from medimg_eval.case import Case, Failure, Prompt, Trial
+from medimg_eval.codecs import Stored
 from medimg_eval.data.prompts import PreparedCase, PromptBatches
 from medimg_eval.errors import CaseError, UserError
 from medimg_eval.evaluation.manifest import Manifest
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.preparing import prepare_model
 from medimg_eval.evaluation.progress import Counted, tracked
-from medimg_eval.evaluation.run import Run, Stored, answered
+from medimg_eval.evaluation.run import Run, answered
 from medimg_eval.evaluation.score import ScoreKeys, submit_early
 from medimg_eval.evaluation.scoring import Scorer, scoring_workers
 from medimg_eval.models import Model
@@ -45,7 +46,7 @@ def predict(plan: Plan) -> None:
     with run.stage("predict", len(plan.trials)) as counts:
         run.note(model_info=model_info(model))
         seconds, in_model = _ask(plan, model.model)
-        if plan.task.inline and not isinstance(model.model, GivenTexts):  # which took no time here
+        if not plan.task.codec.heavy and not isinstance(model.model, GivenTexts):  # which took no time here
             _note_time(run, model, seconds, in_model)
         predictions = run.predictions()
         counts["done"] = sum(answered(predictions.get(trial.id)) for trial in plan.trials)
@@ -57,7 +58,7 @@ def _ask(plan: Plan, model: Model) -> tuple[float, float]:
     settings, run, seconds, in_model = plan.settings, plan.run, 0.0, 0.0
     keys = ScoreKeys(plan.task, run.digests())
     with Scorer(plan.task, run, scoring_workers(settings.score_workers)) as scorer:
-        if not plan.task.inline and settings.rank == 0:
+        if plan.task.codec.heavy and settings.rank == 0:
             submit_early(plan, scorer, keys)
         for (repeat, condition), left in plan.rounds().items():
             task = plan.task.variant(repeat, plan.conditions.get(condition))
@@ -69,7 +70,7 @@ def _ask(plan: Plan, model: Model) -> tuple[float, float]:
                 "condition": plan.conditions.get(condition),
             }
             asker = Predictor(task, model, run, scorer, keys, (repeat, condition))
-            if task.inline and _alone(settings):
+            if not task.codec.heavy and _alone(settings):
                 ask_here(asker, PromptBatches(task, plan.cases, **options), settings.config.get("trainer") or {})
             else:
                 _ask_by_lightning(asker, settings, plan.cases, options)
@@ -176,13 +177,13 @@ class Predictor:
             said = (*(note for image in prompt.images for note in image.notes), *getattr(answer, "notes", ()))
             if said:
                 notes[trial] = list(said)
-        self.run.append_predictions(results, notes)
+        self.run.append_predictions(results, notes, self.task.codec.form)
         for trial, result in results.items():
             if isinstance(result, Failure):
                 log.warning("case %s failed (%s): %s", trial.id, result.stage, result.message)
         for prepared in batch:
             prediction = results[trial := self._trial(prepared.case)]
-            if isinstance(prediction, Path):  # what is kept in one file together is judged together, at the end
+            if self.task.codec.heavy and isinstance(prediction, Path):  # light ones are judged together, at the end
                 due = self._keys.due(trial, prepared.case, prediction, None, self._early)
                 if due:
                     self.scorer.submit(due)
@@ -229,11 +230,7 @@ class Predictor:
             log.debug("case %s", case.id, exc_info=True)
             message = f"case {case.id!r}: the answer is no prediction ({type(error).__name__}: {error})"
             return Failure(case.id, "check", message)
-        if self.task.inline:
-            return self.task.pack(prediction)
-        path = self.run.prediction_path(trial.id, self.task.prediction_suffix)
-        self.task.write(prediction, path)
-        return path
+        return self.task.codec.write(self.run.folder / "predictions", trial.id, prediction)
 
 
 def ask_here(asker: Predictor, batches: Counted[Sequence[PreparedCase]], trainer: Mapping[str, Any]) -> None:

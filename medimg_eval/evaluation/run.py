@@ -14,7 +14,6 @@ run.log
 from __future__ import annotations
 
 import errno
-import hashlib
 import io
 import json
 import logging
@@ -29,33 +28,27 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard, Unpack, cast
-from urllib.parse import quote
 
 from filelock import FileLock, Timeout
 from omegaconf import OmegaConf
 
 from medimg_eval.case import Failure, Score, Trial
+from medimg_eval.codecs import Stored, form_of
 from medimg_eval.errors import UserError
-from medimg_eval.evaluation.identity import file_digest
 from medimg_eval.evaluation.manifest import Manifest, Stage, Status
 from medimg_eval.metrics import LabelScore, present_name
 from medimg_eval.results.runs import SCHEMA, SCHEMAS, read_manifest
+from medimg_eval.system import file_digest
 from medimg_eval.trust import place_in
 
 if TYPE_CHECKING:
     from medimg_eval.results import Table
-
-Stored = Path | Mapping[str, Any]
-"""A prediction as a run keeps it: the file it lies in, or what its task made of it for the run's own file."""
 
 SECONDS_UNCONFIRMED = 1.0
 """How long a line may be known to the operating system alone."""
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """What the system says of a disk, or of one's share of it, that is full."""
-
-LONGEST_NAME = 150
-"""Characters of a trial's id that its file keeps; file systems allow 255 bytes."""
 
 FORMER = "schema 1"
 """Key of scores whose line does not say what they rest on."""
@@ -204,29 +197,26 @@ class Run:
             raise
         self.manifest["stages"] = stages("finished", now())
 
-    def prediction_path(self, trial: str, suffix: str) -> Path:
-        """Where a trial's prediction is stored; ids that are no file name are escaped, long ones shortened."""
-        folder = self.folder / "predictions"
-        folder.mkdir(exist_ok=True)
-        name = quote(trial, safe=" ()+,=@")
-        if name.startswith("."):
-            name = f"%2E{name[1:]}"
-        if len(name) > LONGEST_NAME:
-            name = f"{name[:LONGEST_NAME]}~{hashlib.sha256(trial.encode()).hexdigest()[:16]}"
-        return folder / f"{name}{suffix}"
-
     def append_predictions(
-        self, records: Mapping[Trial, Stored | Failure], read_with: Mapping[Trial, Sequence[str]] | None = None
+        self,
+        records: Mapping[Trial, Stored | Failure],
+        read_with: Mapping[Trial, Sequence[str]] | None = None,
+        form: str = "",
     ) -> None:
         """Adds one line per trial; a kill loses none of them once this returns.
 
         Args:
             records: by trial, its prediction, or how it failed.
             read_with: by trial, what its readers mended or doubted.
+            form: that the codec stores predictions in.
         """
-        self._append("predictions", (self._prediction(*one, (read_with or {}).get(one[0])) for one in records.items()))
+        notes = read_with or {}
+        lines = (self._prediction(trial, record, notes.get(trial), form) for trial, record in records.items())
+        self._append("predictions", lines)
 
-    def _prediction(self, trial: Trial, record: Stored | Failure, notes: Sequence[str] | None) -> dict[str, Any]:
+    def _prediction(
+        self, trial: Trial, record: Stored | Failure, notes: Sequence[str] | None, form: str
+    ) -> dict[str, Any]:
         if isinstance(record, Failure):
             return {**_place(trial), "stage": record.stage, "failure": record.message}
         if isinstance(record, Path):
@@ -235,6 +225,7 @@ class Run:
             said: dict[str, Any] = {"file": file, "digest": self._digests[trial.id]}
         else:
             said = {"answer": dict(record)}
+        said |= {"form": form} if form else {}
         return {**_place(trial), **said, **({"read_with": list(notes)} if notes else {})}
 
     def append_scores(self, scored: Iterable[tuple[Trial, Keys, Sequence[LabelScore] | Failure]]) -> None:
@@ -270,6 +261,10 @@ class Run:
     def trials(self) -> dict[str, Trial]:
         """The trials asked so far, by id."""
         return self._predictions().trials
+
+    def forms(self) -> set[str]:
+        """The forms that predictions are stored in; "" for what a line of an earlier version leaves open."""
+        return {form_of(line) for line in self._lines("predictions") if "failure" not in line}
 
     def read_with(self) -> dict[str, list[str]]:
         """By trial id, what its readers mended or doubted; trials without any are absent."""

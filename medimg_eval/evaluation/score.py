@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from medimg_eval.case import Case, Trial
+from medimg_eval.codecs import Stored
 from medimg_eval.evaluation.evidence_stages import required
 from medimg_eval.evaluation.progress import tracked
-from medimg_eval.evaluation.run import FORMER, Run, Stored, TrialScores, answered
+from medimg_eval.evaluation.run import FORMER, Run, TrialScores, answered
 from medimg_eval.evaluation.scoring import RAISED, Due, Scorer, score_parts, scoring_workers
 from medimg_eval.evidence import EMPTY, Context, Evidence, Observation
 from medimg_eval.metrics import parse, present_name
@@ -144,7 +145,7 @@ def _by_owner(evidence: Evidence) -> dict[str, dict[Any, Observation]]:
 def stored_scores(task: Task, run: Run) -> dict[str, TrialScores]:
     """What is stored of each trial's scores, by its id; of schema 1 those of predictions that lie in files."""
     former: Mapping[str, Any] = dict(run.manifest)
-    if task.inline or "scoring" not in former:
+    if not task.codec.heavy or "scoring" not in former:
         return run.scores()
     said = {present_name(name): text for name, text in former.get("definitions", {}).items()}
     same = [name for name in task.metrics if name in said and task.alone(name).signature() == said[name]]
@@ -166,7 +167,7 @@ def score(plan: Plan, context: Context) -> ScoreKeys:
         return keys
     run.note(status="running", ended=None)
     with run.stage("score", len(waiting)) as counts:
-        if task.inline:
+        if not task.codec.heavy:
             _score_light(plan, waiting)
         else:
             workers = min(scoring_workers(plan.settings.score_workers, beside_model=False), len(waiting))
@@ -196,8 +197,9 @@ def _score_light(plan: Plan, waiting: Sequence[Due]) -> None:
     task, verdicts = plan.task, _verdicts(plan.task, plan.run)
     waiting = [
         one._replace(prediction={**one.prediction, "judged": verdicts.get(one.case.id, {})})
-        for one in waiting
         if isinstance(one.prediction, Mapping)
+        else one
+        for one in waiting
     ]
     many = isinstance(task, ReportTask) and len(waiting) > MANY
     workers = scoring_workers(None, beside_model=False) if many else 1

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
 from medimg_eval.case import Case, Failure, Trial
+from medimg_eval.codecs import Stored
 from medimg_eval.errors import CaseError
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.answers import UNREAD
@@ -18,7 +19,7 @@ from medimg_eval.tasks.base import Task
 from medimg_eval.workers import Workers
 
 if TYPE_CHECKING:  # workers start in less time without what a run is written with
-    from medimg_eval.evaluation.run import Keys, Run, Stored
+    from medimg_eval.evaluation.run import Keys, Run
 
 log = logging.getLogger(__name__)
 

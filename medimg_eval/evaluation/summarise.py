@@ -9,12 +9,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from medimg_eval.case import Case, Failure, Score, Trial
+from medimg_eval.codecs import Stored
 from medimg_eval.errors import CaseError
 from medimg_eval.evaluation.evidence import judge_remarks
 from medimg_eval.evaluation.manifest import Manifest
 from medimg_eval.evaluation.plan import judged
 from medimg_eval.evaluation.preparing import in_words
-from medimg_eval.evaluation.run import Stored, TrialScores, answered, now, write_json
+from medimg_eval.evaluation.run import TrialScores, answered, now, write_json
 from medimg_eval.evaluation.score import ScoreKeys, stored_scores
 from medimg_eval.evaluation.scoring import RAISED
 from medimg_eval.metrics import LabelScore

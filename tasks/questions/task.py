@@ -15,6 +15,7 @@ import numpy as np
 import yaml
 
 from medimg_eval.case import Boxes, Case, Condition, Image, Points, Prompt, Prompts
+from medimg_eval.codecs import Codec, Records
 from medimg_eval.errors import CaseError, UsageError, UserError, nearest
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.answers import JUDGE, UNREAD, AnsweredQuestion, rules
@@ -97,7 +98,7 @@ class QuestionTask(TrainsOnPrompts, Task):
     """Annotator -> the weights that it read with; the harness says."""
 
     capability: ClassVar[str] = "generate"
-    inline: ClassVar[bool] = True
+    codec: ClassVar[Codec] = Records(Reply)
     sampled: ClassVar[bool] = True
     noun: ClassVar[str] = "questions"
     output: ClassVar[str] = "text, from which answers are extracted"
@@ -284,26 +285,15 @@ class QuestionTask(TrainsOnPrompts, Task):
             raise CaseError(f"{where} holds numbers that are not finite")
         return replace(answer, preferences=numbers) if isinstance(answer, Reply) else Reply(preferences=numbers)
 
-    def pack(self, prediction: Reply) -> dict[str, Any]:
-        """A reply as the run keeps it."""
-        packed: dict[str, Any] = {"texts": list(prediction.texts)}
-        if prediction.confidence is not None:
-            packed["confidence"] = prediction.confidence
-        if prediction.preferences is not None:
-            packed["preferences"] = dict(prediction.preferences)
-        if prediction.messages:
-            packed["messages"] = list(prediction.messages)
-        return packed
-
     def score(self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None) -> list[LabelScore]:
         """Judges one reply.
 
         Args:
             case: the case.
-            prediction: a Reply, or what `pack` made of it, with the judge's verdicts under `judged` if there are any.
+            prediction: a Reply or its record, with the judge's verdicts under `judged` if there are any.
             metrics: by default those of the task.
         """
-        packed: Any = self.pack(prediction) if isinstance(prediction, Reply) else prediction
+        packed: Any = prediction.as_record() if isinstance(prediction, Reply) else prediction
         pair = self._pair(case, packed)
         wanted = self.case_metrics if metrics is None else metrics
         values = ((name, label, value) for name in wanted for label, value in _values(name, pair).items())

@@ -11,6 +11,7 @@ import pytest
 from answering import hold
 
 from medimg_eval.case import Failure, Score, Trial
+from medimg_eval.codecs import prediction_file
 from medimg_eval.errors import UserError
 from medimg_eval.evaluation.run import Run
 from medimg_eval.metrics import LabelScore
@@ -20,7 +21,7 @@ SCORES = [LabelScore("core", "dice", 0.5, "present"), LabelScore("rim", "hd95", 
 
 def keep(run, *cases):
     run.note(schema=1, run=run.run, model="m")
-    paths = [run.prediction_path(case, ".txt") for case in cases]
+    paths = [prediction_file(run.folder / "predictions", case, ".txt") for case in cases]
     for path in paths:
         path.write_text("x")
     run.append_predictions(dict(zip(map(Trial, cases), paths, strict=True)))
@@ -79,7 +80,7 @@ def test_what_was_appended_is_read_back(tmp_path):
 
 def test_what_the_readers_mended_is_kept_with_the_case(tmp_path):
     with Run(tmp_path, "abc") as run:
-        path = run.prediction_path("a", ".txt")
+        path = prediction_file(run.folder / "predictions", "a", ".txt")
         path.write_text("x")
         run.append_predictions({Trial("a"): path, Trial("b"): path}, {Trial("a"): ["one slice twice"], Trial("b"): []})
         assert run.read_with() == {"a": ["one slice twice"]}
@@ -115,7 +116,7 @@ def test_an_answer_beats_a_failure_whichever_came_first(tmp_path):
 def test_a_prediction_whose_file_is_gone_is_no_prediction(tmp_path):
     with Run(tmp_path, "abc") as run:
         keep(run, "a")
-        run.prediction_path("a", ".txt").unlink()
+        prediction_file(run.folder / "predictions", "a", ".txt").unlink()
         assert run.predictions() == {}
 
 

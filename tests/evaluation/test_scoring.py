@@ -9,6 +9,7 @@ import pytest
 from dying import Dying, Stillborn
 
 from medimg_eval.case import Failure, Mask, Trial
+from medimg_eval.codecs import prediction_file
 from medimg_eval.errors import UserError
 from medimg_eval.evaluation.run import Run
 from medimg_eval.evaluation.scoring import Due, Scorer, score_case, scoring_workers
@@ -19,7 +20,7 @@ from tests.conftest import AFFINE, LABELS, ellipsoid, ellipsoids
 
 def predicted(task, run):
     for index, case in enumerate(task.cases("test")):
-        path = run.prediction_path(case.id, ".nii.gz")
+        path = prediction_file(run.folder / "predictions", case.id, ".nii.gz")
         write_mask(path, Mask(ellipsoid(index), AFFINE))
         yield Due(Trial(case.id), case, path, {"k": task.case_metrics})
 

@@ -189,7 +189,7 @@ def answered(task: Any, replies: Mapping[str, str], folder: Path, judged_as: Map
             ]
         )
         run.append_predictions(
-            {Trial(case.id): task.pack(task.accept(case, replies.get(case.id, ""))) for case in cases if case.question}
+            {Trial(case.id): task.accept(case, replies.get(case.id, "")).as_record() for case in cases if case.question}
         )
         plan = Plan(task, Settings(score_workers=0), run, cases, cases, [Trial(case.id) for case in cases])
         summarise(plan, score(plan, EMPTY))

@@ -142,7 +142,7 @@ def test_classes_that_exclude_each_other_sum_to_1(tmp_path):
 
 def test_rows_hold_the_truth_as_their_status(task):
     one = case({"upright": 1, "Lying down": math.nan})
-    packed = task.pack(task.accept(one, {"upright": 0.3, "Lying down": 0.9})) | {"judged": {}}
+    packed = task.accept(one, {"upright": 0.3, "Lying down": 0.9}).as_record() | {"judged": {}}
     found = {(row.metric, row.label): (row.value, row.status) for row in task.score(one, packed)}
     assert found == {
         ("probability", "upright"): (0.3, "present"),

@@ -226,7 +226,7 @@ def rows(folder, metric="accuracy"):
 def test_a_run_keeps_every_raw_reply_and_says_what_chance_and_overhead_are(settings):
     folder = evaluate(quiz_of(8), candidate(Says(default="The answer is A.")), settings)
     lines = [json.loads(line) for line in (folder / "predictions-0.jsonl").read_text().splitlines()]
-    assert lines[0] == {"case": "q0", "answer": {"texts": ["The answer is A."]}}
+    assert lines[0] == {"case": "q0", "answer": {"texts": ["The answer is A."]}, "form": "record"}
     assert sum(rows(folder).values()) == 2
     said = manifest(folder)
     assert said["chance"] == {"accuracy": 0.25}

@@ -421,7 +421,8 @@ def case_values(rows: pd.DataFrame) -> pd.DataFrame:
     }
     if repeated:
         rows = rows.groupby(["case", "repeat"], observed=True, sort=True).agg(**together).reset_index("case")
-    return rows.groupby("case", observed=True, sort=True).agg(**together)
+    by_case: pd.DataFrame = rows.groupby("case", observed=True, sort=True).agg(**together)
+    return by_case
 
 
 def label_values(rows: pd.DataFrame) -> pd.DataFrame:
