@@ -152,13 +152,13 @@ def reopen(folder: Path, task: Task, settings: Settings) -> Iterator[Plan]:
         there = sum(trial.id in known for trial in trials)
         if there < len(trials):
             raise UserError(f"{folder}: {there} of {len(trials)} cases were asked; resume it with test first")
-        _refuse_form(task, run)
+        refuse_form(task, run)
         plan = Plan(task, settings, run, every, _cases_of(every, trials), trials, sent=sent)
         note_sent(run, sent, len(plan.cases))
         yield plan
 
 
-def _refuse_form(task: Task, run: Run) -> None:
+def refuse_form(task: Task, run: Run) -> None:
     """Raises UserError where the metrics judge another form of predictions than the run has stored."""
     for form in run.forms() - {"", task.codec.form, *task.codec.also}:
         codecs = {name: task.alone(name).codec for name in task.metrics}

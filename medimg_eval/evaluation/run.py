@@ -14,6 +14,7 @@ run.log
 from __future__ import annotations
 
 import errno
+import hashlib
 import io
 import json
 import logging
