@@ -30,7 +30,6 @@ from medimg_eval.evaluation.evidence import (
 )
 from medimg_eval.evaluation.identity import (
     data_fingerprint,
-    digest,
     placeless,
     provenance,
     trainer_identity,
@@ -45,6 +44,7 @@ from medimg_eval.evaluation.scoring import Scorer, is_settled, scoring_workers
 from medimg_eval.models import Model
 from medimg_eval.models.precomputed import GivenTexts
 from medimg_eval.results.runs import SCHEMA
+from medimg_eval.store import digest
 from medimg_eval.tasks import QuestionTask, ReportTask, Task
 
 if TYPE_CHECKING:  # importing it takes seconds, which a run of questions on one device can do without

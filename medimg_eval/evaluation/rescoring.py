@@ -20,7 +20,7 @@ from medimg_eval.evaluation.evidence import (
     refuse_unready_networks,
     refuse_unready_sets,
 )
-from medimg_eval.evaluation.identity import data_fingerprint, digest
+from medimg_eval.evaluation.identity import data_fingerprint
 from medimg_eval.evaluation.leaving import note_sent, permit_readers
 from medimg_eval.evaluation.preparing import in_words
 from medimg_eval.evaluation.progress import tracked
@@ -29,6 +29,7 @@ from medimg_eval.evaluation.scoring import RAISED, Scorer, score_parts, scoring_
 from medimg_eval.metrics import LabelScore
 from medimg_eval.results import Table, build_table, load_runs
 from medimg_eval.results.runs import read_manifest
+from medimg_eval.store import digest
 from medimg_eval.tasks import QuestionTask, ReportTask, Task
 
 if TYPE_CHECKING:

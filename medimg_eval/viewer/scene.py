@@ -13,11 +13,12 @@ import numpy as np
 
 from medimg_eval.case import Array, Boxes, Case, Failure, Findings, Image, Mask, Points, Prompt
 from medimg_eval.errors import CaseError
-from medimg_eval.evaluation.identity import data_fingerprint, digest
+from medimg_eval.evaluation.identity import data_fingerprint
 from medimg_eval.evaluation.run import Run, Stored
 from medimg_eval.imaging import read, read_mask
 from medimg_eval.imaging.volumes import SUFFIX, read_probabilities
 from medimg_eval.question import Key
+from medimg_eval.store import digest
 from medimg_eval.tasks import (
     QuestionTask,
     ReconstructionTask,

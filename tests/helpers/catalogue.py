@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from medimg_eval.evaluation.identity import data_fingerprint, digest
+from medimg_eval.evaluation.identity import data_fingerprint
 from medimg_eval.evaluation.rescoring import close, judged, score_stored
 from medimg_eval.evaluation.run import Run, now
 from medimg_eval.instantiate import build_task
 from medimg_eval.metrics import get
 from medimg_eval.results.runs.loading import SCHEMA
+from medimg_eval.store import digest
 from tests.helpers.config_files import composed_config
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,15 +9,13 @@ from typing import TYPE_CHECKING, Any
 from medimg_eval.case import Case
 from medimg_eval.errors import CaseError
 from medimg_eval.evaluation.evidence.providers import first_names, made_as, one_by_one, ready
-from medimg_eval.evaluation.identity import digest
 from medimg_eval.evaluation.progress import tracked
 from medimg_eval.evaluation.run import Run, answered
 from medimg_eval.metrics import parse
 from medimg_eval.metrics.answers import Read
 from medimg_eval.metrics.nlp import Corpus
 from medimg_eval.models.annotators import Annotator, PairAnnotator, TextAnnotator, TextPair
-from medimg_eval.models.response_cache import OF_USER, ReplyCache
-from medimg_eval.system import user_cache
+from medimg_eval.store import Stored, digest, observation_store, text_key
 from medimg_eval.tasks import QuestionTask, Task
 from medimg_eval.tasks.base import one_each
 
@@ -124,7 +120,7 @@ def _all_readings(
     identity = digest([name, candidate.identity, made.revision], 16)
     if isinstance(made, TextAnnotator):
         keys = {text: _key(identity, text) for pair in pairs.values() for text in pair}
-        read = _read(made, {keys[text]: text for text in keys}, corpus)
+        read = _read(made, identity, {keys[text]: text for text in keys}, corpus)
         by_text = {text: read[key] for text, key in keys.items()}
         cut = sum(_is_cut(by_text[text]) for pair in pairs.values() for text in pair)
         both = {case: Read(by_text[pair.reference], by_text[pair.prediction]) for case, pair in pairs.items()}
@@ -132,30 +128,29 @@ def _all_readings(
     if isinstance(made, PairAnnotator) and made.uses_corpus:
         identity = digest([identity, [list(one) for one in corpus.references]], 16)
     keyed = {case: _key(identity, *pair) for case, pair in pairs.items()}
-    read = _read(made, {keyed[case]: pair for case, pair in pairs.items()}, corpus)
+    read = _read(made, identity, {keyed[case]: pair for case, pair in pairs.items()}, corpus)
     return {case: read[key] for case, key in keyed.items()}, sum(_is_cut(read[key]) for key in keyed.values())
 
 
 def _key(identity: str, *texts: str) -> str:
-    return f"{identity}/{hashlib.blake2b(json.dumps(texts).encode(), digest_size=16).hexdigest()}"
+    return f"{identity}/{text_key(*texts)}"
 
 
 def _is_cut(reading: Any) -> bool:
     return isinstance(reading, Mapping) and bool(reading.get(CUT))
 
 
-def _read(made: Annotator, items: Mapping[str, Any], corpus: Corpus) -> dict[str, Any]:
+def _read(made: Annotator, identity: str, items: Mapping[str, Any], corpus: Corpus) -> dict[str, Any]:
     """By key what was read; texts of like length together, so that little is padded."""
-    kept = ReplyCache(user_cache() / "annotations", OF_USER)
-    found = {key: kept.get(key) for key in items}
-    read: dict[str, Any] = {key: one["reading"] for key, one in found.items() if one is not None}
+    kept = observation_store("annotation", identity)
+    read: dict[str, Any] = {key: one.value for key, one in kept.get(list(items)).items()}
     left = sorted((key for key in items if key not in read), key=lambda key: len(str(items[key])))
     size = max(1, made.preferred_batch)
     for batch in tracked([left[start : start + size] for start in range(0, len(left), size)], f"reading ({made.name})"):
         for key, reading in zip(batch, _ask(made, [items[key] for key in batch], corpus), strict=True):
             read[key] = reading
             if reading is not None:
-                kept.put(key, {"reading": reading})
+                kept.put({key: Stored(reading)})
     kept.close()
     return read
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import re
 from collections import Counter
@@ -15,11 +14,10 @@ from typing import Any, NamedTuple
 from medimg_eval.case import Case, Prompt
 from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.evaluation.evidence.providers import one_by_one
-from medimg_eval.evaluation.identity import digest
 from medimg_eval.evaluation.run import Run, answered
 from medimg_eval.metrics.answers import AnsweredQuestion
-from medimg_eval.models.response_cache import OF_USER, ReplyCache
 from medimg_eval.question import Decoding, Reply
+from medimg_eval.store import ContentStore, Stored, observation_store, prompt_key
 from medimg_eval.tasks import QuestionTask, ReportTask
 from medimg_eval.tasks.base import one_each
 from medimg_eval.tasks.questions import MAX_NEW_TOKENS, JudgeQuestion, rounds
@@ -117,7 +115,7 @@ def judge_answers(task: QuestionTask, run: Run, cases: Sequence[Case], lent: Len
     """
     noted = run.manifest.get("judge", {})
     refuse_unfit(task, noted.get("identity", {}), str(noted.get("name", judge_id)))
-    kept, asked = ReplyCache(mend=OF_USER), 0
+    kept, asked = observation_store("verdict", judge_id), 0
     with ExitStack() as stack:
         judge = cache(lambda: stack.enter_context(lent()))
         for some in rounds(JudgeQuestion.all_of(task.judge)):
@@ -152,7 +150,9 @@ def _is_news(line: Line, said: Mapping[tuple[str, str], Line]) -> bool:
     return earlier is None or any(earlier[key] != line[key] for key in ("prompt_id", "value"))
 
 
-def _ask_round(questions: Iterator[_Asked], run: Run, kept: ReplyCache, judge: Callable[[], Any], judge_id: str) -> int:
+def _ask_round(
+    questions: Iterator[_Asked], run: Run, kept: ContentStore, judge: Callable[[], Any], judge_id: str
+) -> int:
     """Asks what no earlier start and no other run has asked in the same words; returns how much that was."""
     lines = [line for line in run.judgements() if line["judge"] == judge_id]
     said = {(line["case"], line["question"], line["prompt_id"]): line for line in lines}
@@ -163,8 +163,8 @@ def _ask_round(questions: Iterator[_Asked], run: Run, kept: ReplyCache, judge: C
         earlier = said.get((one.case.id, one.name, one.key))
         if earlier is not None:  # what its words are worth may have changed
             known += [line] if (line := _line(one, earlier["reply"], judge_id))["value"] != earlier["value"] else []
-        elif (found := kept.get(f"{judge_id}/{one.key}")) is not None:
-            known.append(_line(one, found["text"], judge_id))
+        elif found := kept.get([f"{judge_id}/{one.key}"]):
+            known.append(_line(one, found[f"{judge_id}/{one.key}"].value, judge_id))
         else:
             new.append(one)
         if len(known) >= TOGETHER:
@@ -179,7 +179,7 @@ def _ask_round(questions: Iterator[_Asked], run: Run, kept: ReplyCache, judge: C
     return asked
 
 
-def _settle(run: Run, kept: ReplyCache, judge: Any, new: Sequence[_Asked], judge_id: str) -> int:
+def _settle(run: Run, kept: ContentStore, judge: Any, new: Sequence[_Asked], judge_id: str) -> int:
     """Asks each question once, however many of them are worded alike, and keeps what is replied."""
     lines = []
     different = {one.key: one for one in new}
@@ -191,7 +191,7 @@ def _settle(run: Run, kept: ReplyCache, judge: Any, new: Sequence[_Asked], judge
     for one in new:
         reply = replies[one.key]
         if isinstance(reply, str):
-            kept.put(f"{judge_id}/{one.key}", {"text": reply})
+            kept.put({f"{judge_id}/{one.key}": Stored(reply)})
         lines.append(_line(one, reply, judge_id))
     run.append_judgements(lines)
     return len(lines)
@@ -303,9 +303,7 @@ def _shown(task: QuestionTask, case: Case, stored: Mapping[str, Any]) -> Mapping
 
 
 def _key(question: JudgeQuestion, prompt: Prompt) -> str:
-    pixels = [(image.array.shape, hashlib.blake2b(image.array.tobytes()).hexdigest()) for image in prompt.images]
-    said: list[Any] = [[(message.role, message.parts) for message in prompt.messages], pixels]
-    return digest(said if question.max_new_tokens == MAX_NEW_TOKENS else [*said, question.max_new_tokens], 32)
+    return prompt_key(prompt, None if question.max_new_tokens == MAX_NEW_TOKENS else question.max_new_tokens)
 
 
 def _ask(judge: Any, asked: Sequence[_Asked], seed: int) -> list[str | Exception]:
