@@ -51,6 +51,10 @@ class Requirement:
     sets: tuple[str, ...] = ()
 
 
+Requires = tuple[Requirement, ...] | Callable[[Any], tuple[Requirement, ...]]
+"""What a metric needs other models to have said, or a function from its parameter to that."""
+
+
 @dataclass(frozen=True)
 class Metric:
     """One metric and what a table needs to know about it.
@@ -80,6 +84,8 @@ class Metric:
         settings: The choices behind it that others make differently, such as a tokeniser: its part of a signature.
         reads: Of a metric of texts: the annotators whose readings of them it needs, such as "chexbert".
         asks: Of a metric of texts: the questions whose verdicts by a judge it needs, such as "green".
+        requires: What other models must have said for it: requirements, or a function from the parameter to them.
+        scope: "set" where the value of a case also depends on other cases and predictions.
         pieces: Of a summary that is a function of sums over rows: what each row adds to them; see `summary`.
         total: Of the same: the value of such sums.
         weighed: Of a summary that is told how often each row counts: see `summary`.
@@ -109,6 +115,8 @@ class Metric:
     settings: str = ""
     reads: tuple[str, ...] = ()
     asks: tuple[str, ...] = ()
+    requires: "Requires" = ()
+    scope: Literal["case", "set"] = "case"
     pieces: Callable[..., npt.NDArray[np.float64]] | None = None
     total: Callable[..., Any] | None = None
     weighed: Callable[..., Weighed | None] | None = None
@@ -189,6 +197,8 @@ class _OfOne(_Declared, total=False):
     intermediate: bool
     reads: tuple[str, ...]
     asks: tuple[str, ...]
+    requires: Requires
+    scope: Literal["case", "set"]
 
 
 class _OfRun(_Declared, total=False):
@@ -307,6 +317,23 @@ def parse(name: str) -> tuple[Metric, float | str | None]:
     if parameter > found.parameter_most:
         raise UsageError(f"Metric {base!r} needs a parameter of at most {found.parameter_most:g}, got {name!r}")
     return found, parameter
+
+
+def required(name: str) -> tuple[Requirement, ...]:
+    """Returns what other models must have said for a metric, or for those that a summary is computed from.
+
+    Args:
+        name: With its parameter, as in "judged@completeness".
+
+    Raises:
+        UsageError: As `parse` does.
+    """
+    found: dict[Requirement, None] = {}
+    for part in parse(name)[0].needs or (name,):
+        declared, parameter = parse(part)
+        needs = declared.requires(parameter) if callable(declared.requires) else declared.requires
+        found |= dict.fromkeys(needs)
+    return tuple(found)
 
 
 def asked_metrics(

@@ -10,6 +10,7 @@ from typing import ClassVar, NamedTuple
 
 from medimg_eval.errors import UserError
 from medimg_eval.models.base import Model
+from medimg_eval.models.providers import Missing
 from medimg_eval.models.text_encoders import device_of
 
 
@@ -110,6 +111,25 @@ class WithWeights(Model):
         """Raises UserError when weights are not there, within a second and without loading any."""
         for one in self.needs:
             self.find(one)
+
+    remote: bool = False
+    cached: bool = True
+    abilities: frozenset[str] = frozenset()
+
+    def missing(self) -> Sequence[Missing]:
+        """Weights that are not there, or else what `check_ready` says, by the settings that mend it."""
+        lacks = []
+        for one in self.needs:
+            try:
+                self.find(one)
+            except UserError as error:
+                lacks.append(Missing(f"{self.role}s.{self.name}.{one.argument}", str(error)))
+        if not lacks:
+            try:
+                self.check_ready()
+            except UserError as error:
+                lacks.append(Missing(f"{self.role}s.{self.name}", str(error)))
+        return lacks
 
     def find(self, weights: Weights) -> Path:
         """The file or folder of weights on this machine; raises UserError as `located` does."""

@@ -6,7 +6,7 @@ import json
 import shlex
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,9 +14,9 @@ from typing import Any, ClassVar, Literal, Protocol, Self, cast
 
 from medimg_eval.case import Case, Geometry, Image, Prompt, Prompts, Score
 from medimg_eval.errors import CaseError, MissingDataError, SplitError, UsageError, UserError, nearest
-from medimg_eval.evidence import Context, Evidence, Subject
+from medimg_eval.evidence import EMPTY, Context, Evidence, Subject, one_each
 from medimg_eval.metrics import LabelScore, parse
-from medimg_eval.metrics.registry import Requirement
+from medimg_eval.metrics.registry import Requirement, required
 from medimg_eval.system import whole
 
 MayLeave = Literal["yes", "no", "ask"]
@@ -113,8 +113,16 @@ class Task(ABC):
     """What a model gives, in words, for the reporting checklist; "" for what the codec stores."""
 
     def requirements(self) -> tuple[Requirement, ...]:
-        """What the metrics need other models to have said."""
-        return ()
+        """What the metrics need other models to have said; each comes after those that it goes on from."""
+        return tuple(dict.fromkeys(need for name in self.metrics for need in required(name)))
+
+    def dispensable(self, need: Requirement) -> bool:
+        """Whether the task can be scored without: what is missing then has no value."""
+        return need.topic == "*"
+
+    def unfit(self, need: Requirement, config: Mapping[str, Any], name: str) -> str:
+        """Why a model of some config cannot meet a requirement, in a sentence; "" where it can."""
+        return ""
 
     def subjects(
         self, need: Requirement, cases: Sequence[Case], predictions: Mapping[str, Any], evidence: Evidence
@@ -134,11 +142,11 @@ class Task(ABC):
 
     def context(self, cases: Sequence[Case], predictions: Mapping[str, Any], evidence: Evidence) -> Context:
         """What scores depend on beside their own case, from all cases and predictions (by trial id; Failures too)."""
-        return Context(evidence)
+        return Context(evidence) if evidence.provenance or evidence.observations else EMPTY
 
     def notes(self, cases: Sequence[Case], context: Context) -> list[str]:
         """What readers of a table must know of this run, beside what providers failed on."""
-        return []
+        return list(context.notes)
 
     def artefacts(self, context: Context, folder: Path) -> None:  # noqa: B027 - most tasks have none
         """Writes what shows the scores, such as a gallery, into a run's folder."""
@@ -332,19 +340,6 @@ def check_metrics(task: Task, kind: str = "", what: str = "") -> None:
     for name in (*task.case_metrics, task.monitor) if kind else ():
         if parse(name)[0].kind != kind:
             raise UsageError(f"task {task.name!r}: metric {name!r} does not judge {what}")
-
-
-def one_each(answers: Any, prompts: Sized, who: str = "the model") -> list[Any]:
-    """The answers, if they are one for each prompt: of a single text, each character would be taken for one.
-
-    Raises:
-        CaseError: they are not.
-    """
-    if isinstance(answers, str | bytes | Mapping) or not isinstance(answers, Sized):
-        raise CaseError(f"{who} gave one {type(answers).__name__}, expected a list of answers, one for each prompt")
-    if len(answers) != len(prompts):
-        raise CaseError(f"{who} gave {len(answers)} answers to {len(prompts)} prompts")
-    return list(cast("Sequence[Any]", answers))
 
 
 def write_answer(path: Path, content: Mapping[str, Any]) -> None:

@@ -13,10 +13,11 @@ import numpy as np
 
 from medimg_eval.case import Array, Case, Image, Prompt, Prompts, Text
 from medimg_eval.errors import CaseError, UserError
+from medimg_eval.evidence import one_each
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.retrieval import Placed, retrieval_places
 from medimg_eval.question import Key, Message
-from medimg_eval.tasks.base import Task, check_metrics, one_each
+from medimg_eval.tasks.base import Task, check_metrics
 
 PAIR = "pair"
 """The label of scores: an image, or the images of a study, with its report."""

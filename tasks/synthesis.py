@@ -14,12 +14,13 @@ import numpy as np
 
 from medimg_eval.case import Array, Case, Image, Prompt, Prompts, Score
 from medimg_eval.errors import CaseError, UsageError, nearest
+from medimg_eval.evidence import one_each
 from medimg_eval.imaging import read
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.generation import NEEDED, ONE_PICTURE, SET, WHOLE, OnePrompt
 from medimg_eval.question import Message
 from medimg_eval.system import whole
-from medimg_eval.tasks.base import Task, check_metrics, one_each, write_answer
+from medimg_eval.tasks.base import Task, check_metrics, write_answer
 from medimg_eval.trust import place_in
 
 PARTS = ("reference", "train", "holdout")

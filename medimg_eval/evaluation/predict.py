@@ -20,8 +20,9 @@ from medimg_eval.errors import CaseError, UserError
 from medimg_eval.evaluation.progress import Counted, tracked
 from medimg_eval.evaluation.run import Run, Stored
 from medimg_eval.evaluation.scoring import Scorer
+from medimg_eval.evidence import one_each
 from medimg_eval.models import Model
-from medimg_eval.tasks.base import Task, one_each
+from medimg_eval.tasks.base import Task
 
 log = logging.getLogger(__name__)
 

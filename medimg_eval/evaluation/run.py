@@ -4,7 +4,8 @@ manifest.json         what was run, on what, where; its status
 config.yaml           the resolved config, overrides.yaml the command line's part of it
 predictions/          one file per case
 predictions-R.jsonl   one line per case asked by rank R: its answer, where its prediction lies, or how it failed
-judgements-R.jsonl    one line per question to a judge: what it was asked, its reply, and the verdict
+evidence-R.jsonl      one line per thing a judge, annotator, network or extractor was shown: its key, what it said
+judgements-R.jsonl    the same of judges, of runs before these lines
 scores-R.jsonl        one line per case scored by rank R
 scores.parquet        the Score rows, written when every case is accounted for
 summary.json          means with intervals, and the failures by name
@@ -92,7 +93,7 @@ class Run:
         except BaseException:
             self._unlock()
             raise
-        for name in ("predictions", "scores", "judgements"):
+        for name in ("predictions", "scores", "judgements", "evidence"):
             _drop_partial_line(self._shard(name))
         if self.rank == 0:  # before any other rank writes
             self._log = logging.FileHandler(self.folder / "run.log", encoding="utf-8")
@@ -232,6 +233,27 @@ class Run:
             if line["judge"] == judge:
                 found.setdefault(line["case"], {})[line["question"]] = line["value"]
         return found
+
+    def append_evidence(self, lines: Iterable[Mapping[str, Any]]) -> None:
+        """Adds what providers said; a kill loses none of it once this returns."""
+        self._append("evidence", lines)
+
+    def evidence(self) -> Iterator[dict[str, Any]]:
+        """Yields what providers have said, in the order in which they said it; former runs keep a judge's apart."""
+        for line in self._lines("judgements"):
+            topic, _, number = line["question"].rpartition("/")
+            part = topic and number.isdigit()
+            if line["prompt_id"] == "unasked":  # a verdict put together of others
+                continue
+            yield {
+                "provider": "judge",
+                "by": line["judge"],
+                "topic": topic if part else line["question"],
+                "owner": f"{line['case']}/{number}" if part else line["case"],
+                "key": line["prompt_id"],
+                **({"value": line["reply"]} if line["prompt_id"] else {"error": line.get("error", "")}),
+            }
+        yield from self._lines("evidence")
 
     def write_scores(self, rows: Sequence[Score]) -> None:
         """Writes `scores.parquet`, whole or not at all."""

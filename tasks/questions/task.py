@@ -15,11 +15,12 @@ import yaml
 
 from medimg_eval.case import Case, Image, Prompt, Prompts
 from medimg_eval.errors import CaseError, UsageError, nearest
+from medimg_eval.evidence import one_each
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.answers import JUDGE, UNREAD, AnsweredQuestion, rules
 from medimg_eval.metrics.nlp import Corpus
 from medimg_eval.question import Decoding, Key, Message, Question, Reply
-from medimg_eval.tasks.base import Task, check_metrics, one_each
+from medimg_eval.tasks.base import Task, check_metrics
 from medimg_eval.tasks.questions.confidence import confidence_of, status_of, with_confidence
 from medimg_eval.tasks.questions.judge_questions import JudgeQuestion
 from medimg_eval.tasks.questions.templates import Template, moved, without_images

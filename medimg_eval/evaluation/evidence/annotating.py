@@ -11,13 +11,13 @@ from medimg_eval.errors import CaseError
 from medimg_eval.evaluation.evidence.providers import first_names, made_as, one_by_one, ready
 from medimg_eval.evaluation.progress import tracked
 from medimg_eval.evaluation.run import Run, answered
+from medimg_eval.evidence import TextPair, one_each
 from medimg_eval.metrics import parse
 from medimg_eval.metrics.answers import Read
 from medimg_eval.metrics.nlp import Corpus
-from medimg_eval.models.annotators import Annotator, PairAnnotator, TextAnnotator, TextPair
+from medimg_eval.models.annotators import Annotator, PairAnnotator, TextAnnotator
 from medimg_eval.store import Stored, digest, observation_store, text_key
 from medimg_eval.tasks import QuestionTask, Task
-from medimg_eval.tasks.base import one_each
 
 if TYPE_CHECKING:
     from medimg_eval.evaluation.model_spec import ModelSpec

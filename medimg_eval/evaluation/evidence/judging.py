@@ -15,11 +15,11 @@ from medimg_eval.case import Case, Prompt
 from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.evaluation.evidence.providers import one_by_one
 from medimg_eval.evaluation.run import Run, answered
+from medimg_eval.evidence import one_each
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.question import Decoding, Reply
 from medimg_eval.store import ContentStore, Stored, observation_store, prompt_key
 from medimg_eval.tasks import QuestionTask, ReportTask
-from medimg_eval.tasks.base import one_each
 from medimg_eval.tasks.questions import MAX_NEW_TOKENS, JudgeQuestion, rounds
 
 log = logging.getLogger(__name__)
