@@ -57,6 +57,11 @@ class CaseError(UserError):
     """One case cannot be read, answered or judged; the other cases go on."""
 
 
+def error_in_words(error: Exception) -> str:
+    """What went wrong, with the kind of error where its message is not made for people."""
+    return str(error) if isinstance(error, CaseError) else f"{type(error).__name__}: {error}"
+
+
 def nearest(name: str, options: Iterable[str]) -> str:
     """Returns `"; did you mean 'x'? (available: a, x)"` for a name that is not among `options`."""
     options = sorted(set(options))

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol, Self, cast
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, cast
 
 from medimg_eval.case import Case, Geometry, Image, Prompt, Prompts, Score
 from medimg_eval.errors import CaseError, MissingDataError, SplitError, UsageError, UserError, nearest
 from medimg_eval.evidence import EMPTY, Context, Evidence, Subject, one_each
 from medimg_eval.metrics import LabelScore, parse
+from medimg_eval.metrics.generation import SET
 from medimg_eval.metrics.registry import Requirement, required
 from medimg_eval.system import whole
 
@@ -39,6 +41,22 @@ def permission(value: Any, where: str) -> MayLeave:
     if said not in ("yes", "no", "ask"):
         raise UsageError(f"{where} is {value!r}; expected yes, no or ask")
     return cast("MayLeave", said)
+
+
+class SetScore(NamedTuple):
+    """What a set of predictions is worth by one metric.
+
+    Attributes:
+        metric: as it was asked for.
+        label: the finding that its cases have, or `all`.
+        value: a `SetValue`, or the reason why there is none, which begins with `RAISED` where the metric raised.
+        where: attribute -> value of the cases, of a part of the set.
+    """
+
+    metric: str
+    label: str
+    value: Any
+    where: Mapping[str, str]
 
 
 class Layout(Protocol):
@@ -318,9 +336,33 @@ class Task(ABC):
             for score in scores
         ]
 
-    def rows_of_all(self, *, run: str, model: str) -> list[Score]:
-        """Rows of what judges all answers as one, and so belong to no case."""
+    def score_set(self, cases: Sequence[Case], predictions: Mapping[str, Any], context: Context) -> list[SetScore]:
+        """What all predictions together are worth, which belongs to no case.
+
+        Args:
+            cases: of the run, in order.
+            predictions: by trial id: what is stored, or a Failure.
+            context: of all of them.
+        """
         return []
+
+    def rows_of_all(self, scores: Sequence[SetScore], *, run: str, model: str) -> list[Score]:
+        """Puts the scores of sets into rows, whose attributes hold what belongs to each value."""
+        return [
+            Score(
+                run=run,
+                task=self.name,
+                model=model,
+                case="",
+                patient="",
+                label=score.label,
+                metric=score.metric,
+                value=math.nan if isinstance(score.value, str) else float(score.value.value),
+                status=SET,
+                attributes=json.dumps({**_described(score.value), "where": dict(score.where)}, sort_keys=True),
+            )
+            for score in scores
+        ]
 
 
 def check_metrics(task: Task, kind: str = "", what: str = "") -> None:
@@ -364,3 +406,15 @@ def same_grid(geometry: Geometry, expected: Geometry, *, what: str, than: str) -
     difference = expected.difference(geometry)
     if difference:
         raise CaseError(f"{what}: {difference} of {than}; resample it onto that grid first")
+
+
+def _described(value: Any) -> dict[str, Any]:
+    """A set's value as JSON holds it; NaN becomes null."""
+    if isinstance(value, str):
+        return {"flags": [value]}
+    facts = {key: _finite(held) for key, held in asdict(value).items() if key not in ("metric", "value", "details")}
+    return facts | {"details": {key: _finite(held) for key, held in value.details.items()}}
+
+
+def _finite(held: Any) -> Any:
+    return None if isinstance(held, float) and not math.isfinite(held) else held

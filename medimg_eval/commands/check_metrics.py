@@ -10,7 +10,6 @@ from medimg_eval.commands.console import as_list, printer, say
 from medimg_eval.errors import UserError
 from medimg_eval.instantiate import Annotators
 from medimg_eval.metrics import Metric, available, parse
-from medimg_eval.models.hub import located
 
 ALL = "all"
 JUDGE = "there is no judge; add model@judge=NAME to test (docs/metrics-judges.md)"
@@ -93,7 +92,7 @@ def _of_annotator(name: str, annotators: Annotators) -> Iterator[_Lack]:
     missing = False
     for one in made.needs:
         try:
-            located(getattr(made, one.argument), one, name)
+            one.find(getattr(made, one.argument), name)
         except UserError as error:
             missing = True
             yield _Lack(f"{key}.{one.argument}", str(error))

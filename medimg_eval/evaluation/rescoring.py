@@ -25,8 +25,9 @@ from medimg_eval.evaluation.leaving import note_sent, permit_readers
 from medimg_eval.evaluation.preparing import in_words
 from medimg_eval.evaluation.progress import tracked
 from medimg_eval.evaluation.run import Run, Stored, answered, now, write_json
-from medimg_eval.evaluation.scoring import RAISED, Scorer, score_parts, scoring_workers
+from medimg_eval.evaluation.scoring import Scorer, score_parts, scoring_workers
 from medimg_eval.metrics import LabelScore
+from medimg_eval.metrics.scores import RAISED
 from medimg_eval.results import Table, build_table, load_runs
 from medimg_eval.results.runs import read_manifest
 from medimg_eval.store import digest

@@ -20,9 +20,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from medimg_eval.case import Case, Failure
-from medimg_eval.errors import CaseError, UserError
+from medimg_eval.errors import CaseError, UserError, error_in_words
 from medimg_eval.metrics import LabelScore
 from medimg_eval.metrics.answers import UNREAD
+from medimg_eval.metrics.scores import RAISED
 from medimg_eval.tasks.base import Task
 
 if TYPE_CHECKING:  # workers start in less time without what a run is written with
@@ -36,9 +37,6 @@ Given = tuple[Case, Mapping[str, Any]]
 
 BACKLOG = 4
 """Cases per worker that wait at most, where no model is kept waiting."""
-
-RAISED = "error: "
-"""How the status of a score begins whose metric raised; what it raised follows."""
 
 
 def score_case(task: Task, case: Case, prediction: Stored) -> Scored:
@@ -86,11 +84,6 @@ def _finite(score: LabelScore) -> LabelScore:
         return score
     # It would make every mean it enters infinite.
     return score._replace(value=math.nan, status=f"{RAISED}{score.label} is {score.value}")
-
-
-def error_in_words(error: Exception) -> str:
-    """What went wrong, with the kind of error where its message is not made for people."""
-    return str(error) if isinstance(error, CaseError) else f"{type(error).__name__}: {error}"
 
 
 def score_parts(task: Task, parts: Sequence[Sequence[Given]], workers: int) -> Iterator[dict[str, Scored]]:
