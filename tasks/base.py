@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, cast
 
 from medimg_eval.case import Case, Geometry, Image, Prompt, Prompts, Score
@@ -20,6 +21,9 @@ from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.generation import SET
 from medimg_eval.metrics.registry import Requirement, required
 from medimg_eval.system import whole
+
+NOBODY: Mapping[str, str] = MappingProxyType({})
+"""The provenance of a run that rests on no other model."""
 
 MayLeave = Literal["yes", "no", "ask"]
 """Whether data may go to another machine; `ask` leaves it to the user's word on the command line."""

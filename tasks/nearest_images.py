@@ -13,8 +13,8 @@ from typing import NamedTuple
 from medimg_eval.case import Image
 from medimg_eval.errors import CaseError
 from medimg_eval.imaging.pictures import as_picture
-from medimg_eval.trust import guarded
 from medimg_eval.system import whole
+from medimg_eval.trust import guarded
 
 EDGE = 256
 """Longest edge of a picture in the gallery."""

@@ -20,8 +20,8 @@ from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.generation import ONE_PICTURE, SET, WHOLE, OnePrompt, requirement_of
 from medimg_eval.metrics.registry import Requirement
 from medimg_eval.question import Message
-from medimg_eval.system import whole
 from medimg_eval.store import sentence_key
+from medimg_eval.system import whole
 from medimg_eval.tasks.base import NOBODY, SetScore, Task, check_metrics, write_answer
 from medimg_eval.tasks.nearest_images import write_gallery
 from medimg_eval.tasks.synthesis_sets import NAMED, PROMPT, SynthesisSets, made_pictures, real_pictures, subjects_of
@@ -188,9 +188,7 @@ class SynthesisTask(Task):
         """All pictures with what extractors say of them, and what was compared with, in the provenance."""
         if not self.set_metrics:
             return super().context(cases, predictions, evidence)
-        real = {
-            part: real_pictures(part, self._real(part), optional=self.unreadable == "skip") for part in self.parts
-        }
+        real = {part: real_pictures(part, self._real(part), optional=self.unreadable == "skip") for part in self.parts}
         sets = SynthesisSets(self, real, made_pictures(self, cases, predictions), evidence)
         told = sets.provenance()
         facts = {"extractors": dict(evidence.provenance), "sets": told}
@@ -220,7 +218,9 @@ class SynthesisTask(Task):
             raise UsageError(f"{', '.join(names)}: compare with real images of {part!r}: {error}") from error
         bare = next((case for case in cases if not case.images), None)
         if bare is not None:
-            raise UserError(f"task {self.name!r}: case {bare.id!r} of {part!r} has no image, which metrics of sets need")
+            raise UserError(
+                f"task {self.name!r}: case {bare.id!r} of {part!r} has no image, which metrics of sets need"
+            )
         return cases
 
     def seeded(self, seed: int) -> Mapping[str, Any]:

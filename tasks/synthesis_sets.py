@@ -203,7 +203,7 @@ class ExtractedSets:
         self.rows: dict[str, Array] = {}
         self.kept: dict[str, list[Shown]] = {}
         facts = self.evidence.find(name, "", FACTS)
-        self.extractor: Any = None if facts is None else facts.value
+        self.extractor: Any = facts.value if facts else None
         shapes = {part: self._take(part, shown) for part, shown in {**self.real, GENERATED: self.made}.items()}
         if not self.raised:
             self._compare_shapes(shapes)
@@ -331,7 +331,9 @@ class ExtractedSets:
         cases = [case for _, case, _ in self.kept[part]]
         rows = _chosen(cases, chosen)
         if chosen is not None and 0 < self.task.drawn < len(rows):
-            owners = np.unique([cases[place].patient or cases[place].id for place in rows.tolist()], return_inverse=True)
+            owners = np.unique(
+                [cases[place].patient or cases[place].id for place in rows.tolist()], return_inverse=True
+            )
             rng = np.random.default_rng(self.task.seed)
             rows = np.sort(rows[shuffled(rng, len(rows), owners[1])[: self.task.drawn]])
         drawn = [cases[place] for place in rows.tolist()]
