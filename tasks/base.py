@@ -19,7 +19,7 @@ from medimg_eval.errors import CaseError, MissingDataError, SplitError, UsageErr
 from medimg_eval.evidence import EMPTY, Context, Evidence, Subject, one_each
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.generation import SET
-from medimg_eval.metrics.registry import Requirement, required
+from medimg_eval.metrics.registry import Requirement, canonical, required
 from medimg_eval.system import whole
 
 NOBODY: Mapping[str, str] = MappingProxyType({})
@@ -307,12 +307,17 @@ class Task(ABC):
         """What a case without an answer is worth."""
 
     @abstractmethod
-    def signature(self) -> str:
-        """The choices behind the numbers, for the table's footnote."""
+    def signature(self, provenance: Mapping[str, str] = NOBODY) -> str:
+        """The choices behind the numbers, for the table's footnote; `provenance` as of `Evidence`."""
 
-    def definitions(self) -> dict[str, str]:
+    def definitions(self, provenance: Mapping[str, str] = NOBODY) -> dict[str, str]:
         """The choices behind each metric by itself, whatever others are asked for beside it."""
-        return {name: self.alone(name).signature() for name in self.metrics}
+        return {name: self.definition(name, provenance) for name in self.metrics}
+
+    def definition(self, metric: str, provenance: Mapping[str, str] = NOBODY) -> str:
+        """The choices behind one metric; a task that rests on no other model need not take any provenance."""
+        alone = self.alone(metric)
+        return alone.signature(provenance) if provenance else alone.signature()
 
     def alone(self, metric: str) -> Self:
         """The same task with one metric, as far as its signature goes."""
@@ -380,7 +385,10 @@ def check_metrics(task: Task, kind: str = "", what: str = "") -> None:
     Raises:
         UsageError: one is named twice, or judges something else.
     """
-    task.metrics = [task.metrics] if isinstance(task.metrics, str) else list(task.metrics)
+    kinds = (kind,) if kind else ()
+    metrics = [task.metrics] if isinstance(task.metrics, str) else task.metrics
+    task.metrics = [canonical(str(name), kinds) for name in metrics]
+    task.monitor = canonical(task.monitor, kinds) if task.monitor else ""
     if len(set(task.metrics)) < len(task.metrics):
         raise UsageError(f"task {task.name!r}: expected `metrics` to name each metric once, got {list(task.metrics)}")
     for name in (*task.case_metrics, task.monitor) if kind else ():

@@ -77,7 +77,7 @@ class SynthesisTask(Task):
             tell readers of a table what differs.
     """
 
-    metrics: Sequence[str] = ("unmade",)
+    metrics: Sequence[str] = ("generation_failure_rate",)
     splits: Mapping[str, str] = field(default_factory=lambda: {"test": "test", "reference": "test"})
     pictures: int = 1
     seed: int = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import re
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,17 +17,13 @@ from torch import nn
 from medimg_eval.case import Case
 from medimg_eval.data.cache import VolumeCache
 from medimg_eval.data.former_names import as_hashed
-from medimg_eval.data.prompts import Batches
+from medimg_eval.data.prompts import PromptBatches
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.evaluation.evidence import (
     judge_answers,
-    judge_sets,
-    perceive,
     read_reports,
     refuse_unfit,
     refuse_unready,
-    refuse_unready_networks,
-    refuse_unready_sets,
 )
 from medimg_eval.evaluation.identity import (
     data_fingerprint,
@@ -38,7 +35,8 @@ from medimg_eval.evaluation.leaving import note_sent, permit_judge, permit_model
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.predict import Predictor, ask_here, device_of, in_use, parameter_count
 from medimg_eval.evaluation.preparing import choose, in_words, prepare, refuse_unaskable
-from medimg_eval.evaluation.rescoring import close, judged, score_stored, scoring_id, submit_stored
+from medimg_eval.evaluation.readiness import missing, refuse, sources_of
+from medimg_eval.evaluation.rescoring import close, gather_context, judged, score_stored, scoring_id, submit_stored
 from medimg_eval.evaluation.run import Run, answered, now, unanswered
 from medimg_eval.evaluation.scoring import Scorer, is_settled, scoring_workers
 from medimg_eval.models import Model
@@ -98,6 +96,11 @@ class Settings:
     tables: list[Table] = field(default_factory=list)
 
     @property
+    def providers(self) -> Mapping[str, ModelSpec]:
+        """All that metrics may name, by name."""
+        return ChainMap(self.annotators, self.extractors)  # type: ignore[arg-type]
+
+    @property
     def may_leave(self) -> Any:
         """What the user says of sending data to another machine; None where nothing is said."""
         return self.config.get("may_leave")
@@ -146,10 +149,12 @@ def evaluate(task: Task, candidate: ModelSpec, settings: Settings) -> Path:
     """
     refuse_judge(task, settings)
     refuse_unready(task, settings.annotators, judge=settings.judge is not None)
-    refuse_unready_sets(task, settings.extractors)
-    refuse_unready_networks(task, settings.annotators)
+    requirements = task.requirements()
+    refuse(missing(requirements, settings.providers, task))
+    sources = sources_of(requirements, settings.providers)
     sent = permit_readers(task, settings.may_leave, settings.annotators, settings.extractors)
     every = task.cases("test")
+    task.check_data(every)
     named = choose(task, every, settings.limit, settings.only)
     fingerprint = data_fingerprint(every)
     settled = {
@@ -196,9 +201,8 @@ def evaluate(task: Task, candidate: ModelSpec, settings: Settings) -> Path:
                 changed = task.together or isinstance(task, ReportTask) or heard
                 scored = {} if changed else run.scores(scoring_id(task))
                 score_stored(task, run, [case for case in cases if not is_settled(scored.get(case.id))], 0)
-            judge_sets(task, run, cases, settings.extractors)
-            perceive(task, run, cases, settings.annotators, run.scores(scoring_id(task)))
-            settings.tables.append(close(task, run, cases, candidate.name))
+            context = gather_context(task, run, cases, sources)
+            settings.tables.append(close(task, run, cases, candidate.name, context))
     return folder
 
 
@@ -298,7 +302,7 @@ def _predict(
     with Scorer(task, run, scoring_id(task), scoring_workers(settings.score_workers)) as scorer:
         asker = Predictor(task, model, run, scorer)
         if task.inline and _alone(settings):
-            ask_here(asker, Batches(task, cases, **options), settings.config.get("trainer") or {})
+            ask_here(asker, PromptBatches(task, cases, **options), settings.config.get("trainer") or {})
         else:
             if not task.inline:
                 submit_stored(scorer, run, unscored)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -13,25 +14,26 @@ from medimg_eval.case import Case, Failure, Score
 from medimg_eval.errors import CaseError, UserError
 from medimg_eval.evaluation.evidence import (
     judge_remarks,
-    judge_sets,
-    perceive,
     read_reports,
     refuse_unready,
-    refuse_unready_networks,
-    refuse_unready_sets,
 )
 from medimg_eval.evaluation.identity import data_fingerprint
 from medimg_eval.evaluation.leaving import note_sent, permit_readers
+from medimg_eval.evaluation.observe import Source, gather_evidence
 from medimg_eval.evaluation.preparing import in_words
 from medimg_eval.evaluation.progress import tracked
+from medimg_eval.evaluation.readiness import missing, refuse, sources_of
 from medimg_eval.evaluation.run import Run, Stored, answered, now, write_json
 from medimg_eval.evaluation.scoring import Scorer, score_parts, scoring_workers
+from medimg_eval.evidence import EMPTY, Context
 from medimg_eval.metrics import LabelScore
+from medimg_eval.metrics.registry import required
 from medimg_eval.metrics.scores import RAISED
 from medimg_eval.results import Table, build_table, load_runs
 from medimg_eval.results.runs import read_manifest
 from medimg_eval.store import digest
 from medimg_eval.tasks import QuestionTask, ReportTask, Task
+from medimg_eval.tasks.base import NOBODY, SetScore
 
 if TYPE_CHECKING:
     from medimg_eval.evaluation.model_spec import ModelSpec
@@ -71,8 +73,11 @@ def rescore(
     if isinstance(task, QuestionTask):
         task.judged_by = manifest.get("judge", {}).get("id", "")
     refuse_unready(task, annotators, judge=bool(manifest.get("judge")))
-    refuse_unready_sets(task, extractors)
-    refuse_unready_networks(task, annotators)
+    requirements = task.requirements()
+    providers: Mapping[str, ModelSpec] = ChainMap(annotators, extractors)  # type: ignore[arg-type]
+    refuse(missing(requirements, providers, task))
+    task.check_data(every)
+    sources = sources_of(requirements, providers)
     sent = permit_readers(task, may_leave, annotators, extractors)
     with Run(folder, manifest["run"]) as run:
         predictions = run.predictions()
@@ -86,9 +91,17 @@ def rescore(
         note_sent(run, sent, len(cases))
         read_reports(task, run, cases, annotators)
         score_stored(task, run, cases, workers)
-        judge_sets(task, run, cases, extractors)
-        perceive(task, run, cases, annotators, run.scores(scoring_id(task)))
-        return close(task, run, cases, manifest["model"])
+        context = gather_context(task, run, cases, sources)
+        return close(task, run, cases, manifest["model"], context)
+
+
+def gather_context(task: Task, run: Run, cases: Sequence[Case], sources: Mapping[str, Source]) -> Context:
+    """Has providers say what metrics require; what scores then depend on, of which the manifest takes note."""
+    evidence = gather_evidence(task, run, cases, sources)
+    context = task.context(cases, run.predictions(), evidence)
+    run.note(**{key: {**run.manifest.get(key, {}), **facts} for key, facts in context.facts.items()})
+    task.artefacts(context, run.folder)
+    return context
 
 
 def score_stored(task: Task, run: Run, cases: Sequence[Case], wanted: int | None) -> None:
@@ -152,7 +165,7 @@ def submit_stored(scorer: Scorer, run: Run, cases: Iterable[Case]) -> None:
             scorer.submit(case, prediction)
 
 
-def close(task: Task, run: Run, cases: Sequence[Case], model: str) -> Table:
+def close(task: Task, run: Run, cases: Sequence[Case], model: str, context: Context = EMPTY) -> Table:
     """Writes the Score rows in the task's order of cases, and the summary; returns the run's table."""
     predictions, scores = run.predictions(), run.scores(scoring_id(task))
     rows: list[Score] = []
@@ -161,6 +174,7 @@ def close(task: Task, run: Run, cases: Sequence[Case], model: str) -> Table:
     for case in cases:
         answer, result = predictions.get(case.id), scores.get(case.id)
         if answered(answer) and isinstance(result, list):
+            result = [*result, *late_scores(task, case, answer, context)]
             raised += _raised(case, result)
             kept = [one._replace(status="error") if one.status.startswith(RAISED) else one for one in result]
             rows += task.rows(case, kept, run=run.run, model=model)
@@ -168,12 +182,18 @@ def close(task: Task, run: Run, cases: Sequence[Case], model: str) -> Table:
         unknown = Failure(case.id, "answer", "no answer was recorded")
         failures.append(next((entry for entry in (answer, result) if isinstance(entry, Failure)), unknown))
         rows += task.rows(case, task.worst(case), run=run.run, model=model)
-    run.write_scores([*rows, *task.rows_of_all(run=run.run, model=model)])
+    of_sets = task.score_set(cases, predictions, context)
+    run.write_scores([*rows, *task.rows_of_all(of_sets, run=run.run, model=model)])
     read_with = run.read_with()
-    said = judged(task)
+    said = judged(task, context.evidence.provenance)
     if isinstance(task, QuestionTask):
         said["notes"] += judge_remarks(task, run)
-    said["notes"] += [*task.remarks, *_unjudged(task, run, cases, predictions), *_told(raised, len(cases))]
+    said["notes"] += [
+        *task.remarks,
+        *task.notes(cases, context),
+        *_unjudged(task, run, cases, predictions),
+        *_told(raised, len(cases)),
+    ]
     if left_out := getattr(task.layout, "left_out", {}):
         name, why = next(iter(left_out.items()))
         said["notes"] += [f"{len(left_out):,} left out of the data for what they lack, such as {name}: {why}"]
@@ -194,11 +214,17 @@ def close(task: Task, run: Run, cases: Sequence[Case], model: str) -> Table:
         {
             "metrics": json.loads(table.frame().to_json(orient="records")),  # NaN, which JSON lacks, becomes null
             "failures": [{"case": f.case_id, "stage": f.stage, "message": f.message} for f in failures],
-            "raised": [*raised, *_raised_of_sets(task)],
+            "raised": [*raised, *_raised_of_sets(of_sets)],
             "read_with": read_with,
         },
     )
     return table
+
+
+def late_scores(task: Task, case: Case, prediction: Stored, context: Context) -> list[LabelScore]:
+    """Scores by metrics that rest on what providers say, of predictions that are scored beside the model."""
+    late = [name for name in task.case_metrics if required(name)]
+    return task.score(case, prediction, late, context) if late and not task.inline else []
 
 
 def _raised(case: Case, scores: Sequence[LabelScore]) -> list[dict[str, str]]:
@@ -207,11 +233,11 @@ def _raised(case: Case, scores: Sequence[LabelScore]) -> list[dict[str, str]]:
     return [{"case": case.id, "metric": metric, "message": message} for metric, message in messages.items()]
 
 
-def _raised_of_sets(task: Task) -> list[dict[str, str]]:
+def _raised_of_sets(scores: Sequence[SetScore]) -> list[dict[str, str]]:
     """What metrics of sets raised, by the part of the set that they were to judge."""
     return [
         {"case": ", ".join([one.label, *one.where.values()]), "metric": one.metric, "message": one.value[len(RAISED) :]}
-        for one in getattr(task, "of_sets", ())
+        for one in scores
         if isinstance(one.value, str) and one.value.startswith(RAISED)
     ]
 
@@ -228,15 +254,15 @@ def _told(raised: Sequence[Mapping[str, str]], cases: int) -> list[str]:
     ]
 
 
-def judged(task: Task) -> dict[str, Any]:
+def judged(task: Task, provenance: Mapping[str, str] = NOBODY) -> dict[str, Any]:
     """How a run's answers are judged, which can change while they stay."""
     return {
         "task_title": task.title or task.name,
         "task_config": dict(task.config),
         "metrics": list(task.metrics),
         "facts": dict(task.facts),
-        "signature": task.signature(),
-        "definitions": task.definitions(),
+        "signature": task.signature(provenance) if provenance else task.signature(),
+        "definitions": task.definitions(provenance),
         "scoring": scoring_id(task),
         "notes": list(task.card.get("notes", [])),
     }
