@@ -22,7 +22,7 @@ import numpy.typing as npt
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.proportions import quotient
-from medimg_eval.metrics.registry import metric
+from medimg_eval.metrics.registry import annotations, metric
 from medimg_eval.metrics.text import texts_of
 
 Numbers = npt.NDArray[np.float64]
@@ -276,7 +276,7 @@ def consistency_rules_weighted(pair: AnsweredQuestion) -> float:
     return _compared(pair, _by_rules, weighted=True)
 
 
-@_consistent(title="Consistency (RadGraph)", settings=_GRAPH, reads=("radgraph",))
+@_consistent(title="Consistency (RadGraph)", settings=_GRAPH, requires=annotations("radgraph"))
 def consistency_radgraph(pair: AnsweredQuestion) -> float:
     """The mean overlap of the lesions' attributes, by RadGraph, with those in reports of equivalent studies.
 
@@ -285,7 +285,7 @@ def consistency_radgraph(pair: AnsweredQuestion) -> float:
     return _compared(pair, _by_graph, weighted=False)
 
 
-@_consistent(title="R-consistency (RadGraph)", settings=_GRAPH, reads=("radgraph",))
+@_consistent(title="R-consistency (RadGraph)", settings=_GRAPH, requires=annotations("radgraph"))
 def consistency_radgraph_weighted(pair: AnsweredQuestion) -> float:
     """The consistency by RadGraph, times the overlap of the report's attributes with those of its own reference.
 

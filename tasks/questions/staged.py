@@ -11,8 +11,9 @@ from typing import Any
 
 from medimg_eval.case import Case, Image, Prompt, Score
 from medimg_eval.errors import CaseError, UsageError, nearest
-from medimg_eval.metrics import LabelScore, parse
+from medimg_eval.metrics import LabelScore
 from medimg_eval.metrics.answers import AnsweredQuestion
+from medimg_eval.metrics.registry import ALL, required
 from medimg_eval.question import Message, Reply
 from medimg_eval.tasks.questions.judge_questions import JudgeQuestion
 from medimg_eval.tasks.questions.task import QuestionTask, _question, _values
@@ -135,7 +136,7 @@ class StagedQuestionTask(QuestionTask):
     def __post_init__(self) -> None:
         """Refuses stages that cannot be meant."""
         super().__post_init__()
-        if lost := [name for name in self.case_metrics if parse(name)[0].reads or parse(name)[0].asks]:
+        if lost := [name for name in self.case_metrics if any(need.topic != ALL for need in required(name))]:
             raise UsageError(
                 f"task {self.name!r}: {', '.join(lost)}: chains of questions are judged by the rule of extraction "
                 "alone, and neither an annotator nor a judge is asked about them; leave such metrics out"
