@@ -184,12 +184,14 @@ class Context:
         shared: what a family derives from all cases and predictions: a corpus, peers, ranks, a fitted grader.
         digest: hash of `shared`, part of the key of metrics whose scope is the set.
         notes: what readers of a table must know of it.
+        facts: about providers, for the manifest: by the key that they stand under.
     """
 
     evidence: Evidence = EMPTY_EVIDENCE
     shared: Any = None
     digest: str = ""
     notes: tuple[str, ...] = ()
+    facts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 EMPTY = Context()

@@ -13,6 +13,7 @@ import numpy as np
 
 from medimg_eval.case import Array, Case, Image, Mask, Prompt, Score
 from medimg_eval.errors import CaseError, UsageError, nearest
+from medimg_eval.evidence import EMPTY, Context
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.measurement import (
     T1_KNEE,
@@ -32,8 +33,9 @@ from medimg_eval.metrics.reconstruction import (
     pictures,
     worst_image_scores,
 )
+from medimg_eval.metrics.registry import Requirement, required
 from medimg_eval.system import whole
-from medimg_eval.tasks.base import Task, check_metrics
+from medimg_eval.tasks.base import NOBODY, Task, check_metrics
 
 Lines: TypeAlias = Literal["random", "equispaced", "fastmri_random", "fastmri_equispaced"]
 
@@ -289,7 +291,9 @@ class ReconstructionTask(Task):
         with whole(path) as partial:
             np.save(partial, prediction, allow_pickle=False)
 
-    def score(self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None) -> list[LabelScore]:
+    def score(
+        self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None, context: Context = EMPTY
+    ) -> list[LabelScore]:
         """Judges one scan."""
         reference = _reference(case)
         answer = stored_image(prediction) if isinstance(prediction, Path) else prediction
@@ -340,7 +344,7 @@ class ReconstructionTask(Task):
         """Puts a case's scores into Score rows, with what networks found."""
         return super().rows(case, [*scores, *self.perceived.get(case.id, [])], run=run, model=model)
 
-    def worst(self, case: Case) -> list[LabelScore]:
+    def worst(self, case: Case, context: Context = EMPTY) -> list[LabelScore]:
         """Each metric's worst value; NaN when the reference itself cannot be read or judged, for then nobody is."""
         asked, quantities = self._asked(self.case_metrics)
         every = [*asked, *self.perceptual_metrics]
@@ -358,7 +362,11 @@ class ReconstructionTask(Task):
             *worst_measurement_scores(measured, quantities),
         ]
 
-    def signature(self) -> str:
+    def requirements(self) -> tuple[Requirement, ...]:
+        """None: networks are still asked apart."""
+        return ()
+
+    def signature(self, provenance: Mapping[str, str] = NOBODY) -> str:
         """The conventions of each preset, the data range, and what was shown."""
         presets = dict.fromkeys(str(preset) for _, preset in map(parse, self.metrics) if preset is not None)
         parts = [PRESETS[name].describe() for name in presets]
@@ -367,7 +375,7 @@ class ReconstructionTask(Task):
         if any(parse(name)[0].name == "psnr" for name in self.metrics):
             parts.append("PSNR of equal images, which is infinite, left out as undefined")
         if self.perceptual_metrics:
-            read = {name for metric in self.perceptual_metrics for name in parse(metric)[0].reads}
+            read = {name for metric in self.perceptual_metrics for name in (need.provider for need in required(metric))}
             seen = "; ".join(f"{name}: {revision}" for name, revision in self.perceived_by.items() if name in read)
             parts.append(f"{seen}; of grey pictures cut at 0 and at the data range, mean over slices")
         if self._sampling is not None:

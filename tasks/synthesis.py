@@ -14,13 +14,13 @@ import numpy as np
 
 from medimg_eval.case import Array, Case, Image, Prompt, Prompts, Score
 from medimg_eval.errors import CaseError, UsageError, nearest
-from medimg_eval.evidence import one_each
+from medimg_eval.evidence import EMPTY, Context, one_each
 from medimg_eval.imaging import read
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.generation import NEEDED, ONE_PICTURE, SET, WHOLE, OnePrompt
 from medimg_eval.question import Message
 from medimg_eval.system import whole
-from medimg_eval.tasks.base import Task, check_metrics, write_answer
+from medimg_eval.tasks.base import NOBODY, Task, check_metrics, write_answer
 from medimg_eval.trust import place_in
 
 PARTS = ("reference", "train", "holdout")
@@ -249,7 +249,9 @@ class SynthesisTask(Task):
             raise CaseError(f"{lost}: is missing; delete {prediction.name} beside its folder, and run test again")
         return files
 
-    def score(self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None) -> list[LabelScore]:
+    def score(
+        self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None, context: Context = EMPTY
+    ) -> list[LabelScore]:
         """Judges the pictures of one prompt by those metrics that need no others."""
         files = self.stored(prediction) if isinstance(prediction, Path) else prediction.pictures
         wanted = self.case_metrics if metrics is None else metrics
@@ -261,11 +263,11 @@ class SynthesisTask(Task):
         )
         return [LabelScore(WHOLE, name, float(parse(name)[0].function(one)), "present") for name in wanted]
 
-    def worst(self, case: Case) -> list[LabelScore]:
+    def worst(self, case: Case, context: Context = EMPTY) -> list[LabelScore]:
         """None of the pictures was made."""
         return [LabelScore(WHOLE, name, float(parse(name)[0].worst), "failed") for name in self.case_metrics]
 
-    def signature(self) -> str:
+    def signature(self, provenance: Mapping[str, str] = NOBODY) -> str:
         """What decides the numbers beside the pictures themselves."""
         parts = [f"{self.pictures} picture{'s' * (self.pictures > 1)} of every prompt, seed {self.seed}"]
         parts += [f"{part}: {what}" for part, what in self.real.items() if part in self.parts]

@@ -14,10 +14,11 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, Sampler, default_collate
 
 from medimg_eval.case import Case, Failure, Findings, Image, Mask, Prompt
-from medimg_eval.data.cache import Entry, Made, VolumeCache, content_key
+from medimg_eval.data.cache import Entry, Made, VolumeCache
 from medimg_eval.data.prompts import Asked, leave_with_parent, prompt_loader
 from medimg_eval.errors import CaseError
 from medimg_eval.question import Key
+from medimg_eval.store import content_key
 from medimg_eval.tasks.base import Task, same_grid
 from medimg_eval.tasks.reconstruction import ReconstructionTask
 

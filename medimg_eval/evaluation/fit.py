@@ -24,8 +24,8 @@ from lightning.pytorch.loggers import Logger
 from medimg_eval.case import Case
 from medimg_eval.data.datamodule import CaseDataModule
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.evaluation.evaluate import Settings, begin, model_info, slug, task_identity
-from medimg_eval.evaluation.identity import data_fingerprint, digest
+from medimg_eval.evaluation.evaluate import Settings, begin, model_info, task_identity
+from medimg_eval.evaluation.identity import data_fingerprint, slug
 from medimg_eval.evaluation.leaving import TRACKED, note_sent, permit
 from medimg_eval.evaluation.lightning_modules import FitModule, require_trainable
 from medimg_eval.evaluation.model_spec import ModelSpec
@@ -33,6 +33,7 @@ from medimg_eval.evaluation.preparing import prepare
 from medimg_eval.evaluation.run import Run, now
 from medimg_eval.metrics import parse
 from medimg_eval.metrics.registry import required
+from medimg_eval.store import digest
 from medimg_eval.tasks import Task
 
 log = logging.getLogger(__name__)

@@ -8,17 +8,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from medimg_eval.case import Case
 from medimg_eval.errors import CaseError, UserError
-from medimg_eval.evaluation.identity import digest
 from medimg_eval.evaluation.progress import tracked
 from medimg_eval.evaluation.run import Run
 from medimg_eval.evidence import Evidence, Kind, Observation, Place, Subject, one_each
 from medimg_eval.models.providers import Provider
-from medimg_eval.models.response_cache import OF_USER, ReplyCache
-from medimg_eval.system import user_cache
+from medimg_eval.store import ContentStore, Stored, digest, observation_store
 from medimg_eval.tasks.base import Task
 
 log = logging.getLogger(__name__)
@@ -28,19 +26,6 @@ CUT = "cut"
 
 TOGETHER = 256
 """Lines that are written at once of what was known before."""
-
-
-class Store(Protocol):
-    """What one provider has said before, in this run or another, by the keys of subjects."""
-
-    def get(self, keys: Sequence[str]) -> Mapping[str, Any]:
-        """What is kept of these keys."""
-
-    def put(self, values: Mapping[str, Any]) -> None:
-        """Keeps values; they outlive the process once this returns."""
-
-    def close(self) -> None:
-        """Lets the file go."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +104,9 @@ class _Stage:
         stack: on which it is lent.
         asked: how much it was shown.
         most: subjects at once, once more did not fit into memory.
+        shared: what all subjects have in common.
+        identity: of the source, with that.
+        words: by key, of a judge what it was asked.
     """
 
     source: Source
@@ -128,6 +116,7 @@ class _Stage:
     most: int | None = None
     shared: Any = None
     identity: str = field(init=False)
+    words: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.identity = self.source.identity
@@ -141,7 +130,8 @@ class _Stage:
     @cached_property
     def provider(self) -> Provider:
         """The provider, lent until the end."""
-        return self.stack.enter_context(self.source.lend())  # type: ignore[misc]
+        provider: Provider = self.stack.enter_context(self.source.lend())  # type: ignore[misc]
+        return provider
 
     @cached_property
     def lines(self) -> dict[Place, tuple[str, Any]]:
@@ -153,9 +143,9 @@ class _Stage:
         }
 
     @cached_property
-    def store(self) -> Store:
+    def store(self) -> ContentStore:
         """What it said in any run."""
-        store = open_store(self.source.kind, self.source.identity)
+        store = observation_store(self.source.kind, self.source.identity)
         self.stack.callback(store.close)
         return store
 
@@ -195,7 +185,8 @@ class _Stage:
         """Takes what is left from the store, and asks about the rest, batch by batch; each batch is kept at once."""
         keys = [item.key for item in left.values() if item.key and self.source.cached and item.key not in said]
         stored = self.store.get([self._full(key) for key in keys]) if keys else {}
-        known = {**said, **{key: stored[self._full(key)] for key in keys if self._full(key) in stored}}
+        kept = ((key, stored.get(self._full(key))) for key in keys)
+        known = {**said, **{key: Observation(value.value, meta=value.meta) for key, value in kept if value}}
         found: dict[Place, Observation] = {}
         unseen: list[_Left] = []
         earlier: list[dict[str, Any]] = []
@@ -217,7 +208,8 @@ class _Stage:
                 found |= self._keep(topic, item, observation, lines)
             fresh = {item.key: found[self.source.name, topic, item.subjects[0].owner] for item in batch if item.key}
             if self.source.cached:
-                self.store.put({self._full(key): one.value for key, one in fresh.items() if one.status != "failed"})
+                told = {key: Stored(one.value, one.meta) for key, one in fresh.items() if one.status != "failed"}
+                self.store.put({self._full(key): value for key, value in told.items()})
             self.run.append_evidence(lines)
             self.asked += len(batch)
         return found
@@ -228,6 +220,8 @@ class _Stage:
             return [*self._shown(batch[: self.most]), *self._shown(batch[self.most :])]
         try:
             read = [item.subjects[0].read() for item in batch]
+            if self.source.kind == "verdict":
+                self.words |= {item.key: prompt.text for item, (prompt, _) in zip(batch, read, strict=True)}
             values = one_each(self.provider.observe(read, self.shared), batch, f"{self.source.name}")
             return [_known(item.key, value) for item, value in zip(batch, values, strict=True)]
         except Exception as error:  # noqa: BLE001 - whatever goes wrong is asked again in halves
@@ -252,6 +246,8 @@ class _Stage:
             if observation.status != "failed" and self.lines.get(place, ("",))[0] == observation.key != "":
                 continue
             line = {"provider": self.source.name, "by": self.identity, "topic": topic, "owner": place[2]}
+            if self.source.kind == "verdict":
+                line["prompt"] = self._asked(item)
             if observation.status == "failed":  # without a key: it is asked again by the next start
                 lines.append(line | {"key": "", "error": observation.message})
                 continue
@@ -259,6 +255,12 @@ class _Stage:
             lines.append(line | {"key": observation.key} | said)
             self.lines[place] = observation.key, said.get("value")
         return found
+
+    def _asked(self, item: _Left) -> str:
+        """What the judge was asked, word for word."""
+        if item.key not in self.words:
+            self.words[item.key] = item.subjects[0].read()[0].text
+        return self.words[item.key]
 
     def _full(self, key: str) -> str:
         return key if self.source.kind == "features" else f"{self.identity}/{key}"
@@ -271,11 +273,14 @@ class _Stage:
 
 
 def _known(key: str, value: Any) -> Observation:
-    """What was said, as an observation: nothing counts as a failure."""
+    """What was said, as an observation, which a provider may give itself: nothing counts as a failure."""
+    meta: Mapping[str, Any] = {}
+    if isinstance(value, Observation):
+        value, meta = value.value, value.meta
     if value is None:
         return Observation(None, "failed", "nothing was said of it", key)
     partial = isinstance(value, Mapping) and bool(value.get(CUT))
-    return Observation(value, "partial" if partial else "known", "", key)
+    return Observation(value, "partial" if partial else "known", "", key, meta)
 
 
 def _refused(error: Exception) -> None:
@@ -287,31 +292,3 @@ def _refused(error: Exception) -> None:
 def out_of_memory(error: Exception) -> bool:
     """Whether an error says that a batch was too large; torch need not have been imported."""
     return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "out of memory" in str(error).lower())
-
-
-_FIELDS: Mapping[Kind, tuple[str, str]] = {"verdict": ("replies", "text")}
-
-
-def open_store(kind: Kind, identity: str) -> Store:
-    """What a provider of a kind has said, in the user's cache."""
-    folder, name = _FIELDS.get(kind, ("annotations", "reading"))
-    return _Replies(ReplyCache(user_cache() / folder, OF_USER), name)
-
-
-@dataclass(frozen=True)
-class _Replies:
-    """Replies and readings, in the file that all providers share."""
-
-    cache: ReplyCache
-    name: str
-
-    def get(self, keys: Sequence[str]) -> dict[str, Any]:
-        kept = ((key, self.cache.get(key)) for key in keys)
-        return {key: record[self.name] for key, record in kept if record is not None}
-
-    def put(self, values: Mapping[str, Any]) -> None:
-        for key, value in values.items():
-            self.cache.put(key, {self.name: value})
-
-    def close(self) -> None:
-        self.cache.close()

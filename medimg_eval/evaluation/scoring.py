@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from medimg_eval.case import Case, Failure
 from medimg_eval.errors import CaseError, UserError
+from medimg_eval.evidence import EMPTY, EMPTY_EVIDENCE, Context, Evidence
 from medimg_eval.metrics import LabelScore
 from medimg_eval.metrics.answers import UNREAD
 from medimg_eval.tasks.base import Task
@@ -41,14 +43,14 @@ RAISED = "error: "
 """How the status of a score begins whose metric raised; what it raised follows."""
 
 
-def score_case(task: Task, case: Case, prediction: Stored) -> Scored:
+def score_case(task: Task, case: Case, prediction: Stored, context: Context = EMPTY) -> Scored:
     """Judges one stored prediction; what goes wrong costs a metric its value, or this case alone.
 
     A metric that raises, or gives an infinite value, is no fault of the model: it has NaN, of a status that begins with
     `RAISED`, and the others keep their values. The case fails where it cannot be judged by any.
     """
     try:
-        return [_finite(score) for score in task.score(case, prediction)]
+        return [_finite(score) for score in task.score(case, prediction, **_told(context))]
     except Exception as error:
         log.debug("case %s", case.id, exc_info=True)
         told = str(error) if isinstance(error, CaseError) else f"case {case.id!r}: {error_in_words(error)}"
@@ -56,11 +58,13 @@ def score_case(task: Task, case: Case, prediction: Stored) -> Scored:
         if isinstance(error, MemoryError):
             return failure
     try:
-        task.score(case, prediction, [])  # what has nothing to do with a metric goes wrong without any
+        task.score(
+            case, prediction, [], **_told(context)
+        )  # what has nothing to do with a metric goes wrong without any
     except Exception:
         log.debug("case %s", case.id, exc_info=True)
         return failure
-    return [score for name in task.case_metrics for score in _by_itself(task, case, prediction, name)]
+    return [score for name in task.case_metrics for score in _by_itself(task, case, prediction, name, context)]
 
 
 def is_settled(scored: Scored | None) -> bool:
@@ -68,17 +72,29 @@ def is_settled(scored: Scored | None) -> bool:
     return isinstance(scored, list) and not any(score.status.startswith(RAISED) for score in scored)
 
 
-def _by_itself(task: Task, case: Case, prediction: Stored, name: str) -> list[LabelScore]:
+def _by_itself(task: Task, case: Case, prediction: Stored, name: str, context: Context) -> list[LabelScore]:
     """The scores of one metric; NaN for every label if it raises."""
     try:
-        return [_finite(score) for score in task.score(case, prediction, [name])]
+        return [_finite(score) for score in task.score(case, prediction, [name], **_told(context))]
     except Exception as error:
         log.debug("case %s, %s", case.id, name, exc_info=True)
         told = error_in_words(error)
     labels: list[str] = []
     with suppress(Exception):  # where the same metric may raise again
-        labels = list(dict.fromkeys(score.label for score in task.worst(case) if score.metric == name))
+        labels = list(
+            dict.fromkeys(score.label for score in task.worst(case, **_told(context)) if score.metric == name)
+        )
     return [LabelScore(label, name, math.nan, f"{RAISED}{told}") for label in labels or [UNREAD]]
+
+
+def _told(context: Context) -> dict[str, Context]:
+    """The argument of a task's methods that names the context, which tasks without any need not know."""
+    return {} if context == EMPTY else {"context": context}
+
+
+def worst_of(task: Task, case: Case, context: Context) -> Sequence[LabelScore]:
+    """What a case without an answer is worth."""
+    return task.worst(case, **_told(context))
 
 
 def _finite(score: LabelScore) -> LabelScore:
@@ -93,44 +109,58 @@ def error_in_words(error: Exception) -> str:
     return str(error) if isinstance(error, CaseError) else f"{type(error).__name__}: {error}"
 
 
-def score_parts(task: Task, parts: Sequence[Sequence[Given]], workers: int) -> Iterator[dict[str, Scored]]:
+def score_parts(
+    task: Task, parts: Sequence[Sequence[Given]], workers: int, context: Context
+) -> Iterator[dict[str, Scored]]:
     """Judges small predictions part by part, in other processes where several are wanted.
 
     Args:
-        task: how to judge; it has seen all cases.
+        task: how to judge.
         parts: cases with what is stored of them.
         workers: processes; 1 judges in this one.
+        context: of all cases; a process is sent what they share once, and of the evidence that of its part.
 
     Yields:
         By case, of one part after the other.
     """
     if workers == 1:
-        yield from (_score_part(part, task) for part in parts)
+        yield from (_score_part((part, context.evidence), task, context) for part in parts)
         return
     # Not forked: torch may have started threads by now.
     context = multiprocessing.get_context("spawn")
     done = 0
     try:
-        with ProcessPoolExecutor(workers, context, _hold, (task,)) as pool:
-            for scored in pool.map(_score_part, parts):
+        with ProcessPoolExecutor(workers, context, _hold, (task, replace(context, evidence=EMPTY_EVIDENCE))) as pool:
+            for scored in pool.map(_score_part, ((part, _evidence_of(part, context)) for part in parts)):
                 done += 1
                 yield scored
     except BrokenProcessPool:  # such as of a script that cannot be imported again
         log.warning("scoring processes cannot be used; the reports are judged in this one")
-        yield from (_score_part(part, task) for part in parts[done:])
+        yield from (_score_part((part, context.evidence), task, context) for part in parts[done:])
 
 
-_held: list[Task] = []
-"""In a process of `score_parts`: its task."""
+_held: list[tuple[Task, Context]] = []
+"""In a process of `score_parts`: its task, and what all cases share."""
 
 
-def _hold(task: Task) -> None:
+def _hold(task: Task, shared: Context) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent says when to stop
-    _held.append(task)
+    _held.append((task, shared))
 
 
-def _score_part(part: Sequence[Given], task: Task | None = None) -> dict[str, Scored]:
-    return {case.id: score_case(task or _held[0], case, stored) for case, stored in part}
+def _evidence_of(part: Sequence[Given], context: Context) -> Evidence:
+    cases = [case.id for case, _ in part]
+    return context.evidence.only([*cases, *(f"reference/{case}" for case in cases)])
+
+
+def _score_part(
+    part: tuple[Sequence[Given], Evidence], task: Task | None = None, context: Context = EMPTY
+) -> dict[str, Scored]:
+    given, evidence = part
+    if task is None:
+        task, context = _held[0]
+        context = replace(context, evidence=evidence)
+    return {case.id: score_case(task, case, stored, context) for case, stored in given}
 
 
 class Scorer:

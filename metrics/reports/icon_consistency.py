@@ -251,7 +251,7 @@ def _by_graph(one: AnsweredQuestion | Written) -> tuple[Set[str], Set[str]] | No
     return None if found is None else (graph_attributes(found.reference), graph_attributes(found.prediction))
 
 
-_consistent = partial(metric, kind="answer", higher_is_better=True, best=1.0, worst=0.0, source=SOURCE)
+_consistent = partial(metric, kind="answer", scope="set", higher_is_better=True, best=1.0, worst=0.0, source=SOURCE)
 _SETTINGS = "overlap coefficient with reports of the same set whose references overlap by half; attributes: {}"
 _RULES = _SETTINGS.format("findings, sides and changes by our rules, not ICON's list of words")
 _GRAPH = _SETTINGS.format("words of RadGraph's present and uncertain observations, their modifiers and places")

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -13,9 +10,8 @@ from medimg_eval.case import Case, Image, Prompt
 from medimg_eval.errors import CaseError
 from medimg_eval.evidence import JUDGE, Evidence, Observation, Subject
 from medimg_eval.question import Reply
+from medimg_eval.store import prompt_key
 from medimg_eval.tasks.questions.judge_questions import MAX_NEW_TOKENS, JudgeQuestion
-
-log = logging.getLogger(__name__)
 
 Verdicts = Mapping[str, Any]
 """Name of a question -> its verdict; None where the judge's reply holds none."""
@@ -54,20 +50,11 @@ def judge_subjects(
 
         if question.images:  # read when they are shown, and not kept until then
             yield Subject(
-                owner, lambda put=put: prompt_key(question, put()), lambda put=put: (put(), question.max_new_tokens)
+                owner, lambda put=put: _key(question, put()), lambda put=put: (put(), question.max_new_tokens)
             )
             continue
         prompt = put()
-        yield Subject(owner, prompt_key(question, prompt), lambda prompt=prompt: (prompt, question.max_new_tokens))
-
-
-def prompt_key(question: JudgeQuestion, prompt: Prompt) -> str:
-    """Hash of what the judge is shown: replies to the same are paid for once."""
-    pixels = [(image.array.shape, hashlib.blake2b(image.array.tobytes()).hexdigest()) for image in prompt.images]
-    shown: list[Any] = [[(message.role, message.parts) for message in prompt.messages], pixels]
-    if question.max_new_tokens != MAX_NEW_TOKENS:
-        shown.append(question.max_new_tokens)
-    return hashlib.sha256(json.dumps(shown, sort_keys=True, default=str).encode()).hexdigest()[:32]
+        yield Subject(owner, _key(question, prompt), lambda prompt=prompt: (prompt, question.max_new_tokens))
 
 
 def verdicts_on(
@@ -147,3 +134,8 @@ def judge_notes(facts: Mapping[str, Any], judge: str, unasked: int) -> list[str]
     if unasked:
         notes.append(f"the judge has not been asked {unasked:,} of its questions; run test again with it")
     return notes
+
+
+def _key(question: JudgeQuestion, prompt: Prompt) -> str:
+    usual = question.max_new_tokens == MAX_NEW_TOKENS
+    return prompt_key(prompt, None if usual else question.max_new_tokens)

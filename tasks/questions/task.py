@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import yaml
 
 from medimg_eval.case import Case, Image, Prompt, Prompts
 from medimg_eval.errors import CaseError, UsageError, nearest
-from medimg_eval.evidence import one_each
+from medimg_eval.evidence import EMPTY, Context, Evidence, Subject, TextPair, one_each
 from medimg_eval.metrics import LabelScore, parse
-from medimg_eval.metrics.answers import JUDGE, UNREAD, AnsweredQuestion, rules
+from medimg_eval.metrics.answers import JUDGE, UNREAD, AnsweredQuestion, Read, rules
 from medimg_eval.metrics.nlp import Corpus
+from medimg_eval.metrics.registry import ALL, Requirement, judge_says, required
 from medimg_eval.question import Decoding, Key, Message, Question, Reply
-from medimg_eval.tasks.base import Task, check_metrics
+from medimg_eval.store import text_key
+from medimg_eval.tasks.base import NOBODY, Task, check_metrics
 from medimg_eval.tasks.questions.confidence import confidence_of, status_of, with_confidence
-from medimg_eval.tasks.questions.judge_questions import JudgeQuestion
+from medimg_eval.tasks.questions.judge_questions import JudgeQuestion, rounds
+from medimg_eval.tasks.questions.judge_subjects import judge_facts, judge_notes, judge_subjects, verdicts_on
+from medimg_eval.tasks.questions.shared_texts import REFERENCE, SharedTexts, write_verdicts
 from medimg_eval.tasks.questions.templates import Template, moved, without_images
+
+log = logging.getLogger(__name__)
 
 YES_NO = {"yes": "yes", "no": "no"}
 """What a yes-no question lets a model choose from that does not write."""
@@ -81,12 +90,8 @@ class QuestionTask(Task):
             raise UsageError(
                 "task.shots: exemplars of the split that is asked about would give answers away; name another"
             )
-        self._template = Template.of(self.template)
+        _ = self._template, self._decoding
         _ = self.judge_questions
-        try:
-            self._decoding = Decoding(**{**self.decoding, "stop": tuple(self.decoding.get("stop", ()))})
-        except TypeError as error:
-            raise UsageError(f"task.decoding: {error}") from error
         for named in self._rules.values():
             rule = named.removesuffix(f"+{JUDGE}")
             if rule not in ("cascade", JUDGE) and rule not in rules():
@@ -99,8 +104,14 @@ class QuestionTask(Task):
     @cached_property
     def judge_questions(self) -> Mapping[str, JudgeQuestion]:
         """By name, what a judge is asked about answers: by the task, and for its metrics; each after what it needs."""
-        topics = dict.fromkeys(need.topic for need in super().requirements() if need.kind == "verdict")
-        lookups = {name: _judging(name) for name in topics if name != ALL and name not in self.judge}
+        lookups: dict[str, Mapping[str, Any]] = {}
+        for metric in self.case_metrics:
+            _, topic = parse(metric)
+            for need in required(metric):
+                if need.kind == "verdict" and need.topic not in (ALL, *self.judge):
+                    # A parameter may also name what no judge is asked, which then has no value.
+                    if need.topic != topic or _is_set(need.topic):
+                        lookups[need.topic] = _judging(need.topic)
         stages = rounds(JudgeQuestion.all_of({**lookups, **self.judge}))
         return {question.name: question for stage in stages for question in stage}
 
@@ -123,6 +134,13 @@ class QuestionTask(Task):
             f"{question.name} is what a model of its own says, and judge {name!r} is another; add "
             f"model@judge={question.name}, or leave it out: {question.name}_prompt asks any judge the same"
         )
+
+    def shows(self, need: Requirement) -> tuple[str, ...]:
+        """What of the data a provider sees, in words."""
+        if need.kind != "verdict":
+            return super().shows(need)
+        pictures = ("images",) if self.judge_questions[need.topic].images else ()
+        return (*pictures, "questions", "answers")
 
     def subjects(
         self, need: Requirement, cases: Sequence[Case], predictions: Mapping[str, Any], evidence: Evidence
@@ -162,10 +180,10 @@ class QuestionTask(Task):
             )
         texts = TextPair(pair.references[0] if pair.references else "", pair.text)
         if need.kind == "comparison":
-            yield Subject(case.id, texts_key(*texts), lambda: texts, len(str(texts)))
+            yield Subject(case.id, text_key(*texts), lambda: texts, len(str(texts)))
             return
         for owner, text in ((f"{REFERENCE}/{case.id}", texts.reference), (case.id, texts.prediction)):
-            yield Subject(owner, texts_key(text), lambda text=text: text, len(text))  # type: ignore[misc]
+            yield Subject(owner, text_key(text), lambda text=text: text, len(text))  # type: ignore[misc]
 
     def told_to_judge(self, case: Case, packed: Mapping[str, Any]) -> Reply:
         """A stored answer as a judge sees it."""
@@ -354,11 +372,11 @@ class QuestionTask(Task):
         drawn = any(case.question and (case.question.options or case.question.kind == "yes_no") for case in cases)
         return float(np.mean(worth)) if worth and drawn else math.nan
 
-    def definition(self, metric: str, provenance: Mapping[str, str]) -> str:
+    def definition(self, metric: str, provenance: Mapping[str, str] = NOBODY) -> str:
         """The choices behind one metric; without the judge, where it does not rest on verdicts."""
         judged = self._judge_extracts or any(need.provider == JUDGE for need in required(metric))
         kept = {name: revision for name, revision in provenance.items() if judged or name != JUDGE}
-        return replace(self, metrics=[metric]).signature(kept)
+        return super().definition(metric, kept)
 
     @property
     def _judge_extracts(self) -> bool:
@@ -444,6 +462,17 @@ class QuestionTask(Task):
 
     def _read_by(self, provenance: Mapping[str, str]) -> list[str]:
         return [f"{name} by {provenance[name]}" for name in self._annotators if name in provenance]
+
+    @cached_property
+    def _template(self) -> Template:
+        return Template.of(self.template)
+
+    @cached_property
+    def _decoding(self) -> Decoding:
+        try:
+            return Decoding(**{**self.decoding, "stop": tuple(self.decoding.get("stop", ()))})
+        except TypeError as error:
+            raise UsageError(f"task.decoding: {error}") from error
 
     @cached_property
     def _rules(self) -> dict[str, str]:
@@ -540,11 +569,15 @@ def _grey(image: Image) -> Image:
     return replace(image, array=np.full_like(image.array, middle), notes=())
 
 
+def _is_set(name: str) -> bool:
+    return (files(JUDGING) / "judging" / f"{name}.yaml").is_file()
+
+
 @cache
 def _judging(name: str) -> Mapping[str, Any]:
     """The question to a judge that a metric asks, from `configs/judging`."""
     place = files(JUDGING) / "judging" / f"{name}.yaml"
-    if not place.is_file():
+    if not _is_set(name):
         raise UsageError(f"task.judge.{name}: a metric needs the question {name!r} to a judge, which is not set")
     loaded: Mapping[str, Any] = yaml.safe_load(place.read_text(encoding="utf-8"))
     return loaded

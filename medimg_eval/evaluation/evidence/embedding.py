@@ -4,32 +4,27 @@ from __future__ import annotations
 
 import json
 import logging
-import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from medimg_eval.case import Array, Image
-from medimg_eval.data.cache import content_key
-from medimg_eval.errors import CaseError, UserError
-from medimg_eval.evaluation.identity import digest
+from medimg_eval.errors import CaseError
 from medimg_eval.evaluation.progress import tracked
 from medimg_eval.imaging import ImageFile
 from medimg_eval.models.extractors import FeatureExtractor
-from medimg_eval.system import threads, user_cache
+from medimg_eval.store import Stored, content_key, digest, observation_store, picture_key, sentence_key
+from medimg_eval.system import threads
 
 log = logging.getLogger(__name__)
 
-BUSY_S = 60.0
-"""How long one process waits for another that is writing."""
-
 AT_ONCE = 900
-"""Vectors that are looked up at once; SQLite takes no more than 999 places in a statement everywhere."""
+"""Texts that are embedded at once."""
 
 
 class Source(NamedTuple):
@@ -94,7 +89,7 @@ def embed(extractor: FeatureExtractor, identity: str, sources: Sequence[Source],
     """
     if extractor.looks_up:
         return _looked_up(extractor, sources, skip=skip)
-    store = FeatureStore(identity)
+    store = observation_store("features", identity)
     keys: list[str | None] = []
     images: dict[int, Image] = {}
     skipped: dict[int, str] = {}
@@ -122,7 +117,7 @@ def embed(extractor: FeatureExtractor, identity: str, sources: Sequence[Source],
                 _refuse_or_note(image, skip, skipped, place, sources[place])
         if fine:
             vectors = extractor.embed_images([image for _, image in fine])
-            new = {key: Kept(row, *_facts(image)) for (key, image), row in zip(fine, vectors, strict=True)}
+            new = {key: Stored(row, _facts(image)) for (key, image), row in zip(fine, vectors, strict=True)}
             store.put(new)
             known |= new
             computed += len(new)
@@ -130,10 +125,10 @@ def embed(extractor: FeatureExtractor, identity: str, sources: Sequence[Source],
     kept = [place for place, key in enumerate(keys) if key is not None and key in known]
     found = [known[str(keys[place])] for place in kept]
     return Embedded(
-        rows=np.stack([one.vector for one in found]) if found else np.zeros((0, 1), np.float32),
+        rows=np.stack([one.value for one in found]) if found else np.zeros((0, 1), np.float32),
         kept=kept,
-        shapes=Counter(one.shape for one in found),
-        constant=sum(one.constant for one in found),
+        shapes=Counter(one.meta["shape"] for one in found),
+        constant=sum(bool(one.meta["constant"]) for one in found),
         skipped=[skipped.get(place, sources[place].name) for place in range(len(sources)) if place not in set(kept)],
         computed=computed,
     )
@@ -153,20 +148,18 @@ def _looked_up(extractor: FeatureExtractor, sources: Sequence[Source], *, skip: 
 
 def embed_texts(extractor: FeatureExtractor, identity: str, texts: Sequence[str]) -> Array:
     """Returns the features of texts, float32, (text, feature), from the cache where it has them."""
-    store = FeatureStore(identity)
-    keys = [digest(["text", text], 40) for text in texts]
+    store = observation_store("features", identity)
+    keys = [sentence_key(text) for text in texts]
     known = store.get(keys)
     left = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
     for start in range(0, len(left), AT_ONCE):
         some = list(left.items())[start : start + AT_ONCE]
         vectors = extractor.embed_texts([text for _, text in some])
-        new = {
-            key: Kept(np.asarray(row, np.float32), "text", False) for (key, _), row in zip(some, vectors, strict=True)
-        }
+        new = {key: Stored(np.asarray(row, np.float32)) for (key, _), row in zip(some, vectors, strict=True)}
         store.put(new)
         known |= new
     store.close()
-    return np.stack([known[key].vector for key in keys])
+    return np.stack([known[key].value for key in keys])
 
 
 def pictures_digest(sources: Sequence[Source]) -> str:
@@ -174,79 +167,10 @@ def pictures_digest(sources: Sequence[Source]) -> str:
     return digest([_file_key(source) for source in sources])
 
 
-class Kept(NamedTuple):
-    """What the cache holds of a picture.
-
-    Attributes:
-        vector: float32, (feature,).
-        shape: size and type, in words.
-        constant: whether it holds a single value.
-    """
-
-    vector: Array
-    shape: str
-    constant: bool
-
-
-class FeatureStore:
-    """A file of vectors by key, one for each extractor, in the user's cache; processes may share it.
-
-    Args:
-        identity: of the extractor.
-    """
-
-    def __init__(self, identity: str) -> None:
-        self.path = user_cache() / "features" / f"{identity}.sqlite"
-        try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._file = sqlite3.connect(self.path, timeout=BUSY_S)
-            self._file.execute(
-                "CREATE TABLE IF NOT EXISTS features "
-                "(key TEXT PRIMARY KEY, vector BLOB NOT NULL, shape TEXT NOT NULL, constant INTEGER NOT NULL)"
-            )
-        except (OSError, sqlite3.Error) as error:
-            raise self._error(error) from error
-
-    def get(self, keys: Sequence[str]) -> dict[str, Kept]:
-        """Returns those that are there."""
-        found: dict[str, Kept] = {}
-        try:
-            for start in range(0, len(keys), AT_ONCE):
-                some = list(keys[start : start + AT_ONCE])
-                places = ",".join("?" * len(some))
-                rows = self._file.execute(f"SELECT * FROM features WHERE key IN ({places})", some)  # noqa: S608
-                found |= {
-                    key: Kept(np.frombuffer(blob, np.float32), shape, bool(flat)) for key, blob, shape, flat in rows
-                }
-        except sqlite3.Error as error:
-            raise self._error(error) from error
-        return found
-
-    def put(self, vectors: Mapping[str, Kept]) -> None:
-        """Keeps vectors; they outlive the process once this returns."""
-        rows = [(key, one.vector.astype(np.float32).tobytes(), one.shape, one.constant) for key, one in vectors.items()]
-        try:
-            with self._file:
-                self._file.executemany("INSERT OR REPLACE INTO features VALUES (?, ?, ?, ?)", rows)
-        except sqlite3.Error as error:
-            raise self._error(error) from error
-
-    def close(self) -> None:
-        """Lets the file go."""
-        self._file.close()
-
-    def _error(self, error: Exception) -> UserError:
-        return UserError(
-            f"{self.path}: features cannot be kept there ({error}); delete the file, or set MEDIMG_EVAL_CACHE to a "
-            "folder on a disk with room"
-        )
-
-
 def _file_key(source: Source, image: Image | None = None) -> str:
     if source.files:
         return content_key(source.files, source.options)
-    array = np.ascontiguousarray((image or source.read()).array)
-    return digest([array.shape, str(array.dtype), array.tobytes().hex()], 40)
+    return picture_key((image or source.read()).array)
 
 
 def _read(sources: Sequence[Source], known: Sequence[Image | None]) -> Iterator[Image | CaseError]:
@@ -260,10 +184,11 @@ def _read(sources: Sequence[Source], known: Sequence[Image | None]) -> Iterator[
         yield from pool.map(one, sources, known)
 
 
-def _facts(image: Image) -> tuple[str, bool]:
+def _facts(image: Image) -> dict[str, Any]:
     array = np.asarray(image.array)
     size = " x ".join(map(str, array.shape[1:]))
-    return f"{size} {array.dtype}", bool(array.size and (array == array.flat[0]).all())
+    constant = bool(array.size and (array == array.flat[0]).all())
+    return {"shape": f"{size} {array.dtype}", "constant": constant}
 
 
 def _refuse_or_note(error: CaseError, skip: bool, skipped: dict[int, str], place: int, source: Source) -> None:

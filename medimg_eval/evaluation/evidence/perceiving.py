@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import math
 from collections.abc import Mapping, Sequence
@@ -12,14 +11,13 @@ from typing import TYPE_CHECKING, Any
 from medimg_eval.case import Case
 from medimg_eval.errors import CaseError, UserError
 from medimg_eval.evaluation.evidence.providers import first_names, made_as, ready
-from medimg_eval.evaluation.identity import digest
 from medimg_eval.evaluation.progress import tracked
 from medimg_eval.evaluation.run import Run
 from medimg_eval.evaluation.scoring import error_in_words
 from medimg_eval.metrics import LabelScore, parse
+from medimg_eval.metrics.registry import required
 from medimg_eval.models.extractors import PerceptualDistance
-from medimg_eval.models.response_cache import OF_USER, ReplyCache
-from medimg_eval.system import user_cache
+from medimg_eval.store import ContentStore, Stored, array_key, digest, observation_store
 from medimg_eval.tasks import Task
 from medimg_eval.tasks.reconstruction import ReconstructionTask
 
@@ -69,10 +67,11 @@ def perceive(
         for case in cases
         if isinstance(path := predictions.get(case.id), Path) and isinstance(scores.get(case.id), list)
     ]
-    cache = ReplyCache(user_cache() / "annotations", OF_USER)
     for name, metrics in wanted.items():
         made = made_as((PerceptualDistance,), "annotators", name, annotators[name].model)
-        seen = _Seen(made, digest([name, annotators[name].identity, made.revision], 16), cache)
+        identity = digest([name, annotators[name].identity, made.revision], 16)
+        cache = observation_store("distance", identity)
+        seen = _Seen(made, identity, cache)
         failed = []
         for case, path in tracked(stored, f"looking ({name})"):
             try:
@@ -87,14 +86,14 @@ def perceive(
         if failed:
             of = f"{len(failed)} of {len(stored)} cases not judged ({first_names(failed)})"
             task.remarks.append(f"{', '.join(metrics)}: {of}")
-    cache.close()
+        cache.close()
     run.note(annotators=dict(task.perceived_by))
 
 
 class _Seen:
     """What one network makes of pictures, each pair of volumes once."""
 
-    def __init__(self, network: PerceptualDistance, identity: str, cache: ReplyCache) -> None:
+    def __init__(self, network: PerceptualDistance, identity: str, cache: ContentStore) -> None:
         self.network, self.identity, self.cache = network, identity, cache
 
     def scores(self, task: ReconstructionTask, case: Case, path: Path, metric: str) -> list[LabelScore]:
@@ -106,12 +105,12 @@ class _Seen:
         ]
 
     def _distances(self, pairs: Any) -> list[float]:
-        key = f"{self.identity}/{hashlib.blake2b(pairs.tobytes(), digest_size=16).hexdigest()}/{pairs.shape}"
-        known = self.cache.get(key)
-        if known is not None:
-            return [float(one) for one in known["reading"]]
+        key = f"{self.identity}/{array_key(pairs)}"
+        known = self.cache.get([key])
+        if known:
+            return [float(one) for one in known[key].value]
         distances = self.network.distances(pairs)
-        self.cache.put(key, {"reading": distances})
+        self.cache.put({key: Stored(distances)})
         return distances
 
 
@@ -119,6 +118,6 @@ def _wanted(task: ReconstructionTask) -> dict[str, list[str]]:
     """By network, the metrics that rest on it."""
     wanted: dict[str, list[str]] = {}
     for metric in task.perceptual_metrics:
-        for name in parse(metric)[0].reads:
+        for name in (need.provider for need in required(metric)):
             wanted.setdefault(name, []).append(metric)
     return wanted

@@ -15,7 +15,6 @@ from medimg_eval.errors import CaseError, SplitError, UsageError, UserError, nea
 from medimg_eval.evaluation.evidence.embedding import Embedded, Source, embed, embed_texts, pictures_digest, source_of
 from medimg_eval.evaluation.evidence.nearest_images import Neighbours, write_gallery
 from medimg_eval.evaluation.evidence.providers import NAMED, first_names, made_as, ready
-from medimg_eval.evaluation.identity import digest
 from medimg_eval.evaluation.run import Run, Stored, answered
 from medimg_eval.evaluation.scoring import RAISED, error_in_words
 from medimg_eval.metrics import parse
@@ -23,6 +22,7 @@ from medimg_eval.metrics.fidelity import shuffled
 from medimg_eval.metrics.generation import ABILITIES, BY_FINDINGS, BY_PARTS, NEEDED, WHOLE, ImageSet, ImageSets
 from medimg_eval.metrics.privacy import closest_pairs
 from medimg_eval.models.extractors import FeatureExtractor
+from medimg_eval.store import digest
 from medimg_eval.tasks.base import Task
 from medimg_eval.tasks.synthesis import SetScore, SynthesisTask
 

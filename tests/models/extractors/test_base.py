@@ -13,10 +13,11 @@ from PIL import Image as Pictures
 import medimg_eval
 from medimg_eval.case import Image
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.evaluation.evidence.embedding import FeatureStore, embed, source_of
+from medimg_eval.evaluation.evidence.embedding import embed, source_of
 from medimg_eval.instantiate import build
 from medimg_eval.models.extractors.base import FeatureExtractor, Pixels
 from medimg_eval.models.extractors.networks import Inception, OpenClipEncoder, TimmEncoder, TransformersEncoder
+from medimg_eval.store import observation_store
 
 CONFIGS = Path(medimg_eval.__file__).parent / "configs" / "extractor"
 
@@ -90,11 +91,11 @@ def test_a_picture_without_a_file_is_known_by_its_content():
 
 
 def test_a_damaged_cache_is_said_in_a_sentence(tmp_path):
-    store = FeatureStore("x")
-    store.close()
+    store = observation_store("features", "x")
+    store.path.parent.mkdir(parents=True, exist_ok=True)
     store.path.write_bytes(b"no database" * 99)
-    with pytest.raises(UserError, match=r"x.sqlite: features cannot be kept there .*; delete the file"):
-        FeatureStore("x")
+    with pytest.raises(UserError, match=r"x.sqlite: what is kept there cannot be .*; delete the file"):
+        store.get(["a"])
 
 
 def test_inception_gives_what_comes_before_its_last_layer(tmp_path):
