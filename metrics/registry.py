@@ -55,6 +55,9 @@ class Requirement:
     sets: tuple[str, ...] = ()
 
 
+ALL = "*"
+"""The topic that stands for all questions to a task's judge."""
+
 Requires = tuple[Requirement, ...] | Callable[[Any], tuple[Requirement, ...]]
 """What a metric needs other models to have said, or a function from its parameter to that."""
 
@@ -86,8 +89,6 @@ class Metric:
         needs: Of a summary: the metrics whose rows it is computed from.
         intermediate: Whether its values are only there for summaries, so that a table does not show their mean.
         settings: The choices behind it that others make differently, such as a tokeniser: its part of a signature.
-        reads: Of a metric of texts: the annotators whose readings of them it needs, such as "chexbert".
-        asks: Of a metric of texts: the questions whose verdicts by a judge it needs, such as "green".
         requires: What other models must have said for it: requirements, or a function from the parameter to them.
         scope: "set" where the value of a case also depends on other cases and predictions.
         pieces: Of a summary that is a function of sums over rows: what each row adds to them; see `summary`.
@@ -118,9 +119,7 @@ class Metric:
     needs: tuple[str, ...] = ()
     intermediate: bool = False
     settings: str = ""
-    reads: tuple[str, ...] = ()
-    asks: tuple[str, ...] = ()
-    requires: "Requires" = ()
+    requires: Requires = ()
     scope: Literal["case", "set"] = "case"
     pieces: Callable[..., npt.NDArray[np.float64]] | None = None
     total: Callable[..., Any] | None = None
@@ -174,8 +173,8 @@ class Rows:
 
 _METRICS: dict[str, Metric] = {}
 
-_READ = ("answer", "perception")
-"""Kinds of metrics whose answers annotators are shown."""
+_SHOWN = {"verdict": ("answer",), "annotation": ("answer",), "comparison": ("answer",), "distance": ("perception",)}
+"""By what providers say, the kinds of metrics whose answers they are shown."""
 
 
 class _Declared(TypedDict, total=False):
@@ -202,8 +201,6 @@ class _OfOne(_Declared, total=False):
     needs_spacing: bool
     rules: tuple[str, ...]
     intermediate: bool
-    reads: tuple[str, ...]
-    asks: tuple[str, ...]
     requires: Requires
     scope: Literal["case", "set"]
 
@@ -274,6 +271,21 @@ def summary(*, name: str = "", at_once: bool = False, **declared: Unpack[_OfRun]
         return function
 
     return register
+
+
+def judge_says(*topics: str) -> tuple[Requirement, ...]:
+    """What a metric requires that reads a judge's verdicts on some questions; `ALL` for those on all of the task's."""
+    return tuple(Requirement("verdict", "judge", topic) for topic in topics)
+
+
+def annotations(*providers: str) -> tuple[Requirement, ...]:
+    """What a metric requires that rests on what annotators read in each of two texts."""
+    return tuple(Requirement("annotation", provider) for provider in providers)
+
+
+def comparisons(*providers: str) -> tuple[Requirement, ...]:
+    """What a metric requires that rests on what annotators find of two texts together."""
+    return tuple(Requirement("comparison", provider) for provider in providers)
 
 
 def get(name: str) -> Metric:
@@ -378,11 +390,12 @@ def title(name: str) -> str:
 
 
 def _add(found: Metric) -> None:
-    if (found.reads and found.kind not in _READ) or (found.asks and found.kind != "answer"):
-        what = "an annotator" if found.reads else "a judge"
+    kinds = {need.kind for need in found.requires} if isinstance(found.requires, tuple) else set()
+    if strange := next((kind for kind in kinds if found.kind not in _SHOWN.get(kind, (found.kind,))), None):
+        what = "a judge" if strange == "verdict" else "an annotator"
         raise UsageError(
             f"Metric {found.name!r} judges {found.kind} and needs {what}, which is shown nothing but texts (kind "
-            "'answer'), or pictures if it is a network (kind 'perception'); take `reads` and `asks` out of it"
+            "'answer'), or pictures if it is a network (kind 'perception'); take it out of `requires`"
         )
     known = _METRICS.get(found.name)
     if known is not None and _origin(known.function) != _origin(found.function):

@@ -8,8 +8,7 @@ import shlex
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from copy import copy
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, cast
@@ -105,9 +104,7 @@ class Task(ABC):
     drawn_within: str = ""
     card: Mapping[str, Any] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
-    remarks: list[str] = field(default_factory=list, init=False)
-    """What the harness has found that readers of a table must know."""
-
+    remarks: list[str] = field(default_factory=list, init=False)  # of networks and sets
     capability: ClassVar[str]
     """The method a model needs to be asked this."""
 
@@ -116,9 +113,6 @@ class Task(ABC):
 
     inline: ClassVar[bool] = False
     """Whether predictions are so small that they are kept in one file together: what `pack` makes of them."""
-
-    together: ClassVar[bool] = False
-    """Whether a case's scores depend on what was predicted of others: one that comes later has all scored again."""
 
     never_leaves: ClassVar[frozenset[str]] = frozenset()
     """Evidence that its answers never are, of summaries that take one of several."""
@@ -145,6 +139,10 @@ class Task(ABC):
     def unfit(self, need: Requirement, config: Mapping[str, Any], name: str) -> str:
         """Why a model of some config cannot meet a requirement, in a sentence; "" where it can."""
         return ""
+
+    def shows(self, need: Requirement) -> tuple[str, ...]:
+        """What of the data a provider sees, in words."""
+        return {"features": ("images", "questions"), "distance": ("images",)}.get(need.kind, ("answers",))
 
     def subjects(
         self, need: Requirement, cases: Sequence[Case], predictions: Mapping[str, Any], evidence: Evidence
@@ -212,12 +210,6 @@ class Task(ABC):
     def pack(self, prediction: Any) -> dict[str, Any]:
         """A prediction as JSON holds it, of a task whose predictions are kept in one file together."""
         raise NotImplementedError
-
-    def gather(self, cases: Sequence[Case]) -> None:  # noqa: B027 - most metrics judge a case by itself
-        """Takes note of all cases before any is scored: some metrics weigh a case by what the others are."""
-
-    def take(self, predictions: Mapping[str, Any]) -> None:  # noqa: B027 - most metrics judge a case by itself
-        """Takes note of what is stored of all cases, before any is scored; failures are among it."""
 
     @property
     def asked(self) -> Mapping[str, Any]:
@@ -295,15 +287,19 @@ class Task(ABC):
         raise NotImplementedError
 
     @abstractmethod
-    def score(self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None) -> list[LabelScore]:
+    def score(
+        self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None, context: Context = EMPTY
+    ) -> list[LabelScore]:
         """Judges a prediction, given as it is or as the file it was stored in, by the task's metrics.
+
+        The harness passes a context only to tasks whose `context` gives one.
 
         Raises:
             CaseError: prediction or reference cannot be read, or lie on different grids.
         """
 
     @abstractmethod
-    def worst(self, case: Case) -> list[LabelScore]:
+    def worst(self, case: Case, context: Context = EMPTY) -> list[LabelScore]:
         """What a case without an answer is worth."""
 
     @abstractmethod
@@ -315,15 +311,13 @@ class Task(ABC):
         return {name: self.definition(name, provenance) for name in self.metrics}
 
     def definition(self, metric: str, provenance: Mapping[str, str] = NOBODY) -> str:
-        """The choices behind one metric; a task that rests on no other model need not take any provenance."""
+        """The choices behind one metric by itself."""
         alone = self.alone(metric)
         return alone.signature(provenance) if provenance else alone.signature()
 
     def alone(self, metric: str) -> Self:
         """The same task with one metric, as far as its signature goes."""
-        one = copy(self)
-        one.metrics = [metric]
-        return one
+        return replace(self, metrics=[metric])
 
     def rows(self, case: Case, scores: Sequence[LabelScore], *, run: str, model: str) -> list[Score]:
         """Puts a case's scores into Score rows."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from medimg_eval.case import Case, Findings, Image, Points, Prompt, Units
 from medimg_eval.errors import CaseError, UsageError, nearest
+from medimg_eval.evidence import EMPTY, Context
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.measurement import (
     cobb_angles,
@@ -21,7 +22,7 @@ from medimg_eval.metrics.measurement import (
     worst_measurement_scores,
 )
 from medimg_eval.metrics.scores import BETWEEN
-from medimg_eval.tasks.base import Task, read_answer, write_answer
+from medimg_eval.tasks.base import NOBODY, Task, read_answer, write_answer
 from medimg_eval.tasks.landmarks import (
     as_points,
     as_records,
@@ -126,7 +127,9 @@ class MeasurementTask(Task):
             numbers = {name: None if math.isnan(value) else value for name, value in prediction.items()}
             write_answer(path, {"numbers": numbers})
 
-    def score(self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None) -> list[LabelScore]:
+    def score(
+        self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None, context: Context = EMPTY
+    ) -> list[LabelScore]:
         """Judges every measurement of one case."""
         answer = _stored(prediction) if isinstance(prediction, Path) else prediction
         return measurement_scores(
@@ -136,14 +139,14 @@ class MeasurementTask(Task):
             periods=self.periods,
         )
 
-    def worst(self, case: Case) -> list[LabelScore]:
+    def worst(self, case: Case, context: Context = EMPTY) -> list[LabelScore]:
         """Each metric's worst value; NaN when the reference itself cannot be read, for then nobody is judged."""
         try:
             return worst_measurement_scores(self._reference(case), self.case_metrics)
         except CaseError:
             return [LabelScore(label, name, math.nan, "failed") for label in self.names for name in self.case_metrics]
 
-    def signature(self) -> str:
+    def signature(self, provenance: Mapping[str, str] = NOBODY) -> str:
         """How is measured, and in which units."""
         if isinstance(self.measures, str):
             how = "Cobb angles between the lines midway between the endplates"

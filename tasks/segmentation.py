@@ -13,6 +13,7 @@ import numpy as np
 
 from medimg_eval.case import Array, Case, Guide, Image, Mask, Probabilities, Prompt, Units
 from medimg_eval.errors import CaseError, UsageError, UserError, nearest
+from medimg_eval.evidence import EMPTY, Context
 from medimg_eval.imaging import read_mask, write_mask
 from medimg_eval.imaging.volumes import SUFFIX, read_probabilities, write_probabilities
 from medimg_eval.metrics import (
@@ -33,7 +34,7 @@ from medimg_eval.metrics.segmentation import (
     probability_scores,
     worst_probability_scores,
 )
-from medimg_eval.tasks.base import Task, check_metrics, same_grid
+from medimg_eval.tasks.base import NOBODY, Task, check_metrics, same_grid
 
 Kind = Literal["box", "point", "both"]
 Per = Literal["volume", "slice"]
@@ -343,7 +344,9 @@ class SegmentationTask(Task):
         else:
             write_mask(path, prediction)
 
-    def score(self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None) -> list[LabelScore]:
+    def score(
+        self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None, context: Context = EMPTY
+    ) -> list[LabelScore]:
         """Judges every label of one case."""
         wanted = self.case_metrics if metrics is None else metrics
         if isinstance(prediction, Path):
@@ -389,7 +392,7 @@ class SegmentationTask(Task):
             ignore=self.ignore,
         )
 
-    def worst(self, case: Case) -> list[LabelScore]:
+    def worst(self, case: Case, context: Context = EMPTY) -> list[LabelScore]:
         """Each metric's worst value; NaN when the reference itself cannot be read, for then nobody is judged."""
         judged, hard = self._judged(), _of_kind("mask", self.case_metrics)
         try:
@@ -484,11 +487,9 @@ class SegmentationTask(Task):
 
     def alone(self, metric: str) -> Self:
         """The same task with one metric; what its policy for empty masks is called decides nothing."""
-        one = super().alone(metric)
-        one.empty = replace(EmptyPolicy.of(self.empty), name="")
-        return one
+        return replace(super().alone(metric), empty=replace(EmptyPolicy.of(self.empty), name=""))
 
-    def signature(self) -> str:
+    def signature(self, provenance: Mapping[str, str] = NOBODY) -> str:
         """Surface convention, percentile rule, empty-mask policy, and what probabilities are sorted into."""
         asked = mask_metrics(_of_kind("mask", self.case_metrics))
         rule = InstanceRule.of(self.instances)

@@ -203,7 +203,7 @@ class ExtractedSets:
         self.rows: dict[str, Array] = {}
         self.kept: dict[str, list[Shown]] = {}
         facts = self.evidence.find(name, "", FACTS)
-        self.extractor: Any = getattr(facts, "value", None)
+        self.extractor: Any = facts.value if facts is not None else NoExtractor
         shapes = {part: self._take(part, shown) for part, shown in {**self.real, GENERATED: self.made}.items()}
         if not self.raised:
             self._compare_shapes(shapes)

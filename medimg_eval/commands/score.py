@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pkgutil
+from collections import ChainMap
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -13,9 +14,10 @@ from omegaconf import DictConfig
 from medimg_eval.commands.console import as_list, fail_if_cases_failed, plain, printer, show, stated_task
 from medimg_eval.data.layouts.report_sets import ReportTable
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.evaluation.evidence import refuse_unready
 from medimg_eval.evaluation.model_spec import ModelSpec
+from medimg_eval.evaluation.readiness import missing, refuse
 from medimg_eval.evaluation.rescoring import rescore
+from medimg_eval.evidence import JUDGE
 from medimg_eval.instantiate import Annotators, Extractors, build_candidate, build_task
 from medimg_eval.models.precomputed import GivenTexts
 from medimg_eval.results import Table, build_table, load_runs
@@ -79,8 +81,9 @@ def score_reports(wanted: Mapping[str, Any]) -> None:
     files = [str(file) for file in as_list(wanted["reports"])]
     tasks = [_task(wanted, file) for file in files]
     annotators = Annotators(wanted["annotators"] or {})
+    judge = build_candidate(wanted["judge"]) if wanted.get("judge") else None
     for task in tasks:
-        refuse_unready(task, annotators, judge=bool(wanted.get("judge")))
+        refuse(missing(task.requirements(), ChainMap({JUDGE: judge} if judge else {}, annotators), task))
     # Only here: it imports torch, which takes seconds, and what cannot be scored is to be said at once.
     from medimg_eval.evaluation.evaluate import Settings, evaluate
 
@@ -96,7 +99,7 @@ def score_reports(wanted: Mapping[str, Any]) -> None:
                     run=None,
                     trainer=_no_trainer,
                     config={key: value for key, value in wanted.items() if key != "runs"},
-                    judge=build_candidate(wanted["judge"]) if wanted.get("judge") else None,
+                    judge=judge,
                     annotators=annotators,
                     tables=tables,
                 ),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import re
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,38 +11,32 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torch import nn
-
 from medimg_eval.case import Case
 from medimg_eval.data.cache import VolumeCache
 from medimg_eval.data.former_names import as_hashed
 from medimg_eval.data.prompts import PromptBatches
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.evaluation.evidence import (
-    judge_answers,
-    read_reports,
-    refuse_unfit,
-    refuse_unready,
-)
 from medimg_eval.evaluation.identity import (
     data_fingerprint,
     placeless,
     provenance,
+    slug,
     trainer_identity,
 )
-from medimg_eval.evaluation.leaving import note_sent, permit_judge, permit_model, permit_readers
+from medimg_eval.evaluation.leaving import note_sent, permit_judge, permit_model, permit_providers
 from medimg_eval.evaluation.model_spec import ModelSpec
-from medimg_eval.evaluation.predict import Predictor, ask_here, device_of, in_use, parameter_count
+from medimg_eval.evaluation.observe import Source
+from medimg_eval.evaluation.predict import Predictor, ask_here, parameter_count
 from medimg_eval.evaluation.preparing import choose, in_words, prepare, refuse_unaskable
-from medimg_eval.evaluation.readiness import missing, refuse, sources_of
+from medimg_eval.evaluation.readiness import former_judge, judge_source, missing, refuse, sources_of
 from medimg_eval.evaluation.rescoring import close, gather_context, judged, score_stored, scoring_id, submit_stored
 from medimg_eval.evaluation.run import Run, answered, now, unanswered
 from medimg_eval.evaluation.scoring import Scorer, is_settled, scoring_workers
-from medimg_eval.models import Model
+from medimg_eval.evidence import JUDGE
 from medimg_eval.models.precomputed import GivenTexts
 from medimg_eval.results.runs import SCHEMA
 from medimg_eval.store import digest
-from medimg_eval.tasks import QuestionTask, ReportTask, Task
+from medimg_eval.tasks import QuestionTask, Task
 
 if TYPE_CHECKING:  # importing it takes seconds, which a run of questions on one device can do without
     import lightning.pytorch as pl
@@ -97,8 +90,8 @@ class Settings:
 
     @property
     def providers(self) -> Mapping[str, ModelSpec]:
-        """All that metrics may name, by name."""
-        return ChainMap(self.annotators, self.extractors)  # type: ignore[arg-type]
+        """All that metrics may name, by name; the judge as "judge"."""
+        return ChainMap({} if self.judge is None else {JUDGE: self.judge}, self.annotators, self.extractors)  # type: ignore[arg-type]
 
     @property
     def may_leave(self) -> Any:
@@ -126,18 +119,6 @@ def refuse_incapable(task: Task, candidate: ModelSpec) -> None:
         )
 
 
-def refuse_judge(task: Task, settings: Settings) -> None:
-    """Raises UsageError, before a model is asked anything, when its answers could not be given to the judge."""
-    judge = settings.judge
-    if judge is None or not isinstance(task, QuestionTask) or not task.judge:
-        return
-    if not callable(getattr(judge.wrapper, "generate", None)):
-        raise UsageError(f"judge {judge.name!r} ({judge.wrapper.__name__}) cannot write; name a model with generate()")
-    refuse_unfit(task, judge.config, judge.name)
-    if getattr(judge.wrapper, "remote", False):  # only then is it loaded, which such models are in no time
-        permit_judge(task, settings.may_leave, judge.name, judge.model)
-
-
 def evaluate(task: Task, candidate: ModelSpec, settings: Settings) -> Path:
     """Brings a run to its end: from nothing, or from wherever an earlier start stopped.
 
@@ -147,12 +128,13 @@ def evaluate(task: Task, candidate: ModelSpec, settings: Settings) -> Path:
     Raises:
         UserError: the task has no cases, the folder is in use or holds another run.
     """
-    refuse_judge(task, settings)
-    refuse_unready(task, settings.annotators, judge=settings.judge is not None)
     requirements = task.requirements()
     refuse(missing(requirements, settings.providers, task))
+    sent = permit_providers(task, settings.may_leave, settings.providers)
+    judge = settings.judge if any(need.provider == JUDGE for need in requirements) else None
+    if judge is not None and getattr(judge.wrapper, "remote", False):  # only then is it loaded, in no time
+        permit_judge(task, settings.may_leave, judge.name, judge.model)
     sources = sources_of(requirements, settings.providers)
-    sent = permit_readers(task, settings.may_leave, settings.annotators, settings.extractors)
     every = task.cases("test")
     task.check_data(every)
     named = choose(task, every, settings.limit, settings.only)
@@ -191,17 +173,12 @@ def evaluate(task: Task, candidate: ModelSpec, settings: Settings) -> Path:
         if left and task.inline and not isinstance(candidate.model, GivenTexts):  # which took no time here
             _note_time(run, candidate, *asking)
         if settings.rank == 0:
-            if task.inline:
-                with _as_it_was(run, finished):
-                    if isinstance(task, QuestionTask):
-                        _judge(task, settings, run, cases)
-                    read_reports(task, run, cases, settings.annotators)
-                # Verdicts, readings and others' predictions may have come since.
-                heard = isinstance(task, QuestionTask) and bool(task.judged_by or task.readings)
-                changed = task.together or isinstance(task, ReportTask) or heard
-                scored = {} if changed else run.scores(scoring_id(task))
-                score_stored(task, run, [case for case in cases if not is_settled(scored.get(case.id))], 0)
-            context = gather_context(task, run, cases, sources)
+            with _as_it_was(run, finished):
+                context = gather_context(task, run, cases, sources | _judges(task, judge, settings, run))
+            if task.inline:  # what providers said, and others' predictions, may have come since
+                changed = bool(context.digest or context.evidence.provenance)
+                scored = {} if changed else run.scores(scoring_id(task, context.evidence.provenance))
+                score_stored(task, run, [case for case in cases if not is_settled(scored.get(case.id))], 0, context)
             settings.tables.append(close(task, run, cases, candidate.name, context))
     return folder
 
@@ -223,11 +200,6 @@ def task_identity(task: Task) -> dict[str, Any]:
     if isinstance(decisive.get("layout"), dict):
         decisive["layout"] = placeless(decisive["layout"])
     return decisive | dict(task.asked)
-
-
-def slug(name: str) -> str:
-    """A name as part of a folder's name."""
-    return re.sub(r"[^A-Za-z0-9._]+", "_", name).strip("_") or "model"
 
 
 def begin(
@@ -341,35 +313,18 @@ def _note_time(run: Run, candidate: ModelSpec, seconds: float, asking: float) ->
         run.note(usage=[*run.manifest.get("usage", []), dict(used)])
 
 
-def _judge(task: QuestionTask, settings: Settings, run: Run, cases: Sequence[Case]) -> None:
-    """Has the judge look at the answers; without one, verdicts that an earlier start has asked for stay."""
-    judge = settings.judge
-    if judge is None or not task.judge:
-        task.judged_by = run.manifest.get("judge", {}).get("id", "")
-        return
-    trainer = settings.config.get("trainer") or {}
-    precision = str(trainer.get("precision", "32-true"))
-    identity = judge.identity
-    if issubclass(judge.wrapper, nn.Module) and precision != "32-true":
-        identity = identity | {"precision": precision}
-    if settings.seed and (judge.config.get("extra") or {}).get("temperature", 0) != 0:  # it draws what it says
-        identity = identity | {"seed": settings.seed}
+def _judges(task: Task, judge: ModelSpec | None, settings: Settings, run: Run) -> dict[str, Source]:
+    """The judge of a run; without one, what an earlier start has asked for stays."""
+    if judge is None:
+        return former_judge(run.manifest)
 
-    @contextmanager
-    def lent() -> Iterator[Model]:
+    def permitted() -> None:
         sent = permit_judge(task, settings.may_leave, judge.name, judge.model)
         note_sent(run, sent, sum(answered(one) for one in run.predictions().values()))
-        try:
-            getattr(judge.model, "check_ready", lambda: None)()
-        except UserError as error:  # whose message is about models that are asked
-            raise type(error)(f"judge {judge.name!r}: {str(error).replace('model.', 'judge.')}") from error
-        with in_use(judge.model, device_of(str(trainer.get("accelerator", "auto"))), precision):
-            yield judge.model
 
-    judge_id = f"{slug(judge.name)}-{digest(identity)}"
-    run.note(judge={"id": judge_id, "name": judge.name, "identity": identity})
-    task.judged_by = judge_id
-    judge_answers(task, run, cases, lent, judge_id)
+    source, noted = judge_source(judge, settings.config.get("trainer") or {}, settings.seed, permitted)
+    run.note(judge=noted)
+    return {JUDGE: source}
 
 
 def _measure(task: Task, candidate: ModelSpec, settings: Settings, run: Run, cases: Sequence[Case]) -> None:

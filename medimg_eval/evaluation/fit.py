@@ -24,14 +24,15 @@ from lightning.pytorch.loggers import Logger
 from medimg_eval.case import Case
 from medimg_eval.data.datamodule import CaseDataModule
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.evaluation.evaluate import Settings, begin, model_info, slug, task_identity
-from medimg_eval.evaluation.identity import data_fingerprint
+from medimg_eval.evaluation.evaluate import Settings, begin, model_info, task_identity
+from medimg_eval.evaluation.identity import data_fingerprint, slug
 from medimg_eval.evaluation.leaving import TRACKED, note_sent, permit
 from medimg_eval.evaluation.lightning_modules import FitModule, require_trainable
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.preparing import prepare
 from medimg_eval.evaluation.run import Run, now
 from medimg_eval.metrics import parse
+from medimg_eval.metrics.registry import required
 from medimg_eval.store import digest
 from medimg_eval.tasks import Task
 
@@ -156,7 +157,7 @@ def _refuse_unfollowable(task: Task) -> None:
     metric = parse(task.monitor)[0]
     if metric.higher_is_better is None:
         raise UsageError(f"task.monitor is {task.monitor}, of which neither more nor less is better; {choice}")
-    if found := (*metric.reads, *metric.asks):
+    if found := [need.topic or need.provider for need in required(task.monitor)]:
         raise UsageError(
             f"task.monitor is {task.monitor}, which needs {' and '.join(found)}; fit follows metrics that take no "
             "other model, such as rouge_l"
@@ -167,8 +168,7 @@ def _also(task: Task) -> list[str]:
     """The metrics that are logged beside the monitored one: of what takes no time, those that take no further model."""
     if not task.inline:
         return []  # metrics of masks take longer than training does
-    parsed = {name: parse(name)[0] for name in task.case_metrics}
-    return [name for name, found in parsed.items() if not (found.reads or found.asks or found.intermediate)]
+    return [name for name in task.case_metrics if not (required(name) or parse(name)[0].intermediate)]
 
 
 def _callbacks(task: Task, recipe: Recipe, folder: Path) -> tuple[ModelCheckpoint, list[pl.Callback]]:

@@ -7,6 +7,7 @@ import importlib.metadata
 import inspect
 import os
 import platform
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,6 +40,11 @@ RECORDED = (
     *("medimg-eval", "torch", "lightning", "monai", "numpy", "scipy", "scikit-learn"),
     *("nibabel", "pydicom", "SimpleITK", "imagecodecs", "pillow", "tifffile", "av", "openslide-bin", "highdicom"),
 )
+
+
+def slug(name: str) -> str:
+    """A name as part of a folder's name."""
+    return re.sub(r"[^A-Za-z0-9._]+", "_", name).strip("_") or "model"
 
 
 def file_digest(path: Path) -> str:

@@ -111,6 +111,9 @@ class _Stage:
         stack: on which it is lent.
         asked: how much it was shown.
         most: subjects at once, once more did not fit into memory.
+        shared: what all subjects have in common.
+        identity: of the source, with that.
+        words: by key, of a judge what it was asked.
     """
 
     source: Source
@@ -120,6 +123,7 @@ class _Stage:
     most: int | None = None
     shared: Any = None
     identity: str = field(init=False)
+    words: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.identity = self.source.identity
@@ -225,6 +229,8 @@ class _Stage:
             return [*self._shown(batch[: self.most]), *self._shown(batch[self.most :])]
         try:
             read = [item.subjects[0].read() for item in batch]
+            if self.source.kind == "verdict":
+                self.words |= {item.key: prompt.text for item, (prompt, _) in zip(batch, read, strict=True)}
             values = one_each(self.provider.observe(read, self.shared), batch, f"{self.source.name}")
             return [_known(item.key, value) for item, value in zip(batch, values, strict=True)]
         except Exception as error:  # noqa: BLE001 - whatever goes wrong is asked again in halves
@@ -249,6 +255,8 @@ class _Stage:
             if observation.status != "failed" and self.lines.get(place, ("",))[0] == observation.key != "":
                 continue
             line = {"provider": self.source.name, "by": self.identity, "topic": topic, "owner": place[2]}
+            if self.source.kind == "verdict":
+                line["prompt"] = self._asked(item)
             if observation.status == "failed":  # without a key: it is asked again by the next start
                 lines.append(line | {"key": "", "error": observation.message})
                 continue
@@ -256,6 +264,12 @@ class _Stage:
             lines.append(line | {"key": observation.key} | said)
             self.lines[place] = observation.key, said.get("value")
         return found
+
+    def _asked(self, item: _Left) -> str:
+        """What the judge was asked, word for word."""
+        if item.key not in self.words:
+            self.words[item.key] = item.subjects[0].read()[0].text
+        return self.words[item.key]
 
     def _full(self, key: str) -> str:
         return key if self.source.kind == "features" else f"{self.identity}/{key}"

@@ -5,26 +5,20 @@ from __future__ import annotations
 import json
 from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from medimg_eval.case import Case, Failure, Score
-from medimg_eval.errors import CaseError, UserError
-from medimg_eval.evaluation.evidence import (
-    judge_remarks,
-    read_reports,
-    refuse_unready,
-)
+from medimg_eval.errors import UserError
 from medimg_eval.evaluation.identity import data_fingerprint
-from medimg_eval.evaluation.leaving import note_sent, permit_readers
+from medimg_eval.evaluation.leaving import note_sent, permit_providers
 from medimg_eval.evaluation.observe import Source, gather_evidence
 from medimg_eval.evaluation.preparing import in_words
 from medimg_eval.evaluation.progress import tracked
-from medimg_eval.evaluation.readiness import missing, refuse, sources_of
+from medimg_eval.evaluation.readiness import former_judge, missing, refuse, sources_of
 from medimg_eval.evaluation.run import Run, Stored, answered, now, write_json
-from medimg_eval.evaluation.scoring import Scorer, score_parts, scoring_workers
+from medimg_eval.evaluation.scoring import Scorer, score_parts, scoring_workers, worst_of
 from medimg_eval.evidence import EMPTY, Context
 from medimg_eval.metrics import LabelScore
 from medimg_eval.metrics.registry import required
@@ -32,7 +26,7 @@ from medimg_eval.metrics.scores import RAISED
 from medimg_eval.results import Table, build_table, load_runs
 from medimg_eval.results.runs import read_manifest
 from medimg_eval.store import digest
-from medimg_eval.tasks import QuestionTask, ReportTask, Task
+from medimg_eval.tasks import ReportTask, Task
 from medimg_eval.tasks.base import NOBODY, SetScore
 
 if TYPE_CHECKING:
@@ -70,15 +64,14 @@ def rescore(
     every = task.cases("test")
     if data_fingerprint(every) != manifest["data_fingerprint"]:
         raise UserError(f"{folder}: the data of task {task.name!r} have changed since this run; run test again")
-    if isinstance(task, QuestionTask):
-        task.judged_by = manifest.get("judge", {}).get("id", "")
-    refuse_unready(task, annotators, judge=bool(manifest.get("judge")))
+    sources = former_judge(manifest)
     requirements = task.requirements()
     providers: Mapping[str, ModelSpec] = ChainMap(annotators, extractors)  # type: ignore[arg-type]
-    refuse(missing(requirements, providers, task))
+    lacks = missing(requirements, providers, task)
+    refuse([lack for lack in lacks if not (sources and lack.key == "model@judge")])
     task.check_data(every)
-    sources = sources_of(requirements, providers)
-    sent = permit_readers(task, may_leave, annotators, extractors)
+    sent = permit_providers(task, may_leave, providers)
+    sources |= sources_of(requirements, providers)
     with Run(folder, manifest["run"]) as run:
         predictions = run.predictions()
         cases = [case for case in every if case.id in predictions] if manifest.get("partial") else every
@@ -89,9 +82,8 @@ def rescore(
                 task.check_stored(prediction)
         run.note(status="running", ended=None, partial=in_words(every, [case.id for case in cases]))
         note_sent(run, sent, len(cases))
-        read_reports(task, run, cases, annotators)
-        score_stored(task, run, cases, workers)
         context = gather_context(task, run, cases, sources)
+        score_stored(task, run, cases, workers, context)
         return close(task, run, cases, manifest["model"], context)
 
 
@@ -104,56 +96,28 @@ def gather_context(task: Task, run: Run, cases: Sequence[Case], sources: Mapping
     return context
 
 
-def score_stored(task: Task, run: Run, cases: Sequence[Case], wanted: int | None) -> None:
+def score_stored(task: Task, run: Run, cases: Sequence[Case], wanted: int | None, context: Context = EMPTY) -> None:
     """Scores the stored predictions of cases, on all cores unless a number of processes is wanted."""
     if task.inline:
-        _score_here(task, run, cases)
+        _score_here(task, run, cases, context)
         return
     workers = min(scoring_workers(wanted, beside_model=False), len(cases))
     with Scorer(task, run, scoring_id(task), workers, patient=True) as scorer:
         submit_stored(scorer, run, tracked(cases, "scoring"))
 
 
-def _score_here(task: Task, run: Run, cases: Sequence[Case]) -> None:
+def _score_here(task: Task, run: Run, cases: Sequence[Case], context: Context) -> None:
     """Scores predictions that are so small that handing them to another process takes longer than judging them.
 
     Only many reports are worth the seconds that further processes take to start: each takes some milliseconds.
     """
-    predictions, verdicts = run.predictions(), _verdicts(task, run)
-    task.take(predictions)
-    given = [
-        (case, {**stored, "judged": verdicts.get(case.id, {})})
-        for case in cases
-        if isinstance(stored := predictions.get(case.id), Mapping)
-    ]
+    predictions = run.predictions()
+    given = [(case, stored) for case in cases if isinstance(stored := predictions.get(case.id), Mapping)]
     workers = scoring_workers(None, beside_model=False) if isinstance(task, ReportTask) and len(given) > MANY else 1
     step = TOGETHER if workers == 1 else min(TOGETHER, -(-len(given) // (4 * workers)))
     parts = [given[start : start + step] for start in range(0, len(given), step)]
-    for scored in score_parts(task, parts, workers):
-        run.append_scores(scored, scoring_id(task))
-
-
-def _verdicts(task: Task, run: Run) -> dict[str, dict[str, Any]]:
-    """By case, what the judge said to the questions that the task still has."""
-    still = task.judge if isinstance(task, QuestionTask) else {}
-    return {
-        case: {name: value for name, value in said.items() if name in still} for case, said in run.verdicts().items()
-    }
-
-
-def _unjudged(task: Task, run: Run, cases: Sequence[Case], predictions: Mapping[str, Stored | Failure]) -> list[str]:
-    """Says how many questions the judge has never been asked: of a start that was stopped, or by another rule."""
-    if not isinstance(task, QuestionTask) or not task.judged_by:
-        return []
-    verdicts, count = run.verdicts(), 0
-    for case in cases:
-        stored = predictions.get(case.id)
-        if isinstance(stored, Mapping):
-            with suppress(CaseError):
-                count += sum(one.name not in verdicts.get(case.id, {}) for one in task.judge_wanted(case, stored))
-    if not count:
-        return []
-    return [f"the judge has not been asked {count:,} of its questions; run test again with it"]
+    for scored in score_parts(task, parts, workers, context):
+        run.append_scores(scored, scoring_id(task, context.evidence.provenance))
 
 
 def submit_stored(scorer: Scorer, run: Run, cases: Iterable[Case]) -> None:
@@ -167,7 +131,10 @@ def submit_stored(scorer: Scorer, run: Run, cases: Iterable[Case]) -> None:
 
 def close(task: Task, run: Run, cases: Sequence[Case], model: str, context: Context = EMPTY) -> Table:
     """Writes the Score rows in the task's order of cases, and the summary; returns the run's table."""
-    predictions, scores = run.predictions(), run.scores(scoring_id(task))
+    provenance = context.evidence.provenance
+    # Predictions in files are scored beside the model, before any provider has said anything.
+    scores = run.scores(scoring_id(task, provenance if task.inline else NOBODY))
+    predictions = run.predictions()
     rows: list[Score] = []
     failures: list[Failure] = []
     raised: list[dict[str, str]] = []
@@ -181,19 +148,13 @@ def close(task: Task, run: Run, cases: Sequence[Case], model: str, context: Cont
             continue
         unknown = Failure(case.id, "answer", "no answer was recorded")
         failures.append(next((entry for entry in (answer, result) if isinstance(entry, Failure)), unknown))
-        rows += task.rows(case, task.worst(case), run=run.run, model=model)
+        rows += task.rows(case, worst_of(task, case, context), run=run.run, model=model)
     of_sets = task.score_set(cases, predictions, context)
     run.write_scores([*rows, *task.rows_of_all(of_sets, run=run.run, model=model)])
     read_with = run.read_with()
-    said = judged(task, context.evidence.provenance)
-    if isinstance(task, QuestionTask):
-        said["notes"] += judge_remarks(task, run)
-    said["notes"] += [
-        *task.remarks,
-        *task.notes(cases, context),
-        *_unjudged(task, run, cases, predictions),
-        *_told(raised, len(cases)),
-    ]
+    said = judged(task, provenance)
+    said["notes"] += [*context.evidence.notes(), *task.notes(cases, context), *task.remarks]
+    said["notes"] += _told(raised, len(cases))
     if left_out := getattr(task.layout, "left_out", {}):
         name, why = next(iter(left_out.items()))
         said["notes"] += [f"{len(left_out):,} left out of the data for what they lack, such as {name}: {why}"]
@@ -261,13 +222,18 @@ def judged(task: Task, provenance: Mapping[str, str] = NOBODY) -> dict[str, Any]
         "task_config": dict(task.config),
         "metrics": list(task.metrics),
         "facts": dict(task.facts),
-        "signature": task.signature(provenance) if provenance else task.signature(),
+        "signature": signature_of(task, provenance),
         "definitions": task.definitions(provenance),
-        "scoring": scoring_id(task),
+        "scoring": scoring_id(task, provenance if task.inline else NOBODY),
         "notes": list(task.card.get("notes", [])),
     }
 
 
-def scoring_id(task: Task) -> str:
+def scoring_id(task: Task, provenance: Mapping[str, str] = NOBODY) -> str:
     """Hash of the settings that decide scores, given predictions."""
-    return digest([list(task.metrics), task.signature()])
+    return digest([list(task.metrics), signature_of(task, provenance)])
+
+
+def signature_of(task: Task, provenance: Mapping[str, str]) -> str:
+    """What decides the numbers; a task that rests on no other model need not take any provenance."""
+    return task.signature(provenance) if provenance else task.signature()

@@ -93,7 +93,7 @@ class Run:
         except BaseException:
             self._unlock()
             raise
-        for name in ("predictions", "scores", "judgements", "evidence"):
+        for name in ("predictions", "scores", "evidence"):
             _drop_partial_line(self._shard(name))
         if self.rank == 0:  # before any other rank writes
             self._log = logging.FileHandler(self.folder / "run.log", encoding="utf-8")
@@ -215,23 +215,6 @@ class Run:
                 found[case_id] = [LabelScore(score[0], present_name(score[1]), *score[2:]) for score in line["scores"]]
             elif not isinstance(found.get(case_id), list):
                 found[case_id] = Failure(case_id, line["stage"], line["failure"])
-        return found
-
-    def append_judgements(self, lines: Sequence[Mapping[str, Any]]) -> None:
-        """Adds what a judge said; a kill loses none of it once this returns."""
-        self._append("judgements", lines)
-
-    def judgements(self) -> list[dict[str, Any]]:
-        """What judges have said so far, in the order in which they said it."""
-        return list(self._lines("judgements"))
-
-    def verdicts(self) -> dict[str, dict[str, Any]]:
-        """By case, name of a judge's question -> verdict, of the judge that the manifest names; the latest holds."""
-        judge = self.manifest.get("judge", {}).get("id")
-        found: dict[str, dict[str, Any]] = {}
-        for line in self._lines("judgements"):
-            if line["judge"] == judge:
-                found.setdefault(line["case"], {})[line["question"]] = line["value"]
         return found
 
     def append_evidence(self, lines: Iterable[Mapping[str, Any]]) -> None:

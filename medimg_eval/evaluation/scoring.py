@@ -7,12 +7,14 @@ import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from medimg_eval.case import Case, Failure
 from medimg_eval.errors import CaseError, error_in_words
+from medimg_eval.evidence import EMPTY, EMPTY_EVIDENCE, Context, Evidence
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.answers import UNREAD
 from medimg_eval.metrics.scores import RAISED
@@ -32,14 +34,14 @@ BACKLOG = 4
 """Cases per worker that wait at most, where no model is kept waiting."""
 
 
-def score_case(task: Task, case: Case, prediction: Stored) -> Scored:
+def score_case(task: Task, case: Case, prediction: Stored, context: Context = EMPTY) -> Scored:
     """Judges one stored prediction; what goes wrong costs a metric its value, or this case alone.
 
     A metric that raises, or gives an infinite value, is no fault of the model: it has NaN, of a status that begins with
     `RAISED`, and the others keep their values. The case fails where it cannot be judged by any.
     """
     try:
-        return [_finite(score) for score in task.score(case, prediction)]
+        return [_finite(score) for score in task.score(case, prediction, **_told(context))]
     except Exception as error:
         log.debug("case %s", case.id, exc_info=True)
         told = str(error) if isinstance(error, CaseError) else f"case {case.id!r}: {error_in_words(error)}"
@@ -47,11 +49,13 @@ def score_case(task: Task, case: Case, prediction: Stored) -> Scored:
         if isinstance(error, MemoryError):
             return failure
     try:
-        task.score(case, prediction, [])  # what has nothing to do with a metric goes wrong without any
+        task.score(
+            case, prediction, [], **_told(context)
+        )  # what has nothing to do with a metric goes wrong without any
     except Exception:
         log.debug("case %s", case.id, exc_info=True)
         return failure
-    return [score for name in task.case_metrics for score in _by_itself(task, case, prediction, name)]
+    return [score for name in task.case_metrics for score in _by_itself(task, case, prediction, name, context)]
 
 
 def is_settled(scored: Scored | None) -> bool:
@@ -59,17 +63,29 @@ def is_settled(scored: Scored | None) -> bool:
     return isinstance(scored, list) and not any(score.status.startswith(RAISED) for score in scored)
 
 
-def _by_itself(task: Task, case: Case, prediction: Stored, name: str) -> list[LabelScore]:
+def _by_itself(task: Task, case: Case, prediction: Stored, name: str, context: Context) -> list[LabelScore]:
     """The scores of one metric; NaN for every label if it raises."""
     try:
-        return [_finite(score) for score in task.score(case, prediction, [name])]
+        return [_finite(score) for score in task.score(case, prediction, [name], **_told(context))]
     except Exception as error:
         log.debug("case %s, %s", case.id, name, exc_info=True)
         told = error_in_words(error)
     labels: list[str] = []
     with suppress(Exception):  # where the same metric may raise again
-        labels = list(dict.fromkeys(score.label for score in task.worst(case) if score.metric == name))
+        labels = list(
+            dict.fromkeys(score.label for score in task.worst(case, **_told(context)) if score.metric == name)
+        )
     return [LabelScore(label, name, math.nan, f"{RAISED}{told}") for label in labels or [UNREAD]]
+
+
+def _told(context: Context) -> dict[str, Context]:
+    """The argument of a task's methods that names the context, which tasks without any need not know."""
+    return {} if context == EMPTY else {"context": context}
+
+
+def worst_of(task: Task, case: Case, context: Context) -> Sequence[LabelScore]:
+    """What a case without an answer is worth."""
+    return task.worst(case, **_told(context))
 
 
 def _finite(score: LabelScore) -> LabelScore:
@@ -79,20 +95,41 @@ def _finite(score: LabelScore) -> LabelScore:
     return score._replace(value=math.nan, status=f"{RAISED}{score.label} is {score.value}")
 
 
-def score_parts(task: Task, parts: Sequence[Sequence[Given]], workers: int) -> Iterator[dict[str, Scored]]:
+def score_parts(
+    task: Task, parts: Sequence[Sequence[Given]], workers: int, context: Context
+) -> Iterator[dict[str, Scored]]:
     """Judges small predictions part by part, in other processes where several are wanted.
 
     Args:
-        task: how to judge; it has seen all cases.
+        task: how to judge.
         parts: cases with what is stored of them.
         workers: processes; 1 judges in this one.
+        context: of all cases; a process is sent what they share once, and of the evidence that of its part.
 
     Yields:
         By case, of one part after the other.
     """
-    pool = _pool(task, workers if workers > 1 else 0)
-    for part, results in zip(parts, pool.ordered(parts, 2 * workers), strict=True):
+    alone = workers <= 1
+    shared = task, context if alone else replace(context, evidence=EMPTY_EVIDENCE)
+    pool = Workers(
+        _score_in, shared, 0 if alone else workers, name="scoring", setting="score_workers", modules=_modules(task)
+    )
+    given = []
+    for part in parts:
+        evidence = None if alone else _evidence_of(part, context)
+        given.append([(case, stored, evidence) for case, stored in part])
+    for part, results in zip(parts, pool.ordered(given, 2 * workers), strict=True):
         yield {case.id: _or_failure(case, result) for (case, _), result in zip(part, results, strict=True)}
+
+
+def _evidence_of(part: Sequence[Given], context: Context) -> Evidence:
+    cases = [case.id for case, _ in part]
+    return context.evidence.only([*cases, *(f"reference/{case}" for case in cases)])
+
+
+def _score_in(shared: tuple[Task, Context], given: tuple[Case, Stored, Evidence | None]) -> Scored:
+    (task, context), (case, stored, evidence) = shared, given
+    return score_case(task, case, stored, context if evidence is None else replace(context, evidence=evidence))
 
 
 def _or_failure(case: Case, result: Scored | None) -> Scored:

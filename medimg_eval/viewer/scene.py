@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from medimg_eval.evaluation.run import Run, Stored
 from medimg_eval.imaging import read, read_mask
 from medimg_eval.imaging.volumes import SUFFIX, read_probabilities
 from medimg_eval.question import Key
+from medimg_eval.results import verdicts_of
 from medimg_eval.store import digest
 from medimg_eval.tasks import (
     QuestionTask,
@@ -76,8 +78,8 @@ class Shown:
         for name, run in runs.items():
             kept = Run(run.folder, run.run)
             self._stored[name] = kept.predictions()
-            kept.manifest = json.loads((run.folder / "manifest.json").read_text(encoding="utf-8"))
-            self._verdicts[name] = kept.verdicts()
+            manifest = json.loads((run.folder / "manifest.json").read_text(encoding="utf-8"))
+            self._verdicts[name] = verdicts_of(run.folder, manifest.get("judge", {}).get("id", ""))
         self._key = digest([SEEN, voxels, fingerprint, sorted(run.run for run in runs.values())])
 
     def case(self, case_id: str) -> Case | None:
@@ -172,17 +174,18 @@ class Shown:
         if judged := self._verdicts[name].get(case.id):
             found["judged"] = [[question, _cut(_spelt(value))] for question, value in judged.items()]
         if isinstance(self.task, QuestionTask):
-            problem = _attempt(lambda: found.update(self._extracted(case, {**stored, "judged": judged or {}})))
+            problem = _attempt(lambda: found.update(self._extracted(case, stored, judged or {})))
             if problem:
                 found["problem"] = problem
         return found
 
-    def _extracted(self, case: Case, packed: Mapping[str, Any]) -> dict[str, Any]:
+    def _extracted(self, case: Case, packed: Mapping[str, Any], judged: Mapping[str, Any]) -> dict[str, Any]:
         if not isinstance(self.task, QuestionTask) or case.question is None or case.question.kind == "report":
             return {}
         if packed.get("preferences"):
             return {"extracted": max(packed["preferences"], key=packed["preferences"].get)}
-        extraction = self.task._pair(case, packed).extraction  # noqa: SLF001 - tasks keep how they pair to themselves
+        pair = self.task._pair(case, packed)  # noqa: SLF001 - tasks keep how they pair to themselves
+        extraction = replace(pair, judged=judged).extraction
         value = extraction.value
         return {"extracted": None if value is None else _cut(_spelt(value)), "rule": extraction.rule}
 
