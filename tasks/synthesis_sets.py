@@ -202,8 +202,7 @@ class ExtractedSets:
         self._parts: dict[Any, ImageSets] = {}
         self.rows: dict[str, Array] = {}
         self.kept: dict[str, list[Shown]] = {}
-        facts = self.evidence.find(name, "", FACTS)
-        self.extractor: Any = facts.value if facts is not None else NoExtractor
+        self.extractor: Any = self.evidence.of(name, "", FACTS)
         shapes = {part: self._take(part, shown) for part, shown in {**self.real, GENERATED: self.made}.items()}
         if not self.raised:
             self._compare_shapes(shapes)

@@ -28,10 +28,11 @@ from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.observe import Source
 from medimg_eval.evaluation.predict import Predictor, ask_here, parameter_count
 from medimg_eval.evaluation.preparing import choose, in_words, prepare, refuse_unaskable
-from medimg_eval.evaluation.readiness import former_judge, judge_source, missing, refuse, sources_of
+from medimg_eval.evaluation.readiness import missing, refuse
 from medimg_eval.evaluation.rescoring import close, gather_context, judged, score_stored, scoring_id, submit_stored
 from medimg_eval.evaluation.run import Run, answered, now, unanswered
 from medimg_eval.evaluation.scoring import Scorer, is_settled, scoring_workers
+from medimg_eval.evaluation.sources import former_judge, judge_source, sources_of
 from medimg_eval.evidence import JUDGE
 from medimg_eval.models.precomputed import GivenTexts
 from medimg_eval.results.runs import SCHEMA

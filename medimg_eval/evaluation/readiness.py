@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from medimg_eval.errors import UsageError, UserError, nearest
-from medimg_eval.evaluation.identity import slug
-from medimg_eval.evaluation.observe import Source
 from medimg_eval.evidence import JUDGE, Kind
 from medimg_eval.metrics.registry import Requirement, required
-from medimg_eval.models.providers import Judge, Missing, Provider
-from medimg_eval.store import digest
+from medimg_eval.models.providers import Missing
 from medimg_eval.tasks.base import Task
 
 if TYPE_CHECKING:
@@ -80,57 +76,6 @@ def refuse(lacks: Sequence[Missing]) -> None:
     raise UserError("\n".join(lines) + f"\nor leave such metrics out{hint}")
 
 
-def sources_of(requirements: Sequence[Requirement], providers: Mapping[str, ModelSpec]) -> dict[str, Source]:
-    """Annotators, networks and extractors as sources of evidence, by name; none is loaded, only made."""
-    return {
-        need.provider: _source(need, providers[need.provider])
-        for need in requirements
-        if need.provider != JUDGE and need.provider in providers
-    }
-
-
-def judge_source(
-    judge: ModelSpec, trainer: Mapping[str, Any], seed: int, permitted: Callable[[], None]
-) -> tuple[Source, dict[str, Any]]:
-    """A judge as a source of evidence, and what identifies it, for the manifest.
-
-    Args:
-        judge: what it is made of.
-        trainer: settings of which `accelerator` and `precision` count.
-        seed: of the run, for a judge that draws what it says.
-        permitted: raises before it is loaded where it must not be asked, and notes what it is sent.
-    """
-    from torch import nn
-
-    precision = str(trainer.get("precision", "32-true"))
-    identity = judge.identity
-    if issubclass(judge.wrapper, nn.Module) and precision != "32-true":
-        identity = identity | {"precision": precision}
-    if seed and (judge.config.get("extra") or {}).get("temperature", 0) != 0:
-        identity = identity | {"seed": seed}
-
-    @contextmanager
-    def lend() -> Iterator[Provider]:
-        from medimg_eval.evaluation.predict import device_of, in_use
-
-        permitted()
-        provider = Judge(judge.model, identity.get("seed", 0))
-        if lacks := provider.missing():
-            raise UserError(f"judge {judge.name!r}: {lacks[0].message}")
-        with in_use(judge.model, device_of(str(trainer.get("accelerator", "auto"))), precision):
-            yield provider
-
-    judge_id = f"{slug(judge.name)}-{digest(identity)}"
-    noted = {"id": judge_id, "name": judge.name, "identity": identity}
-    return Source(JUDGE, "verdict", judge_id, judge_id, lend), noted
-
-
-def former_judge(manifest: Mapping[str, Any]) -> dict[str, Source]:
-    """The judge of an earlier start, of which only what it said then is known; nothing where there was none."""
-    judge_id = manifest.get("judge", {}).get("id", "")
-    return {JUDGE: Source(JUDGE, "verdict", judge_id, judge_id, None)} if judge_id else {}
-
-
 def of_provider(need: Requirement, providers: Mapping[str, ModelSpec], metrics: tuple[str, ...]) -> Iterator[Missing]:
     """What one annotator, network or extractor lacks."""
     role = "extractor" if need.kind == "features" else "annotator"
@@ -141,7 +86,7 @@ def of_provider(need: Requirement, providers: Mapping[str, ModelSpec], metrics: 
         yield Missing(f"{key}._target_", told, metrics, usage=role == "extractor")
         return
     try:
-        provider = _made(need, providers[need.provider])
+        provider = made_of(need, providers[need.provider])
         lacks = [*_unable(need, providers, metrics)] or [lack._replace(metrics=metrics) for lack in provider.missing()]
     except UserError as error:
         yield Missing(key, str(error), metrics)
@@ -150,7 +95,7 @@ def of_provider(need: Requirement, providers: Mapping[str, ModelSpec], metrics: 
 
 
 def _unable(need: Requirement, providers: Mapping[str, ModelSpec], metrics: tuple[str, ...]) -> Iterator[Missing]:
-    provider = _made(need, providers[need.provider])
+    provider = made_of(need, providers[need.provider])
     if need.ability and need.ability not in provider.abilities:
         told = f"extractor {need.provider!r} {ABILITIES.get(need.ability, f'cannot give {need.ability}')}"
         yield Missing(f"extractors.{need.provider}", told, metrics)
@@ -172,32 +117,12 @@ def _of_judge(
         yield Missing("model@judge", told, usage=True)
 
 
-def _made(need: Requirement, spec: ModelSpec) -> Any:
-    """What a config makes, under its name; raises UserError if it is of another kind."""
-    made: Any = spec.model
+def made_of(need: Requirement, spec: ModelSpec, *, fresh: bool = True) -> Any:
+    """What a config makes, under its name, made anew or kept; raises UserError if it is of another kind."""
+    made: Any = spec.load() if fresh else spec.model
     kinds = TEXTS if need.kind in TEXTS else (need.kind,)
     if getattr(made, "kind", None) not in kinds:
         group = "extractors" if need.kind == "features" else "annotators"
         raise UserError(f"{group}.{need.provider}: {type(made).__name__} is {BASES[need.kind]}")
     made.name = need.provider
     return made
-
-
-def _source(need: Requirement, spec: ModelSpec) -> Source:
-    made = _made(need, spec)
-    revision = made.revision
-    if made.kind == "features":
-        identity = f"{need.provider}-{digest([spec.identity, revision], 16)}"
-    else:
-        identity = digest([need.provider, spec.identity, revision], 16)
-    lend: Callable[[], AbstractContextManager[Provider]] = lambda: nullcontext(made)  # noqa: E731
-    return Source(
-        need.provider,
-        made.kind,
-        identity,
-        revision or "rules",
-        lend,
-        made.cached,
-        getattr(made, "uses_corpus", False),
-        made if made.kind == "features" else None,
-    )

@@ -16,9 +16,10 @@ from medimg_eval.evaluation.leaving import note_sent, permit_providers
 from medimg_eval.evaluation.observe import Source, gather_evidence
 from medimg_eval.evaluation.preparing import in_words
 from medimg_eval.evaluation.progress import tracked
-from medimg_eval.evaluation.readiness import former_judge, missing, refuse, sources_of
+from medimg_eval.evaluation.readiness import missing, refuse
 from medimg_eval.evaluation.run import Run, Stored, answered, now, write_json
 from medimg_eval.evaluation.scoring import Scorer, score_parts, scoring_workers, worst_of
+from medimg_eval.evaluation.sources import former_judge, sources_of
 from medimg_eval.evidence import EMPTY, Context
 from medimg_eval.metrics import LabelScore
 from medimg_eval.metrics.registry import required

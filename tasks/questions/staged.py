@@ -112,6 +112,13 @@ class Step:
         return isinstance(given, str) and UNKNOWN.search(self.pair.options.get(given, "")) is not None
 
 
+@dataclass(frozen=True)
+class ChainPrompt(Prompt):
+    """The first question of a chain, and the case that holds the others."""
+
+    case: Case | None = None
+
+
 @dataclass(kw_only=True)
 class StagedQuestionTask(QuestionTask):
     """Chains of questions about one case, each asked when the one before it was answered right, in one conversation.
@@ -188,11 +195,12 @@ class StagedQuestionTask(QuestionTask):
         shown = set(self._places(case, first, len(images)))
         *before, said = made.messages
         parts = tuple(part for part in said.parts if isinstance(part, str) or part in shown)
-        return replace(made, messages=(*before, replace(said, parts=parts)))
+        shown_alone = {**vars(made), "messages": (*before, replace(said, parts=parts))}
+        return ChainPrompt(**shown_alone, case=case)
 
     def next_turn(self, prompt: Prompt, replies: Sequence[str]) -> Message | None:
         """The next question of the chain, with its images; None where it ends."""
-        case = self._case(prompt.case_id)
+        case = prompt.case  # type: ignore[attr-defined]
         _, turn = self._walk(case, replies)
         if turn is None:
             return None

@@ -108,10 +108,10 @@ class QuestionTask(Task):
         for metric in self.case_metrics:
             _, topic = parse(metric)
             for need in required(metric):
-                if need.kind == "verdict" and need.topic not in (ALL, *self.judge):
+                asks = need.kind == "verdict" and need.topic not in (ALL, *self.judge)
+                if asks and (need.topic != topic or _is_set(need.topic)):
                     # A parameter may also name what no judge is asked, which then has no value.
-                    if need.topic != topic or _is_set(need.topic):
-                        lookups[need.topic] = _judging(need.topic)
+                    lookups[need.topic] = _judging(need.topic)
         stages = rounds(JudgeQuestion.all_of({**lookups, **self.judge}))
         return {question.name: question for stage in stages for question in stage}
 

@@ -13,7 +13,7 @@ from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.rescoring import rescore
 from medimg_eval.evaluation.scoring import is_settled, score_case
 from medimg_eval.metrics import segmentation_scores
-from medimg_eval.metrics.registry import annotations
+from medimg_eval.metrics.registry import annotations, judge_says
 from medimg_eval.models.annotators.base import TextAnnotator
 from medimg_eval.results import load_runs
 from medimg_eval.tasks import QuestionTask
@@ -176,9 +176,9 @@ def test_what_no_annotator_or_judge_is_shown_is_refused_before_anything_is_asked
     def seen(pair):
         """Anything."""
 
-    for more, what in (({"reads": ("counter",)}, "an annotator"), ({"asks": ("green",)}, "a judge")):
+    for more, what in ((annotations("counter"), "an annotator"), (judge_says("green"), "a judge")):
         with pytest.raises(UsageError, match=f"Metric 'seen' judges mask and needs {what}"):
-            add(seen, "mask", **more)
+            add(seen, "mask", requires=more)
     stages = [{"name": "one", "path": "p"}]
     with pytest.raises(UsageError, match="hallucination_free: chains of questions are judged by the rule"):
         StagedQuestionTask(name="q", layout=Quiz(), stages=stages, metrics=["hallucination_free"])
