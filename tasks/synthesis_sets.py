@@ -85,6 +85,13 @@ class Picture:
             raise self._error(error) from error
         return image
 
+    def look_up(self, features_of: Callable[[tuple[Path, ...]], Array]) -> Array:
+        """Its features, by its files; raises as `read` does where they are not known."""
+        try:
+            return features_of(self.files)
+        except CaseError as error:
+            raise self._error(error) from error
+
     def _error(self, error: CaseError) -> UserError:
         if self.optional:
             return CaseError(f"{self.name}: {error}")

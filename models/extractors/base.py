@@ -67,7 +67,7 @@ class FeatureExtractor(WithWeights, ABC):
         return not self.looks_up
 
     def observe(self, subjects: Sequence[Any], shared: Any) -> Sequence[Any]:
-        """The features of texts, and of pictures, which have `files` and `read()`; of these with size and type."""
+        """The features of texts, and of pictures, which have `read()` and `look_up()`; of these with size and type."""
         texts = [subject for subject in subjects if isinstance(subject, str)]
         pictures = [subject for subject in subjects if not isinstance(subject, str)]
         rows = iter(np.asarray(self.embed_texts(texts), np.float32) if texts else ())
@@ -76,7 +76,7 @@ class FeatureExtractor(WithWeights, ABC):
 
     def _seen(self, pictures: Sequence[Any]) -> list[Observation]:
         if self.looks_up:
-            return [Observation(self.look_up(picture.files)) for picture in pictures]
+            return [Observation(picture.look_up(self.look_up)) for picture in pictures]
         if not pictures:
             return []
         with ThreadPoolExecutor(threads(len(pictures)) or 1) as pool:
