@@ -104,7 +104,7 @@ class Task(ABC):
     drawn_within: str = ""
     card: Mapping[str, Any] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
-    remarks: list[str] = field(default_factory=list, init=False)  # of networks and sets
+
     capability: ClassVar[str]
     """The method a model needs to be asked this."""
 

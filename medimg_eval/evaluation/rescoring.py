@@ -154,7 +154,7 @@ def close(task: Task, run: Run, cases: Sequence[Case], model: str, context: Cont
     run.write_scores([*rows, *task.rows_of_all(of_sets, run=run.run, model=model)])
     read_with = run.read_with()
     said = judged(task, provenance)
-    said["notes"] += [*context.evidence.notes(), *task.notes(cases, context), *task.remarks]
+    said["notes"] += [*context.evidence.notes(), *task.notes(cases, context)]
     said["notes"] += _told(raised, len(cases))
     if left_out := getattr(task.layout, "left_out", {}):
         name, why = next(iter(left_out.items()))
