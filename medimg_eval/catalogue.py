@@ -12,7 +12,7 @@ import yaml
 from hydra.core.hydra_config import HydraConfig
 
 from medimg_eval.configs.names import path_meant, paths_of, shortest_names
-from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.errors import LIST, UsageError, UserError, nearest
 
 # The parser in C, where PyYAML was built with it: there are a hundred files to read.
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -41,7 +41,7 @@ def config_named(group: str, name: str) -> dict[str, Any]:
         if path is not None:
             return _read(root / group / f"{path}.yaml")
         names += shortest_names(paths)
-    raise UsageError(f"there is no {group} {name!r}{nearest(name.rpartition('/')[2], names)}")
+    raise UsageError(f"there is no {group} {name!r}{nearest(name.rpartition('/')[2], names, LIST)}")
 
 
 def _roots() -> Iterator[Traversable]:

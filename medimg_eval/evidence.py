@@ -24,6 +24,9 @@ Kind = Literal["verdict", "annotation", "comparison", "features", "distance"]
 JUDGE = "judge"
 """The provider that metrics name for the judge of a run, whichever model that is."""
 
+FACTS = "facts"
+"""The topic under which, without an owner, the extractor itself stands: names and thresholds of its features."""
+
 NAMED = 3
 """Cases that a note names."""
 

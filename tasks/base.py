@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, Protocol, Self, cast
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, cast
 
 from medimg_eval.case import Case, Geometry, Image, Prompt, Prompts, Score
 from medimg_eval.errors import CaseError, MissingDataError, SplitError, UsageError, UserError, nearest
 from medimg_eval.evidence import EMPTY, Context, Evidence, Subject, one_each
 from medimg_eval.metrics import LabelScore, parse
-from medimg_eval.metrics.registry import Requirement, required
+from medimg_eval.metrics.generation import SET
+from medimg_eval.metrics.registry import Requirement, canonical, required
 from medimg_eval.system import whole
 
 NOBODY: Mapping[str, str] = MappingProxyType({})
@@ -42,6 +44,22 @@ def permission(value: Any, where: str) -> MayLeave:
     if said not in ("yes", "no", "ask"):
         raise UsageError(f"{where} is {value!r}; expected yes, no or ask")
     return cast("MayLeave", said)
+
+
+class SetScore(NamedTuple):
+    """What a set of predictions is worth by one metric.
+
+    Attributes:
+        metric: as it was asked for.
+        label: the finding that its cases have, or `all`.
+        value: a `SetValue`, or the reason why there is none, which begins with `RAISED` where the metric raised.
+        where: attribute -> value of the cases, of a part of the set.
+    """
+
+    metric: str
+    label: str
+    value: Any
+    where: Mapping[str, str]
 
 
 class Layout(Protocol):
@@ -86,7 +104,6 @@ class Task(ABC):
     drawn_within: str = ""
     card: Mapping[str, Any] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
-    remarks: list[str] = field(default_factory=list, init=False)  # of networks and sets
     capability: ClassVar[str]
     """The method a model needs to be asked this."""
 
@@ -147,8 +164,8 @@ class Task(ABC):
         return Context(evidence) if evidence.provenance or evidence.observations else EMPTY
 
     def notes(self, cases: Sequence[Case], context: Context) -> list[str]:
-        """What readers of a table must know of this run, beside what providers failed on."""
-        return list(context.notes)
+        """What readers of a table must know of this run, such as what providers failed on."""
+        return [*context.evidence.notes(), *context.notes]
 
     def artefacts(self, context: Context, folder: Path) -> None:  # noqa: B027 - most tasks have none
         """Writes what shows the scores, such as a gallery, into a run's folder."""
@@ -293,7 +310,7 @@ class Task(ABC):
         return {name: self.definition(name, provenance) for name in self.metrics}
 
     def definition(self, metric: str, provenance: Mapping[str, str] = NOBODY) -> str:
-        """The choices behind one metric by itself."""
+        """The choices behind one metric; a task that rests on no other model need not take any provenance."""
         alone = self.alone(metric)
         return alone.signature(provenance) if provenance else alone.signature()
 
@@ -321,9 +338,33 @@ class Task(ABC):
             for score in scores
         ]
 
-    def rows_of_all(self, *, run: str, model: str) -> list[Score]:
-        """Rows of what judges all answers as one, and so belong to no case."""
+    def score_set(self, cases: Sequence[Case], predictions: Mapping[str, Any], context: Context) -> list[SetScore]:
+        """What all predictions together are worth, which belongs to no case.
+
+        Args:
+            cases: of the run, in order.
+            predictions: by trial id: what is stored, or a Failure.
+            context: of all of them.
+        """
         return []
+
+    def rows_of_all(self, scores: Sequence[SetScore], *, run: str, model: str) -> list[Score]:
+        """Puts the scores of sets into rows, whose attributes hold what belongs to each value."""
+        return [
+            Score(
+                run=run,
+                task=self.name,
+                model=model,
+                case="",
+                patient="",
+                label=score.label,
+                metric=score.metric,
+                value=math.nan if isinstance(score.value, str) else float(score.value.value),
+                status=SET,
+                attributes=json.dumps({**_described(score.value), "where": dict(score.where)}, sort_keys=True),
+            )
+            for score in scores
+        ]
 
 
 def check_metrics(task: Task, kind: str = "", what: str = "") -> None:
@@ -337,7 +378,10 @@ def check_metrics(task: Task, kind: str = "", what: str = "") -> None:
     Raises:
         UsageError: one is named twice, or judges something else.
     """
-    task.metrics = [task.metrics] if isinstance(task.metrics, str) else list(task.metrics)
+    kinds = (kind,) if kind else ()
+    metrics = [task.metrics] if isinstance(task.metrics, str) else task.metrics
+    task.metrics = [canonical(str(name), kinds) for name in metrics]
+    task.monitor = canonical(task.monitor, kinds) if task.monitor else ""
     if len(set(task.metrics)) < len(task.metrics):
         raise UsageError(f"task {task.name!r}: expected `metrics` to name each metric once, got {list(task.metrics)}")
     for name in (*task.case_metrics, task.monitor) if kind else ():
@@ -367,3 +411,15 @@ def same_grid(geometry: Geometry, expected: Geometry, *, what: str, than: str) -
     difference = expected.difference(geometry)
     if difference:
         raise CaseError(f"{what}: {difference} of {than}; resample it onto that grid first")
+
+
+def _described(value: Any) -> dict[str, Any]:
+    """A set's value as JSON holds it; NaN becomes null."""
+    if isinstance(value, str):
+        return {"flags": [value]}
+    facts = {key: _finite(held) for key, held in asdict(value).items() if key not in ("metric", "value", "details")}
+    return facts | {"details": {key: _finite(held) for key, held in value.details.items()}}
+
+
+def _finite(held: Any) -> Any:
+    return None if isinstance(held, float) and not math.isfinite(held) else held

@@ -44,7 +44,7 @@ class ClassificationTask(Task):
     classes: Sequence[str]
     exclusive: bool = False
     sets: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    metrics: Sequence[str] = ("auroc@macro", "auprc@macro", "class_f1@macro")
+    metrics: Sequence[str] = ("auroc@macro", "auprc@macro", "f1_score@macro")
     monitor: str = ERROR
 
     capability: ClassVar[str] = "classify"
@@ -70,8 +70,8 @@ class ClassificationTask(Task):
         check_metrics(self, KIND, "classes")
         for name in self.metrics:
             self._check_parameter(name)
-        if "top1_correct" in (*self.case_metrics, self.monitor) and not self.exclusive:
-            raise UsageError(f"task {self.name!r}: top1_correct needs `exclusive: true`; use all_classes_right")
+        if "top1_accuracy" in (*self.case_metrics, self.monitor) and not self.exclusive:
+            raise UsageError(f"task {self.name!r}: top1_accuracy needs `exclusive: true`; use exact_match_ratio")
         if parse(self.monitor)[0].intermediate:
             raise UsageError(f"task {self.name!r}: monitor: {self.monitor!r} is no score; use {ERROR}")
 

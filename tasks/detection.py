@@ -119,7 +119,7 @@ class DetectionTask(Task):
         try:
             names = self._reference(case).names
         except CaseError:
-            known = [name for name in self.case_metrics if name != "candidate"]
+            known = [name for name in self.case_metrics if name != "detection_score"]
             return [LabelScore(label, name, float("nan"), "failed") for label in self.labels for name in known]
         return [
             score

@@ -39,7 +39,7 @@ class ReportTask(QuestionTask):
         "bleu@1",
         "bleu@4",
         "rouge_l",
-        "meteor_stem",
+        "meteor_no_synonyms",
         "cider_d",
         "length_ratio",
         "unanswered",

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 from medimg_eval.case import Case
 from medimg_eval.data.cache import VolumeCache
 from medimg_eval.data.former_names import as_hashed
-from medimg_eval.data.prompts import Batches
+from medimg_eval.data.prompts import PromptBatches
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.evaluation.evidence import judge_sets, perceive, refuse_unready_networks, refuse_unready_sets
 from medimg_eval.evaluation.identity import (
     data_fingerprint,
     placeless,
@@ -132,14 +131,13 @@ def evaluate(task: Task, candidate: ModelSpec, settings: Settings) -> Path:
     """
     requirements = task.requirements()
     refuse(missing(requirements, settings.providers, task))
-    refuse_unready_sets(task, settings.extractors)
-    refuse_unready_networks(task, settings.annotators)
     sent = permit_providers(task, settings.may_leave, settings.providers)
     judge = settings.judge if any(need.provider == JUDGE for need in requirements) else None
     if judge is not None and getattr(judge.wrapper, "remote", False):  # only then is it loaded, in no time
         permit_judge(task, settings.may_leave, judge.name, judge.model)
     sources = sources_of(requirements, settings.providers)
     every = task.cases("test")
+    task.check_data(every)
     named = choose(task, every, settings.limit, settings.only)
     fingerprint = data_fingerprint(every)
     settled = {
@@ -178,12 +176,11 @@ def evaluate(task: Task, candidate: ModelSpec, settings: Settings) -> Path:
         if settings.rank == 0:
             with _as_it_was(run, finished):
                 context = gather_context(task, run, cases, sources | _judges(task, judge, settings, run))
+            provenance = context.evidence.provenance
             if task.inline:  # what providers said, and others' predictions, may have come since
-                changed = bool(context.digest or context.evidence.provenance)
-                scored = {} if changed else run.scores(scoring_id(task, context.evidence.provenance))
+                changed = bool(context.digest or provenance)
+                scored = {} if changed else run.scores(scoring_id(task, provenance))
                 score_stored(task, run, [case for case in cases if not is_settled(scored.get(case.id))], 0, context)
-            judge_sets(task, run, cases, settings.extractors)
-            perceive(task, run, cases, settings.annotators, run.scores(scoring_id(task)))
             settings.tables.append(close(task, run, cases, candidate.name, context))
     return folder
 
@@ -279,7 +276,7 @@ def _predict(
     with Scorer(task, run, scoring_id(task), scoring_workers(settings.score_workers)) as scorer:
         asker = Predictor(task, model, run, scorer)
         if task.inline and _alone(settings):
-            ask_here(asker, Batches(task, cases, **options), settings.config.get("trainer") or {})
+            ask_here(asker, PromptBatches(task, cases, **options), settings.config.get("trainer") or {})
         else:
             if not task.inline:
                 submit_stored(scorer, run, unscored)

@@ -14,7 +14,7 @@ from medimg_eval.case import Case
 from medimg_eval.errors import CaseError, UserError
 from medimg_eval.evaluation.progress import tracked
 from medimg_eval.evaluation.run import Run
-from medimg_eval.evidence import Evidence, Kind, Observation, Place, Subject, one_each
+from medimg_eval.evidence import FACTS, Evidence, Kind, Observation, Place, Subject, one_each
 from medimg_eval.models.providers import Provider
 from medimg_eval.store import ContentStore, Stored, digest, observation_store
 from medimg_eval.tasks.base import Task
@@ -41,6 +41,7 @@ class Source:
             only what it said then is known.
         cached: whether what it says is kept for other runs.
         uses_corpus: whether what it says depends on the whole set of references.
+        facts: an extractor itself, unloaded, for the names and thresholds of its features; None of others.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Source:
     lend: Callable[[], AbstractContextManager[Provider]] | None
     cached: bool = True
     uses_corpus: bool = False
+    facts: Any = None
 
 
 def gather_evidence(task: Task, run: Run, cases: Sequence[Case], sources: Mapping[str, Source]) -> Evidence:
@@ -67,7 +69,12 @@ def gather_evidence(task: Task, run: Run, cases: Sequence[Case], sources: Mappin
     Raises:
         UserError: a provider cannot be asked at all, such as one whose key is refused.
     """
-    evidence = Evidence({name: source.revision for name, source in sources.items()})
+    facts = {
+        (name, FACTS, ""): Observation(source.facts, "unneeded")
+        for name, source in sources.items()
+        if source.facts is not None
+    }
+    evidence = Evidence({name: source.revision for name, source in sources.items()}, facts)
     requirements = [need for need in task.requirements() if need.provider in sources]
     if not requirements:
         return evidence
@@ -177,7 +184,8 @@ class _Stage:
                     left.setdefault(key, _Left(key, [])).subjects.append(subject)
                 continue
             found[place] = Observation(None, "failed", "not asked", key)
-            left.setdefault(key or f"\0{subject.owner}", _Left(key, [])).subjects.append(subject)
+            shared = key if self.source.cached else ""  # a table may say other things of files of equal content
+            left.setdefault(shared or f"\0{subject.owner}", _Left(key, [])).subjects.append(subject)
         found |= self._settle(topic, left, said)
         return found
 
@@ -200,7 +208,8 @@ class _Stage:
                 earlier = []
         self.run.append_evidence(earlier)
         unseen.sort(key=lambda item: item.subjects[0].size)  # texts of like length together, so that little is padded
-        size = max(1, self.provider.preferred_batch) if unseen else 1
+        # Volumes come one by one: a network takes as many of their slices at once as it likes.
+        size = max(1, self.provider.preferred_batch) if unseen and self.source.kind != "distance" else 1
         batches = [unseen[start : start + size] for start in range(0, len(unseen), size)]
         for batch in tracked(batches, f"{self.source.name} ({topic})" if topic else self.source.name):
             lines: list[dict[str, Any]] = []

@@ -11,23 +11,24 @@ from typing import TYPE_CHECKING, Any
 
 from medimg_eval.case import Case, Failure, Score
 from medimg_eval.errors import UserError
-from medimg_eval.evaluation.evidence import judge_sets, perceive, refuse_unready_networks, refuse_unready_sets
 from medimg_eval.evaluation.identity import data_fingerprint
 from medimg_eval.evaluation.leaving import note_sent, permit_providers
 from medimg_eval.evaluation.observe import Source, gather_evidence
 from medimg_eval.evaluation.preparing import in_words
 from medimg_eval.evaluation.progress import tracked
 from medimg_eval.evaluation.readiness import missing, refuse
-from medimg_eval.evaluation.run import Run, answered, now, write_json
-from medimg_eval.evaluation.scoring import RAISED, Scorer, score_parts, scoring_workers, worst_of
+from medimg_eval.evaluation.run import Run, Stored, answered, now, write_json
+from medimg_eval.evaluation.scoring import Scorer, score_parts, scoring_workers, worst_of
 from medimg_eval.evaluation.sources import former_judge, sources_of
 from medimg_eval.evidence import EMPTY, Context
 from medimg_eval.metrics import LabelScore
+from medimg_eval.metrics.registry import required
+from medimg_eval.metrics.scores import RAISED
 from medimg_eval.results import Table, build_table, load_runs
 from medimg_eval.results.runs import read_manifest
 from medimg_eval.store import digest
 from medimg_eval.tasks import ReportTask, Task
-from medimg_eval.tasks.base import NOBODY
+from medimg_eval.tasks.base import NOBODY, SetScore
 
 if TYPE_CHECKING:
     from medimg_eval.evaluation.model_spec import ModelSpec
@@ -69,8 +70,7 @@ def rescore(
     providers: Mapping[str, ModelSpec] = ChainMap(annotators, extractors)  # type: ignore[arg-type]
     lacks = missing(requirements, providers, task)
     refuse([lack for lack in lacks if not (sources and lack.key == "model@judge")])
-    refuse_unready_sets(task, extractors)
-    refuse_unready_networks(task, annotators)
+    task.check_data(every)
     sent = permit_providers(task, may_leave, providers)
     sources |= sources_of(requirements, providers)
     with Run(folder, manifest["run"]) as run:
@@ -85,8 +85,6 @@ def rescore(
         note_sent(run, sent, len(cases))
         context = gather_context(task, run, cases, sources)
         score_stored(task, run, cases, workers, context)
-        judge_sets(task, run, cases, extractors)
-        perceive(task, run, cases, annotators, run.scores(scoring_id(task)))
         return close(task, run, cases, manifest["model"], context)
 
 
@@ -135,13 +133,14 @@ def submit_stored(scorer: Scorer, run: Run, cases: Iterable[Case]) -> None:
 def close(task: Task, run: Run, cases: Sequence[Case], model: str, context: Context = EMPTY) -> Table:
     """Writes the Score rows in the task's order of cases, and the summary; returns the run's table."""
     provenance = context.evidence.provenance
-    predictions, scores = run.predictions(), run.scores(scoring_id(task, provenance))
+    predictions, scores = run.predictions(), run.scores(scoring_id(task, provenance if task.inline else NOBODY))
     rows: list[Score] = []
     failures: list[Failure] = []
     raised: list[dict[str, str]] = []
     for case in cases:
         answer, result = predictions.get(case.id), scores.get(case.id)
         if answered(answer) and isinstance(result, list):
+            result = [*result, *late_scores(task, case, answer, context)]
             raised += _raised(case, result)
             kept = [one._replace(status="error") if one.status.startswith(RAISED) else one for one in result]
             rows += task.rows(case, kept, run=run.run, model=model)
@@ -149,11 +148,11 @@ def close(task: Task, run: Run, cases: Sequence[Case], model: str, context: Cont
         unknown = Failure(case.id, "answer", "no answer was recorded")
         failures.append(next((entry for entry in (answer, result) if isinstance(entry, Failure)), unknown))
         rows += task.rows(case, worst_of(task, case, context), run=run.run, model=model)
-    run.write_scores([*rows, *task.rows_of_all(run=run.run, model=model)])
+    of_sets = task.score_set(cases, predictions, context)
+    run.write_scores([*rows, *task.rows_of_all(of_sets, run=run.run, model=model)])
     read_with = run.read_with()
     said = judged(task, provenance)
-    said["notes"] += [*context.evidence.notes(), *task.notes(cases, context), *task.remarks]
-    said["notes"] += _told(raised, len(cases))
+    said["notes"] += [*task.notes(cases, context), *_told(raised, len(cases))]
     if left_out := getattr(task.layout, "left_out", {}):
         name, why = next(iter(left_out.items()))
         said["notes"] += [f"{len(left_out):,} left out of the data for what they lack, such as {name}: {why}"]
@@ -174,11 +173,17 @@ def close(task: Task, run: Run, cases: Sequence[Case], model: str, context: Cont
         {
             "metrics": json.loads(table.frame().to_json(orient="records")),  # NaN, which JSON lacks, becomes null
             "failures": [{"case": f.case_id, "stage": f.stage, "message": f.message} for f in failures],
-            "raised": [*raised, *_raised_of_sets(task)],
+            "raised": [*raised, *_raised_of_sets(of_sets)],
             "read_with": read_with,
         },
     )
     return table
+
+
+def late_scores(task: Task, case: Case, prediction: Stored, context: Context) -> list[LabelScore]:
+    """Scores by metrics that rest on what providers say, of predictions that are scored beside the model."""
+    late = [name for name in task.case_metrics if required(name)]
+    return task.score(case, prediction, late, context=context) if late and not task.inline else []
 
 
 def _raised(case: Case, scores: Sequence[LabelScore]) -> list[dict[str, str]]:
@@ -187,11 +192,11 @@ def _raised(case: Case, scores: Sequence[LabelScore]) -> list[dict[str, str]]:
     return [{"case": case.id, "metric": metric, "message": message} for metric, message in messages.items()]
 
 
-def _raised_of_sets(task: Task) -> list[dict[str, str]]:
+def _raised_of_sets(scores: Sequence[SetScore]) -> list[dict[str, str]]:
     """What metrics of sets raised, by the part of the set that they were to judge."""
     return [
         {"case": ", ".join([one.label, *one.where.values()]), "metric": one.metric, "message": one.value[len(RAISED) :]}
-        for one in getattr(task, "of_sets", ())
+        for one in scores
         if isinstance(one.value, str) and one.value.startswith(RAISED)
     ]
 

@@ -79,5 +79,12 @@ def _source(need: Requirement, spec: ModelSpec) -> Source:
         identity = digest([need.provider, spec.identity, revision], 16)
     lend: Callable[[], AbstractContextManager[Provider]] = lambda: nullcontext(made)  # noqa: E731
     return Source(
-        need.provider, made.kind, identity, revision or "rules", lend, made.cached, getattr(made, "uses_corpus", False)
+        need.provider,
+        made.kind,
+        identity,
+        revision or "rules",
+        lend,
+        made.cached,
+        getattr(made, "uses_corpus", False),
+        made if made.kind == "features" else None,
     )

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from medimg_eval.errors import UserError
+from medimg_eval.metrics import present_name
 from medimg_eval.patients import salt_of
 from medimg_eval.results.runs.metric_kinds import SET, is_evidence
 
@@ -235,12 +236,12 @@ def _described_run(folder: Path, manifest: Mapping[str, object]) -> RunScores:
         started=_time(entry("started", str), file),
         ended=ended,
         scores=pd.DataFrame(columns=list(SCORE_COLUMNS)),
-        metrics=tuple(map(str, metrics)) if isinstance(metrics, list) else (),
+        metrics=tuple(present_name(str(name)) for name in metrics) if isinstance(metrics, list) else (),
         facts=_facts(manifest),
         baseline=manifest.get("baseline") is True or entry("model", str).endswith(BLIND),
         task_config=_mapping(manifest, "task_config"),
         chance=_numbers(manifest, "chance"),
-        definitions=_mapping(manifest, "definitions"),
+        definitions={present_name(name): text for name, text in _mapping(manifest, "definitions").items()},
         partial=str(manifest.get("partial") or ""),
         made_of=made_of(manifest),
         timing=_numbers(manifest, "timing"),
@@ -313,6 +314,9 @@ def _with_scores(run: RunScores) -> RunScores:
         raise UserError(f"{file} cannot be read ({error}) although the run is finished; {mend}") from error
     if missing := [column for column in SCORE_COLUMNS if column not in scores.columns]:
         raise UserError(f"{file} lacks the columns {', '.join(missing)}; {mend}")
+    former = {name: new for name in scores["metric"].unique() if (new := present_name(str(name))) != name}
+    if former:
+        scores["metric"] = scores["metric"].replace(former)
     of_sets = scores["status"] == SET
     sets, scores = scores.loc[of_sets], scores.loc[~of_sets]
     if not pd.api.types.is_numeric_dtype(scores["value"]):
