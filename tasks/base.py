@@ -165,8 +165,8 @@ class Task(ABC):
         return Context(evidence) if evidence.provenance or evidence.observations else EMPTY
 
     def notes(self, cases: Sequence[Case], context: Context) -> list[str]:
-        """What readers of a table must know of this run, beside what providers failed on."""
-        return list(context.notes)
+        """What readers of a table must know of this run, such as what providers failed on."""
+        return [*context.evidence.notes(), *context.notes]
 
     def artefacts(self, context: Context, folder: Path) -> None:  # noqa: B027 - most tasks have none
         """Writes what shows the scores, such as a gallery, into a run's folder."""
@@ -311,7 +311,7 @@ class Task(ABC):
         return {name: self.definition(name, provenance) for name in self.metrics}
 
     def definition(self, metric: str, provenance: Mapping[str, str] = NOBODY) -> str:
-        """The choices behind one metric by itself."""
+        """The choices behind one metric; a task that rests on no other model need not take any provenance."""
         alone = self.alone(metric)
         return alone.signature(provenance) if provenance else alone.signature()
 

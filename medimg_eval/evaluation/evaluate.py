@@ -176,9 +176,10 @@ def evaluate(task: Task, candidate: ModelSpec, settings: Settings) -> Path:
         if settings.rank == 0:
             with _as_it_was(run, finished):
                 context = gather_context(task, run, cases, sources | _judges(task, judge, settings, run))
+            provenance = context.evidence.provenance
             if task.inline:  # what providers said, and others' predictions, may have come since
-                changed = bool(context.digest or context.evidence.provenance)
-                scored = {} if changed else run.scores(scoring_id(task, context.evidence.provenance))
+                changed = bool(context.digest or provenance)
+                scored = {} if changed else run.scores(scoring_id(task, provenance))
                 score_stored(task, run, [case for case in cases if not is_settled(scored.get(case.id))], 0, context)
             settings.tables.append(close(task, run, cases, candidate.name, context))
     return folder

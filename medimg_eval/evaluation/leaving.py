@@ -113,12 +113,6 @@ def permit_providers(task: Task, said: Any, providers: Mapping[str, ModelSpec]) 
     for need in {need.provider: need for need in task.requirements() if need.provider != JUDGE}.values():
         role = "extractor" if need.kind == "features" else "annotator"
         sent += permit(task, said, role, need.provider, providers[need.provider].model, task.shows(need))
-    for key, role, what in (
-        ("perceived_by", "annotator", ["images"]),
-        ("extractors", "extractor", ["images", "questions"]),
-    ):
-        for name in getattr(task, key, ()):
-            sent += permit(task, said, role, name, providers[name].load(), what)
     return sent
 
 

@@ -133,9 +133,7 @@ def submit_stored(scorer: Scorer, run: Run, cases: Iterable[Case]) -> None:
 def close(task: Task, run: Run, cases: Sequence[Case], model: str, context: Context = EMPTY) -> Table:
     """Writes the Score rows in the task's order of cases, and the summary; returns the run's table."""
     provenance = context.evidence.provenance
-    # Predictions in files are scored beside the model, before any provider has said anything.
-    scores = run.scores(scoring_id(task, provenance if task.inline else NOBODY))
-    predictions = run.predictions()
+    predictions, scores = run.predictions(), run.scores(scoring_id(task, provenance if task.inline else NOBODY))
     rows: list[Score] = []
     failures: list[Failure] = []
     raised: list[dict[str, str]] = []
@@ -154,8 +152,7 @@ def close(task: Task, run: Run, cases: Sequence[Case], model: str, context: Cont
     run.write_scores([*rows, *task.rows_of_all(of_sets, run=run.run, model=model)])
     read_with = run.read_with()
     said = judged(task, provenance)
-    said["notes"] += [*context.evidence.notes(), *task.notes(cases, context)]
-    said["notes"] += _told(raised, len(cases))
+    said["notes"] += [*task.notes(cases, context), *_told(raised, len(cases))]
     if left_out := getattr(task.layout, "left_out", {}):
         name, why = next(iter(left_out.items()))
         said["notes"] += [f"{len(left_out):,} left out of the data for what they lack, such as {name}: {why}"]
@@ -186,7 +183,7 @@ def close(task: Task, run: Run, cases: Sequence[Case], model: str, context: Cont
 def late_scores(task: Task, case: Case, prediction: Stored, context: Context) -> list[LabelScore]:
     """Scores by metrics that rest on what providers say, of predictions that are scored beside the model."""
     late = [name for name in task.case_metrics if required(name)]
-    return task.score(case, prediction, late, context) if late and not task.inline else []
+    return task.score(case, prediction, late, context=context) if late and not task.inline else []
 
 
 def _raised(case: Case, scores: Sequence[LabelScore]) -> list[dict[str, str]]:
@@ -225,7 +222,7 @@ def judged(task: Task, provenance: Mapping[str, str] = NOBODY) -> dict[str, Any]
         "facts": dict(task.facts),
         "signature": signature_of(task, provenance),
         "definitions": task.definitions(provenance),
-        "scoring": scoring_id(task, provenance if task.inline else NOBODY),
+        "scoring": scoring_id(task, provenance),
         "notes": list(task.card.get("notes", [])),
     }
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from medimg_eval.case import Case, Failure
 from medimg_eval.errors import CaseError, error_in_words
-from medimg_eval.evidence import EMPTY, EMPTY_EVIDENCE, Context, Evidence
+from medimg_eval.evidence import EMPTY, EMPTY_EVIDENCE, Context, Evidence, Observation, Place
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.answers import UNREAD
 from medimg_eval.metrics.scores import RAISED
@@ -109,27 +109,27 @@ def score_parts(
     Yields:
         By case, of one part after the other.
     """
-    alone = workers <= 1
-    shared = task, context if alone else replace(context, evidence=EMPTY_EVIDENCE)
+    sent = [[(*given, context.evidence) for given in part] for part in parts]
+    if workers > 1:
+        split = _by_case(context.evidence)
+        said = {case: Evidence(context.evidence.provenance, known) for case, known in split.items()}
+        sent = [[(case, stored, said.get(case.id, EMPTY_EVIDENCE)) for case, stored in part] for part in parts]
+    state = (task, replace(context, evidence=EMPTY_EVIDENCE))
     pool = Workers(
-        _score_in, shared, 0 if alone else workers, name="scoring", setting="score_workers", modules=_modules(task)
+        _score, state, workers if workers > 1 else 0, name="scoring", setting="score_workers", modules=_modules(task)
     )
-    given = []
-    for part in parts:
-        evidence = None if alone else _evidence_of(part, context)
-        given.append([(case, stored, evidence) for case, stored in part])
-    for part, results in zip(parts, pool.ordered(given, 2 * workers), strict=True):
+    for part, results in zip(parts, pool.ordered(sent, 2 * workers), strict=True):
         yield {case.id: _or_failure(case, result) for (case, _), result in zip(part, results, strict=True)}
 
 
-def _evidence_of(part: Sequence[Given], context: Context) -> Evidence:
-    cases = [case.id for case, _ in part]
-    return context.evidence.only([*cases, *(f"reference/{case}" for case in cases)])
-
-
-def _score_in(shared: tuple[Task, Context], given: tuple[Case, Stored, Evidence | None]) -> Scored:
-    (task, context), (case, stored, evidence) = shared, given
-    return score_case(task, case, stored, context if evidence is None else replace(context, evidence=evidence))
+def _by_case(evidence: Evidence) -> dict[str, dict[Place, Observation]]:
+    """By case, what is known of it, of its reference and of its parts: all that a process needs to judge it."""
+    split: dict[str, dict[Place, Observation]] = {}
+    for place, observation in evidence.observations.items():
+        owner = place[2].removeprefix("reference/")
+        for case in {owner, owner.rpartition("/")[0]}:
+            split.setdefault(case, {})[place] = observation
+    return split
 
 
 def _or_failure(case: Case, result: Scored | None) -> Scored:
@@ -139,12 +139,17 @@ def _or_failure(case: Case, result: Scored | None) -> Scored:
     return Failure(case.id, "score", f"case {case.id!r}: the scoring process died (out of memory?)")
 
 
-def _score(task: Task, given: tuple[Case, Stored]) -> Scored:
-    return score_case(task, *given)
+def _score(state: tuple[Task, Context], given: tuple[Case, Stored, Evidence]) -> Scored:
+    (task, shared), (case, stored, evidence) = state, given
+    return score_case(task, case, stored, replace(shared, evidence=evidence))
 
 
 def _pool(task: Task, count: int) -> Workers[Task, tuple[Case, Any], Scored]:
-    return Workers(_score, task, count, name="scoring", setting="score_workers", modules=_modules(task))
+    return Workers(_score_alone, task, count, name="scoring", setting="score_workers", modules=_modules(task))
+
+
+def _score_alone(task: Task, given: tuple[Case, Stored]) -> Scored:
+    return score_case(task, *given)
 
 
 def _modules(task: Task) -> list[str]:

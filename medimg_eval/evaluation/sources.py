@@ -78,6 +78,13 @@ def _source(need: Requirement, spec: ModelSpec) -> Source:
     else:
         identity = digest([need.provider, spec.identity, revision], 16)
     lend: Callable[[], AbstractContextManager[Provider]] = lambda: nullcontext(made)  # noqa: E731
-    facts = made if made.kind == "features" else None
-    corpus = getattr(made, "uses_corpus", False)
-    return Source(need.provider, made.kind, identity, revision or "rules", lend, made.cached, corpus, facts)
+    return Source(
+        need.provider,
+        made.kind,
+        identity,
+        revision or "rules",
+        lend,
+        made.cached,
+        getattr(made, "uses_corpus", False),
+        made if made.kind == "features" else None,
+    )

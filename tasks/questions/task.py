@@ -428,13 +428,13 @@ class QuestionTask(Task):
             rule=named.get(question.kind, named.get("", "cascade")),
             outputs=texts,
             more=key.more,
-            judged=self._judged(case, packed, context),
+            judged=self._verdicts_in(case, packed, context),
             readings=self._readings(case, context.evidence),
             corpus=getattr(context.shared, "corpus", None),
             confidence=confidence_of(packed),
         )
 
-    def _judged(self, case: Case, packed: Mapping[str, Any], context: Context) -> Mapping[str, Any]:
+    def _verdicts_in(self, case: Case, packed: Mapping[str, Any], context: Context) -> Mapping[str, Any]:
         known = getattr(context.shared, "verdicts", {}).get(case.id)
         if known is not None or JUDGE not in context.evidence.provenance:
             return known or {}
