@@ -31,6 +31,7 @@ from medimg_eval.evaluation.lightning_modules import FitModule, require_trainabl
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.preparing import prepare
 from medimg_eval.evaluation.run import Run, now
+from medimg_eval.evidence import EMPTY_EVIDENCE
 from medimg_eval.metrics import parse
 from medimg_eval.metrics.registry import required
 from medimg_eval.store import digest
@@ -121,7 +122,7 @@ def _train(
     require_trainable(model, candidate.name)
     prepare(task, model, task.cases("fit"))
     model.train()  # what was loaded may come as it is used
-    task.gather(task.cases("validate"))
+    context = task.context(task.cases("validate"), {}, EMPTY_EVIDENCE)
     run.note(model_info=model_info(candidate))
     data = CaseDataModule(
         task,
@@ -135,6 +136,7 @@ def _train(
     module = FitModule(
         task, model, lr=recipe.lr, weight_decay=recipe.weight_decay, warmup=recipe.warmup, also=_also(task)
     )
+    module.context = context
     last = run.folder / "checkpoints" / "last.ckpt"
     try:
         trainer.fit(module, datamodule=data, ckpt_path=str(last) if last.is_file() else None, weights_only=True)
