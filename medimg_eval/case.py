@@ -273,6 +273,7 @@ class Case:
         patient: who it belongs to; intervals resample patients. None where the data do not say.
         attributes: site, sex, age group, ... for subgroup tables.
         question: what is asked about it in words, if anything is.
+        related: other cases that its prompt needs, by what they are to it, such as a prior study.
     """
 
     id: str
@@ -281,6 +282,7 @@ class Case:
     patient: str | None = None
     attributes: Mapping[str, str] = field(default_factory=dict)
     question: Question | None = None
+    related: Mapping[str, Case] = field(default_factory=dict)
 
     @property
     def files(self) -> tuple[Path, ...]:

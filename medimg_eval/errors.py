@@ -57,6 +57,11 @@ class CaseError(UserError):
     """One case cannot be read, answered or judged; the other cases go on."""
 
 
+def error_in_words(error: Exception) -> str:
+    """What went wrong, with the kind of error where its message is not made for people."""
+    return str(error) if isinstance(error, CaseError) else f"{type(error).__name__}: {error}"
+
+
 LIST = "python -m medimg_eval list"
 """The command that lists tasks, models, metrics and suites."""
 

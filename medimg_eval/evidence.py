@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 
@@ -18,8 +18,14 @@ from medimg_eval.case import Array
 from medimg_eval.errors import CaseError
 from medimg_eval.metrics.registry import Requirement
 
+Kind = Literal["verdict", "annotation", "comparison", "features", "distance"]
+"""Of what providers say."""
+
 JUDGE = "judge"
 """The provider that metrics name for the judge of a run, whichever model that is."""
+
+FACTS = "facts"
+"""The topic under which, without an owner, the extractor itself stands: names and thresholds of its features."""
 
 NAMED = 3
 """Cases that a note names."""
@@ -42,16 +48,19 @@ class Subject:
 
     Attributes:
         owner: whose it is: a trial's id, `reference/CASE`, `train/CASE`, or `TRIAL/3` for a third picture or sentence.
-        key: of its content: equal subjects are observed once, also across runs.
+        key: of its content: equal subjects are observed once, also across runs. Or what gives it, where something must
+            be read for it; both may raise CaseError, which is this subject's failure. "" keeps it to itself.
         read: gives what is shown: a text, a TextPair, an Image, a pair of arrays or a Prompt; raises CaseError.
         size: like sizes are batched together.
-        value: where it is not None, what is known without asking, such as the verdict on a blank text.
+        needless: why nobody is asked, such as for a blank text; "" for most.
+        value: of one that needs no asking, what is known all the same.
     """
 
     owner: str
-    key: str
+    key: str | Callable[[], str]
     read: Callable[[], Any]
     size: int = 0
+    needless: str = ""
     value: Any = None
 
 
@@ -130,7 +139,7 @@ class Evidence:
             return ""
         wanted = {need.provider for need in needs}
         case = owner.partition("#")[0].partition("~")[0]
-        mine = {owner, f"reference/{case}"}
+        mine = {owner, f"reference/{owner}", f"reference/{case}"}
         said = sorted(
             (provider, topic, whose, observation.status, observation.key, _value_key(observation.value))
             for (provider, topic, whose), observation in self.observations.items()
@@ -177,14 +186,31 @@ class Context:
         evidence: what providers said.
         shared: what a family derives from all cases and predictions: a corpus, peers, ranks, a fitted grader.
         digest: hash of `shared`, part of the key of metrics whose scope is the set.
+        notes: what readers of a table must know of it.
+        facts: about providers, for the manifest: by the key that they stand under.
     """
 
     evidence: Evidence = EMPTY_EVIDENCE
     shared: Any = None
     digest: str = ""
+    notes: tuple[str, ...] = ()
+    facts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 EMPTY = Context()
+
+
+def one_each(answers: Any, prompts: Sized, who: str = "the model") -> list[Any]:
+    """The answers, if they are one for each prompt: of a single text, each character would be taken for one.
+
+    Raises:
+        CaseError: they are not.
+    """
+    if isinstance(answers, str | bytes | Mapping) or not isinstance(answers, Sized):
+        raise CaseError(f"{who} gave one {type(answers).__name__}, expected a list of answers, one for each prompt")
+    if len(answers) != len(prompts):
+        raise CaseError(f"{who} gave {len(answers)} answers to {len(prompts)} prompts")
+    return list(cast("Sequence[Any]", answers))
 
 
 def _value_key(value: Any) -> str:

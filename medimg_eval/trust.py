@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import Any
 
 from medimg_eval.errors import UserError
 
@@ -13,6 +15,12 @@ IN_PYTHON = "with medimg_eval.trust.trusting(): ..."
 
 _trusted: ContextVar[bool] = ContextVar("trusted", default=False)
 _allow: ContextVar[str] = ContextVar("allow", default=IN_PYTHON)
+
+_FORMULA = re.compile(r"[\s']*[=+\-@＝＋－＠]|'*[\t\r\n]")
+"""How a text begins that spreadsheets take for a formula; those that are guarded already are guarded again."""
+
+_DIRECTION = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""Characters without a shape that turn the direction of what stands beside them."""
 
 
 @contextmanager
@@ -58,3 +66,27 @@ def place_in(folder: Path, name: object) -> Path:
     if not isinstance(name, str) or not stays_inside(name):
         raise UserError(f"{folder}: names the file {name!r}, which lies outside of it; remove that folder")
     return folder / name
+
+
+def guarded(value: Any) -> Any:
+    r"""Returns a text with an apostrophe before what would be a formula, and direction marks as `\u202e`.
+
+    Numbers, also those written as texts, stay as they are.
+    """
+    if not isinstance(value, str):
+        return value
+    text = _DIRECTION.sub(lambda mark: f"\\u{ord(mark.group()):04x}", value)
+    return f"'{text}" if _FORMULA.match(text) and not _is_number(text) else text
+
+
+def unguarded(text: str) -> str:
+    """Returns a text as it was before `guarded` put an apostrophe before it."""
+    return text[1:] if text.startswith("'") and _FORMULA.match(text[1:]) else text
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -55,6 +55,13 @@ class Requirement:
     sets: tuple[str, ...] = ()
 
 
+ALL = "*"
+"""The topic that stands for all questions to a task's judge."""
+
+Requires = tuple[Requirement, ...] | Callable[[Any], tuple[Requirement, ...]]
+"""What a metric needs other models to have said, or a function from its parameter to that."""
+
+
 @dataclass(frozen=True)
 class Metric:
     """One metric and what a table needs to know about it.
@@ -82,8 +89,8 @@ class Metric:
         needs: Of a summary: the metrics whose rows it is computed from.
         intermediate: Whether its values are only there for summaries, so that a table does not show their mean.
         settings: The choices behind it that others make differently, such as a tokeniser: its part of a signature.
-        reads: Of a metric of texts: the annotators whose readings of them it needs, such as "chexbert".
-        asks: Of a metric of texts: the questions whose verdicts by a judge it needs, such as "green".
+        requires: What other models must have said for it: requirements, or a function from the parameter to them.
+        scope: "set" where the value of a case also depends on other cases and predictions.
         pieces: Of a summary that is a function of sums over rows: what each row adds to them; see `summary`.
         total: Of the same: the value of such sums.
         weighed: Of a summary that is told how often each row counts: see `summary`.
@@ -115,8 +122,8 @@ class Metric:
     needs: tuple[str, ...] = ()
     intermediate: bool = False
     settings: str = ""
-    reads: tuple[str, ...] = ()
-    asks: tuple[str, ...] = ()
+    requires: Requires = ()
+    scope: Literal["case", "set"] = "case"
     pieces: Callable[..., npt.NDArray[np.float64]] | None = None
     total: Callable[..., Any] | None = None
     weighed: Callable[..., Weighed | None] | None = None
@@ -185,8 +192,8 @@ class Rows:
 
 _METRICS: dict[str, Metric] = {}
 
-_READ = ("answer", "perception")
-"""Kinds of metrics whose answers annotators are shown."""
+_SHOWN = {"verdict": ("answer",), "annotation": ("answer",), "comparison": ("answer",), "distance": ("perception",)}
+"""By what providers say, the kinds of metrics whose answers they are shown."""
 
 
 class _Declared(TypedDict, total=False):
@@ -213,8 +220,8 @@ class _OfOne(_Declared, total=False):
     needs_spacing: bool
     rules: tuple[str, ...]
     intermediate: bool
-    reads: tuple[str, ...]
-    asks: tuple[str, ...]
+    requires: Requires
+    scope: Literal["case", "set"]
 
 
 class _OfRun(_Declared, total=False):
@@ -287,6 +294,21 @@ def summary(*, name: str = "", at_once: bool = False, **declared: Unpack[_OfRun]
     return register
 
 
+def judge_says(*topics: str) -> tuple[Requirement, ...]:
+    """What a metric requires that reads a judge's verdicts on some questions; `ALL` for those on all of the task's."""
+    return tuple(Requirement("verdict", "judge", topic) for topic in topics)
+
+
+def read_by(*providers: str) -> tuple[Requirement, ...]:
+    """What a metric requires that rests on what annotators read in each of two texts."""
+    return tuple(Requirement("annotation", provider) for provider in providers)
+
+
+def comparisons(*providers: str) -> tuple[Requirement, ...]:
+    """What a metric requires that rests on what annotators find of two texts together."""
+    return tuple(Requirement("comparison", provider) for provider in providers)
+
+
 def get(name: str) -> Metric:
     """Returns the metric of a name, with or without a parameter: "dice", "nsd@2".
 
@@ -337,6 +359,23 @@ def parse(name: str) -> tuple[Metric, float | str | None]:
     return found, parameter
 
 
+def required(name: str) -> tuple[Requirement, ...]:
+    """Returns what other models must have said for a metric, or for those that a summary is computed from.
+
+    Args:
+        name: With its parameter, as in "judged@completeness".
+
+    Raises:
+        UsageError: As `parse` does.
+    """
+    found: dict[Requirement, None] = {}
+    for part in parse(name)[0].needs or (name,):
+        declared, parameter = parse(part)
+        needs = declared.requires(parameter) if callable(declared.requires) else declared.requires
+        found |= dict.fromkeys(needs)
+    return tuple(found)
+
+
 def asked_metrics(
     metrics: Sequence[str], kind: str, what: str, *, once: bool = False
 ) -> dict[str, tuple[Metric, float | None]]:
@@ -374,11 +413,12 @@ def title(name: str) -> str:
 
 
 def _add(found: Metric) -> None:
-    if (found.reads and found.kind not in _READ) or (found.asks and found.kind != "answer"):
-        what = "an annotator" if found.reads else "a judge"
+    kinds = {need.kind for need in found.requires} if isinstance(found.requires, tuple) else set()
+    if strange := next((kind for kind in kinds if found.kind not in _SHOWN.get(kind, (found.kind,))), None):
+        what = "a judge" if strange == "verdict" else "an annotator"
         raise UsageError(
             f"Metric {found.name!r} judges {found.kind} and needs {what}, which is shown nothing but texts (kind "
-            "'answer'), or pictures if it is a network (kind 'perception'); take `reads` and `asks` out of it"
+            "'answer'), or pictures if it is a network (kind 'perception'); take it out of `requires`"
         )
     known = _METRICS.get(found.name)
     if known is not None and _origin(known.function) != _origin(found.function):

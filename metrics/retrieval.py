@@ -114,6 +114,7 @@ def _unit(vectors: npt.ArrayLike, what: str) -> npt.NDArray[np.float64]:
 _retrieval = partial(
     metric,
     kind="retrieval",
+    scope="set",
     source=SOURCE,
     settings="cosine; equal reports are all right; a wrong one that is as similar comes first",
 )

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+RAISED = "error: "
+"""How the status of a score begins whose metric raised; what it raised follows."""
+
 
 class LabelScore(NamedTuple):
     """The value of one metric for one label of one case.

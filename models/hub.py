@@ -10,6 +10,7 @@ from typing import ClassVar, NamedTuple
 
 from medimg_eval.errors import UserError
 from medimg_eval.models.base import Model
+from medimg_eval.models.providers import Missing
 from medimg_eval.models.text_encoders import device_of
 
 
@@ -34,42 +35,40 @@ class Weights:
     files: tuple[str, ...] = ("config.json",)
     on_hub: bool = True
 
+    def find(self, given: str | None, who: str, role: str = "annotator") -> Path:
+        """Finds weights on this machine: a file or folder, or a repository `owner/name[@revision][:file]` of the hub.
 
-def located(given: str | None, weights: Weights, who: str, role: str = "annotator") -> Path:
-    """Finds weights on this machine: a file or folder, or a repository `owner/name[@revision][:file]` of the hub.
+        The hub is not asked: what is not in its cache here is missing, so that this takes no time.
 
-    The hub is not asked: what is not in its cache here is missing, so that this takes no time, with a network or not.
+        Args:
+            given: the setting; None or "" for none.
+            who: needs it, for the message.
+            role: of whoever that is: `annotator` or `extractor`.
 
-    Args:
-        given: the setting; None or "" for none.
-        weights: what is looked for.
-        who: needs it, for the message.
-        role: of whoever that is: `annotator` or `extractor`.
+        Returns:
+            The file or folder.
 
-    Returns:
-        The file or folder.
-
-    Raises:
-        UserError: it is not there; the message says what, where it is had, on which terms, and which key names it.
-    """
-    looked = "none is named"
-    if given:
-        looked = f"{given!r} is neither a path nor in the model hub's cache"
-        path = Path(given).expanduser()
-        if path.exists():
-            lost = next((one for one in weights.files if not _holds(path, one)), None) if path.is_dir() else None
-            if lost is None:
-                return path
-            looked = f"the folder {given} holds no {lost.replace('|', ' or ')}"
-        elif (found := _in_hub_cache(given, weights)) is not None:
-            return found
-    key = f"{role}s.{who}.{weights.argument}"
-    fetched = f"fetch them by `python -m medimg_eval download {role}={who}`, or " if weights.on_hub and given else ""
-    cached = ", or HF_HOME to a cache that has them" if weights.on_hub else ""
-    raise UserError(
-        f"{role} {who!r} lacks its weights: {weights.what} ({looked}); they are had from {weights.source} "
-        f"(licence: {weights.licence}); {fetched}set {key}=PATH{cached}"
-    )
+        Raises:
+            UserError: it is not there; the message says what, where it is had, on which terms, and which key names it.
+        """
+        looked = "none is named"
+        if given:
+            looked = f"{given!r} is neither a path nor in the model hub's cache"
+            path = Path(given).expanduser()
+            if path.exists():
+                lost = next((file for file in self.files if not _holds(path, file)), None) if path.is_dir() else None
+                if lost is None:
+                    return path
+                looked = f"the folder {given} holds no {lost.replace('|', ' or ')}"
+            elif (found := _in_hub_cache(given, self)) is not None:
+                return found
+        key = f"{role}s.{who}.{self.argument}"
+        fetched = f"fetch them by `python -m medimg_eval download {role}={who}`, or " if self.on_hub and given else ""
+        cached = ", or HF_HOME to a cache that has them" if self.on_hub else ""
+        raise UserError(
+            f"{role} {who!r} lacks its weights: {self.what} ({looked}); they are had from {self.source} "
+            f"(licence: {self.licence}); {fetched}set {key}=PATH{cached}"
+        )
 
 
 class HubName(NamedTuple):
@@ -111,9 +110,28 @@ class WithWeights(Model):
         for one in self.needs:
             self.find(one)
 
+    remote: bool = False
+    cached: bool = True
+    abilities: frozenset[str] = frozenset()
+
+    def missing(self) -> Sequence[Missing]:
+        """Weights that are not there, or else what `check_ready` says, by the settings that mend it."""
+        lacks = []
+        for one in self.needs:
+            try:
+                self.find(one)
+            except UserError as error:
+                lacks.append(Missing(f"{self.role}s.{self.name}.{one.argument}", str(error)))
+        if not lacks:
+            try:
+                self.check_ready()
+            except UserError as error:
+                lacks.append(Missing(f"{self.role}s.{self.name}", str(error)))
+        return lacks
+
     def find(self, weights: Weights) -> Path:
-        """The file or folder of weights on this machine; raises UserError as `located` does."""
-        return located(getattr(self, weights.argument), weights, self.name, self.role)
+        """The file or folder of weights on this machine; raises UserError as `Weights.find` does."""
+        return weights.find(getattr(self, weights.argument), self.name, self.role)
 
     def called(self, weights: Weights) -> str:
         """What identifies weights that are there: the repository and commit of the hub, or else the file's name."""

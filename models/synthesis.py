@@ -11,7 +11,7 @@ import numpy as np
 from medimg_eval.case import Array, Prompts
 from medimg_eval.errors import UsageError, UserError, import_optional, nearest
 from medimg_eval.models.base import Synthesizer
-from medimg_eval.models.hub import Weights, hub_name, located
+from medimg_eval.models.hub import Weights, hub_name
 from medimg_eval.models.text_encoders import device_of, in_one_line
 from medimg_eval.trust import require_trust
 
@@ -119,7 +119,7 @@ class Diffusers(Synthesizer):
 
     def _folder(self) -> Path:
         try:
-            return located(self.checkpoint, PIPELINE, "diffusers")
+            return PIPELINE.find(self.checkpoint, "diffusers")
         except UserError as error:
             raise UserError(
                 f"model.checkpoint={self.checkpoint}: there is no such pipeline here; expected {PIPELINE.what}, or a "

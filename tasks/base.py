@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Sized
-from copy import copy
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol, Self, cast
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, cast
 
 from medimg_eval.case import Case, Condition, Geometry, Image, Prompt, Prompts, Score
 from medimg_eval.codecs import Codec, read_json
 from medimg_eval.errors import CaseError, MissingDataError, SplitError, UsageError, UserError, nearest
-from medimg_eval.evidence import Context, Evidence, Subject
+from medimg_eval.evidence import EMPTY, Context, Evidence, Subject, one_each
 from medimg_eval.metrics import LabelScore, parse
-from medimg_eval.metrics.registry import Requirement, canonical
+from medimg_eval.metrics.generation import SET
+from medimg_eval.metrics.registry import Requirement, canonical, required
 from medimg_eval.panels import Panel
 from medimg_eval.tasks.checks import Checked, check_grids, count_grids
 from medimg_eval.tasks.degradations import DEGRADATIONS, degraded
+
+NOBODY: Mapping[str, str] = MappingProxyType({})
+"""The provenance of a run that rests on no other model."""
 
 MayLeave = Literal["yes", "no", "ask"]
 """Whether data may go to another machine; `ask` leaves it to the user's word on the command line."""
@@ -42,6 +47,22 @@ def permission(value: Any, where: str) -> MayLeave:
     if said not in ("yes", "no", "ask"):
         raise UsageError(f"{where} is {value!r}; expected yes, no or ask")
     return cast("MayLeave", said)
+
+
+class SetScore(NamedTuple):
+    """What a set of predictions is worth by one metric.
+
+    Attributes:
+        metric: as it was asked for.
+        label: the finding that its cases have, or `all`.
+        value: a `SetValue`, or the reason why there is none, which begins with `RAISED` where the metric raised.
+        where: attribute -> value of the cases, of a part of the set.
+    """
+
+    metric: str
+    label: str
+    value: Any
+    where: Mapping[str, str]
 
 
 class Layout(Protocol):
@@ -107,17 +128,12 @@ class Task(ABC):
     drawn_within: str = ""
     card: Mapping[str, Any] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
-    remarks: list[str] = field(default_factory=list, init=False)
-    """What the harness has found that readers of a table must know."""
 
     capability: ClassVar[str]
     """The method a model needs to be asked this."""
 
     codec: ClassVar[Codec]
     """How a prediction is kept with its run."""
-
-    together: ClassVar[bool] = False
-    """Whether a case's scores depend on what was predicted of others: one that comes later has all scored again."""
 
     judges: ClassVar[frozenset[str]] = frozenset()
     """Kinds of metrics that judge its cases; of several that a summary may take, only these are."""
@@ -137,8 +153,20 @@ class Task(ABC):
     """What a model gives, in words, for the reporting checklist; "" for what the codec stores."""
 
     def requirements(self) -> tuple[Requirement, ...]:
-        """What the metrics need other models to have said."""
-        return ()
+        """What the metrics need other models to have said; each comes after those that it goes on from."""
+        return tuple(dict.fromkeys(need for name in self.metrics for need in required(name)))
+
+    def dispensable(self, need: Requirement) -> bool:
+        """Whether the task can be scored without: what is missing then has no value."""
+        return need.topic == "*"
+
+    def unfit(self, need: Requirement, config: Mapping[str, Any], name: str) -> str:
+        """Why a model of some config cannot meet a requirement, in a sentence; "" where it can."""
+        return ""
+
+    def shows(self, need: Requirement) -> tuple[str, ...]:
+        """What of the data a provider sees, in words."""
+        return {"features": ("images", "questions"), "distance": ("images",)}.get(need.kind, ("answers",))
 
     def subjects(
         self, need: Requirement, cases: Sequence[Case], predictions: Mapping[str, Any], evidence: Evidence
@@ -158,11 +186,11 @@ class Task(ABC):
 
     def context(self, cases: Sequence[Case], predictions: Mapping[str, Any], evidence: Evidence) -> Context:
         """What scores depend on beside their own case, from all cases and predictions (by trial id; Failures too)."""
-        return Context(evidence)
+        return Context(evidence) if evidence.provenance or evidence.observations else EMPTY
 
     def notes(self, cases: Sequence[Case], context: Context) -> list[str]:
-        """What readers of a table must know of this run, beside what providers failed on."""
-        return []
+        """What readers of a table must know of this run, such as what providers failed on."""
+        return [*context.evidence.notes(), *context.notes]
 
     def artefacts(self, context: Context, folder: Path) -> None:  # noqa: B027 - most tasks have none
         """Writes what shows the scores, such as a gallery, into a run's folder."""
@@ -276,12 +304,6 @@ class Task(ABC):
         """How much work a case is: cases of like length are asked about together, where that saves any."""
         return 0
 
-    def gather(self, cases: Sequence[Case]) -> None:  # noqa: B027 - most metrics judge a case by itself
-        """Takes note of all cases before any is scored: some metrics weigh a case by what the others are."""
-
-    def take(self, predictions: Mapping[str, Any]) -> None:  # noqa: B027 - most metrics judge a case by itself
-        """Takes note of what is stored of all cases, before any is scored; failures are among it."""
-
     @property
     def asked(self) -> Mapping[str, Any]:
         """What metrics have models asked beyond the settings; part of the run id."""
@@ -351,30 +373,37 @@ class Task(ABC):
         """Turns a raw answer into a prediction; raises CaseError saying why `what` cannot be judged."""
 
     @abstractmethod
-    def score(self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None) -> list[LabelScore]:
+    def score(
+        self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None, context: Context = EMPTY
+    ) -> list[LabelScore]:
         """Judges a prediction, given as it is or as it was stored, by the task's metrics.
+
+        The harness passes a context only to tasks whose `context` gives one.
 
         Raises:
             CaseError: prediction or reference cannot be read, or lie on different grids.
         """
 
     @abstractmethod
-    def worst(self, case: Case) -> list[LabelScore]:
+    def worst(self, case: Case, context: Context = EMPTY) -> list[LabelScore]:
         """What a case without an answer is worth."""
 
     @abstractmethod
-    def signature(self) -> str:
-        """The choices behind the numbers, for the table's footnote."""
+    def signature(self, provenance: Mapping[str, str] = NOBODY) -> str:
+        """The choices behind the numbers, for the table's footnote; `provenance` as of `Evidence`."""
 
-    def definitions(self) -> dict[str, str]:
+    def definitions(self, provenance: Mapping[str, str] = NOBODY) -> dict[str, str]:
         """The choices behind each metric by itself, whatever others are asked for beside it."""
-        return {name: self.alone(name).signature() for name in self.metrics}
+        return {name: self.definition(name, provenance) for name in self.metrics}
+
+    def definition(self, metric: str, provenance: Mapping[str, str] = NOBODY) -> str:
+        """The choices behind one metric; a task that rests on no other model need not take any provenance."""
+        alone = self.alone(metric)
+        return alone.signature(provenance) if provenance else alone.signature()
 
     def alone(self, metric: str) -> Self:
         """The same task with one metric, as far as its signature goes."""
-        one = copy(self)
-        one.metrics = [metric]
-        return one
+        return replace(self, metrics=[metric])
 
     def rows(self, case: Case, scores: Sequence[LabelScore], *, run: str, model: str) -> list[Score]:
         """Puts a case's scores into Score rows."""
@@ -396,9 +425,33 @@ class Task(ABC):
             for score in scores
         ]
 
-    def rows_of_all(self, *, run: str, model: str) -> list[Score]:
-        """Rows of what judges all answers as one, and so belong to no case."""
+    def score_set(self, cases: Sequence[Case], predictions: Mapping[str, Any], context: Context) -> list[SetScore]:
+        """What all predictions together are worth, which belongs to no case.
+
+        Args:
+            cases: of the run, in order.
+            predictions: by trial id: what is stored, or a Failure.
+            context: of all of them.
+        """
         return []
+
+    def rows_of_all(self, scores: Sequence[SetScore], *, run: str, model: str) -> list[Score]:
+        """Puts the scores of sets into rows, whose attributes hold what belongs to each value."""
+        return [
+            Score(
+                run=run,
+                task=self.name,
+                model=model,
+                case="",
+                patient="",
+                label=score.label,
+                metric=score.metric,
+                value=math.nan if isinstance(score.value, str) else float(score.value.value),
+                status=SET,
+                attributes=json.dumps({**_described(score.value), "where": dict(score.where)}, sort_keys=True),
+            )
+            for score in scores
+        ]
 
 
 class TrainsOnPrompts:
@@ -445,21 +498,20 @@ def baseline_configs(classes: Mapping[str, str]) -> dict[str, dict[str, str]]:
     return {name: {"_target_": f"medimg_eval.models.{kind}"} for name, kind in classes.items()}
 
 
-def one_each(answers: Any, prompts: Sized, who: str = "the model") -> list[Any]:
-    """The answers, if they are one for each prompt: of a single text, each character would be taken for one.
-
-    Raises:
-        CaseError: they are not.
-    """
-    if isinstance(answers, str | bytes | Mapping) or not isinstance(answers, Sized):
-        raise CaseError(f"{who} gave one {type(answers).__name__}, expected a list of answers, one for each prompt")
-    if len(answers) != len(prompts):
-        raise CaseError(f"{who} gave {len(answers)} answers to {len(prompts)} prompts")
-    return list(cast("Sequence[Any]", answers))
-
-
 def same_grid(geometry: Geometry, expected: Geometry, *, what: str, than: str) -> None:
     """Raises CaseError when `geometry` is not the expected grid, naming both sides."""
     difference = expected.difference(geometry)
     if difference:
         raise CaseError(f"{what}: {difference} of {than}; resample it onto that grid first")
+
+
+def _described(value: Any) -> dict[str, Any]:
+    """A set's value as JSON holds it; NaN becomes null."""
+    if isinstance(value, str):
+        return {"flags": [value]}
+    facts = {key: _finite(held) for key, held in asdict(value).items() if key not in ("metric", "value", "details")}
+    return facts | {"details": {key: _finite(held) for key, held in value.details.items()}}
+
+
+def _finite(held: Any) -> Any:
+    return None if isinstance(held, float) and not math.isfinite(held) else held

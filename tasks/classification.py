@@ -11,9 +11,10 @@ from typing import Any, ClassVar, Self
 from medimg_eval.case import Case, Findings, Image, Prompt
 from medimg_eval.codecs import Codec, Records
 from medimg_eval.errors import CaseError, UsageError, nearest
+from medimg_eval.evidence import EMPTY, Context
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.classification import ABSENT, AVERAGES, CLASSES, EXCLUSIVE, PRESENT, SETS, Classified
-from medimg_eval.tasks.base import Task, TrainsOnPrompts, baseline_configs, check_metrics
+from medimg_eval.tasks.base import NOBODY, Task, TrainsOnPrompts, baseline_configs, check_metrics
 
 KIND = "classification"
 
@@ -143,20 +144,23 @@ class ClassificationTask(TrainsOnPrompts, Task):
             )
         return ClassProbabilities({name: min(1.0, max(0.0, value)) for name, value in numbers.items()})
 
-    def score(self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None) -> list[LabelScore]:
+    def score(
+        self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None, context: Context = EMPTY
+    ) -> list[LabelScore]:
         """Judges the probabilities of one case.
 
         Args:
             case: the case.
             prediction: a model's answer, or the record of one.
             metrics: by default those of the task.
+            context: nothing of it matters here.
         """
         kept = prediction.get("probabilities") if isinstance(prediction, Mapping) else None
         said = self.accept(case, kept if isinstance(kept, Mapping) else prediction)
         pair = Classified(self._truth(case), said, self.exclusive)
         return self._scores(pair, self.case_metrics if metrics is None else metrics)
 
-    def worst(self, case: Case) -> list[LabelScore]:
+    def worst(self, case: Case, context: Context = EMPTY) -> list[LabelScore]:
         """The probability of the wrong side, 1, for every class, and all else at its worst.
 
         Rows of `probability` keep the truth as their status, so that curves count the case. NaN when the truth itself
@@ -176,7 +180,7 @@ class ClassificationTask(TrainsOnPrompts, Task):
             for score in self._scores(pair, self.case_metrics)
         ]
 
-    def signature(self) -> str:
+    def signature(self, provenance: Mapping[str, str] = NOBODY) -> str:
         """What decides the numbers beside the probabilities."""
         kind = "of which exactly one is present" if self.exclusive else "each present or absent"
         parts = [f"{len(self.classes)} classes, {kind}"]

@@ -12,6 +12,7 @@ import numpy as np
 from medimg_eval.case import Array, Boxes, Case, Image, Points, Prompt
 from medimg_eval.codecs import Codec, Places
 from medimg_eval.errors import CaseError, UsageError, nearest
+from medimg_eval.evidence import EMPTY, Context
 from medimg_eval.metrics import LabelScore
 from medimg_eval.metrics.detection import (
     DetectionRule,
@@ -21,7 +22,7 @@ from medimg_eval.metrics.detection import (
     judged_points,
 )
 from medimg_eval.panels import Panel
-from medimg_eval.tasks.base import Task, check_metrics
+from medimg_eval.tasks.base import NOBODY, Task, check_metrics
 
 
 @dataclass(kw_only=True)
@@ -101,7 +102,9 @@ class DetectionTask(Task):
         """Where the answer lies."""
         return [Panel("overlay", "", lambda: self.codec.read(prediction))] if isinstance(prediction, Path) else []
 
-    def score(self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None) -> list[LabelScore]:
+    def score(
+        self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None, context: Context = EMPTY
+    ) -> list[LabelScore]:
         """Judges the candidates of every label of one case."""
         answer = self.codec.read(prediction) if isinstance(prediction, Path) else prediction
         answer = self.accept(case, answer)
@@ -113,7 +116,7 @@ class DetectionTask(Task):
             for score in detection_scores(label, self._judged(label, answer, reference, case), asked)
         ]
 
-    def worst(self, case: Case) -> list[LabelScore]:
+    def worst(self, case: Case, context: Context = EMPTY) -> list[LabelScore]:
         """No candidate, so that every finding is missed; NaN when the reference itself cannot be read."""
         try:
             names = self._reference(case).names
@@ -128,7 +131,7 @@ class DetectionTask(Task):
             )
         ]
 
-    def signature(self) -> str:
+    def signature(self, provenance: Mapping[str, str] = NOBODY) -> str:
         """Which candidates hit, and what need not be found."""
         parts = [self._rule.describe()]
         if self._rule.matching == "radius":

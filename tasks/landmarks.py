@@ -13,10 +13,11 @@ import numpy as np
 from medimg_eval.case import Array, Case, Geometry, Image, Points, Prompt, Units
 from medimg_eval.codecs import Codec, Places
 from medimg_eval.errors import CaseError, UsageError, nearest
+from medimg_eval.evidence import EMPTY, Context
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.measurement import Missed, landmark_metrics, landmark_scores, worst_landmark_scores
 from medimg_eval.panels import Panel
-from medimg_eval.tasks.base import Task, check_metrics
+from medimg_eval.tasks.base import NOBODY, Task, check_metrics
 
 NOTHING = "landmarks"
 """The label of a case of which no landmark is known."""
@@ -92,7 +93,9 @@ class LandmarkTask(Task):
         """Where the answer lies."""
         return [Panel("overlay", "", lambda: self.codec.read(prediction))] if isinstance(prediction, Path) else []
 
-    def score(self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None) -> list[LabelScore]:
+    def score(
+        self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None, context: Context = EMPTY
+    ) -> list[LabelScore]:
         """Judges every point of one case."""
         asked = self.case_metrics if metrics is None else metrics
         answer = self.codec.read(prediction) if isinstance(prediction, Path) else prediction
@@ -106,7 +109,7 @@ class LandmarkTask(Task):
         )
         return scores or [LabelScore(NOTHING, name, math.nan, "absent") for name in asked]
 
-    def worst(self, case: Case) -> list[LabelScore]:
+    def worst(self, case: Case, context: Context = EMPTY) -> list[LabelScore]:
         """Each metric's worst value for every point of the reference; NaN when that cannot be read."""
         try:
             grid = measured_grid(case, self.units)
@@ -117,7 +120,7 @@ class LandmarkTask(Task):
         diagonal = self._diagonal(grid) if names else None
         return worst_landmark_scores(names or [NOTHING], self.case_metrics, missed=self.missed, diagonal=diagonal)
 
-    def signature(self) -> str:
+    def signature(self, provenance: Mapping[str, str] = NOBODY) -> str:
         """What a missed point is worth, and the units."""
         worth = {"diagonal": "counted with the image's diagonal", "skip": "not counted"}
         missed = worth.get(str(self.missed), f"counted with {self.missed} {self.units}")

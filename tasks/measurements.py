@@ -13,6 +13,7 @@ import numpy as np
 from medimg_eval.case import Case, Findings, Image, Points, Prompt, Units
 from medimg_eval.codecs import Codec, Places
 from medimg_eval.errors import CaseError, UsageError, nearest
+from medimg_eval.evidence import EMPTY, Context
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.measurement import (
     cobb_angles,
@@ -23,7 +24,7 @@ from medimg_eval.metrics.measurement import (
 )
 from medimg_eval.metrics.scores import BETWEEN
 from medimg_eval.panels import Panel
-from medimg_eval.tasks.base import Task
+from medimg_eval.tasks.base import NOBODY, Task
 from medimg_eval.tasks.landmarks import (
     check_points_task,
     checked_points,
@@ -126,7 +127,9 @@ class MeasurementTask(Task):
             return [Panel("overlay", "", lambda: self.codec.read(prediction))]
         return super().answer_panels(case, prediction)
 
-    def score(self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None) -> list[LabelScore]:
+    def score(
+        self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None, context: Context = EMPTY
+    ) -> list[LabelScore]:
         """Judges every measurement of one case."""
         answer = self.codec.read(prediction) if isinstance(prediction, Path) else prediction
         return measurement_scores(
@@ -136,14 +139,14 @@ class MeasurementTask(Task):
             periods=self.periods,
         )
 
-    def worst(self, case: Case) -> list[LabelScore]:
+    def worst(self, case: Case, context: Context = EMPTY) -> list[LabelScore]:
         """Each metric's worst value; NaN when the reference itself cannot be read, for then nobody is judged."""
         try:
             return worst_measurement_scores(self._reference(case), self.case_metrics)
         except CaseError:
             return [LabelScore(label, name, math.nan, "failed") for label in self.names for name in self.case_metrics]
 
-    def signature(self) -> str:
+    def signature(self, provenance: Mapping[str, str] = NOBODY) -> str:
         """How is measured, and in which units."""
         if isinstance(self.measures, str):
             how = "Cobb angles between the lines midway between the endplates"

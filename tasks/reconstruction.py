@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias, get_args, runtime_checkable
 
 import numpy as np
 
-from medimg_eval.case import Array, Case, Image, Mask, Prompt, Score
+from medimg_eval.case import Array, Case, Image, Mask, Prompt
 from medimg_eval.codecs import Arrays, Codec
 from medimg_eval.errors import CaseError, UsageError, nearest
+from medimg_eval.evidence import EMPTY, NAMED, Context, Evidence, MissingEvidenceError, Subject
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.measurement import (
     T1_KNEE,
@@ -33,8 +35,10 @@ from medimg_eval.metrics.reconstruction import (
     pictures,
     worst_image_scores,
 )
+from medimg_eval.metrics.registry import Requirement, required
 from medimg_eval.panels import Panel
-from medimg_eval.tasks.base import Task, check_metrics
+from medimg_eval.store import array_key
+from medimg_eval.tasks.base import NOBODY, Task, check_metrics
 
 Lines: TypeAlias = Literal["random", "equispaced", "fastmri_random", "fastmri_equispaced"]
 
@@ -225,8 +229,6 @@ class ReconstructionTask(Task):
         data_range: of metrics asked for without a preset, such as `psnr`; in the units of the reference.
         sampling: what of a fully sampled scan is shown, as the fields of `Sampling`; all that the file holds when None.
             Lines run across the last frequency axis.
-        perceived_by: what identifies the networks that metrics such as `lpips@fastmri` rest on, by name.
-        perceived: what they found, by case.
         t2: how T2 of tissues is taken from two echoes, as the fields of `DessT2`, for metrics of measurements such as
             `t2_error_ms` and `bland_altman_low`.
     """
@@ -236,8 +238,6 @@ class ReconstructionTask(Task):
     t2: Mapping[str, Any] | None = None
     metrics: Sequence[str] = ("psnr@fastmri", "ssim@fastmri", "nmse@fastmri")
     monitor: str = "ssim@fastmri"
-    perceived_by: Mapping[str, str] = field(default_factory=dict, init=False)
-    perceived: dict[str, list[LabelScore]] = field(default_factory=dict, init=False)
 
     capability: ClassVar[str] = "reconstruct"
     output: ClassVar[str] = "images"
@@ -312,12 +312,18 @@ class ReconstructionTask(Task):
         path = isinstance(prediction, Path)
         return [Panel("alone", "Reconstruction", lambda: self.codec.read(prediction))] if path else []
 
-    def score(self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None) -> list[LabelScore]:
-        """Judges one scan."""
+    def score(
+        self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None, context: Context = EMPTY
+    ) -> list[LabelScore]:
+        """Judges one scan; by metrics that networks see pictures for, where these have been asked."""
+        wanted = self.case_metrics if metrics is None else metrics
+        asked, quantities = self._asked(wanted)
+        perceived = self._perceived(case, wanted, context)
+        if wanted and not asked and not quantities:
+            return perceived
         reference = _reference(case)
         answer = self.codec.read(prediction) if isinstance(prediction, Path) else prediction
         image = _accepted(case, answer, reference.shape, "prediction")
-        asked, quantities = self._asked(self.case_metrics if metrics is None else metrics)
         try:
             scores = [
                 score._replace(label=label or score.label)
@@ -328,7 +334,7 @@ class ReconstructionTask(Task):
                 scores += measurement_scores(*self._t2.measure(case, reference, image), metrics=quantities)
         except ValueError as error:
             raise CaseError(f"case {case.id!r}: {error}") from error
-        return scores
+        return scores + perceived
 
     def conditions(self) -> frozenset[str]:
         """None: it shows samples of k-space."""
@@ -338,6 +344,63 @@ class ReconstructionTask(Task):
     def perceptual_metrics(self) -> list[str]:
         """The metrics that networks see pictures for, after all cases are predicted."""
         return [name for name in self.case_metrics if parse(name)[0].kind == PERCEPTION]
+
+    def subjects(
+        self, need: Requirement, cases: Sequence[Case], predictions: Mapping[str, Any], evidence: Evidence
+    ) -> Iterator[Subject]:
+        """Pairs of pictures of each stored reconstruction and its reference, of each echo and preset by itself."""
+        if need.kind != "distance":
+            raise UsageError(f"task {self.name!r}: its images cannot be shown to {need.provider!r}")
+        metrics = [name for name in self.perceptual_metrics if need in required(name)]
+        presets = dict.fromkeys(_preset(name) for name in metrics)
+        for case in cases:
+            prediction = predictions.get(case.id)
+            if not isinstance(prediction, Path):
+                continue
+            for preset in presets:
+                for number, label in enumerate(_labels(case)):
+                    read = partial(self._pair, case, prediction, preset, number)
+                    yield Subject(_owner(case, label, preset), lambda read=read: array_key(read()), read)  # type: ignore[misc]
+
+    def context(self, cases: Sequence[Case], predictions: Mapping[str, Any], evidence: Evidence) -> Context:
+        """What networks said, of which the manifest takes note."""
+        if not evidence.provenance:
+            return super().context(cases, predictions, evidence)
+        return Context(evidence, facts={"annotators": evidence.provenance})
+
+    def notes(self, cases: Sequence[Case], context: Context) -> list[str]:
+        """Which cases networks could not judge."""
+        notes = []
+        for provider in dict.fromkeys(need.provider for name in self.perceptual_metrics for need in required(name)):
+            metrics = [name for name in self.perceptual_metrics if required(name)[0].provider == provider]
+            owners = context.evidence.owners(provider)
+            shown = dict.fromkeys(owner.rpartition("/")[0] for owner in owners)
+            known = (owner for owner in owners if context.evidence.find(provider, owner).status == "failed")  # type: ignore[union-attr]
+            if failed := list(dict.fromkeys(owner.rpartition("/")[0] for owner in known)):
+                some = ", ".join(failed[:NAMED]) + (", ..." if len(failed) > NAMED else "")
+                notes.append(f"{', '.join(metrics)}: {len(failed)} of {len(shown)} cases not judged ({some})")
+        return notes
+
+    def _perceived(self, case: Case, metrics: Sequence[str], context: Context) -> list[LabelScore]:
+        """Scores by metrics whose networks have been asked; NaN where one could not see the pictures."""
+        scores: list[LabelScore] = []
+        for name in metrics:
+            metric, preset = parse(name)
+            if metric.kind != PERCEPTION or (provider := required(name)[0].provider) not in context.evidence.provenance:
+                continue
+            try:
+                scores += [
+                    LabelScore(label, name, metric.function(context.evidence.of(provider, owner), preset), "present")
+                    for label in _labels(case)
+                    if (owner := _owner(case, label, _preset(name)))
+                ]
+            except MissingEvidenceError:
+                scores.append(LabelScore(WHOLE, name, math.nan, "present"))
+        return scores
+
+    def _pair(self, case: Case, prediction: Path, preset: str, number: int) -> Array:
+        """The pictures of one echo: float32, (slice, 2, row, column); raises CaseError."""
+        return self.pictures(case, prediction, preset or None)[number][1]
 
     def pictures(self, case: Case, prediction: Path, preset: str | None) -> list[tuple[str, Array]]:
         """What networks are shown of a stored reconstruction and its reference.
@@ -363,11 +426,7 @@ class ReconstructionTask(Task):
         except ValueError as error:
             raise CaseError(f"case {case.id!r}: {error}") from error
 
-    def rows(self, case: Case, scores: Sequence[LabelScore], *, run: str, model: str) -> list[Score]:
-        """Puts a case's scores into Score rows, with what networks found."""
-        return super().rows(case, [*scores, *self.perceived.get(case.id, [])], run=run, model=model)
-
-    def worst(self, case: Case) -> list[LabelScore]:
+    def worst(self, case: Case, context: Context = EMPTY) -> list[LabelScore]:
         """Each metric's worst value; NaN when the reference itself cannot be read or judged, for then nobody is."""
         asked, quantities = self._asked(self.case_metrics)
         every = [*asked, *self.perceptual_metrics]
@@ -385,7 +444,7 @@ class ReconstructionTask(Task):
             *worst_measurement_scores(measured, quantities),
         ]
 
-    def signature(self) -> str:
+    def signature(self, provenance: Mapping[str, str] = NOBODY) -> str:
         """The conventions of each preset, the data range, and what was shown."""
         presets = dict.fromkeys(str(preset) for _, preset in map(parse, self.metrics) if preset is not None)
         parts = [PRESETS[name].describe() for name in presets]
@@ -394,8 +453,8 @@ class ReconstructionTask(Task):
         if any(parse(name)[0].name == "psnr" for name in self.metrics):
             parts.append("PSNR of equal images, which is infinite, left out as undefined")
         if self.perceptual_metrics:
-            read = {name for metric in self.perceptual_metrics for name in parse(metric)[0].reads}
-            seen = "; ".join(f"{name}: {revision}" for name, revision in self.perceived_by.items() if name in read)
+            networks = dict.fromkeys(need.provider for metric in self.perceptual_metrics for need in required(metric))
+            seen = "; ".join(f"{name}: {provenance[name]}" for name in networks if name in provenance)
             parts.append(f"{seen}; of grey pictures cut at 0 and at the data range, mean over slices")
         if self._sampling is not None:
             parts.append(self._sampling.describe())
@@ -428,6 +487,22 @@ def _echoes(reference: Array, image: Array) -> Iterator[tuple[str, Array, Array]
         return
     for number, pair in enumerate(zip(reference, image, strict=True), start=1):
         yield f"echo {number}", *pair
+
+
+def _labels(case: Case) -> list[str]:
+    """What the scores of each echo are called, or the only ones of a scan without."""
+    shape = case.target.geometry().shape
+    return [WHOLE] if len(shape) < 4 else [f"echo {number}" for number in range(1, shape[0] + 1)]
+
+
+def _preset(metric: str) -> str:
+    """What a metric's pictures are scaled by; "" for the task's data range."""
+    return str(parse(metric)[1] or "")
+
+
+def _owner(case: Case, label: str, preset: str) -> str:
+    """Whose a distance is: of a case's echo, by pictures of a preset."""
+    return f"{case.id}/{label} {preset}".rstrip()
 
 
 def _accepted(case: Case, answer: Any, shape: tuple[int, ...], what: str) -> Array:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from medimg_eval.case import Case
 from medimg_eval.errors import CaseError
+from medimg_eval.evidence import EMPTY, JUDGE, Context, Evidence
 from medimg_eval.metrics import LabelScore
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.nlp import Corpus
 from medimg_eval.metrics.reports import Written
 from medimg_eval.metrics.text import cleaner
-from medimg_eval.tasks.base import baseline_configs
+from medimg_eval.question import Reply
+from medimg_eval.store import digest
+from medimg_eval.tasks.base import NOBODY, baseline_configs
 from medimg_eval.tasks.questions import QuestionTask
+from medimg_eval.tasks.questions.shared_texts import SharedTexts
 
 
 @dataclass(kw_only=True)
@@ -42,10 +46,6 @@ class ReportTask(QuestionTask):
     )
     monitor: str = "rouge_l"
 
-    peers: Mapping[str, Sequence[Written]] = field(default_factory=dict, init=False)
-    """By case: what was written of the others of its set."""
-    _sets: dict[str, list[Case]] = field(default_factory=dict, init=False, repr=False)
-
     noun: ClassVar[str] = "reports"
     output: ClassVar[str] = "text"
     scoring_fields: ClassVar[frozenset[str]] = QuestionTask.scoring_fields | {"sections", "clean"}
@@ -60,52 +60,63 @@ class ReportTask(QuestionTask):
         """Reports that are written without looking."""
         return baseline_configs({"Most frequent report": "MostFrequentReport", "Normal report": "NormalReport"})
 
-    def gather(self, cases: Sequence[Case]) -> None:
-        """Takes note of all references, and of which cases form a set."""
-        super().gather(cases)
-        self._sets = {}
+    def told_to_judge(self, case: Case, packed: Mapping[str, Any]) -> Reply:
+        """What metrics see too: the report without thinking and other sections."""
+        if case.question is None:
+            return super().told_to_judge(case, packed)
+        texts = packed.get("texts") or [""]
+        pair = AnsweredQuestion(case.question.kind, texts[-1], None, more={"sections": tuple(self.sections)})
+        return Reply((pair.text,))
+
+    def context(self, cases: Sequence[Case], predictions: Mapping[str, Any], evidence: Evidence) -> Context:
+        """All references, verdicts, and what was written of the members of each set, for metrics that compare them."""
+        context = super().context(cases, predictions, evidence)
+        sets: dict[str, list[Case]] = {}
         for case in cases:
             if name := case.attributes.get("set"):
-                self._sets.setdefault(name, []).append(case)
-
-    def take(self, predictions: Mapping[str, Any]) -> None:
-        """Takes note of what was written of the members of each set, for metrics that compare them."""
-        self.peers = {}
-        found: dict[str, tuple[Written, ...]] = {}
-        for members in self._sets.values():
+                sets.setdefault(name, []).append(case)
+        peers: dict[str, tuple[Written, ...]] = {}
+        for members in sets.values():
             written = {}
             for case in members:
                 packed = predictions.get(case.id)
                 with suppress(CaseError):  # the case says so itself
-                    pair = self._pair(case, packed if isinstance(packed, Mapping) else {"texts": [""]})
+                    pair = self._pair(case, packed if isinstance(packed, Mapping) else {"texts": [""]}, context)
                     written[case.id] = Written(pair.references, pair.text, pair.readings)
-            for one in written:
-                found[one] = tuple(other for name, other in written.items() if name != one)
-        self.peers = found
+            for name in written:
+                peers[name] = tuple(other for member, other in written.items() if member != name)
+        shown = [[case.id, self._references(case)] for case in cases], [[name, list(peers[name])] for name in peers]
+        return replace(context, shared=replace(context.shared, peers=peers), digest=digest(shown, 16))
 
-    def score(self, case: Case, prediction: Any, metrics: Sequence[str] | None = None) -> list[LabelScore]:
-        """Judges one report, as `QuestionTask.score` does an answer."""
-        if self.corpus is None:
-            self.corpus = Corpus([self._references(case)])
-        return super().score(case, prediction, metrics)
+    def score(
+        self, case: Case, prediction: Any, metrics: Sequence[str] | None = None, context: Context = EMPTY
+    ) -> list[LabelScore]:
+        """Judges one report, as `QuestionTask.score` does an answer; alone it is the whole set of references."""
+        if context.shared is None:
+            context = replace(context, shared=SharedTexts(Corpus([self._references(case)])))
+        return super().score(case, prediction, metrics, context)
 
-    def signature(self) -> str:
+    def signature(self, provenance: Mapping[str, str] = NOBODY) -> str:
         """What decides the numbers beside the reports themselves."""
         # Without a template nobody was asked: the texts were there before.
-        parts = [", ".join(self._choices()).removeprefix("extraction: cascade, ")] if self.template else []
-        if self.judged_by and not self.template:
-            parts.append(f"judged by {self.judged_by}")
+        parts = [", ".join(self._choices(provenance)).removeprefix("extraction: cascade, ")] if self.template else []
+        if provenance.get(JUDGE) and not self.template:
+            parts.append(f"judged by {provenance[JUDGE]}")
         if self.sections:
             parts.append(f"sections: {' and '.join(self.sections)}")
         if self.clean:
             parts.append(f"words cleaned as {self.clean} does")
-        parts += self._read_by()
+        parts += self._read_by(provenance)
         return ", ".join(parts) or "whole texts"
 
-    def _pair(self, case: Case, packed: Mapping[str, Any]) -> AnsweredQuestion:
-        pair = super()._pair(case, packed)
+    def _pair(self, case: Case, packed: Mapping[str, Any], context: Context = EMPTY) -> AnsweredQuestion:
+        pair = super()._pair(case, packed, context)
         return replace(
             pair,
-            more={**pair.more, "sections": tuple(self.sections), "peers": self.peers.get(case.id, ())},
+            more={
+                **pair.more,
+                "sections": tuple(self.sections),
+                "peers": getattr(context.shared, "peers", {}).get(case.id, ()),
+            },
             clean=self.clean,
         )

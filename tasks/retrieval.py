@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -14,10 +15,12 @@ import numpy as np
 from medimg_eval.case import Array, Case, Image, Prompt, Prompts, Text
 from medimg_eval.codecs import Codec, Records
 from medimg_eval.errors import CaseError, UserError
+from medimg_eval.evidence import EMPTY, Context, Evidence, one_each
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.retrieval import Placed, retrieval_places
 from medimg_eval.question import Key, Message
-from medimg_eval.tasks.base import Task, TrainsOnPrompts, check_metrics, one_each
+from medimg_eval.store import digest
+from medimg_eval.tasks.base import NOBODY, Task, TrainsOnPrompts, check_metrics
 
 PAIR = "pair"
 """The label of scores: an image, or the images of a study, with its report."""
@@ -48,6 +51,19 @@ class Embedded:
         return cls(_unpacked(record["image"]), _unpacked(record["report"]), bool(record.get("cut")))
 
 
+@dataclass(frozen=True)
+class Ranks:
+    """The gallery of a run.
+
+    Attributes:
+        placed: by case, the ranks at which image and report find each other.
+        reports: how many pairs there are, also those that could not be embedded.
+    """
+
+    placed: Mapping[str, Placed]
+    reports: int
+
+
 @dataclass(kw_only=True)
 class RetrievalTask(TrainsOnPrompts, Task):
     """Images and their reports, to be told apart from those of the rest of the set.
@@ -69,10 +85,6 @@ class RetrievalTask(TrainsOnPrompts, Task):
     capability: ClassVar[str] = "embed"
     codec: ClassVar[Codec] = Records(Embedded)
     judges: ClassVar[frozenset[str]] = frozenset({"retrieval"})
-    together: ClassVar[bool] = True
-
-    _placed: dict[str, Placed] | None = field(default=None, init=False, repr=False)
-    _reports: dict[str, str] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Refuses metrics that judge something else."""
@@ -118,46 +130,34 @@ class RetrievalTask(TrainsOnPrompts, Task):
             )
         return Embedded(image, report, bool(answer[2]) if len(answer) == 3 else False)
 
-    def gather(self, cases: Sequence[Case]) -> None:
-        """Takes note of all reports."""
-        self._reports = {}
-        for case in cases:
-            try:
-                self._reports[case.id] = _report(case)
-            except CaseError:  # the case says so itself, when it is asked
-                continue
-
-    def take(self, predictions: Mapping[str, Any]) -> None:
-        """Ranks all stored predictions; `gather` comes first.
-
-        Args:
-            predictions: case -> record; anything else, such as a failure, is no member of the gallery.
+    def context(self, cases: Sequence[Case], predictions: Mapping[str, Any], evidence: Evidence) -> Context:
+        """Ranks all stored predictions; what is none, such as a failure, is no member of the gallery.
 
         Raises:
             UserError: vectors cannot be read, or are not of one length.
         """
-        found = {
-            case: self._read(case, record)
-            for case, record in predictions.items()
-            if case in self._reports and isinstance(record, Mapping)
-        }
-        lengths = {embedded.image.size for embedded in found.values()}
+        reports: dict[str, str] = {}
+        for case in cases:
+            with suppress(CaseError):  # the case says so itself, when it is asked
+                reports[case.id] = _report(case)
+        stored = {case: one for case, one in predictions.items() if case in reports and isinstance(one, Mapping)}
+        embedded = [self._read(case, one) for case, one in stored.items()]
+        lengths = {one.image.size for one in embedded}
         if len(lengths) > 1:
             raise UserError(
                 f"task {self.name!r}: the run holds vectors of {' and '.join(map(str, sorted(lengths)))} features; "
                 "name a new folder with run=DIR"
             )
-        texts = [self._reports[case] for case in found]
-        images, reports = ([getattr(embedded, side) for embedded in found.values()] for side in ("image", "report"))
-        placed = retrieval_places(np.stack(images), np.stack(reports), texts) if found else []
-        self._placed = dict(zip(found, placed, strict=True))
-        self.remarks = []
-        if len(found) < len(self._reports):
-            lost = len(self._reports) - len(found)
-            self.remarks.append(f"{lost} of {len(self._reports)} pairs could not be embedded: the gallery lacks them")
-        cut = sum(embedded.cut for embedded in found.values())
-        if cut:
-            self.remarks.append(f"the model read only the beginning of {cut} of {len(found)} reports")
+        texts = [reports[case] for case in stored]
+        images, worded = ([getattr(one, side) for one in embedded] for side in ("image", "report"))
+        placed = retrieval_places(np.stack(images), np.stack(worded), texts) if stored else []
+        notes = []
+        if lost := len(reports) - len(stored):
+            notes.append(f"{lost} of {len(reports)} pairs could not be embedded: the gallery lacks them")
+        if cut := sum(one.cut for one in embedded):
+            notes.append(f"the model read only the beginning of {cut} of {len(stored)} reports")
+        ranks = Ranks(dict(zip(stored, placed, strict=True)), len(reports))
+        return Context(evidence, ranks, digest([list(stored.items()), reports], 16), tuple(notes))
 
     def _read(self, case: str, record: Mapping[str, Any]) -> Embedded:
         try:
@@ -166,28 +166,30 @@ class RetrievalTask(TrainsOnPrompts, Task):
             raise UserError(f"case {case!r}: the stored vectors cannot be read ({error})") from error
         return embedded
 
-    def score(self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None) -> list[LabelScore]:
-        """Judges one pair by its ranks among all that `take` was given.
+    def score(
+        self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None, context: Context = EMPTY
+    ) -> list[LabelScore]:
+        """Judges one pair by its ranks among all stored ones.
 
         Raises:
             CaseError: it is none of them.
         """
-        placed = (self._placed or {}).get(case.id)
+        placed = context.shared.placed.get(case.id) if isinstance(context.shared, Ranks) else None
         if placed is None:
             raise CaseError(f"case {case.id!r} has no rank: it is not among the stored predictions that were ranked")
         wanted = self.case_metrics if metrics is None else metrics
         return [LabelScore(PAIR, name, _value(name, placed), "present") for name in wanted]
 
-    def worst(self, case: Case) -> list[LabelScore]:
+    def worst(self, case: Case, context: Context = EMPTY) -> list[LabelScore]:
         """Neither is found; of a rank, that of the last, which is the number of pairs that there are."""
-        last = len(self._reports) or 1
+        last = (context.shared.reports if isinstance(context.shared, Ranks) else 0) or 1
         known = {name: float(parse(name)[0].worst) for name in self.case_metrics}
         return [
             LabelScore(PAIR, name, float(last) if math.isnan(worst) else worst, "failed")
             for name, worst in known.items()
         ]
 
-    def signature(self) -> str:
+    def signature(self, provenance: Mapping[str, str] = NOBODY) -> str:
         """What is searched."""
         return "the gallery is the whole split, the images of a study together"
 

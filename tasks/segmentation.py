@@ -14,6 +14,7 @@ import numpy as np
 from medimg_eval.case import Array, Case, Guide, Image, Mask, Probabilities, Prompt, Units
 from medimg_eval.codecs import Codec, Masks, ProbabilityMaps
 from medimg_eval.errors import CaseError, UsageError, nearest
+from medimg_eval.evidence import EMPTY, Context
 from medimg_eval.metrics import (
     EmptyPolicy,
     InstanceRule,
@@ -33,7 +34,7 @@ from medimg_eval.metrics.segmentation import (
     worst_probability_scores,
 )
 from medimg_eval.panels import Panel
-from medimg_eval.tasks.base import Task, check_metrics, same_grid
+from medimg_eval.tasks.base import NOBODY, Task, check_metrics, same_grid
 
 Kind = Literal["box", "point", "both"]
 Per = Literal["volume", "slice"]
@@ -349,7 +350,9 @@ class SegmentationTask(Task):
 
         return [Panel("overlay", "", read, self.labels)] if isinstance(prediction, Path) else []
 
-    def score(self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None) -> list[LabelScore]:
+    def score(
+        self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None, context: Context = EMPTY
+    ) -> list[LabelScore]:
         """Judges every label of one case."""
         wanted = self.case_metrics if metrics is None else metrics
         answer = self.codec.read(prediction) if isinstance(prediction, Path) else self.accept(case, prediction)
@@ -387,7 +390,7 @@ class SegmentationTask(Task):
             ignore=self.ignore,
         )
 
-    def worst(self, case: Case) -> list[LabelScore]:
+    def worst(self, case: Case, context: Context = EMPTY) -> list[LabelScore]:
         """Each metric's worst value; NaN when the reference itself cannot be read, for then nobody is judged."""
         judged, hard = self._judged(), _of_kind("mask", self.case_metrics)
         try:
@@ -482,11 +485,9 @@ class SegmentationTask(Task):
 
     def alone(self, metric: str) -> Self:
         """The same task with one metric; what its policy for empty masks is called decides nothing."""
-        one = super().alone(metric)
-        one.empty = replace(EmptyPolicy.of(self.empty), name="")
-        return one
+        return replace(super().alone(metric), empty=replace(EmptyPolicy.of(self.empty), name=""))
 
-    def signature(self) -> str:
+    def signature(self, provenance: Mapping[str, str] = NOBODY) -> str:
         """Surface convention, percentile rule, empty-mask policy, and what probabilities are sorted into."""
         asked = mask_metrics(_of_kind("mask", self.case_metrics))
         rule = InstanceRule.of(self.instances)

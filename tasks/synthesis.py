@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from medimg_eval.case import Array, Case, Condition, Image, Prompt, Prompts, Score
+from medimg_eval.case import Array, Case, Condition, Image, Prompt, Prompts
 from medimg_eval.codecs import Codec, GeneratedImages, Pictures
-from medimg_eval.errors import CaseError, UsageError, UserError, nearest
+from medimg_eval.errors import CaseError, SplitError, UsageError, UserError, nearest
+from medimg_eval.evidence import EMPTY, Context, Evidence, Subject, one_each
 from medimg_eval.imaging import read
 from medimg_eval.metrics import LabelScore, parse
-from medimg_eval.metrics.generation import NEEDED, ONE_PICTURE, SET, WHOLE, OnePrompt
+from medimg_eval.metrics.generation import ONE_PICTURE, SET, WHOLE, OnePrompt, requirement_of
+from medimg_eval.metrics.registry import Requirement
 from medimg_eval.panels import Panel
 from medimg_eval.question import Message
-from medimg_eval.tasks.base import Task, check_metrics, one_each
+from medimg_eval.store import sentence_key
+from medimg_eval.tasks.base import NOBODY, SetScore, Task, check_metrics
 from medimg_eval.tasks.checks import Checked
+from medimg_eval.tasks.nearest_images import write_gallery
+from medimg_eval.tasks.synthesis_sets import NAMED, PROMPT, SynthesisSets, made_pictures, real_pictures, subjects_of
 
 PARTS = ("reference", "train", "holdout")
 """Sets of real images -> what their splits are called in `splits`."""
@@ -35,22 +39,6 @@ OPEN = ("-1", "-1.0", "uncertain", "unknown", "nan")
 
 PRESENT = ("1", "1.0", "true", "yes", "present")
 """What an attribute says, in lower case, of a case that has the finding."""
-
-
-class SetScore(NamedTuple):
-    """What a set of pictures is worth by one metric.
-
-    Attributes:
-        metric: as it was asked for.
-        label: the finding that its images have, or `all`.
-        value: a `SetValue`, or the reason why there is none.
-        where: attribute -> value of the images, of a part of the set.
-    """
-
-    metric: str
-    label: str
-    value: Any
-    where: Mapping[str, str]
 
 
 @dataclass(kw_only=True)
@@ -106,13 +94,6 @@ class SynthesisTask(Task):
         "splits",
     }
 
-    extracted_by: Mapping[str, str] = field(default_factory=dict, init=False)
-    """Extractor -> what identifies it; the harness says, before anything is scored."""
-    real: Mapping[str, str] = field(default_factory=dict, init=False)
-    """Set of real images -> how many there are, and a hash of them; the harness says."""
-    of_sets: Sequence[SetScore] = field(default=(), init=False)
-    """What the pictures are worth as a set; the harness says."""
-
     def __post_init__(self) -> None:
         """Refuses settings that cannot be meant."""
         if self.protocol == "published":
@@ -125,13 +106,12 @@ class SynthesisTask(Task):
         for key, known in (("unreadable", ("error", "skip")), ("protocol", ("fixed", "published"))):
             if getattr(self, key) not in known:
                 raise UsageError(f"task.{key} is {getattr(self, key)!r}{nearest(str(getattr(self, key)), known)}")
-        lost = {part for name in self.set_metrics for part in NEEDED[parse(name)[0].name]} - self.splits.keys()
+        lost = [part for part in self.parts if part not in self.splits]
         if lost:
-            first = sorted(lost)[0]
-            names = [name for name in self.set_metrics if first in NEEDED[parse(name)[0].name]]
+            names = [name for name in self.set_metrics if lost[0] in requirement_of(name).sets]
             raise UsageError(
                 f"task {self.name!r}: {', '.join(names)} compare with a set of real images that no split is named for; "
-                f"set task.splits.{first}, or leave such metrics out"
+                f"set task.splits.{lost[0]}, or leave such metrics out"
             )
 
     @property
@@ -165,13 +145,84 @@ class SynthesisTask(Task):
     @property
     def extractors(self) -> list[str]:
         """Names of the extractors whose features they compare."""
-        return list(dict.fromkeys(str(parse(name)[1]) for name in self.set_metrics))
+        return list(dict.fromkeys(requirement_of(name).provider for name in self.set_metrics))
 
     @property
     def parts(self) -> list[str]:
         """The sets of real images that they need."""
-        needed = {part for name in self.set_metrics for part in NEEDED[parse(name)[0].name]}
+        needed = {part for name in self.set_metrics for part in requirement_of(name).sets}
         return [part for part in PARTS if part in needed]
+
+    def check_data(self, cases: Sequence[Case]) -> None:
+        """Refuses sets of real images that metrics cannot use.
+
+        Raises:
+            UsageError: one is not there.
+            UserError: one has a case without an image, or shares patients with another that must not.
+        """
+        real = {part: self._real(part) for part in self.parts}
+        if {"train", "holdout"} <= real.keys():
+            train, spare = ({case.patient for case in real[part]} - {None} for part in ("train", "holdout"))
+            if shared := sorted(map(str, train & spare)):
+                raise UserError(
+                    f"task {self.name!r}: {len(shared)} patients lie both in train and in holdout, the first being "
+                    f"{shared[:NAMED]}; privacy is measured against patients that the model has not seen"
+                )
+
+    def subjects(
+        self, need: Requirement, cases: Sequence[Case], predictions: Mapping[str, Any], evidence: Evidence
+    ) -> Iterator[Subject]:
+        """The pictures of the sets that a metric compares, and where it reads texts the prompts of those made."""
+        if need.kind != "features":
+            raise UsageError(f"task {self.name!r}: its pictures cannot be shown to {need.provider!r}")
+        for part in need.sets:
+            shown = real_pictures(part, self._real(part), optional=self.unreadable == "skip")
+            yield from subjects_of(shown, need.provider, evidence)
+        made = made_pictures(self, cases, predictions)
+        yield from subjects_of(made, need.provider, evidence)
+        if need.ability == "texts":
+            for case in {picture.case.id: picture.case for picture in made}.values():
+                text = self.text(case)
+                yield Subject(f"{PROMPT}/{case.id}", sentence_key(text), lambda text=text: text)  # type: ignore[misc]
+
+    def context(self, cases: Sequence[Case], predictions: Mapping[str, Any], evidence: Evidence) -> Context:
+        """All pictures with what extractors say of them, and what was compared with, in the provenance."""
+        if not self.set_metrics:
+            return super().context(cases, predictions, evidence)
+        real = {part: real_pictures(part, self._real(part), optional=self.unreadable == "skip") for part in self.parts}
+        sets = SynthesisSets(self, real, made_pictures(self, cases, predictions), evidence)
+        told = sets.provenance()
+        facts = {"extractors": dict(evidence.provenance), "sets": told}
+        return Context(replace(evidence, provenance={**evidence.provenance, **told}), sets, facts=facts)
+
+    def score_set(self, cases: Sequence[Case], predictions: Mapping[str, Any], context: Context) -> list[SetScore]:
+        """What the pictures are worth as a set, by each metric, finding and group."""
+        return context.shared.judged.scores if isinstance(context.shared, SynthesisSets) else []
+
+    def notes(self, cases: Sequence[Case], context: Context) -> list[str]:
+        """What differs in a published protocol, and what is to be known of the pictures."""
+        sets = context.shared
+        return [*self.differences, *(sets.judged.notes if isinstance(sets, SynthesisSets) else ())]
+
+    def artefacts(self, context: Context, folder: Path) -> None:
+        """Writes the pictures that come nearest to training images, of each extractor that looks for copies."""
+        if isinstance(context.shared, SynthesisSets):
+            for extractor, nearest_pictures in context.shared.judged.nearest.items():
+                write_gallery(folder, extractor, nearest_pictures)
+
+    def _real(self, part: str) -> list[Case]:
+        """The cases of a set of real images; raises as `check_data` does."""
+        try:
+            cases = self.cases(part)
+        except SplitError as error:
+            names = [name for name in self.set_metrics if part in requirement_of(name).sets]
+            raise UsageError(f"{', '.join(names)}: compare with real images of {part!r}: {error}") from error
+        bare = next((case for case in cases if not case.images), None)
+        if bare is not None:
+            raise UserError(
+                f"task {self.name!r}: case {bare.id!r} of {part!r} has no image, which metrics of sets need"
+            )
+        return cases
 
     def seeded(self, seed: int) -> Mapping[str, Any]:
         """The run's seed as that of all pictures."""
@@ -245,7 +296,9 @@ class SynthesisTask(Task):
         files = self.codec.read(prediction).pictures if isinstance(prediction, Path) else []
         return [Panel("alone", f"Picture {number}", partial(read, file)) for number, file in enumerate(files, 1)]
 
-    def score(self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None) -> list[LabelScore]:
+    def score(
+        self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None, context: Context = EMPTY
+    ) -> list[LabelScore]:
         """Judges the pictures of one prompt by those metrics that need no others."""
         files = (self.codec.read(prediction) if isinstance(prediction, Path) else prediction).pictures
         wanted = self.case_metrics if metrics is None else metrics
@@ -257,36 +310,18 @@ class SynthesisTask(Task):
         )
         return [LabelScore(WHOLE, name, float(parse(name)[0].function(one)), "present") for name in wanted]
 
-    def worst(self, case: Case) -> list[LabelScore]:
+    def worst(self, case: Case, context: Context = EMPTY) -> list[LabelScore]:
         """None of the pictures was made."""
         return [LabelScore(WHOLE, name, float(parse(name)[0].worst), "failed") for name in self.case_metrics]
 
-    def signature(self) -> str:
+    def signature(self, provenance: Mapping[str, str] = NOBODY) -> str:
         """What decides the numbers beside the pictures themselves."""
         parts = [f"{self.pictures} picture{'s' * (self.pictures > 1)} of every prompt, seed {self.seed}"]
-        parts += [f"{part}: {what}" for part, what in self.real.items() if part in self.parts]
-        parts += [f"{name} is {self.extracted_by[name]}" for name in self.extractors if name in self.extracted_by]
+        parts += [f"{part}: {provenance[part]}" for part in self.parts if part in provenance]
+        parts += [f"{name} is {provenance[name]}" for name in self.extractors if name in provenance]
         if self.protocol != "fixed":
             parts.append(f"protocol: {self.protocol}")
         return ", ".join(parts)
-
-    def rows_of_all(self, *, run: str, model: str) -> list[Score]:
-        """One row for each set that was judged; its attributes hold what belongs to the value."""
-        return [
-            Score(
-                run=run,
-                task=self.name,
-                model=model,
-                case="",
-                patient="",
-                label=one.label,
-                metric=one.metric,
-                value=math.nan if isinstance(one.value, str) else float(one.value.value),
-                status=SET,
-                attributes=json.dumps({**_told(one.value), "where": dict(one.where)}, sort_keys=True),
-            )
-            for one in self.of_sets
-        ]
 
 
 def picture_of(given: Any, what: str) -> Array:
@@ -329,15 +364,3 @@ def rgb(array: Array) -> Array:
 
 def _channels_first(picture: Array) -> Array:
     return picture[None] if picture.ndim == 2 else np.moveaxis(picture, -1, 0)
-
-
-def _told(value: Any) -> dict[str, Any]:
-    """A set's value as JSON holds it; NaN becomes null."""
-    if isinstance(value, str):
-        return {"flags": [value]}
-    told = {key: _finite(found) for key, found in asdict(value).items() if key not in ("metric", "value", "details")}
-    return told | {"details": {key: _finite(found) for key, found in value.details.items()}}
-
-
-def _finite(found: Any) -> Any:
-    return None if isinstance(found, float) and not math.isfinite(found) else found

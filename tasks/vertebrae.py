@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -15,6 +15,7 @@ import numpy as np
 from medimg_eval.case import Case, Image, Mask, Prompt
 from medimg_eval.codecs import Codec, Records
 from medimg_eval.errors import CaseError, UsageError, UserError, nearest
+from medimg_eval.evidence import EMPTY, Context, Evidence
 from medimg_eval.metrics import LabelScore
 from medimg_eval.metrics.measurement import (
     GENANT,
@@ -24,7 +25,8 @@ from medimg_eval.metrics.measurement import (
     relative_height_loss,
     vertebra_scores,
 )
-from medimg_eval.tasks.base import Task, TrainsOnPrompts, check_metrics, same_grid
+from medimg_eval.store import digest
+from medimg_eval.tasks.base import NOBODY, Task, TrainsOnPrompts, check_metrics, same_grid
 
 
 @dataclass(kw_only=True)
@@ -57,12 +59,8 @@ class VertebraTask(TrainsOnPrompts, Task):
 
     capability: ClassVar[str] = "segment"
     codec: ClassVar[Codec] = Records(HeightLoss)
-    together: ClassVar[bool] = True
     judges: ClassVar[frozenset[str]] = frozenset({"vertebra"})
     scoring_fields: ClassVar[frozenset[str]] = Task.scoring_fields | {"grader", "least", "fitted_on"}
-
-    _known: dict[str, Case] = field(default_factory=dict, init=False, repr=False)
-    _given: dict[str, float] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Refuses settings that cannot be meant."""
@@ -104,37 +102,39 @@ class VertebraTask(TrainsOnPrompts, Task):
         found, of_all = (relative_height_loss(made, real, lowest=lowest) for lowest in (self.lowest, 0.0))
         return HeightLoss(*(other if math.isnan(one) else one for one, other in zip(found, of_all, strict=True)))
 
-    def gather(self, cases: Sequence[Case]) -> None:
-        """Takes note of all cases."""
-        self._known = {case.id: case for case in cases}
-
-    def take(self, predictions: Mapping[str, Any]) -> None:
+    def context(self, cases: Sequence[Case], predictions: Mapping[str, Any], evidence: Evidence) -> Context:
         """Grades all stored predictions.
 
         Raises:
             UserError: the support vector machine has nothing to be fitted on.
         """
-        losses = {name: _loss(one) for name, one in predictions.items() if name in self._known and _is_stored(one)}
+        known = {case.id: case for case in cases}
+        losses = {name: _loss(one) for name, one in predictions.items() if name in known and _is_stored(one)}
+        grades: dict[str, float] = {}
         if self.grader == "thresholds":
-            self._given = {name: genant_by_loss(loss, self.least) for name, loss in losses.items()}
+            grades = {name: genant_by_loss(loss, self.least) for name, loss in losses.items()}
         elif "genant_grade" in self.case_metrics:
-            self._given = self._by_machine({name: loss[1:] for name, loss in losses.items()})
+            grades = self._by_machine(known, {name: loss[1:] for name, loss in losses.items()})
+        return Context(evidence, grades, digest([list(grades.items()), self.signature()], 16))
 
-    def score(self, case: Case, prediction: Any, metrics: Sequence[str] | None = None) -> list[LabelScore]:
+    def score(
+        self, case: Case, prediction: Any, metrics: Sequence[str] | None = None, context: Context = EMPTY
+    ) -> list[LabelScore]:
         """The loss of a vertebra and of its thirds, and its grade; nothing of one that the grader was fitted on."""
         if not self._judged(case):
             return []
         wanted = self.case_metrics if metrics is None else metrics
-        return vertebra_scores(_loss(prediction), self._given.get(case.id, math.nan), _truth(case), wanted)
+        grade = (context.shared or {}).get(case.id, math.nan)
+        return vertebra_scores(_loss(prediction), grade, _truth(case), wanted)
 
-    def worst(self, case: Case) -> list[LabelScore]:
+    def worst(self, case: Case, context: Context = EMPTY) -> list[LabelScore]:
         """No loss, and no grade, which counts as a wrong one."""
         if not self._judged(case):
             return []
         nothing = HeightLoss(math.nan, math.nan, math.nan, math.nan)
         return vertebra_scores(nothing, math.nan, _truth(case), self.case_metrics, status="failed")
 
-    def signature(self) -> str:
+    def signature(self, provenance: Mapping[str, str] = NOBODY) -> str:
         """How heights are measured, and how they are graded."""
         how = f"columns from {self.lowest:g} of the middle one's height on, in the middle 2/5 of slices; signed"
         if "genant_grade" not in self.case_metrics:
@@ -146,15 +146,15 @@ class VertebraTask(TrainsOnPrompts, Task):
     def _judged(self, case: Case) -> bool:
         return self.grader != "svm" or case.attributes.get("part") not in self.fitted_on
 
-    def _by_machine(self, losses: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    def _by_machine(self, known: Mapping[str, Case], losses: Mapping[str, Sequence[float]]) -> dict[str, float]:
         """The grades of the judged cases, by a machine that the others were fitted to."""
         from sklearn.pipeline import make_pipeline
         from sklearn.preprocessing import StandardScaler
         from sklearn.svm import SVC
 
         whole = {name: one for name, one in losses.items() if not any(map(math.isnan, one))}
-        fitted = [name for name in whole if not self._judged(self._known[name])]
-        grades = [_truth(self._known[name]) for name in fitted]
+        fitted = [name for name in whole if not self._judged(known[name])]
+        grades = [_truth(known[name]) for name in fitted]
         if len(set(grades)) < 2:
             raise UserError(
                 f"task {self.name!r}: the SVM needs vertebrae of at least two grades in {' and '.join(self.fitted_on)} "
@@ -162,7 +162,7 @@ class VertebraTask(TrainsOnPrompts, Task):
             )
         machine = make_pipeline(StandardScaler(), SVC(kernel="linear", class_weight="balanced"))
         machine.fit([whole[name] for name in fitted], grades)
-        asked = [name for name in whole if self._judged(self._known[name])]
+        asked = [name for name in whole if self._judged(known[name])]
         given = machine.predict([whole[name] for name in asked]) if asked else []
         return dict(zip(asked, map(float, given), strict=True))
 

@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import Any
 
 from medimg_eval.commands.console import as_list, printer, say
 from medimg_eval.errors import UserError
+from medimg_eval.evaluation.readiness import of_provider
 from medimg_eval.instantiate import Annotators
 from medimg_eval.metrics import Metric, available, parse
-from medimg_eval.models.hub import located
+from medimg_eval.metrics.registry import ALL as ALL_TOPICS
+from medimg_eval.metrics.registry import Requirement
+from medimg_eval.models.providers import Missing
 
 ALL = "all"
 JUDGE = "there is no judge; add model@judge=NAME to test (docs/metrics-judges.md)"
-
-
-class _Lack(NamedTuple):
-    """What a metric lacks.
-
-    Attributes:
-        key: the setting that mends it.
-        message: the whole of it, in a sentence.
-    """
-
-    key: str
-    message: str
 
 
 def check_metrics(wanted: Any, annotators: Mapping[str, Any]) -> None:
@@ -43,16 +34,19 @@ def check_metrics(wanted: Any, annotators: Mapping[str, Any]) -> None:
     needs = {name: _needs(one) for name, one in found.items()}
     shown = [name for name, some in needs.items() if some and not found[name].intermediate]
     names = shown if wanted == ALL else [str(one) for one in as_list(wanted)]
-    lacks = _lacking({one for name in names for one in needs[_base(name, found)]}, Annotators(annotators))
+    providers = Annotators(annotators)
+    asked = {need for name in names for need in needs[_base(name, found)]}
+    ordered = sorted(asked, key=lambda need: (need.kind == "verdict", need.provider, need.topic))
+    known = {need: _lacking(need, providers) for need in ordered}
     console = printer()
     ready = 0
     for name in names:
         own = needs[_base(name, found)]
-        missing = list(dict.fromkeys(lack.key for one in own for lack in lacks[one]))
-        ready += not missing
-        told = f"lacks {', '.join(missing)}" if missing else "ready" if own else "ready; needs no weights and no judge"
+        keys = list(dict.fromkeys(lack.key for need in own for lack in known[need]))
+        ready += not keys
+        told = f"lacks {', '.join(keys)}" if keys else "ready" if own else "ready; needs no weights and no judge"
         say(console, f"{name}: {told}")
-    for lack in dict.fromkeys(lack for some in lacks.values() for lack in some):
+    for lack in dict.fromkeys(lack for some in known.values() for lack in some):
         say(console, f"- {lack.key}: {lack.message}")
     console.print(f"{ready} of {len(names)} metrics are ready", highlight=False)
     if wanted != ALL and ready < len(names):
@@ -63,43 +57,17 @@ def _base(name: str, found: Mapping[str, Metric]) -> str:
     return name if name in found else parse(name)[0].name
 
 
-def _needs(found: Metric) -> tuple[tuple[str, str], ...]:
-    """Which annotators and questions to a judge a metric, or what it is computed from, needs: (kind, name)."""
+def _needs(found: Metric) -> tuple[Requirement, ...]:
+    """Which annotators and questions to a judge a metric, or what it is computed from, needs."""
     parts = [parse(name)[0] for name in found.needs] or [found]
-    some = [("annotator", name) for one in parts for name in one.reads]
-    return tuple(dict.fromkeys(some + [("judge", name) for one in parts for name in one.asks]))
+    declared = [one for part in parts if isinstance(part.requires, tuple) for one in part.requires]
+    return tuple(dict.fromkeys(one for one in declared if one.topic != ALL_TOPICS))
 
 
-def _lacking(wanted: Iterable[tuple[str, str]], annotators: Annotators) -> dict[tuple[str, str], list[_Lack]]:
-    return {
-        (kind, name): _of_judge(name) if kind == "judge" else list(_of_annotator(name, annotators))
-        for kind, name in sorted(wanted)
-    }
-
-
-def _of_judge(name: str) -> list[_Lack]:
-    if (files("medimg_eval.configs") / "judging" / f"{name}.yaml").is_file():
-        return [_Lack("model@judge", JUDGE)]
-    return [_Lack("model@judge", JUDGE), _Lack(f"task.judge.{name}", "a question to the judge, which a task is to set")]
-
-
-def _of_annotator(name: str, annotators: Annotators) -> Iterator[_Lack]:
-    key = f"annotators.{name}"
-    if name not in annotators:
-        yield _Lack(f"{key}._target_", f"there is no annotator {name!r}; name its class by {key}._target_=YOUR.CLASS")
-        return
-    made: Any = annotators[name].load()
-    made.name = name
-    missing = False
-    for one in made.needs:
-        try:
-            located(getattr(made, one.argument), one, name)
-        except UserError as error:
-            missing = True
-            yield _Lack(f"{key}.{one.argument}", str(error))
-    if missing:
-        return
-    try:
-        made.check_ready()
-    except UserError as error:
-        yield _Lack(key, str(error))
+def _lacking(need: Requirement, providers: Annotators) -> list[Missing]:
+    if need.kind != "verdict":
+        return list(of_provider(need, providers, ()))
+    lacks = [Missing("model@judge", JUDGE)]
+    if not (files("medimg_eval.configs") / "judging" / f"{need.topic}.yaml").is_file():
+        lacks.append(Missing(f"task.judge.{need.topic}", "a question to the judge, which a task is to set"))
+    return lacks

@@ -19,7 +19,7 @@ from medimg_eval.errors import UsageError, UserError
 from medimg_eval.instantiate import Annotators, Extractors
 from medimg_eval.models.annotators import Annotator
 from medimg_eval.models.extractors import FeatureExtractor
-from medimg_eval.models.hub import HubName, Weights, hub_name, located
+from medimg_eval.models.hub import HubName, Weights, hub_name
 
 SMALL = (".json", ".txt", ".model")
 """What configs and tokenizers are kept in."""
@@ -83,7 +83,7 @@ def _bring(given: Any, weights: Weights, key: str, tell: Callable[[str], None]) 
     """Fetches one of the needs, unless it is there; returns whether it is there now."""
     name = key.split(".")[1]
     try:
-        there = located(given, weights, name)
+        there = weights.find(given, name)
     except UserError:
         named = hub_name(str(given or ""))
         if named.repository.count("/") != 1 or named.repository.startswith((".", "~", "/")):
@@ -95,7 +95,7 @@ def _bring(given: Any, weights: Weights, key: str, tell: Callable[[str], None]) 
             with _explained(named, file, key):
                 got = Path(_hub().hf_hub_download(named.repository, file, revision=named.revision or None))
             tell(f"{file}: {in_words(got.stat().st_size)}")
-        there = located(given, weights, name)
+        there = weights.find(given, name)
     tell(f"{key}: {there}")
     return True
 

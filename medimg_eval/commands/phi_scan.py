@@ -17,7 +17,7 @@ from rich.text import Text
 from medimg_eval.commands.console import as_list, plain, printer, say_written
 from medimg_eval.deid import EDITION, KINDS, PhiReport, scan_folder
 from medimg_eval.errors import UsageError, UserError, nearest
-from medimg_eval.results.runs import guarded
+from medimg_eval.trust import guarded
 
 if TYPE_CHECKING:
     from medimg_eval.data.records import Row

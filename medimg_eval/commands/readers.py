@@ -21,7 +21,7 @@ from omegaconf import DictConfig
 from medimg_eval.commands.console import as_list, plain, printer, say, say_written, show_sheets
 from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.results.agreement import GENERATED, ORIGIN, REAL
-from medimg_eval.results.runs import guarded
+from medimg_eval.trust import guarded
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture

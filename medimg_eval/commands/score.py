@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pkgutil
+from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -14,12 +15,13 @@ from medimg_eval.commands.console import as_list, fail_if_cases_failed, plain, p
 from medimg_eval.data.layouts.report_sets import ReportTable
 from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.evaluation import pipeline
-from medimg_eval.evaluation.evidence import refuse_unready
 from medimg_eval.evaluation.model_spec import ModelSpec
+from medimg_eval.evaluation.readiness import missing, refuse
 from medimg_eval.evaluation.run import Run
 from medimg_eval.evaluation.settings import Settings
+from medimg_eval.evidence import JUDGE
 from medimg_eval.instantiate import Annotators, Extractors, build_candidate, build_task
-from medimg_eval.metrics import present_name
+from medimg_eval.metrics import as_known, present_name
 from medimg_eval.models.precomputed import GivenTexts
 from medimg_eval.results import build_table, load_runs
 from medimg_eval.results.runs import read_manifest
@@ -76,8 +78,8 @@ def columns(stored: Sequence[str], add: Iterable[Any], drop: Iterable[Any], fold
     Raises:
         UsageError: one that is to be dropped is none of them, or none is left.
     """
-    found = list(dict.fromkeys(map(present_name, [*stored, *map(str, add)])))
-    for name in map(present_name, map(str, drop)):
+    found = list(dict.fromkeys([*map(present_name, stored), *(as_known(str(name)) for name in add)]))
+    for name in (as_known(str(name)) for name in drop):
         if name not in found:
             raise UsageError(f"drop={name}: {folder} has no such metric{nearest(name, found)}")
         found.remove(name)
@@ -106,12 +108,13 @@ def score_reports(wanted: Mapping[str, Any]) -> None:
     files = [str(file) for file in as_list(wanted["reports"])]
     tasks = [_task(wanted, file) for file in files]
     annotators = Annotators(wanted["annotators"] or {})
+    judge = build_candidate(wanted["judge"]) if wanted.get("judge") else None
     for task in tasks:
-        refuse_unready(task, annotators, judge=bool(wanted.get("judge")))
+        refuse(missing(task.requirements(), ChainMap({JUDGE: judge} if judge else {}, annotators), task))
     settings = Settings(
         runs=Path(wanted["runs"]),
         config={key: value for key, value in wanted.items() if key != "runs"},
-        judge=build_candidate(wanted["judge"]) if wanted.get("judge") else None,
+        judge=judge,
         annotators=annotators,
     )
     runs = [pipeline.test(task, _given(file, task.layout), settings) for file, task in zip(files, tasks, strict=True)]

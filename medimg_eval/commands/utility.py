@@ -16,9 +16,9 @@ from medimg_eval.commands.console import as_list, fail_if_cases_failed, fits, pl
 from medimg_eval.data.layouts.synthesis import Generated, manifest_of
 from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.evaluation.fit import Recipe
-from medimg_eval.evaluation.identity import digest, placeless
+from medimg_eval.evaluation.identity import placeless, slug
 from medimg_eval.evaluation.model_spec import ModelSpec
-from medimg_eval.evaluation.plan import refuse_incapable, slug, task_identity
+from medimg_eval.evaluation.plan import refuse_incapable, task_identity
 from medimg_eval.evaluation.settings import Settings
 from medimg_eval.evaluation.train_on_synthetic import Plan, Training, measure, refuse_leaks, trainings
 from medimg_eval.instantiate import build_candidate, build_task
@@ -26,6 +26,7 @@ from medimg_eval.question import Key
 from medimg_eval.results import to_rich, write_all
 from medimg_eval.results.table import check_numbers
 from medimg_eval.results.utility import build_utility, load_utility
+from medimg_eval.store import digest
 from medimg_eval.tasks import Task
 
 GENERATED = f"{Generated.__module__}.{Generated.__qualname__}"

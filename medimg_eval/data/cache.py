@@ -7,15 +7,13 @@ next writer takes away. Reading a patch unpacks the chunks it touches and no oth
 
 from __future__ import annotations
 
-import functools
-import hashlib
 import json
 import os
 import re
 import shutil
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,10 +23,6 @@ from filelock import FileLock, Timeout
 
 from medimg_eval.case import Array
 from medimg_eval.errors import CaseError, UserError
-from medimg_eval.system import walk
-
-VERSION = 2
-"""Part of every key: raised when readers change what they return, so that older entries are no longer found."""
 
 CHUNK, BLOCK = 128, 32
 """Voxels along each spatial edge of what is stored, and of what is unpacked, as one piece."""
@@ -36,40 +30,6 @@ CHUNK, BLOCK = 128, 32
 ENTRY = "entry.json"
 
 PIECE = 1 << 22
-
-
-@functools.lru_cache(maxsize=1 << 16)
-def _digest(path: str, size: int, changed: int, inode: int) -> str:
-    del size, changed, inode  # a file that changed is hashed again
-    with Path(path).open("rb") as stream:
-        return hashlib.file_digest(stream, "blake2b").hexdigest()
-
-
-def content_key(files: Iterable[Path], transform: Any) -> str:
-    """Returns the key of what a transform makes of some files.
-
-    Where files lie and what they are called does not matter; what they hold, their order, and the transform do.
-    A file is hashed once per process, and again when its size, time or inode changes.
-
-    Args:
-        files: what is read; of a folder, every file below it that is not hidden.
-        transform: says what is done to it: anything JSON can hold, such as a mapping of settings.
-
-    Raises:
-        CaseError: a file is missing, or a folder cannot be opened.
-    """
-    digests = []
-    for path in files:
-        # What readers look at: behind linked folders too, and nothing hidden.
-        below = sorted(path / name for name, _ in walk(path)) if path.is_dir() else [path]
-        for one in below:
-            try:
-                stat = one.stat()
-                digests.append(_digest(str(one.resolve()), stat.st_size, stat.st_mtime_ns, stat.st_ino))
-            except OSError as error:
-                raise CaseError(f"{one}: cannot be opened ({error})") from error
-    text = json.dumps([VERSION, digests, transform], sort_keys=True)
-    return hashlib.blake2b(text.encode(), digest_size=20).hexdigest()
 
 
 class StoredArray:

@@ -17,9 +17,10 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, Sampler, default_collate
 
 from medimg_eval.case import Case, Condition, Failure, Image, Mask
-from medimg_eval.data.cache import Entry, Made, VolumeCache, content_key
+from medimg_eval.data.cache import Entry, Made, VolumeCache
 from medimg_eval.data.prompts import PreparedCase, PromptBatches, PromptDataset, share
 from medimg_eval.errors import CaseError
+from medimg_eval.store import content_key
 from medimg_eval.tasks.base import Task
 
 Samples = list[dict[str, Tensor]]

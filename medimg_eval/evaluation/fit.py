@@ -24,16 +24,19 @@ from lightning.pytorch.loggers import Logger
 from medimg_eval.case import Case
 from medimg_eval.data.datamodule import CaseDataModule
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.evaluation.identity import data_fingerprint, digest
+from medimg_eval.evaluation.identity import data_fingerprint, slug
 from medimg_eval.evaluation.leaving import TRACKED, note_sent, permit
 from medimg_eval.evaluation.lightning_modules import FitModule, require_trainable
 from medimg_eval.evaluation.model_spec import ModelSpec
-from medimg_eval.evaluation.plan import begin, slug, task_identity
+from medimg_eval.evaluation.plan import begin, task_identity
 from medimg_eval.evaluation.predict import model_info
 from medimg_eval.evaluation.preparing import prepare_model
 from medimg_eval.evaluation.run import Run, now
 from medimg_eval.evaluation.settings import Settings
+from medimg_eval.evidence import EMPTY_EVIDENCE
 from medimg_eval.metrics import parse
+from medimg_eval.metrics.registry import required
+from medimg_eval.store import digest
 from medimg_eval.tasks import Task
 
 log = logging.getLogger(__name__)
@@ -121,7 +124,7 @@ def _train(
     require_trainable(model, candidate.name)
     prepare_model(task, model, task.cases("fit"))
     model.train()  # what was loaded may come as it is used
-    task.gather(task.cases("validate"))
+    context = task.context(task.cases("validate"), {}, EMPTY_EVIDENCE)
     run.note(model_info=model_info(candidate))
     data = CaseDataModule(
         task,
@@ -135,6 +138,7 @@ def _train(
     module = FitModule(
         task, model, lr=recipe.lr, weight_decay=recipe.weight_decay, warmup=recipe.warmup, also=_also(task)
     )
+    module.context = context
     last = run.folder / "checkpoints" / "last.ckpt"
     try:
         trainer.fit(module, datamodule=data, ckpt_path=str(last) if last.is_file() else None, weights_only=True)
@@ -157,7 +161,7 @@ def _refuse_unfollowable(task: Task) -> None:
     metric = parse(task.monitor)[0]
     if metric.higher_is_better is None:
         raise UsageError(f"task.monitor is {task.monitor}, of which neither more nor less is better; {choice}")
-    if found := (*metric.reads, *metric.asks):
+    if found := [need.topic or need.provider for need in required(task.monitor)]:
         raise UsageError(
             f"task.monitor is {task.monitor}, which needs {' and '.join(found)}; fit follows metrics that take no "
             "other model, such as rouge_l"
@@ -168,8 +172,7 @@ def _also(task: Task) -> list[str]:
     """The metrics that are logged beside the monitored one: of what takes no time, those that take no further model."""
     if task.codec.heavy:
         return []  # metrics of masks take longer than training does
-    parsed = {name: parse(name)[0] for name in task.case_metrics}
-    return [name for name, found in parsed.items() if not (found.reads or found.asks or found.intermediate)]
+    return [name for name in task.case_metrics if not (required(name) or parse(name)[0].intermediate)]
 
 
 def _callbacks(task: Task, recipe: Recipe, folder: Path) -> tuple[ModelCheckpoint, list[pl.Callback]]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.metadata
 import inspect
-import json
 import os
 import platform
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,6 +17,7 @@ from typing import Any
 from medimg_eval.case import Case
 from medimg_eval.evaluation.progress import tracked
 from medimg_eval.patients import salt_of
+from medimg_eval.store import digest
 from medimg_eval.system import file_digest, threads
 
 PLACES = frozenset({"accelerator", "devices", "num_nodes", "strategy", "log_every_n_steps"})
@@ -32,18 +32,9 @@ RECORDED = (
 )
 
 
-def digest(value: Any, length: int = 8) -> str:
-    """A short hash of anything JSON can hold, independent of key order."""
-    text = json.dumps(_keyed(value), sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:length]
-
-
-def _keyed(value: Any) -> Any:
-    """The same with keys that can be sorted: YAML reads a bare `on:` as true, which stands among texts then."""
-    if isinstance(value, Mapping):
-        mixed = len({type(key) for key in value}) > 1
-        return {json.dumps(key, default=str) if mixed else key: _keyed(one) for key, one in value.items()}
-    return [_keyed(one) for one in value] if isinstance(value, list | tuple) else value
+def slug(name: str) -> str:
+    """A name as part of a folder's name."""
+    return re.sub(r"[^A-Za-z0-9._]+", "_", name).strip("_") or "model"
 
 
 def files_digest(paths: Iterable[Path]) -> str:

@@ -9,10 +9,9 @@ from urllib.parse import urlsplit
 
 from medimg_eval.case import Case
 from medimg_eval.errors import LeaveError
+from medimg_eval.evidence import JUDGE
 from medimg_eval.models.base import Model, is_here
-from medimg_eval.tasks import QuestionTask, Task
-from medimg_eval.tasks.base import MayLeave, permission
-from medimg_eval.tasks.questions import JudgeQuestion
+from medimg_eval.tasks.base import MayLeave, Task, permission
 
 if TYPE_CHECKING:
     from medimg_eval.evaluation.model_spec import ModelSpec
@@ -102,24 +101,18 @@ def permit_model(task: Task, said: Any, name: str, model: Any, cases: Sequence[C
     return sent
 
 
-def permit_judge(task: QuestionTask, said: Any, name: str, judge: Any) -> list[Sent]:
+def permit_judge(task: Task, said: Any, name: str, judge: Any) -> list[Sent]:
     """`permit` of the judge of a task's answers."""
-    shown = ["images"] if any(one.images for one in JudgeQuestion.all_of(task.judge)) else []
-    return permit(task, said, "judge", name, judge, [*shown, "questions", "answers"])
+    shown = {what for need in task.requirements() if need.provider == JUDGE for what in task.shows(need)}
+    return permit(task, said, "judge", name, judge, sorted(shown, key=("images", "questions", "answers").index))
 
 
-def permit_readers(
-    task: Task, said: Any, annotators: Mapping[str, ModelSpec], extractors: Mapping[str, ModelSpec]
-) -> list[Sent]:
+def permit_providers(task: Task, said: Any, providers: Mapping[str, ModelSpec]) -> list[Sent]:
     """`permit` of what metrics have read reports or look at pictures: annotators, networks, extractors of features."""
     sent: list[Sent] = []
-    for key, role, known, what in (
-        ("annotators", "annotator", annotators, ["answers"]),
-        ("perceived_by", "annotator", annotators, ["images"]),
-        ("extractors", "extractor", extractors, ["images", "questions"]),
-    ):
-        for name in getattr(task, key, ()):
-            sent += permit(task, said, role, name, known[name].load(), what)
+    for need in {need.provider: need for need in task.requirements() if need.provider != JUDGE}.values():
+        role = "extractor" if need.kind == "features" else "annotator"
+        sent += permit(task, said, role, need.provider, providers[need.provider].model, task.shows(need))
     return sent
 
 

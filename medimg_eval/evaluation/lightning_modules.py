@@ -20,6 +20,7 @@ from medimg_eval.data.prompts import PreparedCase
 from medimg_eval.errors import UserError
 from medimg_eval.evaluation.predict import Predictor
 from medimg_eval.evaluation.progress import PAUSE
+from medimg_eval.evidence import EMPTY
 from medimg_eval.tasks.base import Task
 
 
@@ -60,6 +61,8 @@ class FitModule(pl.LightningModule):
         self.task = task
         self.model = model
         self.lr, self.weight_decay, self.warmup = lr, weight_decay, warmup
+        self.context = EMPTY
+        """What scores depend on beside their own case, such as the references of all."""
         self._followed = list(dict.fromkeys((task.monitor, *also)))
         self._scores: dict[str, list[float]] = {name: [] for name in self._followed}
 
@@ -83,7 +86,8 @@ class FitModule(pl.LightningModule):
                 self._judge(prepared.case, answer)
 
     def _judge(self, case: Case, answer: Any) -> None:
-        scores = self.task.score(case, answer, metrics=self._followed)
+        given: Any = {} if self.context == EMPTY else {"context": self.context}  # which not every task knows
+        scores = self.task.score(case, answer, self._followed, **given)
         for name, values in self._scores.items():
             known = [one.value for one in scores if one.metric == name and not math.isnan(one.value)]
             if known:

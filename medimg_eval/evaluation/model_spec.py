@@ -9,8 +9,9 @@ from functools import cached_property
 from typing import Any
 
 from medimg_eval.data.former_names import as_hashed
-from medimg_eval.evaluation.identity import code_identity, digest, model_identity
+from medimg_eval.evaluation.identity import code_identity, model_identity
 from medimg_eval.models.base import Model
+from medimg_eval.store import digest
 
 log = logging.getLogger(__name__)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from medimg_eval.evaluation.evidence_stages import gather_evidence
-from medimg_eval.evaluation.plan import Plan, prepare, reopen
+from medimg_eval.evaluation.observe import gather_evidence
+from medimg_eval.evaluation.plan import Plan, judges_of, prepare, reopen
+from medimg_eval.evaluation.run import answered
 from medimg_eval.evaluation.score import score
 from medimg_eval.evaluation.settings import Settings
 from medimg_eval.evaluation.summarise import summarise
@@ -14,6 +15,7 @@ from medimg_eval.evaluation.summarise import summarise
 if TYPE_CHECKING:
     from medimg_eval.evaluation.model_spec import ModelSpec
     from medimg_eval.evaluation.run import Run
+    from medimg_eval.evidence import Context
     from medimg_eval.tasks import Task
 
 
@@ -52,6 +54,19 @@ def rescore(folder: Path, task: Task, settings: Settings) -> Run:
 
 
 def _judge(plan: Plan) -> None:
-    context = gather_evidence(plan)
+    context = _gather(plan)
     keys = score(plan, context)
-    summarise(plan, keys)
+    summarise(plan, keys, context)
+
+
+def _gather(plan: Plan) -> Context:
+    """What judges, annotators, extractors and networks say of stored predictions, and what scores then depend on."""
+    task, run = plan.task, plan.run
+    with run.stage("evidence", len(plan.trials)) as counts:
+        evidence = gather_evidence(task, run, plan.shown, {**plan.sources, **judges_of(plan)})
+        context = task.context(plan.cases, run.predictions(), evidence)
+        if context.facts:
+            run.note(**{key: {**run.manifest.get(key, {}), **facts} for key, facts in context.facts.items()})
+        task.artefacts(context, run.folder)
+        counts["done"] = sum(answered(prediction) for prediction in run.predictions().values())
+    return context

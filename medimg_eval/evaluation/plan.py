@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,17 +13,21 @@ from typing import Any
 from medimg_eval.case import Case, Condition, Trial
 from medimg_eval.data.former_names import as_hashed
 from medimg_eval.errors import UsageError, UserError, nearest
-from medimg_eval.evaluation.evidence_stages import refuse_unready_evidence
-from medimg_eval.evaluation.identity import data_fingerprint, digest, placeless, provenance, trainer_identity
-from medimg_eval.evaluation.leaving import Sent, note_sent, permit_model
+from medimg_eval.evaluation.identity import data_fingerprint, placeless, provenance, slug, trainer_identity
+from medimg_eval.evaluation.leaving import Sent, note_sent, permit_judge, permit_model, permit_providers
 from medimg_eval.evaluation.manifest import Manifest
 from medimg_eval.evaluation.model_spec import ModelSpec
+from medimg_eval.evaluation.observe import Source
 from medimg_eval.evaluation.preparing import choose, in_words, prepare_model
+from medimg_eval.evaluation.readiness import missing, refuse
 from medimg_eval.evaluation.run import Run, answered, now
 from medimg_eval.evaluation.settings import Settings
+from medimg_eval.evaluation.sources import former_judge, judge_source, sources_of
+from medimg_eval.evidence import JUDGE
 from medimg_eval.results.runs import SCHEMA, read_manifest
+from medimg_eval.store import digest
 from medimg_eval.tasks import Task
-from medimg_eval.tasks.base import split_source
+from medimg_eval.tasks.base import NOBODY, split_source
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +47,7 @@ class Plan:
         conditions: by key, what is done to cases before they are shown.
         asked: the model; None where stored predictions are judged.
         sent: what readers of predictions send to other machines.
+        sources: providers that metrics require, beside the judge.
     """
 
     task: Task
@@ -56,11 +60,22 @@ class Plan:
     conditions: Mapping[str, Condition] = field(default_factory=dict)
     asked: ModelSpec | None = None
     sent: Sequence[Sent] = ()
+    sources: Mapping[str, Source] = field(default_factory=dict)
 
     @cached_property
     def case_of(self) -> dict[str, Case]:
         """The cases by id."""
         return {case.id: case for case in self.cases}
+
+    @property
+    def shown(self) -> list[Case]:
+        """What providers are shown: each trial as a case of its own, called by the trial's id."""
+        return [self.judged_as(trial) for trial in self.trials]
+
+    def judged_as(self, trial: Trial) -> Case:
+        """The case of a trial, under the trial's id where it is a repeat or under a condition."""
+        case = self.case_of[trial.case]
+        return case if trial.id == case.id else replace(case, id=trial.id)
 
     def rounds(self) -> dict[tuple[int, str], frozenset[str]]:
         """The cases that are left, by repeat and condition: those of one round are asked about together."""
@@ -89,8 +104,9 @@ def prepare(task: Task, model: ModelSpec, settings: Settings) -> Iterator[Plan]:
     Raises:
         UserError: the task has no cases, something is missing, or the folder is in use or holds another run.
     """
-    sent = refuse_unready_evidence(task, settings, judged=settings.judge is not None)
+    sent, sources = _providers(task, settings)
     every = task.cases("test")
+    task.check_data(every)
     named = choose(task, every, settings.limit, settings.only)
     fingerprint = data_fingerprint(every)
     settled = {
@@ -115,7 +131,7 @@ def prepare(task: Task, model: ModelSpec, settings: Settings) -> Iterator[Plan]:
         ]
         trials = _in_order(every, [*wanted, *run.trials().values()])
         plan = Plan(task, settings, run, every, _cases_of(every, trials), trials, asked=model, sent=sent)
-        plan.conditions = conditions
+        plan.conditions, plan.sources = conditions, sources
         plan.left = [trial for trial in trials if not answered(known.get(trial.id))]
         asked = _check_model(plan) if plan.left else []
         begin(run, "test", task, model, settings, fingerprint, work_left=bool(plan.left))
@@ -144,7 +160,8 @@ def reopen(folder: Path, task: Task, settings: Settings) -> Iterator[Plan]:
     every = task.cases("test")
     if data_fingerprint(every) != manifest["data_fingerprint"]:
         raise UserError(f"{folder}: the data of task {task.name!r} have changed since this run; run test again")
-    sent = refuse_unready_evidence(task, settings, judged=bool(settings.judge or manifest.get("judge")))
+    sent, sources = _providers(task, settings, manifest)
+    task.check_data(every)
     with Run(folder, manifest["run"]) as run:
         known = run.predictions()
         whole = [] if manifest.get("partial") else [Trial(case.id) for case in every]
@@ -153,9 +170,44 @@ def reopen(folder: Path, task: Task, settings: Settings) -> Iterator[Plan]:
         if there < len(trials):
             raise UserError(f"{folder}: {there} of {len(trials)} cases were asked; resume it with test first")
         refuse_form(task, run)
-        plan = Plan(task, settings, run, every, _cases_of(every, trials), trials, sent=sent)
+        plan = Plan(task, settings, run, every, _cases_of(every, trials), trials, sent=sent, sources=sources)
         note_sent(run, sent, len(plan.cases))
         yield plan
+
+
+def _providers(
+    task: Task, settings: Settings, manifest: Mapping[str, Any] = NOBODY
+) -> tuple[list[Sent], dict[str, Source]]:
+    """The providers that metrics require, and what they send to other machines.
+
+    Raises:
+        UserError: one cannot be asked, before any model is loaded; all that is missing is named.
+    """
+    requirements, providers = task.requirements(), settings.providers
+    former = former_judge(manifest)
+    refuse([lack for lack in missing(requirements, providers, task) if not (former and lack.key == "model@judge")])
+    sent = permit_providers(task, settings.may_leave, providers)
+    judge = settings.judge if any(need.provider == JUDGE for need in requirements) else None
+    if judge is not None and getattr(judge.wrapper, "remote", False):  # only then is it loaded, in no time
+        permit_judge(task, settings.may_leave, judge.name, judge.model)
+    return sent, sources_of(requirements, providers)
+
+
+def judges_of(plan: Plan) -> dict[str, Source]:
+    """The judge of a run; without one, what an earlier start has asked for stays."""
+    task, run, settings = plan.task, plan.run, plan.settings
+    judge = settings.judge if any(need.provider == JUDGE for need in task.requirements()) else None
+    if judge is None:
+        return former_judge(run.manifest)
+
+    def permitted() -> None:
+        sent = permit_judge(task, settings.may_leave, judge.name, judge.model)
+        note_sent(run, sent, sum(answered(prediction) for prediction in run.predictions().values()))
+
+    trainer = settings.config.get("trainer") or run.manifest.get("config", {}).get("trainer") or {}
+    source, noted = judge_source(judge, trainer, settings.seed or run.manifest.get("seed", 0), permitted)
+    run.note(judge=noted)
+    return {JUDGE: source}
 
 
 def refuse_form(task: Task, run: Run) -> None:
@@ -255,11 +307,6 @@ def task_identity(task: Task) -> dict[str, Any]:
     return decisive | dict(task.asked)
 
 
-def slug(name: str) -> str:
-    """A name as part of a folder's name."""
-    return re.sub(r"[^A-Za-z0-9._]+", "_", name).strip("_") or "model"
-
-
 def begin(
     run: Run, command: str, task: Task, model: ModelSpec, settings: Settings, fingerprint: str, *, work_left: bool
 ) -> None:
@@ -321,8 +368,13 @@ def _described(plan: Plan) -> Manifest:
     return said
 
 
-def judged(task: Task) -> Manifest:
-    """How a run's answers are judged, which can change while they stay."""
+def judged(task: Task, provenance: Mapping[str, str] = NOBODY) -> Manifest:
+    """How a run's answers are judged, which can change while they stay.
+
+    Args:
+        task: that judges.
+        provenance: of what providers said.
+    """
     return Manifest(
         task_title=task.title or task.name,
         task_config=dict(task.config),
@@ -330,7 +382,7 @@ def judged(task: Task) -> Manifest:
         output=task.output,
         metrics=list(task.metrics),
         facts=dict(task.facts),
-        signature=task.signature(),
-        signatures=task.definitions(),
+        signature=task.signature(provenance) if provenance else task.signature(),
+        signatures=task.definitions(provenance) if provenance else task.definitions(),
         notes=list(task.card.get("notes", [])),
     )

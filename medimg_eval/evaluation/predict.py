@@ -25,9 +25,10 @@ from medimg_eval.evaluation.progress import Counted, tracked
 from medimg_eval.evaluation.run import Run, answered
 from medimg_eval.evaluation.score import ScoreKeys, submit_early
 from medimg_eval.evaluation.scoring import Scorer, scoring_workers
+from medimg_eval.evidence import one_each
 from medimg_eval.models import Model
 from medimg_eval.models.precomputed import GivenTexts
-from medimg_eval.tasks.base import Task, one_each
+from medimg_eval.tasks.base import Task
 
 if TYPE_CHECKING:
     from medimg_eval.evaluation.plan import Plan

@@ -4,7 +4,8 @@ manifest.json         what was run, on what, where; how far its stages have come
 config.yaml           the resolved config
 predictions/          one file per trial
 predictions-R.jsonl   one line per trial asked by rank R: its answer, where its prediction lies, or how it failed
-judgements-R.jsonl    one line per question to a judge: what it was asked, its reply, and the verdict
+evidence-R.jsonl      one line per thing a judge, annotator, network or extractor was shown: its key, what it said
+judgements-R.jsonl    the same of judges, of runs before these lines
 scores-R.jsonl        one line per trial and call: what makes these scores fresh, by metric, and the scores
 scores.parquet        the Score rows, written when every trial is accounted for
 summary.json          means with intervals, and the failures by name
@@ -126,7 +127,7 @@ class Run:
         except BaseException:
             self._unlock()
             raise
-        for name in ("predictions", "scores", "judgements"):
+        for name in ("predictions", "scores", "evidence"):
             _drop_partial_line(self._shard(name))
         if self.rank == 0:  # before any other rank writes
             self._log = logging.FileHandler(self.folder / "run.log", encoding="utf-8")
@@ -321,22 +322,26 @@ class Run:
             kept.failure = None
         return found
 
-    def append_judgements(self, lines: Sequence[Mapping[str, Any]]) -> None:
-        """Adds what a judge said; a kill loses none of it once this returns."""
-        self._append("judgements", lines)
+    def append_evidence(self, lines: Iterable[Mapping[str, Any]]) -> None:
+        """Adds what providers said; a kill loses none of it once this returns."""
+        self._append("evidence", lines)
 
-    def judgements(self) -> list[dict[str, Any]]:
-        """What judges have said so far, in the order in which they said it."""
-        return list(self._lines("judgements"))
-
-    def verdicts(self) -> dict[str, dict[str, Any]]:
-        """By case, name of a judge's question -> verdict, of the judge that the manifest names; the latest holds."""
-        judge = self.manifest.get("judge", {}).get("id")
-        found: dict[str, dict[str, Any]] = {}
+    def evidence(self) -> Iterator[dict[str, Any]]:
+        """Yields what providers have said, in the order in which they said it; former runs keep a judge's apart."""
         for line in self._lines("judgements"):
-            if line["judge"] == judge:
-                found.setdefault(line["case"], {})[line["question"]] = line["value"]
-        return found
+            topic, _, number = line["question"].rpartition("/")
+            part = topic and number.isdigit()
+            if line["prompt_id"] == "unasked":  # a verdict put together of others
+                continue
+            yield {
+                "provider": "judge",
+                "by": line["judge"],
+                "topic": topic if part else line["question"],
+                "owner": f"{line['case']}/{number}" if part else line["case"],
+                "key": line["prompt_id"],
+                **({"value": line["reply"]} if line["prompt_id"] else {"error": line.get("error", "")}),
+            }
+        yield from self._lines("evidence")
 
     def write_scores(self, rows: Sequence[Score]) -> None:
         """Writes `scores.parquet`, whole or not at all."""

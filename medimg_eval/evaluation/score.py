@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,20 +12,23 @@ from typing import TYPE_CHECKING, Any
 
 from medimg_eval.case import Case, Trial
 from medimg_eval.codecs import Stored
-from medimg_eval.evaluation.evidence_stages import required
 from medimg_eval.evaluation.progress import tracked
 from medimg_eval.evaluation.run import FORMER, Run, TrialScores, answered
-from medimg_eval.evaluation.scoring import RAISED, Due, Scorer, score_parts, scoring_workers
-from medimg_eval.evidence import EMPTY, Context, Evidence, Observation
+from medimg_eval.evaluation.scoring import Due, Scorer, evidence_by_trial, score_parts, scoring_workers
+from medimg_eval.evidence import EMPTY, EMPTY_EVIDENCE, Context, Evidence, Observation
 from medimg_eval.metrics import parse, present_name
-from medimg_eval.metrics.registry import Requirement
-from medimg_eval.tasks import QuestionTask, ReportTask, Task
+from medimg_eval.metrics.registry import Requirement, required
+from medimg_eval.metrics.scores import RAISED
+from medimg_eval.tasks import Task
 
 if TYPE_CHECKING:
     from medimg_eval.evaluation.plan import Plan
 
-MANY = 1000
-"""Reports that are judged in one process."""
+TRIED = 200
+"""Trials that tell how long judging takes."""
+
+WORTH_PROCESSES = 4.0
+"""Seconds of judging above which further processes are started, which takes each of them about one."""
 
 TOGETHER = 1000
 """Trials whose scores are written at once, where judging one takes less time than a disk needs to confirm it."""
@@ -49,14 +53,13 @@ class ScoreKeys:
         for metric in self._metrics:
             how = [task.alone(metric).signature(), parse(metric)[0].settings]
             settings = hashlib.blake2b(json.dumps(how).encode(), digest_size=16).digest()
-            group = (settings, _required(task, metric), getattr(parse(metric)[0], "scope", "set") == "set")
+            group = (settings, _needs(task, metric), parse(metric)[0].scope == "set")
             self._groups.setdefault(group, []).append(metric)
         self._said = _by_owner(context.evidence)
 
     def early(self) -> list[str]:
         """The metrics that rest on nothing but a prediction and its case: they are scored beside the model."""
-        settled = self._context.digest == ""
-        return [name for (_, needs, of_set), names in self._groups.items() if not needs and settled for name in names]
+        return [name for (_, needs, of_set), names in self._groups.items() if not (needs or of_set) for name in names]
 
     def of(self, trial: Trial, metrics: Iterable[str] | None = None) -> dict[str, list[str]]:
         """Key -> the metrics that rest on it, of a trial that has a prediction.
@@ -122,13 +125,14 @@ class ScoreKeys:
     def _evidence(self, trial: Trial, needs: Sequence[Requirement]) -> str:
         if not needs:
             return ""
-        said = {**self._said.get(trial.id, {}), **self._said.get(f"reference/{trial.case}", {})}
+        said = {**self._said.get(trial.id, {}), **self._said.get(f"reference/{trial.id}", {})}
         return replace(self._context.evidence, observations=said).digest(trial.id, needs)
 
 
-def _required(task: Task, metric: str) -> tuple[Requirement, ...]:
-    extracts = isinstance(task, QuestionTask) and task.judge_extracts
-    return (*required(metric), *([Requirement("verdict", "judge", "option")] if extracts else []))
+def _needs(task: Task, metric: str) -> tuple[Requirement, ...]:
+    """What a metric rests on: what it requires itself, and what all of the task's do, such as a judge's extraction."""
+    own = required(metric)
+    return (*own, *(need for need in task.requirements() if need.topic == "option" and need not in own))
 
 
 def _by_owner(evidence: Evidence) -> dict[str, dict[Any, Observation]]:
@@ -161,19 +165,20 @@ def score(plan: Plan, context: Context) -> ScoreKeys:
         due
         for trial in plan.trials
         if answered(prediction := predictions.get(trial.id))
-        and (due := keys.due(trial, plan.case_of[trial.case], prediction, stored.get(trial.id)))
+        and (due := keys.due(trial, plan.judged_as(trial), prediction, stored.get(trial.id)))
     ]
     if not waiting:
         return keys
     run.note(status="running", ended=None)
     with run.stage("score", len(waiting)) as counts:
         if not task.codec.heavy:
-            _score_light(plan, waiting)
+            _score_light(plan, waiting, context)
         else:
             workers = min(scoring_workers(plan.settings.score_workers, beside_model=False), len(waiting))
-            with Scorer(task, run, workers, patient=True) as scorer:
-                for one in tracked(waiting, "scoring"):
-                    scorer.submit(one)
+            said = evidence_by_trial(context.evidence)
+            with Scorer(task, run, workers, patient=True, context=context) as scorer:
+                for due in tracked(waiting, "scoring"):
+                    scorer.submit(due._replace(evidence=said.get(due.trial.id, EMPTY_EVIDENCE)))
         counts["done"] = len(waiting)
     return keys
 
@@ -184,34 +189,26 @@ def submit_early(plan: Plan, scorer: Scorer, keys: ScoreKeys) -> None:
     for trial in plan.trials:
         prediction = predictions.get(trial.id)
         if isinstance(prediction, Path):
-            due = keys.due(trial, plan.case_of[trial.case], prediction, stored.get(trial.id), early)
+            due = keys.due(trial, plan.judged_as(trial), prediction, stored.get(trial.id), early)
             if due:
                 scorer.submit(due)
 
 
-def _score_light(plan: Plan, waiting: Sequence[Due]) -> None:
+def _score_light(plan: Plan, waiting: Sequence[Due], context: Context) -> None:
     """Scores predictions that are so small that handing them to another process takes longer than judging them.
 
-    Only many reports are worth the seconds that further processes take to start: each takes some milliseconds.
+    Only what takes long is worth the seconds that further processes take to start: a first part tells.
     """
-    task, verdicts = plan.task, _verdicts(plan.task, plan.run)
-    waiting = [
-        one._replace(prediction={**one.prediction, "judged": verdicts.get(one.case.id, {})})
-        if isinstance(one.prediction, Mapping)
-        else one
-        for one in waiting
-    ]
-    many = isinstance(task, ReportTask) and len(waiting) > MANY
-    workers = scoring_workers(None, beside_model=False) if many else 1
-    step = TOGETHER if workers == 1 else min(TOGETHER, -(-len(waiting) // (4 * workers)))
-    parts = [waiting[start : start + step] for start in range(0, len(waiting), step)]
-    for part, results in zip(parts, score_parts(task, parts, workers), strict=True):
-        plan.run.append_scores(zip((one.trial for one in part), (one.keys for one in part), results, strict=True))
+    task, run = plan.task, plan.run
+    first, rest = waiting[:TRIED], waiting[TRIED:]
+    begun = time.perf_counter()
+    _score_part(run, task, [first], 1, context)
+    expected = (time.perf_counter() - begun) / max(1, len(first)) * len(rest)
+    workers = scoring_workers(None, beside_model=False) if expected > WORTH_PROCESSES else 1
+    step = TOGETHER if workers == 1 else min(TOGETHER, -(-len(rest) // (4 * workers)))
+    _score_part(run, task, [rest[start : start + step] for start in range(0, len(rest), step)], workers, context)
 
 
-def _verdicts(task: Task, run: Run) -> dict[str, dict[str, Any]]:
-    """By case, what the judge said to the questions that the task still has."""
-    still = task.judge if isinstance(task, QuestionTask) else {}
-    return {
-        case: {name: value for name, value in said.items() if name in still} for case, said in run.verdicts().items()
-    }
+def _score_part(run: Run, task: Task, parts: Sequence[Sequence[Due]], workers: int, context: Context) -> None:
+    for part, results in zip(parts, score_parts(task, parts, workers, context), strict=True):
+        run.append_scores(zip((due.trial for due in part), (due.keys for due in part), results, strict=True))

@@ -7,14 +7,17 @@ import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
 from medimg_eval.case import Case, Failure, Trial
 from medimg_eval.codecs import Stored
-from medimg_eval.errors import CaseError
+from medimg_eval.errors import CaseError, error_in_words
+from medimg_eval.evidence import EMPTY, EMPTY_EVIDENCE, Context, Evidence, Observation, Place
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.answers import UNREAD
+from medimg_eval.metrics.scores import RAISED
 from medimg_eval.tasks.base import Task
 from medimg_eval.workers import Workers
 
@@ -35,6 +38,7 @@ class Due(NamedTuple):
         prediction: as it is stored.
         keys: what the scores rest on -> the metrics that are due.
         metrics: the same metrics in the task's order; None for all.
+        evidence: what providers said of it.
     """
 
     trial: Trial
@@ -42,25 +46,29 @@ class Due(NamedTuple):
     prediction: Stored
     keys: Keys
     metrics: Sequence[str] | None = None
+    evidence: Evidence = EMPTY_EVIDENCE
 
 
 BACKLOG = 4
 """Cases per worker that wait at most, where no model is kept waiting."""
 
-RAISED = "error: "
-"""How the status of a score begins whose metric raised; what it raised follows."""
+
+State = tuple[Task, Context]
+"""What all trials are judged with: the task, and what they share; the evidence of each comes with it."""
 
 
-def score_due(task: Task, due: Due) -> Scored:
+def score_due(state: State, due: Due) -> Scored:
     """Judges a trial by the metrics that are due."""
-    metrics = due.metrics
-    scored = score_case(task, due.case, due.prediction, metrics)
+    (task, shared), metrics = state, due.metrics
+    scored = score_case(task, due.case, due.prediction, metrics, replace(shared, evidence=due.evidence))
     if metrics is None or isinstance(scored, Failure):
         return scored
     return [score for score in scored if score.metric in metrics]
 
 
-def score_case(task: Task, case: Case, prediction: Stored, metrics: Sequence[str] | None = None) -> Scored:
+def score_case(
+    task: Task, case: Case, prediction: Stored, metrics: Sequence[str] | None = None, context: Context = EMPTY
+) -> Scored:
     """Judges one stored prediction; what goes wrong costs a metric its value, or this case alone.
 
     A metric that raises, or gives an infinite value, is no fault of the model: it has NaN, of a status that begins with
@@ -71,10 +79,11 @@ def score_case(task: Task, case: Case, prediction: Stored, metrics: Sequence[str
         case: the case.
         prediction: as it is stored.
         metrics: by which; None for all of the task's.
+        context: what scores depend on beside the case.
     """
     some = () if metrics is None else (metrics,)
     try:
-        return [_finite(score) for score in task.score(case, prediction, *some)]
+        return [_finite(score) for score in task.score(case, prediction, *some, **_told(context))]
     except Exception as error:
         log.debug("case %s", case.id, exc_info=True)
         told = str(error) if isinstance(error, CaseError) else f"case {case.id!r}: {error_in_words(error)}"
@@ -82,25 +91,39 @@ def score_case(task: Task, case: Case, prediction: Stored, metrics: Sequence[str
         if isinstance(error, MemoryError):
             return failure
     try:
-        task.score(case, prediction, [])  # what has nothing to do with a metric goes wrong without any
+        task.score(
+            case, prediction, [], **_told(context)
+        )  # what has nothing to do with a metric goes wrong without any
     except Exception:
         log.debug("case %s", case.id, exc_info=True)
         return failure
     names = task.case_metrics if metrics is None else metrics
-    return [score for name in names for score in _by_itself(task, case, prediction, name)]
+    return [score for name in names for score in _by_itself(task, case, prediction, name, context)]
 
 
-def _by_itself(task: Task, case: Case, prediction: Stored, name: str) -> list[LabelScore]:
+def _by_itself(task: Task, case: Case, prediction: Stored, name: str, context: Context) -> list[LabelScore]:
     """The scores of one metric; NaN for every label if it raises."""
     try:
-        return [_finite(score) for score in task.score(case, prediction, [name])]
+        return [_finite(score) for score in task.score(case, prediction, [name], **_told(context))]
     except Exception as error:
         log.debug("case %s, %s", case.id, name, exc_info=True)
         told = error_in_words(error)
     labels: list[str] = []
     with suppress(Exception):  # where the same metric may raise again
-        labels = list(dict.fromkeys(score.label for score in task.worst(case) if score.metric == name))
+        labels = list(
+            dict.fromkeys(score.label for score in task.worst(case, **_told(context)) if score.metric == name)
+        )
     return [LabelScore(label, name, math.nan, f"{RAISED}{told}") for label in labels or [UNREAD]]
+
+
+def _told(context: Context) -> dict[str, Context]:
+    """The argument of a task's methods that names the context, which tasks without any need not know."""
+    return {} if context == EMPTY else {"context": context}
+
+
+def worst_of(task: Task, case: Case, context: Context) -> Sequence[LabelScore]:
+    """What a case without an answer is worth."""
+    return task.worst(case, **_told(context))
 
 
 def _finite(score: LabelScore) -> LabelScore:
@@ -110,25 +133,38 @@ def _finite(score: LabelScore) -> LabelScore:
     return score._replace(value=math.nan, status=f"{RAISED}{score.label} is {score.value}")
 
 
-def error_in_words(error: Exception) -> str:
-    """What went wrong, with the kind of error where its message is not made for people."""
-    return str(error) if isinstance(error, CaseError) else f"{type(error).__name__}: {error}"
-
-
-def score_parts(task: Task, parts: Sequence[Sequence[Due]], workers: int) -> Iterator[list[Scored]]:
+def score_parts(
+    task: Task, parts: Sequence[Sequence[Due]], workers: int, context: Context = EMPTY
+) -> Iterator[list[Scored]]:
     """Judges small predictions part by part, in other processes where several are wanted.
 
     Args:
-        task: how to judge; it has seen all cases.
+        task: how to judge.
         parts: what is due.
         workers: processes; 1 judges in this one.
+        context: of all cases; a process is sent what they share once, and of the evidence that of its part.
 
     Yields:
         Of one part after the other, what each of its trials scores.
     """
-    pool = _pool(task, workers if workers > 1 else 0)
-    for part, results in zip(parts, pool.ordered(parts, 2 * workers), strict=True):
+    count = workers if workers > 1 else 0
+    sent = [[due._replace(evidence=context.evidence) for due in part] for part in parts]
+    if count:  # a process is sent the evidence of its own part
+        split = evidence_by_trial(context.evidence)
+        sent = [[due._replace(evidence=split.get(due.trial.id, EMPTY_EVIDENCE)) for due in part] for part in parts]
+    pool = _pool(task, count, context)
+    for part, results in zip(parts, pool.ordered(sent, 2 * workers), strict=True):
         yield [_or_failure(due, result) for due, result in zip(part, results, strict=True)]
+
+
+def evidence_by_trial(evidence: Evidence) -> dict[str, Evidence]:
+    """By trial id, what is known of it, of its reference and of its parts: all that judging it takes."""
+    split: dict[str, dict[Place, Observation]] = {}
+    for place, observation in evidence.observations.items():
+        owner = place[2].removeprefix("reference/")
+        for trial in {owner, owner.rpartition("/")[0]}:
+            split.setdefault(trial, {})[place] = observation
+    return {trial: Evidence(evidence.provenance, known) for trial, known in split.items()}
 
 
 def _or_failure(due: Due, result: Scored | None) -> Scored:
@@ -138,8 +174,9 @@ def _or_failure(due: Due, result: Scored | None) -> Scored:
     return Failure(due.case.id, "score", f"case {due.case.id!r}: the scoring process died (out of memory?)")
 
 
-def _pool(task: Task, count: int) -> Workers[Task, Due, Scored]:
-    return Workers(score_due, task, count, name="scoring", setting="score_workers", modules=_modules(task))
+def _pool(task: Task, count: int, context: Context = EMPTY) -> Workers[State, Due, Scored]:
+    state = (task, replace(context, evidence=EMPTY_EVIDENCE))
+    return Workers(score_due, state, count, name="scoring", setting="score_workers", modules=_modules(task))
 
 
 def _modules(task: Task) -> list[str]:
@@ -159,12 +196,13 @@ class Scorer:
         run: where the scores go.
         workers: processes; 0 judges in this one.
         patient: whether `submit` waits when workers fall behind; a model must not be kept waiting.
+        context: what all trials share; the evidence of each comes with it.
     """
 
-    def __init__(self, task: Task, run: Run, workers: int, *, patient: bool = False) -> None:
+    def __init__(self, task: Task, run: Run, workers: int, *, patient: bool = False, context: Context = EMPTY) -> None:
         self._run = run
         self._backlog = workers * BACKLOG if patient else math.inf
-        self._pool = _pool(task, workers)
+        self._pool = _pool(task, workers, context)
         self._submitted: dict[int, Due] = {}
         self._suspects: list[Due] = []
 

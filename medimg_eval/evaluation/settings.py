@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from medimg_eval.case import Condition
 from medimg_eval.errors import UsageError
+from medimg_eval.evidence import JUDGE
 
 if TYPE_CHECKING:  # importing it takes seconds, which a run of questions on one device can do without
     import lightning.pytorch as pl
@@ -87,6 +89,11 @@ class Settings:
     judge: ModelSpec | None = None
     annotators: Mapping[str, ModelSpec] = field(default_factory=dict)
     extractors: Mapping[str, ModelSpec] = field(default_factory=dict)
+
+    @property
+    def providers(self) -> Mapping[str, ModelSpec]:
+        """All that metrics may name, by name; the judge as "judge"."""
+        return ChainMap({} if self.judge is None else {JUDGE: self.judge}, self.annotators, self.extractors)  # type: ignore[arg-type]
 
     @property
     def may_leave(self) -> Any:

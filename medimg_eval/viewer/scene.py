@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from medimg_eval.case import Case, Failure
 from medimg_eval.codecs import Stored
-from medimg_eval.evaluation.identity import data_fingerprint, digest
+from medimg_eval.evaluation.identity import data_fingerprint
 from medimg_eval.evaluation.run import Run
 from medimg_eval.question import Key
+from medimg_eval.results import verdicts_of
+from medimg_eval.store import digest
 from medimg_eval.viewer.drawing import Drawing, Scene, attempt, cut, spelt
 
 if TYPE_CHECKING:
@@ -58,8 +60,8 @@ class CaseView:
         for name, run in runs.items():
             kept = Run(run.folder, run.run)
             self._stored[name] = kept.predictions()
-            kept.manifest = json.loads((run.folder / "manifest.json").read_text(encoding="utf-8"))
-            self._verdicts[name] = kept.verdicts()
+            manifest = json.loads((run.folder / "manifest.json").read_text(encoding="utf-8"))
+            self._verdicts[name] = verdicts_of(run.folder, manifest.get("judge", {}).get("id", ""))
         self._key = digest([SEEN, voxels, fingerprint, sorted(run.run for run in runs.values())])
 
     def case(self, case_id: str) -> Case | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.fidelity import SetValue
-from medimg_eval.metrics.registry import metric
+from medimg_eval.metrics.registry import Requirement, metric, required
 
 SET = "set"
 """The kind of a metric that judges all pictures at once, and the status of its rows."""
@@ -31,24 +32,15 @@ Group = Literal["fidelity", "privacy"]
 SetMetric = Callable[["ImageSets"], SetValue]
 Held = TypeVar("Held")
 
-NEEDED: dict[str, tuple[str, ...]] = {}
-"""Metric -> the sets of real images that it compares the pictures with: `reference`, `train`, `holdout`."""
-
 GROUPS: dict[str, Group] = {}
 """Metric -> the side of the score card that it belongs to."""
 
 BY_PARTS: set[str] = set()
 """Metrics that are also computed of the images of each finding and group."""
 
-BY_FINDINGS: set[str] = set()
-"""Metrics that are computed for each finding of a classifier, and as their mean."""
-
 Ability = Literal["", "texts", "findings", "choices", "identity"]
 """What an extractor must do beside giving features: read texts, tell findings, choose a value of an attribute, or
 score pairs of pictures by whether they are of one patient."""
-
-ABILITIES: dict[str, Ability] = {}
-"""Metric -> what its extractor must be able to do."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,16 +168,29 @@ def set_metric(
             parameter="an extractor of features",
             parameter_is_text=True,
             check=_checked,
+            requires=partial(_features, ability, tuple(needs)),
+            scope="set",
         )(cast("Callable[..., float]", function))
-        NEEDED[name], GROUPS[name] = tuple(needs), group
-        ABILITIES[name] = ability
-        if ability == "findings":
-            BY_FINDINGS.add(name)
-        elif by_parts:
+        GROUPS[name] = group
+        if by_parts and ability != "findings":
             BY_PARTS.add(name)
         return function
 
     return register
+
+
+def requirement_of(name: str) -> Requirement:
+    """Returns what a metric of sets needs: features of an extractor, what that must be able to do, and of which sets.
+
+    Raises:
+        UsageError: As `parse` does.
+    """
+    (need,) = required(name)
+    return need
+
+
+def _features(ability: Ability, sets: tuple[str, ...], extractor: str) -> tuple[Requirement, ...]:
+    return (Requirement("features", extractor, ability=ability, sets=sets),)
 
 
 def _checked(extractor: str) -> None:

@@ -7,14 +7,14 @@ from functools import partial
 
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.judges.verdicts import replies_in, share
-from medimg_eval.metrics.registry import metric
+from medimg_eval.metrics.registry import ALL, judge_says, metric
 
 SOURCE = "the judge's prompt, as the benchmark's card names it"
 
 _points = partial(share, best=math.nan, source=SOURCE)
 
 
-@_points(title="Judged", parameter="the question to the judge", parameter_is_text=True)
+@_points(title="Judged", parameter="the question to the judge", parameter_is_text=True, requires=judge_says)
 def judged(pair: AnsweredQuestion, question: str) -> float:
     """The judge's verdict on an answer, in the points of the benchmark's own scale.
 
@@ -25,7 +25,7 @@ def judged(pair: AnsweredQuestion, question: str) -> float:
     return float(value) if isinstance(value, int | float) else math.nan
 
 
-@_points(title="Judged, sum")
+@_points(title="Judged, sum", requires=judge_says(ALL))
 def judged_total(pair: AnsweredQuestion) -> float:
     """The sum of the judge's verdicts on an answer over all its questions.
 
@@ -37,7 +37,15 @@ def judged_total(pair: AnsweredQuestion) -> float:
     return float(sum(values))
 
 
-@metric(kind="answer", title="Judge failed", higher_is_better=False, best=0.0, worst=1.0, source=SOURCE)
+@metric(
+    kind="answer",
+    title="Judge failed",
+    higher_is_better=False,
+    best=0.0,
+    worst=1.0,
+    source=SOURCE,
+    requires=judge_says(ALL),
+)
 def judge_failures(pair: AnsweredQuestion) -> float:
     """The share of questions to the judge whose reply holds no verdict.
 
@@ -51,6 +59,7 @@ def judge_failures(pair: AnsweredQuestion) -> float:
 @share(
     title="Accuracy, judge as matcher",
     source="VLMEvalKit: a judge matches answers that no rule understands with an option, or with Z for none",
+    requires=judge_says(ALL),
 )
 def accuracy_matched(pair: AnsweredQuestion) -> float:
     """Whether the answer is right, where a judge has named the option of answers that no rule could take.
@@ -68,6 +77,7 @@ def accuracy_matched(pair: AnsweredQuestion) -> float:
     source="MedEvalKit: open answers are right where its judge says so, the others by rule",
     parameter="the question to the judge",
     parameter_is_text=True,
+    requires=judge_says,
 )
 def accuracy_or_judged(pair: AnsweredQuestion, question: str) -> float:
     """Whether the answer is right, by the judge's verdict (1 or 0) where it is a text and by rule elsewhere.

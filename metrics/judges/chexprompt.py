@@ -8,11 +8,12 @@ from functools import partial
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.judges.green import CATEGORIES, Errors, count_errors
 from medimg_eval.metrics.judges.verdicts import counted, verdict_reader, worth
+from medimg_eval.metrics.registry import judge_says
 
 _chexprompt = partial(
     counted,
     source="Zambrano Chaves et al. 2025, CheXprompt",
-    asks=("chexprompt",),
+    requires=judge_says("chexprompt"),
     settings="CheXprompt's published instructions with three examples of our own",
     parameter="A to F",
     parameter_optional=True,

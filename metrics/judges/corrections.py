@@ -9,6 +9,7 @@ from typing import Any, TypedDict
 from medimg_eval.errors import UsageError, nearest
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.judges.verdicts import counted, objects, verdict_reader, worth
+from medimg_eval.metrics.registry import judge_says
 
 SEVERITIES = ("emergent", "urgent", "actionable", "not_actionable")
 """How much a correction matters, as FineRadScore grades it."""
@@ -64,7 +65,7 @@ def _severity(given: Any) -> str | None:
     title="Corrections",
     unit="corrections",
     source="Huang et al. 2024, FineRadScore, which grades corrections and publishes no score",
-    asks=("corrections",),
+    requires=judge_says("corrections"),
     settings="a prompt of our own in the manner of FineRadScore",
     parameter="emergent, urgent, actionable or not_actionable",
     parameter_optional=True,

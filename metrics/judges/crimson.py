@@ -9,6 +9,7 @@ from typing import Any, Literal
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.judges.verdicts import counted, objects, share, verdict_reader, worth
+from medimg_eval.metrics.registry import judge_says
 
 SIGNIFICANCE = {
     "urgent": 1.0,
@@ -116,7 +117,7 @@ _UNGUIDED = "CRIMSON's published prompt without guidelines"
 _signed = partial(share, worst=-1.0, source=_BAHAROON)
 
 
-@_signed(title="CRIMSON", asks=("crimson",), settings=_UNGUIDED)
+@_signed(title="CRIMSON", requires=judge_says("crimson"), settings=_UNGUIDED)
 def crimson(pair: AnsweredQuestion) -> float:
     """The weighed findings that are right less those that are invented, over those of the reference, in (-1, 1].
 
@@ -127,7 +128,11 @@ def crimson(pair: AnsweredQuestion) -> float:
     return worth(pair, "crimson", crimson_score)
 
 
-@_signed(title="CRIMSON (guided)", asks=("crimson_guided",), settings="CRIMSON's published prompt with guidelines")
+@_signed(
+    title="CRIMSON (guided)",
+    requires=judge_says("crimson_guided"),
+    settings="CRIMSON's published prompt with guidelines",
+)
 def crimson_guided(pair: AnsweredQuestion) -> float:
     """CRIMSON by a judge that is told the authors' guidelines on significance and attributes.
 
@@ -139,7 +144,7 @@ def crimson_guided(pair: AnsweredQuestion) -> float:
 @counted(
     title="CRIMSON errors",
     source=_BAHAROON,
-    asks=("crimson",),
+    requires=judge_says("crimson"),
     settings=_UNGUIDED,
     parameter="false, missing or attribute",
 )

@@ -11,6 +11,7 @@ from typing import TypedDict
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.judges.verdicts import counted, share, verdict_reader, worth
+from medimg_eval.metrics.registry import judge_says
 
 CATEGORIES = {
     "a": "a finding that is not there",
@@ -130,9 +131,14 @@ def _counts_by_letter(section: re.Match[str] | None) -> dict[str, int] | None:
 _OSTMEIER = "Ostmeier et al. 2024, GREEN"
 _SETTINGS = "GREEN's published prompt, first 300 words of each report"
 
-_share = partial(share, source=_OSTMEIER, asks=("green",), settings=_SETTINGS)
+_share = partial(share, source=_OSTMEIER, requires=judge_says("green"), settings=_SETTINGS)
 _count = partial(
-    counted, source=_OSTMEIER, asks=("green",), settings=_SETTINGS, parameter="a to f", parameter_optional=True
+    counted,
+    source=_OSTMEIER,
+    requires=judge_says("green"),
+    settings=_SETTINGS,
+    parameter="a to f",
+    parameter_optional=True,
 )
 
 
@@ -187,7 +193,7 @@ def green_insignificant(pair: AnsweredQuestion, category: str | None = None) -> 
     return worth(pair, "green", lambda found: count_errors(found, "insignificant", category))
 
 
-@_share(title="GREEN's prompt, another judge", asks=("green_prompt",))
+@_share(title="GREEN's prompt, another judge", requires=judge_says("green_prompt"))
 def green_prompt(pair: AnsweredQuestion) -> float:
     """The findings that match over those and the significant errors, as any judge counts them by GREEN's prompt.
 
@@ -196,7 +202,7 @@ def green_prompt(pair: AnsweredQuestion) -> float:
     return _green(pair, "green_prompt")
 
 
-@_count(title="Significant errors by GREEN's prompt", asks=("green_prompt",))
+@_count(title="Significant errors by GREEN's prompt", requires=judge_says("green_prompt"))
 def green_prompt_significant(pair: AnsweredQuestion, category: str | None = None) -> float:
     """The number of clinically significant errors, as any judge counts them by GREEN's prompt; @a to @f of one kind.
 

@@ -11,6 +11,7 @@ from typing import Any
 from medimg_eval.errors import UsageError, nearest
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.judges.verdicts import replies_in, share, verdict_reader, worth
+from medimg_eval.metrics.registry import judge_says
 
 KINDS = ("catastrophic", "critical", "attribute", "prompt_induced", "minor", "correct")
 """From the worst to none, as the data set numbers them from 0."""
@@ -76,7 +77,7 @@ def read_hallucination(reply: str) -> str | None:
     return "prompt_induced" if said == "prompt" else said
 
 
-_medihall = partial(share, source="Chen et al. 2024, Med-HallMark", asks=("medihall",))
+_medihall = partial(share, source="Chen et al. 2024, Med-HallMark", requires=judge_says("medihall"))
 
 
 def _kinds(verdict: Any) -> list[str | None]:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.judges.verdicts import objects, verdict_reader, worth
-from medimg_eval.metrics.registry import Rows, metric, summary
+from medimg_eval.metrics.registry import Rows, judge_says, metric, summary
 
 Box = tuple[float, float, float, float]
 """x1, y1, x2, y2 as shares of the image's width and height, in [0, 1]."""
@@ -185,7 +185,7 @@ def _entailed(pair: AnsweredQuestion, side: str, *, as_published: bool = False) 
     return worth(pair, side, lambda found: entailed_share(found["verdicts"], as_published=as_published))
 
 
-@_radfact(title="RadFact precision", asks=(*_PHRASES, "radfact_prediction"))
+@_radfact(title="RadFact precision", requires=judge_says(*_PHRASES, "radfact_prediction"))
 def radfact_precision(pair: AnsweredQuestion) -> float:
     """The share of the phrases that were written which the reference says too, by a judge (logical precision).
 
@@ -195,7 +195,7 @@ def radfact_precision(pair: AnsweredQuestion) -> float:
     return _entailed(pair, "radfact_prediction")
 
 
-@_radfact(title="RadFact recall", asks=(*_PHRASES, "radfact_reference"))
+@_radfact(title="RadFact recall", requires=judge_says(*_PHRASES, "radfact_reference"))
 def radfact_recall(pair: AnsweredQuestion) -> float:
     """The share of the reference's phrases which the report that was written says too, by a judge (logical recall).
 
@@ -204,7 +204,7 @@ def radfact_recall(pair: AnsweredQuestion) -> float:
     return _entailed(pair, "radfact_reference")
 
 
-@_radfact(title="RadFact precision (unread as not entailed)", asks=(*_PHRASES, "radfact_prediction"))
+@_radfact(title="RadFact precision (unread as not entailed)", requires=judge_says(*_PHRASES, "radfact_prediction"))
 def radfact_precision_as_published(pair: AnsweredQuestion) -> float:
     """RadFact's precision with replies that cannot be read as not entailed, which is its authors' rule.
 
@@ -213,7 +213,7 @@ def radfact_precision_as_published(pair: AnsweredQuestion) -> float:
     return _entailed(pair, "radfact_prediction", as_published=True)
 
 
-@_radfact(title="RadFact recall (unread as not entailed)", asks=(*_PHRASES, "radfact_reference"))
+@_radfact(title="RadFact recall (unread as not entailed)", requires=judge_says(*_PHRASES, "radfact_reference"))
 def radfact_recall_as_published(pair: AnsweredQuestion) -> float:
     """RadFact's recall with replies that cannot be read as not entailed, which is its authors' rule.
 

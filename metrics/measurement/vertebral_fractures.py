@@ -61,6 +61,7 @@ def rhlv(part: Graded) -> float:
 
 @metric(
     kind="vertebra",
+    scope="set",
     title="Genant grade",
     higher_is_better=None,
     best=math.nan,

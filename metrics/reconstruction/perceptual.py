@@ -1,6 +1,6 @@
 """Images against a reference as networks see them: arithmetic on the distances that a model found.
 
-The networks are in `medimg_eval.models.extractors`, which these metrics name under `reads`. What they are shown is made
+The networks are in `medimg_eval.models.extractors`, which these metrics require. What they are shown is made
 here: `pictures` brings two images to grey values from 0 to 1, which have to be the same ones for the numbers to mean
 anything.
 """
@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.reconstruction.presets import image_pair, preset_of
-from medimg_eval.metrics.registry import metric, parse
+from medimg_eval.metrics.registry import Requirement, metric, parse
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -35,7 +35,7 @@ _distance = partial(
 )
 
 
-@_distance(title="LPIPS", reads=("lpips",), source="Zhang et al. 2018")
+@_distance(title="LPIPS", requires=(Requirement("distance", "lpips"),), source="Zhang et al. 2018")
 def lpips(distances: Sequence[float], preset: str | None = None) -> float:
     """The learned perceptual image patch similarity, a weighed distance of a network's features, mean over slices.
 
@@ -46,7 +46,7 @@ def lpips(distances: Sequence[float], preset: str | None = None) -> float:
     return _mean(distances)
 
 
-@_distance(title="DISTS", reads=("dists",), source="Ding et al. 2020")
+@_distance(title="DISTS", requires=(Requirement("distance", "dists"),), source="Ding et al. 2020")
 def dists(distances: Sequence[float], preset: str | None = None) -> float:
     """The deep image structure and texture similarity as a distance, mean over slices.
 

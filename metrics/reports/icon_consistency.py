@@ -22,7 +22,7 @@ import numpy.typing as npt
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.proportions import quotient
-from medimg_eval.metrics.registry import metric
+from medimg_eval.metrics.registry import metric, read_by
 from medimg_eval.metrics.text import texts_of
 
 Numbers = npt.NDArray[np.float64]
@@ -251,7 +251,7 @@ def _by_graph(one: AnsweredQuestion | Written) -> tuple[Set[str], Set[str]] | No
     return None if found is None else (graph_attributes(found.reference), graph_attributes(found.prediction))
 
 
-_consistent = partial(metric, kind="answer", higher_is_better=True, best=1.0, worst=0.0, source=SOURCE)
+_consistent = partial(metric, kind="answer", scope="set", higher_is_better=True, best=1.0, worst=0.0, source=SOURCE)
 _SETTINGS = "overlap coefficient with reports of the same set whose references overlap by half; attributes: {}"
 _RULES = _SETTINGS.format("findings, sides and changes by our rules, not ICON's list of words")
 _GRAPH = _SETTINGS.format("words of RadGraph's present and uncertain observations, their modifiers and places")
@@ -276,7 +276,7 @@ def consistency_rules_weighted(pair: AnsweredQuestion) -> float:
     return _compared(pair, _by_rules, weighted=True)
 
 
-@_consistent(title="Consistency (RadGraph)", settings=_GRAPH, reads=("radgraph",))
+@_consistent(title="Consistency (RadGraph)", settings=_GRAPH, requires=read_by("radgraph"))
 def consistency_radgraph(pair: AnsweredQuestion) -> float:
     """The mean overlap of the lesions' attributes, by RadGraph, with those in reports of equivalent studies.
 
@@ -285,7 +285,7 @@ def consistency_radgraph(pair: AnsweredQuestion) -> float:
     return _compared(pair, _by_graph, weighted=False)
 
 
-@_consistent(title="R-consistency (RadGraph)", settings=_GRAPH, reads=("radgraph",))
+@_consistent(title="R-consistency (RadGraph)", settings=_GRAPH, requires=read_by("radgraph"))
 def consistency_radgraph_weighted(pair: AnsweredQuestion) -> float:
     """The consistency by RadGraph, times the overlap of the report's attributes with those of its own reference.
 

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.proportions import quotient
-from medimg_eval.metrics.registry import metric
+from medimg_eval.metrics.registry import comparisons, metric
 from medimg_eval.metrics.text import read_part
 
 Row = Mapping[str, Any]
@@ -319,7 +319,7 @@ _lunguage = partial(
     worst=0.0,
     source=SOURCE,
     settings=_SETTINGS,
-    reads=("lunguage",),
+    requires=comparisons("lunguage"),
 )
 
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.proportions import quotient
-from medimg_eval.metrics.registry import Rows, metric, summary
+from medimg_eval.metrics.registry import Rows, comparisons, metric, read_by, summary
 from medimg_eval.metrics.reports.radgraph import YU, radgraph_combined
 from medimg_eval.metrics.reports.token_matching import WORST_RADCLIQ
 from medimg_eval.metrics.text import Words, overlap, read_part, texts_of
@@ -107,10 +107,10 @@ def _split(text: str) -> Words:
     return tuple(word for word in text.lower().replace(".", " .").split(" ") if word)
 
 
-_READS = ("radgraph", "bertscore_radcliq", "chexbert_similarity")
+_NEEDS = (*read_by("radgraph"), *comparisons("bertscore_radcliq", "chexbert_similarity"))
 _SETTINGS = "RadGraph combined, case kept; BERTScore of distilroberta-base with idf of all references, rescaled"
 
-_line = partial(metric, kind="answer", higher_is_better=False, source=YU, reads=_READS)
+_line = partial(metric, kind="answer", higher_is_better=False, source=YU, requires=_NEEDS)
 
 
 def _radcliq(pair: AnsweredQuestion, version: Literal["v0", "v1"]) -> float:

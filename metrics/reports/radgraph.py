@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.metrics.answers import AnsweredQuestion
-from medimg_eval.metrics.registry import metric
+from medimg_eval.metrics.registry import metric, read_by
 from medimg_eval.metrics.text import read_value
 
 Level = Literal["simple", "partial", "complete"]
@@ -145,7 +145,7 @@ def _declare(family: str, title: str, level: Level) -> None:
         worst=0.0,
         source=JAIN,
         settings=f"sets of {level} facts in lower case, mean of reports, 0 where either side has no entity",
-        reads=(family,),
+        requires=read_by(family),
     )(judged)
 
 
@@ -163,7 +163,7 @@ for _family, _title in FAMILIES.items():
     worst=0.0,
     source=YU,
     settings="case kept, 0.5 at most where neither side has a relation",
-    reads=("radgraph",),
+    requires=read_by("radgraph"),
 )
 def _combined(pair: AnsweredQuestion) -> float:
     """The mean of entity F1 and relation F1 that RadCliQ takes, of what RadGraph finds in report and reference."""

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from medimg_eval.errors import UsageError, nearest
 from medimg_eval.metrics.answers import AnsweredQuestion
-from medimg_eval.metrics.registry import metric
+from medimg_eval.metrics.registry import comparisons, metric
 from medimg_eval.metrics.text import texts_of
 
 TYPES = ("abnormality", "non-abnormality", "disease", "non-disease", "anatomy")
@@ -267,7 +267,7 @@ _rate = partial(
     parameter="the weights, long or short",
     parameter_optional=True,
     parameter_is_text=True,
-    reads=("ratescore",),
+    requires=comparisons("ratescore"),
 )
 
 

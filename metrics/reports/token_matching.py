@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.answers import AnsweredQuestion
-from medimg_eval.metrics.registry import metric
+from medimg_eval.metrics.registry import comparisons, metric
 from medimg_eval.metrics.reports.radgraph import YU
 from medimg_eval.metrics.text import read_part
 
@@ -130,7 +130,9 @@ _ZHANG = "Zhang et al. 2020; bert-score"
 _ROBERTA = "roberta-large, layer 17, no idf, not rescaled"
 
 _bertscore = partial(metric, kind="answer", higher_is_better=True, best=1.0)
-_roberta = partial(_bertscore, worst=0.0, source=_ZHANG, settings=f"{_ROBERTA}, mean of reports", reads=("bertscore",))
+_roberta = partial(
+    _bertscore, worst=0.0, source=_ZHANG, settings=f"{_ROBERTA}, mean of reports", requires=comparisons("bertscore")
+)
 
 
 @_roberta(title="BERTScore", settings=f"{_ROBERTA}, F1, mean of reports")
@@ -165,7 +167,7 @@ def bertscore_recall(pair: AnsweredQuestion) -> float:
     worst=rescaled(BertScores(0.0, 0.0, 0.0), DISTILBERT_5).f1,
     source="Zhang et al. 2020; RadEval",
     settings="distilbert-base-uncased, layer 5, no idf, rescaled, F1, mean of reports",
-    reads=("bertscore_radeval",),
+    requires=comparisons("bertscore_radeval"),
 )
 def bertscore_radeval(pair: AnsweredQuestion) -> float:
     """BERTScore as RadEval prints it: of distilbert-base-uncased, rescaled so that unrelated texts have about 0.
@@ -180,7 +182,7 @@ def bertscore_radeval(pair: AnsweredQuestion) -> float:
     worst=WORST_RADCLIQ,
     source=YU,
     settings="distilroberta-base, layer 5, idf of all references, rescaled, F1, mean of reports",
-    reads=("bertscore_radcliq",),
+    requires=comparisons("bertscore_radcliq"),
 )
 def bertscore_radcliq(pair: AnsweredQuestion) -> float:
     """BERTScore that RadCliQ takes: of distilroberta-base, with tokens weighed by how few references have them.

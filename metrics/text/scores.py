@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 import medimg_eval
 from medimg_eval.errors import CaseError, UsageError, nearest
-from medimg_eval.metrics.registry import Rows, parse
+from medimg_eval.metrics.registry import Rows, parse, required
 
 if TYPE_CHECKING:
     from medimg_eval.metrics.answers import AnsweredQuestion
@@ -179,8 +179,8 @@ def _asked(metrics: Sequence[str] | None, profile: str, clean: str) -> tuple[lis
 def _check(name: str) -> None:
     found = parse(name)[0]
     for need in [parse(one)[0] for one in found.needs] or [found]:
-        if need.reads or need.asks:
-            lacking = f"annotator {need.reads[0]!r}" if need.reads else f"judge's question {need.asks[0]!r}"
+        for lack in required(name):
+            lacking = f"judge's question {lack.topic!r}" if lack.kind == "verdict" else f"annotator {lack.provider!r}"
             raise UsageError(f"Metric {name!r} needs the {lacking}; score a table with `python -m medimg_eval score`")
         if need.kind != "answer":
             raise UsageError(f"Metric {name!r} does not judge texts")

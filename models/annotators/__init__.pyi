@@ -2,5 +2,4 @@ from .base import (
     Annotator as Annotator,
     PairAnnotator as PairAnnotator,
     TextAnnotator as TextAnnotator,
-    TextPair as TextPair,
 )

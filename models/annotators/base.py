@@ -9,17 +9,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
+from medimg_eval.evidence import Kind, TextPair
 from medimg_eval.metrics.nlp import Corpus
 from medimg_eval.models.hub import WithWeights
-
-
-class TextPair(NamedTuple):
-    """A report and what a model wrote in its place."""
-
-    reference: str
-    prediction: str
 
 
 class Annotator(WithWeights, ABC):
@@ -33,6 +27,12 @@ class Annotator(WithWeights, ABC):
 
 class TextAnnotator(Annotator):
     """Reads single texts: labels, entities and relations, structured findings."""
+
+    kind: ClassVar[Kind] = "annotation"
+
+    def observe(self, subjects: Sequence[Any], shared: Any) -> Sequence[Any]:
+        """What it reads in each text."""
+        return self.annotate(subjects)
 
     @abstractmethod
     def annotate(self, texts: Sequence[str]) -> Sequence[Any]:
@@ -51,6 +51,12 @@ class PairAnnotator(Annotator):
 
     uses_corpus: ClassVar[bool] = False
     """Whether what it returns depends on the whole set of references, such as on how many of them have a word."""
+
+    kind: ClassVar[Kind] = "comparison"
+
+    def observe(self, subjects: Sequence[Any], shared: Any) -> Sequence[Any]:
+        """What it finds of each pair, among the references of the set."""
+        return self.compare(subjects, getattr(shared, "corpus", shared))
 
     @abstractmethod
     def compare(self, pairs: Sequence[TextPair], corpus: Corpus) -> Sequence[Any]:

@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.errors import UsageError, UserError
+from medimg_eval.evidence import TextPair
 from medimg_eval.metrics.nlp import Corpus
 from medimg_eval.metrics.reports import BertScores, Rarity, bertscore_of, rarity
-from medimg_eval.models.annotators.base import PairAnnotator, TextPair
+from medimg_eval.models.annotators.base import PairAnnotator
 from medimg_eval.models.hub import Weights
 from medimg_eval.models.text_encoders import loaded, pretrained, quiet
 

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from medimg_eval.errors import UserError, import_optional
+from medimg_eval.evidence import TextPair
 from medimg_eval.metrics.nlp import Corpus
 from medimg_eval.metrics.reports import CHEXPERT_14
-from medimg_eval.models.annotators.base import Annotator, PairAnnotator, TextAnnotator, TextPair
+from medimg_eval.models.annotators.base import Annotator, PairAnnotator, TextAnnotator
 from medimg_eval.models.hub import Weights
 from medimg_eval.models.text_encoders import encoded, in_one_line, pretrained, tokenizer_of
 

@@ -11,9 +11,10 @@ import numpy as np
 
 from medimg_eval.case import Array
 from medimg_eval.errors import CaseError, UserError
+from medimg_eval.evidence import TextPair
 from medimg_eval.metrics.nlp import Corpus
 from medimg_eval.metrics.reports import lunguage_of, texts_in
-from medimg_eval.models.annotators.base import PairAnnotator, TextPair
+from medimg_eval.models.annotators.base import PairAnnotator
 from medimg_eval.models.hub import Weights
 from medimg_eval.models.text_encoders import NameVectors
 

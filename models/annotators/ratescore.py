@@ -9,9 +9,10 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from medimg_eval.errors import UserError
+from medimg_eval.evidence import TextPair
 from medimg_eval.metrics.nlp import Corpus
 from medimg_eval.metrics.reports import TYPES, sentences, top_matches
-from medimg_eval.models.annotators.base import PairAnnotator, TextPair
+from medimg_eval.models.annotators.base import PairAnnotator
 from medimg_eval.models.hub import Weights
 from medimg_eval.models.text_encoders import NameVectors, encoded, loaded, tokenizer_of
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -15,8 +16,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from medimg_eval.errors import CaseError, UsageError, UserError, nearest
+from medimg_eval.evidence import Kind, Observation, one_each
 from medimg_eval.imaging.pictures import as_picture
 from medimg_eval.models.hub import Weights, WithWeights
+from medimg_eval.system import threads
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture
@@ -37,6 +40,7 @@ class FeatureExtractor(WithWeights, ABC):
         looks_up: whether features are had from `look_up`, by file, and not computed.
     """
 
+    kind: ClassVar[Kind] = "features"
     role: ClassVar[str] = "extractor"
     reads_texts: ClassVar[bool] = False
     tells_patients: ClassVar[bool] = False
@@ -45,6 +49,40 @@ class FeatureExtractor(WithWeights, ABC):
     choices: Sequence[str] = ()
     chooses: str = ""
     thresholds: Sequence[float] = ()
+
+    @property
+    def abilities(self) -> frozenset[str]:  # type: ignore[override]
+        """What it does beside giving pictures vectors."""
+        able = {
+            "texts": self.reads_texts,
+            "findings": bool(self.findings),
+            "choices": bool(self.choices),
+            "identity": self.tells_patients,
+        }
+        return frozenset(name for name, there in able.items() if there)
+
+    @property
+    def cached(self) -> bool:  # type: ignore[override]
+        """Whether its features are kept: rows of a table can change while its file keeps its name."""
+        return not self.looks_up
+
+    def observe(self, subjects: Sequence[Any], shared: Any) -> Sequence[Any]:
+        """The features of texts, and of pictures, which have `read()` and `look_up()`; of these with size and type."""
+        texts = [subject for subject in subjects if isinstance(subject, str)]
+        pictures = [subject for subject in subjects if not isinstance(subject, str)]
+        rows = iter(np.asarray(self.embed_texts(texts), np.float32) if texts else ())
+        seen = iter(self._seen(pictures))
+        return [Observation(next(rows)) if isinstance(subject, str) else next(seen) for subject in subjects]
+
+    def _seen(self, pictures: Sequence[Any]) -> list[Observation]:
+        if self.looks_up:
+            return [Observation(picture.look_up(self.look_up)) for picture in pictures]
+        if not pictures:
+            return []
+        with ThreadPoolExecutor(threads(len(pictures)) or 1) as pool:
+            images = list(pool.map(lambda picture: picture.read(), pictures))
+        rows = one_each(self.embed_images(images), images, f"extractor {self.name!r}")
+        return [Observation(row, meta=_facts(image)) for row, image in zip(rows, images, strict=True)]
 
     @property
     def revision(self) -> str:
@@ -227,3 +265,11 @@ class Network(FeatureExtractor):
     def loaded(self) -> Any:
         """What `load` returned, once."""
         return self.load()
+
+
+def _facts(image: Image) -> dict[str, Any]:
+    """What notes say of a picture: size and type in words, and whether it holds a single value."""
+    array = np.asarray(image.array)
+    size = " x ".join(map(str, array.shape[1:]))
+    constant = bool(array.size and (array == array.flat[0]).all())
+    return {"shape": f"{size} {array.dtype}", "constant": constant}

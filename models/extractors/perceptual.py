@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from medimg_eval.errors import CaseError, UsageError, nearest
+from medimg_eval.evidence import Kind
 from medimg_eval.models.annotators import Annotator
 from medimg_eval.models.hub import Weights
 
@@ -37,6 +38,7 @@ class PerceptualDistance(Annotator):
         smallest: rows and columns that a picture must have at least.
     """
 
+    kind: ClassVar[Kind] = "distance"
     file_arguments: ClassVar[tuple[str, ...]] = ("backbone", "heads")
     smallest: int = 16
     _loaded: Any = None
@@ -48,6 +50,10 @@ class PerceptualDistance(Annotator):
     @abstractmethod
     def between(self, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
         """Returns the distances, (picture,), of pictures (picture, 3, row, column) with values from 0 to 1."""
+
+    def observe(self, subjects: Sequence[Any], shared: Any) -> Sequence[Any]:
+        """The distances of the two pictures of each pair, volume by volume."""
+        return [self.distances(pairs) for pairs in subjects]
 
     def distances(self, pairs: Array) -> list[float]:
         """Returns the distance of the two pictures of each pair; of equal ones 0.

@@ -10,9 +10,10 @@ from typing import Any
 
 from medimg_eval.case import Case, Image, Prompt, Prompts
 from medimg_eval.errors import UsageError
+from medimg_eval.evidence import EMPTY, Context
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.question import Decoding, Message, Reply
-from medimg_eval.tasks.questions.judge_questions import JudgeQuestion
+from medimg_eval.tasks.base import NOBODY
 from medimg_eval.tasks.questions.task import QuestionTask, _question
 from medimg_eval.tasks.questions.templates import fill
 
@@ -71,17 +72,17 @@ class ConsultationQuestionTask(QuestionTask):
         character = self.characters.get(known.get("personality", ""), "")
         return replace(made, later=(Message("user", (fill(self.script, known | {"character": character}),)),))
 
-    def signature(self) -> str:
+    def signature(self, provenance: Mapping[str, str] = NOBODY) -> str:
         """What decides the numbers beside the questions themselves."""
         if self.patient is None:
-            return super().signature()
-        return f"{super().signature()}, dialogue with a patient of at most {self.turns} turns"
+            return super().signature(provenance)
+        return f"{super().signature(provenance)}, dialogue with a patient of at most {self.turns} turns"
 
-    def judge_prompts(self, case: Case, packed: Mapping[str, Any]) -> list[tuple[JudgeQuestion, Prompt]]:
-        """What a judge is asked about a consultation: the answer it sees is all that was said."""
+    def told_to_judge(self, case: Case, packed: Mapping[str, Any]) -> Reply:
+        """A consultation as a judge sees it: all that was said."""
         said = packed.get("messages") or ()
         whole = "\n".join(f"{one['role']}: {one['text']}" for one in said) or "".join(packed["texts"][-1:])
-        return super().judge_prompts(case, {**packed, "texts": [whole]})
+        return Reply((whole,))
 
     @property
     def partners(self) -> Mapping[str, Any]:
@@ -124,8 +125,8 @@ class ConsultationQuestionTask(QuestionTask):
             talk.patient.append(reply)
             talk.ended = bool(talk.doctor) and self.closing in reply
 
-    def _pair(self, case: Case, packed: Mapping[str, Any]) -> AnsweredQuestion:
-        pair = super()._pair(case, packed)
+    def _pair(self, case: Case, packed: Mapping[str, Any], context: Context = EMPTY) -> AnsweredQuestion:
+        pair = super()._pair(case, packed, context)
         if pair.preferences is not None:
             return pair
         pairs = [replace(pair, output=self._named(text)) for text in pair.outputs]

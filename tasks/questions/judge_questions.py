@@ -100,11 +100,6 @@ class JudgeQuestion:
         """The questions that must have been answered before it can be put."""
         return tuple(dict.fromkeys((*self.after, *((self.each,) if self.each not in ("", SENTENCES) else ()))))
 
-    @property
-    def plain(self) -> bool:
-        """Whether it is put once about every answer, whatever that is and whatever else was asked."""
-        return not (self.before or self.each or self.blank)
-
     @cached_property
     def shown(self) -> frozenset[str]:
         """The fields that its template names."""
@@ -112,49 +107,30 @@ class JudgeQuestion:
         texts = [text for form in forms for text in (form.system, *form.turns)]
         return frozenset(place["name"] for text in texts for place in PLACE.finditer(text) if place["name"])
 
-    def prompt(self, case: Case, question: Question, key: Key, reply: Reply, images: Sequence[Image]) -> Prompt:
-        """Puts the question about one answer, with nothing in the place of what it goes on from: see `prompt_of`.
-
-        Args:
-            case: which.
-            question: what was asked.
-            key: what is right.
-            reply: what was answered.
-            images: of the case; empty for a judge that does not see them.
-
-        Raises:
-            CaseError: the template shows the reference, and there are several.
-        """
-        later = dict.fromkeys((*self.before, "item"), "") if self.before or self.each else {}
-        said = {**self._said(question, key, reply), **later}
-        return self._put(case, replace(question, fields=said), tuple(images) if self.images else ())
-
-    def prompt_of(
-        self, case: Case, reply: Reply, images: Sequence[Image], earlier: Mapping[str, Any], item: str = ""
-    ) -> Prompt | None:
-        """Puts a question that goes on from others, is about one of several texts, or is not put about blanks.
+    def fields(self, case: Case, reply: Reply, earlier: Mapping[str, Any], item: str = "") -> Mapping[str, str] | None:
+        """What its template may show of one answer; None where a text that it shows is blank, and nobody is asked.
 
         Args:
             case: which.
             reply: what was answered.
-            images: that the judge is shown.
             earlier: by question, the verdicts that it goes on from.
             item: what it is about, where there is an `each`.
-
-        Returns:
-            None where a text that it would show is blank, and the verdict is therefore `blank`.
 
         Raises:
             CaseError: the case has no question, or several references where one is to be shown.
         """
         if case.question is None:
-            raise CaseError(f"case {case.id!r} has no question that the judge's {self.name!r} could go on from")
+            raise CaseError(f"case {case.id!r} has no question that the judge's {self.name!r} could be about")
         verdicts = {name: _written(earlier[name]) for name in self.before}
         said = {**self._said(case.question, case.target.read(), reply), **verdicts, "item": item}
         compared = self.shown & (_COMPARED | verdicts.keys())
-        if self.blank and not all(said[name].strip() for name in compared):
-            return None
-        return self._put(case, replace(case.question, fields=said), tuple(images))
+        return None if self.blank and not all(said[name].strip() for name in compared) else said
+
+    def put(self, case: Case, fields: Mapping[str, str], images: Sequence[Image] = ()) -> Prompt:
+        """Puts it; `fields` are what it shows, and `images` those of the case for a judge that sees them."""
+        question = replace(case.question or Question(""), fields=fields)
+        messages, _ = self.template.messages(question, case.attributes, len(images))
+        return Prompt(case.id, tuple(images), messages=messages)
 
     def items(self, reply: Reply, earlier: Mapping[str, Any]) -> list[str]:
         """The texts that it is asked about, one by one."""
@@ -199,10 +175,6 @@ class JudgeQuestion:
                 parts = enumerate(sentences(said[name]))
                 said[f"{name}_lines"] = " ".join(f"[{number}] {one}" for number, one in parts)
         return said
-
-    def _put(self, case: Case, question: Question, images: tuple[Image, ...]) -> Prompt:
-        messages, _ = self.template.messages(question, case.attributes, len(images))
-        return Prompt(case.id, images, messages=messages)
 
 
 def rounds(questions: Sequence[JudgeQuestion]) -> list[list[JudgeQuestion]]:

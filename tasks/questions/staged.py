@@ -6,15 +6,17 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from medimg_eval.case import Case, Image, Prompt, Score
 from medimg_eval.errors import CaseError, UsageError, nearest
-from medimg_eval.metrics import LabelScore, parse
+from medimg_eval.evidence import EMPTY, Context
+from medimg_eval.metrics import LabelScore
 from medimg_eval.metrics.answers import AnsweredQuestion
+from medimg_eval.metrics.registry import ALL, Requirement, required
 from medimg_eval.question import Message, Reply
-from medimg_eval.tasks.questions.judge_questions import JudgeQuestion
 from medimg_eval.tasks.questions.task import QuestionTask, _question, _values
 
 LETTER = re.compile(r"\(([A-Za-z])\)\s*")
@@ -110,6 +112,13 @@ class Step:
         return isinstance(given, str) and UNKNOWN.search(self.pair.options.get(given, "")) is not None
 
 
+@dataclass(frozen=True)
+class ChainPrompt(Prompt):
+    """The first question of a chain, and the case that holds the others."""
+
+    case: Case | None = None
+
+
 @dataclass(kw_only=True)
 class StagedQuestionTask(QuestionTask):
     """Chains of questions about one case, each asked when the one before it was answered right, in one conversation.
@@ -135,25 +144,30 @@ class StagedQuestionTask(QuestionTask):
     def __post_init__(self) -> None:
         """Refuses stages that cannot be meant."""
         super().__post_init__()
-        if lost := [name for name in self.case_metrics if parse(name)[0].reads or parse(name)[0].asks]:
+        if lost := [name for name in self.case_metrics if any(need.topic != ALL for need in required(name))]:
             raise UsageError(
                 f"task {self.name!r}: {', '.join(lost)}: chains of questions are judged by the rule of extraction "
                 "alone, and neither an annotator nor a judge is asked about them; leave such metrics out"
             )
-        try:
-            self._stages = {str(one["name"]): Stage(**one) for one in self.stages}
-        except (KeyError, TypeError) as error:
-            raise UsageError(f"task.stages: {error}; a stage has a name and the keys of Stage") from error
         for stage in self._stages.values():
             for name in (stage.right, stage.wrong, stage.unknown, stage.range):
                 if name and name not in self._stages:
                     raise UsageError(f"task.stages: {stage.name!r} names {name!r}{nearest(name, self._stages)}")
-        self._main = list(self.main) or [stage.path for stage in self._stages.values()][:1]
-        self._cases: dict[str, Case] = {}
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Processes that read prompts need no other case than their own."""
-        return {**self.__dict__, "_cases": {}}
+    @cached_property
+    def _stages(self) -> dict[str, Stage]:
+        try:
+            return {str(one["name"]): Stage(**one) for one in self.stages}
+        except (KeyError, TypeError) as error:
+            raise UsageError(f"task.stages: {error}; a stage has a name and the keys of Stage") from error
+
+    @cached_property
+    def _main(self) -> list[str]:
+        return list(self.main) or [stage.path for stage in self._stages.values()][:1]
+
+    def requirements(self) -> tuple[Requirement, ...]:
+        """None: the rule of extraction alone decides how a chain goes on."""
+        return ()
 
     def serves(self, wrapper: type) -> bool:
         """Whether a model of this class can be asked: it writes."""
@@ -172,7 +186,6 @@ class StagedQuestionTask(QuestionTask):
                 for case, other in zip(some, [*some[1:], some[0]], strict=True)
             }
             cases = [_with(case, following[case.id]) for case in cases]
-        self._cases |= {case.id: case for case in cases}
         return cases
 
     def prompt(self, case: Case, images: tuple[Image, ...]) -> Prompt:
@@ -182,17 +195,20 @@ class StagedQuestionTask(QuestionTask):
         shown = set(self._places(case, first, len(images)))
         *before, said = made.messages
         parts = tuple(part for part in said.parts if isinstance(part, str) or part in shown)
-        return replace(made, messages=(*before, replace(said, parts=parts)))
+        shown_alone = {**vars(made), "messages": (*before, replace(said, parts=parts))}
+        return ChainPrompt(**shown_alone, case=case)
 
     def next_turn(self, prompt: Prompt, replies: Sequence[str]) -> Message | None:
         """The next question of the chain, with its images; None where it ends."""
-        case = self._case(prompt.case_id)
+        case = prompt.case  # type: ignore[attr-defined]
         _, turn = self._walk(case, replies)
         if turn is None:
             return None
         return Message("user", (*self._places(case, turn, len(prompt.images)), turn.text))
 
-    def score(self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None) -> list[LabelScore]:
+    def score(
+        self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None, context: Context = EMPTY
+    ) -> list[LabelScore]:
         """Judges a conversation: one row per metric and stage."""
         packed: Any = prediction.as_record() if isinstance(prediction, Reply) else prediction
         wanted = self.case_metrics if metrics is None else metrics
@@ -208,7 +224,7 @@ class StagedQuestionTask(QuestionTask):
             for score in self._judged(case, stage, reached.get(stage.name, []), wanted)
         ]
 
-    def worst(self, case: Case) -> list[LabelScore]:
+    def worst(self, case: Case, context: Context = EMPTY) -> list[LabelScore]:
         """A conversation in which nothing was said."""
         try:
             rows = self.score(case, {"texts": [""]})
@@ -232,10 +248,6 @@ class StagedQuestionTask(QuestionTask):
             of_stage = replace(case, id=f"{case.id}/{stage.name}", patient=patient, attributes=about)
             made += super().rows(of_stage, [score], run=run, model=model)
         return made
-
-    def judge_prompts(self, case: Case, packed: Mapping[str, Any]) -> list[tuple[JudgeQuestion, Prompt]]:
-        """None: the rule of extraction alone decides how a chain goes on."""
-        return []
 
     def _judged(self, case: Case, stage: Stage, steps: Sequence[Step], metrics: Sequence[str]) -> Iterator[LabelScore]:
         """A stage's scores; it is judged by its last turn, after which it ends unless that is right."""
@@ -287,7 +299,7 @@ class StagedQuestionTask(QuestionTask):
 
     def _turns(self, case: Case, stage: Stage) -> tuple[Turn, ...]:
         """The questions of a stage; none where the case does not have it."""
-        about = self._case(case.attributes["other"]) if stage.other else case
+        about = case.related["other"] if stage.other else case
         key = about.target.read()
         own = {"question": _question(about).text, "answer": key.value, "img_path": key.more.get("img_path")}
         record = key.more.get(stage.of) if stage.of else own
@@ -320,11 +332,6 @@ class StagedQuestionTask(QuestionTask):
             found.append(place)
         return tuple(found)
 
-    def _case(self, name: str) -> Case:
-        if name not in self._cases:
-            self.cases("test")
-        return self._cases[name]
-
 
 def _options(text: str) -> dict[str, str]:
     """Options that stand in a question as `(a) ... (b) ...`: letter in upper case -> text; the last run from a."""
@@ -341,4 +348,5 @@ def _options(text: str) -> dict[str, str]:
 
 def _with(case: Case, other: Case) -> Case:
     """A case that knows another one, and has its images too."""
-    return replace(case, images=(*case.images, *other.images), attributes={**case.attributes, "other": other.id})
+    attributes = {**case.attributes, "other": other.id}
+    return replace(case, images=(*case.images, *other.images), attributes=attributes, related={"other": other})

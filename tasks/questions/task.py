@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import yaml
@@ -17,15 +19,20 @@ import yaml
 from medimg_eval.case import Boxes, Case, Condition, Image, Points, Prompt, Prompts
 from medimg_eval.codecs import Codec, Records
 from medimg_eval.errors import CaseError, UsageError, UserError, nearest
+from medimg_eval.evidence import EMPTY, Context, Evidence, Subject, TextPair, one_each
 from medimg_eval.metrics import LabelScore, parse
-from medimg_eval.metrics.answers import JUDGE, UNREAD, AnsweredQuestion, rules
+from medimg_eval.metrics.answers import JUDGE, UNREAD, AnsweredQuestion, Read, rules
 from medimg_eval.metrics.nlp import Corpus
+from medimg_eval.metrics.registry import ALL, Requirement, judge_says, required
 from medimg_eval.panels import Extracted, Panel
 from medimg_eval.question import Decoding, Key, Message, Question, Reply
-from medimg_eval.tasks.base import Task, TrainsOnPrompts, baseline_configs, check_metrics, one_each
+from medimg_eval.store import text_key
+from medimg_eval.tasks.base import NOBODY, Task, TrainsOnPrompts, baseline_configs, check_metrics
 from medimg_eval.tasks.checks import Checked, count_questions
 from medimg_eval.tasks.questions.confidence import confidence_of, status_of, with_confidence
-from medimg_eval.tasks.questions.judge_questions import JudgeQuestion
+from medimg_eval.tasks.questions.judge_questions import JudgeQuestion, rounds
+from medimg_eval.tasks.questions.judge_subjects import judge_facts, judge_notes, judge_subjects, verdicts_on
+from medimg_eval.tasks.questions.shared_texts import REFERENCE, SharedTexts, write_verdicts
 from medimg_eval.tasks.questions.templates import Template, moved, without_images
 
 log = logging.getLogger(__name__)
@@ -88,14 +95,6 @@ class QuestionTask(TrainsOnPrompts, Task):
     table: Sequence[Mapping[str, Any]] = ()
     metrics: Sequence[str] = ("accuracy", "unanswered")
     monitor: str = "accuracy"
-    judged_by: str = field(default="", init=False)
-    """The judge whose verdicts count; the harness says."""
-    corpus: Corpus | None = field(default=None, init=False)
-    """All references of the cases."""
-    readings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, init=False)
-    """By case: what annotators made of it; the harness says."""
-    annotated_by: Mapping[str, str] = field(default_factory=dict, init=False)
-    """Annotator -> the weights that it read with; the harness says."""
 
     capability: ClassVar[str] = "generate"
     codec: ClassVar[Codec] = Records(Reply)
@@ -106,7 +105,7 @@ class QuestionTask(TrainsOnPrompts, Task):
     scoring_fields: ClassVar[frozenset[str]] = Task.scoring_fields | {"extraction", "authors", "judge", "table"}
 
     def __post_init__(self) -> None:
-        """Refuses settings that cannot be meant, and adds the questions that metrics have a judge asked."""
+        """Refuses settings that cannot be meant."""
         check_metrics(self, "answers")
         for key, options in {"answer_by": ("generate", "likelihood"), "blind": ("", "remove", "grey")}.items():
             if getattr(self, key) not in options:
@@ -115,14 +114,8 @@ class QuestionTask(TrainsOnPrompts, Task):
             raise UsageError(
                 "task.shots: exemplars of the split that is asked about would give answers away; name another"
             )
-        self._template = Template.of(self.template)
-        asked = dict.fromkeys(question for name in self.case_metrics for question in parse(name)[0].asks)
-        self.judge = {**{name: _judging(name) for name in asked if name not in self.judge}, **self.judge}
-        self._judge = JudgeQuestion.all_of(self.judge)
-        try:
-            self._decoding = Decoding(**{**self.decoding, "stop": tuple(self.decoding.get("stop", ()))})
-        except TypeError as error:
-            raise UsageError(f"task.decoding: {error}") from error
+        _ = self._template, self._decoding
+        _ = self.judge_questions
         for named in self._rules.values():
             rule = named.removesuffix(f"+{JUDGE}")
             if rule not in ("cascade", JUDGE) and rule not in rules():
@@ -154,28 +147,120 @@ class QuestionTask(TrainsOnPrompts, Task):
         """The images under a condition; the variant of one without content reads none, or grey ones."""
         return images if condition.name in BLIND else super().show(images, condition)
 
-    @property
-    def annotators(self) -> list[str]:
-        """Names of the annotators whose readings the metrics need."""
-        return list(dict.fromkeys(one for name in self.case_metrics for one in parse(name)[0].reads))
+    @cached_property
+    def judge_questions(self) -> Mapping[str, JudgeQuestion]:
+        """By name, what a judge is asked about answers: by the task, and for its metrics; each after what it needs."""
+        lookups: dict[str, Mapping[str, Any]] = {}
+        for metric in self.case_metrics:
+            _, topic = parse(metric)
+            for need in required(metric):
+                asks = need.kind == "verdict" and need.topic not in (ALL, *self.judge)
+                if asks and (need.topic != topic or _is_set(need.topic)):
+                    # A parameter may also name what no judge is asked, which then has no value.
+                    lookups[need.topic] = _judging(need.topic)
+        stages = rounds(JudgeQuestion.all_of({**lookups, **self.judge}))
+        return {question.name: question for stage in stages for question in stage}
 
-    def gather(self, cases: Sequence[Case]) -> None:
-        """Takes note of all references."""
-        self.corpus = Corpus([references for case in cases if (references := self._references(case))])
+    def requirements(self) -> tuple[Requirement, ...]:
+        """What metrics need, and the task's own questions to a judge."""
+        others = (need for need in super().requirements() if need.kind != "verdict")
+        return (*judge_says(*self.judge_questions), *others)
 
-    def texts(self, case: Case, packed: Mapping[str, Any] | None) -> tuple[str, str]:
-        """The reference and the prediction of a case, as annotators are given them; "" for no prediction.
+    def dispensable(self, need: Requirement) -> bool:
+        """Whether it is a question of the task's own, without whose verdict other metrics have values all the same."""
+        return super().dispensable(need) or need.topic in self.judge
 
-        Raises:
-            CaseError: the record cannot be read, or has several references, which annotators do not compare with.
+    def unfit(self, need: Requirement, config: Mapping[str, Any], name: str) -> str:
+        """Why a judge cannot be asked: the question belongs to one model, and it is another."""
+        question = self.judge_questions.get(need.topic)
+        called = " ".join(str(config.get(key, "")) for key in ("_target_", "checkpoint", "model"))
+        if question is None or not question.by or re.search(question.by, called, re.IGNORECASE):
+            return ""
+        return (
+            f"{question.name} is what a model of its own says, and judge {name!r} is another; add "
+            f"model@judge={question.name}, or leave it out: {question.name}_prompt asks any judge the same"
+        )
+
+    def shows(self, need: Requirement) -> tuple[str, ...]:
+        """What of the data a provider sees, in words."""
+        if need.kind != "verdict":
+            return super().shows(need)
+        pictures = ("images",) if self.judge_questions[need.topic].images else ()
+        return (*pictures, "questions", "answers")
+
+    def subjects(
+        self, need: Requirement, cases: Sequence[Case], predictions: Mapping[str, Any], evidence: Evidence
+    ) -> Iterator[Subject]:
+        """A judge is shown answers, as its question puts them; an annotator references and answers, or both together.
+
+        An answer that cannot be shown, such as one of several references, is left out, with a word in the log.
         """
+        for case in cases:
+            stored = predictions.get(case.id)
+            packed = stored if isinstance(stored, Mapping) else None
+            try:
+                if need.kind == "verdict":
+                    yield from self._shown_to_judge(need.topic, case, packed, evidence)
+                else:
+                    yield from self._shown_to_annotator(need, case, packed)
+            except CaseError as error:
+                log.warning("case %s is not shown to %s: %s", case.id, need.provider, error)
+
+    def _shown_to_judge(
+        self, topic: str, case: Case, packed: Mapping[str, Any] | None, evidence: Evidence
+    ) -> Iterator[Subject]:
+        question = self.judge_questions[topic]
+        if packed is None or question not in self._wanted(case, packed):
+            return
+        reply = self.told_to_judge(case, packed)
+        before = [other for other in self.judge_questions.values() if other.name != topic]
+        earlier = verdicts_on(before, case.id, lambda: reply, evidence) if question.before else {}
+        yield from judge_subjects(question, case, reply, earlier, lambda: super(QuestionTask, self).read_images(case))
+
+    def _shown_to_annotator(self, need: Requirement, case: Case, packed: Mapping[str, Any] | None) -> Iterator[Subject]:
         pair = self._pair(case, packed or {"texts": [""]})
         if len(pair.references) > 1:
             raise CaseError(
-                f"case {case.id!r} has {len(pair.references)} references, and {', '.join(self.annotators)} compare "
-                "with one; leave such metrics out, or give one reference"
+                f"case {case.id!r} has {len(pair.references)} references, and {need.provider} compares with one; leave "
+                "such metrics out, or give one reference"
             )
-        return (pair.references[0] if pair.references else ""), pair.text
+        texts = TextPair(pair.references[0] if pair.references else "", pair.text)
+        if need.kind == "comparison":
+            yield Subject(case.id, text_key(*texts), lambda: texts, len(str(texts)))
+            return
+        for owner, text in ((f"{REFERENCE}/{case.id}", texts.reference), (case.id, texts.prediction)):
+            yield Subject(owner, text_key(text), lambda text=text: text, len(text))  # type: ignore[misc]
+
+    def told_to_judge(self, case: Case, packed: Mapping[str, Any]) -> Reply:
+        """A stored answer as a judge sees it."""
+        return Reply(tuple(packed["texts"]))
+
+    def context(self, cases: Sequence[Case], predictions: Mapping[str, Any], evidence: Evidence) -> Context:
+        """All references, and what the judge's replies are worth."""
+        corpus = Corpus([references for case in cases if (references := self._references(case))])
+        if JUDGE not in evidence.provenance:
+            return Context(evidence, SharedTexts(corpus))
+        verdicts, unasked = {}, 0
+        for case in cases:
+            stored = predictions.get(case.id)
+            if isinstance(stored, Mapping):
+                verdicts[case.id] = self._verdicts(case, stored, evidence)
+                with suppress(CaseError):
+                    unasked += sum(one.name not in verdicts[case.id] for one in self._wanted(case, stored))
+        facts = judge_facts(self.judge_questions, evidence)
+        judge = evidence.provenance[JUDGE].rpartition("-")[0]
+        notes = tuple(judge_notes(facts, judge, unasked))
+        return Context(evidence, SharedTexts(corpus, verdicts=verdicts), notes=notes, facts={JUDGE: facts})
+
+    def artefacts(self, context: Context, folder: Path) -> None:
+        """Writes the verdicts, as `read_verdicts` reads them; those of other judges stay."""
+        verdicts = getattr(context.shared, "verdicts", {})
+        if verdicts:
+            write_verdicts(folder, context.evidence.provenance[JUDGE], verdicts)
+
+    def _verdicts(self, case: Case, packed: Mapping[str, Any], evidence: Evidence) -> Mapping[str, Any]:
+        questions = self.judge_questions.values()
+        return verdicts_on(questions, case.id, lambda: self.told_to_judge(case, packed), evidence)
 
     def serves(self, wrapper: type) -> bool:
         """Whether a model of this class can be asked: it writes, or it chooses."""
@@ -285,16 +370,30 @@ class QuestionTask(TrainsOnPrompts, Task):
             raise CaseError(f"{where} holds numbers that are not finite")
         return replace(answer, preferences=numbers) if isinstance(answer, Reply) else Reply(preferences=numbers)
 
-    def score(self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None) -> list[LabelScore]:
+    def pack(self, prediction: Reply) -> dict[str, Any]:
+        """A reply as the run keeps it."""
+        packed: dict[str, Any] = {"texts": list(prediction.texts)}
+        if prediction.confidence is not None:
+            packed["confidence"] = prediction.confidence
+        if prediction.preferences is not None:
+            packed["preferences"] = dict(prediction.preferences)
+        if prediction.messages:
+            packed["messages"] = list(prediction.messages)
+        return packed
+
+    def score(
+        self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None, context: Context = EMPTY
+    ) -> list[LabelScore]:
         """Judges one reply.
 
         Args:
             case: the case.
             prediction: a Reply or its record, with the judge's verdicts under `judged` if there are any.
             metrics: by default those of the task.
+            context: what a judge and annotators said of it, and what it shares with other cases.
         """
         packed: Any = prediction.as_record() if isinstance(prediction, Reply) else prediction
-        pair = self._pair(case, packed)
+        pair = self._pair(case, packed, context)
         wanted = self.case_metrics if metrics is None else metrics
         values = ((name, label, value) for name in wanted for label, value in _values(name, pair).items())
         return [
@@ -303,14 +402,15 @@ class QuestionTask(TrainsOnPrompts, Task):
             if not math.isnan(value)
         ]
 
-    def worst(self, case: Case) -> list[LabelScore]:
+    def worst(self, case: Case, context: Context = EMPTY) -> list[LabelScore]:
         """An empty answer at each metric's worst value; NaN when the record itself cannot be understood."""
         try:
-            pair = self._pair(case, {"texts": [""]})
+            pair = self._pair(case, {"texts": [""]}, context)
         except CaseError:
             return [LabelScore(UNREAD, name, math.nan, "failed") for name in self.case_metrics]
         # The judge is not asked about what was not answered; its verdicts would have been the worst.
-        damned = replace(pair, judged=dict.fromkeys(self.judge, 0.0) if self.judged_by else {})
+        judged = JUDGE in context.evidence.provenance
+        damned = replace(pair, judged=dict.fromkeys(self.judge_questions, 0.0) if judged else {})
         return [row for name in self.case_metrics for row in _worst(name, pair, damned)]
 
     def reference_lines(self, cases: Sequence[Case]) -> Mapping[str, float]:
@@ -345,26 +445,22 @@ class QuestionTask(TrainsOnPrompts, Task):
         if found is not None:
             raise UsageError(f"task {self.name!r}: {found}") from found
 
-    def alone(self, metric: str) -> Self:
-        """The same task with one metric; without its judge, where that metric does not rest on verdicts."""
-        one = super().alone(metric)
-        found = [parse(name)[0] for name in one.case_metrics]
-        if not self.judge_extracts and not any(
-            each.asks or each.function.__module__.startswith("medimg_eval.metrics.judges.") for each in found
-        ):
-            one.judged_by = ""
-        return one
+    def definition(self, metric: str, provenance: Mapping[str, str] = NOBODY) -> str:
+        """The choices behind one metric; without the judge, where it does not rest on verdicts."""
+        judged = self.judge_extracts or any(need.provider == JUDGE for need in required(metric))
+        kept = {name: revision for name, revision in provenance.items() if judged or name != JUDGE}
+        return super().definition(metric, kept)
 
     @property
     def judge_extracts(self) -> bool:
         """Whether a judge is asked for the option where no rule finds one."""
         return any(rule.rpartition("+")[2] == JUDGE for rule in self._rules.values())
 
-    def signature(self) -> str:
+    def signature(self, provenance: Mapping[str, str] = NOBODY) -> str:
         """What decides the numbers beside the questions themselves."""
-        return ", ".join([*self._choices(), *self._read_by()])
+        return ", ".join([*self._choices(provenance), *self._read_by(provenance)])
 
-    def _choices(self) -> list[str]:
+    def _choices(self, provenance: Mapping[str, str]) -> list[str]:
         rule = ", ".join(f"{kind}: {name}" if kind else name for kind, name in self._rules.items())
         parts = [f"extraction: {rule}"]
         if self.answer_by == "likelihood":
@@ -377,8 +473,8 @@ class QuestionTask(TrainsOnPrompts, Task):
             parts.append({"remove": "without images", "grey": "grey images"}[self.blind])
         if self.shots:
             parts.append(f"{len(self._exemplars[1]) // 2} exemplars")
-        if self.judged_by:
-            parts.append(f"judged by {self.judged_by}")
+        if provenance.get(JUDGE):
+            parts.append(f"judged by {provenance[JUDGE]}")
         elif self.judge_extracts:
             parts.append("which no judge was asked for")
         return parts
@@ -423,26 +519,15 @@ class QuestionTask(TrainsOnPrompts, Task):
         taken = [Panel("extraction", "Answer", extracted)] if kind != "report" else []
         return taken + [Panel("overlay", "", lambda: marked(extracted().value))] * (kind in PLACED)
 
-    def judge_prompts(self, case: Case, packed: Mapping[str, Any]) -> list[tuple[JudgeQuestion, Prompt]]:
-        """What a judge is asked about a stored reply.
-
-        Raises:
-            CaseError: the record or an image cannot be read.
-        """
-        question, key = _question(case), case.target.read()
-        wanted = self.judge_wanted(case, packed)
-        images = super().read_images(case) if any(one.images for one in wanted) else ()
-        reply = Reply(tuple(packed["texts"]))
-        return [(one, one.prompt(case, question, key, reply, images)) for one in wanted]
-
-    def judge_wanted(self, case: Case, packed: Mapping[str, Any]) -> list[JudgeQuestion]:
-        """Which questions there are to a judge about a stored reply; raises CaseError as `judge_prompts` does."""
-        if not self._judge or packed.get("preferences") is not None:
+    def _wanted(self, case: Case, packed: Mapping[str, Any]) -> list[JudgeQuestion]:
+        """Which questions there are to a judge about a stored reply; raises CaseError where it cannot be read."""
+        if not self.judge_questions or packed.get("preferences") is not None:
             return []
-        pair = self._pair(case, packed)
-        return [one for one in self._judge if one.when == "always" or pair.extraction.value is None]
+        every = self.judge_questions.values()
+        parsed = all(one.when == "always" for one in every) or self._pair(case, packed).extraction.value is not None
+        return [one for one in every if one.when == "always" or not parsed]
 
-    def _pair(self, case: Case, packed: Mapping[str, Any]) -> AnsweredQuestion:
+    def _pair(self, case: Case, packed: Mapping[str, Any], context: Context = EMPTY) -> AnsweredQuestion:
         question = _question(case)
         key: Key = case.target.read()
         texts = tuple(packed.get("texts", ()))
@@ -457,11 +542,31 @@ class QuestionTask(TrainsOnPrompts, Task):
             rule=named.get(question.kind, named.get("", "cascade")),
             outputs=texts,
             more=key.more,
-            judged=packed.get("judged", {}),
-            readings=self.readings.get(case.id, {}),
-            corpus=self.corpus,
+            judged=self._verdicts_in(case, packed, context),
+            readings=self._readings(case, context.evidence),
+            corpus=getattr(context.shared, "corpus", None),
             confidence=confidence_of(packed),
         )
+
+    def _verdicts_in(self, case: Case, packed: Mapping[str, Any], context: Context) -> Mapping[str, Any]:
+        known = getattr(context.shared, "verdicts", {}).get(case.id)
+        if known is not None or JUDGE not in context.evidence.provenance:
+            return known or packed.get("judged", {})
+        return self._verdicts(case, packed, context.evidence)
+
+    def _readings(self, case: Case, evidence: Evidence) -> dict[str, Any]:
+        """By annotator what it made of a case: of one that reads texts, `Read`; None where it failed."""
+        readings: dict[str, Any] = {}
+        for provider in self._annotators:
+            answer, reference = evidence.find(provider, case.id), evidence.find(provider, f"{REFERENCE}/{case.id}")
+            if answer is not None:
+                values = [one.value for one in (reference, answer) if one is not None]
+                readings[provider] = None if None in values else Read(*values) if reference is not None else values[0]
+        return readings
+
+    @cached_property
+    def _annotators(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(need.provider for need in super().requirements() if need.kind != "verdict"))
 
     def _references(self, case: Case) -> tuple[str, ...]:
         try:
@@ -469,8 +574,19 @@ class QuestionTask(TrainsOnPrompts, Task):
         except CaseError:  # the case says so itself, when it is asked or judged
             return ()
 
-    def _read_by(self) -> list[str]:
-        return [f"{name} by {self.annotated_by[name]}" for name in self.annotators if name in self.annotated_by]
+    def _read_by(self, provenance: Mapping[str, str]) -> list[str]:
+        return [f"{name} by {provenance[name]}" for name in self._annotators if name in provenance]
+
+    @cached_property
+    def _template(self) -> Template:
+        return Template.of(self.template)
+
+    @cached_property
+    def _decoding(self) -> Decoding:
+        try:
+            return Decoding(**{**self.decoding, "stop": tuple(self.decoding.get("stop", ()))})
+        except TypeError as error:
+            raise UsageError(f"task.decoding: {error}") from error
 
     @cached_property
     def _rules(self) -> dict[str, str]:
@@ -577,11 +693,15 @@ def _grey(image: Image) -> Image:
     return replace(image, array=np.full_like(image.array, middle), notes=())
 
 
+def _is_set(name: str) -> bool:
+    return (files(JUDGING) / "judging" / f"{name}.yaml").is_file()
+
+
 @cache
 def _judging(name: str) -> Mapping[str, Any]:
     """The question to a judge that a metric asks, from `configs/judging`."""
     place = files(JUDGING) / "judging" / f"{name}.yaml"
-    if not place.is_file():
+    if not _is_set(name):
         raise UsageError(f"task.judge.{name}: a metric needs the question {name!r} to a judge, which is not set")
     loaded: Mapping[str, Any] = yaml.safe_load(place.read_text(encoding="utf-8"))
     return loaded

@@ -14,6 +14,7 @@ from medimg_eval.commands.cli import start
 from medimg_eval.errors import UserError
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.settings import Settings
+from medimg_eval.metrics.registry import ALL
 from medimg_eval.models.annotators.chexbert import CheXbert
 from medimg_eval.models.base import VisionLanguageModel
 from medimg_eval.question import Key, Question
@@ -43,7 +44,11 @@ def asked(capfd):
 def needing():
     """Every metric that has an annotator or a judge read for it."""
     found = metrics.available()
-    direct = {name for name, one in found.items() if one.reads or one.asks}
+    direct = {
+        name
+        for name, one in found.items()
+        if isinstance(one.requires, tuple) and any(need.topic != ALL for need in one.requires)
+    }
     summed = {name for name, one in found.items() if any(metrics.parse(need)[0].name in direct for need in one.needs)}
     return {name for name in direct | summed if not found[name].intermediate}
 

@@ -15,8 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medimg_eval.data.cache import VolumeCache, content_key
+from medimg_eval.data.cache import VolumeCache
 from medimg_eval.errors import CaseError, UserError
+from medimg_eval.store import content_key
 from tests.conftest import environment
 
 

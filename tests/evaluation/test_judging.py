@@ -11,9 +11,7 @@ import pytest
 
 from medimg_eval.case import Case
 from medimg_eval.errors import CaseError, UsageError, UserError
-from medimg_eval.evaluation.evidence.judging import judge_remarks, refuse_unfit
 from medimg_eval.evaluation.model_spec import ModelSpec
-from medimg_eval.evaluation.run import Run
 from medimg_eval.evaluation.settings import Settings
 from medimg_eval.models.base import VisionLanguageModel
 from medimg_eval.question import Key, Question, Reply
@@ -21,6 +19,7 @@ from medimg_eval.results import build_table, load_runs, read_verdicts
 from medimg_eval.tasks import QuestionTask, ReportTask
 from medimg_eval.tasks.questions.judge_questions import JudgeQuestion
 from tests.helpers.asking import Known, Painted
+from tests.helpers.judge_lines import judge_lines
 from tests.helpers.running import evaluate, rescore
 
 GREEN = (
@@ -102,7 +101,7 @@ def rows(folder, metric):
 
 
 def lines(folder):
-    return [json.loads(line) for line in (folder / "judgements-0.jsonl").read_text().splitlines()]
+    return judge_lines(folder)
 
 
 def manifest(folder):
@@ -131,10 +130,7 @@ def test_green_is_asked_in_its_own_words_scored_and_kept_and_what_cannot_be_read
     assert kept["c"]["value"] is None
     assert kept["a"]["value"]["matched"] == 3
     assert manifest(folder)["judge"]["unread"] == {"green": [1, 3]}
-    with Run(folder, manifest(folder)["run"]) as stored:
-        assert judge_remarks(task(["green"]), stored) == [
-            "judge G: 1 of 3 replies to green hold no verdict and are not judged"
-        ]
+    assert "judge G: 1 of 3 replies to green hold no verdict and are not judged" in manifest(folder)["notes"]
 
 
 def test_a_report_that_was_never_written_is_worth_the_worst_and_counts_are_not_judged(settings):
@@ -175,12 +171,10 @@ def test_green_is_not_taken_from_another_judge(settings):
 )
 def test_a_judge_is_greens_own_by_its_class_or_its_checkpoint(identity, fits):
     made = task(["green"])
-    if fits:
-        refuse_unfit(made, identity, "J")
-    else:
-        with pytest.raises(UsageError, match="judge 'J' is another"):
-            refuse_unfit(made, identity, "J")
-    refuse_unfit(task(["green_prompt", "crimson"]), identity, "J")
+    (need,) = made.requirements()
+    assert ("judge 'J' is another" in made.unfit(need, identity, "J")) is not fits
+    others = task(["green_prompt", "crimson"])
+    assert [others.unfit(need, identity, "J") for need in others.requirements()] == ["", ""]
 
 
 def test_metrics_that_ask_are_refused_without_a_judge_before_anything_is_asked(settings):
@@ -211,11 +205,10 @@ def test_a_judge_compares_with_one_reference_alone(settings, caplog):
 
 def test_the_indication_is_shown_where_there_is_one():
     made = task(["crimson"])
-    question = JudgeQuestion.all_of(made.judge)[0]
+    question = made.judge_questions["crimson"]
     for fields, shown in (({"indication": "Cough."}, True), ({}, False)):
-        prompt = question.prompt(
-            Case("a", (), Known(Key("r"))), Question("q", "report", fields=fields), Key("r"), Reply(("p",)), ()
-        )
+        case = Case("a", (), Known(Key("r")), question=Question("q", "report", fields=fields))
+        prompt = question.put(case, question.fields(case, Reply(("p",)), {}))
         text = prompt.messages[-1].text
         assert ("Patient Context:\n    Indication: Cough.\n\n\nReference Findings" in text) is shown
         assert ("Patient Context" in text) is shown
@@ -276,7 +269,7 @@ def test_nothing_is_asked_twice_and_a_run_judged_before_is_scored_without_its_ju
     assert len(lines(folder)) == kept
     rescore(folder, task(["radfact_recall"]))
     assert rows(folder, "radfact_recall") == first
-    (folder / "judgements-0.jsonl").unlink()  # its replies are still in the user's cache
+    (folder / "evidence-0.jsonl").unlink()  # its replies are still in the user's cache
     assert run(settings, WRITTEN, RADFACT, candidate(judge, "J")) == folder
     assert rows(folder, "radfact_recall") == first
     assert len(judge.asked) == asked
@@ -399,7 +392,7 @@ def test_a_question_that_goes_on_may_show_any_verdict_and_is_not_put_about_a_cas
     second = {"prompt": {"user": "{x} {y}"}, "parse": "crimson", "after": ["x", "y"]}
     *_, last = JudgeQuestion.all_of({"x": first, "y": first, "z": second})
     case = Case("a", (), Known(Key("r")), question=Question("q"))
-    put = last.prompt_of(case, Reply(("p",)), (), {"x": 2.0, "y": {"k": [1]}})
+    put = last.put(case, last.fields(case, Reply(("p",)), {"x": 2.0, "y": {"k": [1]}}))
     assert put.text == '2.0 {"k": [1]}'
-    with pytest.raises(CaseError, match="no question that the judge's 'z' could go on from"):
-        last.prompt_of(Case("a", (), Known(Key("r"))), Reply(("p",)), (), {"x": 2.0, "y": "w"})
+    with pytest.raises(CaseError, match="no question that the judge's 'z' could be about"):
+        last.fields(Case("a", (), Known(Key("r"))), Reply(("p",)), {"x": 2.0, "y": "w"})

@@ -15,17 +15,18 @@ from medimg_eval.commands.building import _refuse_other_card
 from medimg_eval.commands.cli import start
 from medimg_eval.errors import LeaveError, UsageError
 from medimg_eval.evaluation.fit import Recipe, fit
-from medimg_eval.evaluation.leaving import permit, permit_readers, permitted_by
+from medimg_eval.evaluation.leaving import permit, permit_providers, permitted_by
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.settings import Settings
 from medimg_eval.instantiate import build_task
+from medimg_eval.metrics.registry import Requirement
 from medimg_eval.metrics.reports.labeler.labeler import label_report
 from medimg_eval.models.annotators.base import TextAnnotator
 from medimg_eval.models.base import Segmenter
 from medimg_eval.models.segmentation.ensemble import Vote
 from medimg_eval.models.vision_language.openai.model import OpenAICompatible
 from medimg_eval.question import Key, Question
-from medimg_eval.tasks import QuestionTask, ReportTask
+from medimg_eval.tasks import QuestionTask, ReportTask, Task
 from medimg_eval.tasks.questions.consultation import ConsultationQuestionTask
 from tests.conftest import ellipsoids
 from tests.helpers.asking import Known, Quiz, Says
@@ -178,15 +179,18 @@ def test_a_tracker_stays_here_only_where_that_is_known(monkeypatch, tmp_path):
 
 def test_pictures_go_to_extractors_and_networks_by_the_same_rule():
     for value, said in itertools.product(CARDS, SAYS):
-        for key, role in (("extractors", "extractor"), ("perceived_by", "annotator")):
-            task = SimpleNamespace(name="t", may_leave=CARDS[value], **{key: ["seen"]})
+        for kind, role in (("features", "extractor"), ("distance", "annotator")):
+            needs = (Requirement(kind, "seen"),)
+            task = SimpleNamespace(
+                name="t", may_leave=CARDS[value], requirements=partial(tuple, needs), shows=partial(Task.shows, None)
+            )
             known = {"seen": ModelSpec("seen", OpenAICompatible, {}, partial(server, ELSEWHERE))}
             if expected(value, said):
-                (sent,) = permit_readers(task, said, known, known)
+                (sent,) = permit_providers(task, said, known)
                 assert (sent["role"], sent["what"][0]) == (role, "images")
                 continue
             with pytest.raises(LeaveError):
-                permit_readers(task, said, known, known)
+                permit_providers(task, said, known)
 
 
 # Every kind, from the task to the server

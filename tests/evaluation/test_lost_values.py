@@ -1,6 +1,5 @@
 """What a metric that raises costs, what annotators and judges read of answers, and runs without a value."""
 
-import json
 import math
 
 import numpy as np
@@ -13,11 +12,13 @@ from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.scoring import RAISED, score_case
 from medimg_eval.evaluation.settings import Settings
 from medimg_eval.metrics import segmentation_scores
+from medimg_eval.metrics.registry import judge_says, read_by
 from medimg_eval.models.annotators.base import TextAnnotator
 from medimg_eval.results import load_runs
 from medimg_eval.tasks import QuestionTask
 from medimg_eval.tasks.questions.staged import StagedQuestionTask
 from tests.helpers.asking import Quiz, Says
+from tests.helpers.judge_lines import judge_lines
 from tests.helpers.running import evaluate, rescore
 from tests.tasks.test_segmentation_2d import case as picture
 from tests.tasks.test_segmentation_2d import task as pictures
@@ -157,7 +158,7 @@ def test_an_annotator_reads_answers_that_are_no_reports(settings):
         read = pair.read("counter")
         return read.prediction / read.reference
 
-    add(words, reads=("counter",))
+    add(words, requires=read_by("counter"))
     task = quiz(metrics=["words", "rouge_l"])
     folder = evaluate(task, made(Says(SAYS)), settings)
     assert values(folder, "words") == {"q0": 1, "q1": 0.5, "q2": 1.5}
@@ -175,9 +176,9 @@ def test_what_no_annotator_or_judge_is_shown_is_refused_before_anything_is_asked
     def seen(pair):
         """Anything."""
 
-    for more, what in (({"reads": ("counter",)}, "an annotator"), ({"asks": ("green",)}, "a judge")):
+    for more, what in ((read_by("counter"), "an annotator"), (judge_says("green"), "a judge")):
         with pytest.raises(UsageError, match=f"Metric 'seen' judges mask and needs {what}"):
-            add(seen, "mask", **more)
+            add(seen, "mask", requires=more)
     stages = [{"name": "one", "path": "p"}]
     with pytest.raises(UsageError, match="hallucination_free: chains of questions are judged by the rule"):
         StagedQuestionTask(name="q", layout=Quiz(), stages=stages, metrics=["hallucination_free"])
@@ -190,7 +191,7 @@ def test_the_question_of_a_metric_is_put_to_the_judge_whatever_text_is_answered(
     settings.judge = made(Says(default="Correct Statements"), "Judge")
     folder = evaluate(quiz(metrics=asked), made(Says(SAYS)), settings)
     assert values(folder, "hallucination_free") == {"q0": 1, "q1": 1, "q2": 1}
-    lines = [json.loads(line) for line in (folder / "judgements-0.jsonl").read_text().splitlines()]
+    lines = judge_lines(folder)
     assert {line["question"] for line in lines} >= {"medihall"}
 
 

@@ -7,7 +7,7 @@ import os
 import pickle
 from collections.abc import Callable, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,16 +16,17 @@ import numpy as np
 from PIL import Image
 
 from medimg_eval.case import Trial
-from medimg_eval.evaluation.identity import data_fingerprint, digest
+from medimg_eval.evaluation.identity import data_fingerprint
 from medimg_eval.evaluation.plan import Plan, judged
 from medimg_eval.evaluation.run import Run, now
 from medimg_eval.evaluation.score import score
 from medimg_eval.evaluation.settings import Settings
 from medimg_eval.evaluation.summarise import summarise
-from medimg_eval.evidence import EMPTY
+from medimg_eval.evidence import Evidence
 from medimg_eval.instantiate import build_task
 from medimg_eval.metrics import get
 from medimg_eval.results.runs.loading import SCHEMA
+from medimg_eval.store import digest
 from tests.helpers.config_files import composed_config
 
 
@@ -172,8 +173,7 @@ def answered(task: Any, replies: Mapping[str, str], folder: Path, judged_as: Map
         judged_as: by case, name of a judge's question -> verdict.
     """
     cases = task.cases("test")
-    if judged_as:
-        task.judged_by = "judge"
+    evidence = Evidence({"judge": "judge"} if judged_as else {})
     with Run(folder, digest([task.name, dict(replies)])) as run:
         run.note(
             schema=SCHEMA, run=run.run, command="test", task=task.name, model="Known", settings="x", status="running",
@@ -181,18 +181,14 @@ def answered(task: Any, replies: Mapping[str, str], folder: Path, judged_as: Map
             cases=len(cases), predicted=0, judge={"id": "judge"},
             resampled="patients" if any(case.patient is not None for case in cases) else "cases", **judged(task),
         )  # fmt: skip
-        run.append_judgements(
-            [
-                {"case": case, "question": name, "judge": "judge", "value": value}
-                for case, verdicts in (judged_as or {}).items()
-                for name, value in verdicts.items()
-            ]
-        )
         run.append_predictions(
             {Trial(case.id): task.accept(case, replies.get(case.id, "")).as_record() for case in cases if case.question}
         )
+        context = task.context(cases, run.predictions(), evidence)
+        if judged_as:
+            context = replace(context, shared=replace(context.shared, verdicts=judged_as), notes=())
         plan = Plan(task, Settings(score_workers=0), run, cases, cases, [Trial(case.id) for case in cases])
-        summarise(plan, score(plan, EMPTY))
+        summarise(plan, score(plan, context), context)
     return folder
 
 

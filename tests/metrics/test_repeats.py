@@ -173,7 +173,7 @@ def test_drift_of_calibration():
 
 def test_a_task_may_ask_for_reliability_beside_its_metric():
     class Questions:
-        name, judges, monitor, never_leaves = "q", {"answer"}, "", ()
+        name, judges, monitor = "q", {"answer"}, ""
         metrics = ("accuracy", "pass_at@2", "drop@grey:accuracy")
 
     check_metrics(Questions(), "answers")

@@ -358,9 +358,10 @@ def test_a_judge_reads_the_whole_consultation():
     judge = {"kind": {"prompt": {"user": "{answer}: {output}"}, "pattern": "([01])"}}
     task = consultation(ILL, patient=Patient(["Hello", "BREAK"]), judge=judge)
     (reply,), _, (case,) = talked(task, {"ill": "It is hives."})
-    ((_, prompt),) = task.judge_prompts(case, reply.as_record())
+    question, said = task.judge_questions["kind"], task.told_to_judge(case, reply.as_record())
+    prompt = question.put(case, question.fields(case, said, {}))
     assert prompt.text == "hives: Patient: Hello\nDoctor: It is hives.\nPatient: BREAK"
-    ((_, prompt),) = task.judge_prompts(case, {"texts": ["It is eczema."]})
+    prompt = question.put(case, question.fields(case, task.told_to_judge(case, {"texts": ["It is eczema."]}), {}))
     assert prompt.text == "hives: It is eczema."
 
 

@@ -16,11 +16,15 @@ from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.plan import refuse_incapable
 from medimg_eval.evaluation.settings import Settings
+from medimg_eval.evidence import Context
 from medimg_eval.instantiate import build_task
+from medimg_eval.metrics.nlp import Corpus
 from medimg_eval.models import Model
 from medimg_eval.question import Reply
 from medimg_eval.results import load_runs
 from medimg_eval.tasks import QuestionTask
+from medimg_eval.tasks.questions.shared_texts import SharedTexts
+from tests.helpers.judge_lines import judge_lines
 from tests.helpers.running import evaluate, rescore
 
 pytestmark = [
@@ -124,12 +128,11 @@ def test_exemplars_come_before_the_question_with_their_images_and_answers():
 def test_a_judge_belongs_to_the_definition_of_the_metrics_that_rest_on_it_alone():
     asking = {"right": {"prompt": {"user": "{answer}? {output}"}, "pattern": "([01])"}}
     plain, quiz = task(LUNG, metrics=["accuracy"]), task(LUNG, metrics=["accuracy", "judged@right"], judge=asking)
-    quiz.judged_by = "somebody-1"
-    assert quiz.definitions()["accuracy"] == plain.definitions()["accuracy"]
-    assert "judged by somebody-1" in quiz.definitions()["judged@right"]
+    somebody = {"judge": "somebody-1"}
+    assert quiz.definitions(somebody)["accuracy"] == plain.definitions()["accuracy"]
+    assert "judged by somebody-1" in quiz.definitions(somebody)["judged@right"]
     left_to_it = task(LUNG, metrics=["accuracy"], judge=asking, extraction="cascade+judge")
-    left_to_it.judged_by = "somebody-1"
-    assert "judged by somebody-1" in left_to_it.definitions()["accuracy"]
+    assert "judged by somebody-1" in left_to_it.definitions(somebody)["accuracy"]
 
 
 def test_a_blind_model_sees_nothing_or_grey():
@@ -306,7 +309,7 @@ def test_a_judge_is_asked_once_about_each_answer_and_its_words_are_kept(settings
     folder = evaluate(quiz(), candidate(Says(default="A")), settings)
     assert rows(folder, "judged@right") == {"q0": 1, "q1": 0}
     assert manifest(folder)["judge"]["without_verdict"] == 1
-    lines = [json.loads(line) for line in (folder / "judgements-0.jsonl").read_text().splitlines()]
+    lines = judge_lines(folder)
     assert lines[1]["reply"] == "<judge>1</judge>"
     assert lines[1]["value"] == 0
     assert lines[0]["prompt"] == "Q: Which of these is item 0?\nTruth: A a0\nSaid: A\nVerdict?"
@@ -374,6 +377,7 @@ def test_a_judge_can_say_which_option_an_output_means_behind_a_rule_or_in_its_pl
     quiz = partial(task, LUNG, metrics=["accuracy", "unanswered"])
     case = quiz().cases("test")[0]
     understood, vague = {"texts": ["A"]}, {"texts": ["Something round, well defined."]}
+    judged = Context(shared=SharedTexts(Corpus([]), verdicts={case.id: {"option": "B"}}))
     for rule, said, worth in (
         ("cascade", vague, (0, 1)),
         ("cascade+judge", vague, (1, 0)),
@@ -381,7 +385,7 @@ def test_a_judge_can_say_which_option_an_output_means_behind_a_rule_or_in_its_pl
         ("judge", understood, (1, 0)),
         ("vlmevalkit+judge", vague, (1, 0)),
     ):
-        scores = quiz(extraction=rule).score(case, {**said, "judged": {"option": "B"}})
+        scores = quiz(extraction=rule).score(case, said, context=judged)
         assert tuple(score.value for score in scores) == worth, rule
     (none,) = (one for one in quiz(extraction="judge").score(case, understood) if one.metric == "unanswered")
     assert none.value == 1

@@ -12,6 +12,7 @@ from medimg_eval.case import Case
 from medimg_eval.errors import UserError
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.settings import Settings
+from medimg_eval.metrics.registry import read_by
 from medimg_eval.models.annotators.base import TextAnnotator
 from medimg_eval.models.base import VisionLanguageModel
 from medimg_eval.models.hub import Weights
@@ -31,7 +32,13 @@ def own_metrics(tmp_path, monkeypatch):
     known = dict(metrics.registry._METRICS)
 
     @metrics.metric(
-        kind="answer", title="Words", higher_is_better=True, best=1, worst=0, source="a test", reads=("counter",)
+        kind="answer",
+        title="Words",
+        higher_is_better=True,
+        best=1,
+        worst=0,
+        source="a test",
+        requires=read_by("counter"),
     )
     def words_ratio(pair):
         """The words that were written over those of the reference."""
@@ -139,9 +146,7 @@ def test_a_metric_is_given_what_its_annotator_read_and_each_text_is_read_once(tm
     scores = load_runs([folder])[0].scores.set_index("case")["value"]
     assert scores.to_dict() == {"a": 0.25, "b": 1.0}
     assert Counter.read == 4
-    assert "annotator counter failed on 1 of 3 reports (c): not judged" in "".join(
-        build_table(load_runs([folder])).footnotes
-    )
+    assert "counter failed on 1 of 6 (c)" in "".join(build_table(load_runs([folder])).footnotes)
 
 
 def test_a_summary_of_sums_has_the_value_of_the_same_sums_by_hand(tmp_path):

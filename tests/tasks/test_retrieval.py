@@ -12,6 +12,7 @@ from medimg_eval.case import Case, Prompt, Text
 from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.settings import Settings
+from medimg_eval.evidence import EMPTY_EVIDENCE
 from medimg_eval.models.base import Embedder
 from medimg_eval.question import Key, Message, Question
 from medimg_eval.results import build_table, load_runs
@@ -131,9 +132,9 @@ def test_predictions_are_small_and_lose_nothing(tmp_path):
     assert len(json.dumps(packed)) < 6000
     assert packed["cut"] is True
     assert "cut" not in Embedded(vector, vector).as_record()
-    made.gather(made.cases("test"))
-    made.take({"a": packed, "b": Embedded(-vector, vector).as_record()})
-    assert [score.value for score in made.score(case, packed, ["i2t_rank", "t2i_rank"])] == [2, 2]
+    stored = {"a": packed, "b": Embedded(-vector, vector).as_record()}
+    ranked = made.context(made.cases("test"), stored, EMPTY_EVIDENCE)
+    assert [score.value for score in made.score(case, packed, ["i2t_rank", "t2i_rank"], ranked)] == [2, 2]
 
 
 def test_the_order_of_cases_does_not_matter():
@@ -142,9 +143,8 @@ def test_the_order_of_cases_does_not_matter():
     stored = {name: Embedded(*random.normal(size=(2, 5)).astype(np.float32)).as_record() for name in REPORTS}
     found = []
     for one, order in ((made, stored), (turned, dict(reversed(stored.items())))):
-        one.gather(one.cases("test"))
-        one.take(order)
-        found.append({case.id: one.score(case, stored[case.id]) for case in one.cases("test")})
+        ranked = one.context(one.cases("test"), order, EMPTY_EVIDENCE)
+        found.append({case.id: one.score(case, stored[case.id], context=ranked) for case in one.cases("test")})
     assert found[0] == found[1]
 
 
@@ -171,10 +171,9 @@ def test_a_case_without_exactly_one_report_fails_alone(right):
     made, case = task(), Case("x", (Painted(1),), Known(Key(right)))
     with pytest.raises(CaseError, match=r"case 'x' has (no|2) reports, expected one"):
         made.prompt(case, (Painted(1).read(),))
-    made.gather([case, *made.cases("test")])
-    made.take({})
+    ranked = made.context([case, *made.cases("test")], {}, EMPTY_EVIDENCE)
     with pytest.raises(CaseError, match="case 'x' has no rank"):
-        made.score(case, {})
+        made.score(case, {}, context=ranked)
 
 
 def test_a_case_without_an_image_is_nothing_to_find_by():
@@ -191,12 +190,11 @@ def test_texts_are_reports_too():
 
 def test_vectors_of_two_models_are_not_compared():
     made = task()
-    made.gather(made.cases("test"))
     stored = {name: Embedded(np.ones(size), np.ones(size)).as_record() for name, size in (("a", 2), ("b", 3))}
     with pytest.raises(UserError, match="vectors of 2 and 3 features"):
-        made.take(stored)
+        made.context(made.cases("test"), stored, EMPTY_EVIDENCE)
     with pytest.raises(UserError, match="case 'a': the stored vectors cannot be read"):
-        made.take({"a": {"image": "#", "report": "#"}})
+        made.context(made.cases("test"), {"a": {"image": "#", "report": "#"}}, EMPTY_EVIDENCE)
 
 
 def test_metrics_of_something_else_are_refused():

@@ -243,6 +243,10 @@ def _frame(verdicts: Sequence[Verdicts], measured: Sequence[Mapping[str, Measure
 _WORDS = {"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}
 
 
+FILES = ("judgements-*.jsonl", "verdicts.jsonl")
+"""Of a run, that hold verdicts: the first of former runs."""
+
+
 class _Judged(NamedTuple):
     """One verdict."""
 
@@ -287,7 +291,7 @@ def read_verdicts(folder: Path, labels: Path, *, column: str = "human", judge: s
     """Reads what judges said of a run, and the labels of people for the same cases.
 
     Args:
-        folder: The run's, with `judgements-*.jsonl`; of several verdicts of one judge on one case the last counts.
+        folder: The run's, with `verdicts.jsonl`; of several verdicts of one judge on one case the last counts.
         labels: A CSV file with the columns `case`, `question` (needed where judges were asked several) and the label.
             A label is a number, yes or no, true or false, or a name; empty ones are left out. Questions whose verdicts
             are more than that, such as lists of findings, are left out too.
@@ -337,10 +341,10 @@ def _alone(judged: list[_Judged], folder: Path) -> list[_Judged]:
 
 def _judgements(folder: Path) -> Iterator[_Judged]:
     """Yields the last verdict of each judge on each question and case, in the order of the first."""
-    found: dict[tuple[str, str, str], Any] = {}
-    files = sorted(folder.glob("judgements-*.jsonl"))
+    verdicts: dict[tuple[str, str, str], Any] = {}
+    files = [file for name in FILES for file in sorted(folder.glob(name))]
     if not files:
-        raise UserError(f"{folder} holds no verdicts (no judgements-*.jsonl); run or score it with a judge first")
+        raise UserError(f"{folder} holds no verdicts (no verdicts.jsonl); run or score it with a judge first")
     for file in files:
         for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(keepends=True), 1):
             if not line.endswith("\n"):
@@ -348,13 +352,23 @@ def _judgements(folder: Path) -> Iterator[_Judged]:
             try:
                 record = json.loads(line)
                 key = str(record.get("question", "")), str(record["judge"]), str(record["case"])
-                found[key] = record["value"]
+                verdicts[key] = record["value"]
             except (ValueError, KeyError, AttributeError) as error:
                 raise UserError(
                     f"{file}, line {number}: expected case, judge and value as JSON, got {error!r}"
                 ) from error
-    for (question, judge, case), value in found.items():
+    for (question, judge, case), value in verdicts.items():
         yield _Judged(question, judge, case, value)
+
+
+def verdicts_of(folder: Path, judge: str) -> dict[str, dict[str, Any]]:
+    """What a judge said of a run, as far as it is stored: by case, name of a question -> verdict."""
+    verdicts: dict[str, dict[str, Any]] = {}
+    known = bool(judge) and any(next(folder.glob(name), None) for name in FILES)
+    for said in _judgements(folder) if known else ():
+        if said.judge == judge:
+            verdicts.setdefault(said.case, {})[said.question] = said.value
+    return verdicts
 
 
 def _labels(file: Path, column: str, questions: Sequence[str]) -> dict[tuple[str, str], str]:

@@ -20,9 +20,9 @@ import pandas as pd
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.metrics.agreement import fleiss_kappa, intraclass_correlation
 from medimg_eval.metrics.proportions import exact_interval
-from medimg_eval.results.runs import unguarded
 from medimg_eval.results.statistics import Estimate
 from medimg_eval.results.table import Heading, Layout, Line, Sheet, Span, one_line, p_text
+from medimg_eval.trust import unguarded
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,4 +1,4 @@
-from .csv_cells import frame_to_csv as frame_to_csv, guarded as guarded, unguarded as unguarded
+from .csv_cells import frame_to_csv as frame_to_csv
 from .external import load_scores as load_scores
 from .loading import (
     BLIND as BLIND,

@@ -13,9 +13,9 @@ import pandas as pd
 
 from medimg_eval import metrics
 from medimg_eval.errors import UsageError, UserError, nearest
-from medimg_eval.results.runs.csv_cells import unguarded
 from medimg_eval.results.runs.loading import BLIND, SCORE_COLUMNS, RunScores
 from medimg_eval.results.runs.metric_kinds import SET, WHOLE, is_evidence, is_known, is_summary
+from medimg_eval.trust import unguarded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from medimg_eval.errors import CaseError
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.proportions import quotient
-from medimg_eval.metrics.registry import Rows, metric, summary
+from medimg_eval.metrics.registry import Requirement, Rows, metric, read_by, summary
 from medimg_eval.metrics.reports.labels.f1 import STATES, Counts, Efficacy, LabelCounts, scored, value_of
 from medimg_eval.metrics.reports.labels.taxonomies import Choice, Taxonomy, labels_of, loaded
 
@@ -44,7 +44,7 @@ class _Named(NamedTuple):
     name: str
     title: str
     by: str
-    reads: tuple[str, ...]
+    requires: tuple[Requirement, ...]
     settings: str
     source: str
 
@@ -87,7 +87,7 @@ def label_family(
 
     read = _by_rules(name, known, labeller) if labeller is not None else _by_annotator(annotator, known)
     settings = "; ".join(part for part in (_how(taxonomy), caution) if part)
-    called = _Named(name, title, by or title, (annotator,) if annotator else (), settings, source)
+    called = _Named(name, title, by or title, read_by(*filter(None, [annotator])), settings, source)
     _declare_states(called, read)
     _declare_single(called, known, read)
     for what in _TITLES:
@@ -247,7 +247,7 @@ def _register(function: Any, called: _Named, what: str, *, title: str, **facts: 
         name=name,
         title=f"{called.title} {title}",
         source=called.source,
-        reads=called.reads,
+        requires=called.requires,
         worst=worst,
         **facts,
     )(function)

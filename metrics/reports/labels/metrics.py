@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from medimg_eval.metrics.answers import AnsweredQuestion
-from medimg_eval.metrics.registry import metric
+from medimg_eval.metrics.registry import comparisons, metric
 from medimg_eval.metrics.reports.labels.f1 import Average, Efficacy, Uncertain, label_scores
 from medimg_eval.metrics.reports.labels.family import Labeller, label_family
 from medimg_eval.metrics.reports.labels.pet_uptake import uptake_labels
@@ -107,7 +107,7 @@ label_family(
     best=1.0,
     worst=0.0,
     source="Yu et al. 2023 (CXR-Report-Metric)",
-    reads=("chexbert_similarity",),
+    requires=comparisons("chexbert_similarity"),
     settings="vectors of the first token of CheXbert, 512 word pieces at most; an empty text has 0",
 )
 def chexbert_similarity(pair: AnsweredQuestion) -> float:

@@ -18,7 +18,6 @@ from urllib.parse import urlsplit
 from medimg_eval.case import Prompt, Prompts
 from medimg_eval.errors import CaseError, UsageError, UserError, nearest
 from medimg_eval.models.base import VisionLanguageModel, is_here
-from medimg_eval.models.response_cache import ReplyCache
 from medimg_eval.models.vision_language.openai.client import (
     Client,
     ImageFormat,
@@ -36,6 +35,7 @@ from medimg_eval.models.vision_language.openai.client import (
     wait_for,
 )
 from medimg_eval.question import Decoding
+from medimg_eval.store import Stored, reply_store
 
 READY_S = 5.0
 """Within so many seconds a server must say that it is there."""
@@ -115,7 +115,7 @@ class OpenAICompatible(VisionLanguageModel):
         self._pace = Pace(requests_per_minute, tokens_per_minute)
         self._tally = Tally()
         folder = None if isinstance(cache, bool) or cache is None else Path(cache).expanduser()
-        self._cache = None if cache is False else ReplyCache(folder)
+        self._cache = None if cache is False else reply_store(folder)
         self._concurrency, self._slots = concurrency, asyncio.Semaphore(concurrency)
         # Hosted models of OpenAI take no max_tokens any more; other servers do not all take its successor.
         limit = "max_completion_tokens" if self._host == "api.openai.com" else "max_tokens"
@@ -223,13 +223,14 @@ class OpenAICompatible(VisionLanguageModel):
     async def _reply(self, request: Request, case_id: str) -> str:
         # Of equal requests one is sent, and the others find its reply in the cache.
         async with self._same.setdefault(request.key, asyncio.Lock()):
-            reply = await asyncio.to_thread(self._cache.get, request.key) if self._cache is not None else None
-            if reply is not None:
+            kept = await asyncio.to_thread(self._cache.get, [request.key]) if self._cache is not None else {}
+            if request.key in kept:
+                reply = kept[request.key].value
                 self._tally.cache_hits += 1
             else:
                 reply = await self._client.ask(request, case_id)
                 if self._cache is not None:
-                    await asyncio.to_thread(self._cache.put, request.key, reply)
+                    await asyncio.to_thread(self._cache.put, {request.key: Stored(reply)})
         self._tally.cut_off += reply["finish"] == "length"
         return str(reply["text"])
 

@@ -20,6 +20,7 @@ from medimg_eval.metrics.judges.crimson import crimson_score, read_crimson
 from medimg_eval.metrics.judges.green import green_score, read_green
 from medimg_eval.metrics.judges.medihall import read_hallucination
 from medimg_eval.metrics.judges.verdicts import objects, reader, sentences, verdict_reader
+from medimg_eval.metrics.registry import ALL
 
 QUICK = settings(deadline=None, max_examples=30)
 
@@ -453,14 +454,20 @@ def test_medihall_wants_six_values_from_the_paper(given):
 
 
 def asking():
-    return [name for name, one in metrics.available("answer").items() if one.asks]
+    return [name for name in metrics.available("answer") if topics(name)]
+
+
+def topics(name):
+    """The questions that a metric asks a judge whatever its parameter."""
+    needs = metrics.available()[name].requires
+    return [need.topic for need in (() if callable(needs) else needs) if need.kind == "verdict" and need.topic != ALL]
 
 
 def test_metrics_that_ask_a_judge_are_undefined_of_other_questions_without_a_reference_and_without_a_verdict():
     suffix = {"crimson_error_count": "@false", "medihall": "@0/1/2/3/4/5", "hallucinations": "@minor"}
     for name in asking():
         full = name + suffix.get(name, "")
-        every = {one: {} for one in metrics.get(name).asks}
+        every = {one: {} for one in topics(name)}
         assert math.isnan(value(full, {}))
         assert math.isnan(value(full, every, kind="choice"))
         assert math.isnan(value(full, every, reference=" "))
@@ -471,7 +478,7 @@ def test_every_question_that_a_metric_asks_is_there_and_its_reader_too():
     from medimg_eval.tasks.questions.task import _judging
 
     for name in asking():
-        questions = {one: _judging(one) for one in metrics.get(name).asks}
+        questions = {one: _judging(one) for one in topics(name)}
         assert [one.name for one in JudgeQuestion.all_of(questions)] == list(questions)
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from medimg_eval.case import Case, Failure
 from medimg_eval.errors import UsageError
+from medimg_eval.evidence import EMPTY_EVIDENCE
 from medimg_eval.metrics.answers.reply import AnsweredQuestion, Read
 from medimg_eval.metrics.reports import icon_consistency as module
 from medimg_eval.metrics.reports.icon_consistency import (
@@ -222,10 +223,9 @@ def test_the_reports_of_a_set_reach_each_other_through_their_task():
     task = ReportTask(
         name="r", layout=Quiz(), template={"user": "{question}"}, splits={"test": "test"}, metrics=["consistency_rules"]
     )
-    task.gather(cases)
     stored = {name: {"texts": [text]} for name, text in written.items()}
-    task.take(stored)
-    found = {case.id: [score.value for score in task.score(case, stored[case.id])] for case in cases}
+    context = task.context(cases, stored, EMPTY_EVIDENCE)
+    found = {case.id: [score.value for score in task.score(case, stored[case.id], context=context)] for case in cases}
     assert found == {"a": [1.0], "b": [1.0], "c": [], "d": []}
-    task.take({**stored, "b": Failure("b", "answer", "no answer")})
-    assert [score.value for score in task.score(cases[0], stored["a"])] == [0.0]
+    context = task.context(cases, {**stored, "b": Failure("b", "answer", "no answer")}, EMPTY_EVIDENCE)
+    assert [score.value for score in task.score(cases[0], stored["a"], context=context)] == [0.0]

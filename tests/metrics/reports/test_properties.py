@@ -57,7 +57,7 @@ EMPTY = {
 
 def _judges_reports(found):
     needs = [parse(one)[0] for one in found.needs] or [found]
-    if found.intermediate or any(one.kind != "answer" or one.reads or one.asks for one in needs):
+    if found.intermediate or any(one.kind != "answer" or one.requires for one in needs):
         return False
     return found.parameter is None or found.parameter_optional or found.name in PARAMETERS
 

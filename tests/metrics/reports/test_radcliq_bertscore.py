@@ -14,7 +14,7 @@ from medimg_eval.errors import UsageError
 from medimg_eval.metrics import get
 from medimg_eval.metrics.answers.reply import AnsweredQuestion, Read
 from medimg_eval.metrics.nlp.corpus import Corpus
-from medimg_eval.metrics.registry import Rows
+from medimg_eval.metrics.registry import Rows, comparisons, read_by
 from medimg_eval.metrics.reports.radcliq import bleu_2, radcliq_of
 from medimg_eval.metrics.reports.token_matching import DISTILROBERTA_5, BertScores, bertscore_of, rarity, rescaled
 
@@ -188,7 +188,8 @@ def read(graph=GRAPH, bert=ONES, cosine=1.0):
 
 def test_the_metrics_put_together_what_three_annotators_read():
     v0, v1 = get("radcliq_v0"), get("radcliq_v1")
-    assert v1.reads == v0.reads == ("radgraph", "bertscore_radcliq", "chexbert_similarity")
+    needed = (*read_by("radgraph"), *comparisons("bertscore_radcliq", "chexbert_similarity"))
+    assert v1.requires == v0.requires == needed
     assert not v0.higher_is_better
     assert not v1.higher_is_better
     same = pair("Mild edema.", read())
@@ -222,7 +223,7 @@ def test_radcliq_is_not_judged_where_a_part_is_not(lack):
 )
 def test_bertscores_are_what_their_annotator_found(name, annotator, part, worst):
     found = get(name)
-    assert found.reads == (annotator,)
+    assert found.requires == comparisons(annotator)
     assert found.worst == pytest.approx(worst, abs=5e-5)
     reading = {"precision": 0.1, "recall": 0.2, "f1": 0.3}
     assert found.function(pair("Edema.", {annotator: reading})) == reading[part]

@@ -12,6 +12,7 @@ from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.metrics import get
 from medimg_eval.metrics.answers.reply import AnsweredQuestion, Read
 from medimg_eval.metrics.nlp.corpus import Corpus
+from medimg_eval.metrics.registry import Requirement
 from medimg_eval.metrics.reports.radgraph import FAMILIES, LEVELS, radgraph_combined, radgraph_f1
 
 PRESENT, ABSENT, ANATOMY = "Observation::definitely present", "Observation::definitely absent", "Anatomy"
@@ -169,7 +170,7 @@ def pair(read, text="Edema.", kind="report", family="radgraph_xl"):
 @pytest.mark.parametrize("level", LEVELS)
 def test_metrics_are_named_after_the_model_and_the_level(family, level):
     found = get(f"{family}_{level}")
-    assert found.reads == (family,)
+    assert found.requires == (Requirement("annotation", family),)
     assert level in found.settings
     assert FAMILIES[family] in found.title
     value = found.function(pair(Read(REFERENCE, PREDICTION), family=family))
@@ -182,5 +183,5 @@ def test_metrics_judge_reports_alone_and_not_where_the_annotator_failed():
     assert math.isnan(partial(pair(None)))
     assert math.isnan(partial(pair(Read(REFERENCE, REFERENCE), kind="number")))
     combined = get("radgraph_combined")
-    assert combined.reads == ("radgraph",)
+    assert combined.requires == (Requirement("annotation", "radgraph"),)
     assert combined.function(pair(Read(REFERENCE, REFERENCE), family="radgraph")) == 1.0

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics import parse
 from medimg_eval.metrics.answers.reply import AnsweredQuestion
+from medimg_eval.metrics.registry import required
 from medimg_eval.metrics.text.profiles import CLEANERS, PROFILES, cleaned, cleaner, profile, r2gen_iu, r2gen_mimic
 from medimg_eval.metrics.text.texts import cleaned_of, texts_of
 
@@ -75,4 +75,4 @@ def test_every_profile_names_metrics_and_a_cleaner_that_there_are(name):
     found = profile(name)
     assert found.clean in ("", *CLEANERS)
     for one in found.metrics:
-        assert not parse(one)[0].reads
+        assert not required(one)

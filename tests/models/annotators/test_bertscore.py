@@ -10,9 +10,9 @@ import torch
 import yaml
 
 from medimg_eval.errors import UsageError, UserError
+from medimg_eval.evidence import TextPair
 from medimg_eval.metrics.nlp.corpus import Corpus
 from medimg_eval.metrics.reports.token_matching import DISTILBERT_5, DISTILROBERTA_5, bertscore_of
-from medimg_eval.models.annotators.base import TextPair
 from medimg_eval.models.annotators.bertscore import BertScore
 from tests.helpers.tiny_bert import save_vocabulary
 from tests.test_house import CONFIGS

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from medimg_eval.errors import UserError
+from medimg_eval.evidence import TextPair
 from medimg_eval.metrics.nlp.corpus import Corpus
 from medimg_eval.metrics.reports.labels.metrics import CHEXPERT_14
-from medimg_eval.models.annotators.base import TextPair
 from tests.helpers.tiny_bert import save_vocabulary
 
 TEXTS = [

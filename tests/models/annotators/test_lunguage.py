@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from medimg_eval.errors import CaseError, UserError
+from medimg_eval.evidence import TextPair
 from medimg_eval.metrics.nlp.corpus import Corpus
 from medimg_eval.metrics.reports.lunguage import lunguage_of
-from medimg_eval.models.annotators.base import TextPair
 from medimg_eval.models.annotators.lunguage import Lunguage
 
 ROWS = {

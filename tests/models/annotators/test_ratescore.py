@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from medimg_eval.errors import UserError
+from medimg_eval.evidence import TextPair
 from medimg_eval.metrics import get
 from medimg_eval.metrics.answers.reply import AnsweredQuestion
 from medimg_eval.metrics.nlp.corpus import Corpus
 from medimg_eval.metrics.reports.ratescore_entities import TYPES
-from medimg_eval.models.annotators.base import TextPair
 from medimg_eval.models.annotators.ratescore import Entity, RaTEScore, entities_of
 
 WORDS = {

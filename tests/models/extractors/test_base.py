@@ -13,10 +13,11 @@ from PIL import Image as Pictures
 import medimg_eval
 from medimg_eval.case import Image
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.evaluation.evidence.embedding import FeatureStore, embed, source_of
 from medimg_eval.instantiate import build
 from medimg_eval.models.extractors.base import FeatureExtractor, Pixels
 from medimg_eval.models.extractors.networks import Inception, OpenClipEncoder, TimmEncoder, TransformersEncoder
+from medimg_eval.store import observation_store
+from tests.helpers.observing import observed, rows
 
 CONFIGS = Path(medimg_eval.__file__).parent / "configs" / "extractor"
 
@@ -61,20 +62,32 @@ def test_pixels_are_means_of_areas_of_grey():
         Pixels(2).embed_texts(["a"])
 
 
+class Counting(Pixels):
+    """Counts the pictures that it is shown."""
+
+    seen = 0
+
+    def embed(self, pictures):
+        self.seen += len(pictures)
+        return super().embed(pictures)
+
+
 def test_a_picture_is_embedded_once_whatever_it_is_called(tmp_path):
     files = [tmp_path / name for name in ("a.png", "b.png", "c.png")]
     for number, file in enumerate(files):
         Pictures.fromarray(image(number // 2 * 9).array[0]).save(file)
-    sources = [source_of(file.name, file) for file in files]
-    first = embed(Pixels(4), "pixels-x", sources, skip=False, what="it")
-    assert (first.computed, len(first.rows)) == (2, 3)  # a and b hold the same
-    assert (first.rows[0] == first.rows[1]).all()
-    assert not (first.rows[0] == first.rows[2]).all()
-    again = embed(Pixels(4), "pixels-x", sources[::-1], skip=False, what="it")
-    assert again.computed == 0
-    assert (again.rows == first.rows[::-1]).all()
-    assert embed(Pixels(4), "pixels-y", sources, skip=False, what="it").computed == 2
-    assert dict(first.shapes) == {"20 x 24 uint8": 3}
+    references = {file.name: file for file in files}
+    pixels = Counting(4)
+    first = rows(found := observed(pixels, "pixels-x", references))
+    assert (pixels.seen, len(first)) == (2, 3)  # a and b hold the same
+    assert (first[0] == first[1]).all()
+    assert not (first[0] == first[2]).all()
+    again = rows(observed(pixels, "pixels-x", dict(reversed(references.items()))))
+    assert pixels.seen == 2
+    assert (again == first[::-1]).all()
+    observed(pixels, "pixels-y", references)
+    assert pixels.seen == 4
+    assert [one.meta for one in found.values()] == [{"shape": "20 x 24 uint8", "constant": False}] * 3
 
 
 def test_a_picture_without_a_file_is_known_by_its_content():
@@ -84,17 +97,18 @@ def test_a_picture_without_a_file_is_known_by_its_content():
         def read(self):
             return image(3)
 
-    sources = [source_of("x", Held()), source_of("y", Held())]
-    assert embed(Pixels(4), "pixels-x", sources, skip=False, what="it").computed == 1
-    assert embed(Pixels(4), "pixels-x", sources, skip=False, what="it").computed == 0
+    pixels = Counting(4)
+    for _ in range(2):
+        observed(pixels, "pixels-x", {"x": Held(), "y": Held()})
+        assert pixels.seen == 1
 
 
 def test_a_damaged_cache_is_said_in_a_sentence(tmp_path):
-    store = FeatureStore("x")
-    store.close()
+    store = observation_store("features", "x")
+    store.path.parent.mkdir(parents=True, exist_ok=True)
     store.path.write_bytes(b"no database" * 99)
-    with pytest.raises(UserError, match=r"x.sqlite: features cannot be kept there .*; delete the file"):
-        FeatureStore("x")
+    with pytest.raises(UserError, match=r"x.sqlite: what is kept there cannot be .*; delete the file"):
+        store.get(["a"])
 
 
 def test_inception_gives_what_comes_before_its_last_layer(tmp_path):

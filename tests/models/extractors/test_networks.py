@@ -7,12 +7,12 @@ import pytest
 from PIL import Image as Pictures
 
 from medimg_eval.errors import CaseError, UsageError, UserError
-from medimg_eval.evaluation.evidence.embedding import embed, source_of
 from medimg_eval.imaging.pictures.reading import as_picture
 from medimg_eval.models.base import Model
 from medimg_eval.models.extractors.base import FeatureTable, Pixels
 from medimg_eval.models.extractors.classifiers import FindingClassifier, ModelClassifier, ViewClassifier
 from medimg_eval.models.extractors.networks import BioViLT, PatientSiamese
+from tests.helpers.observing import observed, rows
 from tests.models.extractors.test_base import image
 
 
@@ -197,11 +197,15 @@ def test_features_of_a_table_are_looked_up_by_the_end_of_a_path(tmp_path):
         made.look_up([tmp_path / "002" / "001.png"])
     with pytest.raises(UserError, match="looks features up by file"):
         made.embed_images([image()])
-    sources = [source_of(name, tmp_path / name / "000.png") for name in ("001", "003", "002")]
-    found = embed(made, "x", sources, skip=True, what="")
-    assert (found.kept, found.skipped, found.rows.shape) == ([0, 2], ["003"], (2, 2))
-    with pytest.raises(CaseError, match="003: .*has no row of it"):
-        embed(made, "x", sources, skip=False, what="")
+    references = {name: tmp_path / name / "000.png" for name in ("001", "003", "002")}
+    for file in references.values():  # of equal content, and with features of their own
+        file.parent.mkdir()
+        file.touch()
+    found = observed(made, "x", references, optional=True)
+    assert [one.status for one in found.values()] == ["known", "failed", "known"]
+    np.testing.assert_array_equal(rows(found), [[1, 2], [3, np.nan]])
+    with pytest.raises(UserError, match="003: .*has no row of it"):
+        observed(made, "x", references)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.settings import Settings
 from medimg_eval.metrics import get
 from medimg_eval.metrics.reconstruction.perceptual import dists, lpips, pictures
+from medimg_eval.metrics.registry import Requirement
 from medimg_eval.models.base import Reconstructor
 from medimg_eval.models.extractors.perceptual import DISTS, LPIPS
 from medimg_eval.results import load_runs
@@ -139,7 +140,7 @@ def test_a_volume_is_worth_the_mean_over_its_slices():
     assert lpips([0.1, 0.2, 0.6]) == pytest.approx(0.3)
     assert dists([0.5], "fastmri") == 0.5
     assert np.isnan(lpips([]))
-    assert get("lpips@fastmri").reads == ("lpips",)
+    assert get("lpips@fastmri").requires == (Requirement("distance", "lpips"),)
     with pytest.raises(UsageError, match="no preset"):
         get("lpips@fastmir")
 

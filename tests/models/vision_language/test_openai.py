@@ -25,10 +25,10 @@ from PIL import Image as Pictures
 from medimg_eval.case import Image, Prompt
 from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.imaging.pictures.reading import as_pictures
-from medimg_eval.models.response_cache import ReplyCache
 from medimg_eval.models.vision_language.openai.client import LONGEST_WAIT_S, Pace, backoff, data_url, retry_after
 from medimg_eval.models.vision_language.openai.model import OpenAICompatible
 from medimg_eval.question import Decoding, Message
+from medimg_eval.store import reply_store
 from tests.conftest import HELPERS, environment
 
 ITEMS = range(60)
@@ -113,7 +113,7 @@ def test_after_a_kill_what_was_answered_is_not_asked_again(tmp_path):
         while server.counts()["under_way"]:
             time.sleep(0.01)
         before = server.counts()["answered"]
-        kept = ReplyCache(tmp_path).count()
+        kept = reply_store(tmp_path).count()
         command += [server.url, str(tmp_path)]
         again = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
         after = server.counts()["answered"]
@@ -614,7 +614,7 @@ def test_a_run_that_is_killed_and_resumed_loses_no_item_and_asks_none_twice(star
         killed.communicate()
         while server.counts()["under_way"]:
             time.sleep(0.01)
-        lost = sum(server.counts()["answered"].values()) - ReplyCache(tmp_path / "cache" / "replies").count()
+        lost = sum(server.counts()["answered"].values()) - reply_store(tmp_path / "cache" / "replies").count()
         resumed = starter.run(words, tmp_path, settings, 300)
         answered = server.counts()["answered"]
     assert resumed.returncode == 0, resumed.stderr

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medimg_eval.results import build_table, to_csv, write_all
-from medimg_eval.results.runs.csv_cells import frame_to_csv, guarded, unguarded
+from medimg_eval.results.runs.csv_cells import frame_to_csv
 from medimg_eval.results.runs.external import load_scores
+from medimg_eval.trust import guarded, unguarded
 
 ATTACKS = ["=cmd|' /C calc'!A0", "+1+1", "-2+3", "@SUM(A1)", "\t=1", "\r=1", " =1", "'=1", "＝1", "-", "=", "\n=1"]
 

@@ -14,7 +14,7 @@ from sklearn.metrics import precision_recall_fscore_support
 from medimg_eval import metrics
 from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.metrics.answers.reply import AnsweredQuestion, Read
-from medimg_eval.metrics.registry import Rows
+from medimg_eval.metrics.registry import Rows, read_by
 from medimg_eval.metrics.reports.labels.family import codes, example_scores, sums_of, value_of_sums
 from medimg_eval.metrics.reports.labels.metrics import (
     CHEXPERT,
@@ -310,7 +310,7 @@ def test_every_table_says_what_decides_the_numbers():
             assert "counts 0 in means" in told
     assert "14 labels; 13: without No Finding; 5: Cardiomegaly, Edema" in metrics.get("rule_labeler_f1").settings
     assert "agreement with CheXbert on real reports is unknown" in metrics.get("rule_labeler_f1").settings
-    assert metrics.get("chexbert_states").reads == ("chexbert",)
+    assert metrics.get("chexbert_states").requires == read_by("chexbert")
     assert metrics.get("chexbert_f1").needs == ("chexbert_states",)
 
 

@@ -13,8 +13,8 @@ from typing import NamedTuple
 from medimg_eval.case import Image
 from medimg_eval.errors import CaseError
 from medimg_eval.imaging.pictures import as_picture
-from medimg_eval.results.runs import guarded
 from medimg_eval.system import whole
+from medimg_eval.trust import guarded
 
 EDGE = 256
 """Longest edge of a picture in the gallery."""
@@ -30,7 +30,7 @@ class Neighbours(NamedTuple):
 
     Attributes:
         case: whose prompt it is.
-        picture: its file, below the run.
+        picture: its file.
         train: the case of the training image.
         distance: between their features.
         beyond: the share of hold-out images that are no further from training.
@@ -38,7 +38,7 @@ class Neighbours(NamedTuple):
     """
 
     case: str
-    picture: str
+    picture: Path
     train: str
     distance: float
     beyond: float
@@ -58,7 +58,7 @@ def write_gallery(folder: Path, extractor: str, found: Sequence[Neighbours]) -> 
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(["case", "picture", "training_case", "distance", "holdout_share"])
         writer.writerows(
-            map(guarded, (one.case, one.picture, one.train, f"{one.distance:.6g}", f"{one.beyond:.4f}"))
+            map(guarded, (one.case, _below(folder, one.picture), one.train, f"{one.distance:.6g}", f"{one.beyond:.4f}"))
             for one in found
         )
     title = f"Pictures nearest to training images, by {html.escape(extractor)}"
@@ -93,3 +93,7 @@ def _image(read: Callable[[], Image]) -> str:
     stream = io.BytesIO()
     picture.save(stream, "PNG")
     return f'<img alt="" src="data:image/png;base64,{base64.b64encode(stream.getvalue()).decode()}">'
+
+
+def _below(folder: Path, file: Path) -> str:
+    return file.relative_to(folder).as_posix()

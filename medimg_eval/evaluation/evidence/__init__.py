@@ -1,5 +1,0 @@
-"""What other models say of stored predictions: judges, annotators, extractors, networks."""
-
-import lazy_loader as lazy
-
-__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

@@ -1,4 +1,0 @@
-from .annotating import read_reports as read_reports, refuse_unready as refuse_unready
-from .judging import judge_answers as judge_answers, judge_remarks as judge_remarks, refuse_unfit as refuse_unfit
-from .perceiving import perceive as perceive, refuse_unready_networks as refuse_unready_networks
-from .sets import judge_sets as judge_sets, refuse_unready_sets as refuse_unready_sets

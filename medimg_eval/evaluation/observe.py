@@ -1,0 +1,303 @@
+"""Shows stored predictions to judges, annotators, networks and extractors: the only caller of `Provider.observe`."""
+
+from __future__ import annotations
+
+import gc
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from medimg_eval.case import Case
+from medimg_eval.errors import CaseError, UserError
+from medimg_eval.evaluation.progress import tracked
+from medimg_eval.evaluation.run import Run
+from medimg_eval.evidence import FACTS, Evidence, Kind, Observation, Place, Subject, one_each
+from medimg_eval.models.providers import Provider
+from medimg_eval.store import ContentStore, Stored, digest, observation_store
+from medimg_eval.tasks.base import Task
+
+log = logging.getLogger(__name__)
+
+CUT = "cut"
+"""The key under which an annotator says that a text was longer than what it reads."""
+
+TOGETHER = 256
+"""Lines that are written at once of what was known before."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A provider of a run, which is loaded when it is shown something that it has not seen before.
+
+    Attributes:
+        name: what requirements call it.
+        kind: of what it says.
+        identity: what decides what it says; keys of the store begin with it.
+        revision: what provenance says of it.
+        lend: loads it, puts it on its device and takes it back; None of a judge that an earlier start had, of which
+            only what it said then is known.
+        cached: whether what it says is kept for other runs.
+        uses_corpus: whether what it says depends on the whole set of references.
+        facts: an extractor itself, unloaded, for the names and thresholds of its features; None of others.
+    """
+
+    name: str
+    kind: Kind
+    identity: str
+    revision: str
+    lend: Callable[[], AbstractContextManager[Provider]] | None
+    cached: bool = True
+    uses_corpus: bool = False
+    facts: Any = None
+
+
+def gather_evidence(task: Task, run: Run, cases: Sequence[Case], sources: Mapping[str, Source]) -> Evidence:
+    """Has providers say what the metrics of a task require, of what is stored, and appends it to the run.
+
+    What was said before, in this run or another, is not asked again; what failed is. Requirements are met in the
+    task's order, in which each comes after those that it goes on from.
+
+    Args:
+        task: says what is required, and what is shown.
+        run: whose predictions are shown.
+        cases: of the run.
+        sources: by provider.
+
+    Raises:
+        UserError: a provider cannot be asked at all, such as one whose key is refused.
+    """
+    facts = {
+        (name, FACTS, ""): Observation(source.facts, "unneeded")
+        for name, source in sources.items()
+        if source.facts is not None
+    }
+    evidence = Evidence({name: source.revision for name, source in sources.items()}, facts)
+    requirements = [need for need in task.requirements() if need.provider in sources]
+    if not requirements:
+        return evidence
+    predictions = run.predictions()
+    counts: dict[str, int] = {}
+    with ExitStack() as stack:
+        stages = {name: _Stage(source, run, stack) for name, source in sources.items()}
+        for need in requirements:
+            stage = stages[need.provider]
+            need = replace(need, kind=stage.source.kind)  # noqa: PLW2901 - it says itself whether it reads or compares
+            if stage.source.uses_corpus and stage.shared is None:
+                stage.share(task.context(cases, {}, Evidence()).shared)
+            subjects = task.subjects(need, cases, predictions, evidence)
+            evidence |= Evidence(observations=stage.observe(need.topic, subjects))
+            counts[need.provider] = stage.asked
+    log.info("evidence: %s", ", ".join(f"{name} was shown {count}" for name, count in counts.items()))
+    return evidence
+
+
+class _Left(NamedTuple):
+    """Something that has not been seen before, and all whose it is."""
+
+    key: str
+    subjects: list[Subject]
+
+
+@dataclass
+class _Stage:
+    """One provider at work on one run.
+
+    Attributes:
+        source: the provider.
+        run: where lines go.
+        stack: on which it is lent.
+        asked: how much it was shown.
+        most: subjects at once, once more did not fit into memory.
+        shared: what all subjects have in common.
+        identity: of the source, with that.
+        words: by key, of a judge what it was asked.
+    """
+
+    source: Source
+    run: Run
+    stack: ExitStack
+    asked: int = 0
+    most: int | None = None
+    shared: Any = None
+    identity: str = field(init=False)
+    words: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.identity = self.source.identity
+
+    def share(self, shared: Any) -> None:
+        """Takes what all subjects have in common, which then decides what is said."""
+        self.shared = shared
+        references = getattr(shared, "corpus", shared).references
+        self.identity = digest([self.source.identity, [list(texts) for texts in references]], 16)
+
+    @cached_property
+    def provider(self) -> Provider:
+        """The provider, lent until the end."""
+        provider: Provider = self.stack.enter_context(self.source.lend())  # type: ignore[misc]
+        return provider
+
+    @cached_property
+    def lines(self) -> dict[Place, tuple[str, Any]]:
+        """By place, key and value of what it said in this run."""
+        return {
+            (line["provider"], line["topic"], line["owner"]): (line["key"], line.get("value"))
+            for line in self.run.evidence()
+            if line["provider"] == self.source.name and line["by"] == self.identity and line["key"]
+        }
+
+    @cached_property
+    def store(self) -> ContentStore:
+        """What it said in any run."""
+        store = observation_store(self.source.kind, self.source.identity)
+        self.stack.callback(store.close)
+        return store
+
+    def observe(self, topic: str, subjects: Iterable[Subject]) -> dict[Place, Observation]:
+        """What it says of subjects: from the run, from the store, or asked now."""
+        found: dict[Place, Observation] = {}
+        left: dict[str, _Left] = {}
+        said = {key: value for key, value in self.lines.values() if value is not None}
+        for subject in subjects:
+            place = (self.source.name, topic, subject.owner)
+            if subject.needless:
+                found[place] = Observation(subject.value, "unneeded", subject.needless)
+                continue
+            if self.source.lend is None:
+                if place in self.lines:
+                    found[place] = _known(*self.lines[place])
+                continue
+            try:
+                key = subject.key if isinstance(subject.key, str) else subject.key()
+                if not key:
+                    subject.read()  # may say what is wrong with it
+            except Exception as error:  # noqa: BLE001 - whatever goes wrong is this subject's failure
+                _refused(error)
+                found[place] = Observation(None, "failed", self._told(subject.owner, error))
+                continue
+            if key in said:
+                found[place] = _known(key, said[key])
+                if self.lines.get(place, ("",))[0] != key:
+                    left.setdefault(key, _Left(key, [])).subjects.append(subject)
+                continue
+            found[place] = Observation(None, "failed", "not asked", key)
+            shared = key if self.source.cached else ""  # a table may say other things of files of equal content
+            left.setdefault(shared or f"\0{subject.owner}", _Left(key, [])).subjects.append(subject)
+        found |= self._settle(topic, left, said)
+        return found
+
+    def _settle(self, topic: str, left: Mapping[str, _Left], said: Mapping[str, Any]) -> dict[Place, Observation]:
+        """Takes what is left from the store, and asks about the rest, batch by batch; each batch is kept at once."""
+        keys = [item.key for item in left.values() if item.key and self.source.cached and item.key not in said]
+        stored = self.store.get([self._full(key) for key in keys]) if keys else {}
+        kept = ((key, stored.get(self._full(key))) for key in keys)
+        known = {**said, **{key: Observation(value.value, meta=value.meta) for key, value in kept if value}}
+        found: dict[Place, Observation] = {}
+        unseen: list[_Left] = []
+        earlier: list[dict[str, Any]] = []
+        for item in left.values():
+            if item.key not in known:
+                unseen.append(item)
+                continue
+            found |= self._keep(topic, item, _known(item.key, known[item.key]), earlier)
+            if len(earlier) >= TOGETHER:
+                self.run.append_evidence(earlier)
+                earlier = []
+        self.run.append_evidence(earlier)
+        unseen.sort(key=lambda item: item.subjects[0].size)  # texts of like length together, so that little is padded
+        # Volumes come one by one: a network takes as many of their slices at once as it likes.
+        size = max(1, self.provider.preferred_batch) if unseen and self.source.kind != "distance" else 1
+        batches = [unseen[start : start + size] for start in range(0, len(unseen), size)]
+        for batch in tracked(batches, f"{self.source.name} ({topic})" if topic else self.source.name):
+            lines: list[dict[str, Any]] = []
+            for item, observation in zip(batch, self._shown(batch), strict=True):
+                found |= self._keep(topic, item, observation, lines)
+            fresh = {item.key: found[self.source.name, topic, item.subjects[0].owner] for item in batch if item.key}
+            if self.source.cached:
+                told = {key: Stored(one.value, one.meta) for key, one in fresh.items() if one.status != "failed"}
+                self.store.put({self._full(key): value for key, value in told.items()})
+            self.run.append_evidence(lines)
+            self.asked += len(batch)
+        return found
+
+    def _shown(self, batch: Sequence[_Left]) -> list[Observation]:
+        """What it says of a batch; where something fails, halves of it are shown, down to the one that is at fault."""
+        if self.most is not None and len(batch) > self.most:
+            return [*self._shown(batch[: self.most]), *self._shown(batch[self.most :])]
+        try:
+            read = [item.subjects[0].read() for item in batch]
+            if self.source.kind == "verdict":
+                self.words |= {item.key: prompt.text for item, (prompt, _) in zip(batch, read, strict=True)}
+            values = one_each(self.provider.observe(read, self.shared), batch, f"{self.source.name}")
+            return [_known(item.key, value) for item, value in zip(batch, values, strict=True)]
+        except Exception as error:  # noqa: BLE001 - whatever goes wrong is asked again in halves
+            _refused(error)
+            short = out_of_memory(error)
+            if len(batch) == 1:
+                told = self._told(batch[0].subjects[0].owner, error)
+                return [Observation(None, "failed", told, batch[0].key)]
+        half = len(batch) // 2
+        if short:  # only here is the error gone, and with it what it holds of the device's memory
+            self.most = half
+            log.warning("%s is out of memory with %d at once; goes on with %d", self.source.name, len(batch), half)
+            gc.collect()
+        return [*self._shown(batch[:half]), *self._shown(batch[half:])]
+
+    def _keep(
+        self, topic: str, item: _Left, observation: Observation, lines: list[dict[str, Any]]
+    ) -> dict[Place, Observation]:
+        """The observation of all whose the subject is; adds their lines, if the run does not have them."""
+        found = {(self.source.name, topic, subject.owner): observation for subject in item.subjects}
+        for place in found:
+            if observation.status != "failed" and self.lines.get(place, ("",))[0] == observation.key != "":
+                continue
+            line = {"provider": self.source.name, "by": self.identity, "topic": topic, "owner": place[2]}
+            if self.source.kind == "verdict":
+                line["prompt"] = self._asked(item)
+            if observation.status == "failed":  # without a key: it is asked again by the next start
+                lines.append(line | {"key": "", "error": observation.message})
+                continue
+            said = {} if self.source.kind == "features" else {"value": observation.value}
+            lines.append(line | {"key": observation.key} | said)
+            self.lines[place] = observation.key, said.get("value")
+        return found
+
+    def _asked(self, item: _Left) -> str:
+        """What the judge was asked, word for word."""
+        if item.key not in self.words:
+            self.words[item.key] = item.subjects[0].read()[0].text
+        return self.words[item.key]
+
+    def _full(self, key: str) -> str:
+        return key if self.source.kind == "features" else f"{self.identity}/{key}"
+
+    def _told(self, owner: str, error: Exception) -> str:
+        log.debug("%s", owner, exc_info=error)
+        told = str(error) if isinstance(error, CaseError) else f"{type(error).__name__}: {error}"
+        log.warning("%s failed on %s (%s)", self.source.name, owner, told)
+        return told
+
+
+def _known(key: str, value: Any) -> Observation:
+    """What was said, as an observation, which a provider may give itself: nothing counts as a failure."""
+    meta: Mapping[str, Any] = {}
+    if isinstance(value, Observation):
+        value, meta = value.value, value.meta
+    if value is None:
+        return Observation(None, "failed", "nothing was said of it", key)
+    partial = isinstance(value, Mapping) and bool(value.get(CUT))
+    return Observation(value, "partial" if partial else "known", "", key, meta)
+
+
+def _refused(error: Exception) -> None:
+    """Raises what no other subject would fare better with, such as a key that is refused."""
+    if isinstance(error, UserError) and not isinstance(error, CaseError):
+        raise error
+
+
+def out_of_memory(error: Exception) -> bool:
+    """Whether an error says that a batch was too large; torch need not have been imported."""
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "out of memory" in str(error).lower())

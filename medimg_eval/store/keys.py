@@ -1,0 +1,100 @@
+"""Keys of content: files, texts, prompts, pictures, arrays. What is kept under one is found again only by the same."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from medimg_eval.case import Array, Prompt
+from medimg_eval.errors import CaseError
+from medimg_eval.system import walk
+
+VERSION = 2
+"""Part of the key of files: raised when readers change what they return, so that older entries are no longer found."""
+
+
+def digest(value: Any, length: int = 8) -> str:
+    """A short hash of anything JSON can hold, independent of key order."""
+    text = json.dumps(_keyed(value), sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:length]
+
+
+def content_key(files: Iterable[Path], transform: Any) -> str:
+    """Returns the key of what a transform makes of some files.
+
+    Where files lie and what they are called does not matter; what they hold, their order, and the transform do.
+    A file is hashed once per process, and again when its size, time or inode changes.
+
+    Args:
+        files: what is read; of a folder, every file below it that is not hidden.
+        transform: says what is done to it: anything JSON can hold, such as a mapping of settings.
+
+    Raises:
+        CaseError: a file is missing, or a folder cannot be opened.
+    """
+    digests = []
+    for path in files:
+        # What readers look at: behind linked folders too, and nothing hidden.
+        below = sorted(path / name for name, _ in walk(path)) if path.is_dir() else [path]
+        for file in below:
+            try:
+                stat = file.stat()
+                digests.append(_file_digest(str(file.resolve()), stat.st_size, stat.st_mtime_ns, stat.st_ino))
+            except OSError as error:
+                raise CaseError(f"{file}: cannot be opened ({error})") from error
+    text = json.dumps([VERSION, digests, transform], sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=20).hexdigest()
+
+
+def text_key(*texts: str) -> str:
+    """Key of a text that is read, or of several that are compared."""
+    return hashlib.blake2b(json.dumps(texts).encode(), digest_size=16).hexdigest()
+
+
+def sentence_key(text: str) -> str:
+    """Key of a text that is embedded."""
+    return digest(["text", text], 40)
+
+
+def prompt_key(prompt: Prompt, max_new_tokens: int | None = None) -> str:
+    """Key of what a judge is shown.
+
+    Args:
+        prompt: messages and images.
+        max_new_tokens: how long it may write; None for the usual length, which is no part of the key.
+    """
+    pixels = [(image.array.shape, hashlib.blake2b(image.array.tobytes()).hexdigest()) for image in prompt.images]
+    shown: list[Any] = [[(message.role, message.parts) for message in prompt.messages], pixels]
+    return digest(shown if max_new_tokens is None else [*shown, max_new_tokens], 32)
+
+
+def picture_key(array: Array) -> str:
+    """Key of a picture that lies in no file."""
+    array = np.ascontiguousarray(array)
+    return digest([array.shape, str(array.dtype), array.tobytes().hex()], 40)
+
+
+def array_key(array: Array) -> str:
+    """Key of numbers that a network is shown."""
+    return f"{hashlib.blake2b(array.tobytes(), digest_size=16).hexdigest()}/{array.shape}"
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _file_digest(path: str, size: int, changed: int, inode: int) -> str:
+    del size, changed, inode  # a file that changed is hashed again
+    with Path(path).open("rb") as stream:
+        return hashlib.file_digest(stream, "blake2b").hexdigest()
+
+
+def _keyed(value: Any) -> Any:
+    """The same with keys that can be sorted: YAML reads a bare `on:` as true, which stands among texts then."""
+    if isinstance(value, Mapping):
+        mixed = len({type(key) for key in value}) > 1
+        return {json.dumps(key, default=str) if mixed else key: _keyed(held) for key, held in value.items()}
+    return [_keyed(held) for held in value] if isinstance(value, list | tuple) else value

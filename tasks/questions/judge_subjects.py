@@ -1,0 +1,141 @@
+"""What a judge is shown of stored answers, and what its replies to that are worth."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from medimg_eval.case import Case, Image, Prompt
+from medimg_eval.errors import CaseError
+from medimg_eval.evidence import JUDGE, Evidence, Observation, Subject
+from medimg_eval.question import Reply
+from medimg_eval.store import prompt_key
+from medimg_eval.tasks.questions.judge_questions import MAX_NEW_TOKENS, JudgeQuestion
+
+Verdicts = Mapping[str, Any]
+"""Name of a question -> its verdict; None where the judge's reply holds none."""
+
+NAMED = 100
+"""Failed questions that the manifest names."""
+
+
+def judge_subjects(
+    question: JudgeQuestion, case: Case, reply: Reply, earlier: Verdicts, images: Callable[[], Sequence[Image]]
+) -> Iterator[Subject]:
+    """What a judge is shown of one answer to have one question answered.
+
+    Args:
+        question: to the judge.
+        case: whose answer.
+        reply: as the judge sees it.
+        earlier: verdicts on this answer so far; nothing is asked that goes on from one that is missing.
+        images: reads those of the case.
+
+    Raises:
+        CaseError: the case cannot be put to a judge, such as one of several references.
+    """
+    if any(earlier.get(name) is None for name in question.before):
+        return
+    items = question.items(reply, earlier) if question.each else [""]
+    for place, item in enumerate(items, start=1):
+        owner = f"{case.id}/{place}" if question.each else case.id
+        fields = question.fields(case, reply, earlier, item)
+        if fields is None:
+            yield Subject(owner, "", str, needless="blank", value=question.blank[0])
+            continue
+
+        def put(fields: Mapping[str, str] = fields) -> Prompt:
+            return question.put(case, fields, images() if question.images else ())
+
+        if question.images:  # read when they are shown, and not kept until then
+            yield Subject(
+                owner, lambda put=put: _key(question, put()), lambda put=put: (put(), question.max_new_tokens)
+            )
+            continue
+        prompt = put()
+        yield Subject(owner, _key(question, prompt), lambda prompt=prompt: (prompt, question.max_new_tokens))
+
+
+def verdicts_on(
+    questions: Iterable[JudgeQuestion], owner: str, reply: Callable[[], Reply], evidence: Evidence
+) -> dict[str, Any]:
+    """The verdicts on one answer, read from what the judge replied; questions that it was not asked are absent.
+
+    Args:
+        questions: each after those that it goes on from.
+        owner: of the answer.
+        reply: the answer as the judge sees it.
+        evidence: what it replied.
+    """
+    verdicts: dict[str, Any] = {}
+    for question in questions:
+        if question.before:
+            if not verdicts.keys() >= set(question.before):
+                continue
+            if any(verdicts[name] is None for name in question.before):
+                verdicts[question.name] = None
+                continue
+        if not question.each:
+            observation = evidence.find(JUDGE, owner, question.name)
+            if observation is not None:
+                verdicts[question.name] = verdict_of(question, observation)
+            continue
+        try:
+            items = question.items(reply(), verdicts)
+        except CaseError:
+            continue
+        parts = [evidence.find(JUDGE, f"{owner}/{place}", question.name) for place in range(1, len(items) + 1)]
+        known = [verdict_of(question, part) for part in parts if part is not None]
+        if len(known) == len(items):
+            verdicts[question.name] = {"items": items, "verdicts": known}
+    return verdicts
+
+
+def verdict_of(question: JudgeQuestion, observation: Observation) -> Any:
+    """What a reply is worth; None where it holds no verdict, or there is none."""
+    if observation.status == "failed":
+        return None
+    return observation.value if observation.status == "unneeded" else question.verdict(observation.value)
+
+
+def judge_facts(questions: Mapping[str, JudgeQuestion], evidence: Evidence) -> dict[str, Any]:
+    """How many questions a judge was asked, and how many of them have no reply, or one that is no verdict."""
+    shown = [
+        (topic, owner, observation)
+        for (provider, topic, owner), observation in evidence.observations.items()
+        if provider == JUDGE and topic in questions and observation.status != "unneeded"
+    ]
+    every = Counter(topic for topic, _, _ in shown)
+    unread = Counter(topic for topic, _, said in shown if verdict_of(questions[topic], said) is None)
+    failures = []
+    for topic, owner, said in shown:
+        if said.status == "failed":
+            case, _, number = owner.rpartition("/") if questions[topic].each else (owner, "", "")
+            name = f"{topic}/{number}" if number else topic
+            failures.append({"case": case, "question": name, "message": said.message})
+    return {
+        "questions": len(shown),
+        "without_verdict": unread.total(),
+        "unread": {name: [unread[name], every[name]] for name in every},
+        "failed": len(failures),
+        "failures": failures[:NAMED],
+    }
+
+
+def judge_notes(facts: Mapping[str, Any], judge: str, unasked: int) -> list[str]:
+    """What a table says below of replies without a verdict, and of questions that nobody has been asked."""
+    failed = Counter(failure["question"].partition("/")[0] for failure in facts["failures"])
+    notes = [
+        f"judge {judge}: {without - failed[name]:,} of {of:,} replies to {name} hold no verdict and are not judged"
+        for name, (without, of) in facts["unread"].items()
+        if without > failed[name]
+    ]
+    if unasked:
+        notes.append(f"the judge has not been asked {unasked:,} of its questions; run test again with it")
+    return notes
+
+
+def _key(question: JudgeQuestion, prompt: Prompt) -> str:
+    usual = question.max_new_tokens == MAX_NEW_TOKENS
+    return prompt_key(prompt, None if usual else question.max_new_tokens)

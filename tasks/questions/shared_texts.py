@@ -1,0 +1,48 @@
+"""What answers in words are judged by beside themselves: all references, members of a set, verdicts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from medimg_eval.metrics.nlp import Corpus
+from medimg_eval.system import whole
+
+if TYPE_CHECKING:
+    from medimg_eval.metrics.reports import Written
+
+REFERENCE = "reference"
+"""How the owner of a reference begins that an annotator is shown: `reference/CASE`."""
+
+VERDICTS = "verdicts.jsonl"
+"""A run's file of what a judge's replies are worth; the replies themselves are among its evidence."""
+
+
+@dataclass(frozen=True)
+class SharedTexts:
+    """What the cases of a task share.
+
+    Attributes:
+        corpus: all references.
+        peers: by case: what was written of the others of its set.
+        verdicts: by case: name of a judge's question -> its verdict, as far as it was asked.
+    """
+
+    corpus: Corpus
+    peers: Mapping[str, Sequence[Written]] = field(default_factory=dict)
+    verdicts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+def write_verdicts(folder: Path, judge: str, verdicts: Mapping[str, Mapping[str, Any]]) -> None:
+    """Writes the verdicts of a judge, a line for each case and question; those of other judges stay."""
+    path = folder / VERDICTS
+    earlier = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    lines = [line for line in earlier if json.loads(line)["judge"] != judge]
+    for case, named in verdicts.items():
+        for question, value in named.items():
+            lines.append(json.dumps({"case": case, "question": question, "judge": judge, "value": value}))
+    with whole(path) as partial:
+        partial.write_text("\n".join([*lines, ""]), encoding="utf-8")

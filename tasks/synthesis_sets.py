@@ -1,0 +1,382 @@
+"""What extractors are shown of pictures that were made and of real ones, and the sets that metrics compare."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from medimg_eval.case import Array, Case, Image
+from medimg_eval.errors import CaseError, UserError, error_in_words
+from medimg_eval.evidence import FACTS, Evidence, Observation, Subject
+from medimg_eval.imaging import ImageFile
+from medimg_eval.metrics import parse
+from medimg_eval.metrics.fidelity import shuffled
+from medimg_eval.metrics.generation import BY_PARTS, WHOLE, ImageSet, ImageSets, requirement_of
+from medimg_eval.metrics.privacy import closest_pairs
+from medimg_eval.metrics.scores import RAISED
+from medimg_eval.store import content_key, digest, picture_key
+from medimg_eval.tasks.base import SetScore
+from medimg_eval.tasks.nearest_images import Neighbours
+
+if TYPE_CHECKING:
+    from medimg_eval.tasks.synthesis import SynthesisTask
+
+log = logging.getLogger(__name__)
+
+GENERATED = "generated"
+"""What the set of pictures that were made is called, beside the sets of real ones."""
+
+NAMED = 3
+"""Pictures, or kinds of them, that a note names."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture of a set, as extractors are shown it.
+
+    Attributes:
+        name: for messages.
+        reference: a file, or what reads it.
+        optional: whether it is left out, and counted, where it cannot be read; the others end the scoring.
+    """
+
+    name: str
+    reference: Any
+    optional: bool = False
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files it is read from; () where its content must be looked at to tell it from others."""
+        if isinstance(self.reference, Path):
+            return (self.reference,)
+        return self.reference.files if isinstance(self.reference, ImageFile) else ()
+
+    def key(self) -> str:
+        """Key of its content; raises as `read` does."""
+        if not self.files:
+            return picture_key(self.read().array)
+        options = ""  # what decides, with the files, what is read
+        if isinstance(self.reference, ImageFile):
+            settings = [dict(self.reference.options), str(self.reference.region)]
+            options = json.dumps(settings, default=str, sort_keys=True)
+        try:
+            return content_key(self.files, options)
+        except CaseError as error:
+            raise self._error(error) from error
+
+    def read(self) -> Image:
+        """Reads it.
+
+        Raises:
+            UserError: it cannot be read; a CaseError where it is optional.
+        """
+        reference = ImageFile(self.reference) if isinstance(self.reference, Path) else self.reference
+        try:
+            image: Image = reference.read()
+        except CaseError as error:
+            raise self._error(error) from error
+        return image
+
+    def look_up(self, features_of: Callable[[tuple[Path, ...]], Array]) -> Array:
+        """Its features, by its files; raises as `read` does where they are not known."""
+        try:
+            return features_of(self.files)
+        except CaseError as error:
+            raise self._error(error) from error
+
+    def _error(self, error: CaseError) -> UserError:
+        if self.optional:
+            return CaseError(f"{self.name}: {error}")
+        mend = "mend it, or leave such images out, counted, with task.unreadable=skip"
+        return UserError(f"{self.name}: {error}; {mend}")
+
+
+class Shown(NamedTuple):
+    """A picture of a set, with its case and its owner among observations."""
+
+    owner: str
+    case: Case
+    picture: Picture
+
+
+def real_pictures(part: str, cases: Sequence[Case], *, optional: bool) -> list[Shown]:
+    """The pictures of a set of real images."""
+    return [
+        Shown(f"{part}/{case.id}", case, Picture(f"case {case.id!r} of {part}", case.images[0], optional))
+        for case in cases
+    ]
+
+
+def made_pictures(task: SynthesisTask, cases: Sequence[Case], predictions: Mapping[str, Any]) -> list[Shown]:
+    """The pictures that were made, in the order of cases; of those that failed none."""
+    shown: list[Shown] = []
+    for case in cases:
+        stored = predictions.get(case.id)
+        if not isinstance(stored, Path):
+            continue
+        try:
+            files = task.codec.read(stored).pictures
+        except CaseError as error:
+            log.warning("case %s: %s", case.id, error)
+            continue
+        shown += [
+            Shown(f"{case.id}/{number}", case, Picture(f"case {case.id!r}, picture {number}", file))
+            for number, file in enumerate(files, start=1)
+        ]
+    return shown
+
+
+def subjects_of(shown: Sequence[Shown], provider: str, evidence: Evidence) -> Iterator[Subject]:
+    """What an extractor has not been shown yet; keys that are known of another extractor are not computed again."""
+    keys = {place[2]: observation.key for place, observation in evidence.observations.items() if observation.key}
+    for owner, _, picture in shown:
+        if evidence.find(provider, owner) is None:
+            yield Subject(owner, keys.get(owner) or picture.key, lambda picture=picture: picture)  # type: ignore[misc]
+
+
+class JudgedSets(NamedTuple):
+    """What the pictures of a run are worth as a set.
+
+    Attributes:
+        scores: by metric, finding and group.
+        notes: what readers of a table must know of them.
+        nearest: by extractor that looks for copies, the pictures that come nearest to a training image.
+    """
+
+    scores: list[SetScore]
+    notes: list[str]
+    nearest: dict[str, list[Neighbours]]
+
+
+@dataclass(frozen=True, eq=False)
+class SynthesisSets:
+    """All pictures of a run and what extractors say of them: what scores of sets depend on.
+
+    Attributes:
+        task: how they are judged.
+        real: set -> its pictures.
+        made: the pictures that were made.
+        evidence: features of all of them.
+    """
+
+    task: SynthesisTask
+    real: Mapping[str, Sequence[Shown]]
+    made: Sequence[Shown]
+    evidence: Evidence
+
+    def provenance(self) -> dict[str, str]:
+        """Set of real images -> how many there are, and a hash of them."""
+        keys = {place[2]: one.key for place, one in self.evidence.observations.items() if one.key}
+        return {
+            part: f"{len(shown)} images ({digest([keys.get(owner, '') for owner, _, _ in shown])})"
+            for part, shown in self.real.items()
+        }
+
+    @cached_property
+    def judged(self) -> JudgedSets:
+        """What all extractors together say of them, in the order of the task's metrics."""
+        names = self.task.set_metrics
+        found: dict[str, list[SetScore]] = {}
+        notes: list[str] = []
+        nearest: dict[str, list[Neighbours]] = {}
+        for name in self.task.extractors:  # one after the other: the features of a set may fill the memory
+            sets = ExtractedSets(self, name)
+            found |= {metric: sets.scores(metric) for metric in names if requirement_of(metric).provider == name}
+            notes += sets.notes
+            if sets.screens:
+                nearest[name] = sets.nearest()
+                notes.append(f"{name}: the pictures nearest to training images are shown in nearest-{name}.html")
+        return JudgedSets([score for metric in names for score in found[metric]], notes, nearest)
+
+
+class ExtractedSets:
+    """All sets of a run as one extractor sees them."""
+
+    def __init__(self, sets: SynthesisSets, name: str) -> None:
+        self.task, self.name, self.made = sets.task, name, sets.made
+        self.evidence = sets.evidence
+        self.real = {part: shown for part, shown in sets.real.items() if part in self._parts_of(name)}
+        self.notes: list[str] = []
+        self.raised = ""
+        self._parts: dict[Any, ImageSets] = {}
+        self.rows: dict[str, Array] = {}
+        self.kept: dict[str, list[Shown]] = {}
+        self.extractor: Any = self.evidence.of(name, "", FACTS)
+        shapes = {part: self._take(part, shown) for part, shown in {**self.real, GENERATED: self.made}.items()}
+        if not self.raised:
+            self._compare_shapes(shapes)
+            named = {key for shown in self.kept.values() for _, case, _ in shown for key in case.attributes}
+            self.unknown = sorted(set(self.extractor.findings) - named)
+            """Findings of a classifier that are an attribute of no case."""
+            if self.unknown:
+                self.notes.append(f"{name}: an attribute of no case, and not judged: {', '.join(self.unknown)}")
+
+    def scores(self, metric: str) -> list[SetScore]:
+        """What the pictures are worth by one metric: all, those of each finding, and those of each group.
+
+        A classifier's findings are judged of all pictures, one after the other.
+        """
+        if self.raised:
+            return [SetScore(metric, WHOLE, f"{RAISED}{self.raised}", {})]
+        scores = [self._score(metric, WHOLE, {}, None)]
+        if requirement_of(metric).ability == "findings":
+            return scores + [
+                self._score(metric, finding, {}, None, place)
+                for place, finding in enumerate(self.extractor.findings)
+                if finding not in self.unknown
+            ]
+        if parse(metric)[0].name not in BY_PARTS:
+            return scores
+        scores += [
+            self._score(metric, finding, {}, lambda case, one=finding: self.task.has(case, one))
+            for finding in self.task.strata
+        ]
+        cases = [case for part in ("reference", GENERATED) for _, case, _ in self._all(part)]
+        for group in self.task.groups:
+            for value in sorted({case.attributes.get(group, "") for case in cases} - {""}):
+                chosen = lambda case, key=group, one=value: case.attributes.get(key) == one  # noqa: E731
+                scores.append(self._score(metric, WHOLE, {group: value}, chosen))
+        return scores
+
+    @property
+    def screens(self) -> bool:
+        """Whether its features are used to look for copies."""
+        return not self.raised and {"train", "holdout"} <= self.real.keys() and len(self.made) > 1
+
+    def nearest(self) -> list[Neighbours]:
+        """The pictures that come nearest to a training image, the nearest first."""
+        sets = self._sets(None)
+        found = []
+        for pair in closest_pairs(*sets.trio, **sets.screened):
+            made, real = self.kept[GENERATED][pair.generated], self.kept["train"][pair.train]
+            file, read = made.picture.files[0], (made.picture.read, real.picture.read)
+            found.append(Neighbours(made.case.id, file, real.case.id, pair.distance, pair.nearer_than, read))
+        return found
+
+    def _parts_of(self, name: str) -> set[str]:
+        needs = (requirement_of(metric) for metric in self.task.set_metrics)
+        return {part for need in needs if need.provider == name for part in need.sets}
+
+    def _all(self, part: str) -> Sequence[Shown]:
+        return self.made if part == GENERATED else self.real.get(part, ())
+
+    def _take(self, part: str, shown: Sequence[Shown]) -> Counter[str]:
+        """Keeps the features of a set as one block; returns how many of its pictures have which size and type."""
+        seen = [(one, self.evidence.find(self.name, one.owner)) for one in shown]
+        known: list[tuple[Shown, Observation]] = []
+        lost: list[tuple[Shown, str]] = []
+        for one, observation in seen:
+            if observation is not None and observation.status == "known":
+                known.append((one, observation))
+            else:
+                lost.append((one, observation.message if observation else f"{self.name} was never shown it"))
+        if lost and (not known or not lost[0][0].picture.optional):
+            self.raised = self.raised or lost[0][1]
+        rows = [observation.value for _, observation in known]
+        self.rows[part] = np.stack(rows) if rows else np.zeros((0, 1), np.float32)
+        self.kept[part] = [one for one, _ in known]
+        if lost:
+            some = ", ".join(one.picture.name for one, _ in lost[:NAMED]) + (", ..." if len(lost) > NAMED else "")
+            self.notes.append(f"{len(lost)} images of {part} cannot be read and are left out: {some}")
+        if constant := sum(bool(observation.meta.get("constant")) for _, observation in known):
+            self.notes.append(f"{constant} of {len(known)} images of {part} are constant")
+        return Counter(str(one.meta["shape"]) for _, one in known if "shape" in one.meta)
+
+    def _compare_shapes(self, shapes: Mapping[str, Counter[str]]) -> None:
+        for what, place in (("sizes", 0), ("types", 2)):  # "256 x 256 uint8"
+            kinds = {part: {shape.rpartition(" ")[place] for shape in one} for part, one in shapes.items() if one}
+            if len(set().union(*kinds.values())) > 1:
+                parts = "; ".join(f"{part} {_listed(found)}" for part, found in kinds.items())
+                self.notes.append(f"images differ in {what}, which features may see: {parts}")
+
+    def _score(
+        self, metric: str, label: str, where: Mapping[str, str], chosen: Any, finding: int | None = None
+    ) -> SetScore:
+        key = (WHOLE if finding is not None else label, *where.items())
+        if key not in self._parts:
+            self._parts[key] = self._sets(chosen)
+        sets = self._parts[key]
+        compared = (*requirement_of(metric).sets, GENERATED)
+        least = self.task.least if chosen is None else max(self.task.least, self.task.drawn)
+        short = next((name for name in compared if len(sets.by_name[name].rows) < least), None)
+        value: Any = None
+        if short is not None:
+            value = f"too_few: {len(sets.by_name[short].rows)} {short} images, expected at least {least}"
+        else:
+            function: Any = parse(metric)[0].function
+            try:
+                value = function(sets if finding is None else replace(sets, finding=finding))
+            except ValueError as error:  # such as k neighbours of fewer images: this value's own matter
+                value = f"undefined: {error}"
+            except Exception as error:
+                log.debug("%s, %s", metric, label, exc_info=True)
+                value = f"{RAISED}{error_in_words(error)}"
+        return SetScore(metric, label, value, where)
+
+    def _sets(self, chosen: Callable[[Case], bool] | None) -> ImageSets:
+        extractor = self.extractor
+        return ImageSets(
+            {part: self._set(part, chosen) for part in self.rows},
+            extractor=f"{self.name} ({self.evidence.provenance[self.name]})",
+            texts=self._texts(chosen),
+            seed=self.task.seed,
+            names=tuple(extractor.names),
+            thresholds=tuple(extractor.thresholds),
+            compare=extractor.compare if extractor.tells_patients else None,
+        )
+
+    def _set(self, part: str, chosen: Callable[[Case], bool] | None) -> ImageSet:
+        cases = [case for _, case, _ in self.kept[part]]
+        rows = _chosen(cases, chosen)
+        if chosen is not None and 0 < self.task.drawn < len(rows):
+            owners = np.unique(
+                [cases[place].patient or cases[place].id for place in rows.tolist()], return_inverse=True
+            )
+            rng = np.random.default_rng(self.task.seed)
+            rows = np.sort(rows[shuffled(rng, len(rows), owners[1])[: self.task.drawn]])
+        drawn = [cases[place] for place in rows.tolist()]
+        return ImageSet(
+            self.rows[part][rows],
+            np.array([case.patient or case.id for case in drawn], dtype=str),
+            np.array([case.id for case in drawn], dtype=str),
+            self._says(drawn),
+        )
+
+    def _texts(self, chosen: Callable[[Case], bool] | None) -> Array | None:
+        """The features of the prompts of pictures, where a metric compares with them."""
+        cases = [case for _, case, _ in self.kept[GENERATED] if chosen is None or chosen(case)]
+        texts = [self.evidence.find(self.name, f"{PROMPT}/{case.id}") for case in cases]
+        if not texts or texts[0] is None:
+            return None
+        return np.stack([self.evidence.of(self.name, f"{PROMPT}/{case.id}") for case in cases])
+
+    def _says(self, cases: Sequence[Case]) -> Array | None:
+        """What attributes say of the findings, or of the choices, that the extractor gives probabilities of."""
+        made = self.extractor
+        if not (made.findings or made.choices):
+            return None
+        said = [self.task.says(case, made.findings or made.choices, made.chooses) for case in cases]
+        found: Array = np.array(said, np.float64).reshape(len(cases), len(made.names))
+        found[:, [place for place, name in enumerate(made.names) if name in self.unknown]] = np.nan
+        return found
+
+
+PROMPT = "prompt"
+"""How the owner of a prompt's features begins; the case follows."""
+
+
+def _chosen(cases: Sequence[Case], chosen: Callable[[Case], bool] | None) -> Array:
+    return np.array([place for place, case in enumerate(cases) if chosen is None or chosen(case)], dtype=np.intp)
+
+
+def _listed(found: set[str]) -> str:
+    some = sorted(found)
+    return ", ".join(some[:NAMED]) + (f" and {len(some) - NAMED} more" if len(some) > NAMED else "")
