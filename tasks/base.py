@@ -168,6 +168,10 @@ class Task(ABC):
         """What of the data a provider sees, in words."""
         return {"features": ("images", "questions"), "distance": ("images",)}.get(need.kind, ("answers",))
 
+    def reads_as(self, need: Requirement) -> str:
+        """What decides how the words of a provider are read, which may change while they stay; "" for nothing."""
+        return ""
+
     def subjects(
         self, need: Requirement, cases: Sequence[Case], predictions: Mapping[str, Any], evidence: Evidence
     ) -> Iterable[Subject]:

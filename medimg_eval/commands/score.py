@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pkgutil
-from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -110,7 +109,7 @@ def score_reports(wanted: Mapping[str, Any]) -> None:
     annotators = Annotators(wanted["annotators"] or {})
     judge = build_candidate(wanted["judge"]) if wanted.get("judge") else None
     for task in tasks:
-        refuse(missing(task.requirements(), ChainMap({JUDGE: judge} if judge else {}, annotators), task))
+        refuse(missing(task.requirements(), {**annotators, **({JUDGE: judge} if judge else {})}, task))
     settings = Settings(
         runs=Path(wanted["runs"]),
         config={key: value for key, value in wanted.items() if key != "runs"},

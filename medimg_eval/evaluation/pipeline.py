@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from medimg_eval.evaluation.observe import gather_evidence
 from medimg_eval.evaluation.plan import Plan, judges_of, prepare, reopen
@@ -13,6 +13,7 @@ from medimg_eval.evaluation.settings import Settings
 from medimg_eval.evaluation.summarise import summarise
 
 if TYPE_CHECKING:
+    from medimg_eval.evaluation.manifest import Manifest
     from medimg_eval.evaluation.model_spec import ModelSpec
     from medimg_eval.evaluation.run import Run
     from medimg_eval.evidence import Context
@@ -66,7 +67,8 @@ def _gather(plan: Plan) -> Context:
         evidence = gather_evidence(task, run, plan.shown, {**plan.sources, **judges_of(plan)})
         context = task.context(plan.cases, run.predictions(), evidence)
         if context.facts:
-            run.note(**{key: {**run.manifest.get(key, {}), **facts} for key, facts in context.facts.items()})
+            noted: dict[str, Any] = {**run.manifest}
+            run.note(**cast("Manifest", {key: {**noted.get(key, {}), **facts} for key, facts in context.facts.items()}))
         task.artefacts(context, run.folder)
         counts["done"] = sum(answered(prediction) for prediction in run.predictions().values())
     return context

@@ -51,9 +51,10 @@ class ScoreKeys:
         self._groups: dict[Group, list[str]] = {}
         self._metrics = task.case_metrics
         for metric in self._metrics:
-            how = [task.alone(metric).signature(), parse(metric)[0].settings]
+            needs = _needs(task, metric)
+            how = [task.alone(metric).signature(), parse(metric)[0].settings, *filter(None, map(task.reads_as, needs))]
             settings = hashlib.blake2b(json.dumps(how).encode(), digest_size=16).digest()
-            group = (settings, _needs(task, metric), parse(metric)[0].scope == "set")
+            group = (settings, needs, parse(metric)[0].scope == "set")
             self._groups.setdefault(group, []).append(metric)
         self._said = _by_owner(context.evidence)
 

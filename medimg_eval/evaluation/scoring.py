@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from medimg_eval.case import Case, Failure, Trial
 from medimg_eval.codecs import Stored
@@ -81,9 +81,8 @@ def score_case(
         metrics: by which; None for all of the task's.
         context: what scores depend on beside the case.
     """
-    some = () if metrics is None else (metrics,)
     try:
-        return [_finite(score) for score in task.score(case, prediction, *some, **_told(context))]
+        return [_finite(score) for score in task.score(case, prediction, metrics, **_told(context))]
     except Exception as error:
         log.debug("case %s", case.id, exc_info=True)
         told = str(error) if isinstance(error, CaseError) else f"case {case.id!r}: {error_in_words(error)}"
@@ -116,7 +115,7 @@ def _by_itself(task: Task, case: Case, prediction: Stored, name: str, context: C
     return [LabelScore(label, name, math.nan, f"{RAISED}{told}") for label in labels or [UNREAD]]
 
 
-def _told(context: Context) -> dict[str, Context]:
+def _told(context: Context) -> dict[str, Any]:
     """The argument of a task's methods that names the context, which tasks without any need not know."""
     return {} if context == EMPTY else {"context": context}
 

@@ -49,12 +49,22 @@ def judge_subjects(
             return question.put(case, fields, images() if question.images else ())
 
         if question.images:  # read when they are shown, and not kept until then
-            yield Subject(
-                owner, lambda put=put: _key(question, put()), lambda put=put: (put(), question.max_new_tokens)
-            )
+            yield Subject(owner, partial(_shown_key, question, put), partial(_shown, question, put))
             continue
         prompt = put()
-        yield Subject(owner, _key(question, prompt), lambda prompt=prompt: (prompt, question.max_new_tokens))
+        yield Subject(owner, _key(question, prompt), partial(_with_limit, question, prompt))
+
+
+def _shown_key(question: JudgeQuestion, put: Callable[[], Prompt]) -> str:
+    return _key(question, put())
+
+
+def _shown(question: JudgeQuestion, put: Callable[[], Prompt]) -> tuple[Prompt, int]:
+    return _with_limit(question, put())
+
+
+def _with_limit(question: JudgeQuestion, prompt: Prompt) -> tuple[Prompt, int]:
+    return prompt, question.max_new_tokens
 
 
 def verdicts_on(

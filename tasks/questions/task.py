@@ -166,6 +166,10 @@ class QuestionTask(TrainsOnPrompts, Task):
         others = (need for need in super().requirements() if need.kind != "verdict")
         return (*judge_says(*self.judge_questions), *others)
 
+    def reads_as(self, need: Requirement) -> str:
+        """The questions to a judge with their patterns, by which verdicts are read from its replies."""
+        return repr(self.judge_questions) if need.kind == "verdict" else ""
+
     def dispensable(self, need: Requirement) -> bool:
         """Whether it is a question of the task's own, without whose verdict other metrics have values all the same."""
         return super().dispensable(need) or need.topic in self.judge
@@ -551,7 +555,8 @@ class QuestionTask(TrainsOnPrompts, Task):
     def _verdicts_in(self, case: Case, packed: Mapping[str, Any], context: Context) -> Mapping[str, Any]:
         known = getattr(context.shared, "verdicts", {}).get(case.id)
         if known is not None or JUDGE not in context.evidence.provenance:
-            return known or packed.get("judged", {})
+            judged: Mapping[str, Any] = known or packed.get("judged", {})
+            return judged
         return self._verdicts(case, packed, context.evidence)
 
     def _readings(self, case: Case, evidence: Evidence) -> dict[str, Any]:
