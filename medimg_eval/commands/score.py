@@ -17,7 +17,7 @@ from medimg_eval.evaluation.evidence import refuse_unready
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.rescoring import rescore
 from medimg_eval.instantiate import Annotators, Extractors, build_candidate, build_task
-from medimg_eval.models.precomputed import GivenTexts
+from medimg_eval.models.precomputed import PrecomputedReports
 from medimg_eval.results import Table, build_table, load_runs
 from medimg_eval.results.runs import read_manifest
 from medimg_eval.tasks import Task
@@ -134,7 +134,9 @@ def _given(file: str, layout: Any) -> ModelSpec:
         raise TypeError(f"{type(layout).__name__} is no ReportTable")
     stem = Path(file).name.removesuffix(".gz")
     config = {"file": file, "columns": dict(layout.columns)}
-    return ModelSpec(Path(stem).stem, GivenTexts, config, lambda: GivenTexts(file, texts=layout.predictions))
+    return ModelSpec(
+        Path(stem).stem, PrecomputedReports, config, lambda: PrecomputedReports(file, texts=layout.predictions)
+    )
 
 
 def _no_trainer(**_: Any) -> Any:

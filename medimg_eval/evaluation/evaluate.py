@@ -42,7 +42,7 @@ from medimg_eval.evaluation.rescoring import close, judged, score_stored, scorin
 from medimg_eval.evaluation.run import Run, answered, now, unanswered
 from medimg_eval.evaluation.scoring import Scorer, is_settled, scoring_workers
 from medimg_eval.models import Model
-from medimg_eval.models.precomputed import GivenTexts
+from medimg_eval.models.precomputed import PrecomputedReports
 from medimg_eval.results.runs import SCHEMA
 from medimg_eval.tasks import QuestionTask, ReportTask, Task
 from medimg_eval.tasks.base import split_source
@@ -183,7 +183,7 @@ def evaluate(task: Task, candidate: ModelSpec, settings: Settings) -> Path:
         if settings.config.get("efficiency") and "efficiency" not in run.manifest:
             _measure(task, candidate, settings, run, every)
         asking = _predict(task, candidate, settings, run, cases, left)
-        if left and not task.codec.heavy and not isinstance(candidate.model, GivenTexts):  # which took no time
+        if left and not task.codec.heavy and not isinstance(candidate.model, PrecomputedReports):  # which took no time
             _note_time(run, candidate, *asking)
         if settings.rank == 0:
             if not task.codec.heavy:
