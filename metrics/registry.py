@@ -126,6 +126,9 @@ class Metric:
     over: Literal["", "repeats", "conditions"] = ""
 
 
+_UNTOLD = np.zeros(0, np.int64)
+
+
 @dataclass(frozen=True, eq=False)
 class Rows:
     """What a summary is computed from: Score rows of one run, as parallel arrays (row,).
@@ -151,14 +154,13 @@ class Rows:
     attributes: Mapping[str, npt.NDArray[np.str_]]
     cases: int
     facts: Mapping[str, Any]
-    repeat: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
-    condition: npt.NDArray[np.str_] = field(default_factory=lambda: np.zeros(0, "U1"))
+    repeat: npt.NDArray[np.int64] = field(default_factory=lambda: _UNTOLD)
+    condition: npt.NDArray[np.str_] = field(default_factory=lambda: _UNTOLD.astype(str))
 
     def __post_init__(self) -> None:
-        """Rows of neither repeat nor condition are all of the first one, as published."""
-        if len(self.repeat) < len(self.case):
+        if len(self.repeat) != len(self.case):
             object.__setattr__(self, "repeat", np.zeros(len(self.case), np.int64))
-        if len(self.condition) < len(self.case):
+        if len(self.condition) != len(self.case):
             object.__setattr__(self, "condition", np.zeros(len(self.case), "U1"))
 
     def where(self, chosen: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> "Rows":

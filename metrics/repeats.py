@@ -50,7 +50,7 @@ def spread(rows: Rows) -> tuple[float, float]:
     """Returns the SD between the means of repeats and that within cases (the root of the mean variance; both n - 1)."""
     values = by_repeat(rows).values
     means = _without_gaps(values.T)
-    return float(_sd(means)), math.sqrt(float(_mean(_variances(values))))
+    return float(_sd(means)), math.sqrt(_mean(_variances(values)))
 
 
 def case_pieces(rows: Rows, first: npt.NDArray[np.intp], values: Floats) -> Floats:
@@ -308,12 +308,12 @@ def _variances(values: Floats) -> Floats:
     return quotient((apart**2).sum(axis=1), (~np.isnan(values)).sum(axis=1) - 1)
 
 
-def _mean(values: Floats) -> Floats:
-    mean: Floats = _without_gaps(values[None])[0]
-    return mean
+def _mean(values: Floats) -> float:
+    return float(_without_gaps(values[None])[0])
 
 
 def _sd(values: Floats) -> Floats:
     """Returns the standard deviation (n - 1) along the last axis of what is known; NaN of fewer than two."""
     flat = values.reshape(-1, values.shape[-1])
-    return np.sqrt(_variances(flat)).reshape(values.shape[:-1])
+    found: Floats = np.sqrt(_variances(flat)).reshape(values.shape[:-1])
+    return found

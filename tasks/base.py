@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, Self, cast
 
-from medimg_eval.case import Case, Geometry, Image, Prompt, Prompts, Score
+from medimg_eval.case import Case, Condition, Geometry, Image, Prompt, Prompts, Score
 from medimg_eval.codecs import Codec, read_json
 from medimg_eval.errors import CaseError, MissingDataError, SplitError, UsageError, UserError, nearest
 from medimg_eval.evidence import Context, Evidence, Subject
@@ -20,6 +20,7 @@ from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.registry import Requirement, canonical
 from medimg_eval.panels import Panel
 from medimg_eval.tasks.checks import Checked, check_grids, count_grids
+from medimg_eval.tasks.degradations import DEGRADATIONS, degraded
 
 MayLeave = Literal["yes", "no", "ask"]
 """Whether data may go to another machine; `ask` leaves it to the user's word on the command line."""
@@ -230,6 +231,23 @@ class Task(ABC):
         return []
 
     @property
+    def draws(self) -> bool:
+        """Whether asking again gives other answers by itself, as decoding with a temperature does."""
+        return False
+
+    def conditions(self) -> frozenset[str]:
+        """What can be done to its cases before they are shown, by name."""
+        return frozenset(DEGRADATIONS)
+
+    def variant(self, repeat: int, condition: Condition | None) -> Task:
+        """The task as one of several repeats asks it, with seeds of its own, or under a condition; mostly the same."""
+        return self
+
+    def show(self, images: tuple[Image, ...], condition: Condition) -> tuple[Image, ...]:
+        """The images of a case as they are shown under a condition."""
+        return tuple(degraded(image, condition) for image in images)
+
+    @property
     def case_metrics(self) -> list[str]:
         """The metrics that a single case is judged by: the task's own, and those that its summaries need."""
         wanted: dict[str, None] = {}
@@ -416,7 +434,8 @@ def check_metrics(task: Task, what: str = "") -> None:
         raise UsageError(f"task {task.name!r}: expected `metrics` to name each metric once, got {list(task.metrics)}")
     if not what:
         return
-    for needed in (*((parse(name)[0].needs or (name,)) for name in task.metrics), (task.monitor,)):
+    single = [name for name in task.metrics if not parse(name)[0].over or parse(name)[0].needs]
+    for needed in (*((parse(name)[0].needs or (name,)) for name in single), (task.monitor,)):
         if needed[0] and not any(parse(one)[0].kind in task.judges for one in needed):
             raise UsageError(f"task {task.name!r}: metric {needed[0]!r} does not judge {what}")
 

@@ -330,6 +330,10 @@ class ReconstructionTask(Task):
             raise CaseError(f"case {case.id!r}: {error}") from error
         return scores
 
+    def conditions(self) -> frozenset[str]:
+        """None: it shows samples of k-space."""
+        return frozenset()
+
     @property
     def perceptual_metrics(self) -> list[str]:
         """The metrics that networks see pictures for, after all cases are predicted."""

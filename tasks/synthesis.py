@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from medimg_eval.case import Array, Case, Image, Prompt, Prompts, Score
+from medimg_eval.case import Array, Case, Condition, Image, Prompt, Prompts, Score
 from medimg_eval.codecs import Codec, GeneratedImages, Pictures
 from medimg_eval.errors import CaseError, UsageError, UserError, nearest
 from medimg_eval.imaging import read
@@ -143,6 +143,19 @@ class SynthesisTask(Task):
     def case_metrics(self) -> list[str]:
         """The metrics that the pictures of a single prompt are judged by."""
         return [name for name in super().case_metrics if parse(name)[0].kind != SET]
+
+    @property
+    def draws(self) -> bool:
+        """Pictures are drawn, each from a seed of its own."""
+        return True
+
+    def conditions(self) -> frozenset[str]:
+        """None: its prompts are texts."""
+        return frozenset()
+
+    def variant(self, repeat: int, condition: Condition | None) -> SynthesisTask:
+        """With a seed of its own for each repeat."""
+        return replace(self, seed=self.seed + repeat) if repeat else self
 
     @property
     def set_metrics(self) -> list[str]:

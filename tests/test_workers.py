@@ -18,13 +18,14 @@ from reading import FragileVolumes, fragile, kill_the_reader, quiz, whose
 from medimg_eval.case import Failure, Mask
 from medimg_eval.codecs import prediction_file
 from medimg_eval.data.prompts import PromptBatches
-from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.scoring import Scorer, score_parts
+from medimg_eval.evaluation.settings import Settings
 from medimg_eval.imaging import write_mask
 from medimg_eval.models import Chooser
 from medimg_eval.workers import Line, Workers
 from tests.conftest import AFFINE, HELPERS, LABELS, ellipsoid, ellipsoids, environment
+from tests.helpers.running import evaluate
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:You have overridden `transfer_batch_to_device`"),

@@ -13,8 +13,8 @@ from omegaconf import DictConfig
 
 from medimg_eval.commands.building import build_loggers, build_settings, build_tasks
 from medimg_eval.commands.console import plain
-from medimg_eval.evaluation.evaluate import refuse_incapable
 from medimg_eval.evaluation.fit import Recipe, fit
+from medimg_eval.evaluation.plan import refuse_incapable
 from medimg_eval.instantiate import build_candidate
 
 log = logging.getLogger(__name__)

@@ -1,9 +1,9 @@
-"""`score`: judge stored predictions, or a plain table of reports, again; no model is loaded."""
+"""`score`: judge stored predictions, or a plain table of reports, again; the model is not loaded."""
 
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -12,13 +12,16 @@ from omegaconf import DictConfig
 
 from medimg_eval.commands.console import as_list, fail_if_cases_failed, plain, printer, show, stated_task
 from medimg_eval.data.layouts.report_sets import ReportTable
-from medimg_eval.errors import UsageError, UserError
+from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.evaluation import pipeline
 from medimg_eval.evaluation.evidence import refuse_unready
 from medimg_eval.evaluation.model_spec import ModelSpec
-from medimg_eval.evaluation.rescoring import rescore
+from medimg_eval.evaluation.run import Run
+from medimg_eval.evaluation.settings import Settings
 from medimg_eval.instantiate import Annotators, Extractors, build_candidate, build_task
+from medimg_eval.metrics import present_name
 from medimg_eval.models.precomputed import PrecomputedReports
-from medimg_eval.results import Table, build_table, load_runs
+from medimg_eval.results import build_table, load_runs
 from medimg_eval.results.runs import read_manifest
 from medimg_eval.tasks import Task
 
@@ -35,18 +38,26 @@ def run(config: DictConfig) -> None:
         score_reports(wanted)
         return
     folders = [Path(folder) for folder in as_list(wanted["run"])]
-    changed = {key: wanted[key] for key in ("metrics", *BELONGS) if wanted[key] is not None}
-    annotators, extractors = Annotators(wanted["annotators"] or {}), Extractors(wanted["extractors"] or {})
-    tables: list[Table] = []
+    changed = {key: wanted[key] for key in BELONGS if wanted[key] is not None}
+    named, dropped = as_list(wanted["metrics"] or []), as_list(wanted["drop"] or [])
+    settings = Settings(
+        config=wanted,
+        score_workers=wanted["score_workers"],
+        judge=build_candidate(wanted["judge"]) if wanted.get("judge") else None,
+        annotators=Annotators(wanted["annotators"] or {}),
+        extractors=Extractors(wanted["extractors"] or {}),
+    )
+    runs: list[Run] = []
     for folder in folders:
         manifest = read_manifest(folder / "manifest.json")
         if manifest.get("command") != "test":
             raise UserError(f"{folder}: holds a {manifest.get('command')} run; only test runs can be scored again")
         stated = stated_task(folder, wanted["root"])
         _refuse_strange(manifest["task"], str(stated.get("_target_", "")), changed)
+        changed["metrics"] = columns(manifest["metrics"], named, dropped, folder)
         task = build_task(stated | changed)
-        tables.append(rescore(folder, task, wanted["score_workers"], annotators, extractors, wanted["may_leave"]))
-    show(tables[0] if len(tables) == 1 else build_table(load_runs(folders)))
+        runs.append(pipeline.rescore(folder, task, settings))
+    _show(runs)
     fail_if_cases_failed(folders)
 
 
@@ -57,6 +68,22 @@ def _refuse_strange(task: str, target: str, changed: Iterable[str]) -> None:
     strange = next((key for key in changed if key not in known), None)
     if strange is not None:
         raise UsageError(f"{strange}= is for tasks of {BELONGS[strange]}, and {task!r} is none")
+
+
+def columns(stored: Sequence[str], add: Iterable[Any], drop: Iterable[Any], folder: Path) -> list[str]:
+    """The metrics that a run is to have: its own, those that are added, without those that are dropped.
+
+    Raises:
+        UsageError: one that is to be dropped is none of them, or none is left.
+    """
+    found = list(dict.fromkeys(map(present_name, [*stored, *map(str, add)])))
+    for name in map(present_name, map(str, drop)):
+        if name not in found:
+            raise UsageError(f"drop={name}: {folder} has no such metric{nearest(name, found)}")
+        found.remove(name)
+    if not found:
+        raise UsageError(f"{folder}: drop= leaves no metric; name those to keep by metrics=")
+    return found
 
 
 TASK = "reports"
@@ -73,41 +100,31 @@ def score_reports(wanted: Mapping[str, Any]) -> None:
         UsageError: a key that is for runs alone.
         UserError: a row was not understood, after all others were scored and the table was printed.
     """
-    for key in ("root", "extraction", "surface", "empty"):
-        if wanted[key] is not None:
+    for key in ("root", "extraction", "surface", "empty", "drop"):
+        if wanted.get(key) is not None:
             raise UsageError(f"{key}= is for runs; leave it out with reports=")
     files = [str(file) for file in as_list(wanted["reports"])]
     tasks = [_task(wanted, file) for file in files]
     annotators = Annotators(wanted["annotators"] or {})
     for task in tasks:
         refuse_unready(task, annotators, judge=bool(wanted.get("judge")))
-    # Only here: it imports torch, which takes seconds, and what cannot be scored is to be said at once.
-    from medimg_eval.evaluation.evaluate import Settings, evaluate
+    settings = Settings(
+        runs=Path(wanted["runs"]),
+        config={key: value for key, value in wanted.items() if key != "runs"},
+        judge=build_candidate(wanted["judge"]) if wanted.get("judge") else None,
+        annotators=annotators,
+    )
+    runs = [pipeline.test(task, _given(file, task.layout), settings) for file, task in zip(files, tasks, strict=True)]
+    _show(runs)
+    for run in runs:
+        printer().print(f"scores of every report: {run.folder / 'scores.parquet'}", style="dim", soft_wrap=True)
+    fail_if_cases_failed([run.folder for run in runs])
 
-    folders: list[Path] = []
-    tables: list[Table] = []
-    for file, task in zip(files, tasks, strict=True):
-        folders.append(
-            evaluate(
-                task,
-                _given(file, task.layout),
-                Settings(
-                    runs=Path(wanted["runs"]),
-                    run=None,
-                    trainer=_no_trainer,
-                    config={key: value for key, value in wanted.items() if key != "runs"},
-                    judge=build_candidate(wanted["judge"]) if wanted.get("judge") else None,
-                    annotators=annotators,
-                    tables=tables,
-                ),
-            )
-        )
-    from medimg_eval.results import build_table, load_runs
 
-    show(tables[0] if len(tables) == 1 else build_table(load_runs(folders)))
-    for folder in folders:
-        printer().print(f"scores of every report: {folder / 'scores.parquet'}", style="dim", soft_wrap=True)
-    fail_if_cases_failed(folders)
+def _show(runs: Sequence[Run]) -> None:
+    """Prints the table of one run, or of several: its intervals take long to compute twice."""
+    table = runs[0].table if len(runs) == 1 else None
+    show(table or build_table(load_runs([run.folder for run in runs])))
 
 
 def _task(wanted: Mapping[str, Any], file: str) -> Task:
@@ -137,7 +154,3 @@ def _given(file: str, layout: Any) -> ModelSpec:
     return ModelSpec(
         Path(stem).stem, PrecomputedReports, config, lambda: PrecomputedReports(file, texts=layout.predictions)
     )
-
-
-def _no_trainer(**_: Any) -> Any:
-    raise UsageError("texts that were written before need no trainer")

@@ -12,8 +12,10 @@ from omegaconf import DictConfig
 from medimg_eval.commands.building import build_settings, build_tasks
 from medimg_eval.commands.console import fail_if_cases_failed, plain, show
 from medimg_eval.errors import UsageError, UserError, nearest
-from medimg_eval.evaluation.evaluate import Settings, evaluate, refuse_incapable
+from medimg_eval.evaluation import pipeline
 from medimg_eval.evaluation.model_spec import ModelSpec
+from medimg_eval.evaluation.plan import refuse_incapable
+from medimg_eval.evaluation.settings import Settings
 from medimg_eval.instantiate import build_candidate, build_task
 from medimg_eval.results import build_table, load_runs
 from medimg_eval.results.runs import BLIND
@@ -43,7 +45,7 @@ def run(config: DictConfig) -> None:
     settings = build_settings(wanted)
     if settings.run is not None and (len(tasks) > 1 or wanted["baselines"]):
         raise UsageError(f"run={settings.run} names one folder, but there are several runs to make; use runs=DIR")
-    folders = [evaluate(task, candidate, settings) for task in tasks]
+    folders = [pipeline.test(task, candidate, settings).folder for task in tasks]
     if wanted["baselines"]:
         folders += _baselines(tasks, candidate, settings, blind)
     if settings.rank == 0:
@@ -66,11 +68,11 @@ def _baselines(tasks: Sequence[Task], candidate: ModelSpec, settings: Settings, 
         for name, config in task.baselines().items():
             one = build_candidate({**config, "name": name})
             try:
-                folders.append(evaluate(asked, replace(one, baseline=True), settings))
+                folders.append(pipeline.test(asked, replace(one, baseline=True), settings).folder)
             except UserError as error:  # such as one that has no answers to learn from
                 log.warning("%s is left out of task %s: %s", name, task.name, error)
         if blind is None and isinstance(task, QuestionTask):
-            folders.append(evaluate(_blinded(task, "remove"), _called_blind(candidate, "remove"), settings))
+            folders.append(pipeline.test(_blinded(task, "remove"), _called_blind(candidate, "remove"), settings).folder)
     return folders
 
 

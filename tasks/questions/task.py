@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 import yaml
 
-from medimg_eval.case import Boxes, Case, Image, Points, Prompt, Prompts
+from medimg_eval.case import Boxes, Case, Condition, Image, Points, Prompt, Prompts
 from medimg_eval.codecs import Codec, Records
 from medimg_eval.errors import CaseError, UsageError, UserError, nearest
 from medimg_eval.metrics import LabelScore, parse
@@ -32,6 +32,10 @@ log = logging.getLogger(__name__)
 
 YES_NO = {"yes": "yes", "no": "no"}
 """What a yes-no question lets a model choose from that does not write."""
+
+NO_IMAGE = "no_image"
+BLIND: dict[str, Literal["remove", "grey"]] = {NO_IMAGE: "remove", "grey": "grey"}
+"""Condition -> `QuestionTask.blind`: how much can be answered without images."""
 
 JUDGING = "medimg_eval.configs"
 """Holds the questions that metrics have a judge asked."""
@@ -127,6 +131,28 @@ class QuestionTask(TrainsOnPrompts, Task):
     def seeded(self, seed: int) -> Mapping[str, Any]:
         """The run's seed as that of decoding."""
         return {"decoding": {"seed": seed, **self.decoding}}
+
+    @property
+    def draws(self) -> bool:
+        """Whether models draw what they write."""
+        return self._decoding.temperature > 0
+
+    def conditions(self) -> frozenset[str]:
+        """Pixel conditions, and images that are not shown at all."""
+        return super().conditions() | {NO_IMAGE}
+
+    def variant(self, repeat: int, condition: Condition | None) -> QuestionTask:
+        """With a seed of its own for each repeat; without images, its exemplars lose theirs, too."""
+        changes: dict[str, Any] = {}
+        if repeat:
+            changes["decoding"] = {**self.decoding, "seed": self._decoding.seed + repeat}
+        if condition is not None and condition.name in BLIND:
+            changes["blind"] = BLIND[condition.name]
+        return replace(self, **changes) if changes else self
+
+    def show(self, images: tuple[Image, ...], condition: Condition) -> tuple[Image, ...]:
+        """The images under a condition; the variant of one without content reads none, or grey ones."""
+        return images if condition.name in BLIND else super().show(images, condition)
 
     @property
     def annotators(self) -> list[str]:
@@ -323,14 +349,15 @@ class QuestionTask(TrainsOnPrompts, Task):
         """The same task with one metric; without its judge, where that metric does not rest on verdicts."""
         one = super().alone(metric)
         found = [parse(name)[0] for name in one.case_metrics]
-        if not self._judge_extracts and not any(
+        if not self.judge_extracts and not any(
             each.asks or each.function.__module__.startswith("medimg_eval.metrics.judges.") for each in found
         ):
             one.judged_by = ""
         return one
 
     @property
-    def _judge_extracts(self) -> bool:
+    def judge_extracts(self) -> bool:
+        """Whether a judge is asked for the option where no rule finds one."""
         return any(rule.rpartition("+")[2] == JUDGE for rule in self._rules.values())
 
     def signature(self) -> str:
@@ -352,7 +379,7 @@ class QuestionTask(TrainsOnPrompts, Task):
             parts.append(f"{len(self._exemplars[1]) // 2} exemplars")
         if self.judged_by:
             parts.append(f"judged by {self.judged_by}")
-        elif self._judge_extracts:
+        elif self.judge_extracts:
             parts.append("which no judge was asked for")
         return parts
 

@@ -12,13 +12,14 @@ from answering import Thresholds
 from medimg_eval.case import Mask
 from medimg_eval.codecs import Codec, prediction_file
 from medimg_eval.errors import CaseError, UserError
-from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.evaluation.model_spec import ModelSpec
-from medimg_eval.evaluation.rescoring import refuse_form, rescore
+from medimg_eval.evaluation.plan import refuse_form
 from medimg_eval.evaluation.run import Run
+from medimg_eval.evaluation.settings import Settings
 from medimg_eval.system import whole
 from medimg_eval.tasks import SegmentationTask
 from tests.conftest import AFFINE, LABELS, SHAPE, ellipsoids
+from tests.helpers.running import evaluate, rescore
 
 SOFT = ["dice", "ece@15", "brier"]
 pytestmark = [

@@ -11,6 +11,7 @@ from scipy.stats import hypergeom
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics import Rows, get, parse, title
+from medimg_eval.tasks.base import Task, check_metrics
 
 OUTCOMES = st.lists(st.lists(st.integers(0, 1), min_size=4, max_size=4), min_size=1, max_size=6)
 
@@ -20,10 +21,9 @@ def rows(values, conditions=None, metric="accuracy"):
     case, place = np.indices(np.shape(values)).reshape(2, -1)
     value = np.ravel(values).astype(float)
     text = np.full(value.size, "")
-    keys = None if conditions is None else np.array(conditions)[place]
-    repeat = place if conditions is None else None
+    varied = {"repeat": place} if conditions is None else {"condition": np.array(conditions)[place]}
     of = np.full(value.size, metric)
-    return Rows(case, of, text, value, text, {}, len(values), {}, repeat, keys)
+    return Rows(case, of, text, value, text, {}, len(values), {}, **varied)
 
 
 def value(name, *args, **kwargs):
@@ -167,5 +167,14 @@ def test_drift_of_calibration():
     text, value = np.full(4, "answer"), np.full(4, 0.8)
     status = np.array(["right", "wrong", "wrong", "wrong"])
     condition = np.array(["", "", "blur-1", "blur-1"])
-    held = Rows(np.array([0, 1, 0, 1]), np.full(4, "confidence"), text, value, status, {}, 2, {}, None, condition)
+    held = Rows(np.array([0, 1, 0, 1]), np.full(4, "confidence"), text, value, status, {}, 2, {}, condition=condition)
     assert get("calibration_drift").function(held, "blur-1") == pytest.approx(0.5)
+
+
+def test_a_task_may_ask_for_reliability_beside_its_metric():
+    class Questions:
+        name, judges, monitor, never_leaves = "q", {"answer"}, "", ()
+        metrics = ("accuracy", "pass_at@2", "drop@grey:accuracy")
+
+    check_metrics(Questions(), "answers")
+    assert Task.case_metrics.fget(Questions()) == ["accuracy"]

@@ -14,13 +14,14 @@ from medimg_eval.codecs import Codec
 from medimg_eval.commands import test as command
 from medimg_eval.commands.check import check_task
 from medimg_eval.errors import CaseError, UserError
-from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.evaluation.model_spec import ModelSpec
+from medimg_eval.evaluation.settings import Settings
 from medimg_eval.metrics import LabelScore
 from medimg_eval.panels import Extracted, Panel
 from medimg_eval.results import load_runs
 from medimg_eval.tasks import Task
 from medimg_eval.viewer import CaseView
+from tests.helpers.running import evaluate
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The 'test_dataloader' does not have many workers"),

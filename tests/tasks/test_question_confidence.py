@@ -7,11 +7,12 @@ import lightning.pytorch as pl
 import pytest
 from asking import Quiz, Says
 
-from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.evaluation.model_spec import ModelSpec
+from medimg_eval.evaluation.settings import Settings
 from medimg_eval.models import Chooser
 from medimg_eval.results import build_table, load_runs
 from medimg_eval.tasks import QuestionTask
+from tests.helpers.running import evaluate
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The 'test_dataloader' does not have many workers"),

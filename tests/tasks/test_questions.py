@@ -13,14 +13,15 @@ from asking import Painted, Prefers, Quiz, Says
 
 from medimg_eval.commands.test import _seeded
 from medimg_eval.errors import CaseError, UsageError
-from medimg_eval.evaluation.evaluate import Settings, evaluate, refuse_incapable
 from medimg_eval.evaluation.model_spec import ModelSpec
-from medimg_eval.evaluation.rescoring import rescore
+from medimg_eval.evaluation.plan import refuse_incapable
+from medimg_eval.evaluation.settings import Settings
 from medimg_eval.instantiate import build_task
 from medimg_eval.models import Model
 from medimg_eval.question import Reply
 from medimg_eval.results import load_runs
 from medimg_eval.tasks import QuestionTask
+from tests.helpers.running import evaluate, rescore
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The 'test_dataloader' does not have many workers"),

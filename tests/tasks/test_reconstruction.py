@@ -15,8 +15,8 @@ import torch
 
 from medimg_eval.case import Case, Geometry, Image, Prompt
 from medimg_eval.errors import CaseError, UsageError, UserError
-from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.evaluation.model_spec import ModelSpec
+from medimg_eval.evaluation.settings import Settings
 from medimg_eval.imaging.kspace import inverse_fft
 from medimg_eval.metrics.reconstruction.metrics import psnr, ssim
 from medimg_eval.models.base import Reconstructor
@@ -32,6 +32,7 @@ from medimg_eval.phantoms.multicoil import coil_maps, forward
 from medimg_eval.results import build_table, load_runs
 from medimg_eval.tasks.reconstruction import ReconstructionTask, Sampling
 from tests.helpers.oracle import check_rows
+from tests.helpers.running import evaluate
 
 ROWS, COLUMNS, COILS = 112, 96, 6
 

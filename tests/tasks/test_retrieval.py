@@ -10,9 +10,8 @@ import torch
 
 from medimg_eval.case import Case, Prompt, Text
 from medimg_eval.errors import CaseError, UsageError, UserError
-from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.evaluation.model_spec import ModelSpec
-from medimg_eval.evaluation.rescoring import rescore
+from medimg_eval.evaluation.settings import Settings
 from medimg_eval.models.base import Embedder
 from medimg_eval.question import Key, Message, Question
 from medimg_eval.results import build_table, load_runs
@@ -20,6 +19,7 @@ from medimg_eval.tasks.retrieval import Embedded, RetrievalTask
 from tests.helpers.asking import Known, Painted
 from tests.helpers.config_files import composed_config
 from tests.helpers.oracle import check_rows
+from tests.helpers.running import evaluate, rescore
 
 REPORTS = {"a": "No effusion.", "b": "Large effusion.", "c": "no  effusion.", "d": "A nodule."}
 IMAGES = {"a": 1, "b": 2, "c": 3, "d": 4}

@@ -16,9 +16,9 @@ from torch import nn
 
 from medimg_eval.case import Case, Image, Mask, Probabilities, Prompt
 from medimg_eval.errors import CaseError, UsageError, UserError
-from medimg_eval.evaluation.evaluate import Settings, evaluate, refuse_incapable
 from medimg_eval.evaluation.model_spec import ModelSpec
-from medimg_eval.evaluation.rescoring import rescore
+from medimg_eval.evaluation.plan import refuse_incapable
+from medimg_eval.evaluation.settings import Settings
 from medimg_eval.imaging import ImageFile, MaskFile, read, write_mask
 from medimg_eval.imaging.volumes.reading import read_probabilities, write_probabilities
 from medimg_eval.metrics.segmentation.probability_maps import probability_scores, worst_probability_scores
@@ -28,6 +28,7 @@ from medimg_eval.models.segmentation.postprocess import KeepLargest
 from medimg_eval.tasks import SegmentationTask
 from tests.conftest import AFFINE, LABELS, SHAPE, ellipsoid, ellipsoids
 from tests.helpers.oracle import check_rows
+from tests.helpers.running import evaluate, rescore
 
 METRICS = ["dice", "ece@15", "brier", "soft_dice"]
 pytestmark = [

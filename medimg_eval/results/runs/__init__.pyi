@@ -5,6 +5,7 @@ from .loading import (
     MANIFEST as MANIFEST,
     RunScores as RunScores,
     SCHEMA as SCHEMA,
+    SCHEMAS as SCHEMAS,
     SCORE_COLUMNS as SCORE_COLUMNS,
     load_runs as load_runs,
     read_manifest as read_manifest,

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 MANIFEST = "manifest.json"
 SCORES = "scores.parquet"
-SCHEMA = 1
+SCHEMA = 2
+SCHEMAS = (1, 2)
+"""Versions of run folders that are read."""
 SCORE_COLUMNS = (
     "run",
     "task",
@@ -231,7 +233,7 @@ def _described_run(folder: Path, manifest: Mapping[str, object]) -> RunScores:
     file = folder / MANIFEST
     if manifest.get("command") != "test":
         raise UserError(f"{file} is of a {manifest.get('command')!r} run; only `test` runs have scores to show")
-    if manifest.get("schema") != SCHEMA:
+    if manifest.get("schema") not in SCHEMAS:
         raise UserError(
             f"{file} has schema {manifest.get('schema')!r}, and this version reads {SCHEMA}; "
             "remove that run folder, or run its test again"
@@ -272,7 +274,10 @@ def _described_run(folder: Path, manifest: Mapping[str, object]) -> RunScores:
         baseline=manifest.get("baseline") is True or entry("model", str).endswith(BLIND),
         task_config=_mapping(manifest, "task_config"),
         chance=_numbers(manifest, "chance"),
-        definitions={present_name(name): text for name, text in _mapping(manifest, "definitions").items()},
+        definitions={
+            present_name(name): text
+            for name, text in (_mapping(manifest, "signatures") or _mapping(manifest, "definitions")).items()
+        },
         noun=noun,
         output=output,
         partial=str(manifest.get("partial") or ""),

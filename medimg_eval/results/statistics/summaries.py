@@ -130,13 +130,13 @@ class Source:
             attributes=_Attributes(self.codes[chosen], self.values),
             cases=int(cases.sum()),
             facts=self.facts,
-            repeat=None if self.repeat is None else self.repeat[chosen],  # type: ignore[arg-type]
-            condition=None if self.condition is None else self.condition[chosen],  # type: ignore[arg-type]
+            repeat=self.repeat[chosen] if self.repeat.size else self.repeat,
+            condition=self.condition[chosen] if self.condition.size else self.condition,
         )
 
 
-def _column(scores: pd.DataFrame, name: str, kind: type) -> npt.NDArray[Any] | None:
-    return scores[name].to_numpy(dtype=kind) if name in scores.columns else None
+def _column(scores: pd.DataFrame, name: str, kind: type) -> npt.NDArray[Any]:
+    return scores[name].to_numpy(dtype=kind) if name in scores.columns else np.zeros(0, kind)
 
 
 def _sources(part: Part, metric: str) -> list[Source]:
@@ -421,8 +421,8 @@ def case_values(rows: pd.DataFrame) -> pd.DataFrame:
     }
     if repeated:
         rows = rows.groupby(["case", "repeat"], observed=True, sort=True).agg(**together).reset_index("case")
-    by_case: pd.DataFrame = rows.groupby("case", observed=True, sort=True).agg(**together)
-    return by_case
+    found: pd.DataFrame = rows.groupby("case", observed=True, sort=True).agg(**together)
+    return found
 
 
 def label_values(rows: pd.DataFrame) -> pd.DataFrame:
