@@ -52,10 +52,13 @@ from .extractors.networks import (
 )
 from .extractors.perceptual import DISTS as DISTS, LPIPS as LPIPS, PerceptualDistance as PerceptualDistance
 from .precomputed.classes import PrecomputedClasses as PrecomputedClasses
-from .precomputed.images import GivenImages as GivenImages, GivenReconstructions as GivenReconstructions
+from .precomputed.images import (
+    PrecomputedImages as PrecomputedImages,
+    PrecomputedReconstructions as PrecomputedReconstructions,
+)
 from .precomputed.masks import NnUnetResults as NnUnetResults, Precomputed as Precomputed
 from .precomputed.points_boxes import PrecomputedNumbers as PrecomputedNumbers, PrecomputedPlaces as PrecomputedPlaces
-from .precomputed.texts import GivenTexts as GivenTexts
+from .precomputed.texts import PrecomputedReports as PrecomputedReports
 from .reconstruction.linear import (
     FunctionReconstructor as FunctionReconstructor,
     SenseCombine as SenseCombine,

@@ -21,7 +21,7 @@ from medimg_eval.evaluation.settings import Settings
 from medimg_eval.evidence import JUDGE
 from medimg_eval.instantiate import Annotators, Extractors, build_candidate, build_task
 from medimg_eval.metrics import as_known, present_name
-from medimg_eval.models.precomputed import GivenTexts
+from medimg_eval.models.precomputed import PrecomputedReports
 from medimg_eval.results import build_table, load_runs
 from medimg_eval.results.runs import read_manifest
 from medimg_eval.tasks import Task
@@ -153,4 +153,6 @@ def _given(file: str, layout: Any) -> ModelSpec:
         raise TypeError(f"{type(layout).__name__} is no ReportTable")
     stem = Path(file).name.removesuffix(".gz")
     config = {"file": file, "columns": dict(layout.columns)}
-    return ModelSpec(Path(stem).stem, GivenTexts, config, lambda: GivenTexts(file, texts=layout.predictions))
+    return ModelSpec(
+        Path(stem).stem, PrecomputedReports, config, lambda: PrecomputedReports(file, texts=layout.predictions)
+    )

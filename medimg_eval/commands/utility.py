@@ -30,7 +30,7 @@ from medimg_eval.store import digest
 from medimg_eval.tasks import Task
 
 GENERATED = f"{Generated.__module__}.{Generated.__qualname__}"
-BLEND = "medimg_eval.data.layouts.Blend"
+BLEND = "medimg_eval.data.layouts.MixedDataset"
 
 
 def run(config: DictConfig) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
+
+log = logging.getLogger(__name__)
 
 _MODELS = {
     "annotators": "TextAnnotator PairAnnotator",
@@ -48,25 +51,37 @@ _MODELS = {
     "vista": "VistaSegmenter",
     "vote": "Vote",
 }
-"""Former module in `medimg_eval.models` -> its classes, which are now found in the room itself."""
+"""Former module in `medimg_eval.models` -> its classes as they were called, now found in the room itself."""
+
+_RENAMED = {
+    "GivenTexts": "PrecomputedReports",
+    "GivenImages": "PrecomputedImages",
+    "GivenReconstructions": "PrecomputedReconstructions",
+}
+"""Former name of a class in `medimg_eval.models` -> its name."""
 
 NOW = {
-    f"medimg_eval.models.{module}.{name}": f"medimg_eval.models.{name}"
+    f"medimg_eval.models.{module}.{name}": f"medimg_eval.models.{_RENAMED.get(name, name)}"
     for module, names in _MODELS.items()
     for name in names.split()
 } | {
     "medimg_eval.tasks.stages.StagedQuestionTask": "medimg_eval.tasks.questions.StagedQuestionTask",
     "medimg_eval.tasks.dialogues.ConsultationQuestionTask": "medimg_eval.tasks.questions.ConsultationQuestionTask",
     "medimg_eval.data.layouts.report_table.ReportTable": "medimg_eval.data.layouts.report_sets.ReportTable",
+    "medimg_eval.data.layouts.Blend": "medimg_eval.data.layouts.MixedDataset",
+    "medimg_eval.data.targets.FromTable": "medimg_eval.data.targets.TableTarget",
 }
-"""Former path of a class -> its path."""
+"""Former path of a class, as it stands in the hashes of stored runs -> its path."""
 
 FORMERLY = {now: former for former, now in NOW.items()}
 
+_LATER = {f"medimg_eval.models.{former}": f"medimg_eval.models.{name}" for former, name in _RENAMED.items()}
+"""Paths from between the move of a module and the renaming of its class, which stand in no hash."""
+
 
 def found_now(config: Any) -> Any:
-    """The same config with every former `_target_` replaced by the present one."""
-    return _renamed(config, NOW)
+    """The same config with every former `_target_` replaced by the present one; logs classes that were renamed."""
+    return _renamed(config, NOW | _LATER, tell=True)
 
 
 def as_hashed(config: Any) -> Any:
@@ -74,10 +89,19 @@ def as_hashed(config: Any) -> Any:
     return _renamed(config, FORMERLY)
 
 
-def _renamed(value: Any, names: Mapping[str, str]) -> Any:
+def _renamed(value: Any, names: Mapping[str, str], *, tell: bool = False) -> Any:
     if isinstance(value, Mapping):
         return {
-            key: names.get(inner, inner) if key == "_target_" and isinstance(inner, str) else _renamed(inner, names)
+            key: _name(inner, names, tell)
+            if key == "_target_" and isinstance(inner, str)
+            else _renamed(inner, names, tell=tell)
             for key, inner in value.items()
         }
-    return [_renamed(inner, names) for inner in value] if isinstance(value, list | tuple) else value
+    return [_renamed(inner, names, tell=tell) for inner in value] if isinstance(value, list | tuple) else value
+
+
+def _name(target: str, names: Mapping[str, str], tell: bool) -> str:
+    present = names.get(target, target)
+    if tell and target.rpartition(".")[2] != present.rpartition(".")[2]:
+        log.warning("%s is now called %s; the former name goes on working", target, present)
+    return present

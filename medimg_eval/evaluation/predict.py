@@ -27,7 +27,7 @@ from medimg_eval.evaluation.score import ScoreKeys, submit_early
 from medimg_eval.evaluation.scoring import Scorer, scoring_workers
 from medimg_eval.evidence import one_each
 from medimg_eval.models import Model
-from medimg_eval.models.precomputed import GivenTexts
+from medimg_eval.models.precomputed import PrecomputedReports
 from medimg_eval.tasks.base import Task
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def predict(plan: Plan) -> None:
     with run.stage("predict", len(plan.trials)) as counts:
         run.note(model_info=model_info(model))
         seconds, in_model = _ask(plan, model.model)
-        if not plan.task.codec.heavy and not isinstance(model.model, GivenTexts):  # which took no time here
+        if not plan.task.codec.heavy and not isinstance(model.model, PrecomputedReports):  # which took no time here
             _note_time(run, model, seconds, in_model)
         predictions = run.predictions()
         counts["done"] = sum(answered(predictions.get(trial.id)) for trial in plan.trials)

@@ -12,7 +12,7 @@ from typing import Any
 
 from lightning.pytorch.loggers import Logger
 
-from medimg_eval.data.layouts.synthesis import PROMPT, SETTINGS, Blend, Setting, patient_of
+from medimg_eval.data.layouts.synthesis import PROMPT, SETTINGS, MixedDataset, Setting, patient_of
 from medimg_eval.errors import SplitError, UsageError, UserError, nearest
 from medimg_eval.evaluation import pipeline
 from medimg_eval.evaluation.fit import Recipe, fit
@@ -99,10 +99,12 @@ def trainings(settings: Sequence[Any], fractions: Sequence[Any], seeds: Sequence
     return [Training(one, float(part), seed) for seed in seeds for part in fractions for one in settings]
 
 
-def blend_of(task: Task) -> Blend:
+def blend_of(task: Task) -> MixedDataset:
     """The mixture that a task is trained on; raises TypeError of a task that has none."""
-    if not isinstance(task.layout, Blend):
-        raise TypeError(f"Expected the layout of task {task.name!r} to be a Blend, got {type(task.layout).__name__}")
+    if not isinstance(task.layout, MixedDataset):
+        raise TypeError(
+            f"Expected the layout of task {task.name!r} to be a MixedDataset, got {type(task.layout).__name__}"
+        )
     return task.layout
 
 

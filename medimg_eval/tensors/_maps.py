@@ -23,7 +23,7 @@ Box = tuple[slice, ...]
 class TensorMaps:
     """A reference and a prediction, of which some regions are judged, each a label or several.
 
-    It answers a `LabelPair` as `JointMaps` does, with the same numbers. What several regions need is computed for
+    It answers a `LabelPair` as `LabelMapPair` does, with the same numbers. What several regions need is computed for
     all of them together on the device of the maps, when it is first asked for; what is found of each surface point
     is brought to the CPU, and weighed there in float64.
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from medimg_eval.metrics.segmentation import Ball, step_lengths
+from medimg_eval.metrics.segmentation import StructuringBall, step_lengths
 from medimg_eval.tensors._surfaces import SurfacePoints
 
 LOOKUPS = 1 << 22
@@ -27,7 +27,11 @@ PAIRS = 1 << 24
 
 
 def nearest(
-    start: SurfacePoints, target: SurfacePoints, shape: tuple[int, ...], spacing: tuple[float, ...], around: Ball
+    start: SurfacePoints,
+    target: SurfacePoints,
+    shape: tuple[int, ...],
+    spacing: tuple[float, ...],
+    around: StructuringBall,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
     """Returns the rank of the distance of each point of `start`, and the distances of those beyond all ranks.
 
@@ -73,7 +77,7 @@ def by_tree(points: Tensor, targets: Tensor, spacing: tuple[float, ...]) -> Tens
     return torch.from_numpy(tree.query(points.cpu().numpy() * sizes)[1]).to(points.device)
 
 
-def _near_ranks(start: SurfacePoints, target: SurfacePoints, shape: tuple[int, ...], around: Ball) -> Tensor:
+def _near_ranks(start: SurfacePoints, target: SurfacePoints, shape: tuple[int, ...], around: StructuringBall) -> Tensor:
     device = start.points.device
     padded = [size + 2 * most for size, most in zip(shape, around.reach, strict=True)]
     line = [math.prod(padded[axis + 1 :]) for axis in range(len(padded))]

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from medimg_eval.metrics import EmptyPolicy, InstanceRule, LabelPair, LabelScore, LesionRule, Settings, Surface
-from medimg_eval.metrics.segmentation import JointMaps, Labels, scores_of_pairs
-from medimg_eval.metrics.segmentation.pairs import Siblings, _layers
+from medimg_eval.metrics.segmentation import LabelMapPair, Labels, scores_of_pairs
+from medimg_eval.metrics.segmentation.pairs import CaseLabels, _layers
 from medimg_eval.tensors._maps import TensorMaps
 
 _WHOLE = {torch.uint8, torch.uint16, torch.uint32, torch.int8, torch.int16, torch.int32, torch.int64}
 
-_Makers: TypeAlias = dict[str, Callable[[Siblings], LabelPair]]
+_Makers: TypeAlias = dict[str, Callable[[CaseLabels], LabelPair]]
 
 
 def segmentation_scores(  # noqa: PLR0913 - named arguments, each with a default
@@ -99,7 +99,7 @@ def _pairs(
             makers |= _makers(reference[index], prediction[index], spacing, {name: (1,)}, {name: wanted}, None)
     else:
         makers = _makers(reference, prediction, spacing, regions, settings, ignore)
-    return Siblings({name: makers[name] for name in regions}).pairs().items()
+    return CaseLabels({name: makers[name] for name in regions}).pairs().items()
 
 
 def _makers(
@@ -116,7 +116,7 @@ def _makers(
         surface = settings[layer[0]].surface
         maps = TensorMaps(reference, prediction, spacing, [regions[name] for name in layer], surface, ignore)
         for index, name in enumerate(layer):
-            makers[name] = partial(LabelPair.of, cast("JointMaps", maps), index, settings[name], name)
+            makers[name] = partial(LabelPair.of, cast("LabelMapPair", maps), index, settings[name], name)
     return makers
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from medimg_eval.metrics.answers.claims import announced, claimed, diagnosed
 from medimg_eval.metrics.answers.cleaning import before_next_question, is_error, refuses, visible
-from medimg_eval.metrics.answers.fragment import DISAGREE, SEVERAL, Asked, Found, beside
+from medimg_eval.metrics.answers.fragment import DISAGREE, SEVERAL, Found, OptionSet, beside
 from medimg_eval.metrics.answers.markup import bold, marked
 from medimg_eval.metrics.answers.mentions import mentioned, polar, why_not
 from medimg_eval.metrics.answers.negation import denied
@@ -31,14 +31,14 @@ def choose(output: str, options: Mapping[str, str]) -> tuple[str | None, str]:
     text = visible(output)
     if not text:
         return None, "thinking only" if output.strip() else "empty"
-    asked = Asked.of(options)
+    asked = OptionSet.of(options)
     if not asked.sheet.keys:
         return None, "no options"
     found = _decide(asked.sheet.translated(text), asked)
     return (None if found.label is None else asked.sheet.keys[found.label]), found.rule
 
 
-def _decide(text: str, asked: Asked) -> Found:
+def _decide(text: str, asked: OptionSet) -> Found:
     """Returns what a text without thinking commits to."""
     if found := _whole(text, asked) or _repeated(text, asked):
         return found
@@ -47,7 +47,7 @@ def _decide(text: str, asked: Asked) -> Found:
     return (len(text) > LONG and _ending(text, asked)) or _read(text, asked)
 
 
-def _read(text: str, asked: Asked) -> Found:
+def _read(text: str, asked: OptionSet) -> Found:
     """Returns what a text commits to, read from its beginning."""
     bolds = bold(text)
     text = asked.sheet.told(marked(text))
@@ -64,7 +64,7 @@ def _read(text: str, asked: Asked) -> Found:
     return _commitment(text, asked, bolds) or Found(None, why_not(text))
 
 
-def _ending(text: str, asked: Asked) -> Found | None:
+def _ending(text: str, asked: OptionSet) -> Found | None:
     """Returns the option that the end of a long text marks or announces: nothing before it can change that."""
     end = marked(ending(text))
     if before_next_question(text) != text or corrections(lower(end)):
@@ -76,7 +76,7 @@ def _ending(text: str, asked: Asked) -> Found | None:
     return found if found and not _MARKS.search(text) and not announcements(lower(text)) else None
 
 
-def _whole(text: str, asked: Asked) -> Found | None:
+def _whole(text: str, asked: OptionSet) -> Found | None:
     """Returns what a text commits to that is a label alone, an option's text alone, or both and nothing else."""
     if len(text) > 400:
         return None
@@ -97,7 +97,7 @@ def _whole(text: str, asked: Asked) -> Found | None:
     return None
 
 
-def _repeated(text: str, asked: Asked) -> Found | None:
+def _repeated(text: str, asked: OptionSet) -> Found | None:
     """Returns the label that a text repeats, "B. B. B.", and nothing else."""
     words = set(re.findall(r"[^\W_]+", text[:120].upper()))
     if len(words) != 1 or not words <= set(asked.sheet.keys):
@@ -107,7 +107,7 @@ def _repeated(text: str, asked: Asked) -> Found | None:
     )
 
 
-def _commitment(text: str, asked: Asked, bolds: list[str]) -> Found | None:
+def _commitment(text: str, asked: OptionSet, bolds: list[str]) -> Found | None:
     """Returns what a text commits to last, by the strongest rule that finds anything."""
     return (
         _corrected(text, asked)
@@ -121,12 +121,12 @@ def _commitment(text: str, asked: Asked, bolds: list[str]) -> Found | None:
     )
 
 
-def _said(text: str, asked: Asked) -> Found | None:
+def _said(text: str, asked: OptionSet) -> Found | None:
     """Returns what one side of a correction commits to."""
     return announced(text, asked) or diagnosed(text, asked) or claimed(text, asked) or placed(text, asked, [])
 
 
-def _corrected(text: str, asked: Asked) -> Found | None:
+def _corrected(text: str, asked: OptionSet) -> Found | None:
     """Returns what follows the last correction, "wait, actually B", if anything was committed to before it."""
     low = lower(text)
     for start, end in reversed(corrections(low)[-3:]):
@@ -149,7 +149,7 @@ def choose_several(output: str, options: Mapping[str, str]) -> tuple[tuple[str, 
     text = visible(output)
     if not text:
         return None, "thinking only" if output.strip() else "empty"
-    asked = Asked.of(options)
+    asked = OptionSet.of(options)
     text = marked(asked.sheet.translated(text))
     if is_error(text):
         return None, "error"
@@ -162,7 +162,7 @@ def choose_several(output: str, options: Mapping[str, str]) -> tuple[tuple[str, 
     return None, why_not(text)
 
 
-def _attempts(text: str, asked: Asked) -> list[tuple[set[str], str]]:
+def _attempts(text: str, asked: OptionSet) -> list[tuple[set[str], str]]:
     low = text.lower() if len(text.lower()) == len(text) else text
     places = [(found.start() + 1, "marked answer") for found in MARK.finditer(text)]
     places += [(end, "answer phrase") for _, end in announcements(low)]
@@ -177,7 +177,7 @@ def _attempts(text: str, asked: Asked) -> list[tuple[set[str], str]]:
     return [*said, (_mentioned(text, asked), "mention")]
 
 
-def _listed(text: str, asked: Asked) -> set[str]:
+def _listed(text: str, asked: OptionSet) -> set[str]:
     """Returns the options that a short text lists, by label or by text."""
     together = re.fullmatch(r"\W*([A-Za-z]{2,})\W*", text)
     if together and set(together[1].upper()) <= set(asked.sheet.keys) and len(set(together[1])) == len(together[1]):
@@ -198,7 +198,7 @@ def _listed(text: str, asked: Asked) -> set[str]:
     return found or {one.label for one in asked.sheet.affirmed(spelled(text))}
 
 
-def _mentioned(text: str, asked: Asked) -> set[str]:
+def _mentioned(text: str, asked: OptionSet) -> set[str]:
     """Returns the options that sentences name and do not deny, by label where any is named so, and else by text."""
     kept = "\n".join(
         row for row in re.split(r"(?<=[.!?])\s+|\n", text) if not refuses(row.lower()) and not row.endswith("?")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from medimg_eval.metrics.answers.fragment import SEVERAL, Asked, Found, others, settle
+from medimg_eval.metrics.answers.fragment import SEVERAL, Found, OptionSet, others, resolve_fragment
 from medimg_eval.metrics.answers.negation import denied_after, denied_before
 from medimg_eval.metrics.answers.phrases import (
     CHOICE,
@@ -44,7 +44,7 @@ class _Claim(NamedTuple):
     tentative: bool
 
 
-def announced(text: str, asked: Asked) -> Found | None:
+def announced(text: str, asked: OptionSet) -> Found | None:
     """Returns the last answer that is marked ("<answer>B</answer>") or announced ("the answer is B")."""
     low = lower(text)
     places = [(found.start(), found.start() + 1, "marked answer") for found in MARK.finditer(text)]
@@ -52,22 +52,22 @@ def announced(text: str, asked: Asked) -> Found | None:
     for start, end, rule in sorted(places, reverse=True)[:_MOST]:
         if rule == "answer phrase" and _disbelieved(low, start):
             continue
-        if (found := settle(text[end:], asked, rule)) and not _withdrawn(low, end):
+        if (found := resolve_fragment(text[end:], asked, rule)) and not _withdrawn(low, end):
             return found
     return None
 
 
-def diagnosed(text: str, asked: Asked) -> Found | None:
+def diagnosed(text: str, asked: OptionSet) -> Found | None:
     """Returns the last option that is announced as a diagnosis or a finding: "diagnosis: pneumothorax"."""
     low = lower(text)
     for start, end in reversed(diagnoses(low)[-_MOST:]):
-        found = None if _disbelieved(low, start) else settle(text[end:], asked, "diagnosis phrase")
+        found = None if _disbelieved(low, start) else resolve_fragment(text[end:], asked, "diagnosis phrase")
         if found and found.label is not None and not _withdrawn(low, end):
             return found
     return None
 
 
-def claimed(text: str, asked: Asked) -> Found | None:
+def claimed(text: str, asked: OptionSet) -> Found | None:
     """Returns the option of the last claim about a label: "B is correct", "I would go with B", "therefore B"."""
     low = lower(text)
     claims = _claims(text, low, asked)
@@ -84,7 +84,7 @@ def claimed(text: str, asked: Asked) -> Found | None:
     return Found(last.label, "claim")
 
 
-def _claims(text: str, low: str, asked: Asked) -> list[_Claim]:
+def _claims(text: str, low: str, asked: OptionSet) -> list[_Claim]:
     """Returns the claims about labels that were offered and that are not denied."""
     claims = []
     for found in list(asked.labels.one.finditer(text))[-_MOST_LABELS:]:
@@ -108,7 +108,7 @@ def _claims(text: str, low: str, asked: Asked) -> list[_Claim]:
     return claims
 
 
-def _may_be_label(text: str, low: str, start: int, end: int, asked: Asked) -> bool:
+def _may_be_label(text: str, low: str, start: int, end: int, asked: OptionSet) -> bool:
     """Returns whether a letter may be a label; a number must be called one."""
     if asked.labels.digits:
         return bool(_NUMBER_CALLED.search(low, max(0, start - 12), start))
@@ -122,7 +122,7 @@ def _is_verdict(low: str, verdict: re.Match[str], start: int, end: int) -> bool:
     return verdict.string[start:end].isupper() or bool(_CALLED_OR_BRACKETED.search(low, max(0, start - 12), start))
 
 
-def _is_choice(text: str, low: str, start: int, end: int, asked: Asked) -> bool:
+def _is_choice(text: str, low: str, start: int, end: int, asked: OptionSet) -> bool:
     """Returns whether a letter that is chosen is a label: called one, or the sentence ends or gives a reason."""
     if text[start:end].islower() and not _ENDS.match(low, end):
         return bool(_CALLED_OR_BRACKETED.search(low, max(0, start - 12), start))
@@ -153,7 +153,7 @@ def _withdrawn(low: str, end: int) -> bool:
     return bool(after and WITHDRAWN.match(low[end + after.start() : end + 200]))
 
 
-def _joined_before(text: str, start: int, asked: Asked, label: str) -> bool:
+def _joined_before(text: str, start: int, asked: OptionSet, label: str) -> bool:
     """Returns whether a label is the last of several: "A and C are correct"."""
     left = re.search(
         rf"{asked.labels.token}[)\]\"']*\s*[(]?(?:and|or|&|/|\+)\s*(?:option )?"

@@ -54,7 +54,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Asked:
+class OptionSet:
     """What was asked, in the forms that rules need."""
 
     sheet: Sheet
@@ -69,12 +69,12 @@ class Asked:
         return Found(label, rule) if label in self.sheet.keys else Found(None, FOREIGN)
 
     @classmethod
-    def of(cls, options: Mapping[str, str]) -> Asked:
+    def of(cls, options: Mapping[str, str]) -> OptionSet:
         """Returns what was asked with some options."""
         return cls(Sheet(options))
 
 
-def settle(text: str, asked: Asked, rule: str) -> Found | None:
+def resolve_fragment(text: str, asked: OptionSet, rule: str) -> Found | None:
     """Returns what a fragment commits to, beginning with its first words; None if it commits to nothing."""
     text = text[:400]
     whole = _SENTENCE.split(text.strip(" \n\x02\x03"), maxsplit=1)[0]
@@ -85,13 +85,13 @@ def settle(text: str, asked: Asked, rule: str) -> Found | None:
     start = lead.end() if lead else 0
     if found := _NEGATED.match(text, start):
         turn = _INSTEAD.search(text, found.end(), found.end() + 120)
-        return settle(text[turn.end() :], asked, rule) if turn else None
+        return resolve_fragment(text[turn.end() :], asked, rule) if turn else None
     if found := _at(text, start, asked):
         return _labelled(text, found, asked, rule)
     return _texted(text[start:], asked, rule) or (_nothing(text[start:]) if start or text else None)
 
 
-def _at(text: str, start: int, asked: Asked) -> re.Match[str] | None:
+def _at(text: str, start: int, asked: OptionSet) -> re.Match[str] | None:
     """Returns the label at a place. The lead may have eaten a label that is also a word: "I", "a", "e"."""
     found = asked.labels.one.match(text, start)
     if found and asked.labels.is_label(text, *found.span("label")):
@@ -99,7 +99,7 @@ def _at(text: str, start: int, asked: Asked) -> re.Match[str] | None:
     return None
 
 
-def _labelled(text: str, found: re.Match[str], asked: Asked, rule: str) -> Found | None:
+def _labelled(text: str, found: re.Match[str], asked: OptionSet, rule: str) -> Found | None:
     """Returns what a label at the start of a fragment commits to, with what follows it."""
     label = found["label"].upper()
     if label not in asked.sheet.keys:
@@ -121,7 +121,7 @@ def _labelled(text: str, found: re.Match[str], asked: Asked, rule: str) -> Found
     return Found(None, SEVERAL) if others(rest, label, asked) else Found(label, rule)
 
 
-def _next_label(rest: str, asked: Asked) -> bool:
+def _next_label(rest: str, asked: OptionSet) -> bool:
     """Returns whether another label follows at once: "A) B) C)"."""
     place = _CLOSED.match(rest)
     found = asked.labels.one.match(rest, place.end()) if place else None
@@ -133,7 +133,7 @@ def _next_label(rest: str, asked: Asked) -> bool:
     return rest[found.end() :].lstrip(" ").startswith(between)
 
 
-def beside(text: str, asked: Asked) -> tuple[str, int] | None:
+def beside(text: str, asked: OptionSet) -> tuple[str, int] | None:
     """Returns the option whose whole text stands beside a label, and where that ends in the spelled text."""
     line = re.split(r"[\n\x03]", text.strip(" \"'*"), maxsplit=1)[0]
     begun = asked.sheet.begins(spelled(line))
@@ -147,7 +147,7 @@ def beside(text: str, asked: Asked) -> tuple[str, int] | None:
     )
 
 
-def others(rest: str, label: str, asked: Asked) -> bool:
+def others(rest: str, label: str, asked: OptionSet) -> bool:
     """Returns whether the rest of a sentence adds another label by "and", "or" or a comma."""
     sentence = re.split(r"[!?\x03]|\n(?!\s*(?:or|and)\b)|(?<=[a-z)]{2})\.\s", rest[:160], maxsplit=1)[0]
     for found in asked.labels.listed.finditer(sentence):
@@ -164,7 +164,7 @@ def others(rest: str, label: str, asked: Asked) -> bool:
     return False
 
 
-def _far(sentence: str, found: re.Match[str], asked: Asked) -> bool:
+def _far(sentence: str, found: re.Match[str], asked: OptionSet) -> bool:
     """Returns whether a label at some distance is punctuated as one, and belongs to no other list."""
     start, end = found.span("label")
     if (
@@ -176,7 +176,7 @@ def _far(sentence: str, found: re.Match[str], asked: Asked) -> bool:
     return sentence[start - 1] in "([" or bool(re.match(r"[.:)]\s*\w|\s*$", sentence[end:])) or "ption" in found[0]
 
 
-def _texted(text: str, asked: Asked, rule: str) -> Found | None:
+def _texted(text: str, asked: OptionSet, rule: str) -> Found | None:
     """Returns what the option texts in the first sentence of a fragment commit to."""
     low = spelled(_SENTENCE.split(text[:300], maxsplit=1)[0])
     begun = asked.sheet.begins(low)

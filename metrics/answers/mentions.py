@@ -6,7 +6,7 @@ import re
 from itertools import pairwise
 
 from medimg_eval.metrics.answers.cleaning import is_prose, refuses
-from medimg_eval.metrics.answers.fragment import DISAGREE, SEVERAL, Asked, Found, others
+from medimg_eval.metrics.answers.fragment import DISAGREE, SEVERAL, Found, OptionSet, others
 from medimg_eval.metrics.answers.negation import denied, denies
 from medimg_eval.metrics.answers.option_labels import SEPARATOR
 from medimg_eval.metrics.answers.options import spelled
@@ -47,7 +47,7 @@ _COURTESY = re.compile(
 )
 
 
-def polar(text: str, asked: Asked) -> Found | None:
+def polar(text: str, asked: OptionSet) -> Found | None:
     """Returns the option that says yes, or no, where exactly one does and the text answers so."""
     heads = {label: (re.findall(r"[^\W_]+", own) or [""])[0] for label, own in asked.sheet.texts.items()}
     for yes, no in (("yes", "no"), ("true", "false")):
@@ -58,7 +58,7 @@ def polar(text: str, asked: Asked) -> Found | None:
     return None
 
 
-def mentioned(text: str, asked: Asked) -> Found | None:
+def mentioned(text: str, asked: OptionSet) -> Found | None:
     """Returns the only option that the text names and does not deny, by its label or by its text."""
     kept = _statements(text, asked)
     if not is_prose(kept):
@@ -80,7 +80,7 @@ def why_not(text: str) -> str:
     return "refused" if refuses(lower(text)) else "nothing found"
 
 
-def _statements(text: str, asked: Asked) -> str:
+def _statements(text: str, asked: OptionSet) -> str:
     """Returns the sentences of a text that neither ask nor refuse nor suppose, a line each."""
     kept = []
     for sentence in SENTENCES.split(text.replace("\x02", " ").replace("\x03", " ")):
@@ -93,12 +93,12 @@ def _statements(text: str, asked: Asked) -> str:
     return "\n".join(kept)
 
 
-def _offered(sentence: str, asked: Asked) -> bool:
+def _offered(sentence: str, asked: OptionSet) -> bool:
     """Returns whether a sentence that says that it cannot be known says what one of the options says."""
     return any(refuses(asked.sheet.texts[one.label]) for one in asked.sheet.mentions(spelled(sentence)))
 
 
-def _named(text: str, asked: Asked) -> list[str]:
+def _named(text: str, asked: OptionSet) -> list[str]:
     """Returns the labels that a text names and does not deny, each once; a further "" where one stands in a list."""
     named: dict[str, None] = {}
     for start, end in asked.labels.affirmed(text, lower(text)):
@@ -110,7 +110,7 @@ def _named(text: str, asked: Asked) -> list[str]:
     return list(named)
 
 
-def _concluded(low: str, asked: Asked) -> Found | None:
+def _concluded(low: str, asked: OptionSet) -> Found | None:
     """Returns the only option that a spelled text concludes with, or states as what there is."""
     clauses = [clause for sentence in SENTENCES.split(low) for clause in _CLAUSE.split(sentence) if clause]
     for clause in reversed(clauses):
@@ -128,7 +128,7 @@ def _concluded(low: str, asked: Asked) -> Found | None:
     return Found(stated.pop(), "conclusion") if len(stated) == 1 else Found(None, SEVERAL)
 
 
-def _worded(low: str, asked: Asked) -> Found | None:
+def _worded(low: str, asked: OptionSet) -> Found | None:
     """Returns the only option whose words stand in a sentence that denies nothing, in whatever order."""
     sentences = SENTENCES.split(low)
     named = {
@@ -141,7 +141,7 @@ def _worded(low: str, asked: Asked) -> Found | None:
     return Found(label, "conclusion") if label else None
 
 
-def _lone_label(text: str, asked: Asked) -> Found | None:
+def _lone_label(text: str, asked: OptionSet) -> Found | None:
     """Returns the only label in a short sentence, where the letter is used as one and is not denied."""
     if asked.labels.digits or len(text.split()) > _FEW or not _SENTENCE.fullmatch(text):
         return None
@@ -155,7 +155,7 @@ def _lone_label(text: str, asked: Asked) -> Found | None:
     return None if DISBELIEF.search(low[:start]) else Found(text[start:end], "lone label")
 
 
-def _side_by_side(clause: str, asked: Asked) -> bool:
+def _side_by_side(clause: str, asked: OptionSet) -> bool:
     """Returns whether a spelled clause names two options at one go: "pneumonia or effusion"."""
     return any(
         one.label != two.label and re.fullmatch(rf"\s*{SEPARATOR}?\s*(?:an? |the )?", clause[one.end : two.start])

@@ -6,7 +6,7 @@ import re
 from itertools import pairwise
 
 from medimg_eval.metrics.answers.cleaning import is_prose
-from medimg_eval.metrics.answers.fragment import DISAGREE, FOREIGN, SEVERAL, Asked, Found, beside, others
+from medimg_eval.metrics.answers.fragment import DISAGREE, FOREIGN, SEVERAL, Found, OptionSet, beside, others
 from medimg_eval.metrics.answers.negation import denied_after, denied_before
 from medimg_eval.metrics.answers.options import spelled
 from medimg_eval.metrics.nlp import SENTENCES, lower
@@ -23,7 +23,7 @@ _FEW = 3
 Item = tuple[str, re.Match[str]]
 
 
-def placed(text: str, asked: Asked, bolds: list[str]) -> Found | None:
+def placed(text: str, asked: OptionSet, bolds: list[str]) -> Found | None:
     """Returns the option that a line of its own, the first words, the only bold label, or the last words name."""
     rows = [row.strip() for row in text.replace("\x02", " ").replace("\x03", " ").split("\n") if row.strip()]
     if not rows:
@@ -39,7 +39,7 @@ def placed(text: str, asked: Asked, bolds: list[str]) -> Found | None:
     )
 
 
-def last_label(text: str, asked: Asked) -> Found | None:
+def last_label(text: str, asked: OptionSet) -> Found | None:
     """Returns the label, with or without its option's text, that is the only one to stand in a line, the last."""
     rows = [row.strip() for row in text.rsplit("\n", 3)[-3:]] if "\n" in text else []
     rows = [row for row in rows if row]
@@ -49,12 +49,12 @@ def last_label(text: str, asked: Asked) -> Found | None:
     return found if found and found.label and (_alone(rows[-1], asked) or _item(rows[-1], asked)) else None
 
 
-def _alone(row: str, asked: Asked) -> re.Match[str] | None:
+def _alone(row: str, asked: OptionSet) -> re.Match[str] | None:
     """Returns the label that is the whole of a line."""
     return asked.labels.alone.fullmatch(row) if len(row) < 60 else None
 
 
-def without_echo(text: str, asked: Asked) -> tuple[str, bool]:
+def without_echo(text: str, asked: OptionSet) -> tuple[str, bool]:
     """Returns a text without a list in which the model repeats the options, and whether there was one."""
     low, needed = text.lower(), max(2, min(len(asked.sheet.keys), 3))
     if sum(_listed(low, label, own) for label, own in asked.sheet.texts.items()) < needed:
@@ -101,7 +101,7 @@ def _prefix(text: str, start: int, own: str) -> int:
     return 0
 
 
-def _item(row: str, asked: Asked) -> re.Match[str] | None:
+def _item(row: str, asked: OptionSet) -> re.Match[str] | None:
     """Returns the label that a line begins with, where a mark divides it from what follows."""
     found = asked.labels.item.match(row)
     if not found or not asked.labels.is_label(row, *found.span("label")):
@@ -110,7 +110,7 @@ def _item(row: str, asked: Asked) -> re.Match[str] | None:
     return found if not found["label"].islower() or after in {")", ".", ":", "", "]"} else None
 
 
-def _verdicts(items: list[Item], asked: Asked) -> Found | None:
+def _verdicts(items: list[Item], asked: OptionSet) -> Found | None:
     """Returns the one option that a list of the options calls right."""
     right: set[str] = set()
     wrong: set[str] = set()
@@ -128,7 +128,7 @@ def _verdicts(items: list[Item], asked: Asked) -> Found | None:
     return Found(label, "verdict per option") if label in asked.sheet.keys and label not in wrong else None
 
 
-def _last_line(rows: list[str], items: list[Item], asked: Asked) -> Found | None:
+def _last_line(rows: list[str], items: list[Item], asked: OptionSet) -> Found | None:
     """Returns what the last of several lines commits to by a label, or a label and its option's text, and no more."""
     if len(rows) < 2:
         return None
@@ -142,7 +142,7 @@ def _last_line(rows: list[str], items: list[Item], asked: Asked) -> Found | None
     return found if found and (len(labels) < 2 or alone[-1]) else None
 
 
-def _line(row: str, asked: Asked) -> Found | None:
+def _line(row: str, asked: OptionSet) -> Found | None:
     """Returns what a line commits to that holds a label, an option's text, or both, and no more."""
     if alone := _alone(row, asked):
         return asked.known(alone["label"].upper(), "last line")
@@ -154,7 +154,7 @@ def _line(row: str, asked: Asked) -> Found | None:
     return Found(label, "last line") if label else None
 
 
-def _first_words(rows: list[str], items: list[Item], asked: Asked) -> Found | None:
+def _first_words(rows: list[str], items: list[Item], asked: OptionSet) -> Found | None:
     """Returns what the first line commits to by the label that it begins with."""
     row = rows[0]
     found = _item(row, asked)
@@ -177,7 +177,7 @@ def _first_words(rows: list[str], items: list[Item], asked: Asked) -> Found | No
     return None if rest and odd else Found(label, "first words")
 
 
-def _with_reason(row: str, asked: Asked) -> Found | None:
+def _with_reason(row: str, asked: OptionSet) -> Found | None:
     """Returns the label that a line begins with and gives a reason for: "B because ...", "B (see ...)"."""
     found = asked.labels.one.match(row)
     if (
@@ -190,7 +190,7 @@ def _with_reason(row: str, asked: Asked) -> Found | None:
     return Found(found["label"], "first words") if asked.labels.is_label(row, *found.span("label")) else None
 
 
-def _in_bold(bolds: list[str], asked: Asked) -> Found | None:
+def _in_bold(bolds: list[str], asked: OptionSet) -> Found | None:
     """Returns the only option that stands in bold by its label."""
     named = set()
     for text in bolds:
@@ -204,7 +204,7 @@ def _in_bold(bolds: list[str], asked: Asked) -> Found | None:
     return Found(named.pop(), "bold label") if len(named) == 1 else None
 
 
-def _last_words(row: str, asked: Asked) -> Found | None:
+def _last_words(row: str, asked: OptionSet) -> Found | None:
     """Returns the label that a text ends with, apart from its last sentence: "(B)", ": B", "! B"."""
     first = max(0, len(row) - 40)
     found = re.search(rf"(?:[(\[]|(?:[a-z)\"'][.!?:,]|—|–)\s+){asked.labels.token}[)\]]?[\s.!]*$", row[first:])

@@ -37,9 +37,9 @@ from .kernel import (
     mmd_rbf as mmd_rbf,
 )
 from .nearest_neighbours import (
-    Cloud as Cloud,
+    FeatureSet as FeatureSet,
     STRIP as STRIP,
-    clouds as clouds,
+    prepare_feature_sets as prepare_feature_sets,
     estimates as estimates,
     exact_squares as exact_squares,
     near as near,

@@ -28,14 +28,14 @@ CROWDED = 64
 """Candidates of a query, on average, above which a strip is computed anew in double precision."""
 
 
-class Cloud(NamedTuple):
+class FeatureSet(NamedTuple):
     """Rows in the form that searches need.
 
     Attributes:
         rows: (n, d) as given.
         low: (n, d + 2) float32: the rows, centred and scaled by `scale`, then 1 and the square of the length.
         norms: (n,) float64: squares of the lengths.
-        ids: (n,) int64: rows that share one are equal, also across the clouds made together.
+        ids: (n,) int64: rows that share one are equal, also across the sets prepared together.
         repeated: whether any are equal.
         centre: (d,) float64.
         scale: a power of two.
@@ -50,19 +50,19 @@ class Cloud(NamedTuple):
     scale: float
 
 
-class Near(NamedTuple):
+class Neighbours(NamedTuple):
     """The k nearest rows of each query, nearest first, of equal ones the first in the gallery.
 
     Attributes:
         places: (query, k) int64: rows of the gallery.
-        squares: (query, k) float64: squared distances times the clouds' scale squared.
+        squares: (query, k) float64: squared distances times the sets' scale squared.
     """
 
     places: npt.NDArray[np.int64]
     squares: npt.NDArray[np.float64]
 
 
-def clouds(*sets: Array) -> list[Cloud]:
+def prepare_feature_sets(*sets: Array) -> list[FeatureSet]:
     """Returns sets with the same features in a form in which they can be compared with each other."""
     centre = sets[0].mean(axis=0, dtype=np.float64)
     largest = max(float(np.abs(rows[part] - centre).max()) for rows in sets for part in strips(rows))
@@ -77,12 +77,12 @@ def clouds(*sets: Array) -> list[Cloud]:
             norms[part] = np.einsum("ij,ij->i", short, short)
             low[part, :-2] = short
         low[:, -1] = norms
-        found.append(Cloud(rows, low, norms, numbers, len(np.unique(numbers)) < len(numbers), centre, scale))
+        found.append(FeatureSet(rows, low, norms, numbers, len(np.unique(numbers)) < len(numbers), centre, scale))
     return found
 
 
 def estimates(
-    queries: Cloud, gallery: Cloud, chosen: slice, *, double: bool = False
+    queries: FeatureSet, gallery: FeatureSet, chosen: slice, *, double: bool = False
 ) -> tuple[Array, npt.NDArray[np.float64]]:
     """Returns squared distances (query, gallery) of a strip of queries by products, and how wrong each row may be.
 
@@ -111,7 +111,7 @@ def estimates(
 
 
 def exact_squares(
-    queries: Cloud, gallery: Cloud, one: npt.NDArray[np.int64], other: npt.NDArray[np.int64]
+    queries: FeatureSet, gallery: FeatureSet, one: npt.NDArray[np.int64], other: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.float64]:
     """Returns the squared distances of pairs (pair,), scaled, by differences in double precision."""
     found = np.zeros(len(one))
@@ -138,13 +138,13 @@ def exact_squares(
 
 
 def near(
-    queries: Cloud,
-    gallery: Cloud,
+    queries: FeatureSet,
+    gallery: FeatureSet,
     k: int,
     *,
     groups: tuple[Array, Array] | None = None,
     itself: bool = False,
-) -> Near:
+) -> Neighbours:
     """Returns the k nearest rows of the gallery for each query.
 
     Args:
@@ -173,12 +173,12 @@ def near(
         first = np.searchsorted(rows[order], np.arange(chosen.stop - chosen.start))
         taken = order[first[:, None] + np.arange(k)]
         places[chosen], squares[chosen] = columns[taken], found[taken]
-    return Near(places, squares)
+    return Neighbours(places, squares)
 
 
 def _candidates(
-    queries: Cloud,
-    gallery: Cloud,
+    queries: FeatureSet,
+    gallery: FeatureSet,
     chosen: slice,
     k: int,
     banned: Array | None,

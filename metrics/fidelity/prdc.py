@@ -17,11 +17,11 @@ from medimg_eval.metrics.fidelity.intervals import (
 from medimg_eval.metrics.fidelity.nearest_neighbours import (
     CROWDED,
     STRIP,
-    Cloud,
-    clouds,
+    FeatureSet,
     estimates,
     exact_squares,
     near,
+    prepare_feature_sets,
 )
 
 NEIGHBOURS = 5
@@ -179,7 +179,7 @@ def coverage(
 
 
 def _inside(real: Array, generated: Array, k: int) -> _Inside:
-    one, other = clouds(real, generated)
+    one, other = prepare_feature_sets(real, generated)
     n, m = len(real), len(generated)
     nearest = near(one, one, min(k + 1, n - 1), itself=True)
     radii = _Radii(
@@ -201,8 +201,8 @@ def _inside(real: Array, generated: Array, k: int) -> _Inside:
 
 
 def _judge(
-    real: Cloud,
-    generated: Cloud,
+    real: FeatureSet,
+    generated: FeatureSet,
     chosen: slice,
     radii: _Radii,
     found: _Inside,

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.metrics.fidelity import Array, SetError, SetValue, near, normal_interval, variance_of_sum
-from medimg_eval.metrics.privacy.screens import ScreenOptions, prepare_trio
+from medimg_eval.metrics.privacy.screens import ScreenOptions, prepare_membership_sets
 
 CELLS = 3
 LEAST = 20
@@ -50,9 +50,10 @@ def copying_test(
         Any number; 0 in expectation where generated rows are draws of what training rows are drawn of.
 
     Raises:
-        SetError: `cells` is not in [1, n], or no cell has 20 generated and 20 hold-out rows; see also `prepare_trio`.
+        SetError: `cells` is not in [1, n], or no cell has 20 generated and 20 hold-out rows; see also
+            `prepare_membership_sets`.
     """
-    trio = prepare_trio(train, holdout, generated, options)
+    trio = prepare_membership_sets(train, holdout, generated, options)
     n = len(trio.train.rows)
     if not 1 <= cells <= n:
         raise SetError(f"Expected 1 to {n} cells, got {cells}")

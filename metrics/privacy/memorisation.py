@@ -12,20 +12,20 @@ import numpy.typing as npt
 from medimg_eval.metrics.fidelity import (
     STRIP,
     Array,
-    Cloud,
+    FeatureSet,
     SetError,
     SetValue,
-    clouds,
     estimates,
     exact_squares,
     near,
     normal_interval,
     one_set,
+    prepare_feature_sets,
     share_interval,
     shuffled,
     variance_of_mean,
 )
-from medimg_eval.metrics.privacy.screens import ScreenOptions, Trio, prepare_trio
+from medimg_eval.metrics.privacy.screens import MembershipSets, ScreenOptions, prepare_membership_sets
 
 PERCENTILE = 5.0
 """Of the distances between training rows: below it a generation counts as a memory."""
@@ -73,9 +73,9 @@ def nnaa(
         In [0, 1].
 
     Raises:
-        SetError: See `prepare_trio`.
+        SetError: See `prepare_membership_sets`.
     """
-    trio = prepare_trio(train, holdout, generated, options, least=3)
+    trio = prepare_membership_sets(train, holdout, generated, options, least=3)
     size = min(len(trio.train.rows), len(trio.holdout.rows), len(trio.generated.rows))
     rng = np.random.default_rng(trio.options["seed"])
     parts, groups = [], []
@@ -85,7 +85,7 @@ def nnaa(
         chosen = np.sort(shuffled(rng, len(rows), numbers)[:size])
         parts.append(rows[chosen])
         groups.append(None if given is None else given[chosen])
-    real, other, made = clouds(*parts)
+    real, other, made = prepare_feature_sets(*parts)
     own = [_nearest_other(one, group) for one, group in zip((real, other, made), (*groups[:2], None), strict=True)]
     value, wins = _accuracy(real, made, own[0], own[2])
     against, spared = _accuracy(other, made, own[1], own[2])
@@ -122,9 +122,9 @@ def authenticity(
         In [0, 1].
 
     Raises:
-        SetError: See `prepare_trio`.
+        SetError: See `prepare_membership_sets`.
     """
-    trio = prepare_trio(train, holdout, generated, options)
+    trio = prepare_membership_sets(train, holdout, generated, options)
     own = _nearest_other(trio.train, trio.patients)
     made, other = (_authentic(part, trio.train, own) for part in (trio.generated, trio.holdout))
     extra = share_interval(made, trio.prompts, "Wilson, over generated rows") if trio.options["interval"] else {}
@@ -156,9 +156,9 @@ def memorised_fraction(
         In [0, 1].
 
     Raises:
-        SetError: The percentile is not in (0, 100); see also `prepare_trio`.
+        SetError: The percentile is not in (0, 100); see also `prepare_membership_sets`.
     """
-    trio = prepare_trio(train, holdout, generated, options)
+    trio = prepare_membership_sets(train, holdout, generated, options)
     found, other, threshold = _memorised(trio, percentile)
     extra: dict[str, Any] = {}
     if trio.options["interval"]:
@@ -202,7 +202,7 @@ def memorisation_curve(
             `memorised_fraction`.
     """
     counts = np.asarray(seen)
-    trio = prepare_trio(train, holdout, generated, {**options, "nan": "error"})
+    trio = prepare_membership_sets(train, holdout, generated, {**options, "nan": "error"})
     if counts.shape != (len(trio.train.rows),) or counts.dtype.kind not in "iu" or counts.min() < 1:
         raise SetError(
             f"Expected `seen` to be a whole number above 0 per training row, {len(trio.train.rows)}, got "
@@ -241,7 +241,7 @@ def near_copies(rows: npt.ArrayLike, within: float) -> npt.NDArray[np.int64]:
     found, _ = one_set(rows, "training")
     if not len(found):
         return np.zeros(0, dtype=np.int64)
-    (cloud,) = clouds(found)
+    (cloud,) = prepare_feature_sets(found)
     limit = (within * cloud.scale) ** 2
     counts = np.zeros(len(found), dtype=np.int64)
     for start in range(0, len(found), STRIP):
@@ -258,7 +258,7 @@ def _dense(groups: Array | None) -> Array | None:
     return None if groups is None else np.unique(groups, return_inverse=True)[1]
 
 
-def _nearest_other(rows: Cloud, groups: Array | None) -> npt.NDArray[np.float64]:
+def _nearest_other(rows: FeatureSet, groups: Array | None) -> npt.NDArray[np.float64]:
     """Returns squared distances to the nearest other row, of another group where there are groups."""
     both = None if groups is None else (groups, groups)
     squares: npt.NDArray[np.float64] = near(rows, rows, 1, groups=both, itself=groups is None).squares[:, 0]
@@ -266,7 +266,7 @@ def _nearest_other(rows: Cloud, groups: Array | None) -> npt.NDArray[np.float64]
 
 
 def _accuracy(
-    one: Cloud, other: Cloud, within_one: npt.NDArray[np.float64], within_other: npt.NDArray[np.float64]
+    one: FeatureSet, other: FeatureSet, within_one: npt.NDArray[np.float64], within_other: npt.NDArray[np.float64]
 ) -> tuple[float, tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]]:
     wins = (
         (near(one, other, 1).squares[:, 0] > within_one).astype(np.float64),
@@ -275,12 +275,14 @@ def _accuracy(
     return float(wins[0].mean() + wins[1].mean()) / 2, wins
 
 
-def _authentic(queries: Cloud, train: Cloud, own: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _authentic(queries: FeatureSet, train: FeatureSet, own: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     found = near(queries, train, 1)
     return (found.squares[:, 0] >= own[found.places[:, 0]]).astype(np.float64)
 
 
-def _memorised(trio: Trio, percentile: float) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], float]:
+def _memorised(
+    trio: MembershipSets, percentile: float
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], float]:
     """Returns which training and which hold-out rows have a generated row too near, and how near that is."""
     if not 0 < percentile < 100:
         raise SetError(f"Expected the percentile to be in (0, 100), got {percentile}")

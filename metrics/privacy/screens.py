@@ -11,15 +11,15 @@ import numpy.typing as npt
 from medimg_eval.metrics.fidelity import (
     SMALL,
     Array,
-    Cloud,
+    FeatureSet,
     SetError,
     SetValue,
     checked_options,
-    clouds,
     labels_of,
     near,
     numbered,
     one_set,
+    prepare_feature_sets,
     row_numbers,
     same_features,
     share_interval,
@@ -68,15 +68,15 @@ DEFAULTS = ScreenOptions(
 )
 
 
-class Trio(NamedTuple):
+class MembershipSets(NamedTuple):
     """Training, hold-out and generated rows that have passed the checks.
 
     Groups are int64 numbers; patients have the same number in all three.
     """
 
-    train: Cloud
-    holdout: Cloud
-    generated: Cloud
+    train: FeatureSet
+    holdout: FeatureSet
+    generated: FeatureSet
     patients: Array | None
     holdout_patients: Array | None
     prompts: Array | None
@@ -120,9 +120,9 @@ class Pair(NamedTuple):
     nearer_than: float
 
 
-def prepare_trio(
+def prepare_membership_sets(
     train: npt.ArrayLike, holdout: npt.ArrayLike, generated: npt.ArrayLike, given: ScreenOptions, *, least: int = 2
-) -> Trio:
+) -> MembershipSets:
     """Returns three sets that are fit to be screened.
 
     Raises:
@@ -151,8 +151,8 @@ def prepare_trio(
     patients = _patients(options, kept)
     prompts = numbered(labels_of(options["prompts"], "prompts", kept[2]))
     flags = _flags(sets, [int((~mask).sum()) for mask in kept])
-    ready = clouds(*sets)
-    return Trio(ready[0], ready[1], ready[2], patients[0], patients[1], prompts, patients[2], flags, options)
+    ready = prepare_feature_sets(*sets)
+    return MembershipSets(ready[0], ready[1], ready[2], patients[0], patients[1], prompts, patients[2], flags, options)
 
 
 def _patients(options: ScreenOptions, kept: list[npt.NDArray[np.bool_]]) -> tuple[Array | None, ...]:
@@ -217,9 +217,9 @@ def dcr(
         In [0, infinity), in units of the features; distances are exact also of near copies.
 
     Raises:
-        SetError: See `prepare_trio`.
+        SetError: See `prepare_membership_sets`.
     """
-    trio = prepare_trio(train, holdout, generated, options)
+    trio = prepare_membership_sets(train, holdout, generated, options)
     made, other = (trio.length(near(part, trio.train, 1).squares[:, 0]) for part in (trio.generated, trio.holdout))
     details = {f"p{at}": float(np.percentile(made, at)) for at in PERCENTILES}
     details |= {f"holdout_p{at}": float(np.percentile(other, at)) for at in PERCENTILES}
@@ -255,9 +255,9 @@ def dcr_share(
         In [0, 1], 1 where every row is nearer to training.
 
     Raises:
-        SetError: See `prepare_trio`.
+        SetError: See `prepare_membership_sets`.
     """
-    trio = prepare_trio(train, holdout, generated, options)
+    trio = prepare_membership_sets(train, holdout, generated, options)
     one, other = (near(trio.generated, part, 1).squares[:, 0] for part in (trio.train, trio.holdout))
     nearer = (one < other) + 0.5 * (one == other)
     n, h = len(trio.train.rows), len(trio.holdout.rows)
@@ -284,9 +284,9 @@ def nndr(
         In [0, 1].
 
     Raises:
-        SetError: See `prepare_trio`.
+        SetError: See `prepare_membership_sets`.
     """
-    trio = prepare_trio(train, holdout, generated, options)
+    trio = prepare_membership_sets(train, holdout, generated, options)
     made, other = (_ratios(part, trio) for part in (trio.generated, trio.holdout))
     return trio.value(
         "nndr",
@@ -316,9 +316,9 @@ def closest_pairs(
         **options: see `ScreenOptions`.
 
     Raises:
-        SetError: See `prepare_trio`.
+        SetError: See `prepare_membership_sets`.
     """
-    trio = prepare_trio(train, holdout, generated, options)
+    trio = prepare_membership_sets(train, holdout, generated, options)
     found = near(trio.generated, trio.train, 1)
     made = trio.length(found.squares[:, 0])
     other = np.sort(trio.length(near(trio.holdout, trio.train, 1).squares[:, 0]))
@@ -341,7 +341,7 @@ def closer(made: npt.NDArray[np.float64], other: npt.NDArray[np.float64]) -> flo
     return float((above + strictly).sum() / (2 * len(made) * len(other)))
 
 
-def _ratios(queries: Cloud, trio: Trio) -> npt.NDArray[np.float64]:
+def _ratios(queries: FeatureSet, trio: MembershipSets) -> npt.NDArray[np.float64]:
     if trio.patients is None:
         first, second = near(queries, trio.train, 2).squares.T
     else:
@@ -353,7 +353,7 @@ def _ratios(queries: Cloud, trio: Trio) -> npt.NDArray[np.float64]:
     return ratios
 
 
-def _by_patient(trio: Trio) -> dict[str, float]:
+def _by_patient(trio: MembershipSets) -> dict[str, float]:
     if trio.patients is None or trio.prompt_patients is None:
         return {}
     groups = (trio.prompt_patients, trio.patients)
@@ -369,7 +369,7 @@ def _by_patient(trio: Trio) -> dict[str, float]:
     return found
 
 
-def _median_interval(values: npt.NDArray[np.float64], trio: Trio) -> dict[str, Any]:
+def _median_interval(values: npt.NDArray[np.float64], trio: MembershipSets) -> dict[str, Any]:
     if not trio.options["interval"]:
         return {}
     rng = np.random.default_rng(trio.options["seed"])

@@ -1,10 +1,10 @@
 from .distance_samples import Distances as Distances
 from .empty_masks import EmptyPolicy as EmptyPolicy
-from .label_maps import JointMaps as JointMaps
+from .label_maps import LabelMapPair as LabelMapPair
 from .matching_rules import InstanceRule as InstanceRule, LesionRule as LesionRule
-from .nearest_surface import Ball as Ball, ball as ball, step_lengths as step_lengths
+from .nearest_surface import StructuringBall as StructuringBall, ball as ball, step_lengths as step_lengths
 from .overlap import ratio as ratio
-from .pairs import LabelPair as LabelPair, Settings as Settings, Siblings as Siblings, Surface as Surface
+from .pairs import LabelPair as LabelPair, Settings as Settings, CaseLabels as CaseLabels, Surface as Surface
 from .probability_maps import (
     SLACK as SLACK,
     probability_metrics as probability_metrics,

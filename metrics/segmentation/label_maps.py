@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.metrics.segmentation.distance_samples import Distances
-from medimg_eval.metrics.segmentation.nearest_surface import Profiles, ball, nearest
+from medimg_eval.metrics.segmentation.nearest_surface import DistanceProfiles, ball, nearest
 from medimg_eval.metrics.segmentation.surfaces import Bools, Codes, Spacing, surfel_border, voxel_border
 
 LabelMap: TypeAlias = npt.NDArray[np.integer[Any]] | Bools
@@ -20,7 +20,7 @@ VOXELS_AT_ONCE = 1 << 17
 LONGEST_TABLE = 1 << 20
 
 
-class Numbering:
+class LabelIndex:
     """The number of each region: its label, if labels are small and stand alone; or else 1, 2, ... in their order.
 
     Attributes:
@@ -83,7 +83,7 @@ Box: TypeAlias = tuple[slice, ...]
 VOXELS_AT_ONCE = 1 << 17
 
 
-class JointMaps:
+class LabelMapPair:
     """A reference and a prediction, of which some regions are judged, each a label or several.
 
     What distances need is computed for all regions together, when it is first asked for.
@@ -119,7 +119,7 @@ class JointMaps:
 
     def _number(self, maps: Sequence[LabelMap], regions: Sequence[Sequence[int]], ignore: int | None) -> None:
         """Copies the cropped maps, as numbers of regions, with a margin of zeros around them, and counts."""
-        numbering = Numbering(maps, regions)
+        numbering = LabelIndex(maps, regions)
         self._numbers = numbering.numbers
         shape, self._inside = _with_margins(maps[0].shape, ball(self._spacing).reach)
         self._codes = (np.zeros(shape, numbering.dtype), np.zeros(shape, numbering.dtype))
@@ -168,7 +168,7 @@ class JointMaps:
         """Returns the distances from the prediction's surface to the reference's."""
         return self._distances(self._profiles[1], region)
 
-    def _distances(self, profiles: Profiles, region: int) -> Distances:
+    def _distances(self, profiles: DistanceProfiles, region: int) -> Distances:
         values, weights = profiles.of(self._numbers[region])
         return Distances(values, weights, interpolate=self.surface == "voxel")
 
@@ -185,7 +185,7 @@ class JointMaps:
         return [nowhere, *(_union(one or other, other or one) or nowhere for one, other in zip(*found, strict=True))]
 
     @cached_property
-    def _profiles(self) -> tuple[Profiles, Profiles]:
+    def _profiles(self) -> tuple[DistanceProfiles, DistanceProfiles]:
         """The distances from the reference's surfaces and from the prediction's."""
         highest = self._counts.shape[1] - 1
         if self.surface == "voxel":

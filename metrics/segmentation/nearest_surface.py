@@ -16,7 +16,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from medimg_eval.metrics.segmentation.surfaces import Bools, Border, Codes, Floats, Indices, Spacing
+from medimg_eval.metrics.segmentation.surfaces import Bools, Codes, Floats, Indices, LabelSurfaces, Spacing
 
 # Places around a point that are looked up at most, by axes, and the most steps along an axis.
 PLACES = {2: 400, 3: 1200}
@@ -40,7 +40,7 @@ Points: TypeAlias = tuple[Indices, Codes, Indices]
 
 
 @dataclass(frozen=True, eq=False)
-class Ball:
+class StructuringBall:
     """The steps from a place to those around it, nearest first.
 
     Attributes:
@@ -60,7 +60,7 @@ class Ball:
 
 
 @cache
-def ball(spacing: Spacing) -> Ball:
+def ball(spacing: Spacing) -> StructuringBall:
     """Returns the places around a point that are looked up."""
     axes, sizes = len(spacing), np.asarray(spacing)
     volume = PLACES[axes] * sizes.prod()
@@ -72,7 +72,7 @@ def ball(spacing: Spacing) -> Ball:
     order = np.argsort(lengths, kind="stable")
     order = order[lengths[order] <= radius]
     different, ranks = np.unique(lengths[order], return_inverse=True)
-    return Ball(steps[order], ranks, different)
+    return StructuringBall(steps[order], ranks, different)
 
 
 def step_lengths(steps: npt.NDArray[np.int64], spacing: Spacing) -> Floats:
@@ -82,7 +82,7 @@ def step_lengths(steps: npt.NDArray[np.int64], spacing: Spacing) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
-class Profiles:
+class DistanceProfiles:
     """The distances from the surfaces of one map to those of another, label by label.
 
     Attributes:
@@ -105,7 +105,9 @@ class Profiles:
         return values, _summed(merged, np.concatenate([weights, self.far[label][1]]))
 
 
-def nearest(one: Border, other: Border, shape: tuple[int, ...], spacing: Spacing) -> tuple[Profiles, Profiles]:
+def nearest(
+    one: LabelSurfaces, other: LabelSurfaces, shape: tuple[int, ...], spacing: Spacing
+) -> tuple[DistanceProfiles, DistanceProfiles]:
     """Returns the distances from the points of one border to the other, within each label, and back.
 
     Args:
@@ -126,7 +128,7 @@ def nearest(one: Border, other: Border, shape: tuple[int, ...], spacing: Spacing
         search = _Search(table, target.sets, sizes, steps, around.ranks)
         surface, left = search.near_surface(start)
         far = _far(left, start.weights, target, shape, spacing)
-        profiles.append(Profiles(around.lengths, surface, far))
+        profiles.append(DistanceProfiles(around.lengths, surface, far))
         table[target.places] = 0
     return profiles[0], profiles[1]
 
@@ -149,7 +151,7 @@ class _Search:
     steps: Indices
     ranks: Indices
 
-    def near_surface(self, start: Border) -> tuple[Floats, list[Points]]:
+    def near_surface(self, start: LabelSurfaces) -> tuple[Floats, list[Points]]:
         """Returns how much surface of each label is at each distance, (ranks, labels + 1), and the points left."""
         labels, kinds = len(self.sizes), len(start.weights)
         keys = [np.zeros(0, np.int64)]
@@ -212,7 +214,7 @@ class _Search:
 
 
 def _far(
-    left: list[Points], weights: Floats, target: Border, shape: tuple[int, ...], spacing: Spacing
+    left: list[Points], weights: Floats, target: LabelSurfaces, shape: tuple[int, ...], spacing: Spacing
 ) -> dict[int, tuple[Floats, Floats]]:
     """Returns the distances of the points that are left, by label, with how much surface is at each."""
     index, labels, keys = (np.concatenate(parts) for parts in zip(*left, strict=True))

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.metrics.segmentation.distance_samples import Distances
-from medimg_eval.metrics.segmentation.label_maps import JointMaps, LabelMap
+from medimg_eval.metrics.segmentation.label_maps import LabelMap, LabelMapPair
 from medimg_eval.metrics.segmentation.matching_rules import InstanceRule, LesionRule
 from medimg_eval.metrics.segmentation.surfaces import Bools, Spacing
 
@@ -68,11 +68,11 @@ class LabelPair:
         check_arrays(reference, prediction, "b", "a boolean mask")
         settings = Settings(surface=settings) if isinstance(settings, str) else settings
         sizes = checked_spacing(spacing, reference.ndim)
-        self._set(JointMaps(reference, prediction, sizes, [(1,)], settings.surface), 0, settings, name)
+        self._set(LabelMapPair(reference, prediction, sizes, [(1,)], settings.surface), 0, settings, name)
 
     @classmethod
     def of(
-        cls, maps: JointMaps, region: int, settings: Settings, name: str, siblings: Siblings | None = None
+        cls, maps: LabelMapPair, region: int, settings: Settings, name: str, siblings: CaseLabels | None = None
     ) -> LabelPair:
         """Returns the pair of one region of two label maps; what it needs is computed with the other regions'."""
         pair = cls.__new__(cls)
@@ -80,7 +80,7 @@ class LabelPair:
         return pair
 
     def _set(
-        self, maps: JointMaps, region: int, settings: Settings, name: str, siblings: Siblings | None = None
+        self, maps: LabelMapPair, region: int, settings: Settings, name: str, siblings: CaseLabels | None = None
     ) -> None:
         self._maps, self._region = maps, region
         self._siblings = siblings
@@ -141,7 +141,7 @@ class LabelPair:
         return self._maps.prediction_distances(self._region)
 
 
-class Siblings:
+class CaseLabels:
     """The labels of one case, which know each other.
 
     A pair is made when it is first asked for, and the same one is returned while someone holds it: pairs do not
@@ -151,7 +151,7 @@ class Siblings:
         makers: Of each label: makes its pair, given these siblings.
     """
 
-    def __init__(self, makers: Mapping[str, Callable[[Siblings], LabelPair]]) -> None:
+    def __init__(self, makers: Mapping[str, Callable[[CaseLabels], LabelPair]]) -> None:
         self._makers = makers
         self._held: WeakValueDictionary[str, LabelPair] = WeakValueDictionary()
 
@@ -213,13 +213,13 @@ def label_pairs(
         settings: How each region is judged; the surface is the same for all.
         ignore: A label of the reference whose voxels are background in both maps.
     """
-    makers: dict[str, Callable[[Siblings], LabelPair]] = {}
+    makers: dict[str, Callable[[CaseLabels], LabelPair]] = {}
     for layer in _layers(regions):
         surface = settings[layer[0]].surface
-        maps = JointMaps(reference, prediction, spacing, [regions[name] for name in layer], surface, ignore)
+        maps = LabelMapPair(reference, prediction, spacing, [regions[name] for name in layer], surface, ignore)
         for index, name in enumerate(layer):
             makers[name] = partial(LabelPair.of, maps, index, settings[name], name)
-    return Siblings({name: makers[name] for name in regions}).pairs()
+    return CaseLabels({name: makers[name] for name in regions}).pairs()
 
 
 def mask_pairs(
@@ -234,11 +234,11 @@ def mask_pairs(
         settings: How each region is judged, in their order.
     """
 
-    def made(index: int, name: str, siblings: Siblings) -> LabelPair:
-        maps = JointMaps(reference[index], prediction[index], spacing, [(1,)], settings[name].surface)
+    def made(index: int, name: str, siblings: CaseLabels) -> LabelPair:
+        maps = LabelMapPair(reference[index], prediction[index], spacing, [(1,)], settings[name].surface)
         return LabelPair.of(maps, 0, settings[name], name, siblings)
 
-    siblings = Siblings({name: partial(made, index, name) for index, name in enumerate(settings)})
+    siblings = CaseLabels({name: partial(made, index, name) for index, name in enumerate(settings)})
     for name in settings:
         if pair := siblings.get(name):
             yield name, pair

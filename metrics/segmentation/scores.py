@@ -27,7 +27,7 @@ from medimg_eval.metrics.segmentation.pairs import (
 
 Array: TypeAlias = npt.NDArray[Any]
 Labels: TypeAlias = Mapping[int, str] | Sequence[int] | Mapping[str, Sequence[int]] | Sequence[str]
-Asked: TypeAlias = Mapping[str, tuple[Metric, float | None]]
+RequestedMetrics: TypeAlias = Mapping[str, tuple[Metric, float | None]]
 
 _SIZES = ("small", "medium", "large")
 """What the names of metrics begin with that count instances of a size in mm3."""
@@ -208,7 +208,7 @@ def _value(pair: LabelPair, found: Metric, parameter: float | None, policy: Empt
 
 
 def _spacing(
-    spacing: Sequence[float], asked: Asked, policy: EmptyPolicy, rule: InstanceRule
+    spacing: Sequence[float], asked: RequestedMetrics, policy: EmptyPolicy, rule: InstanceRule
 ) -> tuple[float, ...] | None:
     """Returns the spacing, checked; None where it is not known and what is measured with it is skipped."""
     if not any(math.isnan(size) for size in spacing):
@@ -245,7 +245,7 @@ def _regions(labels: Labels) -> dict[str, tuple[int, ...]]:
     return named
 
 
-def _check_tolerances(tolerances: Mapping[str, float], regions: Mapping[str, Any], asked: Asked) -> None:
+def _check_tolerances(tolerances: Mapping[str, float], regions: Mapping[str, Any], asked: RequestedMetrics) -> None:
     if not isinstance(tolerances, Mapping):
         raise UsageError(f"tolerances: expected mm by label name, got {tolerances!r}")
     for name, tolerance in tolerances.items():

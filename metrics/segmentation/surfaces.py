@@ -160,7 +160,7 @@ LONGEST_TABLE = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
-class Border:
+class LabelSurfaces:
     """The surface points of all labels of one map.
 
     A point that several labels share is there once for each, and is looked up by a number for the set of them.
@@ -184,7 +184,7 @@ class Border:
     sets: Bools
 
 
-def voxel_border(codes: Codes, labels: int) -> Border:
+def voxel_border(codes: Codes, labels: int) -> LabelSurfaces:
     """Returns every voxel that has a face neighbour of another label.
 
     Args:
@@ -195,10 +195,10 @@ def voxel_border(codes: Codes, labels: int) -> Border:
     index = _where_mixed(flat, [*steps, *(-step for step in steps)], inside=True)
     label = flat[index]
     sets = np.zeros((0, labels + 1), np.bool_)
-    return Border(index, label, np.zeros(len(index), np.uint8), np.ones(1), index, label, sets)
+    return LabelSurfaces(index, label, np.zeros(len(index), np.uint8), np.ones(1), index, label, sets)
 
 
-def surfel_border(codes: Codes, labels: int, spacing: Spacing) -> Border:
+def surfel_border(codes: Codes, labels: int, spacing: Spacing) -> LabelSurfaces:
     """Returns every corner between voxels of different labels, for each label at it, with its 2x2x2 code's area.
 
     Args:
@@ -212,7 +212,7 @@ def surfel_border(codes: Codes, labels: int, spacing: Spacing) -> Border:
     layers = _labels_at_corners(flat, places, corners)
     numbers, sets = _numbered(layers, labels)
     weights, cells = _kinds(spacing)
-    return Border(
+    return LabelSurfaces(
         np.concatenate([places[at] for at, _, _ in layers]),
         np.concatenate([label for _, label, _ in layers]),
         cells[np.concatenate([code for _, _, code in layers])],

@@ -1,1 +1,1 @@
-from .texts import GivenTexts as GivenTexts
+from .texts import PrecomputedReports as PrecomputedReports

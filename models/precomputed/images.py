@@ -18,7 +18,7 @@ from medimg_eval.models.base import Reconstructor, Synthesizer
 from medimg_eval.models.synthesis import ENDINGS
 
 
-class GivenImages(Synthesizer):
+class PrecomputedImages(Synthesizer):
     """A folder of pictures that another program made, whose names begin with the ids of the cases.
 
     Args:
@@ -123,7 +123,7 @@ class GivenImages(Synthesizer):
         return found
 
 
-class GivenReconstructions(Reconstructor):
+class PrecomputedReconstructions(Reconstructor):
     """A folder with one file per scan, whichever program made them.
 
     Args:

@@ -15,7 +15,7 @@ from medimg_eval.models.base import VisionLanguageModel
 from medimg_eval.question import Decoding
 
 
-class GivenTexts(VisionLanguageModel):
+class PrecomputedReports(VisionLanguageModel):
     """Answers each case with the text that a table holds of it; a case that it does not hold fails.
 
     Args:

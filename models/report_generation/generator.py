@@ -18,7 +18,7 @@ from medimg_eval.models.base import Example, Pass, VisionLanguageModel, shown_im
 from medimg_eval.models.baselines import reports_of, texts_of
 from medimg_eval.models.networks import kept_beside, load_weights
 from medimg_eval.models.report_generation.tokenizer import Phrases, Pieces, Words, packed, unpacked
-from medimg_eval.models.vision_language import Draws, OpenClip, cut
+from medimg_eval.models.vision_language import GumbelSampler, OpenClip, truncate_at_stop
 from medimg_eval.question import Decoding, Key
 
 OF_PHRASES = 4.0
@@ -235,9 +235,9 @@ class ReportGenerator(nn.Module, VisionLanguageModel):
             encoder_hidden_states=memory,
             encoder_attention_mask=mask,
             generation_config=settings,
-            logits_processor=LogitsProcessorList([Draws(decoding, prompts)] if drawing else []),
+            logits_processor=LogitsProcessorList([GumbelSampler(decoding, prompts)] if drawing else []),
         )
-        return [cut(written.decode(row), decoding.stop) for row in numbers[:, 1:].tolist()]
+        return [truncate_at_stop(written.decode(row), decoding.stop) for row in numbers[:, 1:].tolist()]
 
     def _refuse_unmade(self) -> None:
         if self.decoder is None:

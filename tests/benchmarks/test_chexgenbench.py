@@ -90,7 +90,7 @@ def settings(tmp_path):
 def given(root):
     return build_candidate(
         {
-            "_target_": "medimg_eval.models.precomputed.images.GivenImages",
+            "_target_": "medimg_eval.models.precomputed.images.PrecomputedImages",
             "name": "Given",
             "root": str(root / "made"),
             "table": "generations_with_metadata.csv",

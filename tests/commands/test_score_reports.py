@@ -15,7 +15,7 @@ from medimg_eval.commands.cli import start
 from medimg_eval.data.layouts.report_sets.tables import ReportTable
 from medimg_eval.data.tables import read_table
 from medimg_eval.errors import CaseError, SplitError, UsageError, UserError
-from medimg_eval.models.precomputed.texts import GivenTexts
+from medimg_eval.models.precomputed.texts import PrecomputedReports
 from medimg_eval.question import Decoding
 from medimg_eval.results import load_runs
 
@@ -176,17 +176,17 @@ def test_lines_that_are_not_understood_can_be_collected(folder):
 def test_given_texts_answer_by_case_and_say_what_they_lack(folder):
     from medimg_eval.case import Prompt
 
-    made = GivenTexts(write("mine.csv"))
+    made = PrecomputedReports(write("mine.csv"))
     made.check_ready()
     assert made.generate([Prompt("b", ())], Decoding()) == ["There is mild edema."]
     with pytest.raises(CaseError, match="no row for case 'z'"):
         made.generate([Prompt("z", ())], Decoding())
     with pytest.raises(UserError, match="has no column 'text'"):
-        GivenTexts("mine.csv", prediction="text").check_ready()
+        PrecomputedReports("mine.csv", prediction="text").check_ready()
     with pytest.raises(UserError, match="'a' stands there with several texts"):
-        GivenTexts(write("twice.csv", [*ROWS, ("a", "x", "y")])).check_ready()
+        PrecomputedReports(write("twice.csv", [*ROWS, ("a", "x", "y")])).check_ready()
     with pytest.raises(UserError, match="cannot be read as a table"):
-        GivenTexts("lost.csv").check_ready()
+        PrecomputedReports("lost.csv").check_ready()
 
 
 def test_a_column_that_is_not_one_of_ours_is_refused():

@@ -12,7 +12,7 @@ from medimg_eval.case import Image, Mask
 from medimg_eval.data.layouts import DicomTree, ReferencedMask
 from medimg_eval.data.layouts.dicom import referenced_series
 from medimg_eval.data.splits import SplitLists
-from medimg_eval.data.targets import BoxColumns, ClassColumns, FromTable, MaskTarget
+from medimg_eval.data.targets import BoxColumns, ClassColumns, MaskTarget, TableTarget
 from medimg_eval.errors import CaseError, UserError
 from medimg_eval.evaluation.identity import data_fingerprint
 from medimg_eval.imaging import write_mask
@@ -160,11 +160,11 @@ BOXES = BoxColumns(["x", "y", "width", "height"], "sizes", name="opacity")
 
 
 def test_tables_are_joined_by_what_names_the_image(xrays):
-    cases = DicomTree(**xrays, target=FromTable("labels.csv", "patientId", BOXES, absent="empty")).cases("test")
+    cases = DicomTree(**xrays, target=TableTarget("labels.csv", "patientId", BOXES, absent="empty")).cases("test")
     assert [(case.id, len(case.target.read().names)) for case in cases] == [("a1", 2), ("b2", 0), ("c3", 0)]
     assert int(cases[1].images[0].read().array.max()) == 50
     assert cases[0].attributes == {"modality": "CR", "body_part": "CHEST", "view": "PA", "laterality": "U"}
-    by_series = FromTable(
+    by_series = TableTarget(
         "labels.csv", "patientId", ClassColumns({"opacity": "Target"}), key_is="{patient}", absent="empty"
     )
     findings = DicomTree(**xrays, target=by_series).cases("test")
@@ -173,7 +173,7 @@ def test_tables_are_joined_by_what_names_the_image(xrays):
 
 def test_an_image_that_the_table_misses_is_named(xrays):
     with pytest.raises(UserError, match=r"c3\.dcm: case 'c3': .*labels\.csv has no row with 'c3' in 'patientId'"):
-        DicomTree(**xrays, target=FromTable("labels.csv", "patientId", BOXES)).cases("test")
+        DicomTree(**xrays, target=TableTarget("labels.csv", "patientId", BOXES)).cases("test")
 
 
 def test_images_that_share_an_id_are_numbered(xrays):

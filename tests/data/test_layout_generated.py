@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from PIL import Image as Pictures
 
 from medimg_eval.case import Case, Findings, Text
-from medimg_eval.data.layouts import Blend, Generated
+from medimg_eval.data.layouts import Generated, MixedDataset
 from medimg_eval.data.records import Given
 from medimg_eval.data.targets import ClassColumns, MaskTarget, ReportText
 from medimg_eval.errors import CaseError, UsageError, UserError
@@ -174,7 +174,9 @@ class Cases:
 
 
 def blend(setting, fraction=1.0, seed=0, real=20, made=20):
-    layout = Blend(real=Cases("r", real), synthetic=Cases("s", made), setting=setting, fraction=fraction, seed=seed)
+    layout = MixedDataset(
+        real=Cases("r", real), synthetic=Cases("s", made), setting=setting, fraction=fraction, seed=seed
+    )
     return [case.id for case in layout.cases("fit")]
 
 
@@ -191,7 +193,7 @@ def test_settings_take_real_cases_synthetic_ones_half_of_each_or_all():
 
 
 def test_a_synthetic_case_called_as_a_real_one_is_renamed():
-    layout = Blend(real=Cases("r", 2), synthetic=Cases("r", 2), setting="augmented")
+    layout = MixedDataset(real=Cases("r", 2), synthetic=Cases("r", 2), setting="augmented")
     assert [case.id for case in layout.cases("fit")] == [
         "r0-0",
         "r1-0",
@@ -201,7 +203,7 @@ def test_a_synthetic_case_called_as_a_real_one_is_renamed():
 
 
 def test_validation_and_test_cases_stay_real():
-    layout = Blend(real=Cases("r", 4), synthetic=Cases("s", 4), setting="synthetic")
+    layout = MixedDataset(real=Cases("r", 4), synthetic=Cases("s", 4), setting="synthetic")
     assert all(case.id.startswith("r") for case in layout.cases("test"))
 
 
@@ -232,7 +234,7 @@ def test_real_and_synthetic_cases_of_a_fraction_are_of_the_same_patients_and_see
 
 
 def test_patients_of_their_own_are_mixed_in_by_number():
-    layout = Blend(real=Cases("r", 10), synthetic=Cases("s", 3), setting="mixed")
+    layout = MixedDataset(real=Cases("r", 10), synthetic=Cases("s", 3), setting="mixed")
     real, made = layout.parts()
     assert len(real) + len(made) <= len(Cases("r", 10).cases("fit"))
     assert len(made) == len(Cases("s", 3).cases("fit"))  # all there are
@@ -249,7 +251,7 @@ def test_patients_of_their_own_are_mixed_in_by_number():
 )
 def test_mixtures_that_cannot_be_meant_are_refused(arguments, words):
     with pytest.raises(UsageError, match=words):
-        Blend(real=Cases("r", 4), **arguments)
+        MixedDataset(real=Cases("r", 4), **arguments)
 
 
 def test_no_synthetic_case_is_said():

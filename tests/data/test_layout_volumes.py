@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from medimg_eval.data.layouts import Bids, MsdDatalist, NnUNet, Table, Volumes
-from medimg_eval.data.targets import ClassName, FromTable, MaskTarget, PointColumns, VertebraCentroids
+from medimg_eval.data.targets import ClassName, MaskTarget, PointColumns, TableTarget, VertebraCentroids
 from medimg_eval.errors import SplitError, UsageError, UserError
 
 
@@ -326,7 +326,7 @@ def test_luna16_joins_nodules_in_mm_to_scans_by_folds(tmp_path):
     layout = Volumes(
         root=str(tmp_path),
         image="subset{split}/{case}.nii.gz",
-        target=FromTable("annotations.csv", "seriesuid", nodules, absent="empty"),
+        target=TableTarget("annotations.csv", "seriesuid", nodules, absent="empty"),
     )
     (held,) = layout.cases("1")
     np.testing.assert_allclose(held.target.read().positions, [[3, 2, 1]])

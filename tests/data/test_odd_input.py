@@ -26,8 +26,16 @@ from medimg_eval.data.layouts import (
 from medimg_eval.data.records import Row
 from medimg_eval.data.splits import SplitLists, SplitTable
 from medimg_eval.data.tables import read_lines, read_table
-from medimg_eval.data.targets import BoxColumns, ClassColumns, ClassName, FromTable, MaskTarget, PointColumns, RunLength
-from medimg_eval.data.targets.words import frame_number
+from medimg_eval.data.targets import (
+    BoxColumns,
+    ClassColumns,
+    ClassName,
+    MaskTarget,
+    PointColumns,
+    RunLength,
+    TableTarget,
+)
+from medimg_eval.data.targets.text_targets import frame_number
 from medimg_eval.errors import SplitError, UsageError, UserError
 from medimg_eval.instantiate import build
 
@@ -270,7 +278,7 @@ def test_what_other_values_become_is_one_of_two_words():
 
 def test_a_task_travels_to_other_processes_without_its_tables(tmp_path, table):
     (tmp_path / "labels.csv").write_text("key,c\n" + "".join(f"image{n}.png,a\n" for n in range(2000)) + "a.png,b\n")
-    target = FromTable("labels.csv", "key", ClassName("c", ["a", "b"]))
+    target = TableTarget("labels.csv", "key", ClassName("c", ["a", "b"]))
     (case,) = table("f\na.png\n", target=target)
     assert len(pickle.dumps(target)) < 1000
     assert len(pickle.dumps(case)) < 2000

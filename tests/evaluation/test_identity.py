@@ -40,14 +40,19 @@ def test_where_the_data_of_layouts_within_layouts_lie_makes_no_other_run():
             "prompts": volumes,
             "classes": [],
         }
-        return {"_target_": "medimg_eval.data.layouts.Blend", "real": volumes, "synthetic": made, "fraction": 0.5}
+        return {
+            "_target_": "medimg_eval.data.layouts.MixedDataset",
+            "real": volumes,
+            "synthetic": made,
+            "fraction": 0.5,
+        }
 
     kept = {"_target_": "medimg_eval.data.layouts.Volumes", "image": "a.nii"}
     assert (
         placeless(blend("/one"))
         == placeless(blend("/other"))
         == {
-            "_target_": "medimg_eval.data.layouts.Blend",
+            "_target_": "medimg_eval.data.layouts.MixedDataset",
             "real": kept,
             "synthetic": {"_target_": "medimg_eval.data.layouts.Generated", "prompts": kept, "classes": []},
             "fraction": 0.5,

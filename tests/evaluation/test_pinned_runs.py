@@ -20,12 +20,14 @@ PINNED = [
     ("slake", "huggingface_vlm", {"checkpoint": "org/model"}, "3f59aa84", "b7ff0165"),
     ("vqa_rad", "openai_compatible", {"model": "m"}, "15347fbe", "e25db306"),
     ("iu_xray_findings", "given_texts", {"file": "x.csv"}, "1c7a724f", "975c72e4"),
+    ("iu_xray_findings", "precomputed_reports", {"file": "x.csv"}, "1c7a724f", "975c72e4"),
     ("cxreasonbench", "huggingface_vlm", {"checkpoint": "org/model"}, "8e99f897", "b7ff0165"),
     ("mediconfusion", "open_clip", {"checkpoint": "org/model"}, "d2b3fffa", "9077ca6e"),
     ("phantom_findings", "image_classifier", {}, "efb2c3ce", "76e40a6f"),
     ("verse2020_landmarks", "precomputed", {"root": "x"}, "7a24f035", "040a08e7"),
     ("fastmri_knee_4x", "zero_filled", {}, "909eb032", "8b8fe28e"),
     ("chexgenbench", "given_images", {"root": "x"}, "e20b5388", "be3146a5"),
+    ("chexgenbench", "precomputed_images", {"root": "x"}, "e20b5388", "be3146a5"),
     ("iu_xray_retrieval", "open_clip", {"checkpoint": "org/model"}, "ca292255", "9077ca6e"),
 ]
 """Task, model, changes, id of both without data, settings of the model: as they were when classes lay elsewhere."""
@@ -49,8 +51,14 @@ def test_former_names_lead_to_classes_that_there_are():
         config = {"_target_": former, "inner": [{"_target_": former}]}
         assert found_now(config) == {"_target_": now, "inner": [{"_target_": now}]}
         assert as_hashed(found_now(config)) == config
-        assert build_candidate({"_target_": former}).wrapper.__name__ == former.rpartition(".")[2]
+        assert build_candidate({"_target_": former}).wrapper.__name__ == now.rpartition(".")[2]
     assert len(FORMERLY) == len(NOW)
+
+
+def test_a_renamed_class_is_found_by_its_former_name_and_the_log_says_how_it_is_called_now(caplog):
+    config = {"_target_": "medimg_eval.models.GivenTexts", "file": "x.csv"}
+    assert found_now(config) == {"_target_": "medimg_eval.models.PrecomputedReports", "file": "x.csv"}
+    assert "medimg_eval.models.GivenTexts is now called medimg_eval.models.PrecomputedReports" in caplog.text
 
 
 def test_every_class_that_a_command_names_itself_is_named_by_its_face():

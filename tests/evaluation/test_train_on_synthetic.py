@@ -18,7 +18,7 @@ from monai.networks.nets import UNet
 
 from medimg_eval.case import Case, Findings, Mask, Text
 from medimg_eval.commands.utility import _like, _metric, _synthetic
-from medimg_eval.data.layouts import Blend
+from medimg_eval.data.layouts import MixedDataset
 from medimg_eval.data.records import Given
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.evaluation import train_on_synthetic
@@ -64,7 +64,7 @@ def plan(write_dataset, tmp_path):
 
     def task(one):
         mixture = {"setting": one.setting, "fraction": one.fraction, "seed": one.seed}
-        layout = Blend(real=real.layout, synthetic=made.layout, **mixture)
+        layout = MixedDataset(real=real.layout, synthetic=made.layout, **mixture)
         return replace(real, layout=layout)
 
     def candidate(one, checkpoint=None):
@@ -194,7 +194,7 @@ def test_synthetic_cases_of_patients_to_test_on_are_refused_before_anything_is_t
     for seed in range(4):  # whichever patients a fraction takes
         with pytest.raises(UserError, match="such as 'test-p0'"):
             refuse_leaks(plan.test(), leaking(Training("augmented", 0.3, seed)))
-    with pytest.raises(TypeError, match="to be a Blend, got Volumes"):
+    with pytest.raises(TypeError, match="to be a MixedDataset, got Volumes"):
         blend_of(plan.test())
 
 

@@ -20,7 +20,7 @@ from medimg_eval.evaluation.settings import Settings
 from medimg_eval.imaging.kspace import inverse_fft
 from medimg_eval.metrics.reconstruction.metrics import psnr, ssim
 from medimg_eval.models.base import Reconstructor
-from medimg_eval.models.precomputed.images import GivenReconstructions
+from medimg_eval.models.precomputed.images import PrecomputedReconstructions
 from medimg_eval.models.reconstruction.linear import (
     FunctionReconstructor,
     SenseCombine,
@@ -294,16 +294,16 @@ def test_results_of_other_programs_are_read_from_hdf5_and_npy(tmp_path):
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["reconstruction"] = image
     np.save(tmp_path / "b.npy", image)
-    (found,) = GivenReconstructions(str(tmp_path)).reconstruct([Prompt("a", ())])
+    (found,) = PrecomputedReconstructions(str(tmp_path)).reconstruct([Prompt("a", ())])
     np.testing.assert_array_equal(found, image)
-    (found,) = GivenReconstructions(str(tmp_path), "{case}.npy").reconstruct([Prompt("b", ())])
+    (found,) = PrecomputedReconstructions(str(tmp_path), "{case}.npy").reconstruct([Prompt("b", ())])
     np.testing.assert_array_equal(found, image)
     with pytest.raises(CaseError, match=r"case 'c': .*c\.h5: no such file"):
-        GivenReconstructions(str(tmp_path)).reconstruct([Prompt("c", ())])
+        PrecomputedReconstructions(str(tmp_path)).reconstruct([Prompt("c", ())])
     with pytest.raises(UserError, match="no such folder"):
-        GivenReconstructions(str(tmp_path / "none"))
+        PrecomputedReconstructions(str(tmp_path / "none"))
     with pytest.raises(UserError, match="in model.pattern"):
-        GivenReconstructions(str(tmp_path), "a.h5")
+        PrecomputedReconstructions(str(tmp_path), "a.h5")
 
 
 class Scale(torch.nn.Module):

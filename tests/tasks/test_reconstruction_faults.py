@@ -18,7 +18,7 @@ from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.settings import Settings
 from medimg_eval.metrics.reconstruction.metrics import psnr, ssim
 from medimg_eval.models.base import Reconstructor
-from medimg_eval.models.precomputed.images import GivenReconstructions
+from medimg_eval.models.precomputed.images import PrecomputedReconstructions
 from medimg_eval.results import build_table, load_runs
 from medimg_eval.tasks.reconstruction import ReconstructionTask
 from tests.helpers.running import evaluate, rescore
@@ -229,7 +229,7 @@ def test_images_of_numpys_inverse_fft_are_brought_to_the_scale_of_an_orthonormal
     image = np.arange(24.0).reshape(2, 3, 4)
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["reconstruction"] = image / np.sqrt(12)
-    (found,) = GivenReconstructions(str(tmp_path), fft="backward").reconstruct([Prompt("a", ())])
+    (found,) = PrecomputedReconstructions(str(tmp_path), fft="backward").reconstruct([Prompt("a", ())])
     np.testing.assert_allclose(found, image)
     with pytest.raises(UserError, match=r"model\.fft to be ortho or backward, got 'forward'"):
-        GivenReconstructions(str(tmp_path), fft="forward")
+        PrecomputedReconstructions(str(tmp_path), fft="forward")

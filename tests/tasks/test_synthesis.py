@@ -26,7 +26,7 @@ from medimg_eval.evaluation.settings import Settings
 from medimg_eval.imaging import ImageFile, read
 from medimg_eval.models.base import Synthesizer
 from medimg_eval.models.extractors.base import FeatureTable, Pixels
-from medimg_eval.models.precomputed.images import GivenImages
+from medimg_eval.models.precomputed.images import PrecomputedImages
 from medimg_eval.models.synthesis import Diffusers
 from medimg_eval.phantoms.prompts import ChestPrompts, PhantomGenerator
 from medimg_eval.results import build_cards, build_table, load_runs
@@ -514,7 +514,7 @@ def test_given_images_are_found_by_name_by_number_and_by_table(tmp_path, picture
 
     def made(case, count, **settings):
         prompt = SynthesisTask(name="s", layout=None, pictures=count).prompt(Case(case, (), Given(Text("x"), ())), ())
-        (found,) = GivenImages(str(tmp_path), **settings).synthesize([prompt], [list(range(count))])
+        (found,) = PrecomputedImages(str(tmp_path), **settings).synthesize([prompt], [list(range(count))])
         return [int(one.array[0, 0, 0]) for one in found]
 
     assert made("a", 1) == [0]
@@ -527,11 +527,11 @@ def test_given_images_are_found_by_name_by_number_and_by_table(tmp_path, picture
     with pytest.raises(CaseError, match=r"2 pictures of case 'b' .*, expected 1; set model.first=true"):
         made("b", 1, pattern="{case}_{n}.png")
     with pytest.raises(UsageError, match=r"expected \{case\} in model.pattern"):
-        GivenImages(str(tmp_path), pattern="x.png")
+        PrecomputedImages(str(tmp_path), pattern="x.png")
     with pytest.raises(UserError, match="no such folder"):
-        GivenImages(str(tmp_path / "none"))
+        PrecomputedImages(str(tmp_path / "none"))
     with pytest.raises(UserError, match=r"made.csv: has no column 'file'"):
-        GivenImages(str(tmp_path), table="made.csv", file="file")
+        PrecomputedImages(str(tmp_path), table="made.csv", file="file")
 
 
 def test_a_table_of_prompts_is_cases_with_or_without_images(tmp_path):

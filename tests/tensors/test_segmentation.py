@@ -10,7 +10,7 @@ from torchmetrics import MetricCollection
 
 from medimg_eval import metrics
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics.segmentation.label_maps import JointMaps
+from medimg_eval.metrics.segmentation.label_maps import LabelMapPair
 from medimg_eval.tensors import SegmentationScore, SegmentationScores, segmentation_scores
 from medimg_eval.tensors._maps import TensorMaps
 from medimg_eval.tensors._nearest import by_pairs, by_tree
@@ -90,7 +90,7 @@ def test_empty_masks_follow_the_policy(empty):
 def test_masks_and_boxes_are_those_of_numpy():
     reference, prediction = noise(5, (14, 9, 8), [1, 2, 3])
     reference[:, :2] = prediction[:, :2] = 0
-    ours = JointMaps(reference, prediction, (1.0, 1.0, 2.0), [(1,), (3, 2), (8,)], "voxel")
+    ours = LabelMapPair(reference, prediction, (1.0, 1.0, 2.0), [(1,), (3, 2), (8,)], "voxel")
     theirs = TensorMaps(
         torch.tensor(reference), torch.tensor(prediction), (1.0, 1.0, 2.0), [(1,), (3, 2), (8,)], "voxel"
     )

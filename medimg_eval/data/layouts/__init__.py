@@ -12,14 +12,13 @@ from medimg_eval.data.layouts.nnunet import MsdDatalist, NnUNet
 from medimg_eval.data.layouts.questions import Questions
 from medimg_eval.data.layouts.reconstructed import Reconstructed
 from medimg_eval.data.layouts.report_sets import Llava, R2Gen, Studies
-from medimg_eval.data.layouts.synthesis import Blend, CheXGenBench, Generated, Prompts
+from medimg_eval.data.layouts.synthesis import CheXGenBench, Generated, MixedDataset, Prompts
 from medimg_eval.data.layouts.table import Slides, Table
 
 __all__ = [
     "ArrayFiles",
     "Arrays",
     "Bids",
-    "Blend",
     "CheXGenBench",
     "Coco",
     "DicomTree",
@@ -30,6 +29,7 @@ __all__ = [
     "Generated",
     "KSpaceScans",
     "Llava",
+    "MixedDataset",
     "MsdDatalist",
     "NnUNet",
     "PairedFolders",

@@ -40,7 +40,7 @@ class DicomTree(FolderLayout):
             root; where several images share an id, `-1`, `-2`, ... follow.
         unlabelled: what becomes of images without an object for a `ReferencedMask`: `raise`, or `skip`.
         cache: a folder to keep the index in, instead of the user's cache.
-        others: see `FolderLayout`; truth that stands in a table comes through the target `FromTable`, whose `key_is`
+        others: see `FolderLayout`; truth that stands in a table comes through the target `TableTarget`, whose `key_is`
             may be `{series}`, `{study}`, `{patient}`, `{stem}`, ...
     """
 

@@ -17,7 +17,7 @@ from medimg_eval.data.layouts.folders import find
 from medimg_eval.data.records import Entry, OneFile, Row, Target
 from medimg_eval.data.tables import read_table
 from medimg_eval.data.targets import FrameTable
-from medimg_eval.data.targets.words import frame_number
+from medimg_eval.data.targets.text_targets import frame_number
 from medimg_eval.errors import UserError
 
 

@@ -2,11 +2,11 @@
 
 from medimg_eval.data.records import Entry, Target
 from medimg_eval.data.targets.findings import ClassColumns, ClassName, NumberColumns
-from medimg_eval.data.targets.joined import FromTable, JoinedPoints
+from medimg_eval.data.targets.joined import JoinedPoints, TableTarget
 from medimg_eval.data.targets.masks import FilledBoxes, ImageTarget, MaskParts, MaskTarget, RunLength, StructureFiles
 from medimg_eval.data.targets.places import BoxColumns, LandmarkMat, PointColumns
+from medimg_eval.data.targets.text_targets import FrameTable, ReportText, SurvivalColumns
 from medimg_eval.data.targets.verse import MiccaiCentroids, VertebraCentroids
-from medimg_eval.data.targets.words import FrameTable, ReportText, SurvivalColumns
 
 __all__ = [
     "BoxColumns",
@@ -15,7 +15,6 @@ __all__ = [
     "Entry",
     "FilledBoxes",
     "FrameTable",
-    "FromTable",
     "ImageTarget",
     "JoinedPoints",
     "LandmarkMat",
@@ -28,6 +27,7 @@ __all__ = [
     "RunLength",
     "StructureFiles",
     "SurvivalColumns",
+    "TableTarget",
     "Target",
     "VertebraCentroids",
 ]

@@ -16,7 +16,7 @@ from medimg_eval.data.tables import read_table
 
 
 @dataclass
-class FromTable:
+class TableTarget:
     """Hands the rows of another table to a target that reads columns.
 
     Args:

@@ -17,7 +17,7 @@ _DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight
 _NUMBERS = {word: str(number) for number, word in enumerate(_DIGITS)} | {"none": "0"}
 
 
-class Lenient(str):
+class LenientAnswer(str):
     """What a published rule takes from an output where its scoring is looser than equality.
 
     It equals each right answer that the published scoring `accepts`, so that whoever asks whether the answer is right
@@ -40,7 +40,7 @@ class Lenient(str):
         return hash(str(self))
 
 
-class CaseFree(Lenient):
+class CaseInsensitiveAnswer(LenientAnswer):
     """An answer in lower case that equals a right answer whatever the case."""
 
     __slots__ = ()
@@ -50,7 +50,7 @@ class CaseFree(Lenient):
         return right.lower() == str(self)
 
 
-class EachOf(Lenient):
+class AnyOfAnswer(LenientAnswer):
     """Several answers, written "yes and no", of which a published scoring counts each as right."""
 
     __slots__ = ()
@@ -63,7 +63,7 @@ class EachOf(Lenient):
 def yes_no(yes: bool, no: bool) -> str | None:
     """Returns the answer of a scoring that looks for yes where yes is right and for no where no is."""
     if yes and no:
-        return EachOf("yes and no")
+        return AnyOfAnswer("yes and no")
     return "yes" if yes else "no" if no else None
 
 
@@ -94,7 +94,7 @@ def labelled(said: str, options: Mapping[str, str]) -> str | None:
         for letter, text in options.items()
         if said in {letter.lower(), f"{letter}. {text}".strip().lower(), text.strip().lower()}
     ]
-    return EachOf(" and ".join(meant)) if len(meant) > 1 else meant[0] if meant else None
+    return AnyOfAnswer(" and ".join(meant)) if len(meant) > 1 else meant[0] if meant else None
 
 
 def nearest(said: str, texts: Mapping[str, str]) -> str | None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from medimg_eval.metrics.answers.published.common import (
-    CaseFree,
+    CaseInsensitiveAnswer,
     boxed_content,
     drawn,
     last_mention,
@@ -220,7 +220,7 @@ def medevalkit_closed(output: str, options: Mapping[str, str], question: str, mo
     What is left as in `medevalkit`. None where it is empty. Weak: "Answer: CT" leaves a blank before CT, and is wrong.
     """
     said = _medevalkit_text(output).replace("\n", "").replace(".", "")
-    return CaseFree(said) if said else None
+    return CaseInsensitiveAnswer(said) if said else None
 
 
 @answer_rule("medevalkit_open", source="MedEvalKit (Lingshu, arXiv 2506.07044), judge_open_end_vqa (em), 2026-02")
@@ -230,7 +230,7 @@ def medevalkit_open(output: str, options: Mapping[str, str], question: str, more
     As `medevalkit_closed`, but full stops and line breaks stay: "Lung." is not the answer "lung".
     """
     said = _medevalkit_text(output)
-    return CaseFree(said) if said else None
+    return CaseInsensitiveAnswer(said) if said else None
 
 
 def _medevalkit_text(output: str) -> str:

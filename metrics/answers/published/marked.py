@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from medimg_eval.metrics.answers.published.common import CaseFree, boxed_content, labelled, offered
+from medimg_eval.metrics.answers.published.common import CaseInsensitiveAnswer, boxed_content, labelled, offered
 from medimg_eval.metrics.answers.rule_registry import answer_rule
 
 _KORMED_THOUGHTS = (
@@ -172,4 +172,4 @@ def mme_sci(output: str, options: Mapping[str, str], question: str, more: Mappin
 def _option_or_text(said: str | None, options: Mapping[str, str]) -> str | None:
     if said is None or not said.strip():
         return None
-    return labelled(said, options) if options else CaseFree(said.strip().lower())
+    return labelled(said, options) if options else CaseInsensitiveAnswer(said.strip().lower())

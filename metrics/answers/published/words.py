@@ -7,7 +7,7 @@ import string
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from medimg_eval.metrics.answers.published.common import Lenient, vqa_words, yes_no
+from medimg_eval.metrics.answers.published.common import LenientAnswer, vqa_words, yes_no
 from medimg_eval.metrics.answers.rule_registry import answer_rule
 
 _TRIVIAL = ":,.!?;'"
@@ -25,7 +25,7 @@ _FULL_WIDTH = "".join(chr(ord(mark) + 0xFEE0) for mark in string.punctuation if 
 _SLAKE_MARKS = str.maketrans(dict.fromkeys(f"{string.punctuation}{_FULL_WIDTH}｡。、《》【】", " "))
 
 
-class _Normalised(Lenient):
+class _Normalised(LenientAnswer):
     """A text that equals every right answer that `slake_lmms` normalises to it."""
 
     __slots__ = ()
@@ -34,7 +34,7 @@ class _Normalised(Lenient):
         return _slake_words(right) == str(self)
 
 
-class _Containing(Lenient):
+class _Containing(LenientAnswer):
     """A text of `vqa_words` that equals every right answer that occurs in it, also inside its words."""
 
     __slots__ = ()
@@ -43,7 +43,7 @@ class _Containing(Lenient):
         return vqa_words(right) in str(self)
 
 
-class _MmmuOpen(Lenient):
+class _MmmuOpen(LenientAnswer):
     """A reply that equals every right answer which MMMU finds in it."""
 
     __slots__ = ()

@@ -37,7 +37,7 @@ class ChatTemplate:
     """
 
     def __init__(self, name: str, processor: Any, file: str | None = None) -> None:
-        self.name, self.processor, self.told = name, processor, False
+        self.name, self.processor, self.warned = name, processor, False
         tokenizer = getattr(processor, "tokenizer", processor)
         self.template: Any = getattr(processor, "chat_template", None) or getattr(tokenizer, "chat_template", None)
         if file is not None:
@@ -50,8 +50,8 @@ class ChatTemplate:
                 raise UserError(f"{path}: is no UTF-8 text; model.chat_template names a Jinja template") from error
         if not self.template:
             raise UserError(f"{name}: has no chat template; name a file with one in model.chat_template")
-        mark = getattr(processor, "image_token", None)
-        self.mark = mark if isinstance(mark, str) else ""
+        image_token = getattr(processor, "image_token", None)
+        self.image_token = image_token if isinstance(image_token, str) else ""
         self.parts_first = processor is not tokenizer
 
     def render(self, prompt: Prompt) -> str:
@@ -62,73 +62,75 @@ class ChatTemplate:
         """
         from jinja2 import TemplateError
 
-        said = [part for message in prompt.messages for part in message.parts if isinstance(part, str)]
-        if self.mark and any(self.mark in part for part in said):
-            raise CaseError(f"case {prompt.case_id!r}: the text holds {self.mark}, which this model takes for an image")
+        texts = [part for message in prompt.messages for part in message.parts if isinstance(part, str)]
+        if self.image_token and any(self.image_token in part for part in texts):
+            raise CaseError(
+                f"case {prompt.case_id!r}: the text holds {self.image_token}, which this model takes for an image"
+            )
         refused = ""
-        for turns, moved in self._forms(prompt.messages):
+        for turns, moved in self._conversation_forms(prompt.messages):
             try:
-                text = self._applied(turns)
+                text = self._apply_template(turns)
             except (TemplateError, TypeError, ValueError, KeyError) as error:
                 refused = refused or f" ({error})"
                 continue
-            if self._complete(text, prompt):
-                if moved and not self.told:
+            if self._is_complete(text, prompt):
+                if moved and not self.warned:
                     log.warning(
                         "%s: its chat template has no system turn; it is put before the user's first", self.name
                     )
-                    self.told = True
+                    self.warned = True
                 return text
         raise CaseError(
             f"case {prompt.case_id!r}: the chat template of {self.name} leaves out a part of the conversation or "
             f"refuses it{refused}; name a file with another in model.chat_template"
         )
 
-    def _applied(self, turns: Turns) -> str:
+    def _apply_template(self, turns: Turns) -> str:
         template = None if isinstance(self.template, dict) else self.template
         text = self.processor.apply_chat_template(
             turns, chat_template=template, add_generation_prompt=True, tokenize=False
         )
         return str(text)
 
-    def _forms(self, messages: Sequence[Message]) -> Iterator[tuple[Turns, bool]]:
+    def _conversation_forms(self, messages: Sequence[Message]) -> Iterator[tuple[Turns, bool]]:
         conversations = [(messages, False)]
         if any(message.role == "system" for message in messages):
-            conversations.append((_without_system(messages), True))
+            conversations.append((_merge_system_turn(messages), True))
         for conversation, moved in conversations:
             forms = [
-                [_in_parts(message) for message in conversation],
-                [self._flat(message) for message in conversation],
+                [_split_parts(message) for message in conversation],
+                [self._flatten_message(message) for message in conversation],
             ]
             for turns in forms if self.parts_first else reversed(forms):
                 yield turns, moved
 
-    def _flat(self, message: Message) -> dict[str, Any]:
-        parts = (part if isinstance(part, str) else f"{self.mark}\n" for part in message.parts)
+    def _flatten_message(self, message: Message) -> dict[str, Any]:
+        parts = (part if isinstance(part, str) else f"{self.image_token}\n" for part in message.parts)
         return {"role": message.role, "content": "".join(parts)}
 
-    def _complete(self, text: str, prompt: Prompt) -> bool:
+    def _is_complete(self, text: str, prompt: Prompt) -> bool:
         if "'type': 'text'" in text:  # a list that was written out as one
             return False
-        shown = sum(isinstance(part, int) for message in prompt.messages for part in message.parts)
-        if self.mark and text.count(self.mark) != shown:
+        n_images = sum(isinstance(part, int) for message in prompt.messages for part in message.parts)
+        if self.image_token and text.count(self.image_token) != n_images:
             return False
-        asked = [message for message in prompt.messages if message.role != "assistant"]
-        return all(part.strip() in text for message in asked for part in message.parts if isinstance(part, str))
+        written = [message for message in prompt.messages if message.role != "assistant"]
+        return all(part.strip() in text for message in written for part in message.parts if isinstance(part, str))
 
 
-def _in_parts(message: Message) -> dict[str, Any]:
+def _split_parts(message: Message) -> dict[str, Any]:
     parts = [{"type": "text", "text": part} if isinstance(part, str) else {"type": "image"} for part in message.parts]
     return {"role": message.role, "content": parts}
 
 
-def _without_system(messages: Sequence[Message]) -> list[Message]:
+def _merge_system_turn(messages: Sequence[Message]) -> list[Message]:
     """The same with what the system says put before the first turn of the user."""
-    told = tuple(f"{message.text}\n\n" for message in messages if message.role == "system")
+    system_texts = tuple(f"{message.text}\n\n" for message in messages if message.role == "system")
     rest = [message for message in messages if message.role != "system"]
     first = next((index for index, message in enumerate(rest) if message.role == "user"), 0)
     return [
-        Message(message.role, (*told, *message.parts) if index == first else message.parts)
+        Message(message.role, (*system_texts, *message.parts) if index == first else message.parts)
         for index, message in enumerate(rest)
     ]
 
@@ -140,63 +142,66 @@ class Reader:
         name: of the checkpoint, for messages.
         processor: of texts and images; of a model of text alone its tokenizer.
         template: the checkpoint's words for a conversation.
-        sees: whether the model takes images.
-        context: the longest sequence that it can read; None where it does not say.
+        reads_images: whether the model takes images.
+        context_length: the longest sequence that it can read; None where it does not say.
     """
 
-    def __init__(self, name: str, processor: Any, template: ChatTemplate, sees: bool, context: int | None) -> None:
+    def __init__(
+        self, name: str, processor: Any, template: ChatTemplate, reads_images: bool, context_length: int | None
+    ) -> None:
         self.name, self.processor, self.template = name, processor, template
-        self.sees, self.context = sees, context
+        self.reads_images, self.context_length = reads_images, context_length
         self.tokenizer: Any = getattr(processor, "tokenizer", processor)
 
-    def groups(self, prompts: Prompts) -> list[tuple[list[int], list[str]]]:
+    def group_prompts(self, prompts: Prompts) -> list[tuple[list[int], list[str]]]:
         """Prompts with images and prompts without, which processors do not take together: places, rendered texts."""
-        shown = [bool(_shown(prompt)) for prompt in prompts]
-        groups = [[place for place, one in enumerate(shown) if one is kind] for kind in (True, False)]
+        shows_images = [bool(_image_indices(prompt)) for prompt in prompts]
+        groups = [[place for place, shown in enumerate(shows_images) if shown is kind] for kind in (True, False)]
         return [(places, [self.template.render(prompts[place]) for place in places]) for places in groups if places]
 
-    def inputs(self, texts: Sequence[str], prompts: Prompts, model: Any) -> dict[str, Any]:
+    def encode(self, texts: Sequence[str], prompts: Prompts, model: Any) -> dict[str, Any]:
         """The model's inputs, on its device and in its precision, one row a text.
 
         Raises:
             CaseError: a prompt fills the model's context, or shows images to a model of text alone.
         """
-        pictures = [[as_picture(prompt.images[place]) for place in _shown(prompt)] for prompt in prompts]
+        pictures = [[as_picture(prompt.images[place]) for place in _image_indices(prompt)] for prompt in prompts]
         self.tokenizer.padding_side = "left"  # whatever the checkpoint says, or was set since
         options: dict[str, Any] = {"return_tensors": "pt", "padding": True}
         if self.tokenizer.bos_token and texts[0].startswith(self.tokenizer.bos_token):
             options["add_special_tokens"] = False
-        if not self.sees:
+        if not self.reads_images:
             if any(pictures):
                 raise CaseError(f"{self.name} reads text alone and was shown an image; ask it with blind=true")
-            read = self.processor(list(texts), return_token_type_ids=False, **options)
+            inputs = self.processor(list(texts), return_token_type_ids=False, **options)
         else:
-            read = self.processor(text=list(texts), images=pictures if any(pictures) else None, **options)
-        mask: Tensor = read["attention_mask"]
+            inputs = self.processor(text=list(texts), images=pictures if any(pictures) else None, **options)
+        mask: Tensor = inputs["attention_mask"]
         if not bool(mask[:, -1].all()):
             raise UserError(
                 f"{self.name}: its {type(self.processor).__name__} pads on the right, which changes answers"
             )
         self._check_lengths(mask.sum(1), prompts)
-        if not self.sees:  # with padding, the library counts positions itself only when it generates
-            read["position_ids"] = (mask.cumsum(1) - 1).clamp(min=0)
-        return {key: _moved(value, model) for key, value in read.items()}
+        if not self.reads_images:  # with padding, the library counts positions itself only when it generates
+            inputs["position_ids"] = (mask.cumsum(1) - 1).clamp(min=0)
+        return {key: _move_to_model(value, model) for key, value in inputs.items()}
 
     def _check_lengths(self, lengths: Tensor, prompts: Sequence[Prompt]) -> None:
         for length, prompt in zip(lengths.tolist(), prompts, strict=True):
-            if self.context is not None and length >= self.context:
+            if self.context_length is not None and length >= self.context_length:
                 raise CaseError(
-                    f"case {prompt.case_id!r}: the prompt is {length} tokens long, {self.name} reads {self.context} "
-                    "with its answer; show fewer or smaller images (model.processor), or leave exemplars out"
+                    f"case {prompt.case_id!r}: the prompt is {length} tokens long, {self.name} reads "
+                    f"{self.context_length} with its answer; show fewer or smaller images (model.processor), or leave "
+                    "exemplars out"
                 )
 
 
-def _shown(prompt: Prompt) -> list[int]:
+def _image_indices(prompt: Prompt) -> list[int]:
     """Which images a prompt shows, in order."""
     return [part for message in prompt.messages for part in message.parts if isinstance(part, int)]
 
 
-def _moved(value: Any, model: Any) -> Any:
+def _move_to_model(value: Any, model: Any) -> Any:
     if not isinstance(value, Tensor):
         return value
     return value.to(model.device, model.dtype if torch.is_floating_point(value) else None)

@@ -18,7 +18,7 @@ from medimg_eval.case import Prompts
 from medimg_eval.models.vision_language.huggingface.chat import Reader
 from medimg_eval.question import Decoding
 
-KEPT = ("bos_token_id", "eos_token_id", "suppress_tokens", "bad_words_ids")
+KEPT_SETTINGS = ("bos_token_id", "eos_token_id", "suppress_tokens", "bad_words_ids")
 """What of a checkpoint's generation settings is no choice of how to decode."""
 
 LogProbabilities = Callable[[Sequence[str], Sequence[int], int], Tensor]
@@ -26,17 +26,17 @@ LogProbabilities = Callable[[Sequence[str], Sequence[int], int], Tensor]
 after each of the last so many, float32, (text, kept, vocabulary)."""
 
 
-def plain_settings(suggested: Any, tokenizer: Any) -> Any:
+def make_greedy_config(suggested: Any, tokenizer: Any) -> Any:
     """Generation settings without a checkpoint's own temperature, penalties and lengths, so that greedy is greedy."""
     from transformers import GenerationConfig
 
-    kept = {key: getattr(suggested, key, None) for key in KEPT}
+    kept = {key: getattr(suggested, key, None) for key in KEPT_SETTINGS}
     if kept["eos_token_id"] is None:
         kept["eos_token_id"] = tokenizer.eos_token_id
     return GenerationConfig(pad_token_id=tokenizer.pad_token_id, do_sample=False, **kept)
 
 
-def row_by_row(decoding: Decoding, prompts: Prompts, mask: Tensor, reader: Reader) -> dict[str, Any]:
+def build_generation_options(decoding: Decoding, prompts: Prompts, mask: Tensor, reader: Reader) -> dict[str, Any]:
     """What `generate` is told of a batch beside its inputs.
 
     Args:
@@ -47,16 +47,18 @@ def row_by_row(decoding: Decoding, prompts: Prompts, mask: Tensor, reader: Reade
     """
     from transformers import LogitsProcessorList, StoppingCriteriaList
 
-    lengths, told = mask.sum(1), dict[str, Any](max_new_tokens=decoding.max_new_tokens)
-    full = reader.context is not None and int(lengths.max()) + decoding.max_new_tokens > reader.context
+    lengths, options = mask.sum(1), dict[str, Any](max_new_tokens=decoding.max_new_tokens)
+    full = reader.context_length is not None and int(lengths.max()) + decoding.max_new_tokens > reader.context_length
     if decoding.stop or full:
-        told["stopping_criteria"] = StoppingCriteriaList([Ends(reader, decoding.stop, lengths, mask.shape[1])])
+        options["stopping_criteria"] = StoppingCriteriaList(
+            [RowStoppingCriteria(reader, decoding.stop, lengths, mask.shape[1])]
+        )
     if decoding.temperature > 0:
-        told["logits_processor"] = LogitsProcessorList([Draws(decoding, prompts)])
-    return told
+        options["logits_processor"] = LogitsProcessorList([GumbelSampler(decoding, prompts)])
+    return options
 
 
-class Ends:
+class RowStoppingCriteria:
     """Ends a row when one of the texts to stop at was written, or when the model's context is full.
 
     Args:
@@ -74,8 +76,8 @@ class Ends:
         """Which rows end here: bool, (row,)."""
         written = ids.shape[1] - self.width
         ended = torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
-        if self.reader.context is not None:
-            ended |= self.lengths + written >= self.reader.context
+        if self.reader.context_length is not None:
+            ended |= self.lengths + written >= self.reader.context_length
         if self.stop:
             tails = self.reader.tokenizer.batch_decode(ids[:, self.width :][:, -self.tail :], skip_special_tokens=True)
             found = [any(text in tail for text in self.stop) for tail in tails]
@@ -83,7 +85,7 @@ class Ends:
         return ended
 
 
-class Draws:
+class GumbelSampler:
     """Adds to the scores what makes the largest of them a draw (the Gumbel-max trick), from one generator per row.
 
     A row's draws depend on the seed and on its own prompt alone, so that neither the order of the cases nor the size of
@@ -96,8 +98,8 @@ class Draws:
 
     def __init__(self, decoding: Decoding, prompts: Prompts) -> None:
         self.temperature, self.top_p = decoding.temperature, decoding.top_p
-        said = [f"{decoding.seed}\0{prompt.case_id}\0{prompt.text}" for prompt in prompts]
-        hashes = [hashlib.sha256(text.encode()).digest() for text in said]
+        seeds = [f"{decoding.seed}\0{prompt.case_id}\0{prompt.text}" for prompt in prompts]
+        hashes = [hashlib.sha256(text.encode()).digest() for text in seeds]
         self.generators = [torch.Generator().manual_seed(int.from_bytes(hash_[:8], "big") >> 1) for hash_ in hashes]
 
     def __call__(self, ids: Tensor, scores: Tensor) -> Tensor:
@@ -108,12 +110,14 @@ class Draws:
             before = ordered.exp().cumsum(-1) - ordered.exp()
             beyond = (before >= self.top_p).scatter(-1, places, before >= self.top_p)
             likely = likely.masked_fill(beyond, -torch.inf)
-        noise = torch.stack([torch.empty(likely.shape[1]).exponential_(generator=one) for one in self.generators])
+        noise = torch.stack(
+            [torch.empty(likely.shape[1]).exponential_(generator=generator) for generator in self.generators]
+        )
         drawn: Tensor = likely - noise.log().to(likely.device)
         return drawn
 
 
-def count_written(ids: Tensor, settings: Any) -> int:
+def count_completion_tokens(ids: Tensor, settings: Any) -> int:
     """How many tokens a batch of answers took, (row, token), their ends included and padding left out."""
     ends = torch.as_tensor(settings.eos_token_id, device=ids.device).reshape(-1)
     stopped = torch.isin(ids, ends)
@@ -121,28 +125,29 @@ def count_written(ids: Tensor, settings: Any) -> int:
     return int((before & (stopped | (ids != settings.pad_token_id))).sum())
 
 
-def cut(text: str, stop: Sequence[str]) -> str:
+def truncate_at_stop(text: str, stop: Sequence[str]) -> str:
     """The text before the first of the texts to stop at, without white space around it."""
     found = [place for place in map(text.find, stop) if place >= 0]
     return text[: min(found, default=len(text))].strip()
 
 
 @dataclass(frozen=True)
-class Ending:
+class OptionEnding:
     """A prompt that ends in an option.
 
     Attributes:
         text: all of it.
         tokens: those of the option, at its end.
-        apart: whether the rest has the very tokens of the prompt alone, so that one reading serves all options.
+        keeps_prompt_tokens: whether the rest has the very tokens of the prompt alone, so that one reading serves all
+            options.
     """
 
     text: str
     tokens: tuple[int, ...]
-    apart: bool
+    keeps_prompt_tokens: bool
 
 
-def weigh(
+def score_options(
     texts: Sequence[str], options: Sequence[Mapping[str, str]], tokenizer: Any, read: LogProbabilities
 ) -> list[dict[str, float]]:
     """Returns the mean log-probability of each option's tokens, for each prompt.
@@ -155,10 +160,10 @@ def weigh(
             read one after the other, so that never more sequences than prompts are in memory.
     """
     endings = [
-        {letter: _ending(text, option, tokenizer) for letter, option in asked.items()}
+        {letter: _encode_option(text, option, tokenizer) for letter, option in asked.items()}
         for text, asked in zip(texts, options, strict=True)
     ]
-    if all(len(one.tokens) == 1 and one.apart for asked in endings for one in asked.values()):
+    if all(len(one.tokens) == 1 and one.keeps_prompt_tokens for asked in endings for one in asked.values()):
         after = read(texts, range(len(texts)), 1)[:, -1]
         return [
             {letter: float(row[one.tokens[0]]) for letter, one in asked.items()}
@@ -175,7 +180,7 @@ def weigh(
     return weights
 
 
-def log_probabilities(model: Any, inputs: Mapping[str, Any], keep: int) -> Tensor:
+def compute_log_probabilities(model: Any, inputs: Mapping[str, Any], keep: int) -> Tensor:
     """Log-probabilities of the next token after each of the last `keep`, float32, (row, keep, vocabulary)."""
     # Of all tokens they would fill the memory: a thousand tokens of eight prompts are gigabytes.
     inner = model.get_base_model() if hasattr(model, "get_base_model") else model
@@ -184,10 +189,10 @@ def log_probabilities(model: Any, inputs: Mapping[str, Any], keep: int) -> Tenso
     return logits.float().log_softmax(-1)
 
 
-def _ending(text: str, option: str, tokenizer: Any) -> Ending:
+def _encode_option(text: str, option: str, tokenizer: Any) -> OptionEnding:
     """The option as the answer: a space parts it from a colon, as in `ASSISTANT:`."""
     whole = f"{text} {option}" if text.endswith(":") else text + option
     before: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
     after: list[int] = tokenizer(whole, add_special_tokens=False)["input_ids"]
     same = next((at for at, (one, other) in enumerate(zip(before, after, strict=False)) if one != other), len(before))
-    return Ending(whole, tuple(after[same:]), same == len(before))
+    return OptionEnding(whole, tuple(after[same:]), same == len(before))

@@ -16,54 +16,54 @@ from urllib.parse import urlsplit
 
 from medimg_eval.errors import UsageError, UserError, import_optional, nearest
 from medimg_eval.models.text_encoders import quiet
-from medimg_eval.models.vision_language.huggingface.decoding import plain_settings
+from medimg_eval.models.vision_language.huggingface.decoding import make_greedy_config
 
 log = logging.getLogger(__name__)
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 QUANTISATIONS = {"4bit": "load_in_4bit", "8bit": "load_in_8bit"}
-PIXELS = {"min_pixels": "shortest_edge", "max_pixels": "longest_edge"}
+PIXEL_SETTINGS = {"min_pixels": "shortest_edge", "max_pixels": "longest_edge"}
 """What the image processors of Qwen-VL, whose own pages speak of pixels, call the two in their `size`."""
 
-PATIENCE = 0.7
+CONNECT_TIMEOUT = 0.7
 """Seconds in which the hub must take a connection; its own client tries for 23 before it gives up."""
 
 
 @dataclass(frozen=True)
-class Source:
+class CheckpointSource:
     """Where a checkpoint is read from.
 
     Attributes:
         name: a folder, or an id on the hub.
-        place: what `from_pretrained` is given: the id only if the hub is to be asked.
+        location: what `from_pretrained` is given: the id only if the hub is to be asked.
         options: for every `from_pretrained` of it.
         commit: of the hub's repository; "" for a folder.
     """
 
     name: str
-    place: str
+    location: str
     options: Mapping[str, Any] = field(default_factory=dict)
     commit: str = ""
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedCheckpoint:
     """A model in evaluation mode, and what turns prompts into its inputs.
 
     Attributes:
         model: a `PreTrainedModel` that can `generate`, or a `PeftModel` around one.
         processor: of texts and images; of a model of text alone its tokenizer.
-        sees: whether it takes images.
-        context: the longest sequence that it can read, in tokens; None where it does not say.
+        reads_images: whether it takes images.
+        context_length: the longest sequence that it can read, in tokens; None where it does not say.
     """
 
     model: Any
     processor: Any
-    sees: bool
-    context: int | None
+    reads_images: bool
+    context_length: int | None
 
 
-def find(checkpoint: str, revision: str | None, file: str = "config.json") -> Source:
+def find_checkpoint(checkpoint: str, revision: str | None, file: str = "config.json") -> CheckpointSource:
     """Finds a checkpoint on disk, in the hub's cache, or on the hub, and asks the network only if it answers at once.
 
     Args:
@@ -78,7 +78,7 @@ def find(checkpoint: str, revision: str | None, file: str = "config.json") -> So
     if folder.is_dir():
         if not (folder / file).is_file():
             raise UserError(f"{folder}: is no checkpoint of transformers, there is no {file} in it")
-        return Source(str(folder), str(folder))
+        return CheckpointSource(str(folder), str(folder))
     if folder.exists() or checkpoint.startswith((".", "~")) or not HUB_ID.fullmatch(checkpoint):
         raise UserError(
             f"{checkpoint}: no such folder; set model.checkpoint to a folder that save_pretrained wrote, or to an id "
@@ -87,9 +87,9 @@ def find(checkpoint: str, revision: str | None, file: str = "config.json") -> So
     import huggingface_hub as hub
     from huggingface_hub.constants import HF_HUB_CACHE
 
-    offline = not _reachable()
+    offline = not _is_hub_reachable()
     try:
-        found = Path(hub.hf_hub_download(checkpoint, file, revision=revision, local_files_only=offline))
+        path = Path(hub.hf_hub_download(checkpoint, file, revision=revision, local_files_only=offline))
     except hub.errors.GatedRepoError as error:
         raise UserError(
             f"{checkpoint}: access to it must be asked for at https://huggingface.co/{checkpoint}; then log in with "
@@ -106,52 +106,56 @@ def find(checkpoint: str, revision: str | None, file: str = "config.json") -> So
             f"{checkpoint}: is no folder, and the Hugging Face hub does not give it at revision {revision or 'main'} "
             f"({_first_line(error)}); look at the id, and if it is private log in with `hf auth login`"
         ) from error
-    commit = found.parent.name
+    commit = path.parent.name
     if offline:
-        return Source(checkpoint, str(found.parent), commit=commit)
-    return Source(checkpoint, checkpoint, {"revision": commit}, commit)
+        return CheckpointSource(checkpoint, str(path.parent), commit=commit)
+    return CheckpointSource(checkpoint, checkpoint, {"revision": commit}, commit)
 
 
-def load(
-    source: Source, adapter: Source | None, processor: Mapping[str, Any], remote: bool, options: Mapping[str, Any]
-) -> Loaded:
+def load_checkpoint(
+    source: CheckpointSource,
+    adapter: CheckpointSource | None,
+    settings: Mapping[str, Any],
+    trust_remote_code: bool,
+    options: Mapping[str, Any],
+) -> LoadedCheckpoint:
     """Loads a checkpoint.
 
     Args:
         source: where it is.
         adapter: a PEFT adapter that is put on it.
-        processor: settings that replace those of its processor.
-        remote: whether code that comes with it may be run.
+        settings: of its processor, in place of its own.
+        trust_remote_code: whether code that comes with it may be run.
         options: for the model's `from_pretrained`.
 
     Raises:
         UserError: a library is missing, weights are missing, or it is no model that reads and writes.
     """
     transformers = import_optional("transformers")
-    general = dict(source.options) | {"trust_remote_code": remote}
-    with quiet(), _said_plainly(source.name):
-        config = transformers.AutoConfig.from_pretrained(source.place, **general)
-        sees = _sees(source.name, config)
-        if sees:
-            read = general | {key: value for key, value in processor.items() if key not in PIXELS}
-            turns: Any = transformers.AutoProcessor.from_pretrained(source.place, **read)
-            _set(turns, processor)
+    general = dict(source.options) | {"trust_remote_code": trust_remote_code}
+    with quiet(), _explain_load_errors(source.name):
+        config = transformers.AutoConfig.from_pretrained(source.location, **general)
+        reads_images = _check_modalities(source.name, config)
+        if reads_images:
+            own = general | {key: value for key, value in settings.items() if key not in PIXEL_SETTINGS}
+            processor: Any = transformers.AutoProcessor.from_pretrained(source.location, **own)
+            _apply_processor_settings(processor, settings)
         else:
-            turns = transformers.AutoTokenizer.from_pretrained(source.place, **general)
-        tokenizer = getattr(turns, "tokenizer", turns)
+            processor = transformers.AutoTokenizer.from_pretrained(source.location, **general)
+        tokenizer = getattr(processor, "tokenizer", processor)
         if tokenizer.pad_token_id is None:
             tokenizer.pad_token = tokenizer.eos_token
-        model = _model(source, sees, {**general, **options})
-        model.generation_config = plain_settings(model.generation_config, tokenizer)
+        model = _load_model(source, reads_images, {**general, **options})
+        model.generation_config = make_greedy_config(model.generation_config, tokenizer)
         if adapter is not None:
             peft = import_optional("peft")
-            with _said_plainly(adapter.name):
-                model = peft.PeftModel.from_pretrained(model, adapter.place, **adapter.options)
-    context = getattr(config.get_text_config(), "max_position_embeddings", None)
-    return Loaded(model.eval(), turns, sees, context)
+            with _explain_load_errors(adapter.name):
+                model = peft.PeftModel.from_pretrained(model, adapter.location, **adapter.options)
+    context_length = getattr(config.get_text_config(), "max_position_embeddings", None)
+    return LoadedCheckpoint(model.eval(), processor, reads_images, context_length)
 
 
-def quantised(quantisation: str | None) -> dict[str, Any]:
+def make_quantisation_options(quantisation: str | None) -> dict[str, Any]:
     """Options of `from_pretrained` for weights of 4 or 8 bits; raises UserError where bitsandbytes is missing."""
     if quantisation is None:
         return {}
@@ -162,7 +166,7 @@ def quantised(quantisation: str | None) -> dict[str, Any]:
     return {"quantization_config": transformers.BitsAndBytesConfig(**{QUANTISATIONS[quantisation]: True})}
 
 
-def _reachable() -> bool:
+def _is_hub_reachable() -> bool:
     from huggingface_hub.constants import ENDPOINT, HF_HUB_OFFLINE
 
     address = urlsplit(ENDPOINT)
@@ -171,13 +175,13 @@ def _reachable() -> bool:
     if address.scheme in urllib.request.getproxies():  # which resolves names that this machine cannot
         return True
     try:
-        socket.create_connection((address.hostname or "", address.port or 443), PATIENCE).close()
+        socket.create_connection((address.hostname or "", address.port or 443), CONNECT_TIMEOUT).close()
     except OSError:
         return False
     return True
 
 
-def _sees(name: str, config: Any) -> bool:
+def _check_modalities(name: str, config: Any) -> bool:
     from transformers.models.auto import modeling_auto as auto
 
     own = getattr(config, "auto_map", None) or {}
@@ -191,11 +195,11 @@ def _sees(name: str, config: Any) -> bool:
     )
 
 
-def _model(source: Source, sees: bool, options: Mapping[str, Any]) -> Any:
+def _load_model(source: CheckpointSource, reads_images: bool, options: Mapping[str, Any]) -> Any:
     from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 
-    kind: Any = AutoModelForImageTextToText if sees else AutoModelForCausalLM
-    model, report = kind.from_pretrained(source.place, output_loading_info=True, **options)
+    kind: Any = AutoModelForImageTextToText if reads_images else AutoModelForCausalLM
+    model, report = kind.from_pretrained(source.location, output_loading_info=True, **options)
     lacking = sorted(report["missing_keys"]) + sorted(str(entry) for entry in report.get("mismatched_keys") or ())
     if lacking:
         raise UserError(
@@ -205,7 +209,7 @@ def _model(source: Source, sees: bool, options: Mapping[str, Any]) -> Any:
     return model
 
 
-def _set(processor: Any, options: Mapping[str, Any]) -> None:
+def _apply_processor_settings(processor: Any, options: Mapping[str, Any]) -> None:
     """Sets the range of pixels, and refuses names that the library would pass over in silence."""
     image: Any = getattr(processor, "image_processor", None)
     known = set(getattr(getattr(image, "valid_kwargs", None), "__annotations__", ())) | {"use_fast", "backend"}
@@ -214,12 +218,12 @@ def _set(processor: Any, options: Mapping[str, Any]) -> None:
             raise UsageError(
                 f"{type(processor).__name__} has no setting {key!r} (model.processor){nearest(key, known)}"
             )
-        if key in PIXELS:
-            image.size = {**dict(image.size), PIXELS[key]: value}
+        if key in PIXEL_SETTINGS:
+            image.size = {**dict(image.size), PIXEL_SETTINGS[key]: value}
 
 
 @contextmanager
-def _said_plainly(name: str) -> Iterator[None]:
+def _explain_load_errors(name: str) -> Iterator[None]:
     """Turns the many ways in which the library fails over files, names and settings into one sentence."""
     try:
         yield

@@ -15,13 +15,18 @@ from medimg_eval.errors import UsageError, import_optional
 from medimg_eval.models.base import Chooser, Example, VisionLanguageModel
 from medimg_eval.models.vision_language.huggingface.chat import ChatTemplate, Reader
 from medimg_eval.models.vision_language.huggingface.decoding import (
-    count_written,
-    cut,
-    log_probabilities,
-    row_by_row,
-    weigh,
+    build_generation_options,
+    compute_log_probabilities,
+    count_completion_tokens,
+    score_options,
+    truncate_at_stop,
 )
-from medimg_eval.models.vision_language.huggingface.loading import Source, find, load, quantised
+from medimg_eval.models.vision_language.huggingface.loading import (
+    CheckpointSource,
+    find_checkpoint,
+    load_checkpoint,
+    make_quantisation_options,
+)
 from medimg_eval.question import Decoding
 
 
@@ -79,22 +84,22 @@ class HuggingFaceVLM(nn.Module, VisionLanguageModel, Chooser):
         if batch < 1:
             raise UsageError(f"model.batch is {batch}; expected at least 1")
         self.checkpoint, self.revision, self.adapter = checkpoint, revision, adapter
-        self.trusted, self.chat_template = trust_remote_code, chat_template
-        self.settings, self.preferred_batch, self.likelihood = dict(processor or {}), batch, likelihood
-        self.placed = device_map or ("auto" if quantisation else None)
-        if self.placed:
+        self.trust_remote_code, self.chat_template = trust_remote_code, chat_template
+        self.processor, self.preferred_batch, self.likelihood = dict(processor or {}), batch, likelihood
+        self.device_map = device_map or ("auto" if quantisation else None)
+        if self.device_map:
             import_optional("accelerate")
-        self.options = {"dtype": dtype, "attn_implementation": attention, "device_map": self.placed}
-        self.options |= quantised(quantisation)
-        self.spent: dict[str, float] = {"prompts": 0, "prompt_tokens": 0, "completion_tokens": 0, "seconds": 0.0}
-        self.source: Source | None = None
+        self.options = {"dtype": dtype, "attn_implementation": attention, "device_map": self.device_map}
+        self.options |= make_quantisation_options(quantisation)
+        self.spending: dict[str, float] = {"prompts": 0, "prompt_tokens": 0, "completion_tokens": 0, "seconds": 0.0}
+        self.source: CheckpointSource | None = None
         self.model: Any = None
 
     def check_ready(self) -> None:
         """Raises UserError when there is no such checkpoint, or no library for it; loads nothing yet."""
         import_optional("transformers")
         if self.source is None:
-            self.source = find(self.checkpoint, self.revision)
+            self.source = find_checkpoint(self.checkpoint, self.revision)
 
     def prepare(self, labels: Mapping[int, str], example: Example) -> None:
         """Loads the checkpoint, once."""
@@ -103,7 +108,7 @@ class HuggingFaceVLM(nn.Module, VisionLanguageModel, Chooser):
     def usage(self) -> Mapping[str, Any]:
         """Prompts, tokens read and written, seconds in answering, and the commit on the hub that was loaded."""
         commit = self.source.commit if self.source else ""
-        return self.spent | ({"commit": commit} if commit else {})
+        return self.spending | ({"commit": commit} if commit else {})
 
     @torch.inference_mode()
     def generate(self, prompts: Prompts, decoding: Decoding) -> list[str]:
@@ -113,16 +118,18 @@ class HuggingFaceVLM(nn.Module, VisionLanguageModel, Chooser):
             CaseError: a prompt is longer than the model's context, or its template has no place for a part of it.
         """
         answers: dict[int, str] = {}
-        with self._counted(prompts):
-            for places, texts in self.reader.groups(prompts):
+        with self._count_usage(prompts):
+            for places, texts in self.reader.group_prompts(prompts):
                 group = [prompts[place] for place in places]
-                inputs = self._inputs(texts, group)
-                steps = row_by_row(decoding, group, inputs["attention_mask"], self.reader)
+                inputs = self._encode(texts, group)
+                steps = build_generation_options(decoding, group, inputs["attention_mask"], self.reader)
                 width = inputs["input_ids"].shape[1]
                 ids = self.model.generate(**inputs, **steps)[:, width:]
-                self.spent["completion_tokens"] += count_written(ids, self.model.generation_config)
-                said = self.reader.tokenizer.batch_decode(ids, skip_special_tokens=True)
-                answers |= {place: cut(text, decoding.stop) for place, text in zip(places, said, strict=True)}
+                self.spending["completion_tokens"] += count_completion_tokens(ids, self.model.generation_config)
+                written = self.reader.tokenizer.batch_decode(ids, skip_special_tokens=True)
+                answers |= {
+                    place: truncate_at_stop(text, decoding.stop) for place, text in zip(places, written, strict=True)
+                }
         return [answers[place] for place in range(len(prompts))]
 
     @torch.inference_mode()
@@ -133,43 +140,43 @@ class HuggingFaceVLM(nn.Module, VisionLanguageModel, Chooser):
             CaseError: as in `generate`.
         """
         weights: dict[int, dict[str, float]] = {}
-        with self._counted(prompts):
-            for places, texts in self.reader.groups(prompts):
+        with self._count_usage(prompts):
+            for places, texts in self.reader.group_prompts(prompts):
                 group = [prompts[place] for place in places]
 
                 def read(whole: Sequence[str], rows: Sequence[int], keep: int, group: Prompts = group) -> Tensor:
-                    inputs = self._inputs(whole, [group[row] for row in rows])
-                    return log_probabilities(self.model, inputs, keep)
+                    inputs = self._encode(whole, [group[row] for row in rows])
+                    return compute_log_probabilities(self.model, inputs, keep)
 
                 letters = self.likelihood == "letter"
                 options = [{key: key if letters else text for key, text in one.options.items()} for one in group]
-                weights |= zip(places, weigh(texts, options, self.reader.tokenizer, read), strict=True)
+                weights |= zip(places, score_options(texts, options, self.reader.tokenizer, read), strict=True)
         return [weights[place] for place in range(len(prompts))]
 
     def _apply(self, fn: Any, recurse: bool = True) -> HuggingFaceVLM:
         """Moves the weights, which are loaded before; those that a device map has placed stay."""
         self._load()
-        return self if self.placed else super()._apply(fn, recurse)
+        return self if self.device_map else super()._apply(fn, recurse)
 
     def _load(self) -> None:
         if self.model is not None:
             return
-        source = self.source = self.source or find(self.checkpoint, self.revision)
-        adapter = None if self.adapter is None else find(self.adapter, None, "adapter_config.json")
-        loaded = load(source, adapter, self.settings, self.trusted, self.options)
+        source = self.source = self.source or find_checkpoint(self.checkpoint, self.revision)
+        adapter = None if self.adapter is None else find_checkpoint(self.adapter, None, "adapter_config.json")
+        loaded = load_checkpoint(source, adapter, self.processor, self.trust_remote_code, self.options)
         template = ChatTemplate(self.checkpoint, loaded.processor, self.chat_template)
-        self.reader = Reader(self.checkpoint, loaded.processor, template, loaded.sees, loaded.context)
+        self.reader = Reader(self.checkpoint, loaded.processor, template, loaded.reads_images, loaded.context_length)
         self.model = loaded.model
 
-    def _inputs(self, texts: Sequence[str], prompts: Prompts) -> dict[str, Any]:
-        inputs = self.reader.inputs(texts, prompts, self.model)
-        self.spent["prompt_tokens"] += int(inputs["attention_mask"].sum())
+    def _encode(self, texts: Sequence[str], prompts: Prompts) -> dict[str, Any]:
+        inputs = self.reader.encode(texts, prompts, self.model)
+        self.spending["prompt_tokens"] += int(inputs["attention_mask"].sum())
         return inputs
 
     @contextmanager
-    def _counted(self, prompts: Prompts) -> Iterator[None]:
+    def _count_usage(self, prompts: Prompts) -> Iterator[None]:
         self._load()
         start = time.perf_counter()
         yield
-        self.spent["prompts"] += len(prompts)
-        self.spent["seconds"] += time.perf_counter() - start
+        self.spending["prompts"] += len(prompts)
+        self.spending["seconds"] += time.perf_counter() - start

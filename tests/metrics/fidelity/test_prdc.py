@@ -17,7 +17,7 @@ from medimg_eval.metrics.fidelity import (
 )
 from medimg_eval.metrics.fidelity import nearest_neighbours as _fidelity_near
 from medimg_eval.metrics.fidelity import prdc as _fidelity_manifold
-from medimg_eval.metrics.fidelity.nearest_neighbours import clouds, near
+from medimg_eval.metrics.fidelity.nearest_neighbours import near, prepare_feature_sets
 from tests.metrics.fidelity.test_frechet import normal, pair
 
 
@@ -149,7 +149,7 @@ def test_each_has_its_interval_floor_and_direction_of_drift():
 def test_neighbours_are_those_of_all_pairs(n, m, d, k, seed):
     rng = np.random.default_rng(seed)
     real, made = np.round(rng.standard_normal((m, d)) * 3), np.round(rng.standard_normal((n, d)) * 3)
-    found = near(*clouds(made, real), k)
+    found = near(*prepare_feature_sets(made, real), k)
     gaps = lengths(made, real)
     order = np.lexsort((np.broadcast_to(np.arange(m), gaps.shape), gaps), axis=1)[:, :k]
     np.testing.assert_array_equal(found.places, order)
@@ -159,7 +159,7 @@ def test_near_copies_have_their_exact_distance_where_products_are_off_several_ti
     rng = np.random.default_rng(0)
     real = rng.standard_normal((300, 256)).astype(np.float32)
     made = real[:40].astype(np.float64) + 1e-4 * rng.standard_normal((40, 256))
-    queries, gallery = clouds(made, real)
+    queries, gallery = prepare_feature_sets(made, real)
     found = near(queries, gallery, 1)
     right = np.linalg.norm(made - real[:40], axis=1)
     np.testing.assert_array_equal(found.places[:, 0], np.arange(40))

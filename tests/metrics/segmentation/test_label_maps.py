@@ -251,7 +251,7 @@ def refuse(*_, **__):
 def test_only_what_is_asked_for_is_computed(monkeypatch):
     reference, prediction = organs((9, 12, 10), 4, 5)
     labels = [1, 2, 3, 4]
-    monkeypatch.setattr(_joint.JointMaps, "masks", refuse)
+    monkeypatch.setattr(_joint.LabelMapPair, "masks", refuse)
     segmentation_scores(reference, prediction, (1, 1, 1), labels=labels, metrics=["dice", "hd95", "assd"])
     for border in ("voxel_border", "surfel_border"):
         monkeypatch.setattr(_joint, border, refuse)

@@ -15,7 +15,7 @@ from PIL import Image as Pillow
 
 from medimg_eval.case import Boxes, Image, Prompt
 from medimg_eval.data.layouts import Volumes
-from medimg_eval.data.targets import FromTable, NumberColumns, PointColumns, VertebraCentroids
+from medimg_eval.data.targets import NumberColumns, PointColumns, TableTarget, VertebraCentroids
 from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.settings import Settings
@@ -90,7 +90,7 @@ def test_a_submission_to_luna16_has_its_cpm(tmp_path):
     layout = Volumes(
         root=str(tmp_path),
         image="subset{split}/{case}.mhd",
-        target=FromTable("annotations.csv", "seriesuid", nodules, absent="empty"),
+        target=TableTarget("annotations.csv", "seriesuid", nodules, absent="empty"),
     )
     metrics = ["cpm", "froc@0.25", "froc@0.5", "detection_recall"]
     task = DetectionTask(name="luna", layout=layout, labels=["nodule"], metrics=metrics, splits={"test": "0"})
@@ -157,7 +157,7 @@ def test_angles_by_two_readers_have_icc_and_the_readers_spread(tmp_path, form):
     table(tmp_path, header + "".join(line.format(c=c, a=a, b=b) for c, (a, b) in read.items()), "truth.csv")
     pictures = "case,split\n" + "".join(f"{case},test\n" for case in read)
     table(tmp_path, pictures, "cases.csv")
-    truth = FromTable("truth.csv", "case", NumberColumns(**target))
+    truth = TableTarget("truth.csv", "case", NumberColumns(**target))
     layout = Volumes(root=str(tmp_path), image="{case}.png", table="cases.csv", target=truth)
     metrics = ["absolute_error", "icc", "inter_reader", "reader_deviation"]
     task = MeasurementTask(name="cobb", layout=layout, measures=["angle"], metrics=metrics)

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from medimg_eval.errors import UserError
-from medimg_eval.models.precomputed.texts import GivenTexts
+from medimg_eval.models.precomputed.texts import PrecomputedReports
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def log(tmp_path):
 
 @pytest.mark.parametrize("column", ["resps", "filtered_resps"])
 def test_a_log_of_lmms_eval_is_read(log, column):
-    assert GivenTexts(log("left", "", "on the right"), "doc_id", column).texts == {
+    assert PrecomputedReports(log("left", "", "on the right"), "doc_id", column).texts == {
         "0": "left",
         "1": "",
         "2": "on the right",
@@ -54,13 +54,13 @@ def test_a_log_of_lmms_eval_is_read(log, column):
 )
 def test_a_cell_that_is_no_single_text_is_refused_in_a_sentence(log, columns, changed, said):
     with pytest.raises(UserError, match=said):
-        _ = GivenTexts(log("left", "right", **changed), *columns).texts
+        _ = PrecomputedReports(log("left", "right", **changed), *columns).texts
 
 
 def test_a_row_that_stands_there_twice_counts_once_and_another_text_is_refused(tmp_path):
     path = tmp_path / "table.csv"
     path.write_text("id,prediction\na,1\na,1\nb,\n")
-    assert GivenTexts(str(path)).texts == {"a": "1", "b": ""}
+    assert PrecomputedReports(str(path)).texts == {"a": "1", "b": ""}
     path.write_text("id,prediction\na,1\na,2\n")
     with pytest.raises(UserError, match="id 'a' stands there with several texts"):
-        _ = GivenTexts(str(path)).texts
+        _ = PrecomputedReports(str(path)).texts

@@ -163,11 +163,11 @@ def test_a_temperature_draws_by_seed_and_prompt_and_not_by_batch(qwen):
 
 
 def test_draws_follow_the_probabilities_and_top_p_leaves_out_the_rest():
-    from medimg_eval.models.vision_language.huggingface.decoding import Draws
+    from medimg_eval.models.vision_language.huggingface.decoding import GumbelSampler
 
     likely = torch.tensor([0.5, 0.3, 0.15, 0.05])
     for top_p, expected in ((1.0, likely), (0.7, torch.tensor([0.625, 0.375, 0, 0]))):
-        draws = Draws(Decoding(temperature=2.0, top_p=top_p), mixed(1))
+        draws = GumbelSampler(Decoding(temperature=2.0, top_p=top_p), mixed(1))
         found = [int(draws(None, 2 * likely.log()[None]).argmax()) for _ in range(4000)]
         shares = torch.bincount(torch.tensor(found), minlength=4) / 4000
         assert (shares - expected).abs().max() < 0.03
@@ -190,7 +190,7 @@ def test_a_row_that_has_ended_says_nothing_more(folders, tmp_path):
     prompts = mixed(8)
     plain = HuggingFaceVLM(str(folder), dtype="float32")
     plain.generate(prompts, SHORT)
-    first = plain.model.generate(**plain.reader.inputs(*_rendered(plain, prompts[:1]), plain.model), max_new_tokens=4)
+    first = plain.model.generate(**plain.reader.encode(*_rendered(plain, prompts[:1]), plain.model), max_new_tokens=4)
     settings = json.loads((folder / "generation_config.json").read_text())
     settings |= {"eos_token_id": [settings["eos_token_id"], int(first[0, -1])], "do_sample": True, "temperature": 0.1}
     (folder / "generation_config.json").write_text(json.dumps(settings | {"repetition_penalty": 1.3}))
@@ -226,7 +226,7 @@ def test_usage_counts_prompts_tokens_and_seconds(folders):
     model.choose(mixed(5))
     spent = model.usage()
     assert spent["prompts"] == 10
-    each = [model.reader.inputs(*_rendered(model, [one]), model.model)["input_ids"].shape[1] for one in mixed(5)]
+    each = [model.reader.encode(*_rendered(model, [one]), model.model)["input_ids"].shape[1] for one in mixed(5)]
     assert spent["prompt_tokens"] == 2 * sum(each)
     assert 5 <= spent["completion_tokens"] <= 50
     assert spent["seconds"] > 0
@@ -257,14 +257,14 @@ def test_likelihoods_are_those_of_one_sequence_at_a_time(folders, family, likeli
 
 
 def test_options_after_a_colon_have_a_space_and_may_share_a_token_with_the_prompt():
-    from medimg_eval.models.vision_language.huggingface.decoding import _ending
+    from medimg_eval.models.vision_language.huggingface.decoding import _encode_option
 
     tokens = tiny_vlm.tokenizer("llava")
-    ending = _ending("ASSISTANT:", "liver", tokens)
+    ending = _encode_option("ASSISTANT:", "liver", tokens)
     assert ending.text == "ASSISTANT: liver"
     assert tokens.decode(ending.tokens) == " liver"
-    merged = _ending("the l", "iver", tokens)
-    assert not merged.apart
+    merged = _encode_option("the l", "iver", tokens)
+    assert not merged.keeps_prompt_tokens
     assert tokens.decode(merged.tokens).strip() == "liver"
 
 
@@ -334,7 +334,7 @@ def test_settings_of_the_processor_reach_it_and_wrong_names_are_refused(folders)
     large = HuggingFaceVLM(str(folders["qwen2_vl"]))
     for model in (small, large):
         model.prepare({}, None)
-    read = [model.reader.inputs(*_rendered(model, mixed(1)), model.model) for model in (small, large)]
+    read = [model.reader.encode(*_rendered(model, mixed(1)), model.model) for model in (small, large)]
     assert read[0]["input_ids"].shape[1] < read[1]["input_ids"].shape[1]
     with pytest.raises(UsageError, match=r"no setting 'max_pixel' \(model.processor\); did you mean 'max_pixels'"):
         HuggingFaceVLM(str(folders["qwen2_vl"]), processor={"max_pixel": 9}).prepare({}, None)

@@ -1,3 +1,3 @@
 from .generated import Generated as Generated, PROMPT as PROMPT, manifest_of as manifest_of
-from .generated import Blend as Blend, SETTINGS as SETTINGS, Setting as Setting, patient_of as patient_of
+from .generated import MixedDataset as MixedDataset, SETTINGS as SETTINGS, Setting as Setting, patient_of as patient_of
 from .prompts import CheXGenBench as CheXGenBench, Prompts as Prompts

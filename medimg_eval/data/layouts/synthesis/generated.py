@@ -187,7 +187,7 @@ SETTINGS: tuple[Setting, ...] = get_args(Setting)
 
 
 @dataclass(kw_only=True)
-class Blend(Layout):
+class MixedDataset(Layout):
     """A task's own cases, of which those to fit on are replaced by synthetic ones, or joined with them.
 
     A synthetic case that has the id of a real one is called by it with `-synthetic` behind.
