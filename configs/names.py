@@ -8,6 +8,8 @@ from importlib.resources.abc import Traversable
 
 from medimg_eval.errors import UsageError
 
+CONFIGS = "pkg://medimg_eval.configs"
+
 IN_FOLDERS = ("task",)
 """Groups whose configs may lie in folders and still go by their own names; folders mean nothing else."""
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from omegaconf import DictConfig
 from rich.console import Console
 
-from medimg_eval.commands.console import as_list, plain, printer, runs_of, say, say_written
+from medimg_eval.arguments import as_list
+from medimg_eval.commands.console import plain, printer, runs_of, say, say_written
 from medimg_eval.errors import UsageError, nearest
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from typing import Any
 from omegaconf import DictConfig
 from rich.console import Console
 
-from medimg_eval.commands.console import as_list, plain, runs_of, say, say_written, stated_task
+from medimg_eval.arguments import as_list
+from medimg_eval.commands.console import plain, runs_of, say, say_written, stated_task
 from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.evaluation.progress import tracked
 from medimg_eval.instantiate import build_task

@@ -10,7 +10,8 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from medimg_eval.commands.console import as_list, fail_if_cases_failed, plain, printer, show, stated_task
+from medimg_eval.arguments import as_list
+from medimg_eval.commands.console import fail_if_cases_failed, plain, printer, show, stated_task
 from medimg_eval.data.layouts.report_sets import ReportTable
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.evaluation.evidence import refuse_unready

@@ -9,7 +9,8 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from medimg_eval.commands.console import as_list, plain, runs_of, say_written, show
+from medimg_eval.arguments import as_list
+from medimg_eval.commands.console import plain, runs_of, say_written, show
 from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.results import Look, Table, build_authors_tables, build_cards, build_table, write_all, write_card
 from medimg_eval.results.comparison import CompareSettings, marked

@@ -10,9 +10,10 @@ from omegaconf import DictConfig
 from rich.console import Console
 from rich.text import Text
 
+from medimg_eval.arguments import as_list
 from medimg_eval.case import Findings, Mask
 from medimg_eval.commands.building import build_loggers, build_settings, build_tasks
-from medimg_eval.commands.console import as_list, fail_if_cases_failed, fits, plain, printer, say_written
+from medimg_eval.commands.console import fail_if_cases_failed, fits, plain, printer, say_written
 from medimg_eval.data.layouts.synthesis import Generated, manifest_of
 from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.evaluation.evaluate import Settings, refuse_incapable, slug, task_identity

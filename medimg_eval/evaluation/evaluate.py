@@ -44,7 +44,7 @@ from medimg_eval.evaluation.run import Run, answered, now, unanswered
 from medimg_eval.evaluation.scoring import Scorer, is_settled, scoring_workers
 from medimg_eval.models import Model
 from medimg_eval.models.precomputed import GivenTexts
-from medimg_eval.results.runs import SCHEMA
+from medimg_eval.results.runs import MANIFEST, SCHEMA, read_manifest
 from medimg_eval.tasks import QuestionTask, ReportTask, Task
 
 if TYPE_CHECKING:  # importing it takes seconds, which a run of questions on one device can do without
@@ -154,13 +154,16 @@ def evaluate(task: Task, candidate: ModelSpec, settings: Settings) -> Path:
     fingerprint = data_fingerprint(every)
     settled = {
         "task": task_identity(task),
-        "model": candidate.identity,
+        "model": candidate.settled_identity,
         "trainer": trainer_identity(settings.config),
         "seed": settings.seed,
         "data": fingerprint,
     }
-    run_id = digest(settled)
-    folder = settings.run or settings.runs / task.name / f"{slug(candidate.name)}-{run_id}"
+    run_id, folder = placed(
+        [digest(settled), digest(settled | {"model": candidate.identity})],
+        settings.run,
+        settings.runs / task.name / slug(candidate.name),
+    )
     with Run(folder, run_id, settings.rank) as run:
         known = run.predictions()
         # What was asked about before stays: the same run goes on from a first look to all cases, and never back.
@@ -221,6 +224,22 @@ def task_identity(task: Task) -> dict[str, Any]:
     return decisive | dict(task.asked)
 
 
+def placed(ids: Sequence[str], given: Path | None, stem: Path) -> tuple[str, Path]:
+    """The id of a run and its folder: of several ways to write its settings down, the one that a stored run has.
+
+    Args:
+        ids: the one that a new run gets, and those that runs of the same settings may have been stored under.
+        given: the folder that was asked for, if any.
+        stem: of the folder's path, which the id completes.
+    """
+    folders = {one: given or stem.with_name(f"{stem.name}-{one}") for one in ids}
+    for one, folder in folders.items():
+        manifest = folder / MANIFEST
+        if manifest.is_file() and read_manifest(manifest).get("run") == one:
+            return one, folder
+    return ids[0], folders[ids[0]]
+
+
 def slug(name: str) -> str:
     """A name as part of a folder's name."""
     return re.sub(r"[^A-Za-z0-9._]+", "_", name).strip("_") or "model"
@@ -263,6 +282,7 @@ def _asked(task: Task, candidate: ModelSpec, cases: Sequence[Case], run: Run, le
         "model": candidate.name,
         "baseline": candidate.baseline,
         "settings": candidate.settings,
+        **({} if candidate.identified else {"unidentified": True}),
         "cases": len(cases),
         "split_source": getattr(task.layout, "split_source", dict)(),
         "predicted": len(cases) - len(left),

@@ -24,7 +24,7 @@ from lightning.pytorch.loggers import Logger
 from medimg_eval.case import Case
 from medimg_eval.data.datamodule import CaseDataModule
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.evaluation.evaluate import Settings, begin, model_info, slug, task_identity
+from medimg_eval.evaluation.evaluate import Settings, begin, model_info, placed, slug, task_identity
 from medimg_eval.evaluation.identity import data_fingerprint, digest
 from medimg_eval.evaluation.leaving import TRACKED, note_sent, permit
 from medimg_eval.evaluation.lightning_modules import FitModule, require_trainable
@@ -94,8 +94,11 @@ def fit(
         # The number of processes multiplies the batch, so places count here.
         "trainer": settings.config.get("trainer"),
     }
-    run_id = digest(settled)
-    folder = settings.run or settings.runs / "fit" / task.name / f"{slug(candidate.name)}-{run_id}"
+    run_id, folder = placed(
+        [digest(settled | {"model": candidate.settled_identity}), digest(settled)],
+        settings.run,
+        settings.runs / "fit" / task.name / slug(candidate.name),
+    )
     with Run(folder, run_id, settings.rank) as run:
         if run.manifest.get("status") == "finished":
             log.info("%s: was fitted before, with val/%s %.4f", folder, task.monitor, run.manifest["best_score"])

@@ -175,6 +175,8 @@ def close(task: Task, run: Run, cases: Sequence[Case], model: str) -> Table:
     if left_out := getattr(task.layout, "left_out", {}):
         name, why = next(iter(left_out.items()))
         said["notes"] += [f"{len(left_out):,} left out of the data for what they lack, such as {name}: {why}"]
+    if run.manifest.get("unidentified"):
+        said["notes"] += [f"{model} is unidentified: it was made of objects that no config can name"]
     if read_with:
         said["notes"] += [f"{len(read_with)} of {len(cases)} cases were read with a repair or doubt: see summary.json"]
     run.note(
