@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import entry_points
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from medimg_eval.configs.names import IN_FOLDERS, paths_of
 from medimg_eval.errors import UsageError, UserError, nearest
@@ -53,6 +53,35 @@ def composed(command: str, words: Sequence[str], folders: Sequence[str] = ()) ->
         if known is None:
             raise
         raise known from error
+
+
+def plain(config: DictConfig) -> dict[str, Any]:
+    """The resolved config as dicts and lists; raises UsageError naming a key that must be set and is not."""
+    from omegaconf import OmegaConf
+
+    try:
+        return cast("dict[str, Any]", OmegaConf.to_container(config, resolve=True, throw_on_missing=True))
+    except Exception as error:
+        known = explain(error, None)
+        if known is None:
+            raise
+        raise known from error
+
+
+def with_changes(config: DictConfig, changes: Mapping[str, Any]) -> DictConfig:
+    """A config with other values under some keys, such as `task.metrics`; mappings are merged into what is there.
+
+    Raises:
+        UsageError: the config has no such key.
+    """
+    from omegaconf import OmegaConf
+
+    for key, value in changes.items():
+        top = key.partition(".")[0]
+        if top not in config:
+            raise UsageError(f"there is no setting {top!r}{nearest(top, map(str, config))}")
+        OmegaConf.update(config, key, value, merge=True, force_add=True)
+    return config
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import pkgutil
 import sys
 from collections.abc import Collection, Mapping
 from dataclasses import MISSING, fields, is_dataclass
@@ -120,6 +121,22 @@ def without_defaults(config: Mapping[str, Any], made: type, spelled: Collection[
         for key, value in config.items()
         if key in spelled or key not in usual or not equal(value, usual[key])
     }
+
+
+def settled(config: Any) -> Any:
+    """A config without arguments that equal their default, at any depth; classes that cannot be found keep theirs."""
+    if isinstance(config, list):
+        return [settled(one) for one in config]
+    if not isinstance(config, Mapping):
+        return config
+    inner = {key: settled(value) for key, value in config.items()}
+    if not isinstance(config.get("_target_"), str):
+        return inner
+    try:
+        made = pkgutil.resolve_name(config["_target_"])
+    except (ImportError, AttributeError, ValueError):
+        return inner
+    return without_defaults(inner, made)
 
 
 def as_list(value: Any) -> list[Any]:

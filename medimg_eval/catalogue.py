@@ -50,6 +50,15 @@ def config_named(group: str, name: str) -> dict[str, Any]:
     raise UsageError(f"there is no {group} {name!r}{nearest(name.rpartition('/')[2], names)}")
 
 
+def families(group: str) -> dict[str, str]:
+    """The configs of a group, by the shortest name of each -> the folder that it lies in, such as `vqa`."""
+    found: dict[str, str] = {}
+    for root in _roots():
+        for name, path in shortest_names(paths_of(root, group)).items():
+            found.setdefault(name, path.rpartition("/")[0])
+    return found
+
+
 @contextmanager
 def searching(places: Sequence[str]) -> Iterator[None]:
     """Looks for configs in these places: packages as `pkg://NAME`, folders as `file://PATH`, in this order."""

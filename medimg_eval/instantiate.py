@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from hydra.utils import instantiate
 
-from medimg_eval.arguments import OWN, LiveError, arguments_of, as_config, defaults_of, path_of
+from medimg_eval.arguments import OWN, LiveError, arguments_of, as_config, defaults_of, path_of, settled
 from medimg_eval.catalogue import configs_of, spelled_arguments
 from medimg_eval.data.former_names import found_now
 from medimg_eval.data.stored import require_ours
@@ -124,7 +124,7 @@ def with_config(task: Task) -> Task:
     if task.config:
         return task
     try:
-        config = {key: value for key, value in as_config(task).items() if key != "config"}
+        config = settled({key: value for key, value in as_config(task).items() if key != "config"})
     except LiveError as error:
         raise UsageError(f"task {task.name!r}: {error}; make the layout a dataclass of plain values") from error
     return replace(task, config=config)
@@ -132,7 +132,7 @@ def with_config(task: Task) -> Task:
 
 def changed(task: Task, **settings: Any) -> Task:
     """The same task with other settings, made anew."""
-    if "__main__" in str(task.config.get("_target_")):  # which Hydra would look up in the program that started it
+    if "'__main__." in str(task.config):  # which Hydra would look up in the program that started it
         return replace(task, **settings, config={**task.config, **settings})
     return build_task({**task.config, **settings})
 

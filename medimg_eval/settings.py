@@ -18,6 +18,7 @@ from medimg_eval.errors import UsageError, UserError
 from medimg_eval.evaluation.evaluate import Settings
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.instantiate import Annotators, Extractors, build, build_candidate, build_task
+from medimg_eval.system import rank
 from medimg_eval.tasks import Task
 
 if TYPE_CHECKING:  # importing it takes seconds
@@ -78,7 +79,7 @@ def build_settings(
         batch_size=config["batch_size"],
         num_workers=config["num_workers"],
         score_workers=config["score_workers"],
-        rank=_rank(),
+        rank=rank(),
         seed=config["seed"],
         limit=config.get("limit"),
         only=[] if config.get("only") is None else [str(one) for one in as_list(config["only"])],
@@ -96,6 +97,15 @@ def _refuse_other_card(overrides: Iterable[str]) -> None:
     )
     if strange is not None:
         raise UsageError(f"{strange}: what may leave this machine stands in the card's file alone; say may_leave=yes")
+
+
+def validating(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The config of a training that validates at least once: at its end, where it is shorter than the usual step."""
+    trainer = dict(config["trainer"])
+    every, epochs = trainer.get("check_val_every_n_epoch"), trainer.get("max_epochs")
+    if every and epochs and 0 < epochs < every:
+        trainer["check_val_every_n_epoch"] = epochs
+    return {**config, "trainer": trainer}
 
 
 def build_loggers(config: Mapping[str, Any]) -> Callable[[Path], list[Logger]]:
@@ -170,12 +180,6 @@ def _seed(seed: int) -> None:
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002 - for libraries that draw from it
     torch.manual_seed(seed)
-
-
-def _rank() -> int:
-    """The rank of this process, where a launcher or Lightning has given it one."""
-    names = ("RANK", "LOCAL_RANK", "SLURM_PROCID", "JSM_NAMESPACE_RANK")  # in the order in which Lightning looks
-    return int(next((os.environ[name] for name in names if name in os.environ), 0))
 
 
 def refuse_absent_device(accelerator: str) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, Self, cast
 
+from medimg_eval.arguments import keep_arguments
 from medimg_eval.case import Case, Geometry, Image, Prompt, Prompts, Score
 from medimg_eval.errors import CaseError, MissingDataError, SplitError, UsageError, UserError, nearest
 from medimg_eval.evidence import Context, Evidence, Subject
@@ -111,6 +112,12 @@ class Task(ABC):
 
     output: ClassVar[str] = ""
     """What a model gives, in words, for the reporting checklist; "" for what the codec stores."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Notes what the class was called with, so that an object identifies a run as its config would."""
+        made = super().__new__(cls)
+        keep_arguments(made, args, kwargs)
+        return made
 
     def requirements(self) -> tuple[Requirement, ...]:
         """What the metrics need other models to have said."""

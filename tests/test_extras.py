@@ -10,7 +10,7 @@ import pytest
 import torch
 from hydra.errors import InstantiationException
 
-from medimg_eval.commands.building import refuse_absent_device
+from medimg_eval.settings import refuse_absent_device
 from medimg_eval.data.layouts import Questions, Volumes
 from medimg_eval.errors import EXTRAS, MissingDataError, UserError, import_optional
 from medimg_eval.instantiate import build

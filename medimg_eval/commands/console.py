@@ -6,9 +6,8 @@ import json
 from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from rich.measure import Measurement
 from rich.text import Text
@@ -22,11 +21,6 @@ if TYPE_CHECKING:
 
 SHOWN = 10
 """Failures printed by name; the others are in the run's summary.json."""
-
-
-def plain(config: DictConfig) -> dict[str, Any]:
-    """The resolved config as dicts and lists; a key that must be set and is not raises, naming it."""
-    return cast("dict[str, Any]", OmegaConf.to_container(config, resolve=True, throw_on_missing=True))
 
 
 def runs_of(wanted: Mapping[str, Any]) -> list[RunScores]:

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import pkgutil
-from collections.abc import Iterable, Mapping
-from dataclasses import fields, is_dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
 
+from medimg_eval.api import BELONGS, score
 from medimg_eval.arguments import as_list
-from medimg_eval.commands.console import fail_if_cases_failed, plain, printer, show, stated_task
+from medimg_eval.commands.console import fail_if_cases_failed, printer, show
+from medimg_eval.configs.overrides import plain
 from medimg_eval.data.layouts.report_sets import ReportTable
-from medimg_eval.errors import UsageError, UserError
+from medimg_eval.errors import UsageError
 from medimg_eval.evaluation.evidence import refuse_unready
 from medimg_eval.evaluation.model_spec import ModelSpec
-from medimg_eval.evaluation.rescoring import rescore
-from medimg_eval.instantiate import Annotators, Extractors, build_candidate, build_task
+from medimg_eval.instantiate import Annotators, build_candidate, build_task
 from medimg_eval.models.precomputed import GivenTexts
 from medimg_eval.results import Table, build_table, load_runs
-from medimg_eval.results.runs import read_manifest
 from medimg_eval.tasks import Task
-
-BELONGS = {"surface": "segmentations", "empty": "segmentations", "extraction": "questions"}
-"""Keys that only some tasks have -> which."""
 
 
 def run(config: DictConfig) -> None:
@@ -35,29 +30,11 @@ def run(config: DictConfig) -> None:
     if wanted["reports"] is not None:
         score_reports(wanted)
         return
-    folders = [Path(folder) for folder in as_list(wanted["run"])]
-    changed = {key: wanted[key] for key in ("metrics", *BELONGS) if wanted[key] is not None}
-    annotators, extractors = Annotators(wanted["annotators"] or {}), Extractors(wanted["extractors"] or {})
-    tables: list[Table] = []
-    for folder in folders:
-        manifest = read_manifest(folder / "manifest.json")
-        if manifest.get("command") != "test":
-            raise UserError(f"{folder}: holds a {manifest.get('command')} run; only test runs can be scored again")
-        stated = stated_task(folder, wanted["root"])
-        _refuse_strange(manifest["task"], str(stated.get("_target_", "")), changed)
-        task = build_task(stated | changed)
-        tables.append(rescore(folder, task, wanted["score_workers"], annotators, extractors, wanted["may_leave"]))
-    show(tables[0] if len(tables) == 1 else build_table(load_runs(folders)))
+    keys = ("metrics", "root", "annotators", "extractors", "score_workers", "may_leave", *BELONGS)
+    done = [score(folder, **{key: wanted[key] for key in keys}) for folder in as_list(wanted["run"])]
+    folders = [one.folder for one in done]
+    show(done[0].table if len(done) == 1 else build_table(load_runs(folders)))
     fail_if_cases_failed(folders)
-
-
-def _refuse_strange(task: str, target: str, changed: Iterable[str]) -> None:
-    """Raises UsageError when a key is not one of the task's."""
-    made = pkgutil.resolve_name(target) if target else None
-    known = {field.name for field in fields(made)} if is_dataclass(made) else set(changed)
-    strange = next((key for key in changed if key not in known), None)
-    if strange is not None:
-        raise UsageError(f"{strange}= is for tasks of {BELONGS[strange]}, and {task!r} is none")
 
 
 TASK = "reports"

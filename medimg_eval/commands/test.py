@@ -2,44 +2,14 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
-from typing import Any
-
+from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from medimg_eval.commands.building import build_settings, build_tasks
-from medimg_eval.commands.console import fail_if_cases_failed, plain, show
-from medimg_eval.errors import UsageError, UserError, nearest
-from medimg_eval.evaluation.evaluate import Settings, evaluate, refuse_incapable
-from medimg_eval.evaluation.model_spec import ModelSpec
-from medimg_eval.instantiate import build_candidate, build_task
+from medimg_eval.api import run_tests
+from medimg_eval.commands.console import fail_if_cases_failed, show
+from medimg_eval.configs.overrides import plain
 from medimg_eval.results import build_table, load_runs
-from medimg_eval.results.runs import BLIND
-from medimg_eval.tasks import ClassificationTask, QuestionTask, ReportTask, Task
-
-log = logging.getLogger(__name__)
-
-BASELINES = {
-    "Chance": "Chance",
-    "Majority answer": "Majority",
-    "Longest option": "LongestOption",
-    "Nearest question": "NearestQuestion",
-}
-"""What tables call them -> their classes in `medimg_eval.models`."""
-
-REPORT_BASELINES = {
-    "Most frequent report": "MostFrequentReport",
-    "Normal report": "NormalReport",
-}
-"""The same of tasks that ask for reports."""
-
-CLASS_BASELINES = {"Class frequency": "ClassFrequency"}
-"""The same of tasks that ask for classes."""
-
-WAYS = ("remove", "grey")
+from medimg_eval.system import rank
 
 
 def run(config: DictConfig) -> None:
@@ -48,69 +18,8 @@ def run(config: DictConfig) -> None:
     Raises:
         UserError: a case failed, after all others were scored and the table was printed.
     """
-    wanted = plain(config)
-    tasks = [_seeded(task, wanted["seed"]) for task in build_tasks(wanted)]
-    candidate = build_candidate(wanted["model"])
-    blind = wanted["blind"]
-    if blind is not None:
-        tasks, candidate = [_blinded(task, blind) for task in tasks], _called_blind(candidate, blind)
-    for task in tasks:
-        refuse_incapable(task, candidate)
-        if wanted["baselines"] and not isinstance(task, QuestionTask | ClassificationTask):
-            raise UsageError(f"task {task.name!r} asks for no words and no classes, so there are no baselines for it")
-    settings = build_settings(wanted)
-    if settings.run is not None and (len(tasks) > 1 or wanted["baselines"]):
-        raise UsageError(f"run={settings.run} names one folder, but there are several runs to make; use runs=DIR")
-    folders = [evaluate(task, candidate, settings) for task in tasks]
-    if wanted["baselines"]:
-        folders += _baselines(tasks, candidate, settings, blind)
-    if settings.rank == 0:
-        show(build_table(load_runs(folders)))
+    done = run_tests(plain(config), HydraConfig.get().overrides.task)
+    if rank() == 0:
+        folders = [one.folder for one in done]
+        show(done[0].table if len(done) == 1 else build_table(load_runs(folders)))
         fail_if_cases_failed(folders)
-
-
-def _seeded(task: Task, seed: int) -> Task:
-    """The task whose draws follow the run's seed; 0 is what they follow by themselves."""
-    changed = task.seeded(seed) if seed else {}
-    return build_task({**task.config, **changed}) if changed else task
-
-
-def _baselines(tasks: Sequence[Task], candidate: ModelSpec, settings: Settings, blind: str | None) -> list[Path]:
-    """Asks those that models are compared with: what needs no weights and, of questions, the model blind."""
-    folders = []
-    for task in tasks:
-        kinds = REPORT_BASELINES if isinstance(task, ReportTask) else BASELINES
-        asks = isinstance(task, QuestionTask)
-        # They write nothing, so that likelihoods are not asked of them.
-        asked = _changed(task, answer_by="generate") if isinstance(task, QuestionTask) else task
-        for name, kind in (kinds if asks else CLASS_BASELINES).items():
-            one = build_candidate({"_target_": f"medimg_eval.models.{kind}", "name": name})
-            try:
-                folders.append(evaluate(asked, replace(one, baseline=True), settings))
-            except UserError as error:  # such as one that has no answers to learn from
-                log.warning("%s is left out of task %s: %s", name, task.name, error)
-        if asks and blind is None:
-            folders.append(evaluate(_blinded(task, "remove"), _called_blind(candidate, "remove"), settings))
-    return folders
-
-
-def _called_blind(candidate: ModelSpec, how: str) -> ModelSpec:
-    # Tables take runs of one name for the same; the same object loads both, so that the model is loaded once.
-    seen = ", grey images" if how == "grey" else ""
-    return replace(candidate, name=f"{candidate.name}{seen}{BLIND}", load=lambda: candidate.model, baseline=True)
-
-
-def _blinded(task: Task, how: str) -> QuestionTask:
-    if how not in WAYS:
-        raise UsageError(f"there is no way of being blind called {how!r}{nearest(str(how), WAYS)}")
-    if not isinstance(task, QuestionTask):
-        raise UsageError(f"task {task.name!r} asks no questions; blind= is for tasks that do")
-    return _changed(task, blind=how)
-
-
-def _changed(task: QuestionTask, **settings: Any) -> QuestionTask:
-    config: Mapping[str, Any] = {**task.config, **settings}
-    made = build_task(config)
-    if not isinstance(made, QuestionTask):
-        raise UsageError(f"task {task.name!r}: {config.get('_target_')} is not a QuestionTask")
-    return made

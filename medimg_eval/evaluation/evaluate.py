@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
+from medimg_eval.arguments import settled as without_defaults_within
 from medimg_eval.case import Case
+from medimg_eval.configs.names import catalogued
 from medimg_eval.data.cache import VolumeCache
 from medimg_eval.data.former_names import as_hashed
 from medimg_eval.data.prompts import Batches
@@ -153,14 +155,14 @@ def evaluate(task: Task, candidate: ModelSpec, settings: Settings) -> Path:
     named = choose(task, every, settings.limit, settings.only)
     fingerprint = data_fingerprint(every)
     settled = {
-        "task": task_identity(task),
+        "task": task_identity(task, settled=True),
         "model": candidate.settled_identity,
         "trainer": trainer_identity(settings.config),
         "seed": settings.seed,
         "data": fingerprint,
     }
     run_id, folder = placed(
-        [digest(settled), digest(settled | {"model": candidate.identity})],
+        [digest(settled), digest(settled | {"task": task_identity(task), "model": candidate.identity})],
         settings.run,
         settings.runs / task.name / slug(candidate.name),
     )
@@ -216,9 +218,16 @@ def _as_it_was(run: Run, finished: Mapping[str, Any] | None) -> Iterator[None]:
         raise
 
 
-def task_identity(task: Task) -> dict[str, Any]:
-    """The task's settings that decide predictions. Where the data lie is left out: their content is hashed."""
-    decisive = {key: value for key, value in as_hashed(task.config).items() if key not in task.scoring_fields}
+def task_identity(task: Task, *, settled: bool = False) -> dict[str, Any]:
+    """The task's settings that decide predictions. Where the data lie is left out: their content is hashed.
+
+    Args:
+        task: whose.
+        settled: without arguments that equal their default, so that a config and an object made so are alike; of
+            our own catalogue they stay, as they stand in the ids of stored runs.
+    """
+    config = without_defaults_within(task.config) if settled and task.name not in catalogued() else task.config
+    decisive = {key: value for key, value in as_hashed(config).items() if key not in task.scoring_fields}
     if isinstance(decisive.get("layout"), dict):
         decisive["layout"] = placeless(decisive["layout"])
     return decisive | dict(task.asked)
