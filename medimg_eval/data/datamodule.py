@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import threading
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, Protocol
@@ -15,7 +18,7 @@ from torch.utils.data import DataLoader, Dataset, DistributedSampler, Sampler, d
 
 from medimg_eval.case import Case, Failure, Findings, Image, Mask, Prompt
 from medimg_eval.data.cache import Entry, Made, VolumeCache, content_key
-from medimg_eval.data.prompts import Asked, leave_with_parent, prompt_loader
+from medimg_eval.data.prompts import PreparedCase, PromptBatches, PromptDataset, share
 from medimg_eval.errors import CaseError
 from medimg_eval.question import Key
 from medimg_eval.tasks.base import Task, same_grid
@@ -226,13 +229,33 @@ class CaseDataModule(pl.LightningDataModule):
             worker_init_fn=partial(_begin, rank),
         )
 
-    def val_dataloader(self) -> DataLoader[Asked]:
+    def val_dataloader(self) -> DataLoader[PreparedCase]:
         """Validation cases, each once."""
-        return self._prompts(self.task.cases("validate"))
+        cases = self.task.cases("validate")
+        dataset: Any = PromptDataset(self.task, cases, read_images=self._read_images)
+        return DataLoader(
+            dataset,
+            sampler=share(self.task, cases, self._batch_size, self._place()),
+            collate_fn=list,
+            batch_size=self._batch_size,
+            num_workers=self._num_workers,
+            worker_init_fn=leave_with_parent,
+        )
 
-    def test_dataloader(self) -> DataLoader[Asked]:
-        """Test cases that are left to do, each once."""
-        return self._prompts(self.task.cases("test") if self._cases is None else self._cases)
+    def test_dataloader(self) -> PromptBatches:
+        """Test cases that are left to do, each once.
+
+        No `DataLoader`: while it has processes, the death of one raises in whatever runs, such as the model.
+        """
+        return PromptBatches(
+            self.task,
+            self.task.cases("test") if self._cases is None else self._cases,
+            batch_size=self._batch_size,
+            num_workers=self._num_workers,
+            read_images=self._read_images,
+            skip=self._skip,
+            place=self._place(),
+        )
 
     def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
         """Moves training samples; prompts are left alone, for a wrapper moves what it needs."""
@@ -240,17 +263,6 @@ class CaseDataModule(pl.LightningDataModule):
             batch
             if isinstance(batch, list | Failure)
             else super().transfer_batch_to_device(batch, device, dataloader_idx)
-        )
-
-    def _prompts(self, cases: Sequence[Case]) -> DataLoader[Asked]:
-        return prompt_loader(
-            self.task,
-            cases,
-            batch_size=self._batch_size,
-            num_workers=self._num_workers,
-            read_images=self._read_images,
-            skip=self._skip,
-            place=self._place(),
         )
 
     def _place(self) -> tuple[int, int]:
@@ -275,3 +287,15 @@ def _flatten(visits: list[Samples | Failure]) -> Any:
     if failure is not None:
         return failure
     return default_collate([sample for samples in visits if isinstance(samples, list) for sample in samples])
+
+
+def leave_with_parent(_: int) -> None:
+    """Ends a reading process when its parent is killed: it would otherwise wait for ever to hand its cases over."""
+    threading.Thread(target=_leave, daemon=True).start()
+
+
+def _leave() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

@@ -1,25 +1,20 @@
-"""Cases on their way to a model: read in worker processes, ahead of it, each exactly once. Imports no Lightning."""
+"""Cases on their way to a model: read in processes of their own, ahead of it, each exactly once. Imports no torch."""
 
 from __future__ import annotations
 
 import math
-import multiprocessing
-import os
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-from torch.utils.data import DataLoader, Dataset, Sampler
 
 from medimg_eval.case import Case, Failure, Prompt
 from medimg_eval.errors import UserError
 from medimg_eval.tasks.base import Task
+from medimg_eval.workers import Workers
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A case as it leaves a worker: what is asked about it, or why it could not be read."""
+class PreparedCase:
+    """A case that has been read: what is asked about it, or why that could not be."""
 
     case: Case
     prompt: Prompt | Failure
@@ -29,10 +24,13 @@ WINDOW = 32
 """Batches within which cases are put in order of length: few enough that reading ahead stays near."""
 
 TOGETHER = 8
-"""Cases that a reading process hands over at once, where batches are smaller: that takes longer than a small case."""
+"""Small cases that a reading process hands over at once, where batches are smaller: that takes longer than one case."""
+
+AHEAD = 2
+"""Parts that are read ahead for each reading process."""
 
 
-class UnpaddedDistributedSampler(Sampler[int]):
+class UnpaddedDistributedSampler:
     """Deals indices out over ranks: each to exactly one rank, none repeated to make shards even.
 
     Args:
@@ -54,7 +52,7 @@ class UnpaddedDistributedSampler(Sampler[int]):
         return len(self._own)
 
 
-class PromptDataset(Dataset[Asked]):
+class PromptDataset:
     """Cases, which become prompts where they are read.
 
     Args:
@@ -70,97 +68,92 @@ class PromptDataset(Dataset[Asked]):
         """How many cases there are."""
         return len(self._cases)
 
-    def __getitem__(self, index: int) -> Asked:
+    def __getitem__(self, index: int) -> PreparedCase:
         """Reads one; whatever goes wrong is its failure alone."""
         case = self._cases[index]
-        try:
-            images = self._task.read_images(case) if self._read_images else ()
-            return Asked(case, self._task.prompt(case, images))
-        except UserError as error:
-            return Asked(case, Failure(case.id, "read", str(error)))
-        except Exception as error:  # noqa: BLE001 - one unreadable case must not end the run
-            files = ", ".join(str(path) for path in case.files)
-            return Asked(case, Failure(case.id, "read", f"{files}: {type(error).__name__}: {error}"))
+        return PreparedCase(case, _read((self._task, self._read_images), case))
 
 
-def prompt_loader(
-    task: Task,
-    cases: Sequence[Case],
-    *,
-    batch_size: int = 1,
-    num_workers: int = 0,
-    read_images: bool = True,
-    skip: frozenset[str] = frozenset(),
-    place: tuple[int, int] = (0, 1),
-    together: int = 1,
-) -> DataLoader[Asked]:
-    """Batches of prompts.
+def _read(state: tuple[Task, bool], case: Case) -> Prompt | Failure:
+    task, read_images = state
+    try:
+        images = task.read_images(case) if read_images else ()
+        return task.prompt(case, images)
+    except UserError as error:
+        return Failure(case.id, "read", str(error))
+    except Exception as error:  # noqa: BLE001 - one unreadable case must not end the run
+        return Failure(case.id, "read", f"{_files(case)}: {type(error).__name__}: {error}")
+
+
+def _files(case: Case) -> str:
+    return ", ".join(str(path) for path in case.files)
+
+
+def share(
+    task: Task, cases: Sequence[Case], batch_size: int, place: tuple[int, int], skip: frozenset[str] = frozenset()
+) -> UnpaddedDistributedSampler:
+    """Indices of the cases that one rank visits, in order.
 
     Args:
         task: what is asked.
         cases: about which.
         batch_size: cases of one batch. Of several, those of like length come together, the longest first, within
             `WINDOW` batches.
-        num_workers: processes that read ahead.
-        read_images: False for models that need no pixels.
-        skip: ids of cases that are left out, being done already.
         place: rank of this process, and number of processes.
-        together: batches that are read and handed over as one.
+        skip: ids of cases that are left out, being done already.
     """
-    rank, world = place
     left = [index for index, case in enumerate(cases) if case.id not in skip]
     if batch_size > 1:  # it takes as long as its longest prompt
-        step = WINDOW * batch_size * world
+        step = WINDOW * batch_size * place[1]
         windows = (left[start : start + step] for start in range(0, len(left), step))
-        left = [one for some in windows for one in sorted(some, key=lambda i: -task.length(cases[i]))]
-    return DataLoader(
-        PromptDataset(task, cases, read_images=read_images),
-        sampler=UnpaddedDistributedSampler(left, rank, world),
-        collate_fn=list,
-        batch_size=batch_size * together,
-        num_workers=num_workers,
-        worker_init_fn=leave_with_parent,
-    )
+        left = [index for window in windows for index in sorted(window, key=lambda i: -task.length(cases[i]))]
+    return UnpaddedDistributedSampler(left, *place)
 
 
-class Batches:
-    """The batches of `prompt_loader`, of which processes that read ahead hand over several at once when they are small.
+class PromptBatches:
+    """Batches of prompts in their order, read ahead by processes that are replaced when they die.
+
+    A case whose process died is read again by itself; one that dies then too is a failure of stage `read`.
 
     Args:
         task: what is asked.
         cases: about which.
         batch_size: cases of one batch.
-        num_workers: processes that read ahead.
-        options: further ones of `prompt_loader`.
+        num_workers: processes that read ahead; 0 reads in this one.
+        read_images: False for models that need no pixels.
+        skip: ids of cases that are left out, being done already.
+        place: rank of this process, and number of processes.
     """
 
     def __init__(
-        self, task: Task, cases: Sequence[Case], *, batch_size: int = 1, num_workers: int = 0, **options: Any
+        self,
+        task: Task,
+        cases: Sequence[Case],
+        *,
+        batch_size: int = 1,
+        num_workers: int = 0,
+        read_images: bool = True,
+        skip: frozenset[str] = frozenset(),
+        place: tuple[int, int] = (0, 1),
     ) -> None:
-        self._size = batch_size
-        together = max(1, TOGETHER // batch_size) if num_workers else 1
-        options |= {"batch_size": batch_size, "num_workers": num_workers, "together": together}
-        self._parts = prompt_loader(task, cases, **options)
-        self._count = len(self._parts.sampler)  # type: ignore[arg-type]
+        self._task, self._size, self._count, self._read_images = task, batch_size, num_workers, read_images
+        self._cases = [cases[index] for index in share(task, cases, batch_size, place, skip)]
 
     def __len__(self) -> int:
         """How many batches there are."""
-        return math.ceil(self._count / self._size)
+        return math.ceil(len(self._cases) / self._size)
 
-    def __iter__(self) -> Iterator[list[Asked]]:
+    def __iter__(self) -> Iterator[list[PreparedCase]]:
         """Yields them one by one."""
-        for some in self._parts:
-            for start in range(0, len(some), self._size):
-                yield some[start : start + self._size]
+        small = self._task.inline and self._count
+        step = self._size * (max(1, TOGETHER // self._size) if small else 1)
+        parts = [self._cases[start : start + step] for start in range(0, len(self._cases), step)]
+        workers = Workers(_read, (self._task, self._read_images), self._count, name="reading", setting="num_workers")
+        for part, prompts in zip(parts, workers.ordered(parts, AHEAD * self._count), strict=True):
+            prepared = [PreparedCase(case, prompt or _died(case)) for case, prompt in zip(part, prompts, strict=True)]
+            for start in range(0, len(prepared), self._size):
+                yield prepared[start : start + self._size]
 
 
-def leave_with_parent(_: int) -> None:
-    """Ends a reading process when its parent is killed: it would otherwise wait for ever to hand its cases over."""
-    threading.Thread(target=_leave, daemon=True).start()
-
-
-def _leave() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+def _died(case: Case) -> Failure:
+    return Failure(case.id, "read", f"{_files(case)}: the reading process died twice (out of memory?)")

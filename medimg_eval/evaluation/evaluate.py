@@ -18,7 +18,7 @@ from medimg_eval.case import Case
 from medimg_eval.configs.names import catalogued
 from medimg_eval.data.cache import VolumeCache
 from medimg_eval.data.former_names import as_hashed
-from medimg_eval.data.prompts import Batches
+from medimg_eval.data.prompts import PromptBatches
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.evaluation.evidence import (
     judge_answers,
@@ -327,7 +327,7 @@ def _predict(
     with Scorer(task, run, scoring_id(task), scoring_workers(settings.score_workers)) as scorer:
         asker = Predictor(task, model, run, scorer)
         if task.inline and _alone(settings):
-            ask_here(asker, Batches(task, cases, **options), settings.config.get("trainer") or {})
+            ask_here(asker, PromptBatches(task, cases, **options), settings.config.get("trainer") or {})
         else:
             if not task.inline:
                 submit_stored(scorer, run, unscored)

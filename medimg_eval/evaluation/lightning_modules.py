@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from medimg_eval.case import Case, Failure
 from medimg_eval.data.datamodule import Samples
-from medimg_eval.data.prompts import Asked
+from medimg_eval.data.prompts import PreparedCase
 from medimg_eval.errors import UserError
 from medimg_eval.evaluation.predict import Predictor
 from medimg_eval.evaluation.progress import PAUSE
@@ -71,16 +71,16 @@ class FitModule(pl.LightningModule):
         self.log("train/loss", loss, on_step=False, on_epoch=True, prog_bar=True)
         return loss
 
-    def validation_step(self, batch: Sequence[Asked], batch_idx: int) -> None:
+    def validation_step(self, batch: Sequence[PreparedCase], batch_idx: int) -> None:
         """Keeps each case's mean of each metric over its labels."""
-        unread = next((asked.prompt for asked in batch if isinstance(asked.prompt, Failure)), None)
+        unread = next((prepared.prompt for prepared in batch if isinstance(prepared.prompt, Failure)), None)
         if unread is not None:
             raise UserError(f"validation case {unread.message}")
         # Masks are large, and are judged one by one.
-        for some in [batch] if self.task.inline else [[asked] for asked in batch]:
-            prompts: Any = [asked.prompt for asked in some]
-            for asked, answer in zip(some, self.task.ask(self.model, prompts), strict=True):
-                self._judge(asked.case, answer)
+        for some in [batch] if self.task.inline else [[prepared] for prepared in batch]:
+            prompts: Any = [prepared.prompt for prepared in some]
+            for prepared, answer in zip(some, self.task.ask(self.model, prompts), strict=True):
+                self._judge(prepared.case, answer)
 
     def _judge(self, case: Case, answer: Any) -> None:
         scores = self.task.score(case, answer, metrics=self._followed)
@@ -142,7 +142,7 @@ class EvaluationModule(pl.LightningModule):
         """The clock starts when all is set up."""
         self.asker.start()
 
-    def test_step(self, batch: Sequence[Asked], batch_idx: int) -> None:
+    def test_step(self, batch: Sequence[PreparedCase], batch_idx: int) -> None:
         """Predictions are on disk when this returns."""
         self.asker.step(batch)
 

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from medimg_eval.case import Case, Failure, Prompt
-from medimg_eval.data.prompts import Asked
+from medimg_eval.data.prompts import PreparedCase
 from medimg_eval.errors import CaseError, UserError
 from medimg_eval.evaluation.progress import Counted, tracked
 from medimg_eval.evaluation.run import Run, Stored
@@ -48,11 +48,11 @@ class Predictor:
         """Starts the clock of `seconds`: what came before, such as loading the model, is no part of asking."""
         self.seconds, self._begun = 0.0, time.perf_counter()
 
-    def step(self, batch: Sequence[Asked]) -> None:
+    def step(self, batch: Sequence[PreparedCase]) -> None:
         """Predictions are on disk when this returns."""
-        prompts = [(asked.case, asked.prompt) for asked in batch if isinstance(asked.prompt, Prompt)]
+        prompts = [(prepared.case, prepared.prompt) for prepared in batch if isinstance(prepared.prompt, Prompt)]
         results: dict[str, Stored | Failure] = {
-            asked.case.id: asked.prompt for asked in batch if isinstance(asked.prompt, Failure)
+            prepared.case.id: prepared.prompt for prepared in batch if isinstance(prepared.prompt, Failure)
         }
         notes = {case.id: [note for image in prompt.images for note in image.notes] for case, prompt in prompts}
         for (case, _), answer in zip(prompts, self._ask([prompt for _, prompt in prompts]), strict=True):
@@ -62,10 +62,10 @@ class Predictor:
         for result in results.values():
             if isinstance(result, Failure):
                 log.warning("case %s failed (%s): %s", result.case_id, result.stage, result.message)
-        for asked in batch:
-            prediction = results[asked.case.id]
+        for prepared in batch:
+            prediction = results[prepared.case.id]
             if isinstance(prediction, Path):  # what is kept in one file together is judged together, at the end
-                self.scorer.submit(asked.case, prediction)
+                self.scorer.submit(prepared.case, prediction)
         self.seconds = time.perf_counter() - self._begun
 
     def _ask(self, prompts: Sequence[Prompt]) -> Sequence[Any]:
@@ -116,7 +116,7 @@ class Predictor:
         return path
 
 
-def ask_here(asker: Predictor, batches: Counted[Sequence[Asked]], trainer: Mapping[str, Any]) -> None:
+def ask_here(asker: Predictor, batches: Counted[Sequence[PreparedCase]], trainer: Mapping[str, Any]) -> None:
     """Asks in this process alone, as Lightning would on one device, without the seconds that importing it takes.
 
     Args:

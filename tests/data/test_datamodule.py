@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from medimg_eval.case import Failure, Prompt
 from medimg_eval.data.cache import VolumeCache
 from medimg_eval.data.datamodule import CaseDataModule
-from medimg_eval.data.prompts import Batches, UnpaddedDistributedSampler
+from medimg_eval.data.prompts import PromptBatches, UnpaddedDistributedSampler
 from tests.conftest import ellipsoids
 
 
@@ -50,7 +50,7 @@ def test_batches_hold_prompts_in_order_and_an_unreadable_case_as_a_failure(write
 def test_batches_that_are_handed_over_together_are_as_large_as_was_asked_for(write_dataset, size, num_workers):
     task = ellipsoids(write_dataset(10))
     cases = list(task.cases("test"))
-    batches = Batches(task, cases, batch_size=size, num_workers=num_workers, skip=frozenset({cases[4].id}))
+    batches = PromptBatches(task, cases, batch_size=size, num_workers=num_workers, skip=frozenset({cases[4].id}))
     found = [[one.case.id for one in batch] for batch in batches]
     left = [case.id for case in cases if case.id != cases[4].id]
     assert found == [left[start : start + size] for start in range(0, len(left), size)]

@@ -101,8 +101,7 @@ def test_scores_that_came_in_while_a_worker_died_are_kept_and_the_scorer_goes_on
         with Scorer(task, run, "s", 1) as scorer:
             *first, last = predicted(task, run)
             for case, path in first:
-                scorer._pool.add(case, path, 1)
-                scorer._left += 1
+                scorer._submitted[scorer._pool.submit([(case, path)])] = case, path
             while scorer._pool._results.qsize() < 4:  # all done, good and dead, before the first is looked at
                 time.sleep(0.01)
             scorer.drain()
@@ -139,7 +138,7 @@ def test_a_patient_scorer_lets_only_so_many_cases_wait(write_dataset, tmp_path, 
         for index, (case, path) in enumerate(predicted(task, run)):
             scorer.submit(case, path)
             assert len(run.scores("s")) >= index - 1
-            assert scorer._left <= 2
+            assert scorer._pool.left <= 2
 
 
 def test_the_number_of_workers_is_as_asked_or_leaves_a_core_for_the_model(monkeypatch):

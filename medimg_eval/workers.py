@@ -1,0 +1,423 @@
+"""Processes that apply one function to many items, each watched by a thread and replaced when it dies.
+
+A process is a program of its own (`worker.py`): it never imports the caller's main module, so that scripts need no
+main guard and notebooks work, and it never inherits what a model's process has opened, such as a GPU.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import json
+import logging
+import os
+import pickle
+import queue
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import FunctionType
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from medimg_eval.errors import UserError
+
+log = logging.getLogger(__name__)
+
+State = TypeVar("State")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+LARGE = 1 << 16
+"""Bytes from which an array travels beside the pickle, uncopied."""
+
+STARTS = 3
+"""How often a process is started that is killed before it is ready."""
+
+PATIENCE = 10.0
+"""Seconds that a process may take to leave before it is killed."""
+
+
+class Workers(Generic[State, Item, Result]):
+    """Processes for one function and its state; they start with the first items.
+
+    What is sent is a part: some items at once, which their process hands back together. A part whose process died has
+    no results; `retry` then tries its items one by one, with nothing beside them: it may have been the victim of a
+    machine short of memory.
+
+    Args:
+        function: takes the state and an item; raises nothing that it can tell instead.
+        state: sent once to each process. What cannot be sent, such as a class of the main module, is used in this
+            process, which the log says.
+        count: processes at most; 0 for this process.
+        name: of what is done, such as "scoring".
+        setting: the user's setting that says how many, for messages.
+        modules: are imported by each process first, such as those that register metrics.
+    """
+
+    def __init__(
+        self,
+        function: Callable[[State, Item], Result],
+        state: State,
+        count: int,
+        *,
+        name: str,
+        setting: str,
+        modules: Sequence[str] = (),
+    ) -> None:
+        self._function, self._state = function, state
+        self.count = count
+        self._name, self._setting, self._modules = name, setting, modules
+        self._payload: bytes | None = None
+        self._tickets = 0
+        self.left = 0
+        """Parts that are not yet in `finished`."""
+        self._waiting: queue.SimpleQueue[tuple[int, Sequence[Item]] | None] = queue.SimpleQueue()
+        self._results: queue.SimpleQueue[tuple[int, list[Result] | None] | BaseException] = queue.SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._lock = threading.Lock()
+        self._alive: set[_Process] = set()
+        self._killed = False
+
+    def submit(self, part: Sequence[Item]) -> int:
+        """Queues a part, and returns its ticket; processes come to be as parts do, up to `count`."""
+        self._prepare(part)
+        self._tickets += 1
+        self.left += 1
+        if self.count == 0:
+            self._results.put((self._tickets, [self._function(self._state, item) for item in part]))
+            return self._tickets
+        self._waiting.put((self._tickets, part))
+        if len(self._threads) < self.count:
+            thread = threading.Thread(target=self._feed, name=self._name, daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        return self._tickets
+
+    def finished(self, *, wait: bool) -> dict[int, list[Result] | None]:
+        """Results by ticket that have come since, None where the process died; waits for one part at least if told to.
+
+        Raises:
+            UserError: no process can be started.
+        """
+        results: dict[int, list[Result] | None] = {}
+        while self.left:
+            try:
+                entry = self._results.get(block=wait and not results)
+            except queue.Empty:
+                break
+            if isinstance(entry, BaseException):
+                raise entry
+            self.left -= 1
+            results[entry[0]] = entry[1]
+        return results
+
+    def retry(self, part: Sequence[Item]) -> list[Result | None]:
+        """Tries each item of a part again, alone; None for one whose process died once more.
+
+        Raises:
+            UserError: no process can be started.
+        """
+        log.warning("a %s process died; what it was at is tried again, with nothing beside it", self._name)
+        self.close()  # the memory of idle processes is the item's too
+        alone: Workers[State, Item, Result] = Workers(
+            self._function, self._state, 1, name=self._name, setting=self._setting, modules=self._modules
+        )
+        alone._payload = self._payload
+        results: list[Result | None] = []
+        try:
+            for item in part:
+                ticket = alone.submit([item])
+                result = alone.finished(wait=True)[ticket]
+                results.append(None if result is None else result[0])
+        finally:
+            alone.kill()
+        return results
+
+    def ordered(self, parts: Sequence[Sequence[Item]], ahead: int) -> Iterator[list[Result | None]]:
+        """Results of parts in their order, None for an item whose process died twice; the processes end with it.
+
+        Args:
+            parts: what is done.
+            ahead: parts that may be under way or wait to be taken.
+
+        Raises:
+            UserError: no process can be started.
+        """
+        if parts:
+            self._prepare(parts[0])
+        if self.count == 0:
+            for part in parts:
+                yield [self._function(self._state, item) for item in part]
+            return
+        coming = iter(parts)
+        under_way: deque[tuple[int, Sequence[Item]]] = deque()
+        done: dict[int, list[Result] | None] = {}
+        try:
+            under_way.extend((self.submit(part), part) for _, part in zip(range(ahead), coming, strict=False))
+            while under_way:
+                ticket, part = under_way.popleft()
+                while ticket not in done:
+                    done |= self.finished(wait=True)
+                results: Sequence[Result | None] | None = done.pop(ticket)
+                if results is None:
+                    while self.left:
+                        done |= self.finished(wait=True)
+                    results = self.retry(part)
+                if (following := next(coming, None)) is not None:
+                    under_way.append((self.submit(following), following))
+                yield list(results)
+            self.close()
+        finally:
+            self.kill()
+
+    def close(self) -> None:
+        """Lets the processes go once the queue is empty, and waits for that; further parts start others."""
+        for _ in self._threads:
+            self._waiting.put(None)
+        for thread in self._threads:
+            thread.join()
+        self._threads, self._waiting = [], queue.SimpleQueue()
+
+    def kill(self) -> None:
+        """Ends the processes, whatever they are at."""
+        with self._lock:
+            self._killed = True
+            for process in self._alive:
+                process.kill()
+        self.close()
+
+    def _prepare(self, part: Sequence[Item]) -> None:
+        """Pickles the state once, or gives the processes up where it cannot be sent."""
+        if self.count == 0 or self._payload is not None:
+            return
+        try:
+            if "__main__" in self._modules:
+                raise _MainModuleError("a metric")  # noqa: TRY301 - said in the same words
+            _pickled(part)
+            self._payload = _pickled((self._function, self._state))
+        except Exception as error:  # noqa: BLE001 - pickling runs the code of users' classes
+            log.info("%s goes on in this process, for %s", self._name, error)
+            self.count = 0
+
+    def _feed(self) -> None:
+        process: _Process | None = None
+        try:
+            while (entry := self._waiting.get()) is not None and not self._killed:
+                process = process or self._start()
+                if process is None:
+                    return
+                ticket, part = entry
+                results = process.work(part)
+                if results is None:
+                    self._end(process)
+                    process = None
+                self._results.put((ticket, results))
+        except BaseException as error:  # noqa: BLE001 - it is raised where the results are taken
+            self._results.put(error)
+        finally:
+            if process is not None:
+                self._end(process)
+
+    def _start(self) -> _Process | None:
+        """Starts a process; returns None when all were killed meanwhile."""
+        assert self._payload is not None  # noqa: S101 - made before anything is queued
+        for _ in range(STARTS):
+            with self._lock:
+                if self._killed:
+                    return None
+                process = _Process()
+                self._alive.add(process)
+            if process.ready(self._modules, self._payload) or self._killed:
+                return process
+            self._end(process)
+            if process.exit_code >= 0:  # by itself, as it would again; less than 0 was killed, such as for memory
+                break
+        raise UserError(
+            f"the {self._name} process ended before it began (exit code {process.exit_code}), for a reason it printed "
+            f"above; {self._setting}=0 does without such processes"
+        )
+
+    def _end(self, process: _Process) -> None:
+        with self._lock:
+            self._alive.discard(process)
+        process.end()
+
+
+class _Process:
+    """One process, as its parent sees it."""
+
+    def __init__(self) -> None:
+        own, other = socket.socketpair()
+        command = [sys.executable, "-P", str(Path(__file__).with_name("worker.py")), str(other.fileno())]
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 - our own program
+                [*command, json.dumps([str(folder) for folder in sys.path])],
+                pass_fds=[other.fileno()],
+                stdin=subprocess.DEVNULL,
+            )
+        except BaseException:
+            own.close()
+            raise
+        finally:
+            other.close()  # the process alone holds it now, so that its death is the end of the line
+        self._line = Line(own)
+
+    @property
+    def exit_code(self) -> int:
+        """What it ended with."""
+        return self._process.wait()
+
+    def ready(self, modules: Sequence[str], payload: bytes) -> bool:
+        """Tells it what to do; returns whether it has started."""
+        try:
+            self._line.send((list(modules), payload))
+            self._line.receive()
+        except (EOFError, OSError):
+            return False
+        return True
+
+    def work(self, part: Sequence[Any]) -> list[Any] | None:
+        """Returns the results of a part, or None if the process died over it."""
+        try:
+            self._line.send(part)
+            results: list[Any] = self._line.receive()
+        except (EOFError, OSError):
+            return None
+        return results
+
+    def kill(self) -> None:
+        """Ends it, whatever it is at."""
+        self._process.kill()
+
+    def end(self) -> None:
+        """Lets it go, and waits until it has."""
+        with suppress(OSError):
+            self._line.send(None)
+        self._line.close()
+        try:
+            self._process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+class Line:
+    """One end of the line between a process and its parent; messages are pickled, large arrays go beside.
+
+    Args:
+        end: of a pair of connected sockets.
+    """
+
+    def __init__(self, end: socket.socket) -> None:
+        self._end = end
+        self._read = b""
+
+    def send(self, message: Any) -> None:
+        """Sends anything that can be pickled; raises OSError where the other end is closed."""
+        large: list[memoryview] = []
+
+        def beside(buffer: pickle.PickleBuffer) -> bool:
+            view = buffer.raw()
+            if view.nbytes < LARGE:
+                return True
+            large.append(view)
+            return False
+
+        body = pickle.dumps(message, 5, buffer_callback=beside)
+        head = struct.pack(f"<{2 + len(large)}Q", len(large), len(body), *(view.nbytes for view in large))
+        self._end.sendall(head + body)
+        for view in large:
+            self._end.sendall(view)
+
+    def receive(self) -> Any:
+        """Waits for a message; raises EOFError where the other end is closed."""
+        (count,) = struct.unpack("<Q", self._take(8))
+        size, *sizes = struct.unpack(f"<{1 + count}Q", self._take(8 * (1 + count)))
+        body = self._take(size)
+        return pickle.loads(body, buffers=[self._array(size) for size in sizes])
+
+    def close(self) -> None:
+        """Ends the line, also where another process has inherited this end."""
+        with suppress(OSError):
+            self._end.shutdown(socket.SHUT_RDWR)
+        self._end.close()
+
+    def _take(self, size: int) -> bytes:
+        """So many bytes; a small message arrives with a single call."""
+        while len(self._read) < size:
+            read = self._end.recv(max(LARGE, size - len(self._read)))
+            if not read:
+                raise EOFError
+            self._read += read
+        taken, self._read = self._read[:size], self._read[size:]
+        return taken
+
+    def _array(self, size: int) -> np.ndarray[Any, Any]:
+        array = np.empty(size, np.uint8)
+        array[: len(self._read)] = np.frombuffer(self._read[:size], np.uint8)
+        done, self._read = min(size, len(self._read)), self._read[size:]
+        while done < size:
+            # All in one call: between two, a busy model would keep this thread waiting.
+            read = self._end.recv_into(array.data[done:], size - done, socket.MSG_WAITALL)
+            if not read:
+                raise EOFError
+            done += read
+        return array
+
+
+def serve(descriptor: int) -> None:
+    """What a process does: takes part after part until it is let go."""
+    line = Line(socket.socket(fileno=descriptor))
+    modules, payload = line.receive()
+    for module in modules:
+        importlib.import_module(module)
+    function, state = pickle.loads(payload)
+    parts: queue.SimpleQueue[Sequence[Any] | None] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(line, parts), daemon=True).start()
+    line.send(True)
+    while (part := parts.get()) is not None:
+        line.send([function(state, item) for item in part])
+
+
+def _listen(line: Line, parts: queue.SimpleQueue[Sequence[Any] | None]) -> None:
+    # A process would otherwise go on to the end of its part for a parent that was killed.
+    try:
+        while (part := line.receive()) is not None:
+            parts.put(part)
+    except (EOFError, OSError):
+        os._exit(1)
+    except BaseException:  # noqa: BLE001 - such as a class that cannot be imported
+        traceback.print_exc()
+        os._exit(1)
+    parts.put(None)
+
+
+class _MainModuleError(Exception):
+    """Something that no other process can import."""
+
+    def __str__(self) -> str:
+        return f"{self.args[0]} is defined in the main module"
+
+
+class _Pickler(pickle.Pickler):
+    """Refuses what is defined in the main module, which a process would look for in its own."""
+
+    def reducer_override(self, thing: Any) -> Any:
+        if isinstance(thing, type | FunctionType) and thing.__module__ in ("__main__", "__mp_main__"):
+            raise _MainModuleError(thing.__qualname__)
+        return NotImplemented
+
+
+def _pickled(thing: Any) -> bytes:
+    stream = io.BytesIO()
+    _Pickler(stream, 5).dump(thing)
+    return stream.getvalue()
