@@ -450,6 +450,8 @@ class _Asked(NamedTuple):
 @contextmanager
 def _resolving(asked: _Asked, settings: Mapping[str, Any]) -> Iterator[_Given]:
     """Resolves what a caller asked for; names and configs of the caller's own are found as long as this lasts."""
+    from omegaconf import OmegaConf
+
     folders = [] if asked.config_dir is None else [str(asked.config_dir)]
     parts = {"task": asked.task, "model": asked.model, "judge": asked.judge}
     named = {"model@judge" if key == "judge" else key: one for key, one in parts.items() if isinstance(one, str)}
@@ -461,6 +463,7 @@ def _resolving(asked: _Asked, settings: Mapping[str, Any]) -> Iterator[_Given]:
     objects = {key: one for key, one in parts.items() if one is not None and not isinstance(one, str | Mapping)}
     _refuse_changed(objects, [*words, *changes])
     config = composed(asked.command, words, folders)
+    OmegaConf.set_struct(config, False)
     for key, one in parts.items():
         if key in objects or isinstance(one, Mapping):
             config[key] = one if isinstance(one, Mapping) else None  # and nothing of what stands there by default

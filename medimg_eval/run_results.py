@@ -59,9 +59,7 @@ class RunResults:
         return f"<{manifest.get('status')} run of {manifest.get('model')!r} on {manifest.get('task')!r}: {self.folder}>"
 
     def _repr_html_(self) -> str:
-        from medimg_eval.results import to_html
-
-        return to_html(self.table)
+        return self.table.to_html()
 
     @property
     def task(self) -> Task | None:
