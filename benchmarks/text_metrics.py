@@ -30,7 +30,7 @@ OURS = {
     "ROUGE-1, 2, L": ("rouge_1", "rouge_2", "rouge_l"),
     "ROUGE-1, 2, L (stems)": ("rouge_1_stem", "rouge_2_stem", "rouge_l_stem"),
     "CIDEr-D": ("cider_d",),
-    "METEOR (exact, stem)": ("meteor_stem",),
+    "METEOR (exact, stem)": ("meteor_no_synonyms",),
 }
 PEERS = {
     "BLEU-1 to 4": "pycocoevalcap",

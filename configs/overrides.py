@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from medimg_eval.configs.names import IN_FOLDERS, paths_of
-from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.errors import LIST, UsageError, UserError, nearest
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -128,12 +128,12 @@ def _explain_missing(path: str, options: Sequence[str]) -> UsageError:
     group, _, name = path.rpartition("/")
     top, _, below = path.partition("/")
     if top not in IN_FOLDERS:
-        return UsageError(f"there is no {group or 'config'} {name!r}{nearest(name, options)}")
+        return UsageError(f"there is no {group or 'config'} {name!r}{nearest(name, options, LIST)}")
     inside = [one for one in paths_of(files("medimg_eval.configs"), top) if one.startswith(f"{below}/")]
     if inside:
         held = ", ".join(one.rpartition("/")[2] for one in inside)
         return UsageError(f"{below!r} is a folder of {top}s; name one of them (available: {held})")
-    return UsageError(f"there is no {top} {below!r}{nearest(name, options)}")
+    return UsageError(f"there is no {top} {below!r}{nearest(name, options, LIST)}")
 
 
 def _explain_file(error: BaseException) -> UserError | None:
@@ -156,7 +156,7 @@ def _explain_config(chain: Sequence[BaseException], words: Words | None) -> Usag
         return first_lines
     key = next((link.full_key for link in chain if isinstance(link, OmegaConfBaseException) and link.full_key), "")
     try:
-        hint = nearest(key, _keys(words, leaving_out=key)).partition(" (available")[0]
+        hint = nearest(key, _keys(words, leaving_out=key)).partition(" (")[0]
     except Exception:  # noqa: BLE001 - a hint is not worth a second error
         return first_lines
     shown = f"python -m medimg_eval {words.command} --help shows the keys, +{key}=VALUE adds one"

@@ -27,7 +27,7 @@ from medimg_eval.instantiate import (
 from medimg_eval.results import RunScores, load_runs
 from medimg_eval.results.runs import BLIND, MANIFEST, read_manifest
 from medimg_eval.run_results import RunResults, folder_of
-from medimg_eval.tasks import ClassificationTask, QuestionTask, ReportTask, Task
+from medimg_eval.tasks import QuestionTask, Task
 from medimg_eval.trust import trusting
 
 if TYPE_CHECKING:
@@ -45,20 +45,6 @@ Runs = RunResults | RunScores | str | Path | Sequence[RunResults | RunScores | s
 
 Overrides = Sequence[str] | Mapping[str, Any]
 """Changes to a config: words as on the command line (`task.metrics=[dice]`), or keys with values."""
-
-BASELINES = {
-    "Chance": "Chance",
-    "Majority answer": "Majority",
-    "Longest option": "LongestOption",
-    "Nearest question": "NearestQuestion",
-}
-"""What tables call them -> their classes in `medimg_eval.models`."""
-
-REPORT_BASELINES = {"Most frequent report": "MostFrequentReport", "Normal report": "NormalReport"}
-"""The same of tasks that ask for reports."""
-
-CLASS_BASELINES = {"Class frequency": "ClassFrequency"}
-"""The same of tasks that ask for classes."""
 
 WAYS = ("remove", "grey")
 
@@ -135,7 +121,7 @@ def run_tests(
         tasks, spec = [_blinded(one, blind) for one in tasks], _called_blind(spec, blind)
     for one in tasks:
         refuse_incapable(one, spec)
-        if wanted["baselines"] and not isinstance(one, QuestionTask | ClassificationTask):
+        if wanted["baselines"] and not one.baselines():
             raise UsageError(f"task {one.name!r} asks for no words and no classes, so there are no baselines for it")
     with undisturbed():
         settings = build_settings(wanted, overrides, judge)
@@ -162,17 +148,15 @@ def _baselines(
 
     done: list[tuple[Task, Path]] = []
     for task in tasks:
-        kinds = REPORT_BASELINES if isinstance(task, ReportTask) else BASELINES
-        asks = isinstance(task, QuestionTask)
-        # They write nothing, so that likelihoods are not asked of them.
-        asked = changed(task, answer_by="generate") if asks else task
-        for name, kind in (kinds if asks else CLASS_BASELINES).items():
-            one = build_candidate({"_target_": f"medimg_eval.models.{kind}", "name": name})
+        settled = task.for_baselines()
+        asked = changed(task, **settled) if settled else task
+        for name, config in task.baselines().items():
+            one = build_candidate({**config, "name": name})
             try:
                 done.append((asked, evaluate(asked, replace(one, baseline=True), settings)))
             except UserError as error:  # such as one that has no answers to learn from
                 log.warning("%s is left out of task %s: %s", name, task.name, error)
-        if asks and blind is None:
+        if blind is None and isinstance(task, QuestionTask):
             unseen = _blinded(task, "remove")
             done.append((unseen, evaluate(unseen, _called_blind(spec, "remove"), settings)))
     return done

@@ -16,7 +16,7 @@ import yaml
 
 from medimg_eval.configs.names import CONFIGS, path_meant, paths_of, shortest_names
 from medimg_eval.data.former_names import found_now
-from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.errors import LIST, UsageError, UserError, nearest
 
 _places: ContextVar[Sequence[str] | None] = ContextVar("places", default=None)
 
@@ -47,7 +47,7 @@ def config_named(group: str, name: str) -> dict[str, Any]:
         if path is not None:
             return _read(root / group / f"{path}.yaml")
         names += shortest_names(paths)
-    raise UsageError(f"there is no {group} {name!r}{nearest(name.rpartition('/')[2], names)}")
+    raise UsageError(f"there is no {group} {name!r}{nearest(name.rpartition('/')[2], names, LIST)}")
 
 
 def families(group: str) -> dict[str, str]:

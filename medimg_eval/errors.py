@@ -57,12 +57,31 @@ class CaseError(UserError):
     """One case cannot be read, answered or judged; the other cases go on."""
 
 
-def nearest(name: str, options: Iterable[str]) -> str:
-    """Returns `"; did you mean 'x'? (available: a, x)"` for a name that is not among `options`."""
+LIST = "python -m medimg_eval list"
+"""The command that lists tasks, models, metrics and suites."""
+
+LISTED = 120
+"""Characters of options that an error names in full."""
+
+
+def nearest(name: str, options: Iterable[str], listed_by: str = "") -> str:
+    """The end of a sentence about a name that is not among `options`: "; did you mean 'x'? (available: a, x)".
+
+    Args:
+        name: as it was typed.
+        options: what there is; of many, only the three nearest are named.
+        listed_by: the command that lists many.
+    """
     options = sorted(set(options))
-    close = difflib.get_close_matches(name, options, n=1, cutoff=0.5)
+    few = ", ".join(options) or "none"
+    close = difflib.get_close_matches(name, options, n=3, cutoff=0.5)
     hint = f"; did you mean {close[0]!r}?" if close else ""
-    return f"{hint} (available: {', '.join(options) or 'none'})"
+    if len(few) <= LISTED:
+        return f"{hint} (available: {few})"
+    also = f"also near: {', '.join(close[1:])}; " if close[1:] else ""
+    return (
+        f"{hint} ({also}{listed_by} shows all {len(options)})" if listed_by else f"{hint} ({also}{len(options)} in all)"
+    )
 
 
 def import_optional(name: str) -> Any:

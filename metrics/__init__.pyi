@@ -1,10 +1,13 @@
 from .registry import (
     Metric as Metric,
     Rows as Rows,
+    as_known as as_known,
     available as available,
+    canonical as canonical,
     get as get,
     metric as metric,
     parse as parse,
+    present_name as present_name,
     summary as summary,
     title as title,
 )

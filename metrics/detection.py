@@ -222,17 +222,21 @@ def detection_scores(
     Args:
         label: Its name.
         found: Its candidates, judged.
-        metrics: Which of "candidate", "lesions", "missed" and "detection_recall".
+        metrics: Which of "detection_score", "n_reference_lesions", "false_negatives" and "detection_recall".
         status: Of a case that failed; otherwise as in `LabelScore`, and of a candidate its own.
     """
     scores = []
-    if "candidate" in metrics:
+    if "detection_score" in metrics:
         rows = zip(found.confidences.tolist(), found.statuses, strict=True)
-        scores = [LabelScore(label, "candidate", candidate(value), how) for value, how in rows]
+        scores = [LabelScore(label, "detection_score", detection_score(value), how) for value, how in rows]
     if status is None:
         held = {(True, True): "present", (True, False): "missed", (False, True): "hallucinated"}
         status = held.get((found.lesions > 0, len(found.confidences) > 0), "absent")
-    functions = {"lesions": lesions, "missed": missed, "detection_recall": detection_recall}
+    functions = {
+        "n_reference_lesions": n_reference_lesions,
+        "false_negatives": false_negatives,
+        "detection_recall": detection_recall,
+    }
     return scores + [LabelScore(label, name, functions[name](found), status) for name in metrics if name in functions]
 
 
@@ -240,19 +244,19 @@ _evidence = partial(metric, kind="detection", source=LUNA16, intermediate=True, 
 
 
 @_evidence(title="Confidence", higher_is_better=True)
-def candidate(confidence: float) -> float:
+def detection_score(confidence: float) -> float:
     """The confidence of one candidate; its status says whether it is a "hit", "false" or "ignored"."""
     return confidence
 
 
 @_evidence(title="Lesions", higher_is_better=True)
-def lesions(found: Detections) -> float:
+def n_reference_lesions(found: Detections) -> float:
     """How many findings of a case a detector is to find."""
     return float(found.lesions)
 
 
 @_evidence(title="Missed lesions", higher_is_better=False)
-def missed(found: Detections) -> float:
+def false_negatives(found: Detections) -> float:
     """How many findings of a case no candidate hit."""
     return float(found.missed)
 
@@ -266,7 +270,7 @@ def detection_recall(found: Detections) -> float:
     return ratio(found.lesions - found.missed, found.lesions)
 
 
-_curve = partial(summary, needs=("candidate", "lesions"), higher_is_better=True, best=1.0)
+_curve = partial(summary, needs=("detection_score", "n_reference_lesions"), higher_is_better=True, best=1.0)
 
 
 def _weighed(area: Callable[..., Floats]) -> Callable[..., Callable[[Floats], Floats] | None]:
@@ -374,9 +378,9 @@ def _points_of(rows: Rows, places: npt.NDArray[np.intp]) -> Callable[[Floats, Fl
 
     Cases whose findings are not known are left out.
     """
-    held = places[rows.metric[places] == "lesions"]
+    held = places[rows.metric[places] == "n_reference_lesions"]
     unknown, held = held[np.isnan(rows.value[held])], held[~np.isnan(rows.value[held])]
-    candidates = places[(rows.metric[places] == "candidate") & (rows.status[places] != "ignored")]
+    candidates = places[(rows.metric[places] == "detection_score") & (rows.status[places] != "ignored")]
     candidates = candidates[~np.isin(rows.case[candidates], rows.case[unknown])]
     order = candidates[np.argsort(-rows.value[candidates], kind="stable")]
     hit = rows.status[order] == "hit"

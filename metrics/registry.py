@@ -10,9 +10,10 @@ curve, an agreement between readers, a sensitivity at so many false positives pe
 """
 
 import importlib
+import logging
 import math
 import pkgutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, wraps
 from importlib.metadata import entry_points
@@ -21,7 +22,10 @@ from typing import Any, Literal, Required, TypedDict, TypeVar, Unpack
 import numpy as np
 import numpy.typing as npt
 
-from medimg_eval.errors import UsageError, nearest
+from medimg_eval.errors import LIST, UsageError, nearest
+from medimg_eval.metrics.aliases import ALIASES, FORMER, folded
+
+log = logging.getLogger(__name__)
 
 PACKAGE = "medimg_eval.metrics"
 
@@ -85,6 +89,7 @@ class Metric:
         weighed: Of a summary that is told how often each row counts: see `summary`.
         check: Of one whose parameter is a text: raises UsageError for a text that cannot be meant.
         remark: Of a summary: takes `Rows` and the parameter and tells what to know of this run; "" for nothing.
+        aliases: What people call it beside its name, such as "DSC", in any case; ours stand in `metrics/aliases.py`.
     """
 
     name: str
@@ -114,6 +119,7 @@ class Metric:
     weighed: Callable[..., Weighed | None] | None = None
     check: Callable[[str], object] | None = None
     remark: Callable[..., str] | None = None
+    aliases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,6 +182,7 @@ class _Declared(TypedDict, total=False):
     parameter_is_text: bool
     settings: str
     check: Callable[[str], object] | None
+    aliases: tuple[str, ...]
 
 
 class _OfOne(_Declared, total=False):
@@ -281,8 +288,8 @@ def parse(name: str) -> tuple[Metric, float | str | None]:
         UsageError: If there is no such metric, or its parameter is missing, not wanted, or not a number of
             at least 0 where it should be, or larger than it may be.
     """
-    base, at, text = name.partition("@")
-    found = _find(base)
+    base, at, text = canonical(name).partition("@")
+    found = _METRICS[base]
     if found.parameter is None:
         if at:
             raise UsageError(f"Metric {base!r} takes no parameter, got {name!r}")
@@ -388,11 +395,67 @@ def _first_sentence(function: Callable[..., float]) -> str:
     return " ".join((function.__doc__ or "").split("\n\n")[0].split())
 
 
-def _find(name: str) -> Metric:
+def canonical(name: str, kinds: Collection[str] = ()) -> str:
+    """Returns the name of a metric as scores and tables have it: "frechet_distance@inception" for "FID".
+
+    Args:
+        name: As people write it: in any case, with hyphens or blanks, an alias, or a former name.
+        kinds: Of metrics that are judged, where one alias stands for several, such as "ECE"; () for all.
+
+    Raises:
+        UsageError: If there is no such metric, or the alias stands for several or for one that we lack.
+    """
     _discover()
-    if name not in _METRICS:
-        raise UsageError(f"Unknown metric {name!r}{nearest(name, _METRICS)}")
-    return _METRICS[name]
+    base, at, text = name.partition("@")
+    if base in _METRICS:
+        return name
+    if base in FORMER:
+        new = FORMER[base] + at + text
+        log.warning("metric %s is now called %s", name, new)
+        return new
+    typed = folded(base)
+    if (alias := ALIASES.get(typed)) is not None:
+        if alias.refused:
+            raise UsageError(f"Metric {name!r}: {alias.refused}")
+        fitting = [one for one in alias.metrics if not kinds or _kinds(one.partition("@")[0]) & set(kinds)]
+        if len(fitting) > 1:
+            raise UsageError(f"Metric {name!r} is one of {', '.join(fitting)}; name the one that is meant")
+        if fitting:
+            if alias.note and not at:
+                log.warning("metric %s is taken for %s: %s", name, fitting[0], alias.note)
+            return fitting[0].partition("@")[0] + at + text if at else fitting[0]
+    for known in _METRICS.values():
+        if typed in (folded(known.name), *map(folded, known.aliases)):
+            return known.name + at + text
+    raise UsageError(f"Unknown metric {name!r}{nearest(typed, _METRICS, LIST)}")
+
+
+def present_name(name: str) -> str:
+    """Returns what a metric of a stored run is called now."""
+    base, at, text = name.partition("@")
+    return FORMER.get(base, base) + at + text
+
+
+def as_known(names: Any) -> Any:
+    """Names of metrics as scores have them, also within lists and mappings; what we do not know stays as it is."""
+    if isinstance(names, Mapping):
+        return {key: as_known(value) for key, value in names.items()}
+    if isinstance(names, str):
+        try:
+            return canonical(names)
+        except UsageError:
+            return names
+    return [as_known(name) for name in names] if isinstance(names, Iterable) else names
+
+
+def _kinds(name: str) -> set[str]:
+    """The kinds of rows that a metric judges: its own, or those of what a summary needs."""
+    metric = _METRICS[name]
+    return {metric.kind} | {kind for need in metric.needs for kind in _kinds(need.partition("@")[0])}
+
+
+def _find(name: str) -> Metric:
+    return _METRICS[canonical(name)]
 
 
 @cache

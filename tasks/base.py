@@ -17,8 +17,10 @@ from medimg_eval.case import Case, Geometry, Image, Prompt, Prompts, Score
 from medimg_eval.errors import CaseError, MissingDataError, SplitError, UsageError, UserError, nearest
 from medimg_eval.evidence import Context, Evidence, Subject
 from medimg_eval.metrics import LabelScore, parse
-from medimg_eval.metrics.registry import Requirement
+from medimg_eval.metrics.registry import Requirement, canonical
+from medimg_eval.panels import Panel
 from medimg_eval.system import whole
+from medimg_eval.tasks.checks import Checked, check_grids, count_grids
 
 MayLeave = Literal["yes", "no", "ask"]
 """Whether data may go to another machine; `ask` leaves it to the user's word on the command line."""
@@ -46,11 +48,32 @@ class Layout(Protocol):
     """How one family of datasets lies on disk."""
 
     def cases(self, split: str) -> Sequence[Case]:
-        """The cases of one split, in a fixed order; an unknown split is a UserError listing the splits.
+        """The cases of one split, in a fixed order; an unknown split is a UserError listing the splits."""
 
-        A layout whose split stands in files may also have a `split_source()` that returns the SHA-256 of each,
-        which is then recorded with a run.
-        """
+    def split_source(self) -> Mapping[str, str]:
+        """SHA-256 of each file that decides which case belongs to which split, by its path; recorded with a run."""
+        return {}
+
+    def left_out(self) -> Mapping[str, str]:
+        """Id of each case that `cases` left out of the last split -> what it lacks."""
+        return {}
+
+
+def split_source(layout: Any) -> Mapping[str, str]:
+    """The files that decide a layout's splits; none of a layout of one's own that does not say."""
+    return _said_by(layout, "split_source")
+
+
+def left_out(layout: Any) -> Mapping[str, str]:
+    """The cases that a layout left out, with the reasons; none of a layout of one's own that does not say."""
+    return _said_by(layout, "left_out")
+
+
+def _said_by(layout: Any, what: str) -> Mapping[str, str]:
+    # Users' layouts need `cases` alone; `left_out` may be a mapping there.
+    said = getattr(layout, what, {})
+    facts: Mapping[str, str] = said() if callable(said) else said
+    return facts
 
 
 @dataclass(kw_only=True)
@@ -99,13 +122,16 @@ class Task(ABC):
     together: ClassVar[bool] = False
     """Whether a case's scores depend on what was predicted of others: one that comes later has all scored again."""
 
-    never_leaves: ClassVar[frozenset[str]] = frozenset()
-    """Evidence that its answers never are, of summaries that take one of several."""
+    judges: ClassVar[frozenset[str]] = frozenset()
+    """Kinds of metrics that judge its cases; of several that a summary may take, only these are."""
 
     scoring_fields: ClassVar[frozenset[str]] = frozenset(
         {"metrics", "facts", "title", "expected", "monitor", "card", "drawn_within"}
     )
     """What can change without asking the model again: kept out of the run id."""
+
+    sampled: ClassVar[bool] = False
+    """Whether `check` looks at all records and opens the images of some, as of many questions about few images."""
 
     noun: ClassVar[str] = "cases"
     """What tables call its cases, such as questions."""
@@ -161,12 +187,67 @@ class Task(ABC):
         """Name -> config of a model that sees no image; what `baselines=true` runs beside a model."""
         return {}
 
+    def for_baselines(self) -> Mapping[str, Any]:
+        """The settings under which baselines are asked, where they differ from the task's own."""
+        return {}
+
+    def numbered_labels(self) -> Mapping[int, str]:
+        """Integer -> name of what a model is asked for; a family's own field or property `labels` counts."""
+        labels: Mapping[int, str] = getattr(self, "labels", {})
+        return labels
+
+    def training_images(self, case: Case) -> Mapping[str, Any]:
+        """What is read of a case to train on it, by name, Images and Masks; kept in the cache of `fit`."""
+        image, target = self.read_images(case)[0], case.target.read()
+        return {"image": image, "target": target}
+
+    def training_pair(self, case: Case, images: Mapping[str, Any]) -> tuple[Any, Any]:
+        """What a model is shown and what is right, of what `training_images` gave; raises CaseError."""
+        image, target = images["image"], images["target"]
+        same_grid(target.geometry, image.geometry, what=f"case {case.id!r}: reference", than="the image")
+        return image, target
+
+    def training_key(self, case: Case) -> tuple[Iterable[Path], str]:
+        """What decides `training_images`: files, and a text of what is done to them."""
+        # How a case refers to its files says what is done to them: regions, channels, label names.
+        return case.files, repr((case.images, case.target))
+
+    def check_case(self, case: Case) -> Checked:
+        """What `check` finds of one case: its grid, and what is wrong."""
+        return check_grids(self, case)
+
+    def describe(self, cases: Sequence[Case], grids: Mapping[str, int]) -> str:
+        """What `check` says of all cases together; `grids`: how often each was found."""
+        return count_grids(cases, grids)
+
+    def panels(self, case: Case) -> list[Panel]:
+        """What can be shown of a case: images, the target on them or beside them, and of a question the target."""
+        names = [f"Image {number}" for number in range(1, len(case.images) + 1)]
+        names = ["Image"] if len(names) == 1 else names
+        images = [Panel("image", name, image.read) for name, image in zip(names, case.images, strict=True)]
+        words = [] if case.question is None else [Panel("text", "Reference", case.target.read)]
+        return [*images, Panel("overlay", "Reference", case.target.read), *words]
+
+    def answer_panels(self, case: Case, prediction: Any) -> list[Panel]:
+        """What can be shown of an answer.
+
+        Args:
+            case: whose answer it is.
+            prediction: as it was stored; of one that is kept in the run, with a judge's verdicts under `judged`.
+        """
+        if isinstance(prediction, Path) and prediction.suffix == ".json":
+            return [Panel("overlay", "", lambda: json.dumps(read_answer(prediction), indent=1))]
+        return []
+
     @property
     def case_metrics(self) -> list[str]:
         """The metrics that a single case is judged by: the task's own, and those that its summaries need."""
-        parsed = {name: parse(name)[0] for name in self.metrics}
-        wanted = dict.fromkeys(one for name, found in parsed.items() for one in found.needs or (name,))
-        return [name for name in wanted if name not in self.never_leaves]
+        wanted: dict[str, None] = {}
+        for name in self.metrics:
+            needed = parse(name)[0].needs or (name,)
+            judged = [one for one in needed if parse(one)[0].kind in self.judges]
+            wanted |= dict.fromkeys(judged or needed)
+        return list(wanted)
 
     @property
     def may_leave(self) -> MayLeave:
@@ -182,7 +263,7 @@ class Task(ABC):
         """Whether a model of this class can be asked."""
         return callable(getattr(wrapper, self.capability, None))
 
-    def length(self, case: Case) -> int:
+    def size_hint(self, case: Case) -> int:
         """How much work a case is: cases of like length are asked about together, where that saves any."""
         return 0
 
@@ -322,23 +403,46 @@ class Task(ABC):
         return []
 
 
-def check_metrics(task: Task, kind: str = "", what: str = "") -> None:
+class TrainsOnPrompts:
+    """Training of a family on prompts with their images, and what is right; the cache keeps the images."""
+
+    def training_images(self: Any, case: Case) -> Mapping[str, Any]:
+        """The images that a model is shown."""
+        return {f"image{place}": image for place, image in enumerate(self.read_images(case))}
+
+    def training_pair(self: Any, case: Case, images: Mapping[str, Any]) -> tuple[Any, Any]:
+        """The prompt, and the target."""
+        return self.prompt(case, tuple(images.values())), case.target.read()
+
+    def training_key(self: Any, case: Case) -> tuple[Iterable[Path], str]:
+        """The files of the images."""
+        return (path for image in case.images for path in image.files), repr((case.images, ""))
+
+
+def check_metrics(task: Task, what: str = "") -> None:
     """Makes a list of a task's metrics.
 
     Args:
-        task: whose.
-        kind: of metric that it takes; "" leaves that to the task.
-        what: metrics of this kind judge, for the message.
+        task: whose; summaries need at least one metric of a kind that it `judges`.
+        what: metrics of these kinds judge, for the message; "" leaves them to the task.
 
     Raises:
         UsageError: one is named twice, or judges something else.
     """
-    task.metrics = [task.metrics] if isinstance(task.metrics, str) else list(task.metrics)
+    metrics = [task.metrics] if isinstance(task.metrics, str) else task.metrics
+    task.metrics = [canonical(str(name), task.judges) for name in metrics]
+    task.monitor = canonical(task.monitor, task.judges) if task.monitor else ""
     if len(set(task.metrics)) < len(task.metrics):
         raise UsageError(f"task {task.name!r}: expected `metrics` to name each metric once, got {list(task.metrics)}")
-    for name in (*task.case_metrics, task.monitor) if kind else ():
-        if parse(name)[0].kind != kind:
-            raise UsageError(f"task {task.name!r}: metric {name!r} does not judge {what}")
+    for name in filter(None, (*task.metrics, task.monitor)) if what else ():
+        needed = parse(name)[0].needs or (name,)
+        if not any(parse(one)[0].kind in task.judges for one in needed):
+            raise UsageError(f"task {task.name!r}: metric {needed[0]!r} does not judge {what}")
+
+
+def baseline_configs(classes: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """Name -> config of a model, from name -> its class in `medimg_eval.models`."""
+    return {name: {"_target_": f"medimg_eval.models.{kind}"} for name, kind in classes.items()}
 
 
 def one_each(answers: Any, prompts: Sized, who: str = "the model") -> list[Any]:

@@ -12,7 +12,7 @@ from medimg_eval.case import Case, Findings, Image, Prompt
 from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.classification import ABSENT, AVERAGES, CLASSES, EXCLUSIVE, PRESENT, SETS, Classified
-from medimg_eval.tasks.base import Task, check_metrics
+from medimg_eval.tasks.base import Task, TrainsOnPrompts, baseline_configs, check_metrics
 
 KIND = "classification"
 
@@ -27,7 +27,7 @@ ROUNDED = 0.01
 
 
 @dataclass(kw_only=True)
-class ClassificationTask(Task):
+class ClassificationTask(TrainsOnPrompts, Task):
     """Classes whose probability a model says.
 
     A case's target is `Findings`: class -> 1 present, 0 absent, a probability between, or NaN where nothing is known.
@@ -43,12 +43,13 @@ class ClassificationTask(Task):
     classes: Sequence[str]
     exclusive: bool = False
     sets: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    metrics: Sequence[str] = ("auroc@macro", "auprc@macro", "class_f1@macro")
+    metrics: Sequence[str] = ("auroc@macro", "auprc@macro", "f1_score@macro")
     monitor: str = ERROR
 
     capability: ClassVar[str] = "classify"
+    output: ClassVar[str] = "probabilities of classes"
     inline: ClassVar[bool] = True
-    never_leaves: ClassVar[frozenset[str]] = frozenset({"confidence"})
+    judges: ClassVar[frozenset[str]] = frozenset({KIND})
     scoring_fields: ClassVar[frozenset[str]] = Task.scoring_fields | {"sets"}
 
     def __post_init__(self) -> None:
@@ -66,11 +67,11 @@ class ClassificationTask(Task):
             if lost is not None:
                 raise UsageError(f"task.sets.{name} names {lost!r}{nearest(lost, self.classes)}")
         self.facts = {**self.facts, CLASSES: EXCLUSIVE if self.exclusive else "each", SETS: self.sets}
-        check_metrics(self, KIND, "classes")
+        check_metrics(self, "classes")
         for name in self.metrics:
             self._check_parameter(name)
-        if "top1_correct" in (*self.case_metrics, self.monitor) and not self.exclusive:
-            raise UsageError(f"task {self.name!r}: top1_correct needs `exclusive: true`; use all_classes_right")
+        if "top1_accuracy" in (*self.case_metrics, self.monitor) and not self.exclusive:
+            raise UsageError(f"task {self.name!r}: top1_accuracy needs `exclusive: true`; use exact_match_ratio")
         if parse(self.monitor)[0].intermediate:
             raise UsageError(f"task {self.name!r}: monitor: {self.monitor!r} is no score; use {ERROR}")
 
@@ -83,6 +84,10 @@ class ClassificationTask(Task):
     def labels(self) -> dict[int, str]:
         """The classes with their numbers, from 1 on."""
         return dict(enumerate(self.classes, 1))
+
+    def baselines(self) -> Mapping[str, Mapping[str, Any]]:
+        """How frequent each class is where models are fitted."""
+        return baseline_configs({"Class frequency": "ClassFrequency"})
 
     def prompt(self, case: Case, images: tuple[Image, ...]) -> Prompt:
         """Asks for the classes; those that exclude each other are the options, too."""

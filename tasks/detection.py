@@ -19,6 +19,7 @@ from medimg_eval.metrics.detection import (
     judged_boxes,
     judged_points,
 )
+from medimg_eval.panels import Panel
 from medimg_eval.tasks.base import Task, check_metrics, read_answer, write_answer
 
 
@@ -44,6 +45,8 @@ class DetectionTask(Task):
     monitor: str = "detection_recall"
 
     capability: ClassVar[str] = "detect"
+    output: ClassVar[str] = "boxes or points with scores"
+    judges: ClassVar[frozenset[str]] = frozenset({"detection"})
     scoring_fields: ClassVar[frozenset[str]] = Task.scoring_fields | {"excluded", "matching"}
 
     def __post_init__(self) -> None:
@@ -53,12 +56,16 @@ class DetectionTask(Task):
         named = [*self.labels, *self.excluded]
         if not self.labels or len(set(named)) < len(named):
             raise UsageError(f"task {self.name!r}: expected `labels` and `excluded` to be different names, got {named}")
-        check_metrics(self, "detection", "detections")
+        check_metrics(self, "detections")
         self._rule = DetectionRule.of(self.matching)
 
     def prompt(self, case: Case, images: tuple[Image, ...]) -> Prompt:
         """Asks for the task's labels, numbered from 1 in their order."""
-        return Prompt(case.id, images, dict(enumerate(self.labels, start=1)))
+        return Prompt(case.id, images, self.numbered_labels())
+
+    def numbered_labels(self) -> dict[int, str]:
+        """The labels, from 1 on."""
+        return dict(enumerate(self.labels, start=1))
 
     def accept(self, case: Case, answer: Any, *, what: str = "prediction") -> Points | Boxes:
         """Checks kind, shapes, names and numbers."""
@@ -99,6 +106,10 @@ class DetectionTask(Task):
         }
         write_answer(path, content)
 
+    def answer_panels(self, case: Case, prediction: Any) -> list[Panel]:
+        """Where the answer lies."""
+        return [Panel("overlay", "", lambda: _read(prediction))] if isinstance(prediction, Path) else []
+
     def score(self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None) -> list[LabelScore]:
         """Judges the candidates of every label of one case."""
         answer = _read(prediction) if isinstance(prediction, Path) else prediction
@@ -116,7 +127,7 @@ class DetectionTask(Task):
         try:
             names = self._reference(case).names
         except CaseError:
-            known = [name for name in self.case_metrics if name != "candidate"]
+            known = [name for name in self.case_metrics if name != "detection_score"]
             return [LabelScore(label, name, float("nan"), "failed") for label in self.labels for name in known]
         return [
             score

@@ -14,6 +14,7 @@ from medimg_eval.case import Array, Case, Geometry, Image, Points, Prompt, Units
 from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.measurement import Missed, landmark_metrics, landmark_scores, worst_landmark_scores
+from medimg_eval.panels import Panel
 from medimg_eval.tasks.base import Task, check_metrics, read_answer, write_answer
 
 NOTHING = "landmarks"
@@ -42,6 +43,7 @@ class LandmarkTask(Task):
     monitor: str = "landmark_distance"
 
     capability: ClassVar[str] = "detect"
+    judges: ClassVar[frozenset[str]] = frozenset({"landmark"})
     scoring_fields: ClassVar[frozenset[str]] = Task.scoring_fields | {"missed", "units"}
 
     def __post_init__(self) -> None:
@@ -58,10 +60,14 @@ class LandmarkTask(Task):
             )
 
     def prompt(self, case: Case, images: tuple[Image, ...]) -> Prompt:
-        """Asks for the task's points, by the numbers of the labels where those are numbers."""
+        """Asks for the task's points."""
+        return Prompt(case.id, images, self.numbered_labels())
+
+    def numbered_labels(self) -> dict[int, str]:
+        """The points, by the numbers of the labels where those are numbers, else from 1 on."""
         numbered = all(label.isdecimal() for label in self.labels)
         keys = [int(label) for label in self.labels] if numbered else range(1, len(self.labels) + 1)
-        return Prompt(case.id, images, dict(zip(keys, self.labels.values(), strict=True)))
+        return dict(zip(keys, self.labels.values(), strict=True))
 
     def accept(self, case: Case, answer: Any, *, what: str = "prediction") -> Points:
         """Checks names and positions; names may be the labels' keys or their values."""
@@ -83,6 +89,10 @@ class LandmarkTask(Task):
     def write(self, prediction: Points, path: Path) -> None:
         """Stores the points as JSON."""
         write_answer(path, {"points": as_records(prediction)})
+
+    def answer_panels(self, case: Case, prediction: Any) -> list[Panel]:
+        """Where the answer lies."""
+        return [Panel("overlay", "", lambda: read_points(prediction))] if isinstance(prediction, Path) else []
 
     def score(self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None) -> list[LabelScore]:
         """Judges every point of one case."""

@@ -21,6 +21,7 @@ from medimg_eval.metrics.measurement import (
     worst_measurement_scores,
 )
 from medimg_eval.metrics.scores import BETWEEN
+from medimg_eval.panels import Panel
 from medimg_eval.tasks.base import Task, read_answer, write_answer
 from medimg_eval.tasks.landmarks import (
     as_points,
@@ -61,6 +62,7 @@ class MeasurementTask(Task):
     monitor: str = "absolute_error"
 
     capability: ClassVar[str] = "detect"
+    judges: ClassVar[frozenset[str]] = frozenset({"measurement"})
     scoring_fields: ClassVar[frozenset[str]] = Task.scoring_fields | {"periods", "units"}
 
     def __post_init__(self) -> None:
@@ -125,6 +127,12 @@ class MeasurementTask(Task):
         else:
             numbers = {name: None if math.isnan(value) else value for name, value in prediction.items()}
             write_answer(path, {"numbers": numbers})
+
+    def answer_panels(self, case: Case, prediction: Any) -> list[Panel]:
+        """Where the points of the answer lie; numbers as they are stored."""
+        if isinstance(prediction, Path) and "points" in read_answer(prediction):
+            return [Panel("overlay", "", lambda: _stored(prediction))]
+        return super().answer_panels(case, prediction)
 
     def score(self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None) -> list[LabelScore]:
         """Judges every measurement of one case."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias, get_args, runtime_checkable
@@ -32,6 +32,7 @@ from medimg_eval.metrics.reconstruction import (
     pictures,
     worst_image_scores,
 )
+from medimg_eval.panels import Panel
 from medimg_eval.system import whole
 from medimg_eval.tasks.base import Task, check_metrics
 
@@ -239,7 +240,9 @@ class ReconstructionTask(Task):
     perceived: dict[str, list[LabelScore]] = field(default_factory=dict, init=False)
 
     capability: ClassVar[str] = "reconstruct"
+    output: ClassVar[str] = "images"
     prediction_suffix: ClassVar[str] = ".npy"
+    judges: ClassVar[frozenset[str]] = frozenset({"image", "measurement", PERCEPTION})
     scoring_fields: ClassVar[frozenset[str]] = Task.scoring_fields | {"data_range", "t2"}
 
     def __post_init__(self) -> None:
@@ -272,6 +275,22 @@ class ReconstructionTask(Task):
             return images
         return tuple(_thinned(image, self._sampling, case.id) for image in images)
 
+    def training_images(self, case: Case) -> Mapping[str, Any]:
+        """All samples of the file, and the image that they should give: what is shown is settled in `training_pair`."""
+        return {"image": case.images[0].read(), "target": case.target.read()}
+
+    def training_pair(self, case: Case, images: Mapping[str, Any]) -> tuple[Any, Any]:
+        """The samples that are shown, and the image, which may be cut to its middle."""
+        (shown,), target = self.thinned(case, (images["image"],)), images["target"]
+        sampled, wanted = shown.geometry.shape, target.geometry.shape
+        if sampled[:-2] != wanted[:-2] or any(own < cut for own, cut in zip(sampled, wanted, strict=True)):
+            raise CaseError(f"case {case.id!r}: its samples {sampled} do not make the image that is right, {wanted}")
+        return shown, target
+
+    def training_key(self, case: Case) -> tuple[Iterable[Path], str]:
+        """Files alone: the cache keeps all samples."""
+        return case.files, repr(("scan", case.images, case.target))
+
     def prompt(self, case: Case, images: tuple[Image, ...]) -> Prompt:
         """Shows the samples."""
         return Prompt(case.id, images)
@@ -288,6 +307,15 @@ class ReconstructionTask(Task):
         """Stores an image as .npy."""
         with whole(path) as partial:
             np.save(partial, prediction, allow_pickle=False)
+
+    def panels(self, case: Case) -> list[Panel]:
+        """The image that is right."""
+        return [Panel("alone", "Reference", lambda: case.target.read().array[0])]
+
+    def answer_panels(self, case: Case, prediction: Any) -> list[Panel]:
+        """The image that was made."""
+        path = isinstance(prediction, Path)
+        return [Panel("alone", "Reconstruction", lambda: stored_image(prediction))] if path else []
 
     def score(self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None) -> list[LabelScore]:
         """Judges one scan."""

@@ -14,6 +14,7 @@ from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.nlp import Corpus
 from medimg_eval.metrics.reports import Written
 from medimg_eval.metrics.text import cleaner
+from medimg_eval.tasks.base import baseline_configs
 from medimg_eval.tasks.questions import QuestionTask
 
 
@@ -34,7 +35,7 @@ class ReportTask(QuestionTask):
         "bleu@1",
         "bleu@4",
         "rouge_l",
-        "meteor_stem",
+        "meteor_no_synonyms",
         "cider_d",
         "length_ratio",
         "unanswered",
@@ -45,6 +46,8 @@ class ReportTask(QuestionTask):
     """By case: what was written of the others of its set."""
     _sets: dict[str, list[Case]] = field(default_factory=dict, init=False, repr=False)
 
+    noun: ClassVar[str] = "reports"
+    output: ClassVar[str] = "text"
     scoring_fields: ClassVar[frozenset[str]] = QuestionTask.scoring_fields | {"sections", "clean"}
 
     def __post_init__(self) -> None:
@@ -52,6 +55,10 @@ class ReportTask(QuestionTask):
         if self.clean:
             cleaner(self.clean)
         super().__post_init__()
+
+    def baselines(self) -> Mapping[str, Mapping[str, Any]]:
+        """Reports that are written without looking."""
+        return baseline_configs({"Most frequent report": "MostFrequentReport", "Normal report": "NormalReport"})
 
     def gather(self, cases: Sequence[Case]) -> None:
         """Takes note of all references, and of which cases form a set."""

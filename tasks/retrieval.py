@@ -16,7 +16,7 @@ from medimg_eval.errors import CaseError, UserError
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.retrieval import Placed, retrieval_places
 from medimg_eval.question import Key, Message
-from medimg_eval.tasks.base import Task, check_metrics, one_each
+from medimg_eval.tasks.base import Task, TrainsOnPrompts, check_metrics, one_each
 
 PAIR = "pair"
 """The label of scores: an image, or the images of a study, with its report."""
@@ -38,7 +38,7 @@ class Embedded:
 
 
 @dataclass(kw_only=True)
-class RetrievalTask(Task):
+class RetrievalTask(TrainsOnPrompts, Task):
     """Images and their reports, to be told apart from those of the rest of the set.
 
     Cases are those of any layout whose target is a report. A model answers by `embed`. Vectors are kept with the run;
@@ -57,6 +57,7 @@ class RetrievalTask(Task):
 
     capability: ClassVar[str] = "embed"
     inline: ClassVar[bool] = True
+    judges: ClassVar[frozenset[str]] = frozenset({"retrieval"})
     together: ClassVar[bool] = True
 
     _placed: dict[str, Placed] | None = field(default=None, init=False, repr=False)
@@ -64,7 +65,7 @@ class RetrievalTask(Task):
 
     def __post_init__(self) -> None:
         """Refuses metrics that judge something else."""
-        check_metrics(self, "retrieval", "retrieval")
+        check_metrics(self, "retrieval")
 
     def prompt(self, case: Case, images: tuple[Image, ...]) -> Prompt:
         """Shows the images, then the report.

@@ -33,6 +33,7 @@ from medimg_eval.metrics.segmentation import (
     probability_scores,
     worst_probability_scores,
 )
+from medimg_eval.panels import Panel
 from medimg_eval.tasks.base import Task, check_metrics, same_grid
 
 Kind = Literal["box", "point", "both"]
@@ -222,6 +223,8 @@ class SegmentationTask(Task):
     metrics: Sequence[str] = ("dice", "iou", "hd95", "assd", "nsd@1")
     monitor: str = "dice"
 
+    output: ClassVar[str] = "masks"
+    judges: ClassVar[frozenset[str]] = frozenset({"mask", "probability"})
     scoring_fields: ClassVar[frozenset[str]] = Task.scoring_fields | {
         *("regions", "unscored", "surface", "empty", "tolerances", "ignore", "instances", "lesions", "units")
     }
@@ -231,13 +234,11 @@ class SegmentationTask(Task):
         self.labels = {int(label): str(name) for label, name in self.labels.items()}
         if not self.labels or min(self.labels) < 1:
             raise UsageError(f"task {self.name!r}: expected labels of 1 and above, got {sorted(self.labels)}")
-        check_metrics(self)
+        check_metrics(self, "masks")
         for what, value, options in (("surface", self.surface, Surface), ("units", self.units, Units)):
             if value not in get_args(options):
                 raise UsageError(f"task {self.name!r}: there is no {what} {value!r}{nearest(value, get_args(options))}")
         kind = parse(self.monitor)[0].kind
-        if kind not in ("mask", "probability"):
-            raise UsageError(f"task {self.name!r}: metric {self.monitor!r} does not judge masks")
         if kind == "probability" and not self._soft:
             raise UsageError(
                 f"task {self.name!r}: monitor {self.monitor!r} needs probabilities, which models are asked for where "
@@ -342,6 +343,20 @@ class SegmentationTask(Task):
             write_probabilities(path, prediction)
         else:
             write_mask(path, prediction)
+
+    def panels(self, case: Case) -> list[Panel]:
+        """The images and the label map."""
+        return [replace(one, labels=self.labels) if one.kind == "overlay" else one for one in super().panels(case)]
+
+    def answer_panels(self, case: Case, prediction: Any) -> list[Panel]:
+        """The label map that is stored, or the most probable labels of stored probabilities."""
+
+        def read() -> Mask:
+            if prediction.suffix == SUFFIX:
+                return read_probabilities(prediction).most_probable()
+            return read_mask(prediction)
+
+        return [Panel("overlay", "", read, self.labels)] if isinstance(prediction, Path) else []
 
     def score(self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None) -> list[LabelScore]:
         """Judges every label of one case."""

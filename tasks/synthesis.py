@@ -6,20 +6,23 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from medimg_eval.case import Array, Case, Image, Prompt, Prompts, Score
-from medimg_eval.errors import CaseError, UsageError, nearest
+from medimg_eval.errors import CaseError, UsageError, UserError, nearest
 from medimg_eval.imaging import read
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.generation import NEEDED, ONE_PICTURE, SET, WHOLE, OnePrompt
+from medimg_eval.panels import Panel
 from medimg_eval.question import Message
 from medimg_eval.system import whole
 from medimg_eval.tasks.base import Task, check_metrics, one_each, write_answer
+from medimg_eval.tasks.checks import Checked
 from medimg_eval.trust import place_in
 
 PARTS = ("reference", "train", "holdout")
@@ -88,7 +91,7 @@ class SynthesisTask(Task):
             tell readers of a table what differs.
     """
 
-    metrics: Sequence[str] = ("unmade",)
+    metrics: Sequence[str] = ("generation_failure_rate",)
     splits: Mapping[str, str] = field(default_factory=lambda: {"test": "test", "reference": "test"})
     pictures: int = 1
     seed: int = 0
@@ -102,6 +105,8 @@ class SynthesisTask(Task):
     published: Mapping[str, Any] = field(default_factory=dict)
 
     capability: ClassVar[str] = "synthesize"
+    output: ClassVar[str] = "pictures"
+    judges: ClassVar[frozenset[str]] = frozenset({SET, ONE_PICTURE})
     scoring_fields: ClassVar[frozenset[str]] = Task.scoring_fields | {
         "strata",
         "groups",
@@ -126,16 +131,12 @@ class SynthesisTask(Task):
             if not self.published:
                 raise UsageError(f"task {self.name!r} has no protocol=published; leave task.protocol out")
             self.metrics = self.published["metrics"]
-        check_metrics(self)
+        check_metrics(self, "pictures that were made")
         if not isinstance(self.pictures, int) or self.pictures < 1:
             raise UsageError(f"task.pictures: expected a whole number of at least 1, got {self.pictures!r}")
         for key, known in (("unreadable", ("error", "skip")), ("protocol", ("fixed", "published"))):
             if getattr(self, key) not in known:
                 raise UsageError(f"task.{key} is {getattr(self, key)!r}{nearest(str(getattr(self, key)), known)}")
-        for name in self.metrics:
-            found = parse(name)[0]
-            if found.kind not in (SET, ONE_PICTURE, "run"):
-                raise UsageError(f"task {self.name!r}: metric {name!r} does not judge pictures that were made")
         lost = {part for name in self.set_metrics for part in NEEDED[parse(name)[0].name]} - self.splits.keys()
         if lost:
             first = sorted(lost)[0]
@@ -247,6 +248,25 @@ class SynthesisTask(Task):
         if lost is not None:
             raise CaseError(f"{lost}: is missing; delete {prediction.name} beside its folder, and run test again")
         return files
+
+    def check_case(self, case: Case) -> Checked:
+        """Whether the prompt has a text, and its real images can be read."""
+        try:
+            self.text(case)
+            images = super().read_images(case)
+        except UserError as error:
+            return Checked([str(error)])
+        return Checked(["the image is constant" for image in images if np.ptp(image.array) == 0])
+
+    def panels(self, case: Case) -> list[Panel]:
+        """The prompt, and the real images that it belongs to."""
+        real = [replace(one, title=f"Real {one.title.lower()}") for one in super().panels(case) if one.kind == "image"]
+        return [Panel("prompt", "Prompt", lambda: self.prompt(case, ()).messages), *real]
+
+    def answer_panels(self, case: Case, prediction: Any) -> list[Panel]:
+        """The pictures that were made."""
+        files = self.stored(prediction) if isinstance(prediction, Path) else []
+        return [Panel("alone", f"Picture {number}", partial(read, file)) for number, file in enumerate(files, 1)]
 
     def score(self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None) -> list[LabelScore]:
         """Judges the pictures of one prompt by those metrics that need no others."""

@@ -23,11 +23,11 @@ from medimg_eval.metrics.measurement import (
     relative_height_loss,
     vertebra_scores,
 )
-from medimg_eval.tasks.base import Task, check_metrics, same_grid
+from medimg_eval.tasks.base import Task, TrainsOnPrompts, check_metrics, same_grid
 
 
 @dataclass(kw_only=True)
-class VertebraTask(Task):
+class VertebraTask(TrainsOnPrompts, Task):
     """Masks of vertebrae that were made healthy, judged by what the real ones have lost beside them.
 
     A case is one vertebra; its id ends in its number, as `sub-verse012_20`. Its target is the label map of the real
@@ -57,6 +57,7 @@ class VertebraTask(Task):
     capability: ClassVar[str] = "segment"
     inline: ClassVar[bool] = True
     together: ClassVar[bool] = True
+    judges: ClassVar[frozenset[str]] = frozenset({"vertebra"})
     scoring_fields: ClassVar[frozenset[str]] = Task.scoring_fields | {"grader", "least", "fitted_on"}
 
     _known: dict[str, Case] = field(default_factory=dict, init=False, repr=False)
@@ -64,7 +65,7 @@ class VertebraTask(Task):
 
     def __post_init__(self) -> None:
         """Refuses settings that cannot be meant."""
-        check_metrics(self, "vertebra", "vertebrae")
+        check_metrics(self, "vertebrae")
         if self.grader not in ("thresholds", "svm"):
             raise UsageError(f"task.grader is {self.grader!r}{nearest(str(self.grader), ('thresholds', 'svm'))}")
         if len(self.least) != len(GENANT) - 1 or list(self.least) != sorted(self.least):

@@ -39,7 +39,7 @@ def agree_on_labels(wanted: Mapping[str, Any]) -> Sheet:
         [_states(reading, name) for reading in _read(made, texts)],
         [label_report(text) for text in texts],
         CHEXPERT_14,
-        names=(f"{name} ({made.revision})", "rule_ce"),
+        names=(f"{name} ({made.revision})", "rule_labeler"),
         title=file.name,
         resamples=wanted["resamples"],
         level=wanted["level"],

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 from omegaconf import DictConfig
 from rich.console import Console
 
@@ -18,7 +17,6 @@ from medimg_eval.configs.overrides import plain
 from medimg_eval.errors import SplitError, UserError
 
 if TYPE_CHECKING:
-    from medimg_eval.case import Case
     from medimg_eval.commands.describe_files import Description
     from medimg_eval.tasks import Task
 
@@ -43,10 +41,9 @@ def run(config: DictConfig) -> None:
         check_metrics(wanted["metrics"], wanted["annotators"])
     elif wanted["path"] is None:
         from medimg_eval.instantiate import build_task  # reads tables, which a look at a file can do without
-        from medimg_eval.tasks import QuestionTask
 
         task = build_task(wanted["task"])
-        if isinstance(task, QuestionTask):
+        if task.sampled:
             check_questions(task, wanted["parts"], wanted["sample"])
         else:
             check_task(task, wanted["parts"])
@@ -120,43 +117,17 @@ def check_task(task: Task, parts: Iterable[str]) -> None:
             console.print(f"{part}: {error}", highlight=False, soft_wrap=True)
             doubts += 1
             continue
-        shapes: Counter[str] = Counter()
+        grids: Counter[str] = Counter()
         notes: Counter[str] = Counter()
         for case in tracked(cases, f"reading {part}"):
-            for doubt in look(task, case, shapes, notes):
+            found = task.check_case(case)
+            grids.update([found.grid] if found.grid else [])
+            notes.update(found.notes)
+            for doubt in found.doubts:
                 doubts += 1
                 console.print(f"{part}: case {case.id}: {doubt}", highlight=False, soft_wrap=True)
-        grids = ", ".join(f"{count} x {shape}" for shape, count in shapes.most_common(3))
-        patients = len({case.patient for case in cases if case.patient is not None})
-        console.print(f"{part}: {len(cases)} cases, {patients or 'no'} patient ids; {grids}", highlight=False)
+        console.print(f"{part}: {task.describe(cases, grids)}", highlight=False)
         for note, count in notes.most_common():
             console.print(f"{part}: {count} cases were read so: {note}", highlight=False, soft_wrap=True, markup=False)
     if doubts:
         raise UserError(f"task {task.name!r}: {doubts} doubts, listed above")
-
-
-def look(task: Task, case: Case, shapes: Counter[str], notes: Counter[str]) -> list[str]:
-    """What is wrong with one case, in words; counts its grid in `shapes`, what its readers mended in `notes`."""
-    from medimg_eval.case import Mask
-
-    doubts = []
-    try:
-        images = task.read_images(case)
-        grid = images[0].geometry
-        place = "" if grid.units == "pixel" else f" at {' x '.join(f'{step:g}' for step in grid.spacing)} mm"
-        shapes[f"{grid.shape}{place}"] += 1
-        doubts += ["the image is constant" for image in images if np.ptp(image.array) == 0]
-        notes.update({note for image in images for note in image.notes})
-    except UserError as error:
-        return [str(error)]
-    try:
-        target = case.target.read()
-        apart = grid.difference(case.target.geometry())
-        if apart:
-            doubts.append(f"image and reference lie on different grids: {apart}")
-        task.accept(case, target, what="reference")
-        if isinstance(target, Mask) and not target.labels.any():
-            doubts.append("the reference is empty")
-    except UserError as error:
-        doubts.append(str(error))
-    return doubts

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import zipfile
-from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from medimg_eval.arguments import as_list
 from medimg_eval.commands.console import printer, say
 from medimg_eval.errors import SplitError, UserError
+from medimg_eval.tasks.base import left_out
 
 if TYPE_CHECKING:
     from medimg_eval.case import Case
-    from medimg_eval.tasks import QuestionTask
+    from medimg_eval.tasks import Task
 
 Place = tuple[Path, str]
 """A file, and the name within it where it is an archive."""
@@ -23,7 +23,7 @@ SHOWN = 5
 """Doubts of one sort that are printed before the others are counted."""
 
 
-def check_questions(task: QuestionTask, parts: Iterable[str], sample: int) -> None:
+def check_questions(task: Task, parts: Iterable[str], sample: int) -> None:
     """Prints what every part holds and every doubt about it, and how the data are got if there are doubts.
 
     Args:
@@ -45,13 +45,13 @@ def check_questions(task: QuestionTask, parts: Iterable[str], sample: int) -> No
             say(console, f"{part}: {error}")
             doubts += 1
             continue
-        left_out: Mapping[str, str] = getattr(task.layout, "left_out", {})
+        lacking = left_out(task.layout)
         lost = _lost(cases)
         found += [*_records(cases), *_missing(lost), *_opened(task, cases, lost, sample)]
-        say(console, f"{part}: {_summary(cases)}")
-        if left_out:
-            case, why = next(iter(left_out.items()))
-            say(console, f"{part}: {len(left_out)} more left out by the layout, the first of which is {case}: {why}")
+        say(console, f"{part}: {task.describe(cases, {})}")
+        if lacking:
+            case, why = next(iter(lacking.items()))
+            say(console, f"{part}: {len(lacking)} more left out by the layout, the first of which is {case}: {why}")
         for sort, some in _sorted(found).items():
             for text in some[:SHOWN]:
                 say(console, f"{part}: {text}")
@@ -75,7 +75,7 @@ def how_to_get(name: str, card: Mapping[str, Any]) -> list[str]:
     return [f"to get it ({access}):", *(f"  {step}" for step in listed)]
 
 
-def _cases(task: QuestionTask, part: str) -> tuple[list[Case], list[tuple[str, str]]]:
+def _cases(task: Task, part: str) -> tuple[list[Case], list[tuple[str, str]]]:
     """The cases, and what is wrong with all of them together, such as how many they are."""
     try:
         return list(task.cases(part)), []
@@ -84,23 +84,6 @@ def _cases(task: QuestionTask, part: str) -> tuple[list[Case], list[tuple[str, s
     except UserError as error:
         cases = list(task.layout.cases(task.splits[part]))  # raises the same again where there are none
         return cases, [("unexpected things", str(error))]
-
-
-def _summary(cases: Sequence[Case]) -> str:
-    asked = [case.question for case in cases if case.question is not None]
-    kinds = Counter(question.kind for question in asked)
-    options = Counter(len(question.options) for question in asked if question.options)
-    images = Counter(len(case.images) for case in cases if case.question is not None)
-    parts = [f"{len(cases)} question{'s' * (len(cases) != 1)}"]
-    parts += [", ".join(f"{count} {kind}" for kind, count in kinds.most_common())] if kinds else []
-    parts += [_counts(options, "option")] if options else []
-    parts += [_counts(images, "image")] if images else []
-    return "; ".join(parts)
-
-
-def _counts(counter: Counter[int], noun: str) -> str:
-    some = [f"{count} with {number} {noun}{'s' * (number != 1)}" for number, count in sorted(counter.items())]
-    return ", ".join(some)
 
 
 def _records(cases: Sequence[Case]) -> list[tuple[str, str]]:
@@ -158,18 +141,12 @@ def _members(path: Path) -> set[str] | None:
         return None
 
 
-def _opened(task: QuestionTask, cases: Sequence[Case], lost: Container[Place], sample: int) -> list[tuple[str, str]]:
+def _opened(task: Task, cases: Sequence[Case], lost: Container[Place], sample: int) -> list[tuple[str, str]]:
     """What is wrong with evenly spaced questions when their images are read, their prompts made, their keys placed."""
     whole = [case for case in cases if case.question is not None and not any(one in lost for one in _places(case))]
     some = whole if sample >= len(whole) else [whole[place * len(whole) // sample] for place in range(sample)]
-    found = []
-    for case in some:
-        try:
-            task.prompt(case, task.read_images(case))
-            case.target.read()
-        except UserError as error:
-            found.append(("questions that cannot be put", f"case {case.id}: {error}"))
-    return found
+    sort = "questions that cannot be put"
+    return [(sort, f"case {case.id}: {doubt}") for case in some for doubt in task.check_case(case).doubts]
 
 
 def _sorted(found: Sequence[tuple[str, str]]) -> dict[str, list[str]]:

@@ -137,7 +137,7 @@ def _like(task: Task) -> dict[str, Any]:
     first = task.cases("fit")[0]
     truth = first.target.read()
     if isinstance(truth, Findings):
-        return {"classes": list(getattr(task, "classes", truth.values))}
+        return {"classes": list(task.numbered_labels().values() or truth.values)}
     if isinstance(truth, Key) and first.question is not None:
         return {"question": first.question.text}
     if isinstance(truth, Mask):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -16,13 +16,11 @@ from lightning.fabric.utilities.seed import pl_worker_init_function
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, Sampler, default_collate
 
-from medimg_eval.case import Case, Failure, Findings, Image, Mask, Prompt
+from medimg_eval.case import Case, Failure, Image, Mask
 from medimg_eval.data.cache import Entry, Made, VolumeCache, content_key
 from medimg_eval.data.prompts import PreparedCase, PromptBatches, PromptDataset, share
 from medimg_eval.errors import CaseError
-from medimg_eval.question import Key
-from medimg_eval.tasks.base import Task, same_grid
-from medimg_eval.tasks.reconstruction import ReconstructionTask
+from medimg_eval.tasks.base import Task
 
 Samples = list[dict[str, Tensor]]
 
@@ -40,107 +38,27 @@ class Sample(Protocol):
         """
 
 
-class _Reading(Protocol):
-    """What is read of a case to train on it, and how the cache keeps the arrays of that."""
-
-    def read(self, case: Case) -> tuple[Any, Any]:
-        """What a model is shown, and what is right; raises CaseError."""
-
-    def key(self, case: Case) -> str:
-        """What the cache knows it by."""
-
-    def made(self, case: Case) -> Made:
-        """The same as the cache keeps it."""
-
-    def kept(self, case: Case, entry: Entry) -> tuple[Any, Any]:
-        """The same out of the cache."""
+def _stored(images: Mapping[str, Any]) -> Made:
+    """Images and masks of a case as the cache keeps them: arrays, and what is known of each."""
+    arrays = {name: one.labels if isinstance(one, Mask) else one.array for name, one in images.items()}
+    return arrays, {name: _said(one) for name, one in images.items()}
 
 
-class _Masks:
-    """Of segmentations: an image, and the mask on its grid."""
-
-    def __init__(self, task: Task) -> None:
-        self._task = task
-
-    def read(self, case: Case) -> tuple[Image, Mask]:
-        image, target = self._task.read_images(case)[0], case.target.read()
-        same_grid(target.geometry, image.geometry, what=f"case {case.id!r}: reference", than="the image")
-        return image, target
-
-    def key(self, case: Case) -> str:
-        # How a case refers to its files says what is done to them: regions, channels, label names.
-        return content_key(case.files, repr((case.images, case.target)))
-
-    def made(self, case: Case) -> Made:
-        image, target = self.read(case)
-        said = {"image": _said(image), "target": {"affine": target.affine.tolist(), "units": target.units}}
-        return {"image": image.array, "target": target.labels}, said
-
-    def kept(self, case: Case, entry: Entry) -> tuple[Image, Mask]:
-        target = {**entry.meta["target"], "affine": np.array(entry.meta["target"]["affine"])}
-        return _image(entry, "image"), Mask(np.asarray(entry.arrays["target"]), **target)
+def _said(image: Image | Mask) -> dict[str, Any]:
+    placed = {"affine": image.affine.tolist(), "units": image.units}
+    if isinstance(image, Mask):
+        return placed
+    return {**placed, "modality": image.modality, "attributes": dict(image.attributes)}
 
 
-class _Questions:
-    """Of questions and classes: the prompt with its images, and what is right. The cache keeps the images."""
-
-    def __init__(self, task: Task) -> None:
-        self._task = task
-
-    def read(self, case: Case) -> tuple[Prompt, Key | Findings]:
-        return self._task.prompt(case, self._task.read_images(case)), case.target.read()
-
-    def key(self, case: Case) -> str:
-        files = (path for image in case.images for path in image.files)
-        return content_key(files, repr((case.images, getattr(self._task, "blind", ""))))
-
-    def made(self, case: Case) -> Made:
-        images = {f"image{place}": image for place, image in enumerate(self._task.read_images(case))}
-        return {name: image.array for name, image in images.items()}, {name: _said(i) for name, i in images.items()}
-
-    def kept(self, case: Case, entry: Entry) -> tuple[Prompt, Key | Findings]:
-        images = tuple(_image(entry, f"image{place}") for place in range(len(entry.meta)))
-        return self._task.prompt(case, images), case.target.read()
-
-
-class _Scans:
-    """Of reconstructions: the samples that are shown, and the image they should give, which may be cut to its middle.
-
-    The cache keeps all samples of the file: which of them a task shows is settled when they are read from it.
-    """
-
-    def __init__(self, task: ReconstructionTask) -> None:
-        self._task = task
-
-    def read(self, case: Case) -> tuple[Image, Image]:
-        return self._pair(case, self._task.read_images(case)[0], case.target.read())
-
-    def key(self, case: Case) -> str:
-        return content_key(case.files, repr(("scan", case.images, case.target)))
-
-    def made(self, case: Case) -> Made:
-        image, target = case.images[0].read(), case.target.read()
-        return {"image": image.array, "target": target.array}, {"image": _said(image), "target": _said(target)}
-
-    def kept(self, case: Case, entry: Entry) -> tuple[Image, Image]:
-        (shown,) = self._task.thinned(case, (_image(entry, "image"),))
-        return self._pair(case, shown, _image(entry, "target"))
-
-    def _pair(self, case: Case, shown: Image, target: Image) -> tuple[Image, Image]:
-        sampled, wanted = shown.geometry.shape, target.geometry.shape
-        if sampled[:-2] != wanted[:-2] or any(own < cut for own, cut in zip(sampled, wanted, strict=True)):
-            raise CaseError(f"case {case.id!r}: its samples {sampled} do not make the image that is right, {wanted}")
-        return shown, target
-
-
-def _said(image: Image) -> dict[str, Any]:
-    plain = {"affine": image.affine.tolist(), "modality": image.modality, "units": image.units}
-    return {**plain, "attributes": dict(image.attributes)}
-
-
-def _image(entry: Entry, name: str) -> Image:
-    said = {**entry.meta[name], "affine": np.array(entry.meta[name]["affine"])}
-    return Image(np.asarray(entry.arrays[name]), **said)
+def _kept(entry: Entry) -> dict[str, Image | Mask]:
+    """The same out of the cache."""
+    images: dict[str, Image | Mask] = {}
+    for name, facts in entry.meta.items():
+        said = {**facts, "affine": np.array(facts["affine"])}
+        kind = Image if "modality" in facts else Mask
+        images[name] = kind(np.asarray(entry.arrays[name]), **said)
+    return images
 
 
 class _Training(Dataset[Samples | Failure]):
@@ -148,7 +66,7 @@ class _Training(Dataset[Samples | Failure]):
 
     def __init__(self, task: Task, cases: Sequence[Case], sample: Sample, cache: VolumeCache | None) -> None:
         self._cases, self._sample, self._cache = cases, sample, cache
-        self._reading = _reading_of(task)
+        self._task = task
         self._kept: dict[int, tuple[Any, Any]] = {}
 
     def __len__(self) -> int:
@@ -164,12 +82,19 @@ class _Training(Dataset[Samples | Failure]):
 
     def _remembered(self, index: int) -> tuple[Any, Any]:
         if index not in self._kept:
-            self._kept[index] = self._reading.read(self._cases[index])
+            case = self._cases[index]
+            self._kept[index] = self._task.training_pair(case, self._task.training_images(case))
         return self._kept[index]
 
     def _cached(self, case: Case) -> tuple[Any, Any]:
         assert self._cache is not None  # noqa: S101 - told apart by the caller
-        return self._reading.kept(case, self._cache.fetch(self._reading.key(case), lambda: self._reading.made(case)))
+        key = content_key(*self._task.training_key(case))
+        return self._task.training_pair(case, _kept(self._cache.fetch(key, lambda: self._made(case))))
+
+    def _made(self, case: Case) -> Made:
+        images = self._task.training_images(case)
+        self._task.training_pair(case, images)  # what cannot be trained on is not kept
+        return _stored(images)
 
 
 class CaseDataModule(pl.LightningDataModule):
@@ -268,12 +193,6 @@ class CaseDataModule(pl.LightningDataModule):
     def _place(self) -> tuple[int, int]:
         trainer = self.trainer
         return (trainer.global_rank, trainer.world_size) if trainer else (0, 1)
-
-
-def _reading_of(task: Task) -> _Reading:
-    if task.inline:
-        return _Questions(task)
-    return _Scans(task) if isinstance(task, ReconstructionTask) else _Masks(task)
 
 
 def _begin(rank: int, worker: int) -> None:

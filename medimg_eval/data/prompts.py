@@ -106,7 +106,7 @@ def share(
     if batch_size > 1:  # it takes as long as its longest prompt
         step = WINDOW * batch_size * place[1]
         windows = (left[start : start + step] for start in range(0, len(left), step))
-        left = [index for window in windows for index in sorted(window, key=lambda i: -task.length(cases[i]))]
+        left = [index for window in windows for index in sorted(window, key=lambda i: -task.size_hint(cases[i]))]
     return UnpaddedDistributedSampler(left, *place)
 
 

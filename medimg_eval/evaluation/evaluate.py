@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -40,7 +39,7 @@ from medimg_eval.evaluation.identity import (
 from medimg_eval.evaluation.leaving import note_sent, permit_judge, permit_model, permit_readers
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.predict import Predictor, ask_here, device_of, in_use, parameter_count
-from medimg_eval.evaluation.preparing import choose, in_words, prepare, refuse_unaskable
+from medimg_eval.evaluation.preparing import choose, in_words, prepare
 from medimg_eval.evaluation.rescoring import close, judged, score_stored, scoring_id, submit_stored
 from medimg_eval.evaluation.run import Run, answered, now, unanswered
 from medimg_eval.evaluation.scoring import Scorer, is_settled, scoring_workers
@@ -48,6 +47,7 @@ from medimg_eval.models import Model
 from medimg_eval.models.precomputed import GivenTexts
 from medimg_eval.results.runs import MANIFEST, SCHEMA, read_manifest
 from medimg_eval.tasks import QuestionTask, ReportTask, Task
+from medimg_eval.tasks.base import split_source
 
 if TYPE_CHECKING:  # importing it takes seconds, which a run of questions on one device can do without
     import lightning.pytorch as pl
@@ -172,7 +172,7 @@ def evaluate(task: Task, candidate: ModelSpec, settings: Settings) -> Path:
         cases = [case for case in every if case.id in named or case.id in known]
         left = unanswered(cases, known)
         if left:  # a model that cannot be loaded must not change what the run says of itself
-            refuse_unaskable(task, left)
+            task.check_data(left)
             asked = permit_model(task, settings.may_leave, candidate.name, candidate.model, left)
             for model in (*task.partners.values(), candidate.model):
                 getattr(model, "check_ready", lambda: None)()
@@ -286,14 +286,14 @@ def begin(
 
 def _asked(task: Task, candidate: ModelSpec, cases: Sequence[Case], run: Run, left: Sequence[Case]) -> dict[str, Any]:
     """What the manifest of a `test` run says beyond that."""
-    chance = task.chance(cases) if isinstance(task, QuestionTask) else math.nan
-    return ({} if math.isnan(chance) else {"chance": {"accuracy": chance}}) | {
+    lines = dict(task.reference_lines(cases))
+    return ({"chance": lines} if lines else {}) | {
         "model": candidate.name,
         "baseline": candidate.baseline,
         "settings": candidate.settings,
         **({} if candidate.identified else {"unidentified": True}),
         "cases": len(cases),
-        "split_source": getattr(task.layout, "split_source", dict)(),
+        "split_source": split_source(task.layout),
         "predicted": len(cases) - len(left),
         "failed_cases": run.manifest.get("failed_cases", 0),
         "resampled": "patients" if any(case.patient is not None for case in cases) else "cases",

@@ -128,7 +128,7 @@ def _train(
         task,
         batch_size=settings.batch_size or 1,
         num_workers=settings.num_workers,
-        sample=partial(model.training_samples, labels=getattr(task, "labels", {})),
+        sample=partial(model.training_samples, labels=task.numbered_labels()),
         cache=settings.cache,
     )
     best, callbacks = _callbacks(task, recipe, run.folder)

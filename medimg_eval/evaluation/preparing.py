@@ -9,33 +9,12 @@ from typing import Any
 
 from medimg_eval.case import Case, Image
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.tasks import QuestionTask, Task
+from medimg_eval.tasks import Task
 
 log = logging.getLogger(__name__)
 
-TRIED = 20
-"""Questions of which one at least must fit the prompt template, or none will."""
-
 NAMED = 5
 """Cases that a table names."""
-
-
-def refuse_unaskable(task: Task, cases: Sequence[Case]) -> None:
-    """Raises UsageError, before a model is loaded, when the first questions name a field that none of them has."""
-    if not isinstance(task, QuestionTask):
-        return
-    found: UsageError | None = None
-    for case in cases[:TRIED]:
-        try:
-            task.prompt(case, ())
-        except UsageError as error:
-            found = error
-        except Exception as error:  # noqa: BLE001 - a case that cannot be read fails alone, when it is asked about
-            log.debug("case %s cannot be tried: %s", case.id, error)
-        else:
-            return
-    if found is not None:
-        raise UsageError(f"task {task.name!r}: {found}") from found
 
 
 def prepare(task: Task, model: Any, cases: Sequence[Case]) -> None:
@@ -59,7 +38,7 @@ def prepare(task: Task, model: Any, cases: Sequence[Case]) -> None:
                 log.debug("case %s is no example: %s", case.id, error)
         raise UserError(f"task {task.name!r}: none of {len(cases)} images can be read; see python -m medimg_eval check")
 
-    getattr(model, "prepare", lambda labels, example: None)(getattr(task, "labels", {}), example)
+    getattr(model, "prepare", lambda labels, example: None)(task.numbered_labels(), example)
     study = getattr(model, "study", None)  # of a baseline, which answers from the answer key of other cases alone
     if callable(study) and not getattr(model, "studied", False):
         try:

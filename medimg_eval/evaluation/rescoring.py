@@ -30,6 +30,7 @@ from medimg_eval.metrics import LabelScore
 from medimg_eval.results import Table, build_table, load_runs
 from medimg_eval.results.runs import read_manifest
 from medimg_eval.tasks import QuestionTask, ReportTask, Task
+from medimg_eval.tasks.base import left_out
 
 if TYPE_CHECKING:
     from medimg_eval.evaluation.model_spec import ModelSpec
@@ -172,9 +173,9 @@ def close(task: Task, run: Run, cases: Sequence[Case], model: str) -> Table:
     if isinstance(task, QuestionTask):
         said["notes"] += judge_remarks(task, run)
     said["notes"] += [*task.remarks, *_unjudged(task, run, cases, predictions), *_told(raised, len(cases))]
-    if left_out := getattr(task.layout, "left_out", {}):
-        name, why = next(iter(left_out.items()))
-        said["notes"] += [f"{len(left_out):,} left out of the data for what they lack, such as {name}: {why}"]
+    if lacking := left_out(task.layout):
+        name, why = next(iter(lacking.items()))
+        said["notes"] += [f"{len(lacking):,} left out of the data for what they lack, such as {name}: {why}"]
     if run.manifest.get("unidentified"):
         said["notes"] += [f"{model} is unidentified: it was made of objects that no config can name"]
     if read_with:
@@ -233,6 +234,8 @@ def judged(task: Task) -> dict[str, Any]:
     return {
         "task_title": task.title or task.name,
         "task_config": dict(task.config),
+        "noun": task.noun,
+        "output": task.output,
         "metrics": list(task.metrics),
         "facts": dict(task.facts),
         "signature": task.signature(),

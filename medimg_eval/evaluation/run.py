@@ -35,7 +35,7 @@ from omegaconf import OmegaConf
 
 from medimg_eval.case import Case, Failure, Score
 from medimg_eval.errors import UserError
-from medimg_eval.metrics import LabelScore
+from medimg_eval.metrics import LabelScore, present_name
 from medimg_eval.results.runs import SCHEMA, read_manifest
 from medimg_eval.trust import place_in
 
@@ -211,7 +211,7 @@ class Run:
                 continue
             case_id = line["case"]
             if "scores" in line:
-                found[case_id] = [LabelScore(*score) for score in line["scores"]]
+                found[case_id] = [LabelScore(score[0], present_name(score[1]), *score[2:]) for score in line["scores"]]
             elif not isinstance(found.get(case_id), list):
                 found[case_id] = Failure(case_id, line["stage"], line["failure"])
         return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -14,9 +13,8 @@ from medimg_eval.errors import CaseError, UsageError, UserError, nearest
 from medimg_eval.imaging.pictures import as_picture
 from medimg_eval.results.figures import Drawn, canvas, drawable, millimetres, styled, wrapped
 from medimg_eval.results.report import PICKS, TaskCases
-from medimg_eval.tasks import SegmentationTask
 from medimg_eval.viewer.overlays import PRESETS, Grid, window_of
-from medimg_eval.viewer.scene import Shown, stored_mask
+from medimg_eval.viewer.scene import CaseView
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,7 +53,7 @@ class Seen(NamedTuple):
 
 def draw_examples(
     cases: TaskCases,
-    shown: Shown,
+    view: CaseView,
     *,
     metric: str = "",
     picks: Sequence[str] = PICKS,
@@ -71,7 +69,7 @@ def draw_examples(
 
     Args:
         cases: A segmentation task's cases under its models.
-        shown: What can be shown of them.
+        view: What can be shown of them.
         metric: Title or name of the metric that decides and is written below; "" for the task's first.
         picks: Of `worst`, `median` and `best`.
         count: Cases of each.
@@ -86,7 +84,7 @@ def draw_examples(
         UsageError: The task is no segmentation, or there is no such metric, pick or window.
         UserError: No case could be read, or none has a value.
     """
-    if not isinstance(shown.task, SegmentationTask):
+    if not view.labels:
         raise UsageError(f"task {cases.task!r} is no segmentation, so there are no outlines to draw")
     place = _metric(cases, metric)
     chosen = _chosen(cases, place, picks, count)
@@ -94,16 +92,16 @@ def draw_examples(
     problems: list[str] = []
     for pick, at in chosen:
         try:
-            case = shown.case(cases.cases[at])
+            case = view.case(cases.cases[at])
             if case is not None:
-                rows.append((pick, at, _seen(case, shown, list(cases.runs), window)))
+                rows.append((pick, at, _seen(case, view, list(cases.runs), window)))
         except CaseError as error:
             problems.append(str(error))
     if not rows:
         raise UserError(f"no case of task {cases.task!r} can be drawn" + (f": {problems[0]}" if problems else ""))
     column = cases.columns[place]
     with styled():
-        figure = _draw(rows, cases, place, shown.task.labels, millimetres(width))
+        figure = _draw(rows, cases, place, view.labels, millimetres(width))
     frame = pd.DataFrame(
         [
             {
@@ -120,7 +118,7 @@ def draw_examples(
     caption = (
         f"Cases of {column.group} by the mean of {column.title} over {len(cases.runs)} model"
         f"{'s' * (len(cases.runs) != 1)}: {', '.join(dict.fromkeys(pick for pick, _, _ in rows))}. "
-        f"Outlines are labels: {', '.join(shown.task.labels.values())}. "
+        f"Outlines are labels: {', '.join(view.labels.values())}. "
         f"Left out because they cannot be read: {len(problems)}."
     )
     return Drawn(figure, frame, caption)
@@ -159,15 +157,15 @@ def _chosen(cases: TaskCases, place: int, picks: Sequence[str], count: int) -> l
     return [(pick, at) for at, pick in found.items()]
 
 
-def _seen(case: Case, shown: Shown, models: Sequence[str], window: str) -> Seen:
+def _seen(case: Case, view: CaseView, models: Sequence[str], window: str) -> Seen:
     """Reads a case, and cuts the slice out of it that is drawn."""
-    image, reference = case.images[0].read(), case.target.read()
+    image, reference = case.images[0].read(), view.mask(case)
+    if reference is None:
+        raise CaseError(f"case {case.id!r} has no label map to draw")
     grid = Grid.of(image, VOXELS)
-    truth = grid.labels(reference)
-    answers: list[Array | None] = []
-    for model in models:
-        stored = shown.prediction(model, case.id)
-        answers.append(grid.labels(stored_mask(stored)) if isinstance(stored, Path) else None)
+    truth = grid.labels(reference.read())
+    stored = [view.answer_mask(model, case) for model in models]
+    answers = [None if answer is None else grid.labels(answer.read()) for answer in stored]
     if image.array.ndim == 3:
         flat = len(image.array) == 1
         base = _windowed(grid.values(image.array[0]), image.modality, window) if flat else _colours(image, grid)

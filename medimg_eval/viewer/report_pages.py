@@ -16,9 +16,9 @@ from medimg_eval.results import RunScores, build_table
 from medimg_eval.results.report import Report, TaskCases, by_task, check_wanted, task_titles
 from medimg_eval.results.runs import is_set
 from medimg_eval.results.table import Settings, named_runs
-from medimg_eval.tasks import SegmentationTask, Task
+from medimg_eval.tasks import Task
 from medimg_eval.viewer.examples import draw_examples
-from medimg_eval.viewer.scene import Shown
+from medimg_eval.viewer.scene import CaseView
 
 log = logging.getLogger(__name__)
 
@@ -55,11 +55,11 @@ def write_pages(
         if wanted["scores"] is None
         else {}
     )
-    todo: list[tuple[int, int, TaskCases, Shown]] = []
+    todo: list[tuple[int, int, TaskCases, CaseView]] = []
     names = task_titles(table, tasks)
     for one in tasks:
         found = shown.get(one.task)
-        what = found if isinstance(found, Shown) else None
+        what = found if isinstance(found, CaseView) else None
         places = one.chosen(asked) if what else []
         card = what.task.card if what else {}
         number = report.add_task(one, what, places, title=names[one.task], card=card)
@@ -99,23 +99,26 @@ def _roots(given: Any, tasks: Sequence[str]) -> Mapping[str, str]:
     return {tasks[0]: str(given)}
 
 
-def _shown(cases: TaskCases, root: str | None, voxels: int, make_task: MakeTask) -> Shown | str:
+def _shown(cases: TaskCases, root: str | None, voxels: int, make_task: MakeTask) -> CaseView | str:
     """Returns what can be shown of a task's cases, or says why there is nothing."""
     newest: RunScores = max(cases.runs.values(), key=lambda run: run.started)
     try:
-        return Shown(make_task(newest.folder, root), cases.runs, voxels)
+        return CaseView(make_task(newest.folder, root), cases.runs, voxels)
     except (UserError, UsageError, KeyError) as error:
         return f"Images and texts are left out, for the task's data cannot be read: {error}"
 
 
 def _write_examples(
-    tasks: Sequence[TaskCases], shown: Mapping[str, Shown | str], wanted: Mapping[str, Any], warn: Callable[[str], None]
+    tasks: Sequence[TaskCases],
+    shown: Mapping[str, CaseView | str],
+    wanted: Mapping[str, Any],
+    warn: Callable[[str], None],
 ) -> None:
     """Writes a grid of examples for each segmentation, as figures for a paper."""
     from medimg_eval.results.figures import write_figure
 
-    seen = [(one, what) for one in tasks if isinstance(what := shown.get(one.task), Shown)]
-    seen = [(one, what) for one, what in seen if isinstance(what.task, SegmentationTask)]
+    seen = [(one, what) for one in tasks if isinstance(what := shown.get(one.task), CaseView)]
+    seen = [(one, what) for one, what in seen if what.labels]
     if not seen:
         warn("examples: there is no segmentation whose images can be read")
     for one, what in seen:

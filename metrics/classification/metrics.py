@@ -30,18 +30,18 @@ from medimg_eval.metrics.registry import Rows, Weighed, metric, summary
 
 __all__ = [
     "Classified",
-    "all_classes_right",
     "auprc",
     "auroc",
     "class_accuracy",
     "class_balanced_accuracy",
-    "class_f1",
-    "class_precision",
     "class_sensitivity",
     "class_specificity",
+    "exact_match_ratio",
+    "f1_score",
+    "ppv",
     "probability",
     "probability_error",
-    "top1_correct",
+    "top1_accuracy",
 ]
 
 KIND = "classification"
@@ -85,7 +85,7 @@ def probability_error(pair: Classified) -> Mapping[str, float]:
 
 
 @metric(kind=KIND, title="Top-1 accuracy", higher_is_better=True, best=1.0, worst=0.0, source="as usual")
-def top1_correct(pair: Classified) -> Mapping[str, float]:
+def top1_accuracy(pair: Classified) -> Mapping[str, float]:
     """Whether the most probable class is the one that is present; of n equally probable ones it counts 1/n.
 
     The label is the class that is present. Only where classes exclude each other, and where it is known which of them
@@ -100,7 +100,7 @@ def top1_correct(pair: Classified) -> Mapping[str, float]:
 
 
 @metric(kind=KIND, title="All classes right", higher_is_better=True, best=1.0, worst=0.0, source="subset accuracy")
-def all_classes_right(pair: Classified) -> Mapping[str, float]:
+def exact_match_ratio(pair: Classified) -> Mapping[str, float]:
     """Whether every class whose truth is known is said rightly: above a probability of 0.5 just where it is present.
 
     Of the case as a whole, labelled `all`.
@@ -174,7 +174,7 @@ def _count_summary(title: str, *needs: str, source: str = "as usual") -> Callabl
 
 
 @_count_summary("Class F1", PRESENT)
-def class_f1(cells: Floats) -> Floats:
+def f1_score(cells: Floats) -> Floats:
     """The F1 of saying that a class is present: 2 TP / (2 TP + FP + FN).
 
     `macro` is the mean over classes. A class that is never present has none, and is in no average.
@@ -184,7 +184,7 @@ def class_f1(cells: Floats) -> Floats:
 
 
 @_count_summary("Class precision", PRESENT)
-def class_precision(cells: Floats) -> Floats:
+def ppv(cells: Floats) -> Floats:
     """The share of cases said to have a class that have it: TP / (TP + FP); 0 where it is never said to be present.
 
     A class that is never present has none.
@@ -219,7 +219,7 @@ def class_balanced_accuracy(cells: Floats) -> Floats:
 def class_accuracy(cells: Floats) -> Floats:
     """The share of cases in which a class is said rightly to be present or absent: (TP + TN) / all.
 
-    Where classes exclude each other, the share of cases whose most probable class is right is `top1_correct`.
+    Where classes exclude each other, the share of cases whose most probable class is right is `top1_accuracy`.
     """
     hits, invented, missed, absent = _cells(cells)
     every = hits + invented + missed + absent

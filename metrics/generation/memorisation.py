@@ -176,7 +176,7 @@ def _best(compare: Compare, rows: Rows, train: Rows) -> npt.NDArray[np.float64]:
     group="privacy",
     by_parts=False,
 )
-def own_distance(sets: ImageSets) -> SetValue:
+def paired_feature_distance(sets: ImageSets) -> SetValue:
     """The distance of pictures to the real image that their prompt was written of, over the root of d, its mean.
 
     `details` has "least", the mean over prompts of the least distance. A copy of another patient is not seen by it.
@@ -196,7 +196,7 @@ def own_distance(sets: ImageSets) -> SetValue:
     groups = np.unique(generated.patients[pairs[:, 0]], return_inverse=True)[1]
     value = float(distances.mean())
     return SetValue(
-        "own_distance",
+        "paired_feature_distance",
         value,
         n_real=len(least),
         n_generated=len(pairs),

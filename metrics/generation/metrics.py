@@ -31,7 +31,7 @@ _neighbourly = partial(set_metric, higher_is_better=True, best=1, worst=0, sourc
 
 
 @metric(kind=ONE_PICTURE, title="Unmade", higher_is_better=False, best=0, worst=1, source="this package")
-def unmade(one: OnePrompt) -> float:
+def generation_failure_rate(one: OnePrompt) -> float:
     """The share of the pictures asked for that were not made."""
     return 1 - one.count / one.wanted
 
@@ -40,7 +40,7 @@ def unmade(one: OnePrompt) -> float:
 def pixel_distance(one: OnePrompt) -> float:
     """The root mean squared difference in grey levels between pictures and the real image of their prompt, their mean.
 
-    Both are brought to 512 x 512. CheXGenBench's, computed with signs: see `pixel_distance_published`.
+    Both are brought to 512 x 512. CheXGenBench's, computed with signs: see `pixel_distance_chexgenbench`.
     """
     return float(np.mean(_differences(one)))
 
@@ -73,7 +73,7 @@ def intra_prompt_ms_ssim(one: OnePrompt) -> float:
 
 
 @_of_prompt(title="Pixel distance, published", source="CheXGenBench, its code of 2025")
-def pixel_distance_published(one: OnePrompt) -> float:
+def pixel_distance_chexgenbench(one: OnePrompt) -> float:
     """The pixel distance as CheXGenBench's code has it: differences modulo 256, and of the last picture alone.
 
     A copy that is one grey level brighter or darker in places is as far away by it as another patient. It is there to
@@ -113,25 +113,25 @@ def kernel_distance(sets: ImageSets) -> SetValue:
 
 
 @_neighbourly(title="Precision")
-def set_precision(sets: ImageSets) -> SetValue:
+def improved_precision(sets: ImageSets) -> SetValue:
     """The share of generated images within the neighbourhood of a real one, k = 5."""
     return _neighbourhoods(sets).precision
 
 
 @_neighbourly(title="Recall")
-def set_recall(sets: ImageSets) -> SetValue:
+def improved_recall(sets: ImageSets) -> SetValue:
     """The share of real images within the neighbourhood of a generated one, k = 5."""
     return _neighbourhoods(sets).recall
 
 
 @_neighbourly(title="Density")
-def set_density(sets: ImageSets) -> SetValue:
+def density(sets: ImageSets) -> SetValue:
     """The mean number of neighbourhoods of real images that a generated one lies in, over k = 5."""
     return _neighbourhoods(sets).density
 
 
 @_neighbourly(title="Coverage")
-def set_coverage(sets: ImageSets) -> SetValue:
+def coverage(sets: ImageSets) -> SetValue:
     """The share of real images whose neighbourhood holds a generated one, k = 5."""
     return _neighbourhoods(sets).coverage
 

@@ -1,4 +1,4 @@
-"""Whether pictures show what their prompts say, as a classifier sees it: `finding_correct@finding_classifier`.
+"""Whether pictures show what their prompts say, as a classifier sees it: `finding_agreement@finding_classifier`.
 
 A classifier gives each picture a probability of each finding; the truth is what the attributes of the prompt's case
 say. Findings that are not spoken of count as absent, uncertain ones are left out. The floor is the same of the real
@@ -55,12 +55,12 @@ _finding = partial(
 
 
 @_finding(title="Findings right")
-def finding_correct(sets: ImageSets) -> SetValue:
+def finding_agreement(sets: ImageSets) -> SetValue:
     """The share of pictures in which a classifier sees a finding if, and only if, their prompt says so.
 
     Where a finding is rare it is high for a generator that never shows it: look at sensitivity beside it.
     """
-    return _each(sets, "finding_correct", lambda seen, said, least: _share((seen >= least) == (said == 1), said >= 0))
+    return _each(sets, "finding_agreement", lambda seen, said, least: _share((seen >= least) == (said == 1), said >= 0))
 
 
 @_finding(title="Findings shown")
@@ -92,7 +92,7 @@ def finding_auroc(sets: ImageSets) -> SetValue:
     source="Lee et al. 2024 (ViewXGen)",
     ability="choices",
 )
-def view_correct(sets: ImageSets) -> SetValue:
+def view_accuracy(sets: ImageSets) -> SetValue:
     """The share of pictures whose most probable view, by a classifier, is the one that was asked for.
 
     Pictures of which no known view was asked are left out.
@@ -104,7 +104,7 @@ def view_correct(sets: ImageSets) -> SetValue:
         right: Array = said[np.arange(len(said)), part.rows.argmax(axis=1)] == 1
         return _share(right, known, "asks for a known view")
 
-    return _value(sets, "view_correct", judge)
+    return _value(sets, "view_accuracy", judge)
 
 
 def _each(sets: ImageSets, name: str, judge: Judge) -> SetValue:

@@ -20,6 +20,7 @@ __all__ = [
     "HeightLoss",
     "MeasurementPair",
     "absolute_error",
+    "accuracy_within",
     "angle_error",
     "cobb_angles",
     "joint_angle",
@@ -30,7 +31,6 @@ __all__ = [
     "measurement_metrics",
     "measurement_scores",
     "relative_height_loss",
-    "within",
     "worst_measurement_scores",
 ]
 
@@ -105,7 +105,7 @@ def angle_error(pair: MeasurementPair) -> float:
     parameter="tolerance in the unit of the measurement",
     source="tolerance accuracy",
 )
-def within(pair: MeasurementPair, tolerance: float) -> float:
+def accuracy_within(pair: MeasurementPair, tolerance: float) -> float:
     """The share of measurements whose prediction lies within a tolerance of the reference.
 
     Of one measurement 1 or 0: 0 where the prediction lacks it; NaN where the reference does. A difference d counts as

@@ -223,7 +223,7 @@ def _register(name: str, title: str, unit: str, scope: str, total: Callable[...,
 
 for _name, _of, _scope in (
     ("measurement", "lengths", ""),
-    ("tube", "distances of the endotracheal tube from the carina", "tube "),
+    ("ett_carina", "distances of the endotracheal tube from the carina", "tube "),
 ):
     _title = "Measurement" if not _scope else "Tube"
     _register(

@@ -23,7 +23,7 @@ from medimg_eval.metrics.text import Words, overlap, read_part, texts_of
 
 
 class _Line(NamedTuple):
-    """A linear function of standardised [radgraph_combined, BERTScore, s_emb, BLEU-2]."""
+    """A linear function of standardised [radgraph_combined, BERTScore, chexbert_similarity, BLEU-2]."""
 
     means: tuple[float, float, float, float]
     scales: tuple[float, float, float, float]
@@ -53,7 +53,12 @@ _RADCLIQ = {
 
 
 def radcliq_of(
-    version: Literal["v0", "v1"], *, radgraph_combined: float, bertscore: float, s_emb: float, bleu_2: float
+    version: Literal["v0", "v1"],
+    *,
+    radgraph_combined: float,
+    bertscore: float,
+    chexbert_similarity: float,
+    bleu_2: float,
 ) -> float:
     """Returns RadCliQ: about how many errors a radiologist would count in a report, from four scores of it.
 
@@ -65,7 +70,7 @@ def radcliq_of(
         version: `v0` or `v1`.
         radgraph_combined: as `report_graphs.radgraph_combined` returns it, in [0, 1].
         bertscore: F1 of distilroberta-base, layer 5, rescaled; at most 1.
-        s_emb: cosine of CheXbert's embeddings, in [-1, 1].
+        chexbert_similarity: cosine of CheXbert's embeddings, in [-1, 1].
         bleu_2: as `bleu_2` returns it, in [0, 1].
 
     Returns:
@@ -77,7 +82,7 @@ def radcliq_of(
     """
     if version not in _RADCLIQ:
         raise UsageError(f"Expected version to be v0 or v1, got {version!r}")
-    return _RADCLIQ[version].at(radgraph_combined, bertscore, s_emb, bleu_2)
+    return _RADCLIQ[version].at(radgraph_combined, bertscore, chexbert_similarity, bleu_2)
 
 
 def bleu_2(reference: str, prediction: str) -> float:
@@ -119,7 +124,7 @@ def _radcliq(pair: AnsweredQuestion, version: Literal["v0", "v1"]) -> float:
         version,
         radgraph_combined=radgraph_combined(read.reference, read.prediction),
         bertscore=read_part(pair, "bertscore_radcliq", "f1"),
-        s_emb=read_part(pair, "chexbert_similarity", "cosine"),
+        chexbert_similarity=read_part(pair, "chexbert_similarity", "cosine"),
         bleu_2=max(bleu_2(reference, found[0]) for reference in found[1]),
     )
 

@@ -21,6 +21,13 @@ Annotation = Mapping[str, Any]
 JAIN = "Jain et al. 2021; Delbrouck et al. 2022, 2024; radgraph"
 YU = "Yu et al. 2023, CXR-Report-Metric"
 
+_MATCHED: Mapping[Level, str] = {
+    "simple": "entity",
+    "partial": "entity_has_relation",
+    "complete": "entity_relation",
+}
+"""What is compared at each level, as the metrics are called."""
+
 LEVELS: Mapping[Level, str] = {
     "simple": "The F1 of the entities (words and label) that {} finds in report and reference.",
     "partial": "The F1 of the entities that {} finds, each told apart by whether it has a relation.",
@@ -131,7 +138,7 @@ def _declare(family: str, title: str, level: Level) -> None:
     judged.__doc__ = LEVELS[level].format(title)
     metric(
         kind="answer",
-        name=f"{family}_{level}",
+        name=f"{family}_f1_{_MATCHED[level]}",
         title=f"{title} F1 ({level})",
         higher_is_better=True,
         best=1.0,

@@ -18,7 +18,7 @@ _error = partial(metric, kind="mask", higher_is_better=False, best=0.0)
 
 @_share(title="Dice", source="Dice, Ecology 1945, doi 10.2307/1932409")
 def dice(pair: LabelPair) -> float:
-    """Twice the overlap over the sum of both sizes, 2 |R and P| / (|R| + |P|).
+    """Dice similarity coefficient (DSC, voxel F1): 2 |R and P| / (|R| + |P|).
 
     In [0, 1]; NaN if both masks are empty.
 
@@ -32,7 +32,7 @@ def dice(pair: LabelPair) -> float:
 
 @_share(title="IoU", source="Jaccard, New Phytologist 1912, doi 10.1111/j.1469-8137.1912.tb05611.x")
 def iou(pair: LabelPair) -> float:
-    """The overlap over the union, |R and P| / |R or P|.
+    """Intersection over union (IoU, Jaccard index): |R and P| / |R or P|.
 
     In [0, 1]; NaN if both masks are empty.
 
@@ -46,7 +46,7 @@ def iou(pair: LabelPair) -> float:
 
 @_share(title="Precision", source=TAHA)
 def precision(pair: LabelPair) -> float:
-    """The share of the prediction that is right, |R and P| / |P|.
+    """Precision (positive predictive value): |R and P| / |P|.
 
     In [0, 1]; NaN if the prediction is empty.
 
@@ -60,7 +60,7 @@ def precision(pair: LabelPair) -> float:
 
 @_share(title="Recall", source=TAHA)
 def recall(pair: LabelPair) -> float:
-    """The share of the reference that was found, |R and P| / |R|; also called sensitivity.
+    """Sensitivity (recall, true positive rate): |R and P| / |R|.
 
     In [0, 1]; NaN if the reference is empty.
 
@@ -74,7 +74,7 @@ def recall(pair: LabelPair) -> float:
 
 @_share(title="Specificity", source=TAHA, defined_when_empty=True)
 def specificity(pair: LabelPair) -> float:
-    """The share of the image outside the reference that the prediction leaves out, |neither R nor P| / (N - |R|).
+    """Specificity (true negative rate): |neither R nor P| / (N - |R|), over the N voxels of the image.
 
     It depends on how much of the image is background: padding an image raises it. In [0, 1]; 1 if only the
     prediction is empty; NaN if both masks are, or if the reference fills the image.
@@ -98,7 +98,7 @@ def specificity(pair: LabelPair) -> float:
     intermediate=True,
 )
 def volume_error(pair: LabelPair) -> float:
-    """The signed relative error of the volume, (|P| - |R|) / |R|.
+    """Relative volume error, signed: (|P| - |R|) / |R|.
 
     Positive where too much is predicted. Errors of either sign are worse than 0 and cancel in a mean, so it is
     kept for summaries of bias; `volume_error_abs` is the one that ranks. At least -1, which is an empty
@@ -114,7 +114,7 @@ def volume_error(pair: LabelPair) -> float:
 
 @_error(title="Abs. volume error", worst=1.0, source=f"{METRICS_REVIEW} (AVDR); panoptica's RVAE")
 def volume_error_abs(pair: LabelPair) -> float:
-    """The relative error of the volume without its sign, ||P| - |R|| / |R|.
+    """Absolute relative volume error: ||P| - |R|| / |R|.
 
     At least 0. An empty prediction gets 1, and so by convention does any answer that failed; a prediction of
     more than twice the reference gets more. NaN if the reference is empty.
@@ -129,7 +129,7 @@ def volume_error_abs(pair: LabelPair) -> float:
 
 @_share(title="Volume similarity", source=TAHA)
 def volume_similarity(pair: LabelPair) -> float:
-    """How alike the two volumes are, 1 - ||P| - |R|| / (|P| + |R|), wherever the masks lie.
+    """Volumetric similarity: 1 - ||P| - |R|| / (|P| + |R|), wherever the masks lie.
 
     In [0, 1]; 0 if one mask is empty, NaN if both are. At least the Dice of the same masks.
 

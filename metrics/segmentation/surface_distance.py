@@ -85,7 +85,7 @@ def hd95_pooled(pair: LabelPair) -> float:
     intermediate=True,
     source="Podobnik and Vrtovec 2024, arXiv 2410.02630, on how far apart tools are",
 )
-def hd95_spread(pair: LabelPair) -> float:
+def hd95_definition_gap(pair: LabelPair) -> float:
     """How far apart the two definitions of HD95 are, |`hd95` - `hd95_pooled`|.
 
     It judges the number, not the answer: where it is large, the HD95 of this label depends on the tool that
@@ -94,7 +94,7 @@ def hd95_spread(pair: LabelPair) -> float:
     >>> import numpy as np
     >>> line = np.ones((1, 40), dtype=bool)
     >>> pair = LabelPair(line, line & (np.arange(40) < 36), (1, 1), "voxel")
-    >>> round(hd95_spread(pair), 2)  # 2.05 and 0.25
+    >>> round(hd95_definition_gap(pair), 2)  # 2.05 and 0.25
     1.8
     """
     return abs(hd95(pair) - hd95_pooled(pair)) if pair.status == "present" else math.nan

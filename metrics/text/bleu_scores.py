@@ -37,7 +37,7 @@ def order_of(name: str, n: float) -> int:
 
 def evidence_of(name: str) -> tuple[str, ...]:
     """Returns the names of the metrics that leave the counts of a BLEU."""
-    return (*(f"{name}_matches@{n}" for n in range(1, ORDERS + 1)), f"{name}_words", f"{name}_due")
+    return (*(f"{name}_matches@{n}" for n in range(1, ORDERS + 1)), f"{name}_words", f"{name}_reference_length")
 
 
 def pieces_of(name: str, evidence: str = "") -> Callable[[Rows, float], Real]:
@@ -231,7 +231,7 @@ def bleu_words(pair: AnsweredQuestion) -> float:
 
 
 @_evidence(title="Words of the right text", higher_is_better=True)
-def bleu_due(pair: AnsweredQuestion) -> float:
+def bleu_reference_length(pair: AnsweredQuestion) -> float:
     """How many words between blanks the right text has; of several the one nearest in length to the answer.
 
     Evidence for `bleu`.
@@ -259,7 +259,7 @@ def bleu_13a_words(pair: AnsweredQuestion) -> float:
 
 
 @_evidence(title="Words of the right text (13a)", higher_is_better=True)
-def bleu_13a_due(pair: AnsweredQuestion) -> float:
+def bleu_13a_reference_length(pair: AnsweredQuestion) -> float:
     """How many words by the rule 13a the right text has; of several the one nearest in length to the answer.
 
     Evidence for `bleu_13a`.

@@ -27,7 +27,7 @@ def meteor_of(text: Words, reference: Words) -> float:
     source="Banerjee and Lavie 2005; NLTK",
     settings=f"{RUNS}, matches: words and stems, synonyms: none",
 )
-def meteor_stem(pair: AnsweredQuestion) -> float:
+def meteor_no_synonyms(pair: AnsweredQuestion) -> float:
     """METEOR of equal words and equal Porter stems, without synonyms.
 
     The parameters and stems are NLTK's (alpha 0.9, beta 3, gamma 0.5), so this is its METEOR without WordNet, and not

@@ -18,7 +18,7 @@ from medimg_eval.metrics.registry import Rows, parse
 if TYPE_CHECKING:
     from medimg_eval.metrics.answers import AnsweredQuestion
 
-DEFAULT = ("bleu@1", "bleu@4", "rouge_l", "meteor_stem", "cider_d", "length_ratio")
+DEFAULT = ("bleu@1", "bleu@4", "rouge_l", "meteor_no_synonyms", "cider_d", "length_ratio")
 """What is scored where nothing is asked for."""
 
 Real = npt.NDArray[np.float64]

@@ -175,7 +175,7 @@ def llava_med_recall(pair: AnsweredQuestion) -> float:
 
 
 @_answers(title="Contains", source=MMMU)
-def contains(pair: AnsweredQuestion) -> float:
+def answer_contains_reference(pair: AnsweredQuestion) -> float:
     """Whether an open answer contains a right one: the text, or for numbers an equal number to two decimals.
 
     MMMU's rule for open questions. It does not look at word boundaries or negation: "no fracture" contains "fracture".
@@ -238,7 +238,7 @@ _evidence = partial(metric, kind="answer", intermediate=True, best=math.nan, wor
 
 
 @_evidence(title="Class given", source="evidence")
-def given_class(pair: AnsweredQuestion) -> float:
+def predicted_class(pair: AnsweredQuestion) -> float:
     """A number that stands for what was answered: the same for the same option text, yes or no, or open answer.
 
     -1 where no answer was given; NaN for other kinds, and where a model prefers several options alike. Evidence for
@@ -249,13 +249,13 @@ def given_class(pair: AnsweredQuestion) -> float:
     if letter is None or letter == "":
         return math.nan if letter is None else NONE_GIVEN
     if pair.kind == "open" and exact_match(pair) == 1:
-        return right_class(pair)
+        return reference_class(pair)
     return _class_of(pair, letter)
 
 
 @_evidence(title="Class due", source="evidence")
-def right_class(pair: AnsweredQuestion) -> float:
-    """A number that stands for what is right, as in `given_class`.
+def reference_class(pair: AnsweredQuestion) -> float:
+    """A number that stands for what is right, as in `predicted_class`.
 
     Of several right texts the first. Evidence for summaries that ask which answers were given.
     """
@@ -266,7 +266,7 @@ def right_class(pair: AnsweredQuestion) -> float:
 
 
 @_evidence(title="Place given", source="evidence")
-def given_place(pair: AnsweredQuestion) -> float:
+def predicted_position(pair: AnsweredQuestion) -> float:
     """The place of the option that was answered, from 1; yes is 1 and no is 2.
 
     -1 where no answer was given; NaN for other kinds, and where a model prefers several options alike. Evidence for
@@ -298,7 +298,7 @@ def _class_of(pair: AnsweredQuestion, answer: Any) -> float:
 
 _YES, _NO = float(crc32(b"yes")), float(crc32(b"no"))
 
-CLASSES = ("given_class", "right_class")
+CLASSES = ("predicted_class", "reference_class")
 
 _of_classes = partial(summary, needs=CLASSES, higher_is_better=True, best=1.0)
 

@@ -113,17 +113,17 @@ def relative_accuracy(pair: AnsweredQuestion) -> float:
 
 
 @_answers(title="Within %", source=DEEP_TUMOR, parameter="tolerance in %")
-def within_percent(pair: AnsweredQuestion, percent: float) -> float:
+def accuracy_within_percent(pair: AnsweredQuestion, percent: float) -> float:
     """Whether the relative error of the answered number is at most so many per cent.
 
-    DeepTumorVQA prints `within_percent@5`, @10, @20 and @50. Where 0 is right, only 0 is within.
+    DeepTumorVQA prints `accuracy_within_percent@5`, @10, @20 and @50. Where 0 is right, only 0 is within.
     """
     error = _relative_error(pair)
     return error if math.isnan(error) else float(error <= percent / 100 + _TOLERANCE)
 
 
 @_answers(title="In range", source="CXReasonBench")
-def in_range(pair: AnsweredQuestion) -> float:
+def accuracy_in_range(pair: AnsweredQuestion) -> float:
     """Whether the answered number lies between the limits `low` and `high` that the answer key gives, both included.
 
     NaN for questions without limits. A limit that is lacking does not bind.
@@ -188,7 +188,7 @@ def grade(pair: AnsweredQuestion, name: str) -> float:
 
 
 @_answers(title="Hallucination resistance", source=LMOD, worst=math.nan)
-def hallucination_resistance(pair: AnsweredQuestion) -> float:
+def region_precision_ids(pair: AnsweredQuestion) -> float:
     """The share of the regions that an answer names which the picture has: 1 - invented ids / named ids.
 
     In [0, 1]; NaN for an answer that names none, as the authors leave those out: see `unanswered`.
@@ -223,7 +223,7 @@ def regions_named(pair: AnsweredQuestion) -> float:
 
 
 @_evidence(title="Regions due", higher_is_better=True)
-def regions_due(pair: AnsweredQuestion) -> float:
+def regions_reference(pair: AnsweredQuestion) -> float:
     """How many regions there are to name.
 
     Evidence for `region_recall` and `region_f1`.
@@ -243,22 +243,22 @@ def region_precision(rows: Rows) -> float:
     return ratio(_total(rows, "regions_right"), _total(rows, "regions_named"))
 
 
-@_of_regions(needs=("regions_right", "regions_due"), title="Recall")
+@_of_regions(needs=("regions_right", "regions_reference"), title="Recall")
 def region_recall(rows: Rows) -> float:
     """The share of all regions of the test set that were named rightly.
 
     In [0, 1]; answers that were not given or not understood name none.
     """
-    return ratio(_total(rows, "regions_right"), _total(rows, "regions_due"))
+    return ratio(_total(rows, "regions_right"), _total(rows, "regions_reference"))
 
 
-@_of_regions(needs=("regions_right", "regions_named", "regions_due"), title="F1")
+@_of_regions(needs=("regions_right", "regions_named", "regions_reference"), title="F1")
 def region_f1(rows: Rows) -> float:
     """The harmonic mean of `region_precision` and `region_recall`.
 
     In [0, 1]; 0 where no answer names any region.
     """
-    return ratio(2 * _total(rows, "regions_right"), _total(rows, "regions_named") + _total(rows, "regions_due"))
+    return ratio(2 * _total(rows, "regions_right"), _total(rows, "regions_named") + _total(rows, "regions_reference"))
 
 
 def _total(rows: Rows, name: str) -> float:

@@ -153,7 +153,7 @@ _of_accuracy = partial(summary, needs=("accuracy",), higher_is_better=True, best
 
 
 @_of_accuracy(title="Set accuracy", source="MediConfusion; MMEvalPro; ProbMed; MMBench")
-def set_accuracy(rows: Rows) -> float:
+def group_accuracy(rows: Rows) -> float:
     """The share of sets all of whose questions were answered right.
 
     Of pairs, MediConfusion's set accuracy; of triplets, MMEvalPro's genuine accuracy; of all rotations of the options,
@@ -169,12 +169,12 @@ def set_accuracy(rows: Rows) -> float:
     parameter="attribute=pattern",
     parameter_is_text=True,
 )
-def set_accuracy_among(rows: Rows, wanted: str) -> float:
+def group_accuracy_among(rows: Rows, wanted: str) -> float:
     """The share of sets whose questions with some value of an attribute were all answered right.
 
-    Asked for as `set_accuracy_among@qa_type=*_gt*`: only those questions of a set count whose attribute `qa_type` fits
-    the pattern, in which * stands for anything. A set without one counts by all of its questions, as in ProbMed, where
-    a normal image has only its adversarial question.
+    Asked for as `group_accuracy_among@qa_type=*_gt*`: only those questions of a set count whose attribute `qa_type`
+    fits the pattern, in which * stands for anything. A set without one counts by all of its questions, as in ProbMed,
+    where a normal image has only its adversarial question.
 
     Raises:
         UsageError: The parameter is not of that form, or there is no such attribute.
@@ -182,7 +182,7 @@ def set_accuracy_among(rows: Rows, wanted: str) -> float:
     attribute, equals, pattern = wanted.partition("=")
     if not equals:
         raise UsageError(
-            f"Expected set_accuracy_among@attribute=value, for example set_accuracy_among@qa_type=*_gt*, got {wanted!r}"
+            f"Expected group_accuracy_among@attribute=value, such as group_accuracy_among@qa_type=*_gt*, got {wanted!r}"
         )
     judged = Answers(rows)
     fits = {value: fnmatchcase(value, pattern) for value in set(judged.attribute(attribute).tolist())}
@@ -212,7 +212,7 @@ def macro_accuracy(rows: Rows, attribute: str) -> float:
 @_of_accuracy(
     title="Macro set accuracy", source="MMEvalPro, its macro average", parameter="attribute", parameter_is_text=True
 )
-def macro_set_accuracy(rows: Rows, attribute: str) -> float:
+def macro_group_accuracy(rows: Rows, attribute: str) -> float:
     """The mean over the values of an attribute of the set accuracy among the sets that have it.
 
     A set has the values of its first question. As `macro_accuracy` otherwise.
@@ -277,24 +277,26 @@ def weighted_prefix_score(rows: Rows) -> float:
     return _mean(np.add.reduceat(reached * _STEP_WEIGHT**place, sets.starts))
 
 
-@summary(needs=("given_place",), title="Confusion", higher_is_better=False, best=0.0, source="MediConfusion")
+@summary(needs=("predicted_position",), title="Confusion", higher_is_better=False, best=0.0, source="MediConfusion")
 def confusion(rows: Rows) -> float:
     """The share of sets whose questions were all answered with the same letter, of those that were answered in full.
 
     For sets whose questions have the same options and different right answers. In [0, 1]; NaN where no set was answered
     in full.
     """
-    return _alike(Answers(rows, "given_place", known=False))
+    return _alike(Answers(rows, "predicted_position", known=False))
 
 
-@summary(needs=("given_class",), title="Consistency", higher_is_better=True, best=1.0, source="share of equal answers")
+@summary(
+    needs=("predicted_class",), title="Consistency", higher_is_better=True, best=1.0, source="share of equal answers"
+)
 def consistency(rows: Rows) -> float:
     """The share of sets whose questions were all answered the same, of those that were answered in full.
 
     For sets whose questions have the same right answer: rotations of the options, other words. Answers are the same if
     their option's text is, whatever its letter. In [0, 1]; NaN where no set was answered in full.
     """
-    return _alike(Answers(rows, "given_class", known=False))
+    return _alike(Answers(rows, "predicted_class", known=False))
 
 
 def _alike(answers: Answers) -> float:
@@ -308,7 +310,7 @@ def _alike(answers: Answers) -> float:
 
 
 @summary(
-    needs=("given_place",),
+    needs=("predicted_position",),
     title="Kappa",
     higher_is_better=True,
     best=1.0,
@@ -323,7 +325,7 @@ def kappa(rows: Rows, attribute: str) -> float:
     mean over pairs of them. Only pairs of which both were answered count. At most 1, and 0 for agreement by chance; NaN
     where all answers are one letter, or none are paired.
     """
-    judged = Answers(rows, "given_place")
+    judged = Answers(rows, "predicted_position")
     values = judged.attribute(attribute)
     sets = sets_of(judged)
     owner = np.repeat(np.arange(len(sets.starts)), sets.sizes)

@@ -117,7 +117,7 @@ class StagedQuestionTask(QuestionTask):
     Which stage follows is decided while the model is asked, by the answer that the task's rule of extraction takes from
     its reply. Every stage is a row of its own, called `case/stage`, with the attributes `stage`, `path`, `set` (case
     and path) and `member` (its number in the path): a stage that was not reached counts as wrong, those of a side path
-    that was not entered do not count. So `set_accuracy` is the share of paths that were finished, and `step_hit_rate`
+    that was not entered do not count. So `group_accuracy` is the share of paths that were finished, and `step_hit_rate`
     how far they went.
 
     Attributes:
@@ -248,7 +248,7 @@ class StagedQuestionTask(QuestionTask):
                 continue
             elif name == "accuracy_of_answered":
                 value = math.nan if steps[-1].pair.extraction.value is None else float(done)
-            elif name == "in_range":
+            elif name == "accuracy_in_range":
                 value = self._in_range(case, stage, steps[-1].pair.output)
             else:
                 value = next(iter(_values(name, steps[-1].pair).values()))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from importlib.resources import files
@@ -13,16 +14,20 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 import yaml
 
-from medimg_eval.case import Case, Image, Prompt, Prompts
-from medimg_eval.errors import CaseError, UsageError, nearest
+from medimg_eval.case import Boxes, Case, Image, Points, Prompt, Prompts
+from medimg_eval.errors import CaseError, UsageError, UserError, nearest
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.answers import JUDGE, UNREAD, AnsweredQuestion, rules
 from medimg_eval.metrics.nlp import Corpus
+from medimg_eval.panels import Extracted, Panel
 from medimg_eval.question import Decoding, Key, Message, Question, Reply
-from medimg_eval.tasks.base import Task, check_metrics, one_each
+from medimg_eval.tasks.base import Task, TrainsOnPrompts, baseline_configs, check_metrics, one_each
+from medimg_eval.tasks.checks import Checked, count_questions
 from medimg_eval.tasks.questions.confidence import confidence_of, status_of, with_confidence
 from medimg_eval.tasks.questions.judge_questions import JudgeQuestion
 from medimg_eval.tasks.questions.templates import Template, moved, without_images
+
+log = logging.getLogger(__name__)
 
 YES_NO = {"yes": "yes", "no": "no"}
 """What a yes-no question lets a model choose from that does not write."""
@@ -30,12 +35,26 @@ YES_NO = {"yes": "yes", "no": "no"}
 JUDGING = "medimg_eval.configs"
 """Holds the questions that metrics have a judge asked."""
 
+BASELINES = {
+    "Chance": "Chance",
+    "Majority answer": "Majority",
+    "Longest option": "LongestOption",
+    "Nearest question": "NearestQuestion",
+}
+"""What tables call them -> their classes in `medimg_eval.models`."""
+
+PLACED = ("box", "point")
+"""Kinds of questions whose answer is a place in the image."""
+
+TRIED = 20
+"""Questions of which one at least must fit the prompt template, or none will."""
+
 IMAGE_LENGTH = 1000
 """Characters that an image counts as, where questions of like length are put into one batch."""
 
 
 @dataclass(kw_only=True)
-class QuestionTask(Task):
+class QuestionTask(TrainsOnPrompts, Task):
     """Questions with an answer key.
 
     Attributes:
@@ -75,12 +94,15 @@ class QuestionTask(Task):
 
     capability: ClassVar[str] = "generate"
     inline: ClassVar[bool] = True
-    never_leaves: ClassVar[frozenset[str]] = frozenset({"probability"})
+    sampled: ClassVar[bool] = True
+    noun: ClassVar[str] = "questions"
+    output: ClassVar[str] = "text, from which answers are extracted"
+    judges: ClassVar[frozenset[str]] = frozenset({"answer"})
     scoring_fields: ClassVar[frozenset[str]] = Task.scoring_fields | {"extraction", "authors", "judge", "table"}
 
     def __post_init__(self) -> None:
         """Refuses settings that cannot be meant, and adds the questions that metrics have a judge asked."""
-        check_metrics(self, "answer", "answers")
+        check_metrics(self, "answers")
         for key, options in {"answer_by": ("generate", "likelihood"), "blind": ("", "remove", "grey")}.items():
             if getattr(self, key) not in options:
                 raise UsageError(f"task.{key} is {getattr(self, key)!r}{nearest(str(getattr(self, key)), options)}")
@@ -133,7 +155,7 @@ class QuestionTask(Task):
         writes, chooses = (callable(getattr(wrapper, name, None)) for name in ("generate", "choose"))
         return chooses if self.answer_by == "likelihood" else writes or chooses
 
-    def length(self, case: Case) -> int:
+    def size_hint(self, case: Case) -> int:
         """About how long the prompt will be: questions of like length are answered together."""
         question = case.question or Question("")
         return len(question.text) + sum(map(len, question.options.values())) + IMAGE_LENGTH * len(case.images)
@@ -144,6 +166,10 @@ class QuestionTask(Task):
             return ()
         images = super().read_images(case)
         return tuple(_grey(image) for image in images) if self.blind == "grey" else images
+
+    def training_key(self, case: Case) -> tuple[Iterable[Path], str]:
+        """The files of the images, and whether they are shown."""
+        return super().training_key(case)[0], repr((case.images, self.blind))
 
     def prompt(self, case: Case, images: tuple[Image, ...]) -> Prompt:
         """Puts the question, after exemplars if there are any.
@@ -271,14 +297,37 @@ class QuestionTask(Task):
         damned = replace(pair, judged=dict.fromkeys(self.judge, 0.0) if self.judged_by else {})
         return [row for name in self.case_metrics for row in _worst(name, pair, damned)]
 
-    def chance(self, cases: Sequence[Case]) -> float:
-        """The expected `accuracy` of one who draws an option of each question; NaN where no question has any.
+    def reference_lines(self, cases: Sequence[Case]) -> Mapping[str, float]:
+        """The expected `accuracy` of one who draws an option of each question; nothing where no question has any.
 
         Over the questions that `accuracy` judges: what must be written, such as a number, is not drawn and counts 0.
         """
         worth = [one for one in map(_worth_of_a_draw, cases) if one is not None]
         drawn = any(case.question and (case.question.options or case.question.kind == "yes_no") for case in cases)
-        return float(np.mean(worth)) if worth and drawn else math.nan
+        return {"accuracy": float(np.mean(worth))} if worth and drawn else {}
+
+    def baselines(self) -> Mapping[str, Mapping[str, Any]]:
+        """What answers without weights and without images."""
+        return baseline_configs(BASELINES)
+
+    def for_baselines(self) -> Mapping[str, Any]:
+        """Without likelihoods, which baselines do not have."""
+        return {"answer_by": "generate"}
+
+    def check_data(self, cases: Sequence[Case]) -> None:
+        """Raises UsageError when the first questions name a field of the template that none of them has."""
+        found: UsageError | None = None
+        for case in cases[:TRIED]:
+            try:
+                self.prompt(case, ())
+            except UsageError as error:
+                found = error
+            except Exception as error:  # noqa: BLE001 - a case that cannot be read fails alone, when it is asked about
+                log.debug("case %s cannot be tried: %s", case.id, error)
+            else:
+                return
+        if found is not None:
+            raise UsageError(f"task {self.name!r}: {found}") from found
 
     def alone(self, metric: str) -> Self:
         """The same task with one metric; without its judge, where that metric does not rest on verdicts."""
@@ -316,6 +365,46 @@ class QuestionTask(Task):
         elif self._judge_extracts:
             parts.append("which no judge was asked for")
         return parts
+
+    def check_case(self, case: Case) -> Checked:
+        """Whether the question can be put, and what is right be read."""
+        try:
+            self.prompt(case, self.read_images(case))
+            case.target.read()
+        except UserError as error:
+            return Checked([str(error)])
+        return Checked([])
+
+    def describe(self, cases: Sequence[Case], grids: Mapping[str, int]) -> str:
+        """How many questions of which kinds."""
+        return count_questions(cases)
+
+    def panels(self, case: Case) -> list[Panel]:
+        """The prompt, the images, and what is right; of a question about a place, on the image."""
+        # Templates ask for the number of images alone.
+        blank = Image(np.zeros((1, 1, 1), np.uint8), np.eye(4), units="pixel")
+        shown = () if self.blind == "remove" else (blank,) * len(case.images)
+        placed = case.question is not None and case.question.kind in PLACED
+        panels = [
+            replace(one, read=lambda: marked(case.target.read().value)) if placed and one.kind == "overlay" else one
+            for one in super().panels(case)
+        ]
+        return [Panel("prompt", "Prompt", lambda: self.prompt(case, shown).messages), *panels]
+
+    def answer_panels(self, case: Case, prediction: Any) -> list[Panel]:
+        """What was taken from a reply; of a place, also on the image."""
+        if case.question is None or not isinstance(prediction, Mapping):
+            return []
+
+        def extracted() -> Extracted:
+            if weighed := prediction.get("preferences"):
+                return Extracted(max(weighed, key=weighed.get))
+            extraction = self._pair(case, prediction).extraction
+            return Extracted(extraction.value, extraction.rule)
+
+        kind = case.question.kind
+        taken = [Panel("extraction", "Answer", extracted)] if kind != "report" else []
+        return taken + [Panel("overlay", "", lambda: marked(extracted().value))] * (kind in PLACED)
 
     def judge_prompts(self, case: Case, packed: Mapping[str, Any]) -> list[tuple[JudgeQuestion, Prompt]]:
         """What a judge is asked about a stored reply.
@@ -397,6 +486,16 @@ class QuestionTask(Task):
             turns.append(Message("assistant", (_spelt(_question(case).kind, case.target.read().value),)))
             images += read
         return tuple(images), tuple(turns)
+
+
+def marked(value: Any) -> Points | Boxes | None:
+    """A place, (x, y) or (x1, y1, x2, y2) with the far edges outside, as marks in voxels; None for anything else."""
+    if isinstance(value, str) or not isinstance(value, Sequence) or len(value) not in (2, 4):
+        return None
+    if len(value) == 2:
+        return Points(np.array([[value[1], value[0]]], float), ("",))
+    left, top, right, bottom = value
+    return Boxes(np.array([[top, left, bottom - 1, right - 1]], float), ("",))
 
 
 def _question(case: Case) -> Question:

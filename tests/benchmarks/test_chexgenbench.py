@@ -148,9 +148,9 @@ def test_its_privacy_task_asks_training_prompts_as_the_authors_draw_them(benchma
     task.layout.parts["asked"]["sample"] = 4
     drawn = pd.Series(range(15)).sample(4, random_state=42)
     assert [case.id for case in task.cases("test")] == [f"train{n:02d}" for n in drawn]
-    assert {"pixel_distance", "own_distance@rad_dino"} <= set(task.metrics)
+    assert {"pixel_distance", "paired_feature_distance@rad_dino"} <= set(task.metrics)
     published = build_task(config_of("chexgenbench_privacy", benchmark, protocol="published"))
-    assert "pixel_distance_published" in published.metrics
+    assert "pixel_distance_chexgenbench" in published.metrics
 
 
 def test_a_row_whose_labels_are_not_understood_is_named(benchmark):

@@ -134,7 +134,7 @@ def test_chance_has_a_quarter_of_mediconfusions_pairs(tmp_path):
     task = task_of("mediconfusion", tmp_path / "data")
     replies = {case.id: {"A": 0.0, "B": 0.0} for case in task.cases("test")}
     found = worth(answered(task, replies, tmp_path / "run"))
-    assert (found["set_accuracy"], found["accuracy"]) == (1 / 4, 1 / 2)
+    assert (found["group_accuracy"], found["accuracy"]) == (1 / 4, 1 / 2)
 
 
 def test_mediconfusions_judge_chooses_an_option_by_a_score_larger_by_3(tmp_path):

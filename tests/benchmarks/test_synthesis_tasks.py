@@ -91,6 +91,6 @@ def test_pictures_of_after_a_treatment_are_made_of_those_before_it(tmp_path, set
     found = {(row.metric.partition("@")[0], row.where): row.value for row in set_rows(run)}
     assert set(run.scores["status"]) == {"present"}
     # Each picture lies on the image of after the treatment, which is in the reference set under the same id.
-    assert found["own_distance", ()].value == pytest.approx(0, abs=1e-6)
+    assert found["paired_feature_distance", ()].value == pytest.approx(0, abs=1e-6)
     assert found["kernel_distance", ()].value < 0
     assert ("kernel_distance", (("response", "complete"),)) in found

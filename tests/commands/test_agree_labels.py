@@ -37,7 +37,7 @@ class Lists(TextAnnotator):
 
 
 def sheet(first, second, labels=("Edema", "Fracture"), **more):
-    more = {"names": ("CheXbert", "rule_ce"), "title": "r.csv", "resamples": 50, **more}
+    more = {"names": ("CheXbert", "rule_labeler"), "title": "r.csv", "resamples": 50, **more}
     found = label_agreement(first, second, labels, **more)
     return found, found.frame().set_index(["label", "statistic"])["value"].unstack("label")
 
@@ -109,7 +109,7 @@ def test_the_command_prints_a_row_per_label_and_writes_the_table(asked, tmp_path
     assert code == 0
     for label in (*CHEXPERT_14, "all 14"):
         assert label in said
-    assert "r.csv: rule_ce against chexbert" in said
+    assert "r.csv: rule_labeler against chexbert" in said
     assert "n = 3 reports" in said
     table = (tmp_path / "found" / "agree.csv").read_text()
     assert "Edema,agreement,0.66" in table

@@ -60,11 +60,11 @@ def test_all_metrics_that_need_something_are_listed_a_line_each(asked):
 
 
 def test_a_named_metric_that_is_not_ready_fails_the_command(asked):
-    code, out, err = asked("metrics=[chexbert_f1@micro-14+,rouge_l,rule_ce_f1@Pleural Effusion+]")
+    code, out, err = asked("metrics=[chexbert_f1@micro-14+,rouge_l,rule_labeler_f1@Pleural Effusion+]")
     assert code == 1
     assert "chexbert_f1@micro-14+: lacks annotators.chexbert.weights" in out
     assert "rouge_l: ready; needs no weights and no judge" in out
-    assert "rule_ce_f1@Pleural Effusion+: ready; needs no weights" in out
+    assert "rule_labeler_f1@Pleural Effusion+: ready; needs no weights" in out
     assert "1 of 3 metrics are not ready" in err
 
 

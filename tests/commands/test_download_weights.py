@@ -137,7 +137,7 @@ def test_what_is_fetched_is_then_ready_and_a_second_time_nothing_is_asked_for(hu
     hub.asked.clear()
     assert asked("annotator=chexbert")[0] == 0
     assert not hub.asked
-    assert start(["check", "metrics=[chexbert_f1@micro-14,s_emb]"]) == 0
+    assert start(["check", "metrics=[chexbert_f1@micro-14,chexbert_similarity]"]) == 0
     assert "2 of 2 metrics are ready" in capfd.readouterr().out
 
 

@@ -234,19 +234,19 @@ def test_a_report_with_several_references_is_left_out_where_labels_are_compared_
         {"id": "b", "reference": "Edema.", "prediction": "Edema."},
     ]
     Path("two.json").write_text(json.dumps(rows), encoding="utf-8")
-    assert start(["score", "reports=two.json", "metrics=[rouge_l,rule_ce_f1@micro-all]"]) == 1
+    assert start(["score", "reports=two.json", "metrics=[rouge_l,rule_labeler_f1@micro-all]"]) == 1
     out, err = said(capsys)
-    assert "a (rule_ce_states): rule_ce compares with one reference, and there are 2; give one" in err
-    assert "rule_ce_states raised an error on 1 of 2 cases" in out
+    assert "a (rule_labeler_states): rule_labeler compares with one reference, and there are 2; give one" in err
+    assert "rule_labeler_states raised an error on 1 of 2 cases" in out
     assert "cases failed" not in out
 
 
 def test_missing_weights_are_said_by_the_metrics_that_were_asked_for_before_torch_is_imported(folder, capsys):
     write("mine.csv")
-    assert start(["score", "reports=mine.csv", "metrics=[chexbert_f1@micro-all,s_emb]"]) == 1
+    assert start(["score", "reports=mine.csv", "metrics=[chexbert_f1@micro-all,chexbert_similarity]"]) == 1
     _, err = said(capsys)
     assert "chexbert_f1@micro-all: annotator 'chexbert' lacks its weights: chexbert.pth" in err
-    assert "s_emb: annotator 'chexbert_similarity' lacks its weights" in err
+    assert "chexbert_similarity: annotator 'chexbert_similarity' lacks its weights" in err
     assert not (folder / "runs").exists()
 
 
@@ -266,7 +266,7 @@ def test_many_reports_are_judged_in_several_processes_with_the_same_scores(folde
     rows = [(f"{name}{n}", reference, written) for n in range(3) for name, reference, written in ROWS]
     write("one.csv", rows)
     write("two.csv", [*rows, ("lost", "", "Edema.")])
-    metrics = "metrics=[rouge_l,cider_d,rule_ce_example_f1@14+]"
+    metrics = "metrics=[rouge_l,cider_d,rule_labeler_example_f1@14+]"
     assert start(["score", "reports=one.csv", metrics, "runs=one"]) == 0
     monkeypatch.setattr("medimg_eval.evaluation.rescoring.MANY", 1)
     monkeypatch.setattr("medimg_eval.evaluation.rescoring.scoring_workers", lambda *_, **__: 2)

@@ -73,10 +73,10 @@ def test_views_come_in_the_order_that_is_asked_for_and_others_last(root):
 def test_a_study_without_what_is_asked_for_is_left_out_and_named(root):
     layout = studies(root, views=["PA"])
     assert [case.id for case in layout.cases("test")] == ["54", "51", "61"]
-    assert layout.left_out == {"52": "has no image of the views PA", "53": "has no image of the views PA"}
+    assert layout.left_out() == {"52": "has no image of the views PA", "53": "has no image of the views PA"}
     layout = studies(root, sections=["impression"], needs=["findings", "technique"])
     assert [case.id for case in layout.cases("test")] == ["51"]
-    assert layout.left_out["53"] == "has no findings and no technique"
+    assert layout.left_out()["53"] == "has no findings and no technique"
     with pytest.raises(UserError, match=r"no study of split 'test' is left; the first has no addendum"):
         studies(root, sections=["addendum"]).cases("test")
 
@@ -135,7 +135,7 @@ def test_reports_may_lie_packed_or_unpacked_and_say_the_same(root):
     with pytest.raises(CaseError, match=r"study '52': .*s52\.txt: cannot be read"):
         lost.target.read()
     assert lost.question is None
-    assert "52" not in layout.left_out
+    assert "52" not in layout.left_out()
 
 
 def test_a_report_is_told_apart_by_its_content_and_not_by_where_it_lies(root, tmp_path_factory):
@@ -230,7 +230,7 @@ def test_lists_of_images_are_taken_apart_and_unequal_ones_refused(tmp_path):
     )
     (case,) = layout.cases("any")
     assert names(case) == ["b", "a"]
-    assert layout.left_out == {"2": "has no image"}
+    assert layout.left_out() == {"2": "has no image"}
     write_json(tmp_path / "t.json", [{**one, "view": ["L"]}])
     with pytest.raises(UserError, match=r"t\.json, item 1: lists are of different lengths: 'image' 2, 'view' 1"):
         layout.cases("any")
@@ -329,7 +329,7 @@ def test_records_that_say_nothing_are_left_out_where_that_is_asked_for(tmp_path)
     settings = {"root": str(tmp_path), "records": "t.json", "id": "n", "kind": "report", "question": {"text": "Write."}}
     layout = Questions(**settings, answer={"value": "text", "absent": "leave_out"})
     assert [case.id for case in layout.cases("test")] == ["a"]
-    assert layout.left_out == {"b": "says nothing of 'text'", "c": "says nothing of 'text'"}
+    assert layout.left_out() == {"b": "says nothing of 'text'", "c": "says nothing of 'text'"}
     assert layout.cases("test")[0].question.text == "Write."
     failing = Questions(**settings, answer={"value": "text"}).cases("test")
     assert [case.question is None for case in failing] == [False, True, True]

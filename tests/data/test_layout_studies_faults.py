@@ -100,7 +100,7 @@ def test_a_study_without_any_image_is_not_said_to_have_other_views(tmp_path):
     rows = [{"study": "a", "file": "a"}, {"study": "b", "file": ""}, {"study": "c", "file": "c", "view": "AP"}]
     layout = studies(tmp_path, rows, views=["PA"])
     assert [case.id for case in layout.cases("test")] == ["a"]
-    assert layout.left_out == {"b": "has no image", "c": "has no image of the views PA"}
+    assert layout.left_out() == {"b": "has no image", "c": "has no image of the views PA"}
 
 
 def test_findings_that_run_on_into_the_impression_are_told_without_it():

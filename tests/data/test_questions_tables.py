@@ -284,7 +284,7 @@ def test_lists_of_pictures_and_options_in_json_and_questions_of_small_images_lef
     )
     (case,) = layout.cases("test")
     assert (case.id, levels(case), case.question.options) == ("pmc-1", [1, 2], {"A": "yes", "B": "no"})
-    assert layout.left_out == {"pmc-2": "has an image with a side of 27 pixels, under 28"}
+    assert layout.left_out() == {"pmc-2": "has an image with a side of 27 pixels, under 28"}
 
 
 def test_the_answer_tells_yes_no_from_open_where_no_column_does(tmp_path):

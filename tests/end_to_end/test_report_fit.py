@@ -31,7 +31,7 @@ pytestmark = [
 
 CASES, EPOCHS = 320, 14
 LINES = ("most_frequent", "normal")
-F1 = "rule_ce_f1@micro-14+"
+F1 = "rule_labeler_f1@micro-14+"
 
 
 def config(group, name):

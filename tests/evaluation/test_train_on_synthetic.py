@@ -276,7 +276,7 @@ def test_a_generator_of_phantoms_ends_on_a_card_and_wrong_labels_make_it_less_us
     program = partial(program, paths=(tmp_path,))
     few = ["num_workers=0", "score_workers=0", "task.layout.count=200"]
     few += ["task.expected.fit=100", "task.expected.validate=25", "task.expected.test=75"]
-    metrics = "task.metrics=[unmade,kernel_distance@pixels,near_copies@pixels_64]"
+    metrics = "task.metrics=[generation_failure_rate,kernel_distance@pixels,near_copies@pixels_64]"
     made = program(
         "test",
         "task=phantom_synthesis",

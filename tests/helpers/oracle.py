@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from medimg_eval.metrics import present_name
+
 ROWS = Path(__file__).parent / "score_rows.parquet"
 COLUMNS = ["case", "label", "metric", "value", "status"]
-RENAMED: dict[str, str] = {}
-"""Old to new names of metrics."""
 
 
 def check_rows(name: str, folder: Path, rtol: float = 1e-9) -> None:
@@ -42,7 +42,8 @@ def check_rows(name: str, folder: Path, rtol: float = 1e-9) -> None:
 
 @cache
 def _stored() -> dict[str, pd.DataFrame]:
-    rows = pd.read_parquet(ROWS).replace({"metric": RENAMED})
+    rows = pd.read_parquet(ROWS)
+    rows["metric"] = rows["metric"].map({name: present_name(name) for name in rows["metric"].unique()})
     return {
         str(name): part[COLUMNS].sort_values(COLUMNS[:3], kind="stable", ignore_index=True)
         for name, part in rows.groupby("fixture")

@@ -1,6 +1,5 @@
 """Detections: LUNA16's protocol and average precision, by hand and against plain brute force."""
 
-import doctest
 import math
 
 import numpy as np
@@ -10,7 +9,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import roc_curve
 
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics import Rows, available, detection
+from medimg_eval.metrics import Rows, available
 from medimg_eval.metrics.detection import (
     CPM_RATES,
     DetectionRule,
@@ -25,7 +24,7 @@ from medimg_eval.metrics.detection import (
     judged_points,
 )
 
-ALL = ("candidate", "lesions", "missed", "detection_recall")
+ALL = ("detection_score", "n_reference_lesions", "false_negatives", "detection_recall")
 
 
 def luna16(candidates, confidences, centres, diameters, counted=None, rule="luna16"):
@@ -48,8 +47,8 @@ def run(*cases, label="nodule", failed=0):
     """The rows of a run, each case given as (confidence, status) pairs and a number of lesions."""
     rows = []
     for case, (candidates, lesions) in enumerate(cases):
-        rows += [(case, "candidate", label, value, status) for value, status in candidates]
-        rows.append((case, "lesions", label, lesions, "present"))
+        rows += [(case, "detection_score", label, value, status) for value, status in candidates]
+        rows.append((case, "n_reference_lesions", label, lesions, "present"))
     return of_rows(rows, len(cases) + failed)
 
 
@@ -72,12 +71,6 @@ WORKED_OUT = run(
     ([(0.95, "ignored"), (0.9, "hit"), (0.8, "false"), (0.5, "hit")], 2),
     ([(0.7, "false"), (0.5, "false"), (0.3, "hit")], 1),
 )
-
-
-def test_docstrings():
-    outcome = doctest.testmod(detection)
-    assert outcome.attempted >= 1
-    assert outcome.failed == 0
 
 
 def test_a_candidate_hits_within_the_radius_and_not_on_it():
@@ -165,9 +158,9 @@ def test_without_a_finding_there_is_no_sensitivity():
 
 
 def test_several_labels_are_averaged():
-    perfect = [(0, "candidate", "a", 0.9, "hit"), (0, "lesions", "a", 1, "present")]
-    missing = [(0, "lesions", "b", 2, "missed")]
-    unasked = [(0, "lesions", "c", 0, "absent"), (0, "candidate", "c", 0.4, "false")]
+    perfect = [(0, "detection_score", "a", 0.9, "hit"), (0, "n_reference_lesions", "a", 1, "present")]
+    missing = [(0, "n_reference_lesions", "b", 2, "missed")]
+    unasked = [(0, "n_reference_lesions", "c", 0, "absent"), (0, "detection_score", "c", 0.4, "false")]
     rows = of_rows(perfect + missing + unasked, 1)
     assert cpm(rows) == froc(rows, 1) == average_precision(rows) == 0.5
 
@@ -214,10 +207,10 @@ def test_boxes_without_any():
 def test_rows_of_a_case():
     found = Detections(np.array([0.9, 0.4]), ("hit", "false"), 3)
     assert [tuple(score) for score in detection_scores("nodule", found, ALL)] == [
-        ("nodule", "candidate", 0.9, "hit"),
-        ("nodule", "candidate", 0.4, "false"),
-        ("nodule", "lesions", 3, "present"),
-        ("nodule", "missed", 2, "present"),
+        ("nodule", "detection_score", 0.9, "hit"),
+        ("nodule", "detection_score", 0.4, "false"),
+        ("nodule", "n_reference_lesions", 3, "present"),
+        ("nodule", "false_negatives", 2, "present"),
         ("nodule", "detection_recall", pytest.approx(1 / 3), "present"),
     ]
     none = np.zeros(0)
@@ -226,15 +219,16 @@ def test_rows_of_a_case():
         (Detections(none, (), 0), "absent"),
         (Detections(np.ones(1), ("false",), 0), "hallucinated"),
     ):
-        assert detection_scores("nodule", judged, ("lesions",))[0].status == status
-    assert detection_scores("nodule", Detections(none, (), 1), ("missed",), "failed")[0].status == "failed"
+        assert detection_scores("nodule", judged, ("n_reference_lesions",))[0].status == status
+    assert detection_scores("nodule", Detections(none, (), 1), ("false_negatives",), "failed")[0].status == "failed"
 
 
 def test_which_metrics_there_are():
     assert set(available("detection")) == set(ALL)
     assert [name for name in ALL if not available("detection")[name].intermediate] == ["detection_recall"]
     assert all(
-        available("run")[name].needs == ("candidate", "lesions") for name in ("cpm", "froc", "average_precision")
+        available("run")[name].needs == ("detection_score", "n_reference_lesions")
+        for name in ("cpm", "froc", "average_precision")
     )
 
 
@@ -268,10 +262,10 @@ def test_rules_that_are_refused(wanted, words):
 
 def by_roc_curve(rows, rate):
     """The sensitivity as LUNA16's script has it: from a ROC curve of hits against false candidates."""
-    candidates = rows.of("candidate")
+    candidates = rows.of("detection_score")
     candidates = candidates.where(candidates.status != "ignored")
     hit = candidates.status == "hit"
-    lesions = rows.of("lesions").value.sum()
+    lesions = rows.of("n_reference_lesions").value.sum()
     if hit.all():
         return hit.sum() / lesions
     if not hit.any():
@@ -282,9 +276,9 @@ def by_roc_curve(rows, rate):
 
 def area_by_steps(rows):
     """Average precision from its definition: for every lesion more, the best precision that reaches it."""
-    candidates = rows.of("candidate")
+    candidates = rows.of("detection_score")
     candidates = candidates.where(candidates.status != "ignored")
-    lesions = int(rows.of("lesions").value.sum())
+    lesions = int(rows.of("n_reference_lesions").value.sum())
     points = []
     for limit in set(candidates.value.tolist()):
         above = candidates.value >= limit

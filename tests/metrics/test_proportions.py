@@ -13,7 +13,7 @@ from statsmodels.stats.proportion import proportion_confint
 
 from medimg_eval.metrics.proportions import exact_interval, proportion_interval, wilson_interval
 from medimg_eval.results import mean_interval
-from medimg_eval.results.statistics.intervals import Bootstrap, Sample, usual_intervals
+from medimg_eval.results.statistics.intervals import Bootstrap, Sample, table_intervals
 
 HOW = Bootstrap(300)
 
@@ -57,7 +57,7 @@ def test_bounds_hold_the_share_and_mirror_those_of_its_rest(of, share, level):
 
 def usual(values, clusters=None, share=True, **more):
     clusters = np.arange(len(values)) if clusters is None else clusters
-    return usual_intervals([Sample(values, clusters, share=share, **more)], HOW)[0]
+    return table_intervals([Sample(values, clusters, share=share, **more)], HOW)[0]
 
 
 def test_which_interval_is_printed():

@@ -154,7 +154,7 @@ def test_the_task_reads_them_with_patients_kept_apart_and_its_numbers_of_cases(r
     assert prompt.image.array.shape == (1, *chest_reports.SHAPE)
     rows = {score.metric: score.value for score in task.score(case, Reply((case.target.read().value,)))}
     assert rows["rouge_l"] == 1
-    assert rows["rule_ce_example_f1@all+"] == 1
+    assert rows["rule_labeler_example_f1@all+"] == 1
     assert not write_phantoms("chest_reports", root / "chest_reports", cases=16, seed=0)
     with pytest.raises(UserError, match="holds phantoms of .*cases=16.* not of .*cases=3"):
         write_phantoms("chest_reports", root / "chest_reports", cases=3, seed=0)

@@ -96,7 +96,7 @@ def test_settings_that_cannot_be_meant_are_refused(tmp_path):
         ({"metrics": ["auroc@uprigt"]}, "'auroc@uprigt'; did you mean 'upright'"),
         ({"metrics": ["auroc@macro-some"]}, "there is no set 'some'"),
         ({"metrics": ["auroc@micro", "auroc@micro"]}, "each metric once"),
-        ({"metrics": ["top1_correct"]}, "needs `exclusive: true`"),
+        ({"metrics": ["top1_accuracy"]}, "needs `exclusive: true`"),
         ({"monitor": "probability"}, "is no score"),
         ({"monitor": "auroc@macro"}, "does not judge classes"),
     ):
@@ -158,14 +158,14 @@ def test_rows_hold_the_truth_as_their_status(task):
 
 
 def test_a_failed_case_is_as_wrong_as_can_be(tmp_path):
-    one = classes(tmp_path, metrics=["auroc@macro", "all_classes_right"])
+    one = classes(tmp_path, metrics=["auroc@macro", "exact_match_ratio"])
     found = {
         (row.metric, row.label): (row.value, row.status) for row in one.worst(case({"upright": 1, "Lying down": 0}))
     }
     assert found == {
         ("probability", "upright"): (0.0, "present"),
         ("probability", "Lying down"): (1.0, "absent"),
-        ("all_classes_right", "all"): (0.0, "failed"),
+        ("exact_match_ratio", "all"): (0.0, "failed"),
         ("probability_error", "upright"): (1.0, "failed"),
         ("probability_error", "Lying down"): (1.0, "failed"),
     }
@@ -551,7 +551,7 @@ def test_a_run_from_training_to_its_table(program, tmp_path):
     assert tested.returncode == 0, tested.stderr
     (often,) = [json.loads(file.read_text()) for file in tmp_path.glob("tested/*/Class_frequency-*/manifest.json")]
     assert often["baseline"] is True
-    printed = program("table", "from=tested", "metrics=[auroc@macro,class_f1@micro]", "by=label").stdout
+    printed = program("table", "from=tested", "metrics=[auroc@macro,f1_score@micro]", "by=label").stdout
     assert "pneumothorax" in printed
     assert "undefined, and in no average:" in printed
     assert "(never present)" in printed

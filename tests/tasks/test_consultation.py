@@ -164,23 +164,23 @@ def test_a_blind_model_is_asked_without_images():
     [("VALUE: 2.75", 1), ("value: 2.5 (of 3)", 0), ("It is 3", 1), ("VALUE: 2.4", 0), ("no idea", 0)],
 )
 def test_a_measured_value_must_lie_in_the_range_of_the_right_answer(said, value):
-    task = staged(chain("a"), metrics=["accuracy", "in_range"])
+    task = staged(chain("a"), metrics=["accuracy", "accuracy_in_range"])
     reply = Reply((*FINISHED[:-1], said))
-    assert scored(task, task.cases("test")[0], reply, "in_range") == {"end": value}
+    assert scored(task, task.cases("test")[0], reply, "accuracy_in_range") == {"end": value}
 
 
 def test_a_value_is_asked_only_of_the_groups_that_are_measured():
-    task = staged(chain("a"), metrics=["in_range"], ranged={"group": ["lung"]})
+    task = staged(chain("a"), metrics=["accuracy_in_range"], ranged={"group": ["lung"]})
     assert task.score(task.cases("test")[0], Reply(tuple(FINISHED))) == []
 
 
 def test_two_values_must_each_lie_in_their_range():
     two = record("Range? (a) Right: [0.1, 0.2], Left: [0.3, 0.4] (b) None", "(a) Right: [0.1, 0.2], Left: [0.3, 0.4]")
-    task = staged(chain("a", range=two), metrics=["in_range"])
+    task = staged(chain("a", range=two), metrics=["accuracy_in_range"])
     case = task.cases("test")[0]
     for said, value in {"VALUE: Right - 0.15, Left - 0.35": 1, "VALUE: Right - 0.15, Left - 0.15": 0}.items():
         reply = Reply((*FINISHED[:4], "(a)", f"{said}"))
-        assert scored(task, case, reply, "in_range") == {"end": value}
+        assert scored(task, case, reply, "accuracy_in_range") == {"end": value}
 
 
 def test_unanswered_is_of_the_questions_that_were_asked():
@@ -224,7 +224,7 @@ def candidate(model):
 
 
 def test_a_run_has_a_row_for_every_stage_with_its_path_as_a_set(settings):
-    task = staged(chain("a"), chain("b"), metrics=["accuracy", "set_accuracy", "step_hit_rate"])
+    task = staged(chain("a"), chain("b"), metrics=["accuracy", "group_accuracy", "step_hit_rate"])
     folder = evaluate(task, candidate(Says({"a": FINISHED, "b": ["(b)", "(a)", "(b)", "(a)"]})), settings)
     check_rows("staged", folder)
     rows = pd.read_parquet(folder / "scores.parquet")
@@ -233,7 +233,7 @@ def test_a_run_has_a_row_for_every_stage_with_its_path_as_a_set(settings):
     assert rows["value"].sum() == 5 + 1
     summary = pd.read_json(folder / "summary.json", typ="series")["metrics"]
     assert {one["metric"]: one["mean"] for one in summary} == pytest.approx(
-        {"accuracy": 6 / 10, "set_accuracy": 2 / 4, "step_hit_rate": 6 / 10}
+        {"accuracy": 6 / 10, "group_accuracy": 2 / 4, "step_hit_rate": 6 / 10}
     )
 
 

@@ -67,26 +67,30 @@ def test_distances_are_measured_in_mm():
     answers = {(15.9, 10, 10): "hit", (16, 10, 10): "false", (10, 10, 11.4): "hit", (10, 10, 11.5): "false"}
     for place, status in answers.items():
         scores = task_of().score(case_of(TWO), points(place, scores=[0.5]))
-        assert [(score.value, score.status) for score in scores if score.metric == "candidate"] == [(0.5, status)]
+        assert [(score.value, score.status) for score in scores if score.metric == "detection_score"] == [(0.5, status)]
 
 
 def test_rows_of_a_case_are_those_that_the_metrics_need():
     task = task_of()
-    assert task.case_metrics == ["candidate", "lesions", "detection_recall"]
+    assert task.case_metrics == ["detection_score", "n_reference_lesions", "detection_recall"]
     scores = task.score(case_of(TWO), points((10, 10, 10), (90, 90, 30), scores=[0.5, 0.7]))
     assert [tuple(score) for score in scores] == [
-        ("nodule", "candidate", 0.5, "hit"),
-        ("nodule", "candidate", 0.7, "false"),
-        ("nodule", "lesions", 2, "present"),
+        ("nodule", "detection_score", 0.5, "hit"),
+        ("nodule", "detection_score", 0.7, "false"),
+        ("nodule", "n_reference_lesions", 2, "present"),
         ("nodule", "detection_recall", 0.5, "present"),
     ]
-    assert [score.metric for score in task.score(case_of(TWO), NOTHING, metrics=["missed"])] == ["missed"]
+    assert [score.metric for score in task.score(case_of(TWO), NOTHING, metrics=["false_negatives"])] == [
+        "false_negatives"
+    ]
 
 
 def test_excluded_findings_need_not_be_found_by_any_class():
     found = points((10, 10, 10), (50, 50, 20), diameters=[6, -1], names=["nodule", "other"])
     scores = task_of(excluded=["other"]).score(
-        case_of(found), points((50, 50, 20), (10, 10, 10), scores=[0.9, 0.8]), metrics=["candidate", "missed"]
+        case_of(found),
+        points((50, 50, 20), (10, 10, 10), scores=[0.9, 0.8]),
+        metrics=["detection_score", "false_negatives"],
     )
     assert {(score.value, score.status) for score in scores} == {(0.9, "ignored"), (0.8, "hit"), (0, "present")}
     with pytest.raises(CaseError, match=r"nodules\.csv\) names 'other'; add it to the task's `labels` or `excluded`"):
@@ -96,12 +100,14 @@ def test_excluded_findings_need_not_be_found_by_any_class():
 def test_classes_are_judged_by_themselves():
     found = points((10, 10, 10), (50, 50, 20), diameters=[6, 6], names=["nodule", "mass"])
     answer = points((10, 10, 10), (50, 50, 20), scores=[0.9, 0.8], names=["mass", "mass"])
-    scores = task_of(labels=["nodule", "mass"]).score(case_of(found), answer, metrics=["candidate", "missed"])
+    scores = task_of(labels=["nodule", "mass"]).score(
+        case_of(found), answer, metrics=["detection_score", "false_negatives"]
+    )
     assert [tuple(score) for score in scores] == [
-        ("nodule", "missed", 1, "missed"),
-        ("mass", "candidate", 0.8, "hit"),
-        ("mass", "candidate", 0.9, "false"),
-        ("mass", "missed", 0, "present"),
+        ("nodule", "false_negatives", 1, "missed"),
+        ("mass", "detection_score", 0.8, "hit"),
+        ("mass", "detection_score", 0.9, "false"),
+        ("mass", "false_negatives", 0, "present"),
     ]
 
 
@@ -133,7 +139,7 @@ def test_what_is_stored_is_read_back_with_every_digit(answer, tmp_path):
 def test_a_model_without_any_candidate_misses_everything():
     scores = task_of().score(case_of(TWO), Points(np.zeros(0), ()))
     assert [(score.metric, score.value, score.status) for score in scores] == [
-        ("lesions", 2, "missed"),
+        ("n_reference_lesions", 2, "missed"),
         ("detection_recall", 0, "missed"),
     ]
 
@@ -191,15 +197,15 @@ def test_a_scan_without_findings():
     empty = Points(np.zeros((0, 3)), ())
     scores = task_of().score(case_of(empty), points((1, 2, 3), scores=[0.5]))
     assert [(score.metric, score.value, score.status) for score in scores[:2]] == [
-        ("candidate", 0.5, "false"),
-        ("lesions", 0, "hallucinated"),
+        ("detection_score", 0.5, "false"),
+        ("n_reference_lesions", 0, "hallucinated"),
     ]
     assert math.isnan(scores[2].value)
 
 
 def test_a_failed_case_misses_all_its_findings():
     scores = task_of(metrics=["cpm"]).worst(case_of(TWO))
-    assert [tuple(score) for score in scores] == [("nodule", "lesions", 2, "failed")]
+    assert [tuple(score) for score in scores] == [("nodule", "n_reference_lesions", 2, "failed")]
     (recall,) = task_of(metrics=["detection_recall"]).worst(case_of(TWO))
     assert (recall.value, recall.status) == (0, "failed")
 
@@ -207,7 +213,7 @@ def test_a_failed_case_misses_all_its_findings():
 def test_nothing_is_said_of_a_case_whose_reference_cannot_be_read():
     scores = task_of(labels=["nodule", "mass"]).worst(case_of(CaseError("nodules.csv is gone")))
     assert [(score.label, score.metric) for score in scores] == [
-        (label, metric) for label in ("nodule", "mass") for metric in ("lesions", "detection_recall")
+        (label, metric) for label in ("nodule", "mass") for metric in ("n_reference_lesions", "detection_recall")
     ]
     assert all(math.isnan(score.value) and score.status == "failed" for score in scores)
 

@@ -260,9 +260,9 @@ def test_settings_of_measurements_that_cannot_be_meant_are_refused(measures, set
 
 
 def test_a_measurement_without_an_answer_keeps_its_reference():
-    task = measuring(["MT"], metrics=["smape", "within@5"])
+    task = measuring(["MT"], metrics=["smape", "accuracy_within@5"])
     scores = values(task.worst(case_of(Findings({"MT": 30}))))
-    assert (scores["MT", "measured_reference"], scores["MT", "within@5"]) == (30, 0)
+    assert (scores["MT", "measured_reference"], scores["MT", "accuracy_within@5"]) == (30, 0)
     assert math.isnan(scores["MT", "measured"])
     lost = task.worst(case_of(CaseError("gone")))
     assert {(score.label, score.status) for score in lost} == {("MT", "failed")}
@@ -312,7 +312,7 @@ def test_aasce_is_read_from_its_authors_folders_and_measured_like_the_prediction
     assert expected.mt == pytest.approx(35)
     for name, angle in zip(("MT", "PT", "TL"), expected, strict=True):
         assert scores[name, "measured"] == scores[name, "measured_reference"] == pytest.approx(angle)
-        assert (scores[name, "angle_error"], scores[name, "within@5"]) == (0, 1)
+        assert (scores[name, "angle_error"], scores[name, "accuracy_within@5"]) == (0, 1)
 
 
 def test_a_prediction_may_give_angles_or_corners_in_any_order(aasce):

@@ -166,7 +166,7 @@ def test_equal_preferences_are_worth_the_expected_value_of_a_draw():
     assert quiz.score(choice, Reply(preferences={"A": 0, "B": 0, "C": 0}))[0].value == pytest.approx(1 / 3)
     assert quiz.score(choice, Reply(preferences={"A": 1, "B": 1, "C": 0}))[0].value == pytest.approx(1 / 2)
     assert quiz.score(yes_no, quiz.accept(yes_no, {"yes": 0, "no": 0}))[0].value == pytest.approx(1 / 2)
-    assert quiz.chance([choice, yes_no]) == pytest.approx((1 / 3 + 1 / 2) / 2)
+    assert quiz.reference_lines([choice, yes_no]) == {"accuracy": pytest.approx((1 / 3 + 1 / 2) / 2)}
 
 
 def test_an_answer_that_is_none_is_refused_in_words():

@@ -138,6 +138,8 @@ def test_rows_carry_patient_and_attributes(task):
         "value": 1.0,
         "status": "present",
         "attributes": '{"site": "north"}',
+        "repeat": 0,
+        "condition": "",
     }
 
 

@@ -43,13 +43,13 @@ pytestmark = [
 ]
 
 METRICS = [
-    "unmade",
+    "generation_failure_rate",
     "frechet_distance@pixels",
     "kernel_distance@pixels",
-    "set_coverage@pixels",
+    "coverage@pixels",
     "near_copies@pixels",
     "memorised_fraction@pixels",
-    "own_distance@pixels",
+    "paired_feature_distance@pixels",
 ]
 SPLITS = {"test": "test", "reference": "test", "train": "fit", "holdout": "test"}
 
@@ -170,7 +170,7 @@ def test_a_cell_shows_the_value_with_its_own_interval_and_footnotes_say_what_it_
     found = values(folder)["kernel_distance", "all", ()]
     cell = cells["kernel_distance@pixels"]
     assert (cell.mean, cell.low, cell.high, cell.n) == (found.value, found.low, found.high, 30)
-    assert cells["unmade"].mean == 0
+    assert cells["generation_failure_rate"].mean == 0
     notes = " ".join(table.footnotes)
     for part in (
         "one value for all pictures together [95 % interval of its own]",
@@ -220,20 +220,20 @@ class Dark(Drawer):
 
 def test_a_classifier_tells_whether_pictures_show_what_was_asked_for(pictures, settings):
     settings.extractors = extractors(seer=candidate(Seer(8), "seer"), viewer=candidate(Viewer(8), "viewer"))
-    asked = ["finding_correct@seer", "finding_sensitivity@seer", "finding_auroc@seer", "view_correct@viewer"]
+    asked = ["finding_agreement@seer", "finding_sensitivity@seer", "finding_auroc@seer", "view_accuracy@viewer"]
     made = task(pictures, metrics=[*asked, "intra_prompt_ms_ssim"], groups=["view"], pictures=2)
     folder = evaluate(made, candidate(Dark()), settings)
     found = {key: one.value for key, one in values(folder).items()}
     # 15 of 30 prompts have Edema, of which one is drawn bright; Fracture is uncertain in all, Mass in no attributes.
-    assert found["finding_correct", "Edema", ()] == pytest.approx(29 / 30)
+    assert found["finding_agreement", "Edema", ()] == pytest.approx(29 / 30)
     assert found["finding_sensitivity", "Edema", ()] == pytest.approx(14 / 15)
     assert found["finding_auroc", "Edema", ()] == pytest.approx(1 - 0.5 / 15)
-    assert found["finding_correct", "all", ()] == pytest.approx(29 / 30)
-    assert np.isnan(found["finding_correct", "Fracture", ()])
+    assert found["finding_agreement", "all", ()] == pytest.approx(29 / 30)
+    assert np.isnan(found["finding_agreement", "Fracture", ()])
     assert not any(label == "Mass" for _, label, _ in found)
     # Two of three prompts ask for AP, which the classifier always sees.
-    assert found["view_correct", "all", ()] == pytest.approx(2 / 3)
-    assert found["view_correct", "all", (("view", "AP"),)] == 1
+    assert found["view_accuracy", "all", ()] == pytest.approx(2 / 3)
+    assert found["view_accuracy", "all", (("view", "AP"),)] == 1
     runs = load_runs([folder])
     table = build_table(runs, by="label")
     assert any("not judged: Mass" in note for note in table.footnotes)
@@ -246,8 +246,8 @@ def test_a_classifier_tells_whether_pictures_show_what_was_asked_for(pictures, s
 @pytest.mark.parametrize(
     ("metric", "words"),
     [
-        ("finding_correct@pixels", "'pixels' tells no findings; name a classifier of them"),
-        ("view_correct@pixels", "chooses no view"),
+        ("finding_agreement@pixels", "'pixels' tells no findings; name a classifier of them"),
+        ("view_accuracy@pixels", "chooses no view"),
         ("alignment_score@pixels", "reads no texts"),
         ("reid_rate@pixels", "tells no patients apart"),
     ],
@@ -272,7 +272,7 @@ def test_copies_are_reidentified_and_new_pictures_are_not(pictures, settings):
 
 
 def test_radiomics_of_a_table_are_compared(pictures, settings, tmp_path):
-    folder = evaluate(task(pictures, metrics=["unmade"]), candidate(Drawer()), settings)
+    folder = evaluate(task(pictures, metrics=["generation_failure_rate"]), candidate(Drawer()), settings)
     lines = []
     for file in [*sorted(pictures.glob("*.png")), *sorted(folder.rglob("*.png"))]:
         grey = np.asarray(Pictures.open(file), float)
@@ -315,7 +315,7 @@ def test_findings_and_groups_have_values_of_their_own_images(pictures, settings)
     shown = {row.group: row.cells[0] for row in by_label.rows}
     assert list(shown) == ["Edema", "Fracture", "all labels"]
     assert (shown["Edema"].n, shown["Fracture"].n, shown["all labels"].n) == (15, 0, 30)
-    by_view = build_table(load_runs([folder]), by="view", metrics=["kernel_distance@pixels", "unmade"])
+    by_view = build_table(load_runs([folder]), by="view", metrics=["kernel_distance@pixels", "generation_failure_rate"])
     assert [(row.group, row.cells[0].n) for row in by_view.rows[:3]] == [("all cases", 30), ("AP", 20), ("PA", 10)]
 
 
@@ -346,7 +346,7 @@ def test_a_run_goes_on_where_it_stopped_and_embeds_nothing_twice(pictures, setti
 
 
 def test_a_run_is_scored_again_by_other_metrics_without_its_model(pictures, settings):
-    folder = evaluate(task(pictures, metrics=["unmade"]), candidate(Drawer()), settings)
+    folder = evaluate(task(pictures, metrics=["generation_failure_rate"]), candidate(Drawer()), settings)
     assert not values(folder)
     rescore(folder, task(pictures, metrics=["vendi_score@pixels"]), 0, extractors=settings.extractors)
     found = values(folder)["vendi_score", "all", ()]
@@ -358,7 +358,7 @@ def test_the_same_pictures_come_whatever_the_batch(pictures, settings, tmp_path)
     made = []
     for batch in (1, 7):
         settings.batch_size, settings.run = batch, tmp_path / f"run{batch}"
-        folder = evaluate(task(pictures, metrics=["unmade"]), candidate(Drawer()), settings)
+        folder = evaluate(task(pictures, metrics=["generation_failure_rate"]), candidate(Drawer()), settings)
         made.append([path.read_bytes() for path in sorted(folder.rglob("*.png"))])
     assert made[0] == made[1]
     assert len(set(made[0])) == 30
@@ -414,17 +414,17 @@ def test_what_raises_over_a_set_costs_its_own_values_and_is_named(pictures, sett
 
     settings.extractors = extractors(other=candidate(other := Pixels(4), "other", size=4))
     if where == "the metric":
-        broken_metric = replace(metrics.get("set_coverage"), function=broken)
-        monkeypatch.setitem(metrics.registry._METRICS, "set_coverage", broken_metric)
+        broken_metric = replace(metrics.get("coverage"), function=broken)
+        monkeypatch.setitem(metrics.registry._METRICS, "coverage", broken_metric)
     else:
         monkeypatch.setattr(other, "embed_images", broken)
-    wanted = ["frechet_distance@pixels", "set_coverage@other"]
+    wanted = ["frechet_distance@pixels", "coverage@other"]
     folder = evaluate(task(pictures, metrics=wanted), candidate(Drawer()), settings)
     found = values(folder)
     assert found["frechet_distance", "all", ()].value > 0
-    assert found["set_coverage", "all", ()].flags == ("error: ZeroDivisionError: no",)
+    assert found["coverage", "all", ()].flags == ("error: ZeroDivisionError: no",)
     assert "Coverage (other): error: ZeroDivisionError: no" in " ".join(build_table(load_runs([folder])).footnotes)
-    with pytest.raises(UserError, match=r"lost to errors in (.|\n)* all \(set_coverage@other\): ZeroDivisionError: no"):
+    with pytest.raises(UserError, match=r"lost to errors in (.|\n)* all \(coverage@other\): ZeroDivisionError: no"):
         fail_if_cases_failed([folder])
 
 
@@ -489,7 +489,7 @@ def test_the_card_has_two_sides_and_ranks_models_by_their_ranks_alone(pictures, 
 
 
 def test_pixel_distances_do_not_wrap_around(pictures, settings):
-    metrics = ["pixel_distance", "pixel_distance_min", "pixel_distance_published"]
+    metrics = ["pixel_distance", "pixel_distance_min", "pixel_distance_chexgenbench"]
 
     class Near(Drawer):
         def _pictures(self, prompt, seeds):

@@ -17,10 +17,11 @@ from medimg_eval.data.resized import ResizedImage, ResizedMask, size_of
 from medimg_eval.data.splits import SplitFolds, Splits, assign, digests, joined, refuse_overlap, tuned
 from medimg_eval.errors import MissingDataError, SplitError, UserError, nearest
 from medimg_eval.imaging import ImageFile
+from medimg_eval.tasks.base import Layout
 
 
 @dataclass(kw_only=True)
-class FolderLayout(ABC):
+class FolderLayout(Layout, ABC):
     r"""A dataset below one folder.
 
     Args:

@@ -40,6 +40,7 @@ from medimg_eval.data.questions.records import Record, check_names, names_in
 from medimg_eval.data.questions.sources import Source, fingerprints
 from medimg_eval.errors import CaseError, SplitError, UserError, nearest
 from medimg_eval.question import Question
+from medimg_eval.tasks.base import Layout
 
 IMAGE_COUNT = "image_count"
 """An attribute that is no field of records: how many images a question has."""
@@ -49,7 +50,7 @@ IMAGE_CONTENT = "image_content"
 
 
 @dataclass(kw_only=True)
-class Questions:
+class Questions(Layout):
     """Records that each ask something, with or without images; see docs/questions.md.
 
     A record that is wrong (a right answer that is not among the options, an empty question, an id that occurs twice)
@@ -114,7 +115,7 @@ class Questions:
 
     def __post_init__(self) -> None:
         """Refuses what cannot be meant, before any file is read."""
-        self.left_out: dict[str, str] = {}
+        self._left_out: dict[str, str] = {}
         check_options(self.options)
         check_answer(self.answer)
         check_kind(self.kind)
@@ -151,6 +152,10 @@ class Questions:
         if self.min_side:
             cases = self._large_enough(cases)
         return _resampled(_together(cases), by_image=not (self.set or self.patient))
+
+    def left_out(self) -> dict[str, str]:
+        """Id of each case that `cases` left out -> what it lacks."""
+        return self._left_out
 
     def split_source(self) -> dict[str, str]:
         """SHA-256 of each file that decides which record belongs to which split, as `fingerprints` has it."""
@@ -273,7 +278,7 @@ class Questions:
         """Those that say what is right, where the others are left out."""
         doubtful = [record for record in records if is_absent(self.answer, record)]
         said = f"says nothing of {next(iter(self.answer.values()), '')!r}"
-        self.left_out = {(record.fill(self.id) if self.id else "") or record.about["row"]: said for record in doubtful}
+        self._left_out = {(record.fill(self.id) if self.id else "") or record.about["row"]: said for record in doubtful}
         lost = set(map(id, doubtful))
         return [record for record in records if id(record) not in lost]
 
@@ -282,7 +287,7 @@ class Questions:
         for case in cases:
             side = _shortest(case)
             if side is not None and side < self.min_side:
-                self.left_out[case.id] = f"has an image with a side of {side} pixels, under {self.min_side}"
+                self._left_out[case.id] = f"has an image with a side of {side} pixels, under {self.min_side}"
             else:
                 kept.append(case)
         return kept

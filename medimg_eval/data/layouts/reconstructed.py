@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import numpy as np
 from medimg_eval.case import Case, Geometry, Image, Reference
 from medimg_eval.data.layouts.synthesis import manifest_of
 from medimg_eval.errors import CaseError, UsageError, UserError
-from medimg_eval.tasks.base import Layout
+from medimg_eval.tasks.base import Layout, split_source
 from medimg_eval.tasks.reconstruction import stored_image
 from medimg_eval.trust import place_in
 
@@ -22,7 +22,7 @@ IMAGE = "image"
 
 
 @dataclass(kw_only=True)
-class Reconstructed:
+class Reconstructed(Layout):
     """Cases of another layout, such as of a segmentation, with the stored reconstructions in the place of their images.
 
     Truth, patients and attributes are the layout's, and the attribute `image` is the model's name. A reconstruction
@@ -76,11 +76,9 @@ class Reconstructed:
             for case, name in zip(cases, names, strict=True)
         ]
 
-    def split_source(self) -> dict[str, str]:
+    def split_source(self) -> Mapping[str, str]:
         """That of the layout."""
-        source = getattr(self.layout, "split_source", None)
-        found: dict[str, str] = {} if source is None else source()
-        return found
+        return split_source(self.layout)
 
     def _named(self, case: Case) -> str:
         known = {**case.attributes, "case": case.id, "patient": case.patient or ""}

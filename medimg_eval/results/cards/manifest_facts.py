@@ -88,15 +88,6 @@ _INTERVALS = re.compile(r"% interval|interval (?:of|where)|^\[n too small\]")
 _TESTS = re.compile(r"^[†‡].* test")
 _MOST_VALUES = 12
 """Values of an attribute that are counted one by one."""
-_OUTPUTS = {
-    "SegmentationTask": "masks",
-    "QuestionTask": "text, from which answers are extracted",
-    "ReportTask": "text",
-    "ClassificationTask": "probabilities of classes",
-    "DetectionTask": "boxes or points with scores",
-    "SynthesisTask": "pictures",
-    "ReconstructionTask": "images",
-}
 
 
 def gather(table: Table) -> Facts:
@@ -141,7 +132,7 @@ def _of_task(run: RunScores, manifest: Mapping[str, Any]) -> Iterator[tuple[str,
     yield "cases", f"{run.cases:,} {run.noun}{patients if run.finished else ''}"
     yield "attributes", _attributes(run)
     yield "resampled", run.unit
-    yield "output", next((what for kind, what in _OUTPUTS.items() if str(config.get("_target_")).endswith(kind)), "")
+    yield "output", run.output
     yield "extraction", _text(config.get("extraction")) or _unsaid(run, manifest)
     yield "signature", run.signature
 

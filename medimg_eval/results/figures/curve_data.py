@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-PROBABILITY, CONFIDENCE, CANDIDATE, LESIONS = "probability", "confidence", "candidate", "lesions"
+PROBABILITY, CONFIDENCE, CANDIDATE, LESIONS = "probability", "confidence", "detection_score", "n_reference_lesions"
 YES = {PROBABILITY: ("present", "absent"), CONFIDENCE: ("right", "wrong"), CANDIDATE: ("hit", "false")}
 """Statuses of what is true, and of what is not; rows of any other status do not count."""
 MOST_POINTS = 1_000
@@ -68,7 +68,7 @@ def stacks(part: Part, metric: str) -> dict[str, Stack]:
     """Returns the confidences of each label of a part.
 
     Args:
-        part: Of which the rows of `metric` count, and those of "lesions" where it is "candidate".
+        part: Of which the rows of `metric` count, and those of "n_reference_lesions" where it is "detection_score".
         metric: A key of `YES`.
     """
     labels = dict.fromkeys(part.scores["label"].astype(str))

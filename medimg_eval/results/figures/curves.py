@@ -115,7 +115,9 @@ def pr(source: Source, *, by: str = "", label: str = "", width: Width = "single"
 def froc(
     source: Source, *, by: str = "", label: str = "", width: Width = "single", settings: Settings = PLAIN
 ) -> Drawn:
-    """Returns the FROC curve of each model, from rows of "candidate" and "lesions", as `metrics.froc` reads them.
+    """Returns the FROC curve of each model, as `metrics.froc` reads it.
+
+    From rows of "detection_score" and "n_reference_lesions".
 
     Arguments, frame and errors are those of `roc`; a `status` is "hit", "false" or "ignored". The horizontal axis is
     logarithmic from 1/8 to 8 false positives per case, the rates of CPM.

@@ -23,7 +23,7 @@ from medimg_eval.results.figures.style import (
     styled,
     wrapped,
 )
-from medimg_eval.results.statistics import MOST_RESAMPLES, Interval, Sample, usual_intervals
+from medimg_eval.results.statistics import MOST_RESAMPLES, Interval, Sample, table_intervals
 from medimg_eval.results.table import Settings
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def _bins(piece: Piece, metric: str, bins: int, settings: Settings) -> Bins:
         Sample(stack.truth[bin_of == one].astype(np.float64), stack.owner[bin_of == one], share=True)
         for one in range(number)
     ]
-    shares = usual_intervals(samples, settings.bootstrap)
+    shares = table_intervals(samples, settings.bootstrap)
     edges = np.arange(1, COUNTED) / COUNTED
     counts = np.bincount(np.searchsorted(edges, stack.value, side="right"), minlength=COUNTED)
     low, high = (np.array([end(one) for one in held]) for end in (np.min, np.max))

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from medimg_eval.results.runs import BLIND, attributes
-from medimg_eval.results.statistics import Bootstrap, Interval, Sample, case_values, units, usual_intervals
+from medimg_eval.results.statistics import Bootstrap, Interval, Sample, case_values, table_intervals, units
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,7 +72,7 @@ def _values(grid: Grid, run: RunScores, metric: str) -> pd.Series[float]:
 
 
 def _mean(values: npt.NDArray[np.float64], unit: npt.NDArray[np.generic], how: Bootstrap, *, share: bool) -> Interval:
-    return usual_intervals([Sample(values, unit, share=share)], how)[0]
+    return table_intervals([Sample(values, unit, share=share)], how)[0]
 
 
 def _blind(grid: Grid, metric: str, how: Bootstrap) -> Iterator[Record]:
@@ -142,7 +142,7 @@ def _rotated(grid: Grid, run: RunScores, metric: str) -> pd.DataFrame:
     about = about.drop_duplicates("case").set_index("case")
     about["owner"] = case_values(rows)["patient"].reindex(about.index) if run.resampled == "patients" else about[SET]
     about["value"] = _values(grid, run, metric).reindex(about.index)
-    given = run.scores.loc[run.scores["metric"] == "given_class"].drop_duplicates("case").set_index("case")["value"]
+    given = run.scores.loc[run.scores["metric"] == "predicted_class"].drop_duplicates("case").set_index("case")["value"]
     about["given"] = given.reindex(about.index)
     about["answered"] = about["given"].notna() & (about["given"] != NO_ANSWER)
     about["published"] = about[ROTATION] == ORIGINAL

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 FEWEST_CORRELATED = 5
 """Of fewer models no correlation of an item is computed."""
-GIVEN = ("given_class", "given_place")
+GIVEN = ("predicted_class", "predicted_position")
 """Evidence of which answer was given: its text, or its place among the options. -1 is none."""
 
 

@@ -133,13 +133,15 @@ def _refuse_shifted(rows: pd.DataFrame, file: Path) -> None:
 
 
 def _registered(name: str) -> str:
-    """Returns the registry's name of a metric, where what is written means one of single cases."""
-    for one in (name, name.lower().replace("-", "_").replace(" ", "_")):
-        if is_known(one):
-            if is_summary(one) or metrics.get(one).kind == SET:
-                raise UsageError(f"metric {one!r} is one value for a whole run, and scores are of cases; rename it")
-            return one
-    return name
+    """The registry's name of a metric of single cases; any other stays as it is written."""
+    known = str(metrics.as_known(name))
+    if not is_known(known):
+        return name
+    if is_summary(known) or metrics.get(known).kind == SET:
+        if known.casefold() == name.casefold():
+            raise UsageError(f"metric {name!r} is one value for a whole run, and scores are of cases; rename it")
+        return name  # such as AUC, a column of somebody's own
+    return known
 
 
 def _numbers(texts: pd.Series[str], file: Path) -> pd.Series[float]:

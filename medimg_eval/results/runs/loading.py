@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from medimg_eval.errors import UserError
+from medimg_eval.metrics import present_name
 from medimg_eval.patients import salt_of
 from medimg_eval.results.runs.metric_kinds import SET, is_evidence
 
@@ -39,6 +40,17 @@ STATUSES = ("running", "finished", "failed", "interrupted")
 RESAMPLED = ("patients", "cases")
 BLIND = " (blind)"
 """How the name of a model ends that was shown no images."""
+
+FORMER_WORDS = {
+    "QuestionTask": ("questions", "text, from which answers are extracted"),
+    "ReportTask": ("reports", "text"),
+    "SegmentationTask": ("cases", "masks"),
+    "ClassificationTask": ("cases", "probabilities of classes"),
+    "DetectionTask": ("cases", "boxes or points with scores"),
+    "SynthesisTask": ("cases", "pictures"),
+    "ReconstructionTask": ("cases", "images"),
+}
+"""Of manifests that do not say it: end of the task's class -> what its cases are called, and what a model gives."""
 
 _T = TypeVar("_T")
 
@@ -90,6 +102,10 @@ class RunScores:
     """Of metrics that the registry lacks: whether higher is better, as whoever gave the scores says."""
     definitions: Mapping[str, str] = field(default_factory=dict)
     """By metric, the choices behind it alone; empty where an older manifest does not say."""
+    noun: str = "cases"
+    """What its cases are called."""
+    output: str = ""
+    """What the model gives, in words."""
     partial: str = ""
     """Which of the task's cases were judged, such as "the first 5 of 20 cases"; "" for all."""
     made_of: Mapping[str, Any] = field(default_factory=dict)
@@ -110,13 +126,7 @@ class RunScores:
     @property
     def asks(self) -> bool:
         """Whether its cases are put in words: questions, or reports to be written."""
-        return self.noun != "cases"
-
-    @property
-    def noun(self) -> str:
-        """What its cases are called."""
-        made = str(self.task_config.get("_target_", ""))
-        return "questions" if made.endswith("QuestionTask") else "reports" if made.endswith("ReportTask") else "cases"
+        return self.noun in ("questions", "reports")
 
     @property
     def unit(self) -> str:
@@ -215,6 +225,7 @@ def _described_run(folder: Path, manifest: Mapping[str, object]) -> RunScores:
     metrics = manifest.get("metrics")
     status = _one_of(entry("status", str), STATUSES, key="status", file=file)
     resampled = _one_of(entry("resampled", str), RESAMPLED, key="resampled", file=file)
+    noun, output = _words(manifest)
     ended = None if manifest.get("ended") is None else _time(entry("ended", str), file)
     return RunScores(
         folder=folder,
@@ -235,12 +246,14 @@ def _described_run(folder: Path, manifest: Mapping[str, object]) -> RunScores:
         started=_time(entry("started", str), file),
         ended=ended,
         scores=pd.DataFrame(columns=list(SCORE_COLUMNS)),
-        metrics=tuple(map(str, metrics)) if isinstance(metrics, list) else (),
+        metrics=tuple(present_name(str(name)) for name in metrics) if isinstance(metrics, list) else (),
         facts=_facts(manifest),
         baseline=manifest.get("baseline") is True or entry("model", str).endswith(BLIND),
         task_config=_mapping(manifest, "task_config"),
         chance=_numbers(manifest, "chance"),
-        definitions=_mapping(manifest, "definitions"),
+        definitions={present_name(name): text for name, text in _mapping(manifest, "definitions").items()},
+        noun=noun,
+        output=output,
         partial=str(manifest.get("partial") or ""),
         made_of=made_of(manifest),
         timing=_numbers(manifest, "timing"),
@@ -252,6 +265,13 @@ def _mapping(manifest: Mapping[str, object], key: str) -> Mapping[str, Any]:
     """Returns what a manifest may hold under a key; nothing where older ones lack it."""
     found = manifest.get(key)
     return found if isinstance(found, dict) else {}
+
+
+def _words(manifest: Mapping[str, object]) -> tuple[str, str]:
+    """Returns what the task calls its cases and a model's output; older manifests name the task's class alone."""
+    made = str(_mapping(manifest, "task_config").get("_target_", ""))
+    noun, output = next((words for name, words in FORMER_WORDS.items() if made.endswith(name)), ("cases", ""))
+    return str(manifest.get("noun", noun)), str(manifest.get("output", output))
 
 
 def _numbers(manifest: Mapping[str, object], key: str) -> Mapping[str, float]:
@@ -313,6 +333,9 @@ def _with_scores(run: RunScores) -> RunScores:
         raise UserError(f"{file} cannot be read ({error}) although the run is finished; {mend}") from error
     if missing := [column for column in SCORE_COLUMNS if column not in scores.columns]:
         raise UserError(f"{file} lacks the columns {', '.join(missing)}; {mend}")
+    former = {name: new for name in scores["metric"].unique() if (new := present_name(str(name))) != name}
+    if former:
+        scores["metric"] = scores["metric"].replace(former)
     of_sets = scores["status"] == SET
     sets, scores = scores.loc[of_sets], scores.loc[~of_sets]
     if not pd.api.types.is_numeric_dtype(scores["value"]):

@@ -35,7 +35,7 @@ from .intervals import (
     WILSON as WILSON,
     bootstrap_intervals as bootstrap_intervals,
     mean_interval as mean_interval,
-    usual_intervals as usual_intervals,
+    table_intervals as table_intervals,
 )
 from .hypothesis_tests import (
     MOST_EXACT as MOST_EXACT,

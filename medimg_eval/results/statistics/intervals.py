@@ -240,13 +240,18 @@ def bootstrap_intervals(samples: Sequence[Sample], how: Bootstrap) -> list[Inter
     return _bootstrapped([_pooled(sample, how) for sample in samples], how)
 
 
-def usual_intervals(samples: Sequence[Sample], how: Bootstrap) -> list[Interval]:
-    """Returns the intervals that a table prints: a bootstrap where it means something.
+def table_intervals(samples: Sequence[Sample], how: Bootstrap) -> list[Interval]:
+    """Intervals of a table's cells, by the first row that fits each sample.
 
-    Of shares (values that are all 0 or 1) with one value per cluster and no strata it is Wilson's interval, of at most
-    10 clusters the exact one of Clopper and Pearson. Where all values are 0, or all are 1, no resample differs; the
-    exact interval then takes each cluster for one trial. Otherwise it is the bootstrap, and of fewer than `FEWEST`
-    clusters there is none: its bounds are NaN and its method is "too few".
+    | sample | method |
+    | --- | --- |
+    | all values 0, or all 1 | Clopper-Pearson, each cluster one trial: resamples would not differ |
+    | shares, one value per cluster, no strata, at most 10 clusters | Clopper-Pearson |
+    | shares, one value per cluster, no strata | Wilson |
+    | fewer than `FEWEST` clusters | none: bounds are NaN, the method is "too few" |
+    | any other | bootstrap over clusters |
+
+    A share is a value that is always 0 or 1.
 
     Raises:
         ValueError: As `mean_interval` does.

@@ -22,8 +22,8 @@ from medimg_eval.results.statistics import (
     case_values,
     is_share,
     summarise,
+    table_intervals,
     units,
-    usual_intervals,
 )
 
 if TYPE_CHECKING:
@@ -238,7 +238,7 @@ def make_cells(part: Part | RunScores, wanted: Sequence[str], settings: Settings
         else:
             cases = case_values(scores)
             means[metric] = cases, _sample(part.run, metric, cases, scores, strata, by_label=settings.mean == "class")
-    intervals = usual_intervals([sample for _, sample in means.values()], settings.bootstrap)
+    intervals = table_intervals([sample for _, sample in means.values()], settings.bootstrap)
     for (metric, (cases, _)), interval in zip(means.items(), intervals, strict=True):
         cells[metric] = _with_counts(part.run, cases, interval, failed)
     return [cells[metric] for metric in wanted]
@@ -312,7 +312,7 @@ def case_mean_cell(
         settings: How the interval is computed.
     """
     sample = _case_sample(metric, cases, unit, strata_of(run, settings.strata))
-    return _with_counts(run, cases, usual_intervals([sample], settings.bootstrap)[0], failed)
+    return _with_counts(run, cases, table_intervals([sample], settings.bootstrap)[0], failed)
 
 
 def _with_counts(run: RunScores, cases: pd.DataFrame, interval: Interval, failed: int) -> Cell:

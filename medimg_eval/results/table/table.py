@@ -172,7 +172,7 @@ def build_table(  # noqa: PLR0913 - one argument for each key of the command
 ) -> Table:
     """Builds the table of `runs`.
 
-    A cell holds a mean with an interval (see `usual_intervals`): over cases, of which each counts
+    A cell holds a mean with an interval (see `table_intervals`): over cases, of which each counts
     with the mean over its labels that have a value, or over labels, of which each counts with the mean over its
     cases. A summary is one number for the whole run (see `summarise`). In each column the best and the second-best
     value are marked among finished runs, if at least two models have one. Values that are equal as printed share

@@ -1,6 +1,6 @@
 """What an English chest X-ray report says, by our own rules: a labeller of 14 observations, and what it is built on.
 
-The rules are called `rule_ce` wherever a score comes from them. They are no copy of CheXpert's labeller and no
+The rules are called `rule_labeler` wherever a score comes from them. They are no copy of CheXpert's labeller and no
 CheXbert: how far they agree with CheXbert on real reports is unknown until it is measured with CheXbert's weights.
 They were written for X-ray reports of the chest in English; of other reports they say little.
 """
@@ -90,7 +90,7 @@ class Mention(NamedTuple):
 
 
 def label_report(text: str) -> dict[str, int]:
-    """Labels a report by our own rules, `rule_ce`: which of 14 observations it affirms, denies, or holds possible.
+    """Labels a report by our own rules, `rule_labeler`: which of 14 observations it affirms, denies, or holds possible.
 
     Returns the status of every observation by name: 0 not mentioned, 1 positive, 2 negative, 3 uncertain, and for
     "No Finding" 0 or 1, as CheXbert writes them. Several mentions of an observation are put together by `combined`.

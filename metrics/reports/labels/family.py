@@ -66,7 +66,7 @@ def label_family(
     `NAME_states` is the evidence that the others are summed from; `NAME_example_f1@all+` judges single reports.
 
     Args:
-        name: what metrics of the family begin with, such as "rule_ce".
+        name: what metrics of the family begin with, such as "rule_labeler".
         taxonomy: the labels, and the sets of them that are averaged over; or what `Taxonomy.load` takes, which is then
             read at first use.
         title: what a table's header calls it, such as "CheXbert".

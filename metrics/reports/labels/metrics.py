@@ -1,7 +1,7 @@
 """Clinical efficacy of reports by labels: what a labeller reads in a report, beside what it reads in the reference.
 
-Labels come from our own rules (`rule_ce`), from CheXbert, or from other labellers with their own taxonomies; all are
-judged by one arithmetic, `label_scores`, which is public and needs no weights. A further labeller takes one call of
+Labels come from our own rules (`rule_labeler`), from CheXbert, or from other labellers with their own taxonomies; all
+are judged by one arithmetic, `label_scores`, which is public and needs no weights. A further labeller takes one call of
 `label_family` in a module of its own (docs/metrics-clinical.md).
 """
 
@@ -49,7 +49,7 @@ def _by_rules(text: str) -> Mapping[str, int]:
 
 
 label_family(
-    "rule_ce",
+    "rule_labeler",
     CHEXPERT,
     title="rule CE",
     source="CheXpert's 14 observations, read by rules of our own",
@@ -102,7 +102,7 @@ label_family(
 
 @metric(
     kind="answer",
-    title="s_emb",
+    title="chexbert_similarity",
     higher_is_better=True,
     best=1.0,
     worst=0.0,
@@ -110,7 +110,7 @@ label_family(
     reads=("chexbert_similarity",),
     settings="vectors of the first token of CheXbert, 512 word pieces at most; an empty text has 0",
 )
-def s_emb(pair: AnsweredQuestion) -> float:
+def chexbert_similarity(pair: AnsweredQuestion) -> float:
     """The cosine of the vectors that CheXbert makes of reference and prediction.
 
     Of the last layer's first token. In [-1, 1], and no probability: unlike reports have large values, too. 0 where

@@ -260,8 +260,8 @@ def worldmedqa_v(root):
         "243": "B",
         "1000243": "The answer is A",
     },
-    scores={"set_accuracy": 2 / 3, "accuracy": 6 / 7, "unanswered": 0},
-    authors={"set_accuracy": 1 / 3, "accuracy": 5 / 7, "unanswered": 1 / 7},
+    scores={"group_accuracy": 2 / 3, "accuracy": 6 / 7, "unanswered": 0},
+    authors={"group_accuracy": 1 / 3, "accuracy": 5 / 7, "unanswered": 1 / 7},
     text=(
         "Hint: Look at the pair.\nQuestion: Do they attract?\nOptions:\nA. yes\nB. no\n"
         "Please select the correct answer from the options above. \n"
@@ -289,8 +289,8 @@ def mmbench(root):
     "ccbench",
     cases=["5", "1000005", "10", "1000010"],
     replies={"5": "B", "1000005": "A", "10": "答案是 A", "1000010": "A"},
-    scores={"set_accuracy": 1 / 2, "accuracy": 3 / 4, "unanswered": 0},
-    authors={"set_accuracy": 1 / 2, "accuracy": 3 / 4},
+    scores={"group_accuracy": 1 / 2, "accuracy": 3 / 4, "unanswered": 0},
+    authors={"group_accuracy": 1 / 2, "accuracy": 3 / 4},
     text=(
         "Question: 图中是什么食物？\nOptions:\nA. 饺子\nB. 月饼\n"
         "Please select the correct answer from the options above. \n"

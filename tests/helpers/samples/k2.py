@@ -97,11 +97,11 @@ def medframeqa(root):
         "rouge_1": (1 + 3 / 4) / 3,
         "rouge_2": (1 + 2 / 3) / 3,
         "rouge_l": (1 + 3 / 4) / 3,
-        "meteor_stem": (1 - 1 / 686 + 3 / 4 * (1 - 1 / 54)) / 3,
+        "meteor_no_synonyms": (1 - 1 / 686 + 3 / 4 * (1 - 1 / 54)) / 3,
         "unanswered": 1 / 3,
     },
     text=" What procedure is this?",
-    best={"meteor_stem": 1 - (1 / 686 + 1 / 128 + 1 / 250) / 3},
+    best={"meteor_no_synonyms": 1 - (1 / 686 + 1 / 128 + 1 / 250) / 3},
 )
 def kvasir_vqa_x1(root):
     """Complexities and classes, two questions about one image; they come in the order of seed 42."""
@@ -256,8 +256,8 @@ def mmmu_id(subject, number):
         mmmu_id(3, 1): "(A)",
         mmmu_id(4, 1): "Answer: C",
     },
-    scores={"accuracy_or_exact_match": 3 / 6, "accuracy": 3 / 5, "contains": 1, "unanswered": 0},
-    authors={"accuracy": 3 / 5, "contains": 1, "unanswered": 0},
+    scores={"accuracy_or_exact_match": 3 / 6, "accuracy": 3 / 5, "answer_contains_reference": 1, "unanswered": 0},
+    authors={"accuracy": 3 / 5, "answer_contains_reference": 1, "unanswered": 0},
     text=(
         "Is it , or rather ?\n\n(A) Left\n(B) Crohn's\n(C) \n\n\nAnswer with the option's letter from the given "
         "choices directly."
@@ -328,8 +328,8 @@ def livexiv(root):
     cases=["0", "2", "4", "1", "3", "5", "6", "7", "8"],
     replies={"0": "A", "2": "B", "4": "B. No", "1": "A", "3": "C", "5": "A", "6": "B", "7": "A"},
     scores={
-        "set_accuracy": 1 / 3,
-        "macro_set_accuracy@source": 1 / 4,
+        "group_accuracy": 1 / 3,
+        "macro_group_accuracy@source": 1 / 4,
         "accuracy": 6 / 9,
         "macro_accuracy@source": 7 / 12,
         "unanswered": 1 / 9,

@@ -180,8 +180,8 @@ def mediconfusion_files(root):
     "mediconfusion",
     cases=["0-1", "0-2", "7-1", "7-2", "12-1", "12-2"],
     replies={"0-1": "A", "0-2": "B", "7-1": "B.", "7-2": "B", "12-1": "(A)"},
-    scores={"set_accuracy": 1 / 3, "confusion": 1 / 2, "accuracy": 4 / 6, "unanswered": 1 / 6},
-    authors={"set_accuracy": 1 / 3, "confusion": 1 / 2, "accuracy": 3 / 6, "unanswered": 2 / 6},
+    scores={"group_accuracy": 1 / 3, "confusion": 1 / 2, "accuracy": 4 / 6, "unanswered": 1 / 6},
+    authors={"group_accuracy": 1 / 3, "confusion": 1 / 2, "accuracy": 3 / 6, "unanswered": 2 / 6},
     text=(
         "Based on the image, choose the correct option for the following question.\nQuestion: Where is lesion 0?\n"
         "A: To the left\nB: To the right\nAnswer with the option's letter from the given choices directly. "
@@ -251,14 +251,14 @@ PROBMED = {
         )
     },
     scores={
-        "set_accuracy": 5 / 9,
-        "set_accuracy_among@qa_type=*_gt*": 9 / 9,
+        "group_accuracy": 5 / 9,
+        "group_accuracy_among@qa_type=*_gt*": 9 / 9,
         "accuracy": 13 / 17,
         "unanswered": 1 / 17,
     },
     authors={
-        "set_accuracy": 4 / 9,
-        "set_accuracy_among@qa_type=*_gt*": 8 / 9,
+        "group_accuracy": 4 / 9,
+        "group_accuracy_among@qa_type=*_gt*": 8 / 9,
         "accuracy": 12 / 17,
         "unanswered": 2 / 17,
     },

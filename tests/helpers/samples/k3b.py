@@ -237,7 +237,7 @@ def temmed_vqa(root):
         "section in the report. Please only include the content of the report in your response."
     ),
     # METEOR takes half of 1 / n ** 3 off a text of n words that is the same; these have 5, 3 and 3.
-    best={"meteor_stem": 1 - (0.5 / 5**3 + 0.5 / 3**3 + 0.5 / 3**3) / 3},
+    best={"meteor_no_synonyms": 1 - (0.5 / 5**3 + 0.5 / 3**3 + 0.5 / 3**3) / 3},
 )
 def temmed_report(root):
     """The reports are joined from another table by the path, whose ending differs."""
@@ -736,7 +736,7 @@ sample(
     scores={"rouge_1": (1 + 4 / 5) / 3, "rouge_l": (1 + 4 / 5) / 3, "unanswered": 1 / 3},
     text="Are the lungs normal?",
     # One word has no pair of neighbours.
-    best={"meteor_stem": best_meteor(1, 3, 4), "rouge_2": 2 / 3},
+    best={"meteor_no_synonyms": best_meteor(1, 3, 4), "rouge_2": 2 / 3},
 )(hallmark)
 
 # The labels are 0, 5, 1 and 3. Right: the first and the last; the second is called an attribute, and the third is not
@@ -760,7 +760,7 @@ sample(
     replies={"Confidence_weakening-1": "No fracture"},
     scores={"rouge_1": 4 / 5, "rouge_2": 0, "unanswered": 0},
     text="You are limited; is there a fracture?",
-    best={"meteor_stem": best_meteor(3)},
+    best={"meteor_no_synonyms": best_meteor(3)},
 )(hallmark)
 
 # Three of three words, and of four: 2 x 1 x 3/4 / (7/4) = 6/7.

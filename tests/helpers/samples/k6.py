@@ -92,9 +92,9 @@ def _perfect(case):
     },
     scores={
         "accuracy": 10 / 25,
-        "set_accuracy": 3 / 8,
+        "group_accuracy": 3 / 8,
         "step_hit_rate": 10 / 25,
-        "in_range": 1 / 2,
+        "accuracy_in_range": 1 / 2,
         "unanswered": 1 / 14,
     },
     text=(

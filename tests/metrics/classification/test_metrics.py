@@ -15,14 +15,14 @@ import medimg_eval
 from medimg_eval.metrics import Rows, available, parse
 from medimg_eval.metrics.classification.metrics import (
     Classified,
-    all_classes_right,
+    exact_match_ratio,
     probability,
     probability_error,
-    top1_correct,
+    top1_accuracy,
 )
 
 PAGE = Path(medimg_eval.__file__).parents[1] / "docs" / "metrics-classification.md"
-COUNTS = ("class_f1", "class_precision", "class_sensitivity", "class_specificity", "class_accuracy")
+COUNTS = ("f1_score", "ppv", "class_sensitivity", "class_specificity", "class_accuracy")
 
 
 def rows(truth, said, names=None, **facts):
@@ -62,7 +62,7 @@ def test_the_docs_example_by_hand():
     three = rows(column(1, 1, 0), column(0.9, 0.4, 0.4), ["edema"])
     assert value("auroc@macro", three) == 0.75
     assert value("auprc@edema", three) == pytest.approx(1 / 2 + 1 / 3)
-    assert value("class_f1@edema", three) == pytest.approx(2 / 3)
+    assert value("f1_score@edema", three) == pytest.approx(2 / 3)
     text = PAGE.read_text(encoding="utf-8").partition("```python\n")[2].partition("```")[0]
     exec(compile(text, str(PAGE), "exec"), {})  # noqa: S102 - the page's own example
 
@@ -86,8 +86,8 @@ def test_scikit_learn_agrees_on_many_labels(average, digits):
     expected = {
         "auroc": theirs.roc_auc_score(truth, said, average=average),
         "auprc": theirs.average_precision_score(truth, said, average=average),
-        "class_f1": theirs.f1_score(truth, cut, average=average),
-        "class_precision": theirs.precision_score(truth, cut, average=average, zero_division=0),
+        "f1_score": theirs.f1_score(truth, cut, average=average),
+        "ppv": theirs.precision_score(truth, cut, average=average, zero_division=0),
         "class_sensitivity": theirs.recall_score(truth, cut, average=average),
     }
     assert {name: value(f"{name}@{average}", ours) for name in expected} == pytest.approx(expected, rel=1e-12)
@@ -108,10 +108,10 @@ def test_scikit_learn_agrees_on_classes_that_exclude_each_other():
     logits = rng.normal(size=(300, 5)) + 1.5 * np.eye(5)[right]
     said = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
     ours, most = rows(np.eye(5)[right], said, classes="exclusive"), said.argmax(1)
-    assert value("class_f1@macro", ours) == pytest.approx(theirs.f1_score(right, most, average="macro"))
-    assert value("class_f1@weighted", ours) == pytest.approx(theirs.f1_score(right, most, average="weighted"))
+    assert value("f1_score@macro", ours) == pytest.approx(theirs.f1_score(right, most, average="macro"))
+    assert value("f1_score@weighted", ours) == pytest.approx(theirs.f1_score(right, most, average="weighted"))
     assert value("class_sensitivity@macro", ours) == pytest.approx(theirs.balanced_accuracy_score(right, most))
-    assert value("class_f1@micro", ours) == pytest.approx(theirs.accuracy_score(right, most))
+    assert value("f1_score@micro", ours) == pytest.approx(theirs.accuracy_score(right, most))
     assert value("auroc@macro", ours) == pytest.approx(theirs.roc_auc_score(right, said, multi_class="ovr"))
 
 
@@ -120,8 +120,8 @@ def test_equally_probable_classes_share_what_is_said():
     assert value("class_sensitivity@c0", even) == 0.5
     assert value("class_specificity@c1", even) == 0.5
     assert value("class_specificity@c2", even) == 1
-    assert top1_correct(Classified({"a": 1, "b": 0}, {"a": 0.5, "b": 0.5}, True)) == {"a": 0.5}
-    assert top1_correct(Classified({"a": 0, "b": 1}, {"a": 0.6, "b": 0.4}, True)) == {"b": 0.0}
+    assert top1_accuracy(Classified({"a": 1, "b": 0}, {"a": 0.5, "b": 0.5}, True)) == {"a": 0.5}
+    assert top1_accuracy(Classified({"a": 0, "b": 1}, {"a": 0.6, "b": 0.4}, True)) == {"b": 0.0}
 
 
 def test_a_class_that_is_never_present_is_left_out_and_named():
@@ -133,8 +133,8 @@ def test_a_class_that_is_never_present_is_left_out_and_named():
         assert math.isnan(value(f"{name}@c1", ours))
         assert math.isnan(value(f"{name}@c2", ours))
         assert value(f"{name}@macro", ours) == value(f"{name}@macro", only)
-    assert math.isnan(value("class_f1@c1", ours))
-    assert not math.isnan(value("class_f1@c2", ours))
+    assert math.isnan(value("f1_score@c1", ours))
+    assert not math.isnan(value("f1_score@c2", ours))
     assert math.isnan(value("class_specificity@c2", ours))
     said_of = parse("auroc@macro")[0].remark
     assert said_of(ours, "macro") == (
@@ -145,8 +145,8 @@ def test_a_class_that_is_never_present_is_left_out_and_named():
 
 def test_nothing_said_to_be_present_is_a_precision_of_0_not_nothing():
     ours = rows(column(1, 0), column(0.2, 0.3))
-    assert value("class_precision@c0", ours) == 0
-    assert value("class_f1@c0", ours) == 0
+    assert value("ppv@c0", ours) == 0
+    assert value("f1_score@c0", ours) == 0
 
 
 def test_exactly_half_is_absent():
@@ -158,7 +158,7 @@ def test_unknown_truths_leave_no_trace():
     truth[::3, 0] = np.nan
     kept = ~np.isnan(truth[:, 0])
     ours = rows(truth, said)
-    for name in ("auroc", "auprc", "class_f1", "class_accuracy"):
+    for name in ("auroc", "auprc", "f1_score", "class_accuracy"):
         assert value(f"{name}@c0", ours) == value(f"{name}@c0", rows(truth[kept, :1], said[kept, :1]))
 
 
@@ -166,7 +166,7 @@ def test_sets_of_classes_are_averaged_by_their_name():
     truth, said = made(classes=4)
     ours = rows(truth, said, class_sets={"odd": ["c1", "c3"], "strange": ["c1", "c9"]})
     some = rows(truth[:, [1, 3]], said[:, [1, 3]])
-    for name in ("auroc", "class_f1"):
+    for name in ("auroc", "f1_score"):
         for average in ("macro", "micro", "weighted"):
             assert value(f"{name}@{average}-odd", ours) == pytest.approx(value(f"{name}@{average}", some))
     assert value("auroc@macro-strange", ours) == value("auroc@c1", ours)
@@ -187,7 +187,7 @@ def test_one_case_has_no_curve():
     one = rows([[1, 0]], [[0.7, 0.2]])
     assert math.isnan(value("auroc@macro", one))
     assert value("auroc@micro", one) == 1
-    assert value("class_f1@macro", one) == 1
+    assert value("f1_score@macro", one) == 1
 
 
 def test_equal_probabilities_are_worth_a_half_and_the_frequency():
@@ -248,11 +248,11 @@ def test_a_case_is_judged_class_by_class():
     pair = Classified({"a": 1, "b": 0, "c": math.nan, "d": 0.5, "e": 0.7}, dict.fromkeys("abcde", 0.8))
     assert probability(pair) == {"a": 0.8, "b": 0.8, "e": 0.8}
     assert probability_error(pair) == pytest.approx({"a": 0.04, "b": 0.64, "e": 0.04})
-    assert all_classes_right(pair) == {"all": 0.0}
-    assert all_classes_right(Classified({"a": 1, "c": math.nan}, {"a": 0.8, "c": 0.9})) == {"all": 1.0}
-    assert all_classes_right(Classified({"c": math.nan}, {"c": 0.9})) == {}
-    assert top1_correct(pair) == {}
-    assert top1_correct(Classified({"a": math.nan, "b": 0}, {"a": 0.6, "b": 0.4}, True)) == {}
+    assert exact_match_ratio(pair) == {"all": 0.0}
+    assert exact_match_ratio(Classified({"a": 1, "c": math.nan}, {"a": 0.8, "c": 0.9})) == {"all": 1.0}
+    assert exact_match_ratio(Classified({"c": math.nan}, {"c": 0.9})) == {}
+    assert top1_accuracy(pair) == {}
+    assert top1_accuracy(Classified({"a": math.nan, "b": 0}, {"a": 0.6, "b": 0.4}, True)) == {}
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ import medimg_eval
 from medimg_eval.metrics import available
 from medimg_eval.metrics.fidelity import frechet_distance, kernel_distance
 from medimg_eval.metrics.generation.image_sets import ImageSet, ImageSets
-from medimg_eval.metrics.generation.memorisation import near_copies, own_distance
+from medimg_eval.metrics.generation.memorisation import near_copies, paired_feature_distance
 
 METRICS = (Path(medimg_eval.__file__).parent / "metrics").resolve()
 
@@ -55,7 +55,7 @@ def test_a_copy_of_another_patient_is_seen_where_the_distance_to_the_prompts_own
         }
         return ImageSets(made)
 
-    blind = [own_distance(sets(rows)).value for rows in (made, copied)]
+    blind = [paired_feature_distance(sets(rows)).value for rows in (made, copied)]
     assert blind[1] == pytest.approx(blind[0], rel=0.1)
     assert near_copies(sets(made)).value < 0.1
     assert near_copies(sets(copied)).value >= 20 / 60

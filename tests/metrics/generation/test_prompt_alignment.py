@@ -10,14 +10,14 @@ from sklearn.metrics import roc_auc_score
 
 from medimg_eval.metrics.generation.image_sets import ImageSet, ImageSets
 from medimg_eval.metrics.generation.prompt_alignment import (
+    finding_agreement,
     finding_auroc,
-    finding_correct,
     finding_sensitivity,
     finding_specificity,
-    view_correct,
+    view_accuracy,
 )
 
-ALL = (finding_correct, finding_sensitivity, finding_specificity, finding_auroc)
+ALL = (finding_agreement, finding_sensitivity, finding_specificity, finding_auroc)
 
 
 def sets(seen, said, *, patients=None, real=None, finding=None, names=None):
@@ -40,10 +40,10 @@ def test_values_by_hand():
     # Of three with it two are seen (0.5 counts), of two without one is clean; the last is left open.
     assert finding_sensitivity(given_).value == pytest.approx(2 / 3)
     assert finding_specificity(given_).value == 1 / 2
-    assert finding_correct(given_).value == 3 / 5
+    assert finding_agreement(given_).value == 3 / 5
     # 0.9 is above both, 0.5 and 0.4 above one of two.
     assert finding_auroc(given_).value == pytest.approx(4 / 6)
-    found = finding_correct(given_)
+    found = finding_agreement(given_)
     assert (found.n_generated, found.floor, found.floor_n) == (6, 3 / 5, 6)
     assert found.flagged("small_n")
     assert found.flags[-1] == "left_open: 1 of 6 pictures, of which nothing certain is said"
@@ -54,7 +54,7 @@ def test_the_mean_is_over_findings_that_have_a_value():
     one, two = (finding_auroc(sets(seen, said, finding=at)).value for at in (0, 1))
     assert finding_auroc(sets(seen, said)).value == pytest.approx((one + two) / 2)
     with pytest.raises(ValueError, match="no prompt says anything certain of it"):
-        finding_correct(sets(seen, said, finding=2))
+        finding_agreement(sets(seen, said, finding=2))
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_a_generator_that_never_shows_it_is_right_often_and_sensitive_never():
 
 def test_the_floor_is_that_of_the_real_images():
     real = (np.array([[0.9], [0.1], [0.9], [0.9]]), np.array([[1.0], [0.0], [0.0], [1.0]]))
-    found = finding_correct(sets(SEEN, SAID, real=real))
+    found = finding_agreement(sets(SEEN, SAID, real=real))
     assert (found.floor, found.floor_n, found.n_real) == (0.75, 4, 4)
     assert math.isnan(finding_sensitivity(sets(SEEN, SAID, real=(real[0], np.zeros((4, 1))))).floor)
 
@@ -127,11 +127,11 @@ def test_all_right_is_no_certainty_where_few_were_asked_for():
 def test_views_are_right_where_the_most_probable_is_the_one_asked_for():
     seen = [[0.6, 0.3, 0.1], [0.2, 0.7, 0.1], [0.1, 0.5, 0.4], [0.3, 0.3, 0.4]]
     said = [[1, 0, 0], [1, 0, 0], [0, 1, 0], [np.nan] * 3]
-    found = view_correct(sets(seen, said))
+    found = view_accuracy(sets(seen, said))
     assert found.value == pytest.approx(2 / 3)
     assert found.flagged("left_open")
     with pytest.raises(ValueError, match="no prompt asks for a known view"):
-        view_correct(sets(seen, np.full((4, 3), np.nan)))
+        view_accuracy(sets(seen, np.full((4, 3), np.nan)))
 
 
 @pytest.mark.slow

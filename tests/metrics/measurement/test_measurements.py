@@ -160,18 +160,25 @@ def test_errors_and_tolerances_worked_out_by_hand():
     rows = measurement_scores(
         {"MT": 40.0, "PT": 20.0, "TL": math.nan},
         {"MT": 45.0, "TL": 3.0},
-        metrics=["absolute_error", "within@5", "within@4", "measured", "measured_reference"],
+        metrics=["absolute_error", "accuracy_within@5", "accuracy_within@4", "measured", "measured_reference"],
     )
     values = {(row.label, row.metric): row.value for row in rows}
     assert {row.label: row.status for row in rows} == {"MT": "present", "PT": "missed", "TL": "hallucinated"}
-    assert [values["MT", name] for name in ("absolute_error", "within@5", "within@4", "measured")] == [5, 1, 0, 45]
-    assert (values["PT", "within@5"], values["PT", "measured_reference"]) == (0, 20)
-    for missing in (("PT", "absolute_error"), ("PT", "measured"), ("TL", "within@5"), ("TL", "measured_reference")):
+    assert [
+        values["MT", name] for name in ("absolute_error", "accuracy_within@5", "accuracy_within@4", "measured")
+    ] == [5, 1, 0, 45]
+    assert (values["PT", "accuracy_within@5"], values["PT", "measured_reference"]) == (0, 20)
+    for missing in (
+        ("PT", "absolute_error"),
+        ("PT", "measured"),
+        ("TL", "accuracy_within@5"),
+        ("TL", "measured_reference"),
+    ):
         assert math.isnan(values[missing])
 
 
 def test_circular_measurements_differ_by_the_shorter_way():
-    asked = ["angle_error", "measured", "within@5"]
+    asked = ["angle_error", "measured", "accuracy_within@5"]
     rows = measurement_scores({"axis": 178.0}, {"axis": 1.0}, metrics=asked, periods={"axis": 180})
     assert [row.value for row in rows] == [3, 181, 1]
 
@@ -193,14 +200,14 @@ def test_without_a_value_of_its_own_the_reference_is_the_mean_of_the_readers_mea
 
 
 def test_a_failed_case_keeps_what_the_reference_says():
-    metrics = ["absolute_error", "within@5", "measured", "measured_reference", "measured_by_reader"]
+    metrics = ["absolute_error", "accuracy_within@5", "measured", "measured_reference", "measured_by_reader"]
     rows = worst_measurement_scores({"MT": 20.0, "MT/anna": 21.0}, metrics)
     assert {row.status for row in rows} == {"failed"}
     np.testing.assert_array_equal([row.value for row in rows], [math.nan, 0, math.nan, 20, 21])
 
 
 def test_what_the_reference_lacks_is_no_failure():
-    rows = worst_measurement_scores({"MT": math.nan}, ["within@5"])
+    rows = worst_measurement_scores({"MT": math.nan}, ["accuracy_within@5"])
     assert math.isnan(rows[0].value)
     assert rows[0].status == "failed"
 

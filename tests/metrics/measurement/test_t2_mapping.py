@@ -1,6 +1,5 @@
 """T2 of tissues in the maps of a reconstruction."""
 
-import doctest
 import math
 
 import numpy as np
@@ -8,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medimg_eval.metrics.measurement import t2_mapping as quantitative
 from medimg_eval.metrics.measurement.measurements import measurement_scores
 from medimg_eval.metrics.measurement.t2_mapping import DessScan, RegionT2, dess_t2, t2_agreement, t2_error_ms
 
@@ -96,12 +94,6 @@ def test_exchanging_the_maps_turns_the_bias_and_leaves_the_variation(pairs, shif
     assert (other.low, other.high) == pytest.approx((-one.high, -one.low), abs=1e-9)
     moved = t2_agreement([subject((a, a + shift)) for a, _ in pairs])["patellar"]
     assert moved.bias == pytest.approx(shift, abs=1e-9)
-
-
-def test_the_examples_in_the_docstrings_run():
-    outcome = doctest.testmod(quantitative)
-    assert outcome.attempted > 0
-    assert outcome.failed == 0
 
 
 # T2 from two echoes

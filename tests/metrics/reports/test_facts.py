@@ -163,9 +163,9 @@ REPORTS = [
         ("measurement_mae", (15 + 2) / 2),
         ("measurement_missing", 2 / 4),
         ("measurement_invented", 2 / 4),
-        ("tube_mae", 15.0),
-        ("tube_missing", 1 / 2),
-        ("tube_invented", 1 / 2),
+        ("ett_carina_mae", 15.0),
+        ("ett_carina_missing", 1 / 2),
+        ("ett_carina_invented", 1 / 2),
     ],
 )
 def test_errors_missing_and_invented_lengths_over_all_reports(name, due):
@@ -174,7 +174,7 @@ def test_errors_missing_and_invented_lengths_over_all_reports(name, due):
     assert found.function(rows(REPORTS[::-1])) == pytest.approx(due)
 
 
-@pytest.mark.parametrize("name", ["measurement_mae", "measurement_missing", "measurement_invented", "tube_mae"])
+@pytest.mark.parametrize("name", ["measurement_mae", "measurement_missing", "measurement_invented", "ett_carina_mae"])
 def test_without_a_length_there_is_nothing_to_say_and_the_same_texts_are_without_fault(name):
     found = metrics.get(name)
     assert math.isnan(found.function(rows([("Clear.", "Clear.")])))

@@ -30,16 +30,18 @@ SAID = [
 ]
 PARAMETERS = {
     **dict.fromkeys(("bleu", "bleu_13a", "bleu_13a_exp", "sentence_bleu"), ("1", "4")),
-    **{f"rule_ce_{what}": ("micro-all", "weighted-all+", "samples-all+") for what in ("f1", "precision", "recall")},
+    **{
+        f"rule_labeler_{what}": ("micro-all", "weighted-all+", "samples-all+") for what in ("f1", "precision", "recall")
+    },
     **{f"pet_uptake_{what}": ("micro-all", "weighted-all") for what in ("f1", "precision", "recall")},
-    "rule_ce_example_f1": ("all", "5", "all+"),
+    "rule_labeler_example_f1": ("all", "5", "all+"),
     "pet_uptake_example_f1": ("all",),
     "length_ratio_quantile": ("50",),
     "open_accuracy": ("0.75",),
 }
 APART = {
     "refused": "an empty text is no refusal",
-    "rule_ce_support": "counts what the references have",
+    "rule_labeler_support": "counts what the references have",
     "pet_uptake_support": "counts what the references have",
     "phi_placeholders": "judges the report alone",
     "phi_suspected": "judges the report alone",
@@ -47,8 +49,8 @@ APART = {
     "accuracy_or_judged": "needs a judge, as its parameter names the question",
 }
 EMPTY = {
-    **dict.fromkeys(("measurement_mae", "measurement_invented", "tube_mae", "tube_invented"), math.nan),
-    **dict.fromkeys(("measurement_missing", "tube_missing"), 1.0),
+    **dict.fromkeys(("measurement_mae", "measurement_invented", "ett_carina_mae", "ett_carina_invented"), math.nan),
+    **dict.fromkeys(("measurement_missing", "ett_carina_missing"), 1.0),
 }
 """What empty reports have where "worst" is not the smallest number: what is not stated is missing, and has no error."""
 
@@ -76,7 +78,7 @@ NAMES = tuple(_names())
 
 def _stated_best(name, count):
     """Of METEOR identical texts have a little less than its best, as its docstring says."""
-    if name != "meteor_stem":
+    if name != "meteor_no_synonyms":
         return np.full(count, parse(name)[0].best)
     return np.array([1 - 0.5 / len(text_words) ** 3 for text_words in map(_runs, TEXTS)])
 
@@ -87,8 +89,15 @@ def _runs(text):
 
 def test_the_families_of_text_metrics_are_all_met():
     bare = {name.partition("@")[0] for name in NAMES}
-    assert bare >= {"bleu", "rouge_l", "meteor_stem", "cider_d", "length_ratio", "finding_f1", "temporal_f1"}
-    assert bare >= {"rule_ce_f1", "rule_ce_example_f1", "pet_uptake_f1", "measurement_mae", "tube_missing", "token_f1"}
+    assert bare >= {"bleu", "rouge_l", "meteor_no_synonyms", "cider_d", "length_ratio", "finding_f1", "temporal_f1"}
+    assert bare >= {
+        "rule_labeler_f1",
+        "rule_labeler_example_f1",
+        "pet_uptake_f1",
+        "measurement_mae",
+        "ett_carina_missing",
+        "token_f1",
+    }
     assert set(APART) <= set(available())
 
 
@@ -142,5 +151,5 @@ def test_the_table_of_a_file_has_the_values_of_the_function(tmp_path, monkeypatc
 
 
 def test_a_report_whose_references_a_metric_cannot_take_is_named():
-    with pytest.raises(UsageError, match="Report 2 of 2: rule_ce compares with one reference, and there are 2"):
-        text_scores(["Edema.", ["Edema.", "Mild edema."]], ["Edema.", "Edema."], ["rule_ce_f1@micro-all"])
+    with pytest.raises(UsageError, match="Report 2 of 2: rule_labeler compares with one reference, and there are 2"):
+        text_scores(["Edema.", ["Edema.", "Mild edema."]], ["Edema.", "Edema."], ["rule_labeler_f1@micro-all"])

@@ -112,7 +112,7 @@ def test_bounds_symmetry_and_the_definition_once_more(reference, prediction, see
     assert scores(reference, reference, due, due) == pytest.approx((1, 1, 1))
 
 
-SAME = {"radgraph_combined": 1.0, "bertscore": 1.0, "s_emb": 1.0, "bleu_2": 1.0}
+SAME = {"radgraph_combined": 1.0, "bertscore": 1.0, "chexbert_similarity": 1.0, "bleu_2": 1.0}
 
 
 def test_radcliq_of_identical_texts_under_the_stated_conditions():
@@ -135,7 +135,7 @@ def test_radcliq_of_the_authors_means_is_their_intercept():
     means = {
         "radgraph_combined": 0.5398376019082272,
         "bertscore": 0.6312549595000001,
-        "s_emb": 0.7716797866672277,
+        "chexbert_similarity": 0.7716797866672277,
         "bleu_2": 0.4607372064809605,
     }
     assert radcliq_of("v0", **means) == pytest.approx(1.641666666666666)
@@ -143,10 +143,12 @@ def test_radcliq_of_the_authors_means_is_their_intercept():
     assert one_more - 1.641666666666666 == pytest.approx(0.2165861905287535)  # more words in common: worse
 
 
-@given(*[st.floats(0, 1)] * 4, st.sampled_from(["radgraph_combined", "bertscore", "s_emb"]), st.floats(0, 1))
+@given(
+    *[st.floats(0, 1)] * 4, st.sampled_from(["radgraph_combined", "bertscore", "chexbert_similarity"]), st.floats(0, 1)
+)
 @settings(deadline=None, max_examples=30)
 def test_radcliq_falls_as_any_of_three_parts_rises(graph, bert, semantic, words, part, rise):
-    parts = {"radgraph_combined": graph, "bertscore": bert, "s_emb": semantic, "bleu_2": words}
+    parts = {"radgraph_combined": graph, "bertscore": bert, "chexbert_similarity": semantic, "bleu_2": words}
     for version in ("v0", "v1"):
         assert radcliq_of(version, **(parts | {part: parts[part] + rise})) <= radcliq_of(version, **parts)
     assert radcliq_of("v1", **parts) >= radcliq_of("v1", **SAME) - 1e-9
@@ -198,7 +200,7 @@ def test_the_metrics_put_together_what_three_annotators_read():
     assert v0.function(empty) == v0.worst
     other = pair("No edema.", read(bert=ONES | {"f1": 0.3}, cosine=0.4))
     assert v0.function(other) == radcliq_of(
-        "v0", radgraph_combined=1, bertscore=0.3, s_emb=0.4, bleu_2=bleu_2("Mild edema.", "No edema.")
+        "v0", radgraph_combined=1, bertscore=0.3, chexbert_similarity=0.4, bleu_2=bleu_2("Mild edema.", "No edema.")
     )
 
 

@@ -177,7 +177,7 @@ def test_metrics_are_named_after_the_model_and_the_level(family, level):
 
 
 def test_metrics_judge_reports_alone_and_not_where_the_annotator_failed():
-    partial = get("radgraph_xl_partial").function
+    partial = get("radgraph_xl_f1_entity_has_relation").function
     assert partial(pair(Read(REFERENCE, NOTHING), text="")) == 0.0
     assert math.isnan(partial(pair(None)))
     assert math.isnan(partial(pair(Read(REFERENCE, REFERENCE), kind="number")))

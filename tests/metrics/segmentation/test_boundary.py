@@ -1,6 +1,5 @@
 """Boundary IoU: by hand, and against the definition voxel by voxel."""
 
-import doctest
 import itertools
 import math
 
@@ -45,12 +44,6 @@ def by_definition(reference, prediction, spacing, distance):
 def way(request, monkeypatch):
     """Either way of finding the border."""
     monkeypatch.setattr(boundary, "MANY_SHIFTS", request.param)
-
-
-def test_docstrings():
-    outcome = doctest.testmod(boundary)
-    assert outcome.attempted >= 4
-    assert outcome.failed == 0
 
 
 def test_squares_worked_out_by_hand(way):

@@ -1,6 +1,5 @@
 """Instances: parts, matching and what is counted, by hand and against plain brute force."""
 
-import doctest
 import itertools
 import math
 
@@ -12,7 +11,6 @@ from scipy import ndimage
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics import InstanceRule, LabelPair, Rows, Settings, available, get, segmentation_scores
-from medimg_eval.metrics.segmentation import instances
 from medimg_eval.metrics.segmentation.connected_components import (
     centroids,
     connected_parts,
@@ -54,12 +52,6 @@ def numbered(*sizes_at, length=30):
     for number, (first, last) in enumerate(sizes_at, start=1):
         parts[first : last + 1] = number
     return parts
-
-
-def test_docstrings():
-    outcome = doctest.testmod(instances)
-    assert outcome.attempted >= 3
-    assert outcome.failed == 0
 
 
 def test_counts_and_qualities_worked_out_by_hand():

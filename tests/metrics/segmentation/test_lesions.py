@@ -1,6 +1,5 @@
 """Lesion-wise metrics against a plain reading of the challenges' rules, written here on whole volumes."""
 
-import doctest
 import math
 
 import numpy as np
@@ -12,7 +11,6 @@ from surface_distance import compute_robust_hausdorff, compute_surface_distances
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics import LabelPair, LesionRule, Settings, available, segmentation_scores
-from medimg_eval.metrics.segmentation import lesions
 from medimg_eval.metrics.segmentation.lesions import (
     lesion_dice,
     lesion_f1,
@@ -199,12 +197,6 @@ CASES = {
     "a prediction beside the lesion, beyond its dilation": ([BIG], [((14, 4, 4), (5, 6, 6))]),
     "at the border of the image": ([((0, 0, 0), (6, 6, 6))], [((0, 0, 0), (5, 7, 6)), ((39, 29, 23), (1, 1, 1))]),
 }
-
-
-def test_docstrings():
-    outcome = doctest.testmod(lesions)
-    assert outcome.attempted >= 4
-    assert outcome.failed == 0
 
 
 @pytest.mark.parametrize("spacing", [UNIT, (0.8, 1.0, 2.5)], ids=["isotropic", "anisotropic"])

@@ -1,6 +1,5 @@
 """Segmentation metrics on cases small enough to work out by hand, and at the edges of their definition."""
 
-import doctest
 import math
 
 import numpy as np
@@ -8,9 +7,6 @@ import pytest
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics import LabelPair, metric, registry, segmentation_scores, worst_scores
-from medimg_eval.metrics.segmentation import overlap
-from medimg_eval.metrics.segmentation import scores as segmentation
-from medimg_eval.metrics.segmentation import surface_distance as distances
 from medimg_eval.metrics.segmentation.overlap import dice, iou
 from medimg_eval.metrics.segmentation.surface_distance import assd, hd, hd95, nsd
 
@@ -29,13 +25,6 @@ def voxel_at(*place, shape=(5, 5, 5)):
     mask = np.zeros(shape, bool)
     mask[place] = True
     return mask
-
-
-@pytest.mark.parametrize("module", [segmentation, distances, overlap])
-def test_docstrings(module):
-    outcome = doctest.testmod(module)
-    assert outcome.attempted >= 4
-    assert outcome.failed == 0
 
 
 # Two single voxels side by side along axis `axis`, at a step of `step` mm.

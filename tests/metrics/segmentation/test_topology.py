@@ -1,6 +1,5 @@
 """Centrelines and Betti numbers: by hand, against scikit-image, and against homology done with matrices."""
 
-import doctest
 import itertools
 import math
 
@@ -62,12 +61,6 @@ def betti_by_matrices(mask):
     ranks.append(0)
     numbers = [len(by_dimension[k]) - ranks[k] - ranks[k + 1] for k in range(mask.ndim + 1)]
     return tuple(int(number) for number in numbers[:3])
-
-
-def test_docstrings():
-    outcome = doctest.testmod(topology)
-    assert outcome.attempted >= 20
-    assert outcome.failed == 0
 
 
 # --- centrelines ---

@@ -17,7 +17,14 @@ from medimg_eval.metrics.vqa.correctness import NONE_GIVEN
 FEW = settings(deadline=None, max_examples=30)
 OPTIONS = {"A": "pneumonia", "B": "The edema.", "C": "none of these"}
 NAN = math.nan
-OPEN = ("exact_match", "token_f1", "token_recall", "open_accuracy@0.75", "llava_med_recall", "contains")
+OPEN = (
+    "exact_match",
+    "token_f1",
+    "token_recall",
+    "open_accuracy@0.75",
+    "llava_med_recall",
+    "answer_contains_reference",
+)
 
 
 def pair(kind, given, right, *, reason="unparsed", options=None, **fields):
@@ -180,7 +187,7 @@ def test_the_recall_of_llava_med_equals_a_plain_count(said, right):
     ],
 )
 def test_an_answer_contains_the_right_one(said, right, held):
-    assert opened("contains", said, right) == held
+    assert opened("answer_contains_reference", said, right) == held
 
 
 @pytest.mark.parametrize("name", OPEN)
@@ -209,32 +216,37 @@ def test_open_metrics_lie_between_0_and_1_and_are_1_for_the_right_text(said, rig
 def test_classes_follow_the_text_and_places_the_letter():
     turned = {"A": "edema", "B": "pneumonia"}
     one, other = pair("choice", "A", "A"), pair("choice", "B", "B", options=turned)
-    assert value("given_class", one) == value("given_class", other) == value("right_class", other)
-    assert value("given_class", pair("choice", "B", "A")) == value(
-        "given_class", pair("choice", "A", "A", options=turned)
+    assert value("predicted_class", one) == value("predicted_class", other) == value("reference_class", other)
+    assert value("predicted_class", pair("choice", "B", "A")) == value(
+        "predicted_class", pair("choice", "A", "A", options=turned)
     )
-    assert (value("given_place", one), value("given_place", other)) == (1, 2)
-    assert (value("given_place", pair("yes_no", "yes", "no")), value("given_place", pair("yes_no", "no", "no"))) == (
+    assert (value("predicted_position", one), value("predicted_position", other)) == (1, 2)
+    assert (
+        value("predicted_position", pair("yes_no", "yes", "no")),
+        value("predicted_position", pair("yes_no", "no", "no")),
+    ) == (
         1,
         2,
     )
-    assert value("given_class", pair("yes_no", "yes", "no")) == value("right_class", pair("yes_no", "no", "yes"))
-    assert value("given_class", pair("choices", ("C", "A"), ("A", "C"))) == value(
-        "right_class", pair("choices", None, ["A", "C"])
+    assert value("predicted_class", pair("yes_no", "yes", "no")) == value(
+        "reference_class", pair("yes_no", "no", "yes")
     )
-    assert value("given_class", pair("open", "an edema", ["Oedema", "edema"])) == value(
-        "right_class", pair("open", None, "oedema")
+    assert value("predicted_class", pair("choices", ("C", "A"), ("A", "C"))) == value(
+        "reference_class", pair("choices", None, ["A", "C"])
+    )
+    assert value("predicted_class", pair("open", "an edema", ["Oedema", "edema"])) == value(
+        "reference_class", pair("open", None, "oedema")
     )
 
 
 def test_answers_without_a_class():
-    for name in ("given_class", "given_place"):
+    for name in ("predicted_class", "predicted_position"):
         assert value(name, pair("choice", None, "A")) == NONE_GIVEN
         assert math.isnan(value(name, chosen(A=1.0, B=1.0)))
         assert math.isnan(value(name, pair("number", 3.0, 3)))
-    assert value("given_place", chosen(A=1.0, B=2.0)) == 2
-    assert math.isnan(value("given_place", pair("open", "a", "a")))
-    assert math.isnan(value("right_class", pair("box", None, (0, 0, 1, 1))))
+    assert value("predicted_position", chosen(A=1.0, B=2.0)) == 2
+    assert math.isnan(value("predicted_position", pair("open", "a", "a")))
+    assert math.isnan(value("reference_class", pair("box", None, (0, 0, 1, 1))))
 
 
 ANSWERS = st.lists(

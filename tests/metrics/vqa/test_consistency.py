@@ -15,7 +15,7 @@ from sklearn.metrics import cohen_kappa_score
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics import Rows, available, parse
 from medimg_eval.metrics.agreement.kappa import cohen_kappa
-from medimg_eval.metrics.vqa.question_sets import set_accuracy
+from medimg_eval.metrics.vqa.question_sets import group_accuracy
 from medimg_eval.results.runs.subsets import Part
 from medimg_eval.results.statistics.summaries import summarise
 
@@ -60,7 +60,7 @@ def before_failure(steps):
 
 def test_sets_by_hand():
     rows = rows_of([[1, 1], [1, 0], [0, 0], [1]])
-    assert summed("set_accuracy", rows) == 0.5
+    assert summed("group_accuracy", rows) == 0.5
     assert summed("first_step_accuracy", rows) == 0.75
     assert summed("step_hit_rate", rows) == 4 / 7
     assert summed("weighted_prefix_score", rows) == pytest.approx((1.8 + 1 + 0 + 1) / 4)
@@ -70,7 +70,7 @@ def test_sets_by_hand():
 @FEW
 def test_sets_and_steps_equal_brute_force_in_any_order(sets, seed):
     rows = shuffled(rows_of(sets), seed)
-    assert summed("set_accuracy", rows) == pytest.approx(mean([all(one) for one in sets]))
+    assert summed("group_accuracy", rows) == pytest.approx(mean([all(one) for one in sets]))
     assert summed("first_step_accuracy", rows) == pytest.approx(mean([one[0] for one in sets]))
     reached = [before_failure(one) for one in sets]
     assert summed("step_hit_rate", rows) == pytest.approx(sum(reached) / sum(map(len, sets)))
@@ -81,7 +81,7 @@ def test_sets_and_steps_equal_brute_force_in_any_order(sets, seed):
 CHANCES = st.lists(st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0]), min_size=1, max_size=3), min_size=1, max_size=2)
 
 
-@pytest.mark.parametrize("name", ["set_accuracy", "first_step_accuracy", "step_hit_rate", "weighted_prefix_score"])
+@pytest.mark.parametrize("name", ["group_accuracy", "first_step_accuracy", "step_hit_rate", "weighted_prefix_score"])
 @given(CHANCES)
 @settings(deadline=None, max_examples=10)
 def test_credit_in_part_gives_the_expected_value_over_all_outcomes(name, chances):
@@ -112,9 +112,9 @@ def test_a_set_that_was_drawn_twice_counts_as_two():
         6,
         {},
     )
-    assert (summed("set_accuracy", once), summed("set_accuracy", twice)) == (0.5, 2 / 3)
+    assert (summed("group_accuracy", once), summed("group_accuracy", twice)) == (0.5, 2 / 3)
     assert summed("step_hit_rate", twice) == 5 / 6
-    assert summed("set_accuracy", shuffled(twice)) == 2 / 3
+    assert summed("group_accuracy", shuffled(twice)) == 2 / 3
 
 
 def part_of(cases, metric, clusters):
@@ -155,7 +155,7 @@ def test_the_interval_of_a_set_protocol_equals_a_naive_bootstrap(by_set):
         for at in range(40)
     ]
     clusters = [name if by_set else name.split("/")[0] for _, name, *_ in cases]
-    found = summarise("set_accuracy", part_of(cases, "accuracy", clusters), resamples=80, level=0.9, seed=3)
+    found = summarise("group_accuracy", part_of(cases, "accuracy", clusters), resamples=80, level=0.9, seed=3)
 
     def share(sets):
         return mean([all(value for value, _ in one.values()) for one in sets])
@@ -190,7 +190,7 @@ def test_kappa_and_confusion_under_a_bootstrap():
         return cohen_kappa_score(*sides)
 
     for name, judge in (("confusion", same), ("kappa@language", agreement)):
-        found = summarise(name, part_of(cases, "given_place", clusters), resamples=40, level=0.9, seed=5)
+        found = summarise(name, part_of(cases, "predicted_position", clusters), resamples=40, level=0.9, seed=5)
         expected = naive(cases, clusters, judge, 40, 5)
         assert (found.low, found.high) == pytest.approx(tuple(np.quantile(expected, [0.05, 0.95])))
 
@@ -200,10 +200,10 @@ def test_probmeds_image_is_right_in_a_family_if_all_its_pairs_are():
     sets = [[1, 1, 1, 1], [1, 0], [1], [0]]
     kinds = [["entity_gt_1", "entity_hallu_1", "entity_gt_2", "entity_hallu_2"], ["entity_gt_1", "entity_hallu_1"]]
     rows = rows_of(sets, qa_type=[*kinds, ["entity_hallu"], ["entity_hallu"]])
-    assert summed("set_accuracy", rows) == 0.5
-    assert summed("set_accuracy_among@qa_type=*_gt_*", rows) == 0.75
-    assert summed("set_accuracy_among@qa_type=*_hallu*", rows) == 0.5
-    assert summed("set_accuracy_among@qa_type=none of these", rows) == 0.5
+    assert summed("group_accuracy", rows) == 0.5
+    assert summed("group_accuracy_among@qa_type=*_gt_*", rows) == 0.75
+    assert summed("group_accuracy_among@qa_type=*_hallu*", rows) == 0.5
+    assert summed("group_accuracy_among@qa_type=none of these", rows) == 0.5
 
 
 @given(SETS, st.data())
@@ -215,30 +215,30 @@ def test_sets_among_some_members_equal_brute_force(sets, data):
         for one, held in zip(sets, roles, strict=True)
     ]
     rows = shuffled(rows_of(sets, role=roles))
-    assert summed("set_accuracy_among@role=x", rows) == pytest.approx(mean([all(one) for one in kept]))
+    assert summed("group_accuracy_among@role=x", rows) == pytest.approx(mean([all(one) for one in kept]))
 
 
 def test_macro_means_weigh_each_group_alike():
     sources = [["a", "a"], ["a", "a"], ["b", "b"]]
     rows = rows_of([[1, 1], [1, 0], [0, 0]], source=sources)
     assert summed("macro_accuracy@source", rows) == pytest.approx((3 / 4 + 0) / 2)
-    assert summed("macro_set_accuracy@source", rows) == pytest.approx((1 / 2 + 0) / 2)
+    assert summed("macro_group_accuracy@source", rows) == pytest.approx((1 / 2 + 0) / 2)
     lists = rows_of([[1], [0], [1]], topic=[["detection, comparison"], ["comparison"], [""]])
     assert summed("macro_accuracy@topic", lists) == pytest.approx((1 + 1 / 2) / 2)
     assert math.isnan(summed("macro_accuracy@topic", rows_of([[1]], topic=[[""]])))
     with pytest.raises(UsageError, match=r"attribute 'sources'.*'source'"):
         summed("macro_accuracy@sources", rows)
     with pytest.raises(UsageError, match="attribute=value"):
-        summed("set_accuracy_among@source", rows)
+        summed("group_accuracy_among@source", rows)
 
 
 def test_confusion_asks_for_one_letter_and_consistency_for_one_answer():
     places = [[1, 1], [1, 2], [1, NONE], [NONE, NONE], [2, 2]]
-    assert summed("confusion", rows_of(places, "given_place")) == pytest.approx(2 / 3)
-    assert summed("consistency", rows_of(places, "given_class")) == pytest.approx(2 / 3)
-    assert math.isnan(summed("confusion", rows_of([[1, NONE]], "given_place")))
-    assert math.isnan(summed("confusion", rows_of([[1, math.nan]], "given_place")))
-    assert math.isnan(summed("confusion", rows_of([[1], [2]], "given_place")))
+    assert summed("confusion", rows_of(places, "predicted_position")) == pytest.approx(2 / 3)
+    assert summed("consistency", rows_of(places, "predicted_class")) == pytest.approx(2 / 3)
+    assert math.isnan(summed("confusion", rows_of([[1, NONE]], "predicted_position")))
+    assert math.isnan(summed("confusion", rows_of([[1, math.nan]], "predicted_position")))
+    assert math.isnan(summed("confusion", rows_of([[1], [2]], "predicted_position")))
 
 
 @given(st.lists(st.tuples(st.integers(1, 4), st.integers(1, 4)), min_size=2, max_size=20))
@@ -250,13 +250,13 @@ def test_kappa_equals_scikit_learn(answers):
         return
     expected = pytest.approx(cohen_kappa_score(one, other))
     assert cohen_kappa(one, other) == expected
-    rows = rows_of(answers, "given_place", language=[["en", "es"]] * len(answers))
+    rows = rows_of(answers, "predicted_position", language=[["en", "es"]] * len(answers))
     assert summed("kappa@language", shuffled(rows)) == expected
 
 
 def test_kappa_between_three_languages_is_the_mean_over_pairs():
     answers = [(1, 1, 2), (2, 2, 2), (1, 2, 1), (3, 3, NONE), (2, 1, 2)]
-    rows = rows_of(answers, "given_place", language=[["en", "es", "he"]] * 5)
+    rows = rows_of(answers, "predicted_position", language=[["en", "es", "he"]] * 5)
     one, two, three = zip(*answers, strict=True)
     answered = [at for at in range(5) if three[at] != NONE]
     pairs = [
@@ -265,14 +265,14 @@ def test_kappa_between_three_languages_is_the_mean_over_pairs():
         cohen_kappa_score([two[at] for at in answered], [three[at] for at in answered]),
     ]
     assert summed("kappa@language", rows) == pytest.approx(mean(pairs))
-    assert math.isnan(summed("kappa@language", rows_of([[1]], "given_place", language=[["en"]])))
+    assert math.isnan(summed("kappa@language", rows_of([[1]], "predicted_position", language=[["en"]])))
     assert math.isnan(cohen_kappa([], []))
     with pytest.raises(ValueError, match="as many readings"):
         cohen_kappa([1], [1, 2])
 
 
 ALL = (
-    *("set_accuracy", "set_accuracy_among@role=x", "macro_set_accuracy@role", "first_step_accuracy"),
+    *("group_accuracy", "group_accuracy_among@role=x", "macro_group_accuracy@role", "first_step_accuracy"),
     *("step_hit_rate", "weighted_prefix_score", "confusion", "consistency", "kappa@role"),
 )
 
@@ -292,11 +292,11 @@ def test_sets_whose_questions_have_no_number_are_refused():
     rows = rows_of([[1, 1]])
     without = Rows(rows.case, rows.metric, rows.label, rows.value, rows.status, {"set": rows.attributes["set"]}, 2, {})
     with pytest.raises(UsageError, match="attribute 'member'"):
-        set_accuracy(without)
+        group_accuracy(without)
 
 
 def test_questions_that_are_not_judged_do_not_count():
-    assert summed("set_accuracy", rows_of([[1, math.nan], [math.nan], [0, 1]])) == 0.5
+    assert summed("group_accuracy", rows_of([[1, math.nan], [math.nan], [0, 1]])) == 0.5
 
 
 def test_every_protocol_says_what_a_table_needs():

@@ -20,8 +20,8 @@ KINDS = {
     "point_in_box": "point",
     "point_in_box@14": "point",
     "relative_accuracy": "number",
-    "within_percent@5": "number",
-    "in_range": "number",
+    "accuracy_within_percent@5": "number",
+    "accuracy_in_range": "number",
     "grade_accuracy": "grades",
 }
 RIGHT = {
@@ -150,7 +150,7 @@ def test_a_point_with_a_patch_equals_two_squares_that_touch(point, side):
 def test_numbers_by_hand(given, right, accuracy, within):
     asked = pair("number", given, right)
     assert value("relative_accuracy", asked) == pytest.approx(accuracy)
-    assert tuple(value(f"within_percent@{percent}", asked) for percent in (5, 10, 20, 50)) == within
+    assert tuple(value(f"accuracy_within_percent@{percent}", asked) for percent in (5, 10, 20, 50)) == within
 
 
 @given(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6), st.floats(0.1, 100))
@@ -160,15 +160,15 @@ def test_numbers_do_not_depend_on_the_unit(given, right, unit):
     accuracy = value("relative_accuracy", one)
     assert 0 <= accuracy <= 1
     assert value("relative_accuracy", other) == pytest.approx(accuracy, abs=1e-6)
-    assert value("within_percent@5", one) <= value("within_percent@50", one)
+    assert value("accuracy_within_percent@5", one) <= value("accuracy_within_percent@50", one)
 
 
 def test_a_range_includes_its_limits():
     for number, right in ((2.0, 1), (4.0, 1), (3.0, 1), (1.99, 0), (4.01, 0), (None, 0)):
-        assert value("in_range", pair("number", number, None, low=2, high=4)) == right
-    assert value("in_range", pair("number", 1e9, None, low=2)) == 1
-    assert value("in_range", pair("number", 2.0, None, high=1)) == 0
-    assert math.isnan(value("in_range", pair("number", 2.0, 2.0)))
+        assert value("accuracy_in_range", pair("number", number, None, low=2, high=4)) == right
+    assert value("accuracy_in_range", pair("number", 1e9, None, low=2)) == 1
+    assert value("accuracy_in_range", pair("number", 2.0, None, high=1)) == 0
+    assert math.isnan(value("accuracy_in_range", pair("number", 2.0, 2.0)))
     assert math.isnan(value("relative_accuracy", pair("number", 2.0, None, low=2)))
 
 
@@ -195,11 +195,11 @@ def test_regions_by_hand():
     ]
     assert [value("regions_right", one) for one in pairs] == [2, 0, 1]
     assert [value("regions_named", one) for one in pairs] == [4, 0, 1]
-    assert [value("regions_due", one) for one in pairs] == [3, 2, 1]
+    assert [value("regions_reference", one) for one in pairs] == [3, 2, 1]
     assert summarised("region_precision", pairs) == pytest.approx(3 / 5)
     assert summarised("region_recall", pairs) == pytest.approx(3 / 6)
     assert summarised("region_f1", pairs) == pytest.approx(2 * 0.6 * 0.5 / 1.1)
-    resistance = [value("hallucination_resistance", one) for one in pairs]
+    resistance = [value("region_precision_ids", one) for one in pairs]
     assert resistance == pytest.approx([3 / 4, NAN, 1], nan_ok=True)
 
 
@@ -220,7 +220,7 @@ def test_regions_equal_brute_force(pictures):
     for (said, right), one in zip(pictures, pairs, strict=True):
         invented = len(set(said) - set(right))
         expected = 1 - invented / len(said) if said else NAN
-        assert value("hallucination_resistance", one) == pytest.approx(expected, nan_ok=True)
+        assert value("region_precision_ids", one) == pytest.approx(expected, nan_ok=True)
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -236,7 +236,7 @@ def test_the_right_answer_is_1_none_is_0_and_other_kinds_are_not_judged(name):
 
 
 def test_regions_are_not_judged_of_other_kinds():
-    for name in ("regions_right", "regions_named", "regions_due", "hallucination_resistance"):
+    for name in ("regions_right", "regions_named", "regions_reference", "region_precision_ids"):
         assert math.isnan(value(name, pair("choice", "A", "A")))
     assert math.isnan(summarised("region_f1", [pair("choice", "A", "A")]))
 

@@ -342,7 +342,7 @@ def test_in_a_run_graphs_are_read_once_and_compared(tmp_path, places, monkeypatc
         layout=Layout(),
         splits={"test": "test"},
         template={"user": "{question}"},
-        metrics=["radgraph_xl_simple", "radgraph_xl_partial", "radgraph_xl_complete"],
+        metrics=["radgraph_xl_f1_entity", "radgraph_xl_f1_entity_has_relation", "radgraph_xl_f1_entity_relation"],
     )
     run = evaluate(
         task,

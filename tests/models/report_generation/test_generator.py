@@ -95,7 +95,7 @@ class Layout:
 
 def task(**settings):
     wanted = {"name": "r", "layout": Layout(), "template": {"user": "{question}"}, **settings}
-    return ReportTask(**{"metrics": ["rouge_l", "meteor_stem", "unanswered"], **wanted})
+    return ReportTask(**{"metrics": ["rouge_l", "meteor_no_synonyms", "unanswered"], **wanted})
 
 
 def made(**settings):
@@ -177,7 +177,7 @@ def test_phrases_end_with_their_sentence_and_are_those_that_some_reports_have():
 def test_fit_logs_the_metrics_and_its_run_folder_is_a_checkpoint_with_its_words(tmp_path):
     folder = trained(tmp_path)
     logged = (folder / "logs" / "csv" / "metrics.csv").read_text().splitlines()[0]
-    assert {"val/rouge_l", "val/meteor_stem", "val/unanswered", "train/loss"} <= set(logged.split(","))
+    assert {"val/rouge_l", "val/meteor_no_synonyms", "val/unanswered", "train/loss"} <= set(logged.split(","))
     run = evaluate(task(), candidate(checkpoint=str(folder)), settings_of(tmp_path))
     assert json.loads((run / "manifest.json").read_text())["failed_cases"] == 0
     loaded = ReportGenerator(**TINY, checkpoint=str(folder))
@@ -330,8 +330,8 @@ def test_what_cannot_be_meant_or_made_is_refused_with_what_mends_it(tmp_path):
 
 
 def test_fit_refuses_to_follow_a_metric_that_takes_another_model_and_a_case_without_a_report(tmp_path):
-    with pytest.raises(UsageError, match="task.monitor is s_emb, which needs chexbert_similarity"):
-        trained(tmp_path, asked=task(monitor="s_emb"))
+    with pytest.raises(UsageError, match="task.monitor is chexbert_similarity, which needs chexbert_similarity"):
+        trained(tmp_path, asked=task(monitor="chexbert_similarity"))
 
     class Lacking(Layout):
         def cases(self, split):

@@ -92,7 +92,7 @@ def test_a_fact_is_what_the_manifest_says_without_paths(told, fact, expected):
 
 
 def test_metrics_come_with_direction_definition_and_source(told):
-    assert told.told("metrics").startswith("Dice (higher is better): Twice the overlap")
+    assert told.told("metrics").startswith("Dice (higher is better): Dice similarity coefficient")
     assert "20 resamples of patients" in told.told("intervals")
     assert "[n too small]: " in told.told("intervals")
 

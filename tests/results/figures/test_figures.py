@@ -201,8 +201,8 @@ def candidates():
     for case, number in itertools.product(range(8), range(4)):
         hit = number == 0 and case % 2 == 0
         value = round(float(rng.random()), 2)
-        rows.append((f"c{case}", "candidate", value, "hit" if hit else "ignored" if number == 3 else "false"))
-    rows += [(f"c{case}", "lesions", float(case % 3), "present") for case in range(8)]
+        rows.append((f"c{case}", "detection_score", value, "hit" if hit else "ignored" if number == 3 else "false"))
+    rows += [(f"c{case}", "n_reference_lesions", float(case % 3), "present") for case in range(8)]
     return pd.DataFrame(rows, columns=["case", "metric", "value", "status"]).assign(model="A", label="nodule")
 
 
@@ -222,7 +222,7 @@ def test_a_froc_curve_is_that_of_the_metrics():
 
 
 def test_a_detector_without_a_candidate_finds_nothing():
-    frame = candidates().query("metric == 'lesions'")
+    frame = candidates().query("metric == 'n_reference_lesions'")
 
     drawn = figures.froc(frame, settings=QUICK)
 

@@ -33,7 +33,9 @@ def graded(table, *, metric="accuracy", given=()):
     """The rows of rights and wrongs by model, as a string of digits each; `given` the same of answers."""
     rows = [(f"q{item}", model, metric, digit) for model, digits in table.items() for item, digit in enumerate(digits)]
     for model, digits in dict(given).items():
-        rows += [(f"q{item}", model, "given_class", -1 if digit == "-" else digit) for item, digit in enumerate(digits)]
+        rows += [
+            (f"q{item}", model, "predicted_class", -1 if digit == "-" else digit) for item, digit in enumerate(digits)
+        ]
     return rows
 
 
@@ -220,7 +222,7 @@ def rotated(first, others, answers):
             about = (f"p{number}", f"s{number}", turn)
             case = f"s{number}.{turn}"
             rows += [(case, "A", "accuracy", own if turn == 0 else rest, *about)]
-            rows += [(case, "A", "given_class", answer if turn else 5, *about)]
+            rows += [(case, "A", "predicted_class", answer if turn else 5, *about)]
             rows += [(case, "B", "accuracy", (number + turn) % 2, *about)]
     return rows
 

@@ -29,7 +29,7 @@ from medimg_eval.results.table.table import named_runs
 from medimg_eval.tasks import QuestionTask
 from medimg_eval.viewer.examples import draw_examples
 from medimg_eval.viewer.overlays import Grid, label_map, marks, pictures, stored_values, volume, window_of
-from medimg_eval.viewer.scene import Shown
+from medimg_eval.viewer.scene import CaseView
 from tests.conftest import AFFINE, LABELS, SHAPE, ellipsoid, ellipsoids
 
 pytestmark = [
@@ -62,7 +62,7 @@ def evaluated(tmp_path):
             evaluate(task, ModelSpec(name, wrapper, arguments, load=partial(wrapper, **arguments)), settings)
         runs = load_runs([tmp_path / "runs"])
         (cases,) = by_task(runs, named_runs(runs))
-        return cases, Shown(task, cases.runs, **more)
+        return cases, CaseView(task, cases.runs, **more)
 
     return run
 
@@ -211,11 +211,11 @@ def test_data_that_have_changed_and_data_that_may_not_be_passed_on_are_said(eval
     root = write_dataset(2)
     cases, _ = evaluated(ellipsoids(root), ("Thresholds", Thresholds, {}))
     nib.save(nib.Nifti1Image(np.ones(SHAPE, np.int16), AFFINE), root / "images" / "case01.nii.gz")
-    said = Shown(ellipsoids(root, card={"may_leave": "no"}), cases.runs).warnings
+    said = CaseView(ellipsoids(root, card={"may_leave": "no"}), cases.runs).warnings
     assert "changed since the runs of Thresholds" in said[0]
     assert "may_leave: no" in said[1]
-    assert len(Shown(ellipsoids(root, card={"may_leave": "yes"}), cases.runs).warnings) == 1
-    assert len(Shown(ellipsoids(root, card={"access": "Credentialed"}), cases.runs).warnings) == 2
+    assert len(CaseView(ellipsoids(root, card={"may_leave": "yes"}), cases.runs).warnings) == 1
+    assert len(CaseView(ellipsoids(root, card={"access": "Credentialed"}), cases.runs).warnings) == 2
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from medimg_eval.results.statistics.intervals import FEWEST, Bootstrap, Sample, bootstrap_intervals, usual_intervals
+from medimg_eval.results.statistics.intervals import FEWEST, Bootstrap, Sample, bootstrap_intervals, table_intervals
 
 pytestmark = pytest.mark.slow
 
@@ -72,7 +72,7 @@ def test_printed_intervals_of_shares_hold_the_truth_where_the_bootstrap_does_not
     data = (np.random.default_rng(2).random((3_000, n)) < share).astype(float)
 
     def printed(samples, how):
-        return usual_intervals([one._replace(share=True) for one in samples], how)
+        return table_intervals([one._replace(share=True) for one in samples], how)
 
     found = coverage(data, share, make=printed)[0]
     assert found >= 0.93

@@ -111,7 +111,7 @@ def test_chance_is_a_footnote_unless_it_is_a_row(write_answers):
 
 
 def test_chance_by_several_metrics_names_them(write_answers):
-    chance = {"accuracy": 0.25, "unanswered": 0.0, "set_accuracy": 0.06}
+    chance = {"accuracy": 0.25, "unanswered": 0.0, "group_accuracy": 0.06}
     folder = write_answers("m", [1, 0], metrics=("accuracy", "unanswered"), chance=chance)
     assert "Organs: chance 25.0 % (Accuracy), 0.0 % (Unanswered)." in table_of(folder).footnotes
 

@@ -16,7 +16,7 @@ from medimg_eval.results.cards.generation import aggregate, mean_ranks
 from medimg_eval.results.runs.loading import SCHEMA, SCORE_COLUMNS
 from medimg_eval.results.table.layout import lay_out
 
-METRICS = ["unmade", "frechet_distance@pixels", "kernel_distance@pixels", "dcr@pixels"]
+METRICS = ["generation_failure_rate", "frechet_distance@pixels", "kernel_distance@pixels", "dcr@pixels"]
 
 
 def row(metric, value, label="all", where=None, **more):
@@ -30,7 +30,10 @@ def write(tmp_path):
     def made(model, rows, task="t"):
         folder = tmp_path / task / model
         folder.mkdir(parents=True)
-        cases = [(f"c{n}", f"c{n}", "all", "unmade", 0.0, "present", json.dumps({"view": "AP"})) for n in range(4)]
+        cases = [
+            (f"c{n}", f"c{n}", "all", "generation_failure_rate", 0.0, "present", json.dumps({"view": "AP"}))
+            for n in range(4)
+        ]
         content = [("r", task, model, *one) for one in [*cases, *rows]]
         pd.DataFrame(content, columns=list(SCORE_COLUMNS)).to_parquet(folder / "scores.parquet")
         manifest = {

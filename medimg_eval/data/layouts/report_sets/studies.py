@@ -30,6 +30,7 @@ from medimg_eval.data.studies.texts import Sections, Texts, unspoilt, whole, wri
 from medimg_eval.errors import CaseError, SplitError, UsageError, UserError, nearest
 from medimg_eval.metrics.nlp import NAMES
 from medimg_eval.question import Key, Question
+from medimg_eval.tasks.base import Layout
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,7 +69,7 @@ class StudyReport:
 
 
 @dataclass(kw_only=True)
-class Studies:
+class Studies(Layout):
     """Studies whose reports are to be written, one case each; see docs/reports.md.
 
     A study whose report lacks a section that is asked for or needed, or that has no image of the views that are shown,
@@ -135,7 +136,7 @@ class Studies:
 
     def __post_init__(self) -> None:
         """Refuses what cannot be meant, before any file is read."""
-        self.left_out: dict[str, str] = {}
+        self._left_out: dict[str, str] = {}
         self._joins = [Join.of(one) for one in self.join]
         self._image = self.image if isinstance(self.image, str) else str(self.image.get("member", ""))
         if not isinstance(self.image, str) and set(self.image) != {"zip", "member"}:
@@ -167,11 +168,15 @@ class Studies:
             frame = self._table(root, split)
             found = _Read(self, root, frame, split)
             cases = [case for case in found.cases() if re.search(self.only, case.id)]
-            self.left_out = found.left_out
+            self._left_out = found.left_out
         if not cases:
-            why = next(iter(self.left_out.values()), "none is there")
+            why = next(iter(self._left_out.values()), "none is there")
             raise UserError(f"{root}: no study of split {split!r} is left; the first {why}")
         return cases
+
+    def left_out(self) -> dict[str, str]:
+        """Id of each case that `cases` left out -> what it lacks."""
+        return self._left_out
 
     def split_source(self) -> dict[str, str]:
         """SHA-256 of each table that decides which study belongs to which split, as `fingerprints` has it."""

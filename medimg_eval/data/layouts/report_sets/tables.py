@@ -15,6 +15,7 @@ from medimg_eval.data.tables import read_table
 from medimg_eval.data.targets import ReportText
 from medimg_eval.errors import CaseError, SplitError, UsageError, UserError, nearest
 from medimg_eval.question import Key, Question
+from medimg_eval.tasks.base import Layout
 
 COLUMNS = ("id", "reference", "prediction")
 OPTIONAL = ("subject", "study", "view", "set")
@@ -49,7 +50,7 @@ class Stated:
 
 
 @dataclass(kw_only=True)
-class ReportTable:
+class ReportTable(Layout):
     """One table with a row per report: id, reference, prediction, and if there are any subject, study, view and set.
 
     A row that is not understood, without a reference, or of an id that an earlier row has with other texts, is a case

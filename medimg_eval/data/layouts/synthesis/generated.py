@@ -18,7 +18,7 @@ from medimg_eval.data.stored import require_ours
 from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.imaging import ImageFile
 from medimg_eval.question import Key, Question
-from medimg_eval.tasks.base import Layout
+from medimg_eval.tasks.base import Layout, split_source
 from medimg_eval.tasks.synthesis import PRESENT
 from medimg_eval.trust import place_in
 
@@ -33,7 +33,7 @@ PROMPT = "prompt"
 
 
 @dataclass(kw_only=True)
-class Generated:
+class Generated(Layout):
     """Each picture of a synthesis run as a case, which belongs to the patient of the prompt that it was made of.
 
     The id is the prompt's with the picture's number, such as `case12-000`; attributes are the prompt's, and `prompt`,
@@ -191,7 +191,7 @@ SETTINGS: tuple[Setting, ...] = get_args(Setting)
 
 
 @dataclass(kw_only=True)
-class Blend:
+class Blend(Layout):
     """A task's own cases, of which those to fit on are replaced by synthetic ones, or joined with them.
 
     A synthetic case that has the id of a real one is called by it with `-synthetic` behind.
@@ -253,8 +253,7 @@ class Blend:
 
     def split_source(self) -> Mapping[str, str]:
         """SHA-256 of each file that decides which real case belongs to which split, by its path."""
-        found: Mapping[str, str] = getattr(self.real, "split_source", dict)()
-        return found
+        return split_source(self.real)
 
     def _first(self, cases: Sequence[Case]) -> list[Case]:
         """The cases of the first patients."""

@@ -121,7 +121,7 @@ def made(rows):
     return reports(*rows, names=CHEXPERT_14)
 
 
-def rows_of(reference, predicted, name="rule_ce_states"):
+def rows_of(reference, predicted, name="rule_labeler_states"):
     found = [(case, label, code) for case, pair in enumerate(zip(reference, predicted, strict=True))
              for label, code in codes(*pair).items()]  # fmt: skip
     case, label, value = (np.array(part) for part in zip(*found, strict=True))
@@ -145,15 +145,15 @@ def test_scores_are_scikit_learns_and_the_summaries_are_both(rows, random, uncer
             assert found[:3] == pytest.approx(expected)
             evidence = rows_of(reference, predicted)
             for what, value in found._asdict().items():
-                summary, choice = metrics.parse(f"rule_ce_{what}@{average}-{size}{plus}")
+                summary, choice = metrics.parse(f"rule_labeler_{what}@{average}-{size}{plus}")
                 assert summary.function(evidence, choice) == pytest.approx(value)
         each = precision_recall_fscore_support(right, said, average=None, zero_division=0)
         found = label_scores(reference, predicted, labels=labels, average=None, uncertain=uncertain)
         for place, label in enumerate(labels):
             assert found[label] == pytest.approx([one[place] for one in each])
-            assert metrics.get("rule_ce_f1").function(rows_of(reference, predicted), label + plus) == pytest.approx(
-                found[label].f1
-            )
+            assert metrics.get("rule_labeler_f1").function(
+                rows_of(reference, predicted), label + plus
+            ) == pytest.approx(found[label].f1)
 
 
 @settings(deadline=None, max_examples=15)
@@ -241,34 +241,43 @@ def test_an_empty_prediction_has_no_label_and_scores_the_worst():
         given = annotated(read({"No Finding": 1}), read({"No Finding": 1}), text)
         assert value("chexbert_states", given) == {"No Finding": 4}
         assert value("chexbert_example_f1@14+", given) == 0
-        assert value("rule_ce_example_f1@14+", pair("Mild edema.", text)) == 0
+        assert value("rule_labeler_example_f1@14+", pair("Mild edema.", text)) == 0
 
 
 @pytest.mark.parametrize(
     "given", [pair("", "edema"), pair(" ", ""), pair(None, "edema"), pair("yes", "yes", "yes_no"), pair([], "edema")]
 )
 def test_what_has_no_reference_or_is_no_report_is_not_judged(given):
-    for name in ("rule_ce_states", "rule_ce_example_f1@14", "chexbert_states", "s_emb", "pet_uptake_states"):
+    for name in (
+        "rule_labeler_states",
+        "rule_labeler_example_f1@14",
+        "chexbert_states",
+        "chexbert_similarity",
+        "pet_uptake_states",
+    ):
         assert math.isnan(value(name, given))
 
 
 def test_several_references_are_refused():
-    with pytest.raises(CaseError, match="rule_ce compares with one reference, and there are 2"):
-        value("rule_ce_states", pair(["a", "b"], "c"))
+    with pytest.raises(CaseError, match="rule_labeler compares with one reference, and there are 2"):
+        value("rule_labeler_states", pair(["a", "b"], "c"))
 
 
 def test_rules_read_reports_as_they_are():
     given = pair("Mild pulmonary edema. No pneumothorax.", "Possible pulmonary edema.")
-    assert value("rule_ce_states", given)["Edema"] == 7
-    assert value("rule_ce_states", given)["Pneumothorax"] == 8
-    assert value("rule_ce_example_f1@14+", given) == 1
-    assert value("rule_ce_example_f1@13", given) == 0
-    assert value("rule_ce_example_f1@14", pair(given.value, given.value)) == 1
+    assert value("rule_labeler_states", given)["Edema"] == 7
+    assert value("rule_labeler_states", given)["Pneumothorax"] == 8
+    assert value("rule_labeler_example_f1@14+", given) == 1
+    assert value("rule_labeler_example_f1@13", given) == 0
+    assert value("rule_labeler_example_f1@14", pair(given.value, given.value)) == 1
 
 
 def test_the_similarity_is_what_the_annotator_says():
-    assert value("s_emb", pair("a", "b", readings={"chexbert_similarity": {"cosine": 0.5, "cut": True}})) == 0.5
-    assert math.isnan(value("s_emb", pair("a", "b", readings={"chexbert_similarity": None})))
+    assert (
+        value("chexbert_similarity", pair("a", "b", readings={"chexbert_similarity": {"cosine": 0.5, "cut": True}}))
+        == 0.5
+    )
+    assert math.isnan(value("chexbert_similarity", pair("a", "b", readings={"chexbert_similarity": None})))
 
 
 @pytest.mark.parametrize(
@@ -284,23 +293,23 @@ def test_the_similarity_is_what_the_annotator_says():
 )
 def test_a_parameter_that_cannot_be_meant_is_refused_with_the_nearest_one(text, said):
     with pytest.raises(UsageError) as caught:
-        value(f"rule_ce_f1@{text}", rows_of(made([[1] * 14]), made([[1] * 14])))
-    assert "rule_ce_f1" in str(caught.value)
+        value(f"rule_labeler_f1@{text}", rows_of(made([[1] * 14]), made([[1] * 14])))
+    assert "rule_labeler_f1" in str(caught.value)
     assert said in str(caught.value)
     with pytest.raises(UsageError, match="no set of labels 'micro-14'"):
-        value("rule_ce_example_f1@micro-14", pair("a", "b"))
+        value("rule_labeler_example_f1@micro-14", pair("a", "b"))
     with pytest.raises(UsageError, match="needs a parameter"):
-        metrics.parse("rule_ce_f1")
+        metrics.parse("rule_labeler_f1")
 
 
 def test_every_table_says_what_decides_the_numbers():
-    for name in ("rule_ce", "chexbert", "radbert_ct", "srr_bert_leaves", "pet_uptake"):
+    for name in ("rule_labeler", "chexbert", "radbert_ct", "srr_bert_leaves", "pet_uptake"):
         for what in ("f1", "precision", "recall", "support", "example_f1"):
             told = metrics.get(f"{name}_{what}").settings
             assert "uncertain label counts as positive, without +: as negative" in told
             assert "counts 0 in means" in told
-    assert "14 labels; 13: without No Finding; 5: Cardiomegaly, Edema" in metrics.get("rule_ce_f1").settings
-    assert "agreement with CheXbert on real reports is unknown" in metrics.get("rule_ce_f1").settings
+    assert "14 labels; 13: without No Finding; 5: Cardiomegaly, Edema" in metrics.get("rule_labeler_f1").settings
+    assert "agreement with CheXbert on real reports is unknown" in metrics.get("rule_labeler_f1").settings
     assert metrics.get("chexbert_states").reads == ("chexbert",)
     assert metrics.get("chexbert_f1").needs == ("chexbert_states",)
 

@@ -82,12 +82,12 @@ def labelled(cases):
 
 
 def test_a_table_shows_what_the_public_function_returns_with_intervals_and_all_that_decides_it(table):
-    names = [f"rule_ce_{what}@{choice}" for what in ("f1", "precision", "recall", "support") for choice in
+    names = [f"rule_labeler_{what}@{choice}" for what in ("f1", "precision", "recall", "support") for choice in
              ("micro-14", "micro-14+", "macro-5+", "weighted-13", "samples-14", "Edema", "Pneumonia+")]  # fmt: skip
-    cells, notes = table(*names, "rule_ce_example_f1@14+")
+    cells, notes = table(*names, "rule_labeler_example_f1@14+")
     reference, predicted = labelled(REPORTS)
     for name in names:
-        what, _, choice = name.removeprefix("rule_ce_").partition("@")
+        what, _, choice = name.removeprefix("rule_labeler_").partition("@")
         average, _, size = choice.removesuffix("+").partition("-")
         labels = CHEXPERT.averaged[size] if size else (average,)
         found = label_scores(
@@ -99,7 +99,7 @@ def test_a_table_shows_what_the_public_function_returns_with_intervals_and_all_t
         )
         assert cells[name].mean == pytest.approx(getattr(found, what)), name
         assert cells[name].low <= cells[name].mean <= cells[name].high
-    assert cells["rule_ce_f1@micro-14+"].low < cells["rule_ce_f1@micro-14+"].high
+    assert cells["rule_labeler_f1@micro-14+"].low < cells["rule_labeler_f1@micro-14+"].high
     for part in (
         "an uncertain label counts as positive, without +: as negative",
         "13: without No Finding; 5: Cardiomegaly, Edema, Consolidation, Atelectasis, Pleural Effusion",
@@ -180,7 +180,7 @@ def test_the_docs_own_taxonomy_becomes_metrics(own_metrics, tmp_path, monkeypatc
 
 def test_what_the_docs_say_to_ask_for_can_be_asked_for():
     text = (CONFIGS.parent / "docs" / "metrics-clinical.md").read_text()
-    named = re.findall(r"`((?:rule_ce|chexbert|radbert_ct|srr_bert_\w+|pet_uptake)_\w+@[^`]+)`", text)
+    named = re.findall(r"`((?:rule_labeler|chexbert|radbert_ct|srr_bert_\w+|pet_uptake)_\w+@[^`]+)`", text)
     assert len(named) > 20
     evidence = Rows(*(np.array([], kind) for kind in (int, str, str, float, str)), {}, 0, {})
     for name in named:

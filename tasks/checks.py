@@ -1,0 +1,79 @@
+"""What `check` finds of the cases of a task."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from medimg_eval.case import Case, Mask
+from medimg_eval.errors import UserError
+
+if TYPE_CHECKING:
+    from medimg_eval.tasks.base import Task
+
+
+class Checked(NamedTuple):
+    """What a look at a case finds.
+
+    Attributes:
+        doubts: what is wrong, in words.
+        grid: of its first image, in words; "" where there is none to be read.
+        notes: what readers mended.
+    """
+
+    doubts: list[str]
+    grid: str = ""
+    notes: frozenset[str] = frozenset()
+
+
+def check_grids(task: Task, case: Case) -> Checked:
+    """Reads images and reference of a case: same grid, content, and a reference that the task takes."""
+    try:
+        images = task.read_images(case)
+        geometry = images[0].geometry if images else None
+    except UserError as error:
+        return Checked([str(error)])
+    doubts = ["the image is constant" for image in images if np.ptp(image.array) == 0]
+    try:
+        target = case.target.read()
+        apart = geometry.difference(case.target.geometry()) if geometry else ""
+        if apart:
+            doubts.append(f"image and reference lie on different grids: {apart}")
+        task.accept(case, target, what="reference")
+        if isinstance(target, Mask) and not target.labels.any():
+            doubts.append("the reference is empty")
+    except UserError as error:
+        doubts.append(str(error))
+    notes = frozenset(note for image in images for note in image.notes)
+    if geometry is None:
+        return Checked(doubts, notes=notes)
+    place = "" if geometry.units == "pixel" else f" at {' x '.join(f'{step:g}' for step in geometry.spacing)} mm"
+    return Checked(doubts, f"{geometry.shape}{place}", notes)
+
+
+def count_grids(cases: Sequence[Case], grids: Mapping[str, int]) -> str:
+    """Cases, patients and the most frequent grids, in words."""
+    most = ", ".join(f"{count} x {grid}" for grid, count in Counter(grids).most_common(3))
+    patients = len({case.patient for case in cases if case.patient is not None})
+    return f"{len(cases)} cases, {patients or 'no'} patient ids; {most}"
+
+
+def count_questions(cases: Sequence[Case]) -> str:
+    """Questions, their kinds, options and images, in words."""
+    asked = [case.question for case in cases if case.question is not None]
+    kinds = Counter(question.kind for question in asked)
+    options = Counter(len(question.options) for question in asked if question.options)
+    images = Counter(len(case.images) for case in cases if case.question is not None)
+    parts = [f"{len(cases)} question{'s' * (len(cases) != 1)}"]
+    parts += [", ".join(f"{count} {kind}" for kind, count in kinds.most_common())] if kinds else []
+    parts += [_counts(options, "option")] if options else []
+    parts += [_counts(images, "image")] if images else []
+    return "; ".join(parts)
+
+
+def _counts(counter: Counter[int], noun: str) -> str:
+    some = [f"{count} with {number} {noun}{'s' * (number != 1)}" for number, count in sorted(counter.items())]
+    return ", ".join(some)
