@@ -32,9 +32,9 @@ def __getattr__(name: str) -> object:
         except PackageNotFoundError:  # a checkout that was never installed
             found = "0+uninstalled"
     elif name in __all__:
-        from medimg_eval import api
+        from importlib import import_module
 
-        found = getattr(api, name)
+        found = getattr(import_module("medimg_eval.api"), name)
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = found

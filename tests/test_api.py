@@ -1,4 +1,4 @@
-"""`import medimg_eval as me`: light to import, the same runs as the command line, and gentle to its caller's process."""
+"""`import medimg_eval as me`: light to import, the same runs as the command line, gentle to its caller's process."""
 
 import json
 import logging

@@ -123,7 +123,8 @@ def _write_examples(
         warn("examples: there is no segmentation whose images can be read")
     for one, what in seen:
         drawn = draw_examples(one, what, count=wanted["examples"])
-        log.info("wrote %s", ", ".join(map(str, write_figure(drawn, Path(wanted["out"]) / "examples", one.task))))
+        files = write_figure(drawn, Path(wanted["out"]) / "examples", one.task)
+        log.info("wrote %s", ", ".join(map(str, files)))
 
 
 def _figures(runs: Sequence[RunScores], wanted: Mapping[str, Any]) -> dict[str, str]:
