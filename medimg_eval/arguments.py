@@ -85,7 +85,7 @@ def arguments_of(made: Any) -> dict[str, Any]:
     lost = "all" if given is None else next((name for name, value in given.items() if value is _Live), None)
     if lost is not None:
         raise LiveError(f"{type(made).__qualname__}: its argument {lost!r} is an object that no config can name")
-    return dict(given)
+    return {} if given is None else dict(given)
 
 
 def defaults_of(made: type) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def defaults_of(made: type) -> dict[str, Any]:
         if one.default_factory is not MISSING
     }
     try:
-        known = inspect.signature(made.__init__).parameters
+        known = inspect.signature(getattr(made, "__init__")).parameters  # noqa: B009 - of the class, not of an instance
     except (TypeError, ValueError):
         return {}
     usual: dict[str, Any] = {}

@@ -119,7 +119,7 @@ def test_a_task_made_here_is_the_task_of_its_config_also_where_that_spells_a_def
     root = write_dataset(3)
     configs = config_dir(root)
     file = configs / "task" / "ellipsoids.yaml"
-    file.write_text(file.read_text() + "surface: surfel\nmonitor: ''\n")
+    file.write_text(file.read_text() + "splits: {fit: fit, validate: validate, test: test}\n")
     of_config = me.test("ellipsoids", Thresholds(), config_dir=configs, runs=tmp_path / "config", **QUIET)
     from medimg_eval.data.layouts import Volumes
 
