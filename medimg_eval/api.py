@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import pkgutil
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
@@ -24,6 +24,7 @@ from medimg_eval.instantiate import (
     stored_task,
     with_config,
 )
+from medimg_eval.metrics import present_name
 from medimg_eval.results import RunScores, load_runs
 from medimg_eval.results.runs import BLIND, MANIFEST, read_manifest
 from medimg_eval.run_results import RunResults, folder_of
@@ -33,8 +34,9 @@ from medimg_eval.trust import trusting
 if TYPE_CHECKING:
     import pandas as pd
 
-    from medimg_eval.evaluation.evaluate import Settings
     from medimg_eval.evaluation.model_spec import ModelSpec
+    from medimg_eval.evaluation.run import Run
+    from medimg_eval.evaluation.settings import Settings
     from medimg_eval.results import Comparison, Table
     from medimg_eval.results.figures import Drawn
 
@@ -111,7 +113,8 @@ def run_tests(
         model: in place of the config's.
         judge: in place of the config's.
     """
-    from medimg_eval.evaluation.evaluate import evaluate, refuse_incapable
+    from medimg_eval.evaluation import pipeline
+    from medimg_eval.evaluation.plan import refuse_incapable
     from medimg_eval.settings import build_settings, build_tasks, undisturbed
 
     made = build_tasks(wanted) if task is None else [with_config(task)]
@@ -127,11 +130,10 @@ def run_tests(
         settings = build_settings(wanted, overrides, judge)
         if settings.run is not None and (len(tasks) > 1 or wanted["baselines"]):
             raise UsageError(f"run={settings.run} names one folder, but there are several runs to make; use runs=DIR")
-        done = [(one, evaluate(one, spec, settings)) for one in tasks]
+        done = [(one, pipeline.test(one, spec, settings)) for one in tasks]
         if wanted["baselines"]:
             done += _baselines(tasks, spec, settings, blind)
-    tables = settings.tables if len(settings.tables) == len(done) else [None] * len(done)
-    return [RunResults(folder, task=one, table=table) for (one, folder), table in zip(done, tables, strict=True)]
+    return [RunResults(run.folder, task=one, table=run.table) for one, run in done]
 
 
 def _seeded(task: Task, seed: int) -> Task:
@@ -140,25 +142,23 @@ def _seeded(task: Task, seed: int) -> Task:
     return changed(task, **drawn) if drawn else task
 
 
-def _baselines(
-    tasks: Sequence[Task], spec: ModelSpec, settings: Settings, blind: str | None
-) -> list[tuple[Task, Path]]:
+def _baselines(tasks: Sequence[Task], spec: ModelSpec, settings: Settings, blind: str | None) -> list[tuple[Task, Run]]:
     """Asks those that models are compared with: what needs no weights and, of questions, the model blind."""
-    from medimg_eval.evaluation.evaluate import evaluate
+    from medimg_eval.evaluation import pipeline
 
-    done: list[tuple[Task, Path]] = []
+    done: list[tuple[Task, Run]] = []
     for task in tasks:
         settled = task.for_baselines()
         asked = changed(task, **settled) if settled else task
         for name, config in task.baselines().items():
             one = build_candidate({**config, "name": name})
             try:
-                done.append((asked, evaluate(asked, replace(one, baseline=True), settings)))
+                done.append((asked, pipeline.test(asked, replace(one, baseline=True), settings)))
             except UserError as error:  # such as one that has no answers to learn from
                 log.warning("%s is left out of task %s: %s", name, task.name, error)
         if blind is None and isinstance(task, QuestionTask):
             unseen = _blinded(task, "remove")
-            done.append((unseen, evaluate(unseen, _called_blind(spec, "remove"), settings)))
+            done.append((unseen, pipeline.test(unseen, _called_blind(spec, "remove"), settings)))
     return done
 
 
@@ -176,10 +176,12 @@ def _blinded(task: Task, how: str) -> Task:
     return changed(task, blind=how)
 
 
-def score(
+def score(  # noqa: PLR0913 - one argument for each choice
     run: RunResults | str | Path,
     *,
-    metrics: Sequence[str] | None = None,
+    metrics: str | Sequence[str] | None = None,
+    drop: str | Sequence[str] | None = None,
+    judge: Any = None,
     root: str | Path | None = None,
     annotators: Mapping[str, Any] | None = None,
     extractors: Mapping[str, Any] | None = None,
@@ -192,7 +194,9 @@ def score(
 
     Args:
         run: what `test` returned, or a run folder.
-        metrics: others than the run's own.
+        metrics: further ones, beside the run's own.
+        drop: metrics that the run is to have no longer.
+        judge: of open answers, where the task asks one: as for `test`.
         root: where the data lie now, when they have moved.
         annotators: of reports, for metrics that need one, such as `{"chexbert": {"weights": "chexbert.pth"}}`.
         extractors: of pictures, the same.
@@ -204,22 +208,56 @@ def score(
     Raises:
         UserError: the run is not done, or its data have changed.
     """
-    from medimg_eval.evaluation.rescoring import rescore
+    from medimg_eval.evaluation import pipeline
+    from medimg_eval.evaluation.settings import Settings
 
     folder = folder_of(run)
     manifest = read_manifest(folder / MANIFEST)
     if manifest.get("command") != "test":
         raise UserError(f"{folder}: holds a {manifest.get('command')} run; only test runs can be scored again")
-    wanted = {"metrics": metrics, **conventions}
-    changes = {key: value for key, value in wanted.items() if value is not None}
+    changes = {key: value for key, value in conventions.items() if value is not None}
     with trusting() if trust else nullcontext():
         known = run.task if isinstance(run, RunResults) else None
         stated = known.config if known is not None and root is None else stored_task(folder, root)
         _refuse_strange(manifest["task"], type(known) if known is not None else stated.get("_target_"), changes)
+        changes["metrics"] = _columns(manifest["metrics"], _names(metrics), _names(drop), folder)
         task = changed(known, **changes) if known is not None and root is None else build_task({**stated, **changes})
-        of_texts, of_pictures = Annotators(annotators or {}), Extractors(extractors or {})
-        table = rescore(folder, task, score_workers, of_texts, of_pictures, may_leave)
-    return RunResults(folder, task=task, table=table)
+        settings = Settings(
+            config={"may_leave": may_leave},
+            score_workers=score_workers,
+            judge=None if judge is None else _judge(judge),
+            annotators=Annotators(annotators or {}),
+            extractors=Extractors(extractors or {}),
+        )
+        done = pipeline.rescore(folder, task, settings)
+    return RunResults(folder, task=task, table=done.table)
+
+
+def _judge(judge: Any) -> ModelSpec:
+    """A judge that is named, or stated by its config, or there already."""
+    if isinstance(judge, str):
+        judge = plain(composed("score", [f"model@judge={judge}"]))["judge"]
+    return build_candidate(judge) if isinstance(judge, Mapping) else _spec(judge)
+
+
+def _names(given: str | Sequence[str] | None) -> list[str]:
+    return [given] if isinstance(given, str) else list(given or [])
+
+
+def _columns(stored: Sequence[str], add: Iterable[str], drop: Iterable[str], folder: Path) -> list[str]:
+    """The metrics that a run is to have: its own, those that are added, without those that are dropped.
+
+    Raises:
+        UsageError: one that is to be dropped is none of them, or none is left.
+    """
+    found = list(dict.fromkeys(map(present_name, [*stored, *add])))
+    for name in map(present_name, drop):
+        if name not in found:
+            raise UsageError(f"drop={name}: {folder} has no such metric{nearest(name, found)}")
+        found.remove(name)
+    if not found:
+        raise UsageError(f"{folder}: drop= leaves no metric; name those to keep by metrics=")
+    return found
 
 
 def _refuse_strange(task: str, made: Any, changes: Mapping[str, Any]) -> None:
@@ -273,9 +311,9 @@ def train_one(
     model: ModelSpec | None = None,
 ) -> Path:
     """Trains the model of a resolved config of `fit`; arguments as of `run_tests`."""
-    from medimg_eval.evaluation.evaluate import refuse_incapable
     from medimg_eval.evaluation.fit import Recipe
     from medimg_eval.evaluation.fit import fit as train
+    from medimg_eval.evaluation.plan import refuse_incapable
     from medimg_eval.settings import build_loggers, build_settings, build_tasks, undisturbed, validating
 
     wanted = validating(wanted)

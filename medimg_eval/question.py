@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 Role = Literal["system", "user", "assistant"]
 Kind = Literal[
@@ -104,6 +104,23 @@ class Reply:
     def text(self) -> str:
         """The last text, or "" where nothing was written."""
         return self.texts[-1] if self.texts else ""
+
+    def as_record(self) -> dict[str, Any]:
+        """What a run keeps; what there is none of is left out."""
+        record: dict[str, Any] = {"texts": list(self.texts)}
+        if self.confidence is not None:
+            record["confidence"] = self.confidence
+        if self.preferences is not None:
+            record["preferences"] = dict(self.preferences)
+        if self.messages:
+            record["messages"] = list(self.messages)
+        return record
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        """Reads what `as_record` gave."""
+        messages, confidence = tuple(record.get("messages", ())), record.get("confidence")
+        return cls(tuple(record["texts"]), record.get("preferences"), messages, confidence)
 
 
 Messages = Sequence[Message]

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from medimg_eval.arguments import as_list
 from medimg_eval.data.cache import VolumeCache
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.evaluation.evaluate import Settings
 from medimg_eval.evaluation.model_spec import ModelSpec
+from medimg_eval.evaluation.settings import Settings, read_conditions
 from medimg_eval.instantiate import Annotators, Extractors, build, build_candidate, build_task
 from medimg_eval.system import rank
 from medimg_eval.tasks import Task
@@ -59,8 +59,8 @@ def build_settings(
         UsageError: a number is none, or too small.
         UserError: the machine has no such accelerator.
     """
-    for key, least in {"seed": 0, "batch_size": 1, "num_workers": 0, "score_workers": 0}.items():
-        value = config[key]
+    for key, least in {"seed": 0, "batch_size": 1, "num_workers": 0, "score_workers": 0, "repeats": 1}.items():
+        value = config.get(key, least)
         chosen = value is None and key in ("batch_size", "score_workers")
         if not (isinstance(value, int) and not isinstance(value, bool) and value >= least) and not chosen:
             raise UsageError(f"expected {key} to be a whole number of at least {least}, got {value!r}")
@@ -83,6 +83,8 @@ def build_settings(
         seed=config["seed"],
         limit=config.get("limit"),
         only=[] if config.get("only") is None else [str(one) for one in as_list(config["only"])],
+        repeats=config.get("repeats", 1),
+        conditions=read_conditions(as_list(config.get("conditions") or [])),
         judge=judge or (build_candidate(config["judge"]) if config.get("judge") else None),
         annotators=Annotators(config["annotators"]),
         extractors=Extractors(config["extractors"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import threading
 from collections.abc import Iterator
@@ -13,6 +14,15 @@ from medimg_eval.errors import CaseError, UserError
 THREADS = 8
 """At most so many work on one image at once."""
 
+SAMPLED = 1 << 20
+"""Bytes hashed at each end of a compressed or large file."""
+
+LARGE = 1 << 28
+"""Bytes above which a file is sampled: tables and archives of images would take minutes to read whole."""
+
+PIECES = 64
+"""Places within a large file at which as much is hashed as at its ends."""
+
 
 def user_cache() -> Path:
     """The folder for what can be made again: `MEDIMG_EVAL_CACHE`, or ~/.cache/medimg_eval."""
@@ -21,6 +31,32 @@ def user_cache() -> Path:
         return place.expanduser()
     except RuntimeError as error:  # a user without a home, as in some containers
         raise UserError(f"{place}: {error} Name a folder for the cache: export MEDIMG_EVAL_CACHE=DIR") from error
+
+
+def file_digest(path: Path) -> str:
+    """Hash of a file's content; of a gzip file, of its size and its first and last MiB.
+
+    Compressed volumes would take longer to read than they do to evaluate, and a gzip file ends in the
+    checksum of its content, so the ends see every change. So does a zip file's end, which lists the checksums of its
+    members; of other large files pieces between the ends are hashed too. A missing file has a digest of its own, so
+    that supplying it changes the run.
+    """
+    try:
+        with path.open("rb") as stream:
+            size = path.stat().st_size
+            if path.suffix != ".gz" and size <= LARGE:
+                return hashlib.file_digest(stream, "blake2b").hexdigest()
+            found = hashlib.blake2b(b"%d" % size)
+            found.update(stream.read(SAMPLED))
+            if path.suffix != ".gz":
+                for piece in range(1, PIECES):
+                    stream.seek(size * piece // PIECES)
+                    found.update(stream.read(SAMPLED))
+            stream.seek(max(size - SAMPLED, min(SAMPLED, size)))
+            found.update(stream.read(SAMPLED))
+            return found.hexdigest()
+    except OSError:
+        return "missing"
 
 
 @contextmanager

@@ -14,7 +14,7 @@ import logging
 import math
 import pkgutil
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, wraps
 from importlib.metadata import entry_points
 from typing import Any, Literal, Required, TypedDict, TypeVar, Unpack
@@ -90,6 +90,9 @@ class Metric:
         check: Of one whose parameter is a text: raises UsageError for a text that cannot be meant.
         remark: Of a summary: takes `Rows` and the parameter and tells what to know of this run; "" for nothing.
         aliases: What people call it beside its name, such as "DSC", in any case; ours stand in `metrics/aliases.py`.
+        over: Of a summary: "repeats" or "conditions" where it compares those of a case; any other is computed for each
+            repeat, and averaged. Without `needs`, it is of one metric of cases: the first of the task, or the one that
+            stands behind a colon in its parameter.
     """
 
     name: str
@@ -120,6 +123,10 @@ class Metric:
     check: Callable[[str], object] | None = None
     remark: Callable[..., str] | None = None
     aliases: tuple[str, ...] = ()
+    over: Literal["", "repeats", "conditions"] = ""
+
+
+_UNTOLD = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,6 +142,8 @@ class Rows:
         attributes: name -> str, (row,): of the row's case; "" where it has none of that name.
         cases: how many cases were judged, also those without such rows.
         facts: what the run's manifest says that is no matter of a case, such as "parameters".
+        repeat: int64: which repeat the row is of; zeros unless told.
+        condition: str: key of what was done to the case before it was shown; "" unless told.
     """
 
     case: npt.NDArray[np.int64]
@@ -145,6 +154,14 @@ class Rows:
     attributes: Mapping[str, npt.NDArray[np.str_]]
     cases: int
     facts: Mapping[str, Any]
+    repeat: npt.NDArray[np.int64] = field(default_factory=lambda: _UNTOLD)
+    condition: npt.NDArray[np.str_] = field(default_factory=lambda: _UNTOLD.astype(str))
+
+    def __post_init__(self) -> None:
+        if len(self.repeat) != len(self.case):
+            object.__setattr__(self, "repeat", np.zeros(len(self.case), np.int64))
+        if len(self.condition) != len(self.case):
+            object.__setattr__(self, "condition", np.zeros(len(self.case), "U1"))
 
     def where(self, chosen: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> "Rows":
         """Returns some of the rows: (row,) bool, or indices; `cases` and `facts` stay."""
@@ -157,6 +174,8 @@ class Rows:
             {name: values[chosen] for name, values in self.attributes.items()},
             self.cases,
             self.facts,
+            self.repeat[chosen],
+            self.condition[chosen],
         )
 
     def of(self, metric: str) -> "Rows":
@@ -200,6 +219,8 @@ class _OfOne(_Declared, total=False):
 
 class _OfRun(_Declared, total=False):
     needs: Required[tuple[str, ...]]
+    parameter_optional: bool
+    over: Literal["", "repeats", "conditions"]
     pieces: Callable[..., npt.NDArray[np.float64]] | None
     weighed: Callable[..., Weighed | None] | None
     remark: Callable[..., str] | None
@@ -347,6 +368,8 @@ def title(name: str) -> str:
     found, parameter = parse(name)
     if parameter is None:
         return found.title
+    if found.over:
+        return f"{found.title}@{parameter}"
     return f"{found.title} ({parameter})" if isinstance(parameter, str) else f"{found.title}@{parameter:g}"
 
 

@@ -13,14 +13,15 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, Self, cast
 
 from medimg_eval.arguments import keep_arguments
-from medimg_eval.case import Case, Geometry, Image, Prompt, Prompts, Score
+from medimg_eval.case import Case, Condition, Geometry, Image, Prompt, Prompts, Score
+from medimg_eval.codecs import Codec, read_json
 from medimg_eval.errors import CaseError, MissingDataError, SplitError, UsageError, UserError, nearest
 from medimg_eval.evidence import Context, Evidence, Subject
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.registry import Requirement, canonical
 from medimg_eval.panels import Panel
-from medimg_eval.system import whole
 from medimg_eval.tasks.checks import Checked, check_grids, count_grids
+from medimg_eval.tasks.degradations import DEGRADATIONS, degraded
 
 MayLeave = Literal["yes", "no", "ask"]
 """Whether data may go to another machine; `ask` leaves it to the user's word on the command line."""
@@ -113,11 +114,8 @@ class Task(ABC):
     capability: ClassVar[str]
     """The method a model needs to be asked this."""
 
-    prediction_suffix: ClassVar[str] = ".json"
-    """How the file of one stored prediction ends."""
-
-    inline: ClassVar[bool] = False
-    """Whether predictions are so small that they are kept in one file together: what `pack` makes of them."""
+    codec: ClassVar[Codec]
+    """How a prediction is kept with its run."""
 
     together: ClassVar[bool] = False
     """Whether a case's scores depend on what was predicted of others: one that comes later has all scored again."""
@@ -236,15 +234,33 @@ class Task(ABC):
             prediction: as it was stored; of one that is kept in the run, with a judge's verdicts under `judged`.
         """
         if isinstance(prediction, Path) and prediction.suffix == ".json":
-            return [Panel("overlay", "", lambda: json.dumps(read_answer(prediction), indent=1))]
+            return [Panel("overlay", "", lambda: json.dumps(read_json(prediction), indent=1))]
         return []
+
+    @property
+    def draws(self) -> bool:
+        """Whether asking again gives other answers by itself, as decoding with a temperature does."""
+        return False
+
+    def conditions(self) -> frozenset[str]:
+        """What can be done to its cases before they are shown, by name."""
+        return frozenset(DEGRADATIONS)
+
+    def variant(self, repeat: int, condition: Condition | None) -> Task:
+        """The task as one of several repeats asks it, with seeds of its own, or under a condition; mostly the same."""
+        return self
+
+    def show(self, images: tuple[Image, ...], condition: Condition) -> tuple[Image, ...]:
+        """The images of a case as they are shown under a condition."""
+        return tuple(degraded(image, condition) for image in images)
 
     @property
     def case_metrics(self) -> list[str]:
         """The metrics that a single case is judged by: the task's own, and those that its summaries need."""
         wanted: dict[str, None] = {}
         for name in self.metrics:
-            needed = parse(name)[0].needs or (name,)
+            found = parse(name)[0]
+            needed = found.needs or (() if found.over else (name,))
             judged = [one for one in needed if parse(one)[0].kind in self.judges]
             wanted |= dict.fromkeys(judged or needed)
         return list(wanted)
@@ -267,10 +283,6 @@ class Task(ABC):
         """How much work a case is: cases of like length are asked about together, where that saves any."""
         return 0
 
-    def pack(self, prediction: Any) -> dict[str, Any]:
-        """A prediction as JSON holds it, of a task whose predictions are kept in one file together."""
-        raise NotImplementedError
-
     def gather(self, cases: Sequence[Case]) -> None:  # noqa: B027 - most metrics judge a case by itself
         """Takes note of all cases before any is scored: some metrics weigh a case by what the others are."""
 
@@ -285,9 +297,6 @@ class Task(ABC):
     def seeded(self, seed: int) -> Mapping[str, Any]:
         """The settings under which what is drawn of models follows the run's seed; those that name one keep theirs."""
         return {}
-
-    def check_stored(self, prediction: Path) -> None:  # noqa: B027 - most tasks store all that they judge
-        """Raises UserError when a stored prediction lacks what the metrics judge."""
 
     def cases(self, part: str) -> list[Case]:
         """The cases that serve one part of the work.
@@ -348,13 +357,9 @@ class Task(ABC):
     def accept(self, case: Case, answer: Any, *, what: str = "prediction") -> Any:
         """Turns a raw answer into a prediction; raises CaseError saying why `what` cannot be judged."""
 
-    def write(self, prediction: Any, path: Path) -> None:
-        """Stores a prediction; the file appears whole or not at all. Not of tasks that are `inline`."""
-        raise NotImplementedError
-
     @abstractmethod
     def score(self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None) -> list[LabelScore]:
-        """Judges a prediction, given as it is or as the file it was stored in, by the task's metrics.
+        """Judges a prediction, given as it is or as it was stored, by the task's metrics.
 
         Raises:
             CaseError: prediction or reference cannot be read, or lie on different grids.
@@ -434,9 +439,11 @@ def check_metrics(task: Task, what: str = "") -> None:
     task.monitor = canonical(task.monitor, task.judges) if task.monitor else ""
     if len(set(task.metrics)) < len(task.metrics):
         raise UsageError(f"task {task.name!r}: expected `metrics` to name each metric once, got {list(task.metrics)}")
-    for name in filter(None, (*task.metrics, task.monitor)) if what else ():
-        needed = parse(name)[0].needs or (name,)
-        if not any(parse(one)[0].kind in task.judges for one in needed):
+    if not what:
+        return
+    single = [name for name in task.metrics if not parse(name)[0].over or parse(name)[0].needs]
+    for needed in (*((parse(name)[0].needs or (name,)) for name in single), (task.monitor,)):
+        if needed[0] and not any(parse(one)[0].kind in task.judges for one in needed):
             raise UsageError(f"task {task.name!r}: metric {needed[0]!r} does not judge {what}")
 
 
@@ -456,23 +463,6 @@ def one_each(answers: Any, prompts: Sized, who: str = "the model") -> list[Any]:
     if len(answers) != len(prompts):
         raise CaseError(f"{who} gave {len(answers)} answers to {len(prompts)} prompts")
     return list(cast("Sequence[Any]", answers))
-
-
-def write_answer(path: Path, content: Mapping[str, Any]) -> None:
-    """Writes JSON; the file appears whole or not at all."""
-    with whole(path) as partial:
-        partial.write_text(json.dumps(content, allow_nan=False) + "\n", encoding="utf-8")
-
-
-def read_answer(path: Path) -> dict[str, Any]:
-    """Reads what `write_answer` wrote; raises CaseError naming the file."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise CaseError(f"{path}: cannot be read as a stored prediction ({error}); run test again") from error
-    if not isinstance(content, dict):
-        raise CaseError(f"{path}: holds no stored prediction; run test again")
-    return content
 
 
 def same_grid(geometry: Geometry, expected: Geometry, *, what: str, than: str) -> None:

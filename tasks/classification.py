@@ -6,9 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from medimg_eval.case import Case, Findings, Image, Prompt
+from medimg_eval.codecs import Codec, Records
 from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.classification import ABSENT, AVERAGES, CLASSES, EXCLUSIVE, PRESENT, SETS, Classified
@@ -24,6 +25,19 @@ SLACK = 1e-6
 
 ROUNDED = 0.01
 """By so much the probabilities of classes that exclude each other may miss a sum of 1, as rounded ones do."""
+
+
+class ClassProbabilities(dict[str, float]):
+    """Class -> probability, as a model says it."""
+
+    def as_record(self) -> dict[str, Any]:
+        """The probabilities as a run keeps them."""
+        return {"probabilities": dict(self)}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        """Reads what `as_record` gave."""
+        return cls(record["probabilities"])
 
 
 @dataclass(kw_only=True)
@@ -48,7 +62,7 @@ class ClassificationTask(TrainsOnPrompts, Task):
 
     capability: ClassVar[str] = "classify"
     output: ClassVar[str] = "probabilities of classes"
-    inline: ClassVar[bool] = True
+    codec: ClassVar[Codec] = Records(ClassProbabilities)
     judges: ClassVar[frozenset[str]] = frozenset({KIND})
     scoring_fields: ClassVar[frozenset[str]] = Task.scoring_fields | {"sets"}
 
@@ -127,18 +141,14 @@ class ClassificationTask(TrainsOnPrompts, Task):
             raise CaseError(
                 f"{where} sums to {total:.4g} over classes that exclude each other, expected 1; use softmax"
             )
-        return {name: min(1.0, max(0.0, value)) for name, value in numbers.items()}
-
-    def pack(self, prediction: Mapping[str, float]) -> dict[str, Any]:
-        """The probabilities as the run keeps them."""
-        return {"probabilities": dict(prediction)}
+        return ClassProbabilities({name: min(1.0, max(0.0, value)) for name, value in numbers.items()})
 
     def score(self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None) -> list[LabelScore]:
         """Judges the probabilities of one case.
 
         Args:
             case: the case.
-            prediction: a model's answer, or what `pack` made of it.
+            prediction: a model's answer, or the record of one.
             metrics: by default those of the task.
         """
         kept = prediction.get("probabilities") if isinstance(prediction, Mapping) else None

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from medimg_eval.case import Array, Boxes, Case, Image, Points, Prompt
+from medimg_eval.codecs import Codec, Places
 from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.metrics import LabelScore
 from medimg_eval.metrics.detection import (
@@ -20,7 +21,7 @@ from medimg_eval.metrics.detection import (
     judged_points,
 )
 from medimg_eval.panels import Panel
-from medimg_eval.tasks.base import Task, check_metrics, read_answer, write_answer
+from medimg_eval.tasks.base import Task, check_metrics
 
 
 @dataclass(kw_only=True)
@@ -45,6 +46,7 @@ class DetectionTask(Task):
     monitor: str = "detection_recall"
 
     capability: ClassVar[str] = "detect"
+    codec: ClassVar[Codec] = Places()
     output: ClassVar[str] = "boxes or points with scores"
     judges: ClassVar[frozenset[str]] = frozenset({"detection"})
     scoring_fields: ClassVar[frozenset[str]] = Task.scoring_fields | {"excluded", "matching"}
@@ -95,24 +97,13 @@ class DetectionTask(Task):
             raise CaseError(f"{where} names {unknown[0]!r}{nearest(unknown[0], self.labels)}")
         return answer
 
-    def write(self, prediction: Points | Boxes, path: Path) -> None:
-        """Stores candidates as JSON, with every digit of their numbers."""
-        places, scores = _parts(prediction)
-        content = {
-            "kind": "points" if isinstance(prediction, Points) else "boxes",
-            "names": list(prediction.names),
-            "places": places.tolist(),
-            "confidences": [] if scores is None else scores.tolist(),
-        }
-        write_answer(path, content)
-
     def answer_panels(self, case: Case, prediction: Any) -> list[Panel]:
         """Where the answer lies."""
-        return [Panel("overlay", "", lambda: _read(prediction))] if isinstance(prediction, Path) else []
+        return [Panel("overlay", "", lambda: self.codec.read(prediction))] if isinstance(prediction, Path) else []
 
     def score(self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None) -> list[LabelScore]:
         """Judges the candidates of every label of one case."""
-        answer = _read(prediction) if isinstance(prediction, Path) else prediction
+        answer = self.codec.read(prediction) if isinstance(prediction, Path) else prediction
         answer = self.accept(case, answer)
         asked = tuple(self.case_metrics if metrics is None else metrics)
         reference = self._reference(case)
@@ -195,14 +186,3 @@ def _edges(corners: Array) -> Array:
     """Turns first and last voxels into edges: a box of one voxel is one voxel wide."""
     axes = corners.shape[1] // 2
     return np.concatenate([corners[:, :axes] - 0.5, corners[:, axes:] + 0.5], axis=1)
-
-
-def _read(path: Path) -> Points | Boxes:
-    """Reads what `write` stored."""
-    content = read_answer(path)
-    try:
-        kind, names = content["kind"], tuple(content["names"])
-        places, scores = np.array(content["places"], float), np.array(content["confidences"], float)
-    except (ValueError, KeyError, TypeError) as error:
-        raise CaseError(f"{path}: cannot be read as stored detections ({type(error).__name__}: {error})") from error
-    return Points(places, names, scores=scores) if kind == "points" else Boxes(places, names, scores)

@@ -11,11 +11,12 @@ from typing import Any, ClassVar, get_args
 import numpy as np
 
 from medimg_eval.case import Array, Case, Geometry, Image, Points, Prompt, Units
+from medimg_eval.codecs import Codec, Places
 from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.measurement import Missed, landmark_metrics, landmark_scores, worst_landmark_scores
 from medimg_eval.panels import Panel
-from medimg_eval.tasks.base import Task, check_metrics, read_answer, write_answer
+from medimg_eval.tasks.base import Task, check_metrics
 
 NOTHING = "landmarks"
 """The label of a case of which no landmark is known."""
@@ -43,6 +44,7 @@ class LandmarkTask(Task):
     monitor: str = "landmark_distance"
 
     capability: ClassVar[str] = "detect"
+    codec: ClassVar[Codec] = Places()
     judges: ClassVar[frozenset[str]] = frozenset({"landmark"})
     scoring_fields: ClassVar[frozenset[str]] = Task.scoring_fields | {"missed", "units"}
 
@@ -86,18 +88,14 @@ class LandmarkTask(Task):
             raise CaseError(f"case {case.id!r}: {what} holds the point {twice!r} more than once")
         return found
 
-    def write(self, prediction: Points, path: Path) -> None:
-        """Stores the points as JSON."""
-        write_answer(path, {"points": as_records(prediction)})
-
     def answer_panels(self, case: Case, prediction: Any) -> list[Panel]:
         """Where the answer lies."""
-        return [Panel("overlay", "", lambda: read_points(prediction))] if isinstance(prediction, Path) else []
+        return [Panel("overlay", "", lambda: self.codec.read(prediction))] if isinstance(prediction, Path) else []
 
     def score(self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None) -> list[LabelScore]:
         """Judges every point of one case."""
         asked = self.case_metrics if metrics is None else metrics
-        answer = read_points(prediction) if isinstance(prediction, Path) else prediction
+        answer = self.codec.read(prediction) if isinstance(prediction, Path) else prediction
         grid = measured_grid(case, self.units)
         scores = landmark_scores(
             self._reference(case, grid),
@@ -178,27 +176,3 @@ def placed(points: Points, grid: Geometry, units: Units) -> dict[str, Array]:
     """Returns name -> position, (axis,): voxel indices as mm in the patient, or as they are if pixels are counted."""
     positions = grid.world(points.positions) if units == "mm" else points.positions
     return dict(zip(points.names, positions, strict=True))
-
-
-def as_records(points: Points) -> list[dict[str, Any]]:
-    """Returns points as they are stored; one that was not found has null for a position."""
-    return [
-        {"name": name, "position": None if np.isnan(position).any() else position.tolist()}
-        for name, position in zip(points.names, points.positions, strict=True)
-    ]
-
-
-def as_points(records: Sequence[Mapping[str, Any]]) -> Points:
-    """Returns points that were stored; those that were not found are left out."""
-    found = [record for record in records if record["position"] is not None]
-    positions = np.array([record["position"] for record in found], dtype=np.float64)
-    names = tuple(str(record["name"]) for record in found)
-    return Points(positions, names)
-
-
-def read_points(path: Path) -> Points:
-    """Reads points written by `LandmarkTask.write`; raises CaseError naming the file."""
-    try:
-        return as_points(read_answer(path)["points"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise CaseError(f"{path}: holds no points ({type(error).__name__}: {error}); run test again") from error

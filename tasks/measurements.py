@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from medimg_eval.case import Case, Findings, Image, Points, Prompt, Units
+from medimg_eval.codecs import Codec, Places
 from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.measurement import (
@@ -22,10 +23,8 @@ from medimg_eval.metrics.measurement import (
 )
 from medimg_eval.metrics.scores import BETWEEN
 from medimg_eval.panels import Panel
-from medimg_eval.tasks.base import Task, read_answer, write_answer
+from medimg_eval.tasks.base import Task
 from medimg_eval.tasks.landmarks import (
-    as_points,
-    as_records,
     check_points_task,
     checked_points,
     measured_grid,
@@ -62,6 +61,7 @@ class MeasurementTask(Task):
     monitor: str = "absolute_error"
 
     capability: ClassVar[str] = "detect"
+    codec: ClassVar[Codec] = Places()
     judges: ClassVar[frozenset[str]] = frozenset({"measurement"})
     scoring_fields: ClassVar[frozenset[str]] = Task.scoring_fields | {"periods", "units"}
 
@@ -120,23 +120,15 @@ class MeasurementTask(Task):
                 raise CaseError(f"case {case.id!r}: {what} holds {value} for {name!r}, expected a finite number")
         return held
 
-    def write(self, prediction: Points | Mapping[str, float], path: Path) -> None:
-        """Stores points or numbers as JSON; numbers are measured of points when they are judged."""
-        if isinstance(prediction, Points):
-            write_answer(path, {"points": as_records(prediction)})
-        else:
-            numbers = {name: None if math.isnan(value) else value for name, value in prediction.items()}
-            write_answer(path, {"numbers": numbers})
-
     def answer_panels(self, case: Case, prediction: Any) -> list[Panel]:
         """Where the points of the answer lie; numbers as they are stored."""
-        if isinstance(prediction, Path) and "points" in read_answer(prediction):
-            return [Panel("overlay", "", lambda: _stored(prediction))]
+        if isinstance(prediction, Path) and isinstance(self.codec.read(prediction), Points):
+            return [Panel("overlay", "", lambda: self.codec.read(prediction))]
         return super().answer_panels(case, prediction)
 
     def score(self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None) -> list[LabelScore]:
         """Judges every measurement of one case."""
-        answer = _stored(prediction) if isinstance(prediction, Path) else prediction
+        answer = self.codec.read(prediction) if isinstance(prediction, Path) else prediction
         return measurement_scores(
             self._reference(case),
             self._numbers(case, answer, "prediction"),
@@ -203,14 +195,3 @@ class MeasurementTask(Task):
         except ValueError as error:
             raise CaseError(f"case {case.id!r}: {what}: {error}") from error
         return dict(zip(COBB, angles, strict=True))
-
-
-def _stored(path: Path) -> Points | dict[str, float]:
-    """Reads what `MeasurementTask.write` stored; raises CaseError naming the file."""
-    content = read_answer(path)
-    try:
-        if "points" in content:
-            return as_points(content["points"])
-        return {name: math.nan if value is None else float(value) for name, value in content["numbers"].items()}
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise CaseError(f"{path}: holds no measurements ({type(error).__name__}: {error}); run test again") from error

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal, Protocol, TypeAlias, get_args, runtim
 import numpy as np
 
 from medimg_eval.case import Array, Case, Image, Mask, Prompt, Score
+from medimg_eval.codecs import Arrays, Codec
 from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.measurement import (
@@ -33,7 +34,6 @@ from medimg_eval.metrics.reconstruction import (
     worst_image_scores,
 )
 from medimg_eval.panels import Panel
-from medimg_eval.system import whole
 from medimg_eval.tasks.base import Task, check_metrics
 
 Lines: TypeAlias = Literal["random", "equispaced", "fastmri_random", "fastmri_equispaced"]
@@ -241,7 +241,7 @@ class ReconstructionTask(Task):
 
     capability: ClassVar[str] = "reconstruct"
     output: ClassVar[str] = "images"
-    prediction_suffix: ClassVar[str] = ".npy"
+    codec: ClassVar[Codec] = Arrays()
     judges: ClassVar[frozenset[str]] = frozenset({"image", "measurement", PERCEPTION})
     scoring_fields: ClassVar[frozenset[str]] = Task.scoring_fields | {"data_range", "t2"}
 
@@ -303,11 +303,6 @@ class ReconstructionTask(Task):
         """
         return _accepted(case, answer, case.target.geometry().shape, what)
 
-    def write(self, prediction: Array, path: Path) -> None:
-        """Stores an image as .npy."""
-        with whole(path) as partial:
-            np.save(partial, prediction, allow_pickle=False)
-
     def panels(self, case: Case) -> list[Panel]:
         """The image that is right."""
         return [Panel("alone", "Reference", lambda: case.target.read().array[0])]
@@ -315,12 +310,12 @@ class ReconstructionTask(Task):
     def answer_panels(self, case: Case, prediction: Any) -> list[Panel]:
         """The image that was made."""
         path = isinstance(prediction, Path)
-        return [Panel("alone", "Reconstruction", lambda: stored_image(prediction))] if path else []
+        return [Panel("alone", "Reconstruction", lambda: self.codec.read(prediction))] if path else []
 
     def score(self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None) -> list[LabelScore]:
         """Judges one scan."""
         reference = _reference(case)
-        answer = stored_image(prediction) if isinstance(prediction, Path) else prediction
+        answer = self.codec.read(prediction) if isinstance(prediction, Path) else prediction
         image = _accepted(case, answer, reference.shape, "prediction")
         asked, quantities = self._asked(self.case_metrics if metrics is None else metrics)
         try:
@@ -334,6 +329,10 @@ class ReconstructionTask(Task):
         except ValueError as error:
             raise CaseError(f"case {case.id!r}: {error}") from error
         return scores
+
+    def conditions(self) -> frozenset[str]:
+        """None: it shows samples of k-space."""
+        return frozenset()
 
     @property
     def perceptual_metrics(self) -> list[str]:
@@ -355,7 +354,7 @@ class ReconstructionTask(Task):
             CaseError: one of them cannot be read or judged.
         """
         reference = _reference(case)
-        image = _accepted(case, stored_image(prediction), reference.shape, "prediction")
+        image = _accepted(case, self.codec.read(prediction), reference.shape, "prediction")
         given = self.data_range if preset is None else None
         try:
             return [
@@ -478,12 +477,3 @@ def _thinned(image: Image, sampling: Sampling, case: str) -> Image:
     shape[along] = len(mask)
     said = {**image.attributes, "acceleration": f"{sampling.acceleration:g}"}
     return replace(image, array=image.array * mask.reshape(shape).astype(np.float32), attributes=said)
-
-
-def stored_image(path: Path) -> Array:
-    """Reads what `write` stored; raises CaseError where the file holds something else, or is cut short."""
-    try:
-        with path.open("rb") as stream:
-            return np.lib.format.read_array(stream, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise CaseError(f"{path}: cannot be read as a stored image ({error}); delete it, and run test again") from error

@@ -7,11 +7,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from medimg_eval.case import Array, Case, Image, Prompt, Prompts, Text
+from medimg_eval.codecs import Codec, Records
 from medimg_eval.errors import CaseError, UserError
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.retrieval import Placed, retrieval_places
@@ -36,6 +37,16 @@ class Embedded:
     report: Array
     cut: bool = False
 
+    def as_record(self) -> dict[str, Any]:
+        """The vectors in base64, as little-endian float32."""
+        record = {"image": _packed(self.image), "report": _packed(self.report)}
+        return {**record, "cut": True} if self.cut else record
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        """Reads what `as_record` gave; raises ValueError for what is no base64."""
+        return cls(_unpacked(record["image"]), _unpacked(record["report"]), bool(record.get("cut")))
+
 
 @dataclass(kw_only=True)
 class RetrievalTask(TrainsOnPrompts, Task):
@@ -56,7 +67,7 @@ class RetrievalTask(TrainsOnPrompts, Task):
     monitor: str = "i2t_mrr"
 
     capability: ClassVar[str] = "embed"
-    inline: ClassVar[bool] = True
+    codec: ClassVar[Codec] = Records(Embedded)
     judges: ClassVar[frozenset[str]] = frozenset({"retrieval"})
     together: ClassVar[bool] = True
 
@@ -107,11 +118,6 @@ class RetrievalTask(TrainsOnPrompts, Task):
             )
         return Embedded(image, report, bool(answer[2]) if len(answer) == 3 else False)
 
-    def pack(self, prediction: Embedded) -> dict[str, Any]:
-        """The vectors in base64, as little-endian float32."""
-        packed = {"image": _packed(prediction.image), "report": _packed(prediction.report)}
-        return {**packed, "cut": True} if prediction.cut else packed
-
     def gather(self, cases: Sequence[Case]) -> None:
         """Takes note of all reports."""
         self._reports = {}
@@ -125,30 +131,40 @@ class RetrievalTask(TrainsOnPrompts, Task):
         """Ranks all stored predictions; `gather` comes first.
 
         Args:
-            predictions: case -> what `pack` made; anything else, such as a failure, is no member of the gallery.
+            predictions: case -> record; anything else, such as a failure, is no member of the gallery.
 
         Raises:
-            UserError: vectors are not of one length.
+            UserError: vectors cannot be read, or are not of one length.
         """
-        found = {case: one for case, one in predictions.items() if case in self._reports and isinstance(one, Mapping)}
-        images = [_unpacked(one["image"], case) for case, one in found.items()]
-        reports = [_unpacked(one["report"], case) for case, one in found.items()]
-        lengths = {vector.size for vector in images}
+        found = {
+            case: self._read(case, record)
+            for case, record in predictions.items()
+            if case in self._reports and isinstance(record, Mapping)
+        }
+        lengths = {embedded.image.size for embedded in found.values()}
         if len(lengths) > 1:
             raise UserError(
                 f"task {self.name!r}: the run holds vectors of {' and '.join(map(str, sorted(lengths)))} features; "
                 "name a new folder with run=DIR"
             )
         texts = [self._reports[case] for case in found]
+        images, reports = ([getattr(embedded, side) for embedded in found.values()] for side in ("image", "report"))
         placed = retrieval_places(np.stack(images), np.stack(reports), texts) if found else []
         self._placed = dict(zip(found, placed, strict=True))
         self.remarks = []
         if len(found) < len(self._reports):
             lost = len(self._reports) - len(found)
             self.remarks.append(f"{lost} of {len(self._reports)} pairs could not be embedded: the gallery lacks them")
-        cut = sum(bool(one.get("cut")) for one in found.values())
+        cut = sum(embedded.cut for embedded in found.values())
         if cut:
             self.remarks.append(f"the model read only the beginning of {cut} of {len(found)} reports")
+
+    def _read(self, case: str, record: Mapping[str, Any]) -> Embedded:
+        try:
+            embedded: Embedded = self.codec.read(record)
+        except CaseError as error:
+            raise UserError(f"case {case!r}: the stored vectors cannot be read ({error})") from error
+        return embedded
 
     def score(self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None) -> list[LabelScore]:
         """Judges one pair by its ranks among all that `take` was given.
@@ -208,8 +224,5 @@ def _packed(vector: Array) -> str:
     return base64.b64encode(vector.astype("<f4").tobytes()).decode("ascii")
 
 
-def _unpacked(stored: str, case: str) -> Array:
-    try:
-        return np.frombuffer(base64.b64decode(stored, validate=True), dtype="<f4")
-    except ValueError as error:
-        raise UserError(f"case {case!r}: the stored vectors cannot be read ({error}); run test again") from error
+def _unpacked(stored: str) -> Array:
+    return np.frombuffer(base64.b64decode(stored, validate=True), dtype="<f4")

@@ -12,9 +12,8 @@ from typing import Any, ClassVar, Literal, Self, get_args
 import numpy as np
 
 from medimg_eval.case import Array, Case, Guide, Image, Mask, Probabilities, Prompt, Units
-from medimg_eval.errors import CaseError, UsageError, UserError, nearest
-from medimg_eval.imaging import read_mask, write_mask
-from medimg_eval.imaging.volumes import SUFFIX, read_probabilities, write_probabilities
+from medimg_eval.codecs import Codec, Masks, ProbabilityMaps
+from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.metrics import (
     EmptyPolicy,
     InstanceRule,
@@ -253,9 +252,9 @@ class SegmentationTask(Task):
         return "give_probabilities" if self._soft else "segment"
 
     @property
-    def prediction_suffix(self) -> str:  # type: ignore[override]
+    def codec(self) -> Codec:  # type: ignore[override]
         """Of label maps, or of probabilities."""
-        return SUFFIX if self._soft else ".nii.gz"
+        return ProbabilityMaps() if self._soft else Masks()
 
     @property
     def asked(self) -> Mapping[str, Any]:
@@ -337,13 +336,6 @@ class SegmentationTask(Task):
         # What is judged in memory is what a file would hold.
         return replace(answer, array=array.astype(np.float32) if array.dtype.itemsize > 4 else array)
 
-    def write(self, prediction: Mask | Probabilities, path: Path) -> None:
-        """Stores a mask as NIfTI with the case's geometry; probabilities as b2nd, float16 or else float32."""
-        if isinstance(prediction, Probabilities):
-            write_probabilities(path, prediction)
-        else:
-            write_mask(path, prediction)
-
     def panels(self, case: Case) -> list[Panel]:
         """The images and the label map."""
         return [replace(one, labels=self.labels) if one.kind == "overlay" else one for one in super().panels(case)]
@@ -352,19 +344,15 @@ class SegmentationTask(Task):
         """The label map that is stored, or the most probable labels of stored probabilities."""
 
         def read() -> Mask:
-            if prediction.suffix == SUFFIX:
-                return read_probabilities(prediction).most_probable()
-            return read_mask(prediction)
+            answer: Mask | Probabilities = self.codec.read(prediction)
+            return answer.most_probable() if isinstance(answer, Probabilities) else answer
 
         return [Panel("overlay", "", read, self.labels)] if isinstance(prediction, Path) else []
 
     def score(self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None) -> list[LabelScore]:
         """Judges every label of one case."""
         wanted = self.case_metrics if metrics is None else metrics
-        if isinstance(prediction, Path):
-            answer = read_probabilities(prediction) if prediction.suffix == SUFFIX else read_mask(prediction)
-        else:
-            answer = self.accept(case, prediction)
+        answer = self.codec.read(prediction) if isinstance(prediction, Path) else self.accept(case, prediction)
         soft = _of_kind("probability", wanted)
         if soft and not isinstance(answer, Probabilities):
             raise CaseError(f"case {case.id!r}: {_without(soft)}")
@@ -388,11 +376,6 @@ class SegmentationTask(Task):
         if soft and isinstance(answer, Probabilities):
             scores += self._soft_scores(reference.labels, answer.merged(), soft)
         return self._kept(scores)
-
-    def check_stored(self, prediction: Path) -> None:
-        """Raises UserError when a stored prediction is a label map and the metrics judge probabilities."""
-        if self._soft and prediction.suffix != SUFFIX:
-            raise UserError(f"{prediction}: {_without(self._soft)}")
 
     def _soft_scores(self, reference: Array, answer: Probabilities, metrics: Sequence[str]) -> list[LabelScore]:
         return probability_scores(

@@ -13,17 +13,16 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from medimg_eval.case import Array, Case, Image, Prompt, Prompts, Score
+from medimg_eval.case import Array, Case, Condition, Image, Prompt, Prompts, Score
+from medimg_eval.codecs import Codec, GeneratedImages, Pictures
 from medimg_eval.errors import CaseError, UsageError, UserError, nearest
 from medimg_eval.imaging import read
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.generation import NEEDED, ONE_PICTURE, SET, WHOLE, OnePrompt
 from medimg_eval.panels import Panel
 from medimg_eval.question import Message
-from medimg_eval.system import whole
-from medimg_eval.tasks.base import Task, check_metrics, one_each, write_answer
+from medimg_eval.tasks.base import Task, check_metrics, one_each
 from medimg_eval.tasks.checks import Checked
-from medimg_eval.trust import place_in
 
 PARTS = ("reference", "train", "holdout")
 """Sets of real images -> what their splits are called in `splits`."""
@@ -36,18 +35,6 @@ OPEN = ("-1", "-1.0", "uncertain", "unknown", "nan")
 
 PRESENT = ("1", "1.0", "true", "yes", "present")
 """What an attribute says, in lower case, of a case that has the finding."""
-
-
-class Made(NamedTuple):
-    """The pictures of one prompt.
-
-    Attributes:
-        pictures: uint8 or uint16, (row, column) or (row, column, 3).
-        seeds: of each.
-    """
-
-    pictures: list[Array]
-    seeds: list[int]
 
 
 class SetScore(NamedTuple):
@@ -105,6 +92,7 @@ class SynthesisTask(Task):
     published: Mapping[str, Any] = field(default_factory=dict)
 
     capability: ClassVar[str] = "synthesize"
+    codec: ClassVar[Codec] = Pictures()
     output: ClassVar[str] = "pictures"
     judges: ClassVar[frozenset[str]] = frozenset({SET, ONE_PICTURE})
     scoring_fields: ClassVar[frozenset[str]] = Task.scoring_fields | {
@@ -155,6 +143,19 @@ class SynthesisTask(Task):
     def case_metrics(self) -> list[str]:
         """The metrics that the pictures of a single prompt are judged by."""
         return [name for name in super().case_metrics if parse(name)[0].kind != SET]
+
+    @property
+    def draws(self) -> bool:
+        """Pictures are drawn, each from a seed of its own."""
+        return True
+
+    def conditions(self) -> frozenset[str]:
+        """None: its prompts are texts."""
+        return frozenset()
+
+    def variant(self, repeat: int, condition: Condition | None) -> SynthesisTask:
+        """With a seed of its own for each repeat."""
+        return replace(self, seed=self.seed + repeat) if repeat else self
 
     @property
     def set_metrics(self) -> list[str]:
@@ -217,37 +218,13 @@ class SynthesisTask(Task):
         """Has the pictures made."""
         return one_each(model.synthesize(prompts, [self.seeds(prompt.case_id) for prompt in prompts]), prompts)
 
-    def accept(self, case: Case, answer: Any, *, what: str = "prediction") -> Made:
+    def accept(self, case: Case, answer: Any, *, what: str = "prediction") -> GeneratedImages:
         """Takes as many pictures as were asked for; raises CaseError for fewer, more, or none."""
         if isinstance(answer, Image) or not isinstance(answer, Sequence) or len(answer) != self.pictures:
             count = len(answer) if isinstance(answer, Sequence) else 1
             raise CaseError(f"case {case.id!r}: the {what} holds {count} pictures, expected {self.pictures}")
         pictures = [picture_of(one, f"case {case.id!r}, picture {place}") for place, one in enumerate(answer, start=1)]
-        return Made(pictures, self.seeds(case.id))
-
-    def write(self, prediction: Made, path: Path) -> None:
-        """Writes PNGs into a folder beside the file, and last the file, which names them."""
-        from imagecodecs import png_encode
-
-        folder = path.with_name(path.name.removesuffix(self.prediction_suffix))
-        folder.mkdir(exist_ok=True)
-        names = [f"{folder.name}/{number:03d}.png" for number in range(len(prediction.pictures))]
-        for name, picture in zip(names, prediction.pictures, strict=True):
-            with whole(path.parent / name) as partial:
-                partial.write_bytes(png_encode(np.ascontiguousarray(picture)))
-        write_answer(path, {"pictures": names, "seeds": prediction.seeds})
-
-    def stored(self, prediction: Path) -> list[Path]:
-        """The files of a stored prediction's pictures; raises CaseError when one is not there."""
-        try:
-            names = json.loads(prediction.read_text(encoding="utf-8"))["pictures"]
-        except (OSError, ValueError, KeyError) as error:
-            raise CaseError(f"{prediction}: cannot be read ({error}); delete it, and run test again") from error
-        files = [place_in(prediction.parent, name) for name in names]
-        lost = next((file for file in files if not file.is_file()), None)
-        if lost is not None:
-            raise CaseError(f"{lost}: is missing; delete {prediction.name} beside its folder, and run test again")
-        return files
+        return GeneratedImages(pictures, self.seeds(case.id))
 
     def check_case(self, case: Case) -> Checked:
         """Whether the prompt has a text, and its real images can be read."""
@@ -265,12 +242,12 @@ class SynthesisTask(Task):
 
     def answer_panels(self, case: Case, prediction: Any) -> list[Panel]:
         """The pictures that were made."""
-        files = self.stored(prediction) if isinstance(prediction, Path) else []
+        files = self.codec.read(prediction).pictures if isinstance(prediction, Path) else []
         return [Panel("alone", f"Picture {number}", partial(read, file)) for number, file in enumerate(files, 1)]
 
     def score(self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None) -> list[LabelScore]:
         """Judges the pictures of one prompt by those metrics that need no others."""
-        files = self.stored(prediction) if isinstance(prediction, Path) else prediction.pictures
+        files = (self.codec.read(prediction) if isinstance(prediction, Path) else prediction).pictures
         wanted = self.case_metrics if metrics is None else metrics
         one = OnePrompt(
             len(files),

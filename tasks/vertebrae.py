@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from medimg_eval.case import Case, Image, Mask, Prompt
+from medimg_eval.codecs import Codec, Records
 from medimg_eval.errors import CaseError, UsageError, UserError, nearest
 from medimg_eval.metrics import LabelScore
 from medimg_eval.metrics.measurement import (
@@ -55,7 +56,7 @@ class VertebraTask(TrainsOnPrompts, Task):
     monitor: str = "rhlv"
 
     capability: ClassVar[str] = "segment"
-    inline: ClassVar[bool] = True
+    codec: ClassVar[Codec] = Records(HeightLoss)
     together: ClassVar[bool] = True
     judges: ClassVar[frozenset[str]] = frozenset({"vertebra"})
     scoring_fields: ClassVar[frozenset[str]] = Task.scoring_fields | {"grader", "least", "fitted_on"}
@@ -102,10 +103,6 @@ class VertebraTask(TrainsOnPrompts, Task):
             raise CaseError(f"case {case.id!r}: the target ({case.target.files[0]}) holds no label {number}")
         found, of_all = (relative_height_loss(made, real, lowest=lowest) for lowest in (self.lowest, 0.0))
         return HeightLoss(*(other if math.isnan(one) else one for one, other in zip(found, of_all, strict=True)))
-
-    def pack(self, prediction: HeightLoss) -> dict[str, Any]:
-        """The loss of the whole and of the thirds, null where there is none."""
-        return {"loss": [None if math.isnan(one) else one for one in prediction]}
 
     def gather(self, cases: Sequence[Case]) -> None:
         """Takes note of all cases."""
@@ -200,4 +197,4 @@ def _is_stored(prediction: Any) -> bool:
 def _loss(prediction: Any) -> HeightLoss:
     if isinstance(prediction, HeightLoss):
         return prediction
-    return HeightLoss(*(math.nan if one is None else float(one) for one in prediction["loss"]))
+    return HeightLoss.from_record(prediction)

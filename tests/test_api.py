@@ -132,7 +132,7 @@ def test_a_task_made_here_is_the_task_of_its_config_also_where_that_spells_a_def
 
 def test_a_stored_run_whose_config_spelled_a_default_is_gone_on_with(write_dataset, tmp_path):
     """Its id is of the settings as they were written, as ids were before defaults were left out."""
-    from medimg_eval.evaluation.evaluate import placed
+    from medimg_eval.evaluation.plan import placed
 
     (tmp_path / "Model-old").mkdir()
     (tmp_path / "Model-old" / "manifest.json").write_text(json.dumps({"run": "old"}))

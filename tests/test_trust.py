@@ -204,7 +204,7 @@ def test_what_a_run_names_outside_of_its_folder_is_not_read(name, tmp_path):
         lambda: _stored(folder),
         lambda: Generated(run=str(folder)).cases("test"),
         lambda: Generated(run=str(shown)).cases("test"),
-        lambda: SynthesisTask(name="s", layout=None).stored(shown / "predictions" / "a.json"),
+        lambda: SynthesisTask(name="s", layout=None).codec.read(shown / "predictions" / "a.json"),
     ):
         with pytest.raises(UserError, match=r"lies outside of it"):
             read()

@@ -16,14 +16,16 @@ from dying import Dying
 from reading import FragileVolumes, fragile, kill_the_reader, quiz, whose
 
 from medimg_eval.case import Failure, Mask
+from medimg_eval.codecs import prediction_file
 from medimg_eval.data.prompts import PromptBatches
-from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.scoring import Scorer, score_parts
+from medimg_eval.evaluation.settings import Settings
 from medimg_eval.imaging import write_mask
 from medimg_eval.models import Chooser
 from medimg_eval.workers import Line, Workers
 from tests.conftest import AFFINE, HELPERS, LABELS, ellipsoid, ellipsoids, environment
+from tests.helpers.running import evaluate
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:You have overridden `transfer_batch_to_device`"),
@@ -247,7 +249,7 @@ def test_a_task_that_cannot_be_sent_is_scored_in_this_process(write_dataset, tmp
     with Run(tmp_path / "run", "abc") as run:
         with Scorer(task, run, "s", 2) as scorer:
             for index, case in enumerate(task.cases("test")):
-                path = run.prediction_path(case.id, ".nii.gz")
+                path = prediction_file(run.folder / "predictions", case.id, ".nii.gz")
                 write_mask(path, Mask(ellipsoid(index), AFFINE))
                 scorer.submit(case, path)
         assert sorted(run.scores("s")) == ["case00", "case01"]

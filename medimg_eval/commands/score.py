@@ -1,8 +1,8 @@
-"""`score`: judge stored predictions, or a plain table of reports, again; no model is loaded."""
+"""`score`: judge stored predictions, or a plain table of reports, again; the model is not loaded."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,15 @@ from medimg_eval.commands.console import fail_if_cases_failed, printer, show
 from medimg_eval.configs.overrides import plain
 from medimg_eval.data.layouts.report_sets import ReportTable
 from medimg_eval.errors import UsageError
+from medimg_eval.evaluation import pipeline
 from medimg_eval.evaluation.evidence import refuse_unready
 from medimg_eval.evaluation.model_spec import ModelSpec
+from medimg_eval.evaluation.run import Run
+from medimg_eval.evaluation.settings import Settings
 from medimg_eval.instantiate import Annotators, build_candidate, build_task
 from medimg_eval.models.precomputed import GivenTexts
-from medimg_eval.results import Table, build_table, load_runs
+from medimg_eval.results import build_table, load_runs
+from medimg_eval.run_results import RunResults
 from medimg_eval.tasks import Task
 
 
@@ -30,11 +34,10 @@ def run(config: DictConfig) -> None:
     if wanted["reports"] is not None:
         score_reports(wanted)
         return
-    keys = ("metrics", "root", "annotators", "extractors", "score_workers", "may_leave", *BELONGS)
-    done = [score(folder, **{key: wanted[key] for key in keys}) for folder in as_list(wanted["run"])]
-    folders = [one.folder for one in done]
-    show(done[0].table if len(done) == 1 else build_table(load_runs(folders)))
-    fail_if_cases_failed(folders)
+    keys = ("metrics", "drop", "judge", "root", "annotators", "extractors", "score_workers", "may_leave", *BELONGS)
+    runs = [score(folder, **{key: wanted[key] for key in keys}) for folder in as_list(wanted["run"])]
+    _show(runs)
+    fail_if_cases_failed([run.folder for run in runs])
 
 
 TASK = "reports"
@@ -51,41 +54,31 @@ def score_reports(wanted: Mapping[str, Any]) -> None:
         UsageError: a key that is for runs alone.
         UserError: a row was not understood, after all others were scored and the table was printed.
     """
-    for key in ("root", "extraction", "surface", "empty"):
-        if wanted[key] is not None:
+    for key in ("root", "extraction", "surface", "empty", "drop"):
+        if wanted.get(key) is not None:
             raise UsageError(f"{key}= is for runs; leave it out with reports=")
     files = [str(file) for file in as_list(wanted["reports"])]
     tasks = [_task(wanted, file) for file in files]
     annotators = Annotators(wanted["annotators"] or {})
     for task in tasks:
         refuse_unready(task, annotators, judge=bool(wanted.get("judge")))
-    # Only here: it imports torch, which takes seconds, and what cannot be scored is to be said at once.
-    from medimg_eval.evaluation.evaluate import Settings, evaluate
+    settings = Settings(
+        runs=Path(wanted["runs"]),
+        config={key: value for key, value in wanted.items() if key != "runs"},
+        judge=build_candidate(wanted["judge"]) if wanted.get("judge") else None,
+        annotators=annotators,
+    )
+    runs = [pipeline.test(task, _given(file, task.layout), settings) for file, task in zip(files, tasks, strict=True)]
+    _show(runs)
+    for run in runs:
+        printer().print(f"scores of every report: {run.folder / 'scores.parquet'}", style="dim", soft_wrap=True)
+    fail_if_cases_failed([run.folder for run in runs])
 
-    folders: list[Path] = []
-    tables: list[Table] = []
-    for file, task in zip(files, tasks, strict=True):
-        folders.append(
-            evaluate(
-                task,
-                _given(file, task.layout),
-                Settings(
-                    runs=Path(wanted["runs"]),
-                    run=None,
-                    trainer=_no_trainer,
-                    config={key: value for key, value in wanted.items() if key != "runs"},
-                    judge=build_candidate(wanted["judge"]) if wanted.get("judge") else None,
-                    annotators=annotators,
-                    tables=tables,
-                ),
-            )
-        )
-    from medimg_eval.results import build_table, load_runs
 
-    show(tables[0] if len(tables) == 1 else build_table(load_runs(folders)))
-    for folder in folders:
-        printer().print(f"scores of every report: {folder / 'scores.parquet'}", style="dim", soft_wrap=True)
-    fail_if_cases_failed(folders)
+def _show(runs: Sequence[Run | RunResults]) -> None:
+    """Prints the table of one run, or of several: its intervals take long to compute twice."""
+    table = runs[0].table if len(runs) == 1 else None
+    show(table or build_table(load_runs([run.folder for run in runs])))
 
 
 def _task(wanted: Mapping[str, Any], file: str) -> Task:
@@ -113,7 +106,3 @@ def _given(file: str, layout: Any) -> ModelSpec:
     stem = Path(file).name.removesuffix(".gz")
     config = {"file": file, "columns": dict(layout.columns)}
     return ModelSpec(Path(stem).stem, GivenTexts, config, lambda: GivenTexts(file, texts=layout.predictions))
-
-
-def _no_trainer(**_: Any) -> Any:
-    raise UsageError("texts that were written before need no trainer")

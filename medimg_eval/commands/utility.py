@@ -17,10 +17,11 @@ from medimg_eval.commands.console import fail_if_cases_failed, fits, printer, sa
 from medimg_eval.configs.overrides import plain
 from medimg_eval.data.layouts.synthesis import Generated, manifest_of
 from medimg_eval.errors import UsageError, UserError, nearest
-from medimg_eval.evaluation.evaluate import Settings, refuse_incapable, slug, task_identity
 from medimg_eval.evaluation.fit import Recipe
 from medimg_eval.evaluation.identity import digest, placeless
 from medimg_eval.evaluation.model_spec import ModelSpec
+from medimg_eval.evaluation.plan import refuse_incapable, slug, task_identity
+from medimg_eval.evaluation.settings import Settings
 from medimg_eval.evaluation.train_on_synthetic import Plan, Training, measure, refuse_leaks, trainings
 from medimg_eval.instantiate import build_candidate, build_task
 from medimg_eval.question import Key

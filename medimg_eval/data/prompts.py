@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from medimg_eval.case import Case, Failure, Prompt
+from medimg_eval.case import Case, Condition, Failure, Prompt
 from medimg_eval.errors import UserError
 from medimg_eval.tasks.base import Task
 from medimg_eval.workers import Workers
@@ -62,7 +62,7 @@ class PromptDataset:
     """
 
     def __init__(self, task: Task, cases: Sequence[Case], *, read_images: bool) -> None:
-        self._task, self._cases, self._read_images = task, cases, read_images
+        self._cases, self._state = cases, (task, read_images, None)
 
     def __len__(self) -> int:
         """How many cases there are."""
@@ -71,14 +71,16 @@ class PromptDataset:
     def __getitem__(self, index: int) -> PreparedCase:
         """Reads one; whatever goes wrong is its failure alone."""
         case = self._cases[index]
-        return PreparedCase(case, _read((self._task, self._read_images), case))
+        return PreparedCase(case, _read(self._state, case))
 
 
-def _read(state: tuple[Task, bool], case: Case) -> Prompt | Failure:
-    task, read_images = state
+def _read(state: tuple[Task, bool, Condition | None], case: Case) -> Prompt | Failure:
+    task, read_images, condition = state
     try:
         images = task.read_images(case) if read_images else ()
-        return task.prompt(case, images)
+        if condition is None:
+            return task.prompt(case, images)
+        return task.prompt(case, task.show(images, condition))
     except UserError as error:
         return Failure(case.id, "read", str(error))
     except Exception as error:  # noqa: BLE001 - one unreadable case must not end the run
@@ -123,6 +125,7 @@ class PromptBatches:
         read_images: False for models that need no pixels.
         skip: ids of cases that are left out, being done already.
         place: rank of this process, and number of processes.
+        condition: what is done to the images before they are shown.
     """
 
     def __init__(
@@ -135,8 +138,10 @@ class PromptBatches:
         read_images: bool = True,
         skip: frozenset[str] = frozenset(),
         place: tuple[int, int] = (0, 1),
+        condition: Condition | None = None,
     ) -> None:
         self._task, self._size, self._count, self._read_images = task, batch_size, num_workers, read_images
+        self._condition = condition
         self._cases = [cases[index] for index in share(task, cases, batch_size, place, skip)]
 
     def __len__(self) -> int:
@@ -145,10 +150,11 @@ class PromptBatches:
 
     def __iter__(self) -> Iterator[list[PreparedCase]]:
         """Yields them one by one."""
-        small = self._task.inline and self._count
+        small = not self._task.codec.heavy and self._count
         step = self._size * (max(1, TOGETHER // self._size) if small else 1)
         parts = [self._cases[start : start + step] for start in range(0, len(self._cases), step)]
-        workers = Workers(_read, (self._task, self._read_images), self._count, name="reading", setting="num_workers")
+        state = (self._task, self._read_images, self._condition)
+        workers = Workers(_read, state, self._count, name="reading", setting="num_workers")
         for part, prompts in zip(parts, workers.ordered(parts, AHEAD * self._count), strict=True):
             prepared = [PreparedCase(case, prompt or _died(case)) for case, prompt in zip(part, prompts, strict=True)]
             for start in range(0, len(prepared), self._size):

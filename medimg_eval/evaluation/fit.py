@@ -24,13 +24,15 @@ from lightning.pytorch.loggers import Logger
 from medimg_eval.case import Case
 from medimg_eval.data.datamodule import CaseDataModule
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.evaluation.evaluate import Settings, begin, model_info, placed, slug, task_identity
 from medimg_eval.evaluation.identity import data_fingerprint, digest
 from medimg_eval.evaluation.leaving import TRACKED, note_sent, permit
 from medimg_eval.evaluation.lightning_modules import FitModule, require_trainable
 from medimg_eval.evaluation.model_spec import ModelSpec
-from medimg_eval.evaluation.preparing import prepare
+from medimg_eval.evaluation.plan import begin, placed, slug, task_identity
+from medimg_eval.evaluation.predict import model_info
+from medimg_eval.evaluation.preparing import prepare_model
 from medimg_eval.evaluation.run import Run, now
+from medimg_eval.evaluation.settings import Settings
 from medimg_eval.metrics import parse
 from medimg_eval.tasks import Task
 
@@ -120,7 +122,7 @@ def _train(
 ) -> float:
     model: Any = candidate.model
     require_trainable(model, candidate.name)
-    prepare(task, model, task.cases("fit"))
+    prepare_model(task, model, task.cases("fit"))
     model.train()  # what was loaded may come as it is used
     task.gather(task.cases("validate"))
     run.note(model_info=model_info(candidate))
@@ -167,7 +169,7 @@ def _refuse_unfollowable(task: Task) -> None:
 
 def _also(task: Task) -> list[str]:
     """The metrics that are logged beside the monitored one: of what takes no time, those that take no further model."""
-    if not task.inline:
+    if task.codec.heavy:
         return []  # metrics of masks take longer than training does
     parsed = {name: parse(name)[0] for name in task.case_metrics}
     return [name for name, found in parsed.items() if not (found.reads or found.asks or found.intermediate)]

@@ -20,16 +20,7 @@ from typing import Any
 from medimg_eval.case import Case
 from medimg_eval.evaluation.progress import tracked
 from medimg_eval.patients import salt_of
-from medimg_eval.system import threads
-
-SAMPLED = 1 << 20
-"""Bytes hashed at each end of a compressed or large file."""
-
-LARGE = 1 << 28
-"""Bytes above which a file is sampled: tables and archives of images would take minutes to read whole."""
-
-PIECES = 64
-"""Places within a large file at which as much is hashed as at its ends."""
+from medimg_eval.system import file_digest, threads
 
 PLACES = frozenset({"accelerator", "devices", "num_nodes", "strategy", "log_every_n_steps"})
 """Trainer settings that say where and how verbosely a model is tested, not what comes out."""
@@ -55,32 +46,6 @@ def _keyed(value: Any) -> Any:
         mixed = len({type(key) for key in value}) > 1
         return {json.dumps(key, default=str) if mixed else key: _keyed(one) for key, one in value.items()}
     return [_keyed(one) for one in value] if isinstance(value, list | tuple) else value
-
-
-def file_digest(path: Path) -> str:
-    """Hash of a file's content; of a gzip file, of its size and its first and last MiB.
-
-    Compressed volumes would take longer to read than they do to evaluate, and a gzip file ends in the
-    checksum of its content, so the ends see every change. So does a zip file's end, which lists the checksums of its
-    members; of other large files pieces between the ends are hashed too. A missing file has a digest of its own, so
-    that supplying it changes the run.
-    """
-    try:
-        with path.open("rb") as stream:
-            size = path.stat().st_size
-            if path.suffix != ".gz" and size <= LARGE:
-                return hashlib.file_digest(stream, "blake2b").hexdigest()
-            found = hashlib.blake2b(b"%d" % size)
-            found.update(stream.read(SAMPLED))
-            if path.suffix != ".gz":
-                for piece in range(1, PIECES):
-                    stream.seek(size * piece // PIECES)
-                    found.update(stream.read(SAMPLED))
-            stream.seek(max(size - SAMPLED, min(SAMPLED, size)))
-            found.update(stream.read(SAMPLED))
-            return found.hexdigest()
-    except OSError:
-        return "missing"
 
 
 def files_digest(paths: Iterable[Path]) -> str:

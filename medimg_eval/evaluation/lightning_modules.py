@@ -77,7 +77,7 @@ class FitModule(pl.LightningModule):
         if unread is not None:
             raise UserError(f"validation case {unread.message}")
         # Masks are large, and are judged one by one.
-        for some in [batch] if self.task.inline else [[prepared] for prepared in batch]:
+        for some in [[prepared] for prepared in batch] if self.task.codec.heavy else [batch]:
             prompts: Any = [prepared.prompt for prepared in some]
             for prepared, answer in zip(some, self.task.ask(self.model, prompts), strict=True):
                 self._judge(prepared.case, answer)

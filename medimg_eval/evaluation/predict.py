@@ -9,21 +9,122 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
-from medimg_eval.case import Case, Failure, Prompt
-from medimg_eval.data.prompts import PreparedCase
+from medimg_eval.case import Case, Failure, Prompt, Trial
+from medimg_eval.codecs import Stored
+from medimg_eval.data.prompts import PreparedCase, PromptBatches
 from medimg_eval.errors import CaseError, UserError
+from medimg_eval.evaluation.manifest import Manifest
+from medimg_eval.evaluation.model_spec import ModelSpec
+from medimg_eval.evaluation.preparing import prepare_model
 from medimg_eval.evaluation.progress import Counted, tracked
-from medimg_eval.evaluation.run import Run, Stored
-from medimg_eval.evaluation.scoring import Scorer
+from medimg_eval.evaluation.run import Run, answered
+from medimg_eval.evaluation.score import ScoreKeys, submit_early
+from medimg_eval.evaluation.scoring import Scorer, scoring_workers
 from medimg_eval.models import Model
+from medimg_eval.models.precomputed import GivenTexts
 from medimg_eval.tasks.base import Task, one_each
 
+if TYPE_CHECKING:
+    from medimg_eval.evaluation.plan import Plan
+    from medimg_eval.evaluation.settings import Settings
+
 log = logging.getLogger(__name__)
+
+
+def predict(plan: Plan) -> None:
+    """Asks about the trials that are left, and scores beside the model what needs nothing else."""
+    run, model = plan.run, plan.model
+    if plan.settings.config.get("efficiency") and "efficiency" not in run.manifest:
+        _measure(plan, model)
+    if not plan.left:
+        return
+    with run.stage("predict", len(plan.trials)) as counts:
+        run.note(model_info=model_info(model))
+        seconds, in_model = _ask(plan, model.model)
+        if not plan.task.codec.heavy and not isinstance(model.model, GivenTexts):  # which took no time here
+            _note_time(run, model, seconds, in_model)
+        predictions = run.predictions()
+        counts["done"] = sum(answered(predictions.get(trial.id)) for trial in plan.trials)
+        counts["failed"] = len(plan.trials) - counts["done"]
+
+
+def _ask(plan: Plan, model: Model) -> tuple[float, float]:
+    """Asks the model; returns the seconds that took, and those of them in its `generate` and `choose`."""
+    settings, run, seconds, in_model = plan.settings, plan.run, 0.0, 0.0
+    keys = ScoreKeys(plan.task, run.digests())
+    with Scorer(plan.task, run, scoring_workers(settings.score_workers)) as scorer:
+        if plan.task.codec.heavy and settings.rank == 0:
+            submit_early(plan, scorer, keys)
+        for (repeat, condition), left in plan.rounds().items():
+            task = plan.task.variant(repeat, plan.conditions.get(condition))
+            options: dict[str, Any] = {
+                "batch_size": settings.batch_size or int(getattr(model, "preferred_batch", 1)),
+                "num_workers": min(settings.num_workers, len(left)),
+                "read_images": getattr(model, "reads_images", True),
+                "skip": frozenset(case.id for case in plan.cases) - left,
+                "condition": plan.conditions.get(condition),
+            }
+            asker = Predictor(task, model, run, scorer, keys, (repeat, condition))
+            if not task.codec.heavy and _alone(settings):
+                ask_here(asker, PromptBatches(task, plan.cases, **options), settings.config.get("trainer") or {})
+            else:
+                _ask_by_lightning(asker, settings, plan.cases, options)
+            seconds, in_model = seconds + asker.seconds, in_model + asker.seconds_in_model
+    return seconds, in_model
+
+
+def _alone(settings: Settings) -> bool:
+    """Whether one process on one device does it all."""
+    trainer = settings.config.get("trainer") or {}
+    one = [str(trainer.get(key, 1)) == "1" for key in ("devices", "num_nodes")]
+    return all(one) and trainer.get("strategy", "auto") == "auto"
+
+
+def _ask_by_lightning(asker: Predictor, settings: Settings, cases: Sequence[Case], options: Mapping[str, Any]) -> None:
+    from medimg_eval.data.datamodule import CaseDataModule
+    from medimg_eval.evaluation.lightning_modules import EvaluationModule
+
+    trainer = settings.trainer(logger=False, enable_checkpointing=False)
+    data = CaseDataModule(asker.task, cases=cases, **{key: options[key] for key in options if key != "condition"})
+    data.condition = options["condition"]
+    try:
+        trainer.test(EvaluationModule(asker), datamodule=data, verbose=False)
+    except SystemExit as stop:  # Lightning's answer to Ctrl-C
+        raise KeyboardInterrupt from stop
+
+
+def model_info(model: ModelSpec) -> dict[str, Any]:
+    """What a manifest says of a loaded model."""
+    made = model.model
+    return {"class": type(made).__qualname__, "parameters": parameter_count(made)} | model.identity
+
+
+def _note_time(run: Run, model: ModelSpec, seconds: float, asking: float) -> None:
+    """Notes what asking has taken, over all starts, and how much of it was not the model's."""
+    before = run.manifest.get("timing", {"seconds": 0.0, "in_model": 0.0})
+    whole, inside = before["seconds"] + seconds, before["in_model"] + asking
+    overhead = 1 - inside / whole if whole else 0.0
+    used: Mapping[str, Any] = getattr(model.model, "usage", dict)()
+    said = Manifest(timing={"seconds": whole, "in_model": inside, "overhead": overhead})
+    if used:
+        said["usage"] = [*run.manifest.get("usage", []), dict(used)]
+    run.note(**said)
+    log.info("%s: harness overhead %.1f %% of %.1f s", run.folder, 100 * overhead, whole)
+
+
+def _measure(plan: Plan, model: ModelSpec) -> None:
+    """Notes what the model costs; a finished run that lacks it is given it too, without asking about its cases."""
+    from medimg_eval.evaluation.profiling import efficiency  # importing it takes as long as a small run
+
+    prepare_model(plan.task, model.model, plan.every)
+    trainer = plan.settings.trainer(logger=False, enable_checkpointing=False)
+    measured = efficiency(model.model, trainer.strategy.root_device, str(trainer.precision))
+    plan.run.note(efficiency=measured)
 
 
 class Predictor:
@@ -34,10 +135,21 @@ class Predictor:
         model: who answers, on its device.
         run: where predictions go.
         scorer: who judges them.
+        keys: what their scores rest on.
+        varied: which repeat it is, and the key of what is done to cases before they are shown.
     """
 
-    def __init__(self, task: Task, model: Model, run: Run, scorer: Scorer) -> None:
-        self.task, self.run, self.scorer = task, run, scorer
+    def __init__(
+        self,
+        task: Task,
+        model: Model,
+        run: Run,
+        scorer: Scorer,
+        keys: ScoreKeys,
+        varied: tuple[int, str] = (0, ""),
+    ) -> None:
+        self.task, self.run, self.scorer, self._keys, self._varied = task, run, scorer, keys, varied
+        self._early = keys.early()
         self.model = model
         self.seconds_in_model = 0.0
         """Time spent in `generate`, `choose`, `embed` and `classify`."""
@@ -48,24 +160,33 @@ class Predictor:
         """Starts the clock of `seconds`: what came before, such as loading the model, is no part of asking."""
         self.seconds, self._begun = 0.0, time.perf_counter()
 
+    def _trial(self, case: Case) -> Trial:
+        return Trial(case.id, *self._varied)
+
     def step(self, batch: Sequence[PreparedCase]) -> None:
         """Predictions are on disk when this returns."""
         prompts = [(prepared.case, prepared.prompt) for prepared in batch if isinstance(prepared.prompt, Prompt)]
-        results: dict[str, Stored | Failure] = {
-            prepared.case.id: prepared.prompt for prepared in batch if isinstance(prepared.prompt, Failure)
+        results: dict[Trial, Stored | Failure] = {
+            self._trial(prepared.case): prepared.prompt for prepared in batch if isinstance(prepared.prompt, Failure)
         }
-        notes = {case.id: [note for image in prompt.images for note in image.notes] for case, prompt in prompts}
-        for (case, _), answer in zip(prompts, self._ask([prompt for _, prompt in prompts]), strict=True):
-            results[case.id] = answer if isinstance(answer, Failure) else self._keep(case, answer)
-            notes[case.id] += getattr(answer, "notes", ())  # such as classes that a translation has dropped
-        self.run.append_predictions(results, notes)
-        for result in results.values():
+        notes: dict[Trial, list[str]] = {}
+        for (case, prompt), answer in zip(prompts, self._ask([prompt for _, prompt in prompts]), strict=True):
+            trial = self._trial(case)
+            results[trial] = answer if isinstance(answer, Failure) else self._keep(trial, case, answer)
+            # Of an answer: such as classes that a translation has dropped.
+            said = (*(note for image in prompt.images for note in image.notes), *getattr(answer, "notes", ()))
+            if said:
+                notes[trial] = list(said)
+        self.run.append_predictions(results, notes, self.task.codec.form)
+        for trial, result in results.items():
             if isinstance(result, Failure):
-                log.warning("case %s failed (%s): %s", result.case_id, result.stage, result.message)
+                log.warning("case %s failed (%s): %s", trial.id, result.stage, result.message)
         for prepared in batch:
-            prediction = results[prepared.case.id]
-            if isinstance(prediction, Path):  # what is kept in one file together is judged together, at the end
-                self.scorer.submit(prepared.case, prediction)
+            prediction = results[trial := self._trial(prepared.case)]
+            if self.task.codec.heavy and isinstance(prediction, Path):  # light ones are judged together, at the end
+                due = self._keys.due(trial, prepared.case, prediction, None, self._early)
+                if due:
+                    self.scorer.submit(due)
         self.seconds = time.perf_counter() - self._begun
 
     def _ask(self, prompts: Sequence[Prompt]) -> Sequence[Any]:
@@ -100,7 +221,7 @@ class Predictor:
     def _count(self, seconds: float) -> None:
         self.seconds_in_model += seconds
 
-    def _keep(self, case: Case, answer: Any) -> Stored | Failure:
+    def _keep(self, trial: Trial, case: Case, answer: Any) -> Stored | Failure:
         try:
             prediction = self.task.accept(case, answer)
         except CaseError as error:
@@ -109,11 +230,7 @@ class Predictor:
             log.debug("case %s", case.id, exc_info=True)
             message = f"case {case.id!r}: the answer is no prediction ({type(error).__name__}: {error})"
             return Failure(case.id, "check", message)
-        if self.task.inline:
-            return self.task.pack(prediction)
-        path = self.run.prediction_path(case.id, self.task.prediction_suffix)
-        self.task.write(prediction, path)
-        return path
+        return self.task.codec.write(self.run.folder / "predictions", trial.id, prediction)
 
 
 def ask_here(asker: Predictor, batches: Counted[Sequence[PreparedCase]], trainer: Mapping[str, Any]) -> None:

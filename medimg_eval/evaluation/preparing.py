@@ -17,7 +17,7 @@ NAMED = 5
 """Cases that a table names."""
 
 
-def prepare(task: Task, model: Any, cases: Sequence[Case]) -> None:
+def prepare_model(task: Task, model: Any, cases: Sequence[Case]) -> None:
     """Lets a model take from the task what its config left open, when it has a `prepare`.
 
     Args:

@@ -1,12 +1,12 @@
 """The run folder: append-only while it grows, whole whenever it is read.
 
-manifest.json         what was run, on what, where; its status
-config.yaml           the resolved config, overrides.yaml the command line's part of it
-predictions/          one file per case
-predictions-R.jsonl   one line per case asked by rank R: its answer, where its prediction lies, or how it failed
+manifest.json         what was run, on what, where; how far its stages have come (manifest.py)
+config.yaml           the resolved config
+predictions/          one file per trial
+predictions-R.jsonl   one line per trial asked by rank R: its answer, where its prediction lies, or how it failed
 judgements-R.jsonl    one line per question to a judge: what it was asked, its reply, and the verdict
-scores-R.jsonl        one line per case scored by rank R
-scores.parquet        the Score rows, written when every case is accounted for
+scores-R.jsonl        one line per trial and call: what makes these scores fresh, by metric, and the scores
+scores.parquet        the Score rows, written when every trial is accounted for
 summary.json          means with intervals, and the failures by name
 run.log
 """
@@ -24,23 +24,26 @@ import shutil
 import socket
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeGuard
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard, Unpack, cast
 
 from filelock import FileLock, Timeout
 from omegaconf import OmegaConf
 
-from medimg_eval.case import Case, Failure, Score
+from medimg_eval.case import Failure, Score, Trial
+from medimg_eval.codecs import Stored, form_of
 from medimg_eval.errors import UserError
+from medimg_eval.evaluation.manifest import Manifest, Stage, Status
 from medimg_eval.metrics import LabelScore, present_name
-from medimg_eval.results.runs import SCHEMA, read_manifest
+from medimg_eval.results.runs import SCHEMA, SCHEMAS, read_manifest
+from medimg_eval.system import file_digest
 from medimg_eval.trust import place_in
 
-Stored = Path | Mapping[str, Any]
-"""A prediction as a run keeps it: the file it lies in, or what its task made of it for the run's own file."""
+if TYPE_CHECKING:
+    from medimg_eval.results import Table
 
 SECONDS_UNCONFIRMED = 1.0
 """How long a line may be known to the operating system alone."""
@@ -48,8 +51,35 @@ SECONDS_UNCONFIRMED = 1.0
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """What the system says of a disk, or of one's share of it, that is full."""
 
-LONGEST_NAME = 150
-"""Characters of a case's id that its file keeps; file systems allow 255 bytes."""
+FORMER = "schema 1"
+"""Key of scores whose line does not say what they rest on."""
+
+Keys = Mapping[str, Sequence[str]]
+"""What makes scores fresh: key -> the metrics of one call that share it; see `score.ScoreKeys`."""
+
+
+@dataclass
+class TrialScores:
+    """What is stored of a trial's scores.
+
+    Attributes:
+        keys: metric -> what its latest scores rest on; also of metrics that gave none.
+        scores: the latest of each metric.
+        failure: how the latest call failed, if it did.
+    """
+
+    keys: dict[str, str] = field(default_factory=dict)
+    scores: list[LabelScore] = field(default_factory=list)
+    failure: Failure | None = None
+
+
+class _Predictions(NamedTuple):
+    """What the lines of predictions say, by trial id."""
+
+    size: int
+    stored: dict[str, Stored | Failure]
+    read_with: dict[str, list[str]]
+    trials: dict[str, Trial]
 
 
 class Run:
@@ -71,8 +101,12 @@ class Run:
         self.run = run
         self.rank = rank
         self._locks: list[FileLock] = []
-        self.manifest: dict[str, Any] = {}
+        self.manifest: Manifest = {}
+        self.table: Table | None = None
+        """What the run is worth, once it is at its end."""
         self._made = False
+        self._read: _Predictions | None = None
+        self._digests: dict[str, str] = {}
         self._confirmed = -math.inf
         self._log: logging.Handler | None = None
         self._open: dict[str, io.FileIO] = {}
@@ -130,90 +164,161 @@ class Run:
         if self.rank == 0:
             OmegaConf.save(OmegaConf.create(dict(config)), self.folder / "config.yaml")
 
-    def note(self, **fields: Any) -> None:
+    def note(self, **fields: Unpack[Manifest]) -> None:
         """Writes fields into the manifest; the file is replaced whole."""
         if self.rank == 0:
-            write_json(self.folder / "manifest.json", self.manifest | fields)
-            self.manifest |= fields
+            write_json(self.folder / "manifest.json", {**self.manifest, **fields})
+            self.manifest.update(fields)
 
-    def prediction_path(self, case_id: str, suffix: str) -> Path:
-        """Where a case's prediction is stored; ids that are no file name are escaped, long ones shortened."""
-        folder = self.folder / "predictions"
-        folder.mkdir(exist_ok=True)
-        name = quote(case_id, safe=" ()+,=@")
-        if name.startswith("."):
-            name = f"%2E{name[1:]}"
-        if len(name) > LONGEST_NAME:
-            name = f"{name[:LONGEST_NAME]}~{hashlib.sha256(case_id.encode()).hexdigest()[:16]}"
-        return folder / f"{name}{suffix}"
+    @contextmanager
+    def stage(self, name: str, of: int) -> Iterator[dict[str, int]]:
+        """Notes in the manifest that a stage is under way, and how it ended.
 
-    def append_predictions(
-        self, records: Mapping[str, Stored | Failure], read_with: Mapping[str, Sequence[str]] | None = None
-    ) -> None:
-        """Adds one line per case; a kill loses none of them once this returns.
+        That it came to its end is written with whatever is noted next: another stage, or the end of the run.
 
         Args:
-            records: by case, its prediction, or how it failed.
-            read_with: by case, what its readers mended or doubted.
-        """
-        self._append(
-            "predictions",
-            (
-                {"case": case_id, "stage": record.stage, "failure": record.message}
-                if isinstance(record, Failure)
-                else {"case": case_id, **self._located(record)}
-                | ({"read_with": list(notes)} if (notes := (read_with or {}).get(case_id)) else {})
-                for case_id, record in records.items()
-            ),
-        )
+            name: of the stage.
+            of: how many trials it is about.
 
-    def append_scores(self, scored: Mapping[str, Sequence[LabelScore] | Failure], scoring: str) -> None:
-        """Adds one line per case; `scoring` is the hash of the settings that judged it."""
+        Yields:
+            `done` and `failed`, for the stage to count.
+        """
+        counts, started = {"done": 0, "failed": 0}, now()
+
+        def stages(status: Status, ended: str | None) -> dict[str, Stage]:
+            stage = Stage(status=status, of=of, started=started, ended=ended, **counts)  # type: ignore[typeddict-item]
+            return {**self.manifest.get("stages", {}), name: stage}
+
+        self.note(stages=stages("running", None))
+        try:
+            yield counts
+        except BaseException as error:
+            with suppress(OSError):  # of a full disk, which is what has ended it
+                self.note(stages=stages("interrupted" if isinstance(error, KeyboardInterrupt) else "failed", now()))
+            raise
+        self.manifest["stages"] = stages("finished", now())
+
+    def append_predictions(
+        self,
+        records: Mapping[Trial, Stored | Failure],
+        read_with: Mapping[Trial, Sequence[str]] | None = None,
+        form: str = "",
+    ) -> None:
+        """Adds one line per trial; a kill loses none of them once this returns.
+
+        Args:
+            records: by trial, its prediction, or how it failed.
+            read_with: by trial, what its readers mended or doubted.
+            form: that the codec stores predictions in.
+        """
+        notes = read_with or {}
+        lines = (self._prediction(trial, record, notes.get(trial), form) for trial, record in records.items())
+        self._append("predictions", lines)
+
+    def _prediction(
+        self, trial: Trial, record: Stored | Failure, notes: Sequence[str] | None, form: str
+    ) -> dict[str, Any]:
+        if isinstance(record, Failure):
+            return {**_place(trial), "stage": record.stage, "failure": record.message}
+        if isinstance(record, Path):
+            self._digests[trial.id] = file_digest(record)[:32]
+            file = record.relative_to(self.folder).as_posix()
+            said: dict[str, Any] = {"file": file, "digest": self._digests[trial.id]}
+        else:
+            said = {"answer": dict(record)}
+        said |= {"form": form} if form else {}
+        return {**_place(trial), **said, **({"read_with": list(notes)} if notes else {})}
+
+    def append_scores(self, scored: Iterable[tuple[Trial, Keys, Sequence[LabelScore] | Failure]]) -> None:
+        """Adds one line per trial: what makes its scores fresh, and the scores, or why there are none."""
         self._append(
             "scores",
             (
-                {"case": case_id, "scoring": scoring, "stage": result.stage, "failure": result.message}
-                if isinstance(result, Failure)
-                else {"case": case_id, "scoring": scoring, "scores": [list(score) for score in result]}
-                for case_id, result in scored.items()
+                {**_place(trial), "keys": keys}
+                | (
+                    {"stage": result.stage, "failure": result.message}
+                    if isinstance(result, Failure)
+                    else {"scores": result}
+                )
+                for trial, keys, result in scored
             ),
         )
 
-    def _located(self, record: Stored) -> dict[str, Any]:
-        if isinstance(record, Path):
-            return {"file": record.relative_to(self.folder).as_posix()}
-        return {"answer": dict(record)}
-
     def predictions(self) -> dict[str, Stored | Failure]:
-        """What became of each case asked so far, by any rank. An answer beats an earlier failure."""
-        found: dict[str, Stored | Failure] = {}
-        for line in self._lines("predictions"):
-            case_id = line["case"]
-            if "answer" in line:
-                found[case_id] = line["answer"]
-            elif "file" in line:
-                path = place_in(self.folder, line["file"])
-                if path.is_file():
-                    found[case_id] = path
-            elif not answered(found.get(case_id)):
-                found[case_id] = Failure(case_id, line["stage"], line["failure"])
+        """What became of each trial asked so far, by its id and by any rank. An answer beats an earlier failure."""
+        stored = self._predictions().stored
+        return {name: one for name, one in stored.items() if not isinstance(one, Path) or one.is_file()}
+
+    def digests(self) -> dict[str, str]:
+        """By trial id, the hash of its prediction's content; what is appended later enters the same mapping."""
+        found = self._digests
+        for name, stored in self._predictions().stored.items():
+            if isinstance(stored, Mapping):
+                found[name] = hashlib.blake2b(json.dumps(stored).encode(), digest_size=16).hexdigest()
+            elif isinstance(stored, Path) and name not in found:  # a line of schema 1
+                found[name] = file_digest(stored)[:32]
         return found
 
-    def read_with(self) -> dict[str, list[str]]:
-        """By case, what its readers mended or doubted; only cases of which they did."""
-        return {line["case"]: line["read_with"] for line in self._lines("predictions") if "read_with" in line}
+    def trials(self) -> dict[str, Trial]:
+        """The trials asked so far, by id."""
+        return self._predictions().trials
 
-    def scores(self, scoring: str) -> dict[str, list[LabelScore] | Failure]:
-        """What each case scored so far, under the given settings. A score beats an earlier failure."""
-        found: dict[str, list[LabelScore] | Failure] = {}
+    def forms(self) -> set[str]:
+        """The forms that predictions are stored in; "" for what a line of an earlier version leaves open."""
+        return {form_of(line) for line in self._lines("predictions") if "failure" not in line}
+
+    def read_with(self) -> dict[str, list[str]]:
+        """By trial id, what its readers mended or doubted; trials without any are absent."""
+        return self._predictions().read_with
+
+    def _predictions(self) -> _Predictions:
+        """What the lines of predictions say; they are read again only when there are more."""
+        size = sum(shard.stat().st_size for shard in self.folder.glob("predictions-*.jsonl"))
+        if self._read is None or self._read.size != size:
+            found = self._read = _Predictions(size, {}, {}, {})
+            for line in self._lines("predictions"):
+                trial = Trial(line["case"], line.get("repeat", 0), line.get("condition", ""))
+                name = trial.id
+                found.trials[name] = trial
+                if "read_with" in line:
+                    found.read_with[name] = line["read_with"]
+                if "answer" in line:
+                    found.stored[name] = line["answer"]
+                elif "file" in line:
+                    path = found.stored[name] = place_in(self.folder, line["file"])
+                    if not path.is_file():
+                        del found.stored[name]
+                    elif "digest" in line:
+                        self._digests[name] = line["digest"]
+                elif not answered(found.stored.get(name)):
+                    found.stored[name] = Failure(trial.case, line["stage"], line["failure"])
+        return self._read
+
+    def scores(self, former: str = "", metrics: Sequence[str] = ()) -> dict[str, TrialScores]:
+        """What is stored of each trial's scores, by its id.
+
+        Args:
+            former: hash of the settings under which lines of schema 1 hold.
+            metrics: whose scores are taken from such lines.
+        """
+        found: dict[str, TrialScores] = {}
         for line in self._lines("scores"):
-            if line["scoring"] != scoring:
+            if "keys" not in line and line.get("scoring") != former:
                 continue
-            case_id = line["case"]
-            if "scores" in line:
-                found[case_id] = [LabelScore(score[0], present_name(score[1]), *score[2:]) for score in line["scores"]]
-            elif not isinstance(found.get(case_id), list):
-                found[case_id] = Failure(case_id, line["stage"], line["failure"])
+            trial = Trial(line["case"], line.get("repeat", 0), line.get("condition", ""))
+            kept = found.setdefault(trial.id, TrialScores())
+            if "scores" not in line:
+                kept.failure = Failure(trial.case, line["stage"], line["failure"])
+                continue
+            keys = {
+                present_name(name): key for key, named in line.get("keys", {FORMER: metrics}).items() for name in named
+            }
+            if kept.scores:
+                kept.scores = [score for score in kept.scores if score.metric not in keys]
+            rows = [LabelScore(score[0], present_name(score[1]), *score[2:]) for score in line["scores"]]
+            kept.scores += rows if "keys" in line else [row for row in rows if row.metric in keys]
+            kept.keys |= keys
+            kept.failure = None
         return found
 
     def append_judgements(self, lines: Sequence[Mapping[str, Any]]) -> None:
@@ -320,9 +425,12 @@ class Run:
                     f"{self.folder}: holds no run but other files, such as {sorted(strange)[0]!r}; name a new folder"
                 )
             return
-        self.manifest = read_manifest(path)
-        if self.manifest.get("schema") != SCHEMA:
-            raise UserError(f"{path}: is no manifest of this version; name another folder with run=DIR")
+        self.manifest = cast("Manifest", read_manifest(path))
+        if self.manifest.get("schema") not in SCHEMAS:
+            schema = self.manifest.get("schema")
+            raise UserError(
+                f"{path}: has schema {schema!r}, this version reads {SCHEMA}; name another folder by run=DIR"
+            )
         if self.manifest["run"] != self.run:
             raise UserError(
                 f"{self.folder}: holds run {self.manifest['run']} of {self.manifest['model']!r}, and this would be run "
@@ -337,14 +445,17 @@ def write_json(path: Path, value: Any) -> None:
     partial.replace(path)
 
 
+def _place(trial: Trial) -> dict[str, Any]:
+    """How a line names a trial."""
+    case, repeat, condition = trial
+    if not (repeat or condition):
+        return {"case": case}
+    return {"case": case, "repeat": repeat, "condition": condition}
+
+
 def answered(record: Stored | Failure | None) -> TypeGuard[Stored]:
     """Whether there is a prediction."""
     return record is not None and not isinstance(record, Failure)
-
-
-def unanswered(cases: Sequence[Case], predictions: Mapping[str, Stored | Failure]) -> list[Case]:
-    """The cases without a prediction; those that failed are tried again."""
-    return [case for case in cases if not answered(predictions.get(case.id))]
 
 
 def now() -> str:

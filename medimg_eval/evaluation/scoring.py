@@ -7,11 +7,11 @@ import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
-from medimg_eval.case import Case, Failure
+from medimg_eval.case import Case, Failure, Trial
+from medimg_eval.codecs import Stored
 from medimg_eval.errors import CaseError
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.answers import UNREAD
@@ -19,13 +19,30 @@ from medimg_eval.tasks.base import Task
 from medimg_eval.workers import Workers
 
 if TYPE_CHECKING:  # workers start in less time without what a run is written with
-    from medimg_eval.evaluation.run import Run, Stored
+    from medimg_eval.evaluation.run import Keys, Run
 
 log = logging.getLogger(__name__)
 
 Scored = Sequence[LabelScore] | Failure
-Given = tuple[Case, Mapping[str, Any]]
-"""A case, and what its task made of a prediction for the run's own file."""
+
+
+class Due(NamedTuple):
+    """A trial whose scores are missing or stale.
+
+    Attributes:
+        trial: the trial.
+        case: what it is about.
+        prediction: as it is stored.
+        keys: what the scores rest on -> the metrics that are due.
+        metrics: the same metrics in the task's order; None for all.
+    """
+
+    trial: Trial
+    case: Case
+    prediction: Stored
+    keys: Keys
+    metrics: Sequence[str] | None = None
+
 
 BACKLOG = 4
 """Cases per worker that wait at most, where no model is kept waiting."""
@@ -34,14 +51,30 @@ RAISED = "error: "
 """How the status of a score begins whose metric raised; what it raised follows."""
 
 
-def score_case(task: Task, case: Case, prediction: Stored) -> Scored:
+def score_due(task: Task, due: Due) -> Scored:
+    """Judges a trial by the metrics that are due."""
+    metrics = due.metrics
+    scored = score_case(task, due.case, due.prediction, metrics)
+    if metrics is None or isinstance(scored, Failure):
+        return scored
+    return [score for score in scored if score.metric in metrics]
+
+
+def score_case(task: Task, case: Case, prediction: Stored, metrics: Sequence[str] | None = None) -> Scored:
     """Judges one stored prediction; what goes wrong costs a metric its value, or this case alone.
 
     A metric that raises, or gives an infinite value, is no fault of the model: it has NaN, of a status that begins with
     `RAISED`, and the others keep their values. The case fails where it cannot be judged by any.
+
+    Args:
+        task: how to judge.
+        case: the case.
+        prediction: as it is stored.
+        metrics: by which; None for all of the task's.
     """
+    some = () if metrics is None else (metrics,)
     try:
-        return [_finite(score) for score in task.score(case, prediction)]
+        return [_finite(score) for score in task.score(case, prediction, *some)]
     except Exception as error:
         log.debug("case %s", case.id, exc_info=True)
         told = str(error) if isinstance(error, CaseError) else f"case {case.id!r}: {error_in_words(error)}"
@@ -53,12 +86,8 @@ def score_case(task: Task, case: Case, prediction: Stored) -> Scored:
     except Exception:
         log.debug("case %s", case.id, exc_info=True)
         return failure
-    return [score for name in task.case_metrics for score in _by_itself(task, case, prediction, name)]
-
-
-def is_settled(scored: Scored | None) -> bool:
-    """Whether a case has been judged and no metric raised: one that did is tried again by the next start."""
-    return isinstance(scored, list) and not any(score.status.startswith(RAISED) for score in scored)
+    names = task.case_metrics if metrics is None else metrics
+    return [score for name in names for score in _by_itself(task, case, prediction, name)]
 
 
 def _by_itself(task: Task, case: Case, prediction: Stored, name: str) -> list[LabelScore]:
@@ -86,35 +115,31 @@ def error_in_words(error: Exception) -> str:
     return str(error) if isinstance(error, CaseError) else f"{type(error).__name__}: {error}"
 
 
-def score_parts(task: Task, parts: Sequence[Sequence[Given]], workers: int) -> Iterator[dict[str, Scored]]:
+def score_parts(task: Task, parts: Sequence[Sequence[Due]], workers: int) -> Iterator[list[Scored]]:
     """Judges small predictions part by part, in other processes where several are wanted.
 
     Args:
         task: how to judge; it has seen all cases.
-        parts: cases with what is stored of them.
+        parts: what is due.
         workers: processes; 1 judges in this one.
 
     Yields:
-        By case, of one part after the other.
+        Of one part after the other, what each of its trials scores.
     """
     pool = _pool(task, workers if workers > 1 else 0)
     for part, results in zip(parts, pool.ordered(parts, 2 * workers), strict=True):
-        yield {case.id: _or_failure(case, result) for (case, _), result in zip(part, results, strict=True)}
+        yield [_or_failure(due, result) for due, result in zip(part, results, strict=True)]
 
 
-def _or_failure(case: Case, result: Scored | None) -> Scored:
-    """The scores of a case, or the failure of one whose scoring process died twice."""
+def _or_failure(due: Due, result: Scored | None) -> Scored:
+    """The scores of a trial, or the failure of one whose scoring process died twice."""
     if result is not None:
         return result
-    return Failure(case.id, "score", f"case {case.id!r}: the scoring process died (out of memory?)")
+    return Failure(due.case.id, "score", f"case {due.case.id!r}: the scoring process died (out of memory?)")
 
 
-def _score(task: Task, given: tuple[Case, Stored]) -> Scored:
-    return score_case(task, *given)
-
-
-def _pool(task: Task, count: int) -> Workers[Task, tuple[Case, Any], Scored]:
-    return Workers(_score, task, count, name="scoring", setting="score_workers", modules=_modules(task))
+def _pool(task: Task, count: int) -> Workers[Task, Due, Scored]:
+    return Workers(score_due, task, count, name="scoring", setting="score_workers", modules=_modules(task))
 
 
 def _modules(task: Task) -> list[str]:
@@ -132,17 +157,16 @@ class Scorer:
     Args:
         task: how to judge.
         run: where the scores go.
-        scoring: hash of the settings that judge.
         workers: processes; 0 judges in this one.
         patient: whether `submit` waits when workers fall behind; a model must not be kept waiting.
     """
 
-    def __init__(self, task: Task, run: Run, scoring: str, workers: int, *, patient: bool = False) -> None:
-        self._run, self._scoring = run, scoring
+    def __init__(self, task: Task, run: Run, workers: int, *, patient: bool = False) -> None:
+        self._run = run
         self._backlog = workers * BACKLOG if patient else math.inf
         self._pool = _pool(task, workers)
-        self._submitted: dict[int, tuple[Case, Path]] = {}
-        self._suspects: list[tuple[Case, Path]] = []
+        self._submitted: dict[int, Due] = {}
+        self._suspects: list[Due] = []
 
     def __enter__(self) -> Scorer:
         """Starts nothing: workers come with the first cases."""
@@ -157,13 +181,13 @@ class Scorer:
         finally:
             self._pool.kill()
 
-    def submit(self, case: Case, prediction: Path) -> None:
-        """Queues a case, and notes the scores that have come in meanwhile.
+    def submit(self, due: Due) -> None:
+        """Queues a trial, and notes the scores that have come in meanwhile.
 
         Raises:
             UserError: no worker can be started.
         """
-        self._submitted[self._pool.submit([(case, prediction)])] = case, prediction
+        self._submitted[self._pool.submit([due])] = due
         self._note(self._pool.finished(wait=self._pool.left >= self._backlog))
 
     def drain(self) -> None:
@@ -175,20 +199,20 @@ class Scorer:
         while self._pool.left:
             self._note(self._pool.finished(wait=True))
         if self._suspects:
-            for (case, _), result in zip(self._suspects, self._pool.retry(self._suspects), strict=True):
-                self._run.append_scores({case.id: _or_failure(case, result)}, self._scoring)
+            for due, result in zip(self._suspects, self._pool.retry(self._suspects), strict=True):
+                self._run.append_scores([(due.trial, due.keys, _or_failure(due, result))])
             self._suspects = []
 
     def _note(self, finished: Mapping[int, list[Scored] | None]) -> None:
-        scored: dict[str, Scored] = {}
+        scored = []
         for ticket, results in finished.items():
-            case, prediction = self._submitted.pop(ticket)
+            due = self._submitted.pop(ticket)
             if results is None:
-                self._suspects.append((case, prediction))
+                self._suspects.append(due)
             else:
-                (scored[case.id],) = results
+                scored.append((due.trial, due.keys, results[0]))
         if scored:  # what came in together is written together: a disk takes its time to say that it has it
-            self._run.append_scores(scored, self._scoring)
+            self._run.append_scores(scored)
 
 
 def scoring_workers(wanted: int | None, *, beside_model: bool = True) -> int:

@@ -14,10 +14,11 @@ from lightning.pytorch.loggers import Logger
 
 from medimg_eval.data.layouts.synthesis import PROMPT, SETTINGS, Blend, Setting, patient_of
 from medimg_eval.errors import SplitError, UsageError, UserError, nearest
-from medimg_eval.evaluation.evaluate import Settings, evaluate
+from medimg_eval.evaluation import pipeline
 from medimg_eval.evaluation.fit import Recipe, fit
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.run import now, write_json
+from medimg_eval.evaluation.settings import Settings
 from medimg_eval.results.utility import SCHEMA, STUDY
 from medimg_eval.tasks import Task
 
@@ -164,8 +165,8 @@ def _train_and_test(plan: Plan, one: Training) -> tuple[Path, dict[str, int]]:
     task = plan.task(one)
     real, made = blend_of(task).parts()
     fitted = fit(task, plan.fresh(one), plan.recipe, plan.settings(one, "fit", folder / "fit"), plan.loggers)
-    tested = evaluate(plan.test(), plan.trained(one, fitted), plan.settings(one, "test", folder / "test"))
-    return tested, {"real": len(real), "synthetic": len(made)}
+    tested = pipeline.test(plan.test(), plan.trained(one, fitted), plan.settings(one, "test", folder / "test"))
+    return tested.folder, {"real": len(real), "synthetic": len(made)}
 
 
 def _begin(plan: Plan, wanted: Sequence[Training]) -> dict[str, Any]:

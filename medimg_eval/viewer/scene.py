@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from medimg_eval.case import Case, Failure
+from medimg_eval.codecs import Stored
 from medimg_eval.evaluation.identity import data_fingerprint, digest
-from medimg_eval.evaluation.run import Run, Stored
+from medimg_eval.evaluation.run import Run
 from medimg_eval.question import Key
 from medimg_eval.viewer.drawing import Drawing, Scene, attempt, cut, spelt
 

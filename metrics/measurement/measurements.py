@@ -215,6 +215,15 @@ class HeightLoss(NamedTuple):
     middle: float
     posterior: float
 
+    def as_record(self) -> dict[str, list[float | None]]:
+        """The losses as JSON holds them, null where there is none."""
+        return {"loss": [None if math.isnan(loss) else loss for loss in self]}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> HeightLoss:
+        """Reads what `as_record` gave."""
+        return cls(*(math.nan if loss is None else float(loss) for loss in record["loss"]))
+
 
 def relative_height_loss(synthetic: Array, original: Array, *, lowest: float = 0.7, breadth: float = 0.2) -> HeightLoss:
     """Returns how much lower a vertebra is than it would be if it were healthy, (H_syn - H_ori) / H_syn.

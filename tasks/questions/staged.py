@@ -194,7 +194,7 @@ class StagedQuestionTask(QuestionTask):
 
     def score(self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None) -> list[LabelScore]:
         """Judges a conversation: one row per metric and stage."""
-        packed: Any = self.pack(prediction) if isinstance(prediction, Reply) else prediction
+        packed: Any = prediction.as_record() if isinstance(prediction, Reply) else prediction
         wanted = self.case_metrics if metrics is None else metrics
         steps, _ = self._walk(case, list(packed["texts"]))
         reached: dict[str, list[Step]] = {}

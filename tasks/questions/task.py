@@ -14,7 +14,8 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 import yaml
 
-from medimg_eval.case import Boxes, Case, Image, Points, Prompt, Prompts
+from medimg_eval.case import Boxes, Case, Condition, Image, Points, Prompt, Prompts
+from medimg_eval.codecs import Codec, Records
 from medimg_eval.errors import CaseError, UsageError, UserError, nearest
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.answers import JUDGE, UNREAD, AnsweredQuestion, rules
@@ -31,6 +32,10 @@ log = logging.getLogger(__name__)
 
 YES_NO = {"yes": "yes", "no": "no"}
 """What a yes-no question lets a model choose from that does not write."""
+
+NO_IMAGE = "no_image"
+BLIND: dict[str, Literal["remove", "grey"]] = {NO_IMAGE: "remove", "grey": "grey"}
+"""Condition -> `QuestionTask.blind`: how much can be answered without images."""
 
 JUDGING = "medimg_eval.configs"
 """Holds the questions that metrics have a judge asked."""
@@ -93,7 +98,7 @@ class QuestionTask(TrainsOnPrompts, Task):
     """Annotator -> the weights that it read with; the harness says."""
 
     capability: ClassVar[str] = "generate"
-    inline: ClassVar[bool] = True
+    codec: ClassVar[Codec] = Records(Reply)
     sampled: ClassVar[bool] = True
     noun: ClassVar[str] = "questions"
     output: ClassVar[str] = "text, from which answers are extracted"
@@ -126,6 +131,28 @@ class QuestionTask(TrainsOnPrompts, Task):
     def seeded(self, seed: int) -> Mapping[str, Any]:
         """The run's seed as that of decoding."""
         return {"decoding": {"seed": seed, **self.decoding}}
+
+    @property
+    def draws(self) -> bool:
+        """Whether models draw what they write."""
+        return self._decoding.temperature > 0
+
+    def conditions(self) -> frozenset[str]:
+        """Pixel conditions, and images that are not shown at all."""
+        return super().conditions() | {NO_IMAGE}
+
+    def variant(self, repeat: int, condition: Condition | None) -> QuestionTask:
+        """With a seed of its own for each repeat; without images, its exemplars lose theirs, too."""
+        changes: dict[str, Any] = {}
+        if repeat:
+            changes["decoding"] = {**self.decoding, "seed": self._decoding.seed + repeat}
+        if condition is not None and condition.name in BLIND:
+            changes["blind"] = BLIND[condition.name]
+        return replace(self, **changes) if changes else self
+
+    def show(self, images: tuple[Image, ...], condition: Condition) -> tuple[Image, ...]:
+        """The images under a condition; the variant of one without content reads none, or grey ones."""
+        return images if condition.name in BLIND else super().show(images, condition)
 
     @property
     def annotators(self) -> list[str]:
@@ -258,26 +285,15 @@ class QuestionTask(TrainsOnPrompts, Task):
             raise CaseError(f"{where} holds numbers that are not finite")
         return replace(answer, preferences=numbers) if isinstance(answer, Reply) else Reply(preferences=numbers)
 
-    def pack(self, prediction: Reply) -> dict[str, Any]:
-        """A reply as the run keeps it."""
-        packed: dict[str, Any] = {"texts": list(prediction.texts)}
-        if prediction.confidence is not None:
-            packed["confidence"] = prediction.confidence
-        if prediction.preferences is not None:
-            packed["preferences"] = dict(prediction.preferences)
-        if prediction.messages:
-            packed["messages"] = list(prediction.messages)
-        return packed
-
     def score(self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None) -> list[LabelScore]:
         """Judges one reply.
 
         Args:
             case: the case.
-            prediction: a Reply, or what `pack` made of it, with the judge's verdicts under `judged` if there are any.
+            prediction: a Reply or its record, with the judge's verdicts under `judged` if there are any.
             metrics: by default those of the task.
         """
-        packed: Any = self.pack(prediction) if isinstance(prediction, Reply) else prediction
+        packed: Any = prediction.as_record() if isinstance(prediction, Reply) else prediction
         pair = self._pair(case, packed)
         wanted = self.case_metrics if metrics is None else metrics
         values = ((name, label, value) for name in wanted for label, value in _values(name, pair).items())
@@ -333,14 +349,15 @@ class QuestionTask(TrainsOnPrompts, Task):
         """The same task with one metric; without its judge, where that metric does not rest on verdicts."""
         one = super().alone(metric)
         found = [parse(name)[0] for name in one.case_metrics]
-        if not self._judge_extracts and not any(
+        if not self.judge_extracts and not any(
             each.asks or each.function.__module__.startswith("medimg_eval.metrics.judges.") for each in found
         ):
             one.judged_by = ""
         return one
 
     @property
-    def _judge_extracts(self) -> bool:
+    def judge_extracts(self) -> bool:
+        """Whether a judge is asked for the option where no rule finds one."""
         return any(rule.rpartition("+")[2] == JUDGE for rule in self._rules.values())
 
     def signature(self) -> str:
@@ -362,7 +379,7 @@ class QuestionTask(TrainsOnPrompts, Task):
             parts.append(f"{len(self._exemplars[1]) // 2} exemplars")
         if self.judged_by:
             parts.append(f"judged by {self.judged_by}")
-        elif self._judge_extracts:
+        elif self.judge_extracts:
             parts.append("which no judge was asked for")
         return parts
 

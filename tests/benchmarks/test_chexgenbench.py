@@ -16,13 +16,14 @@ from PIL import Image as Pictures
 from medimg_eval.data.layouts import CheXGenBench
 from medimg_eval.data.layouts.synthesis.prompts import FINDINGS
 from medimg_eval.errors import UserError
-from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.evaluation.model_spec import ModelSpec
+from medimg_eval.evaluation.settings import Settings
 from medimg_eval.instantiate import build_candidate, build_task
 from medimg_eval.models.extractors.base import Pixels
 from medimg_eval.results import build_table, load_runs
 from medimg_eval.results.runs.subsets import set_rows
 from tests.helpers.oracle import check_rows
+from tests.helpers.running import evaluate
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The 'test_dataloader' does not have many workers"),

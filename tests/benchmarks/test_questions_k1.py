@@ -26,7 +26,7 @@ def asked(task, case_id, reply):
     case = next(case for case in task.cases("test") if case.id == case_id)
     return {
         one.name: (one, ["".join(map(str, message.parts)) for message in prompt.messages])
-        for one, prompt in task.judge_prompts(case, task.pack(Reply((reply,))))
+        for one, prompt in task.judge_prompts(case, Reply((reply,)).as_record())
     }
 
 

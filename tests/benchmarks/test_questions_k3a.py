@@ -152,7 +152,7 @@ def test_mediconfusions_judge_chooses_an_option_by_a_score_larger_by_3(tmp_path)
 def test_mediconfusions_judge_sees_both_options_and_the_answer(tmp_path):
     task = task_of("mediconfusion_free", tmp_path)
     case = task.cases("test")[2]
-    (_, prompt), *others = task.judge_prompts(case, task.pack(Reply(("A shadow lies to the left.",))))
+    (_, prompt), *others = task.judge_prompts(case, Reply(("A shadow lies to the left.",)).as_record())
     system, said = ["".join(map(str, message.parts)) for message in prompt.messages]
     assert not others
     assert system == "You are a helpful and precise assistant for checking the quality of the answer."

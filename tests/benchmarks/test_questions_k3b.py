@@ -41,7 +41,7 @@ def asked(task, case_id, reply):
             ["".join(part for part in message.parts if isinstance(part, str)) for message in prompt.messages],
             len(prompt.images),
         )
-        for one, prompt in task.judge_prompts(case_of(task, case_id), task.pack(Reply((reply,))))
+        for one, prompt in task.judge_prompts(case_of(task, case_id), Reply((reply,)).as_record())
     }
 
 

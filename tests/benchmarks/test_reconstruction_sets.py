@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from medimg_eval.errors import CaseError, UserError
-from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.evaluation.model_spec import ModelSpec
+from medimg_eval.evaluation.settings import Settings
 from medimg_eval.imaging.kspace import inverse_fft
 from medimg_eval.metrics import parse
 from medimg_eval.metrics.reconstruction.metrics import psnr, ssim
@@ -23,6 +23,7 @@ from medimg_eval.phantoms.multicoil import forward
 from medimg_eval.results import build_table, load_runs
 from tests.helpers.benchmark_files import task
 from tests.helpers.oracle import check_rows
+from tests.helpers.running import evaluate
 
 
 def ellipse(rows, columns):

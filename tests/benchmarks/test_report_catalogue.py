@@ -5,14 +5,15 @@ import re
 import numpy as np
 import pytest
 
-from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.evaluation.model_spec import ModelSpec
+from medimg_eval.evaluation.settings import Settings
 from medimg_eval.metrics import parse
 from medimg_eval.metrics.nlp.tokenizers import words
 from medimg_eval.models.base import VisionLanguageModel
 from tests.helpers.catalogue import REPORTS, answered, best_of, right_reply, task_of, worth
 from tests.helpers.config_files import CONFIGS, config_files
 from tests.helpers.oracle import check_rows
+from tests.helpers.running import evaluate
 from tests.helpers.samples import ALL
 
 OTHERS = {"phantom_reports"}

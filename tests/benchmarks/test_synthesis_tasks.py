@@ -13,8 +13,8 @@ import pytest
 from omegaconf import OmegaConf
 
 import medimg_eval
-from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.evaluation.model_spec import ModelSpec
+from medimg_eval.evaluation.settings import Settings
 from medimg_eval.instantiate import build_task
 from medimg_eval.models.base import Synthesizer
 from medimg_eval.models.extractors.base import Pixels
@@ -22,6 +22,7 @@ from medimg_eval.results import load_runs
 from medimg_eval.results.runs.subsets import set_rows
 from tests.helpers.benchmark_files import picture, task
 from tests.helpers.oracle import check_rows
+from tests.helpers.running import evaluate
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The 'test_dataloader' does not have many workers"),

@@ -12,14 +12,15 @@ from medimg_eval import metrics
 from medimg_eval.case import Case
 from medimg_eval.commands.cli import start
 from medimg_eval.errors import UserError
-from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.evaluation.model_spec import ModelSpec
+from medimg_eval.evaluation.settings import Settings
 from medimg_eval.models.annotators.chexbert import CheXbert
 from medimg_eval.models.base import VisionLanguageModel
 from medimg_eval.question import Key, Question
 from medimg_eval.tasks import ReportTask
 from tests.conftest import environment
 from tests.helpers.asking import Known
+from tests.helpers.running import evaluate
 
 
 @pytest.fixture(autouse=True)

@@ -14,13 +14,14 @@ from medimg_eval.case import Image, Mask
 from medimg_eval.data.layouts import DicomTree, ReferencedMask
 from medimg_eval.data.targets import MaskTarget
 from medimg_eval.errors import CaseError
-from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.evaluation.model_spec import ModelSpec
+from medimg_eval.evaluation.settings import Settings
 from medimg_eval.imaging import write_mask
 from medimg_eval.imaging.dicom.series.index import index_tree
 from medimg_eval.imaging.dicom.writing.images import write_picture, write_segmentation, write_series
 from medimg_eval.tasks import SegmentationTask
 from tests.conftest import LABELS, ellipsoid
+from tests.helpers.running import evaluate
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The 'test_dataloader' does not have many workers"),

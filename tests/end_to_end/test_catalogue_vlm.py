@@ -7,12 +7,13 @@ import lightning.pytorch as pl
 import pytest
 
 from medimg_eval.errors import UsageError
-from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.evaluation.model_spec import ModelSpec
+from medimg_eval.evaluation.settings import Settings
 from medimg_eval.models.vision_language.huggingface.model import HuggingFaceVLM
 from medimg_eval.results import build_authors_tables, build_table, load_runs
 from tests.helpers import tiny_vlm
 from tests.helpers.catalogue import SAMPLES, task_of
+from tests.helpers.running import evaluate
 from tests.helpers.samples import ALL
 
 pytestmark = pytest.mark.slow

@@ -11,11 +11,12 @@ import torch
 import yaml
 from lightning.pytorch.loggers import CSVLogger
 
-from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.evaluation.fit import Recipe, fit
+from medimg_eval.evaluation.settings import Settings
 from medimg_eval.instantiate import build_candidate, build_task
 from medimg_eval.results import build_table, load_runs
 from tests.helpers.config_files import config_file
+from tests.helpers.running import evaluate
 
 pytest.importorskip("timm")
 pytest.importorskip("transformers")

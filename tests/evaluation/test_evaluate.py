@@ -13,14 +13,15 @@ import pytest
 from answering import Mute, Thresholds
 
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.evaluation.evaluate import Settings, evaluate, refuse_incapable
 from medimg_eval.evaluation.identity import file_digest, files_digest
 from medimg_eval.evaluation.model_spec import ModelSpec
-from medimg_eval.evaluation.rescoring import rescore
+from medimg_eval.evaluation.plan import refuse_incapable
+from medimg_eval.evaluation.settings import Settings
 from medimg_eval.results import build_table, load_runs
 from medimg_eval.results.comparison.model_comparison import compare
 from tests.conftest import AFFINE, ellipsoids
 from tests.helpers.oracle import check_rows
+from tests.helpers.running import evaluate, rescore
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The 'test_dataloader' does not have many workers"),
@@ -212,7 +213,7 @@ def test_a_rescoring_that_is_cut_off_leaves_no_finished_run_of_other_numbers(wri
     root = write_dataset(2)
     folder = evaluate(ellipsoids(root), candidate(), settings)
     before = json.loads((folder / "manifest.json").read_text())
-    monkeypatch.setattr("medimg_eval.evaluation.rescoring.score_stored", lambda *_: 1 / 0)
+    monkeypatch.setattr("medimg_eval.evaluation.score.Scorer", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         rescore(folder, ellipsoids(root, surface="voxel"))
     after = json.loads((folder / "manifest.json").read_text())

@@ -11,17 +11,17 @@ import pytest
 
 from medimg_eval.case import Case
 from medimg_eval.errors import CaseError, UsageError, UserError
-from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.evaluation.evidence.judging import judge_remarks, refuse_unfit
 from medimg_eval.evaluation.model_spec import ModelSpec
-from medimg_eval.evaluation.rescoring import rescore
 from medimg_eval.evaluation.run import Run
+from medimg_eval.evaluation.settings import Settings
 from medimg_eval.models.base import VisionLanguageModel
 from medimg_eval.question import Key, Question, Reply
 from medimg_eval.results import build_table, load_runs, read_verdicts
 from medimg_eval.tasks import QuestionTask, ReportTask
 from medimg_eval.tasks.questions.judge_questions import JudgeQuestion
 from tests.helpers.asking import Known, Painted
+from tests.helpers.running import evaluate, rescore
 
 GREEN = (
     "[Clinically Significant Errors]:\n(b) Missing: {}. x\n\n[Clinically Insignificant Errors]:\nNo.\n\n"

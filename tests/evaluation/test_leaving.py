@@ -13,11 +13,10 @@ from torch import nn
 from medimg_eval.case import Case
 from medimg_eval.commands.cli import start
 from medimg_eval.errors import LeaveError, UsageError
-from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.evaluation.fit import Recipe, fit
 from medimg_eval.evaluation.leaving import permit, permit_readers, permitted_by
 from medimg_eval.evaluation.model_spec import ModelSpec
-from medimg_eval.evaluation.rescoring import rescore
+from medimg_eval.evaluation.settings import Settings
 from medimg_eval.instantiate import build_task
 from medimg_eval.metrics.reports.labeler.labeler import label_report
 from medimg_eval.models.annotators.base import TextAnnotator
@@ -31,6 +30,7 @@ from medimg_eval.tasks.questions.consultation import ConsultationQuestionTask
 from tests.conftest import ellipsoids
 from tests.helpers.asking import Known, Quiz, Says
 from tests.helpers.chat_server import chat_server
+from tests.helpers.running import evaluate, rescore
 
 ABSENT = object()
 CARDS = {"yes": "yes", "no": "no", "ask": "ask", True: "yes", False: "no", None: "ask", ABSENT: "ask"}

@@ -17,13 +17,14 @@ DOORS = {"instantiate.py", "data/stored.py"}
 """Where a config becomes a task, which may be asked whether it is one."""
 
 UNTIL_EVIDENCE_IS_A_STAGE = {
-    "evaluation/evaluate.py",
+    "evaluation/evidence_stages.py",
     "evaluation/evidence/annotating.py",
     "evaluation/evidence/judging.py",
     "evaluation/evidence/perceiving.py",
     "evaluation/evidence/sets.py",
     "evaluation/leaving.py",
-    "evaluation/rescoring.py",
+    "evaluation/score.py",
+    "evaluation/summarise.py",
 }
 """May only shrink."""
 

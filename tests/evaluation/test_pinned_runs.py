@@ -9,8 +9,8 @@ from omegaconf import OmegaConf
 
 import medimg_eval
 from medimg_eval.data.former_names import FORMERLY, NOW, as_hashed, found_now
-from medimg_eval.evaluation.evaluate import task_identity
 from medimg_eval.evaluation.identity import digest
+from medimg_eval.evaluation.plan import task_identity
 from medimg_eval.instantiate import build_candidate, build_task
 from tests.helpers.catalogue import composed
 

@@ -11,12 +11,13 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from medimg_eval.case import Image
-from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.profiling import efficiency
+from medimg_eval.evaluation.settings import Settings
 from medimg_eval.models.baselines.gaussian_mixture import GaussianMixture
 from medimg_eval.models.segmentation.monai import MonaiSegmenter
 from tests.conftest import LABELS, ellipsoids
+from tests.helpers.running import evaluate
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The 'test_dataloader' does not have many workers"),

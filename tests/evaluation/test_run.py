@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 from answering import hold
 
-from medimg_eval.case import Failure, Score
+from medimg_eval.case import Failure, Score, Trial
+from medimg_eval.codecs import prediction_file
 from medimg_eval.errors import UserError
 from medimg_eval.evaluation.run import Run
 from medimg_eval.metrics import LabelScore
@@ -20,10 +21,10 @@ SCORES = [LabelScore("core", "dice", 0.5, "present"), LabelScore("rim", "hd95", 
 
 def keep(run, *cases):
     run.note(schema=1, run=run.run, model="m")
-    paths = [run.prediction_path(case, ".txt") for case in cases]
+    paths = [prediction_file(run.folder / "predictions", case, ".txt") for case in cases]
     for path in paths:
         path.write_text("x")
-    run.append_predictions(dict(zip(cases, paths, strict=True)))
+    run.append_predictions(dict(zip(map(Trial, cases), paths, strict=True)))
 
 
 def opened(folder, run="abc", **fields):
@@ -64,42 +65,58 @@ def test_a_damaged_line_is_named(tmp_path, line):
 def test_what_was_appended_is_read_back(tmp_path):
     with Run(tmp_path / "run", "abc") as run:
         keep(run, "a", "b/ü?")
-        run.append_predictions({"c": Failure("c", "answer", "why\nnot")})
-        run.append_scores({"a": SCORES, "c": Failure("c", "score", "no")}, "s1")
-        predictions, scores = run.predictions(), run.scores("s1")
+        run.append_predictions({Trial("c"): Failure("c", "answer", "why\nnot")})
+        failed = Failure("c", "score", "no")
+        keys = {"k1": ["dice", "hd95"]}
+        run.append_scores([(Trial("a"), keys, SCORES), (Trial("c"), keys, failed)])
+        predictions, scores = run.predictions(), run.scores()
     assert predictions["a"].name == "a.txt"
     assert predictions["b/ü?"].parent == tmp_path / "run" / "predictions"
     assert predictions["c"] == Failure("c", "answer", "why\nnot")
-    assert str(scores["a"]) == str(SCORES)  # NaN is not equal to itself
-    assert scores["c"].stage == "score"
+    assert str(scores["a"].scores) == str(SCORES)  # NaN is not equal to itself
+    assert scores["a"].keys == {"dice": "k1", "hd95": "k1"}
+    assert scores["c"].failure == failed
 
 
 def test_what_the_readers_mended_is_kept_with_the_case(tmp_path):
     with Run(tmp_path, "abc") as run:
-        path = run.prediction_path("a", ".txt")
-        run.append_predictions({"a": path, "b": path}, {"a": ["one slice twice"], "b": []})
+        path = prediction_file(run.folder / "predictions", "a", ".txt")
+        path.write_text("x")
+        run.append_predictions({Trial("a"): path, Trial("b"): path}, {Trial("a"): ["one slice twice"], Trial("b"): []})
         assert run.read_with() == {"a": ["one slice twice"]}
 
 
-def test_scores_of_other_settings_are_not_read(tmp_path):
+def test_the_latest_scores_of_a_metric_hold_and_those_of_others_stay(tmp_path):
     with Run(tmp_path, "abc") as run:
-        run.append_scores({"a": SCORES}, "old")
-        assert run.scores("new") == {}
+        run.append_scores([(Trial("a"), {"k1": ["dice", "hd95"]}, SCORES)])
+        run.append_scores([(Trial("a"), {"k2": ["dice"]}, [SCORES[0]._replace(value=0.25)])])
+        kept = run.scores()["a"]
+    assert kept.keys == {"dice": "k2", "hd95": "k1"}
+    assert [(score.metric, score.value) for score in kept.scores][1:] == [("dice", 0.25)]
+    assert kept.scores[0].metric == "hd95"
+
+
+def test_scores_of_schema_1_are_read_under_the_settings_that_made_them(tmp_path):
+    with Run(tmp_path, "abc") as run:
+        line = {"case": "a", "scoring": "s1", "scores": [list(score) for score in SCORES]}
+        (tmp_path / "scores-0.jsonl").write_text(json.dumps(line) + "\n")
+        assert run.scores("s2", ["dice", "hd95"]) == {}
+        assert list(run.scores("s1", ["dice", "hd95"])["a"].keys) == ["dice", "hd95"]
 
 
 def test_an_answer_beats_a_failure_whichever_came_first(tmp_path):
     with Run(tmp_path, "abc") as run:
         failure = Failure("a", "answer", "first time")
-        run.append_predictions({"a": failure})
+        run.append_predictions({Trial("a"): failure})
         keep(run, "a")
-        run.append_predictions({"a": failure})
+        run.append_predictions({Trial("a"): failure})
         assert run.predictions()["a"].name == "a.txt"
 
 
 def test_a_prediction_whose_file_is_gone_is_no_prediction(tmp_path):
     with Run(tmp_path, "abc") as run:
         keep(run, "a")
-        run.prediction_path("a", ".txt").unlink()
+        prediction_file(run.folder / "predictions", "a", ".txt").unlink()
         assert run.predictions() == {}
 
 
@@ -185,7 +202,7 @@ def test_a_folder_of_another_run_is_refused(tmp_path):
 
 def test_a_folder_of_something_else_is_refused(tmp_path):
     (tmp_path / "manifest.json").write_text('{"name": "a web page"}')
-    with pytest.raises(UserError, match="is no manifest of this version"):
+    with pytest.raises(UserError, match="has schema None, this version reads 2"):
         Run(tmp_path, "abc").__enter__()
 
 

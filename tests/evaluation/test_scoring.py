@@ -8,10 +8,11 @@ import time
 import pytest
 from dying import Dying, Stillborn
 
-from medimg_eval.case import Failure, Mask
+from medimg_eval.case import Failure, Mask, Trial
+from medimg_eval.codecs import prediction_file
 from medimg_eval.errors import UserError
 from medimg_eval.evaluation.run import Run
-from medimg_eval.evaluation.scoring import Scorer, score_case, scoring_workers
+from medimg_eval.evaluation.scoring import Due, Scorer, score_case, scoring_workers
 from medimg_eval.imaging import write_mask
 from medimg_eval.tasks import SegmentationTask
 from tests.conftest import AFFINE, LABELS, ellipsoid, ellipsoids
@@ -19,21 +20,23 @@ from tests.conftest import AFFINE, LABELS, ellipsoid, ellipsoids
 
 def predicted(task, run):
     for index, case in enumerate(task.cases("test")):
-        path = run.prediction_path(case.id, ".nii.gz")
+        path = prediction_file(run.folder / "predictions", case.id, ".nii.gz")
         write_mask(path, Mask(ellipsoid(index), AFFINE))
-        yield case, path
+        yield Due(Trial(case.id), case, path, {"k": task.case_metrics})
 
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_scores_reach_the_run_whatever_the_number_of_workers(write_dataset, tmp_path, workers):
     task = ellipsoids(write_dataset(4))
     with Run(tmp_path / "run", "abc") as run:
-        with Scorer(task, run, "s", workers) as scorer:
-            for case, path in predicted(task, run):
-                scorer.submit(case, path)
-        scores = run.scores("s")
+        with Scorer(task, run, workers) as scorer:
+            for due in predicted(task, run):
+                scorer.submit(due)
+        scores = run.scores()
     assert sorted(scores) == ["case00", "case01", "case02", "case03"]
-    assert all(score.value == (0 if score.metric == "hd95" else 1) for found in scores.values() for score in found)
+    assert all(
+        score.value == (0 if score.metric == "hd95" else 1) for found in scores.values() for score in found.scores
+    )
 
 
 @pytest.mark.parametrize("workers", [0, 1])
@@ -43,14 +46,13 @@ def test_a_reference_that_cannot_be_read_fails_its_case_alone(write_dataset, tmp
     with Run(tmp_path / "run", "abc") as run:
         pairs = list(predicted(task, run))
         (root / "labels" / "case01.nii.gz").write_bytes(b"")
-        with Scorer(task, run, "s", workers) as scorer:
-            for case, path in pairs:
-                scorer.submit(case, path)
-        scores = run.scores("s")
-    assert isinstance(scores["case01"], Failure)
-    assert scores["case01"].stage == "score"
-    assert "labels/case01.nii.gz" in scores["case01"].message
-    assert len(scores["case00"]) == len(scores["case02"]) == 6
+        with Scorer(task, run, workers) as scorer:
+            for due in pairs:
+                scorer.submit(due)
+        scores = run.scores()
+    assert scores["case01"].failure.stage == "score"
+    assert "labels/case01.nii.gz" in scores["case01"].failure.message
+    assert len(scores["case00"].scores) == len(scores["case02"].scores) == 6
 
 
 def dying(root, **settings):
@@ -61,12 +63,12 @@ def test_a_case_that_kills_its_worker_fails_alone_and_no_other_is_judged_twice(w
     ways = {"case01": "leave", "case04": "be_killed", "case07": "run_out_of_memory", "case09": "be_killed"}
     task = dying(write_dataset(12), ways=ways, victims=["case09"], folder=str(tmp_path))
     with Run(tmp_path / "run", "abc") as run:
-        with Scorer(task, run, "s", 2) as scorer:
-            for case, path in predicted(task, run):
-                scorer.submit(case, path)
-        scores = run.scores("s")
+        with Scorer(task, run, 2) as scorer:
+            for due in predicted(task, run):
+                scorer.submit(due)
+        scores = run.scores()
     assert sorted(scores) == [f"case{index:02d}" for index in range(12)]
-    failed = {case: found.message for case, found in scores.items() if isinstance(found, Failure)}
+    failed = {case: found.failure.message for case, found in scores.items() if found.failure}
     assert failed == {
         "case01": "case 'case01': the scoring process died (out of memory?)",
         "case04": "case 'case04': the scoring process died (out of memory?)",
@@ -98,16 +100,16 @@ def test_an_infinite_value_is_lost_and_the_others_stay(write_dataset, monkeypatc
 def test_scores_that_came_in_while_a_worker_died_are_kept_and_the_scorer_goes_on(write_dataset, tmp_path):
     task = dying(write_dataset(5), ways={"case01": "leave"}, folder=str(tmp_path))
     with Run(tmp_path / "run", "abc") as run:
-        with Scorer(task, run, "s", 1) as scorer:
+        with Scorer(task, run, 1) as scorer:
             *first, last = predicted(task, run)
-            for case, path in first:
-                scorer._submitted[scorer._pool.submit([(case, path)])] = case, path
+            for due in first:
+                scorer._submitted[scorer._pool.submit([due])] = due
             while scorer._pool._results.qsize() < 4:  # all done, good and dead, before the first is looked at
                 time.sleep(0.01)
             scorer.drain()
-            assert sorted(run.scores("s")) == [f"case0{index}" for index in range(4)]
-            scorer.submit(*last)
-        assert sorted(run.scores("s")) == [f"case0{index}" for index in range(5)]
+            assert sorted(run.scores()) == [f"case0{index}" for index in range(4)]
+            scorer.submit(last)
+        assert sorted(run.scores()) == [f"case0{index}" for index in range(5)]
 
 
 def test_a_task_that_no_process_can_load_is_said_once(write_dataset, tmp_path):
@@ -115,16 +117,16 @@ def test_a_task_that_no_process_can_load_is_said_once(write_dataset, tmp_path):
     task = Stillborn(name="stillborn", layout=plain.layout, labels=LABELS, metrics=["dice"])
     with Run(tmp_path / "run", "abc") as run:
         pairs = list(predicted(task, run))
-        with pytest.raises(UserError, match="score_workers=0"), Scorer(task, run, "s", 1) as scorer:
-            for case, path in pairs:
-                scorer.submit(case, path)
+        with pytest.raises(UserError, match="score_workers=0"), Scorer(task, run, 1) as scorer:
+            for due in pairs:
+                scorer.submit(due)
 
 
 def test_an_error_on_its_way_out_does_not_wait_for_what_is_being_judged(write_dataset, tmp_path):
     task = dying(write_dataset(2), ways={"case00": "never_end", "case01": "never_end"}, folder=str(tmp_path))
-    with Run(tmp_path / "run", "abc") as run, pytest.raises(KeyboardInterrupt), Scorer(task, run, "s", 1) as scorer:
-        for case, path in predicted(task, run):
-            scorer.submit(case, path)
+    with Run(tmp_path / "run", "abc") as run, pytest.raises(KeyboardInterrupt), Scorer(task, run, 1) as scorer:
+        for due in predicted(task, run):
+            scorer.submit(due)
         raise KeyboardInterrupt
     assert not [thread for thread in threading.enumerate() if thread.name == "scoring"]
 
@@ -134,10 +136,10 @@ def test_a_patient_scorer_lets_only_so_many_cases_wait(write_dataset, tmp_path, 
 
     monkeypatch.setattr(scoring, "BACKLOG", 2)
     task = ellipsoids(write_dataset(6))
-    with Run(tmp_path / "run", "abc") as run, Scorer(task, run, "s", 1, patient=True) as scorer:
-        for index, (case, path) in enumerate(predicted(task, run)):
-            scorer.submit(case, path)
-            assert len(run.scores("s")) >= index - 1
+    with Run(tmp_path / "run", "abc") as run, Scorer(task, run, 1, patient=True) as scorer:
+        for index, due in enumerate(predicted(task, run)):
+            scorer.submit(due)
+            assert len(run.scores()) >= index - 1
             assert scorer._pool.left <= 2
 
 

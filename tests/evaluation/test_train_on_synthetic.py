@@ -22,9 +22,9 @@ from medimg_eval.data.layouts import Blend
 from medimg_eval.data.records import Given
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.evaluation import train_on_synthetic
-from medimg_eval.evaluation.evaluate import Settings
 from medimg_eval.evaluation.fit import Recipe
 from medimg_eval.evaluation.model_spec import ModelSpec
+from medimg_eval.evaluation.settings import Settings
 from medimg_eval.evaluation.train_on_synthetic import Plan, Training, blend_of, measure, refuse_leaks, trainings
 from medimg_eval.models.segmentation.monai import MonaiSegmenter
 from medimg_eval.question import Key, Question

@@ -15,9 +15,14 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from medimg_eval.case import Trial
 from medimg_eval.evaluation.identity import data_fingerprint, digest
-from medimg_eval.evaluation.rescoring import close, judged, score_stored
+from medimg_eval.evaluation.plan import Plan, judged
 from medimg_eval.evaluation.run import Run, now
+from medimg_eval.evaluation.score import score
+from medimg_eval.evaluation.settings import Settings
+from medimg_eval.evaluation.summarise import summarise
+from medimg_eval.evidence import EMPTY
 from medimg_eval.instantiate import build_task
 from medimg_eval.metrics import get
 from medimg_eval.results.runs.loading import SCHEMA
@@ -184,10 +189,10 @@ def answered(task: Any, replies: Mapping[str, str], folder: Path, judged_as: Map
             ]
         )
         run.append_predictions(
-            {case.id: task.pack(task.accept(case, replies.get(case.id, ""))) for case in cases if case.question}
+            {Trial(case.id): task.accept(case, replies.get(case.id, "")).as_record() for case in cases if case.question}
         )
-        score_stored(task, run, cases, 0)
-        close(task, run, cases, "Known")
+        plan = Plan(task, Settings(score_workers=0), run, cases, cases, [Trial(case.id) for case in cases])
+        summarise(plan, score(plan, EMPTY))
     return folder
 
 

@@ -14,7 +14,7 @@ from torch import nn
 import medimg_eval
 from medimg_eval.case import Image, Mask, Prompt
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.evaluation.preparing import prepare
+from medimg_eval.evaluation.preparing import prepare_model
 from medimg_eval.instantiate import build
 from medimg_eval.models.networks import build_network, fitting_window
 from medimg_eval.models.segmentation.monai import MonaiSegmenter
@@ -287,10 +287,10 @@ def test_the_first_image_that_can_be_read_is_the_example(write_dataset):
     (root / "images" / "case00.nii.gz").write_bytes(b"damaged")
     task = ellipsoids(root)
     model = small()
-    prepare(task, model, task.cases("test"))
+    prepare_model(task, model, task.cases("test"))
     assert model.one_pass().shape == (1, 1, 8, 8, 8)
     for path in (root / "images").iterdir():
         path.write_bytes(b"damaged")
     with pytest.raises(UserError, match="none of 3 images can be read"):
-        prepare(task, small(), task.cases("test"))
-    prepare(task, object(), task.cases("test"))  # a wrapper without `prepare` is left alone
+        prepare_model(task, small(), task.cases("test"))
+    prepare_model(task, object(), task.cases("test"))  # a wrapper without `prepare` is left alone

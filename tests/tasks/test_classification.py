@@ -13,10 +13,10 @@ from lightning.pytorch.loggers import CSVLogger
 from medimg_eval.case import Case, Findings, Image, Prompt
 from medimg_eval.data.records import Given
 from medimg_eval.errors import CaseError, UsageError, UserError
-from medimg_eval.evaluation.evaluate import Settings
 from medimg_eval.evaluation.fit import Recipe, fit
 from medimg_eval.evaluation.model_spec import ModelSpec
-from medimg_eval.evaluation.preparing import prepare
+from medimg_eval.evaluation.preparing import prepare_model
+from medimg_eval.evaluation.settings import Settings
 from medimg_eval.models.baselines.class_frequency import ClassFrequency
 from medimg_eval.models.classification.base import Moves, class_loss, stored_classes
 from medimg_eval.models.classification.monai import ImageClassifier
@@ -142,7 +142,7 @@ def test_classes_that_exclude_each_other_sum_to_1(tmp_path):
 
 def test_rows_hold_the_truth_as_their_status(task):
     one = case({"upright": 1, "Lying down": math.nan})
-    packed = task.pack(task.accept(one, {"upright": 0.3, "Lying down": 0.9})) | {"judged": {}}
+    packed = task.accept(one, {"upright": 0.3, "Lying down": 0.9}).as_record() | {"judged": {}}
     found = {(row.metric, row.label): (row.value, row.status) for row in task.score(one, packed)}
     assert found == {
         ("probability", "upright"): (0.3, "present"),
@@ -237,7 +237,7 @@ class Means(torch.nn.Module):
 
 def prepared(task, **settings):
     model = ImageClassifier(network=Means(), size=[16, 16], **settings)
-    prepare(task, model, task.cases("fit"))
+    prepare_model(task, model, task.cases("fit"))
     return model
 
 
@@ -347,7 +347,7 @@ def test_a_fitted_classifier_is_right_and_its_folder_is_a_checkpoint(train, tmp_
     assert stored_classes(folder) == CLASSES
     model = ImageClassifier(network=NETWORK, size=[16, 16], checkpoint=str(folder))
     model.check_ready()
-    prepare(classes(tmp_path, classes=CLASSES[::-1]), model, task.cases("test"))
+    prepare_model(classes(tmp_path, classes=CLASSES[::-1]), model, task.cases("test"))
     assert model.classes == CLASSES  # those of the checkpoint, whatever the order of the task
     cases = task.cases("test")
     answers = model.classify([task.prompt(one, task.read_images(one)) for one in cases])
@@ -371,7 +371,7 @@ def test_timm_is_fitted_and_found_again(train, task):
     assert model.classes == CLASSES
     cases = task.cases("test")
     prompts = [task.prompt(one, task.read_images(one)) for one in cases]
-    prepare(task, model, cases)
+    prepare_model(task, model, cases)
     errors = [
         row.value for one, said in zip(cases, model.classify(prompts), strict=True) for row in task.score(one, said)
     ]
@@ -416,7 +416,7 @@ def test_a_head_on_open_clips_tower_is_fitted_and_zero_shot_needs_none(train, ta
     assert not any(one.requires_grad for one in made.network.tower.parameters())
     model = OpenClipClassifier(weights=str(clip), checkpoint=str(folder))
     model.check_ready()
-    prepare(task, model, task.cases("test"))
+    prepare_model(task, model, task.cases("test"))
     assert model.classes == CLASSES
     assert float(model.network.head.weight.detach().abs().sum()) > 0
     prompt = task.prompt(case({}), (picture(),))
@@ -457,11 +457,11 @@ def test_volumes_are_scaled_and_shown_whole(tmp_path):
 def test_the_frequency_of_classes_is_an_answer(tmp_path):
     task = classes(tmp_path, unknown=True)
     model = ClassFrequency()
-    prepare(task, model, task.cases("test"))
+    prepare_model(task, model, task.cases("test"))
     (said,) = model.classify([task.prompt(case({}), ())])
     assert said == {"upright": 0.5, "Lying down": pytest.approx(16 / 47)}
     exclusive = classes(tmp_path, exclusive=True)
-    prepare(exclusive, model, exclusive.cases("test"))
+    prepare_model(exclusive, model, exclusive.cases("test"))
     assert exclusive.accept(case({}), model.classify([exclusive.prompt(case({}), ())])[0])
     with pytest.raises(CaseError, match="knows class 'nobody'"):
         model.classify([Prompt("c", (), {1: "nobody"})])

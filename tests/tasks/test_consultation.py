@@ -13,13 +13,14 @@ from asking import Painted, Quiz, Says
 
 from medimg_eval.case import Image
 from medimg_eval.errors import CaseError, UsageError
-from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.evaluation.model_spec import ModelSpec
+from medimg_eval.evaluation.settings import Settings
 from medimg_eval.models import Model
 from medimg_eval.question import Reply
 from medimg_eval.tasks.questions.consultation import ConsultationQuestionTask
 from medimg_eval.tasks.questions.staged import StagedQuestionTask
 from tests.helpers.oracle import check_rows
+from tests.helpers.running import evaluate
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The 'test_dataloader' does not have many workers"),
@@ -357,7 +358,7 @@ def test_a_judge_reads_the_whole_consultation():
     judge = {"kind": {"prompt": {"user": "{answer}: {output}"}, "pattern": "([01])"}}
     task = consultation(ILL, patient=Patient(["Hello", "BREAK"]), judge=judge)
     (reply,), _, (case,) = talked(task, {"ill": "It is hives."})
-    ((_, prompt),) = task.judge_prompts(case, task.pack(reply))
+    ((_, prompt),) = task.judge_prompts(case, reply.as_record())
     assert prompt.text == "hives: Patient: Hello\nDoctor: It is hives.\nPatient: BREAK"
     ((_, prompt),) = task.judge_prompts(case, {"texts": ["It is eczema."]})
     assert prompt.text == "hives: It is eczema."

@@ -130,7 +130,7 @@ def test_boxes_are_matched_by_their_iou_with_voxels_as_wide_as_they_are():
 )
 def test_what_is_stored_is_read_back_with_every_digit(answer, tmp_path):
     task, case, path = task_of(), case_of(TWO), tmp_path / "scan.json"
-    task.write(task.accept(case, answer), path)
+    task.codec.save(path, task.accept(case, answer))
     assert task.score(case, path) == task.score(case, answer)
     assert [entry.name for entry in tmp_path.iterdir()] == ["scan.json"]
     assert json.loads(path.read_text())["names"] == list(answer.names)

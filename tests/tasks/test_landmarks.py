@@ -67,7 +67,7 @@ def test_distances_are_mm_of_the_patient(tmp_path):
     answer = points(hip=(2, 1, 1), knee=(1, 2, 5), foot=(1, 5, 7))  # 1, 2 and 6 mm
     path = tmp_path / "p1.json"
     case = case_of(TRUTH)
-    task.write(task.accept(case, answer), path)
+    task.codec.save(path, task.accept(case, answer))
     expected = {"hip": (1, 1), "knee": (2, 1), "foot": (6, 0)}
     for prediction in (answer, path):
         found = values(task.score(case, prediction))
@@ -78,7 +78,7 @@ def test_distances_are_mm_of_the_patient(tmp_path):
 def test_points_that_were_not_found_are_stored_and_missed(tmp_path):
     task, case = locating(), case_of(TRUTH)
     answer = points(hip=(1, 1, 1), knee=(math.nan, 0, 0))
-    task.write(task.accept(case, answer), tmp_path / "p1.json")
+    task.codec.save(tmp_path / "p1.json", task.accept(case, answer))
     assert json.loads((tmp_path / "p1.json").read_text()) == {
         "points": [{"name": "hip", "position": [1, 1, 1]}, {"name": "knee", "position": None}]
     }
@@ -88,7 +88,7 @@ def test_points_that_were_not_found_are_stored_and_missed(tmp_path):
         assert [score.status for score in scores[::2]] == ["present", "missed", "missed"]
         assert scores[2].value == pytest.approx(math.hypot(10, 40, 90))
     nothing = Points(np.empty(0), ())
-    task.write(task.accept(case, nothing), tmp_path / "p1.json")
+    task.codec.save(tmp_path / "p1.json", task.accept(case, nothing))
     for prediction in (nothing, tmp_path / "p1.json"):
         assert {score.status for score in task.score(case, prediction)} == {"missed"}
 
@@ -196,7 +196,7 @@ def test_points_are_measured_in_mm_alike_on_both_sides(tmp_path):
     found = values(task.score(case, answer))
     assert found["thigh", "measured"] == 12
     assert found["bend", "absolute_error"] == pytest.approx(math.degrees(math.atan2(12, 8)))
-    task.write(task.accept(case, answer), tmp_path / "p1.json")
+    task.codec.save(tmp_path / "p1.json", task.accept(case, answer))
     assert values(task.score(case, tmp_path / "p1.json")) == found
     assert values(task.score(case, points(hip=(1, 1, 1), knee=(1, 1, 5)))) == pytest.approx(
         {
@@ -213,7 +213,7 @@ def test_numbers_are_taken_as_they_are_from_model_and_readers(tmp_path):
     task = measuring(["MT", "PT"], metrics=["angle_error", "inter_reader"])
     case = case_of(Findings({"MT/anna": 40, "MT/bo": 44}))
     answer = {"MT": 45, "PT": math.nan}
-    task.write(task.accept(case, answer), tmp_path / "p1.json")
+    task.codec.save(tmp_path / "p1.json", task.accept(case, answer))
     assert json.loads((tmp_path / "p1.json").read_text()) == {"numbers": {"MT": 45, "PT": None}}
     for prediction in (answer, tmp_path / "p1.json"):
         scores = task.score(case, prediction)

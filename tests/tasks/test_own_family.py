@@ -10,16 +10,18 @@ import numpy as np
 import pytest
 
 from medimg_eval.case import Case, Image, Mask, Points, Prompt
+from medimg_eval.codecs import Codec
 from medimg_eval.commands import test as command
 from medimg_eval.commands.check import check_task
 from medimg_eval.errors import CaseError, UserError
-from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.evaluation.model_spec import ModelSpec
+from medimg_eval.evaluation.settings import Settings
 from medimg_eval.metrics import LabelScore
 from medimg_eval.panels import Extracted, Panel
 from medimg_eval.results import load_runs
 from medimg_eval.tasks import Task
 from medimg_eval.viewer import CaseView
+from tests.helpers.running import evaluate
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The 'test_dataloader' does not have many workers"),
@@ -67,13 +69,26 @@ class Clocks:
         return [Case(file.stem, (Face(file, "image"),), Face(file, "hour")) for file in files]
 
 
+class Hours(Codec):
+    """An hour as a record."""
+
+    form = "hour"
+    heavy = False
+
+    def write(self, folder, trial, value):
+        return {"hour": value}
+
+    def read(self, stored):
+        return stored["hour"]
+
+
 @dataclass(kw_only=True)
 class ClockTask(Task):
     """Clocks to be read."""
 
     metrics: tuple = ("absolute_error",)
     capability: ClassVar[str] = "read_clock"
-    inline: ClassVar[bool] = True
+    codec: ClassVar[Codec] = Hours()
     noun: ClassVar[str] = "clocks"
     output: ClassVar[str] = "hours"
     judges: ClassVar[frozenset] = frozenset({"measurement"})
@@ -86,9 +101,6 @@ class ClockTask(Task):
         if not 1 <= hour <= 12:
             raise CaseError(f"the {what} is {hour}, expected an hour from 1 to 12")
         return hour
-
-    def pack(self, prediction):
-        return {"hour": prediction}
 
     def score(self, case, prediction, metrics=None):
         hour = prediction["hour"] if isinstance(prediction, dict) else prediction

@@ -7,11 +7,12 @@ import lightning.pytorch as pl
 import pytest
 from asking import Quiz, Says
 
-from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.evaluation.model_spec import ModelSpec
+from medimg_eval.evaluation.settings import Settings
 from medimg_eval.models import Chooser
 from medimg_eval.results import build_table, load_runs
 from medimg_eval.tasks import QuestionTask
+from tests.helpers.running import evaluate
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The 'test_dataloader' does not have many workers"),
@@ -65,7 +66,7 @@ def test_a_run_leaves_confidences_and_a_table_shows_what_they_are_worth(model, t
     cases = task.cases("test")
     prompts = [task.prompt(case, task.read_images(case)) for case in cases]
     answers = [task.accept(case, answer) for case, answer in zip(cases, task.ask(model, prompts), strict=True)]
-    rows = [row for case, answer in zip(cases, answers, strict=True) for row in task.score(case, task.pack(answer))]
+    rows = [row for case, answer in zip(cases, answers, strict=True) for row in task.score(case, answer.as_record())]
     sure = [row for row in rows if row.metric == "confidence"]
     assert [row.value for row in sure] == pytest.approx([0.7] * 8)
     assert [row.status for row in sure] == ["right", "wrong", "wrong", "wrong"] * 2

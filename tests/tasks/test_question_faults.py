@@ -18,10 +18,9 @@ from medimg_eval.commands import score as score_command
 from medimg_eval.commands.console import fail_if_cases_failed
 from medimg_eval.commands.test import _baselines, _called_blind
 from medimg_eval.errors import CaseError, UsageError, UserError
-from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.evaluation.model_spec import ModelSpec
-from medimg_eval.evaluation.rescoring import rescore
 from medimg_eval.evaluation.run import Run
+from medimg_eval.evaluation.settings import Settings
 from medimg_eval.imaging.pictures.reading import as_picture
 from medimg_eval.instantiate import build_candidate, build_task
 from medimg_eval.models import Chooser, VisionLanguageModel
@@ -29,6 +28,7 @@ from medimg_eval.models.baselines.questions import Chance, Majority
 from medimg_eval.question import Reply
 from medimg_eval.tasks import QuestionTask
 from medimg_eval.trust import trusting
+from tests.helpers.running import evaluate, rescore
 
 OPTIONS = {"A": "one", "B": "two", "C": "three", "D": "four"}
 GRADE = {"prompt": {"user": "{question} {output}"}, "pattern": r"(\d)"}

@@ -13,14 +13,15 @@ from asking import Painted, Prefers, Quiz, Says
 
 from medimg_eval.commands.test import _seeded
 from medimg_eval.errors import CaseError, UsageError
-from medimg_eval.evaluation.evaluate import Settings, evaluate, refuse_incapable
 from medimg_eval.evaluation.model_spec import ModelSpec
-from medimg_eval.evaluation.rescoring import rescore
+from medimg_eval.evaluation.plan import refuse_incapable
+from medimg_eval.evaluation.settings import Settings
 from medimg_eval.instantiate import build_task
 from medimg_eval.models import Model
 from medimg_eval.question import Reply
 from medimg_eval.results import load_runs
 from medimg_eval.tasks import QuestionTask
+from tests.helpers.running import evaluate, rescore
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The 'test_dataloader' does not have many workers"),
@@ -225,7 +226,7 @@ def rows(folder, metric="accuracy"):
 def test_a_run_keeps_every_raw_reply_and_says_what_chance_and_overhead_are(settings):
     folder = evaluate(quiz_of(8), candidate(Says(default="The answer is A.")), settings)
     lines = [json.loads(line) for line in (folder / "predictions-0.jsonl").read_text().splitlines()]
-    assert lines[0] == {"case": "q0", "answer": {"texts": ["The answer is A."]}}
+    assert lines[0] == {"case": "q0", "answer": {"texts": ["The answer is A."]}, "form": "record"}
     assert sum(rows(folder).values()) == 2
     said = manifest(folder)
     assert said["chance"] == {"accuracy": 0.25}

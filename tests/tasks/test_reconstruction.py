@@ -15,8 +15,8 @@ import torch
 
 from medimg_eval.case import Case, Geometry, Image, Prompt
 from medimg_eval.errors import CaseError, UsageError, UserError
-from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.evaluation.model_spec import ModelSpec
+from medimg_eval.evaluation.settings import Settings
 from medimg_eval.imaging.kspace import inverse_fft
 from medimg_eval.metrics.reconstruction.metrics import psnr, ssim
 from medimg_eval.models.base import Reconstructor
@@ -32,6 +32,7 @@ from medimg_eval.phantoms.multicoil import coil_maps, forward
 from medimg_eval.results import build_table, load_runs
 from medimg_eval.tasks.reconstruction import ReconstructionTask, Sampling
 from tests.helpers.oracle import check_rows
+from tests.helpers.running import evaluate
 
 ROWS, COLUMNS, COILS = 112, 96, 6
 
@@ -176,12 +177,12 @@ def test_an_answer_is_judged_as_it_was_stored(scanned, tmp_path):
     case, task = case_of(image, target), task_of(metrics=["psnr@fastmri", "ssim@wang", "nrmse"])
     (answer,) = task.ask(ZeroFilled(), [task.prompt(case, task.read_images(case))])
     prediction = task.accept(case, answer)
-    task.write(prediction, tmp_path / "scan.npy")
+    task.codec.save(tmp_path / "scan.npy", prediction)
     stored = task.score(case, tmp_path / "scan.npy")
     assert stored == task.score(case, answer)
     assert stored[0].value == psnr(target, answer, "fastmri")
     assert [one.metric for one in task.score(case, answer, metrics=["ssim@wang"])] == ["ssim@wang"]
-    task.write(prediction.astype(np.complex64), tmp_path / "complex.npy")
+    task.codec.save(tmp_path / "complex.npy", prediction.astype(np.complex64))
     assert task.score(case, tmp_path / "complex.npy")[1].value == pytest.approx(ssim(target, answer, "wang"))
     (tmp_path / "scan.npy").write_bytes(b"none")
     with pytest.raises(CaseError, match=r"scan\.npy: cannot be read as a stored image"):

@@ -11,14 +11,15 @@ import pytest
 
 from medimg_eval.data.layouts import Reconstructed
 from medimg_eval.errors import CaseError, UsageError, UserError
-from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.evaluation.model_spec import ModelSpec
+from medimg_eval.evaluation.settings import Settings
 from medimg_eval.models.baselines.gaussian_mixture import GaussianMixture
 from medimg_eval.models.reconstruction.linear import SenseCombine, ZeroFilled
 from medimg_eval.phantoms.multicoil import MulticoilPhantom, MulticoilTissue
 from medimg_eval.results import load_runs
 from medimg_eval.tasks import SegmentationTask
 from medimg_eval.tasks.reconstruction import ReconstructionTask
+from tests.helpers.running import evaluate
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The 'test_dataloader' does not have many workers"),

@@ -14,14 +14,14 @@ import torch
 
 from medimg_eval.case import Case, Geometry, Image, Prompt
 from medimg_eval.errors import CaseError, UserError
-from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.evaluation.model_spec import ModelSpec
-from medimg_eval.evaluation.rescoring import rescore
+from medimg_eval.evaluation.settings import Settings
 from medimg_eval.metrics.reconstruction.metrics import psnr, ssim
 from medimg_eval.models.base import Reconstructor
 from medimg_eval.models.precomputed.images import GivenReconstructions
 from medimg_eval.results import build_table, load_runs
 from medimg_eval.tasks.reconstruction import ReconstructionTask
+from tests.helpers.running import evaluate, rescore
 
 TRAINER = partial(
     pl.Trainer, accelerator="cpu", devices=1, enable_progress_bar=False, enable_model_summary=False, logger=False

@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from medimg_eval.errors import UserError
-from medimg_eval.evaluation.rescoring import rescore
 from medimg_eval.question import Key
 from medimg_eval.results import load_runs
 from tests.helpers.asking import Known
+from tests.helpers.running import rescore
 from tests.tasks.test_reports import REPORTS, Counter, Layout, candidate, own_metrics, run, task
 
 __all__ = ["own_metrics"]

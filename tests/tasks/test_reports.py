@@ -10,8 +10,8 @@ import pytest
 from medimg_eval import metrics
 from medimg_eval.case import Case
 from medimg_eval.errors import UserError
-from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.evaluation.model_spec import ModelSpec
+from medimg_eval.evaluation.settings import Settings
 from medimg_eval.models.annotators.base import TextAnnotator
 from medimg_eval.models.base import VisionLanguageModel
 from medimg_eval.models.hub import Weights
@@ -20,6 +20,7 @@ from medimg_eval.results import build_table, load_runs
 from medimg_eval.tasks import ReportTask
 from tests.helpers.asking import Known
 from tests.helpers.oracle import check_rows
+from tests.helpers.running import evaluate
 
 
 @pytest.fixture(autouse=True)

@@ -10,9 +10,8 @@ import torch
 
 from medimg_eval.case import Case, Prompt, Text
 from medimg_eval.errors import CaseError, UsageError, UserError
-from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.evaluation.model_spec import ModelSpec
-from medimg_eval.evaluation.rescoring import rescore
+from medimg_eval.evaluation.settings import Settings
 from medimg_eval.models.base import Embedder
 from medimg_eval.question import Key, Message, Question
 from medimg_eval.results import build_table, load_runs
@@ -20,6 +19,7 @@ from medimg_eval.tasks.retrieval import Embedded, RetrievalTask
 from tests.helpers.asking import Known, Painted
 from tests.helpers.config_files import composed_config
 from tests.helpers.oracle import check_rows
+from tests.helpers.running import evaluate, rescore
 
 REPORTS = {"a": "No effusion.", "b": "Large effusion.", "c": "no  effusion.", "d": "A nodule."}
 IMAGES = {"a": 1, "b": 2, "c": 3, "d": 4}
@@ -127,19 +127,19 @@ def test_predictions_are_small_and_lose_nothing(tmp_path):
     vector = np.random.default_rng(0).normal(size=512).astype(np.float32)
     made = task()
     (case, *_) = made.cases("test")
-    packed = made.pack(made.accept(case, (vector, -vector, True)))
+    packed = made.accept(case, (vector, -vector, True)).as_record()
     assert len(json.dumps(packed)) < 6000
     assert packed["cut"] is True
-    assert "cut" not in made.pack(Embedded(vector, vector))
+    assert "cut" not in Embedded(vector, vector).as_record()
     made.gather(made.cases("test"))
-    made.take({"a": packed, "b": made.pack(Embedded(-vector, vector))})
+    made.take({"a": packed, "b": Embedded(-vector, vector).as_record()})
     assert [score.value for score in made.score(case, packed, ["i2t_rank", "t2i_rank"])] == [2, 2]
 
 
 def test_the_order_of_cases_does_not_matter():
     made, turned = task(), task(layout=Layout(dict(reversed(REPORTS.items()))))
     random = np.random.default_rng(3)
-    stored = {name: made.pack(Embedded(*random.normal(size=(2, 5)).astype(np.float32))) for name in REPORTS}
+    stored = {name: Embedded(*random.normal(size=(2, 5)).astype(np.float32)).as_record() for name in REPORTS}
     found = []
     for one, order in ((made, stored), (turned, dict(reversed(stored.items())))):
         one.gather(one.cases("test"))
@@ -192,7 +192,7 @@ def test_texts_are_reports_too():
 def test_vectors_of_two_models_are_not_compared():
     made = task()
     made.gather(made.cases("test"))
-    stored = {name: made.pack(Embedded(np.ones(size), np.ones(size))) for name, size in (("a", 2), ("b", 3))}
+    stored = {name: Embedded(np.ones(size), np.ones(size)).as_record() for name, size in (("a", 2), ("b", 3))}
     with pytest.raises(UserError, match="vectors of 2 and 3 features"):
         made.take(stored)
     with pytest.raises(UserError, match="case 'a': the stored vectors cannot be read"):

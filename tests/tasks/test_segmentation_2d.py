@@ -92,7 +92,7 @@ def test_stored_answers_are_judged_as_the_answers_were(tmp_path, units):
     one = case(units, units)
     judged = task(one, metrics=["dice", "hd"], units=units)
     answer = judged.accept(one, shifted(one))
-    judged.write(answer, tmp_path / "a.nii.gz")
+    judged.codec.save(tmp_path / "a.nii.gz", answer)
     assert judged.score(one, tmp_path / "a.nii.gz") == judged.score(one, answer)
 
 

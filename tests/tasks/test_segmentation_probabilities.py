@@ -16,9 +16,9 @@ from torch import nn
 
 from medimg_eval.case import Case, Image, Mask, Probabilities, Prompt
 from medimg_eval.errors import CaseError, UsageError, UserError
-from medimg_eval.evaluation.evaluate import Settings, evaluate, refuse_incapable
 from medimg_eval.evaluation.model_spec import ModelSpec
-from medimg_eval.evaluation.rescoring import rescore
+from medimg_eval.evaluation.plan import refuse_incapable
+from medimg_eval.evaluation.settings import Settings
 from medimg_eval.imaging import ImageFile, MaskFile, read, write_mask
 from medimg_eval.imaging.volumes.reading import read_probabilities, write_probabilities
 from medimg_eval.metrics.segmentation.probability_maps import probability_scores, worst_probability_scores
@@ -28,6 +28,7 @@ from medimg_eval.models.segmentation.postprocess import KeepLargest
 from medimg_eval.tasks import SegmentationTask
 from tests.conftest import AFFINE, LABELS, SHAPE, ellipsoid, ellipsoids
 from tests.helpers.oracle import check_rows
+from tests.helpers.running import evaluate, rescore
 
 METRICS = ["dice", "ece@15", "brier", "soft_dice"]
 pytestmark = [
@@ -105,8 +106,8 @@ def test_one_row_of_four_pixels_by_hand(tmp_path):
 
 def test_models_are_asked_for_probabilities_only_where_a_metric_judges_them(task, write_dataset):
     plain = ellipsoids(write_dataset(1, folder="plain"))
-    assert (plain.capability, plain.prediction_suffix, plain.asked) == ("segment", ".nii.gz", {})
-    assert (task.capability, task.prediction_suffix) == ("give_probabilities", ".b2nd")
+    assert (plain.capability, plain.codec.suffix, plain.asked) == ("segment", ".nii.gz", {})
+    assert (task.capability, task.codec.suffix) == ("give_probabilities", ".b2nd")
     assert task.asked == {"probabilities": True}
 
 
@@ -121,9 +122,8 @@ def test_scores_are_those_of_the_array_and_of_its_most_probable_labels(task, tmp
     )
     hard = replace(task, metrics=["dice"]).score(case, ellipsoid(1))
     assert found == values(expected) | values(hard)
-    task.write(task.accept(case, answer), tmp_path / "case00.b2nd")
+    task.codec.save(tmp_path / "case00.b2nd", task.accept(case, answer))
     assert values(task.score(case, tmp_path / "case00.b2nd")) == found
-    task.check_stored(tmp_path / "case00.b2nd")
     # Judged by masks alone, a run with probabilities needs no other answers.
     assert values(replace(task, metrics=["dice"]).score(case, tmp_path / "case00.b2nd")) == values(hard)
 
@@ -202,9 +202,6 @@ def test_a_label_map_has_no_probabilities(task, tmp_path):
         CaseError, match="'case00': the prediction was stored as a label map, and ece@15.*run test again"
     ):
         task.score(case, tmp_path / "case00.nii.gz")
-    with pytest.raises(UserError, match="was stored as a label map"):
-        task.check_stored(tmp_path / "case00.nii.gz")
-    replace(task, metrics=["dice"]).check_stored(tmp_path / "case00.nii.gz")
     assert isinstance(task.accept(case, case.target.read(), what="reference"), Mask)  # as `check` does
 
 

@@ -20,9 +20,9 @@ from medimg_eval.commands.console import fail_if_cases_failed
 from medimg_eval.data.layouts import Prompts
 from medimg_eval.data.records import Given
 from medimg_eval.errors import CaseError, UsageError, UserError
-from medimg_eval.evaluation.evaluate import Settings, evaluate, refuse_incapable
 from medimg_eval.evaluation.model_spec import ModelSpec
-from medimg_eval.evaluation.rescoring import rescore
+from medimg_eval.evaluation.plan import refuse_incapable
+from medimg_eval.evaluation.settings import Settings
 from medimg_eval.imaging import ImageFile, read
 from medimg_eval.models.base import Synthesizer
 from medimg_eval.models.extractors.base import FeatureTable, Pixels
@@ -35,6 +35,7 @@ from medimg_eval.results.table.render import to_markdown
 from medimg_eval.tasks import SynthesisTask
 from medimg_eval.tasks.synthesis import picture_of
 from tests.helpers.oracle import check_rows
+from tests.helpers.running import evaluate, rescore
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The 'test_dataloader' does not have many workers"),

@@ -16,12 +16,13 @@ from medimg_eval.configs.sources import short_names
 from medimg_eval.data.layouts import Volumes
 from medimg_eval.data.targets.verse import MiccaiCentroids
 from medimg_eval.errors import CaseError, UserError
-from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.evaluation.model_spec import ModelSpec
+from medimg_eval.evaluation.settings import Settings
 from medimg_eval.instantiate import build
 from medimg_eval.models import Model
 from medimg_eval.tasks.landmarks import LandmarkTask
 from tests.helpers.oracle import check_rows
+from tests.helpers.running import evaluate
 
 SHAPE = (30, 60, 20)
 STEPS = (1.0, 1.0, 2.0)

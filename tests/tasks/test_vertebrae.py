@@ -14,14 +14,14 @@ from hydra.errors import InstantiationException
 from omegaconf import OmegaConf
 
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.evaluation.model_spec import ModelSpec
-from medimg_eval.evaluation.rescoring import rescore
+from medimg_eval.evaluation.settings import Settings
 from medimg_eval.instantiate import build_task
 from medimg_eval.models.precomputed.masks import Precomputed
 from medimg_eval.results import build_table, load_runs
 from tests.helpers.benchmark_files import config
 from tests.helpers.oracle import check_rows
+from tests.helpers.running import evaluate, rescore
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The 'test_dataloader' does not have many workers"),

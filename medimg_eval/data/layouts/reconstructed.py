@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from medimg_eval.case import Case, Geometry, Image, Reference
+from medimg_eval.codecs import Arrays
 from medimg_eval.data.layouts.synthesis import manifest_of
 from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.tasks.base import Layout, split_source
-from medimg_eval.tasks.reconstruction import stored_image
 from medimg_eval.trust import place_in
 
 IMAGE = "image"
@@ -121,7 +121,7 @@ class StoredReconstruction:
         """
         if self.path is None:
             raise CaseError(f"{self.folder}: has no reconstruction of {self.name!r}; run its test again")
-        array = stored_image(self.path)
+        array = Arrays().read(self.path)
         grid = self.shown.geometry()
         if array.ndim == len(grid.shape) + 1 and self.echo <= len(array):
             array = array[self.echo - 1]

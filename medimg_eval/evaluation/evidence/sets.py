@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from medimg_eval.case import Array, Case
+from medimg_eval.codecs import Stored
 from medimg_eval.errors import CaseError, SplitError, UsageError, UserError, nearest
 from medimg_eval.evaluation.evidence.embedding import Embedded, Source, embed, embed_texts, pictures_digest, source_of
 from medimg_eval.evaluation.evidence.nearest_images import Neighbours, write_gallery
 from medimg_eval.evaluation.evidence.providers import NAMED, first_names, made_as, ready
 from medimg_eval.evaluation.identity import digest
-from medimg_eval.evaluation.run import Run, Stored, answered
+from medimg_eval.evaluation.run import Run, answered
 from medimg_eval.evaluation.scoring import RAISED, error_in_words
 from medimg_eval.metrics import parse
 from medimg_eval.metrics.fidelity import shuffled
@@ -337,7 +338,7 @@ def _made_pictures(
         if not answered(stored) or isinstance(stored, Mapping):
             continue
         try:
-            files = task.stored(stored)
+            files = task.codec.read(stored).pictures
         except CaseError as error:
             log.warning("case %s: %s", case.id, error)
             continue

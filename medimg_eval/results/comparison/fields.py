@@ -13,7 +13,7 @@ import pandas as pd
 from medimg_eval import metrics
 from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.results.comparison.summaries import Together
-from medimg_eval.results.runs import Part, is_known, is_set, is_summary, refuse_other_salts
+from medimg_eval.results.runs import Part, is_known, is_set, is_summary, needed_rows, refuse_other_salts
 from medimg_eval.results.statistics import case_values
 from medimg_eval.results.table import Column, make_column, named_runs, titles
 
@@ -159,7 +159,7 @@ def make_fields(runs: Sequence[RunScores], metric: str, *, by_label: bool, basel
 
 def scored(run: RunScores, metric: str) -> bool:
     """Returns whether a run has scores of a metric, or of what a summary is computed from."""
-    needs = metrics.get(metric).needs if is_summary(metric) else (metric,)
+    needs = needed_rows(metric, run.metrics or run.scores["metric"].unique()) if is_summary(metric) else (metric,)
     return bool(run.scores["metric"].isin(needs).any())
 
 

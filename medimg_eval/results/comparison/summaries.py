@@ -129,4 +129,7 @@ def _counted(metric: str, parts: Sequence[Part]) -> Weighed:
         frames.append(part.scores.assign(case=f"{place}\x1f" + part.scores["case"].astype(str)))
         names = f"{place}\x1f" + part.clusters.astype(str)
         clusters.append(pd.Series(names.to_numpy(), index=f"{place}\x1f" + part.clusters.index.astype(str)))
-    return by_times(metric, Part(parts[0].run, pd.concat(frames, ignore_index=True), pd.concat(clusters)))
+    rows = pd.concat(frames, ignore_index=True)
+    if "repeat" in rows.columns:
+        rows["repeat"] = rows["repeat"].fillna(0)  # of a model with a single one
+    return by_times(metric, Part(parts[0].run, rows, pd.concat(clusters)))

@@ -11,10 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from medimg_eval import metrics
 from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.results.figures.style import Look, look
-from medimg_eval.results.runs import LABEL, SCORE_COLUMNS, WHOLE, Part, RunScores, attribute_names, is_set, is_summary
+from medimg_eval.results.runs import (
+    LABEL,
+    SCORE_COLUMNS,
+    WHOLE,
+    Part,
+    RunScores,
+    attribute_names,
+    is_set,
+    is_summary,
+    needed_rows,
+)
 from medimg_eval.results.statistics import BCA, EXACT, OWN, PERCENTILE, TOO_FEW, WILSON
 from medimg_eval.results.table import named_runs, titles
 
@@ -233,13 +242,14 @@ def take(runs: Sequence[RunScores], needed: Iterable[str], *, by: str = "", labe
 def _rows_of(runs: Sequence[RunScores], needed: list[str]) -> list[str]:
     """Returns the metrics of Score rows that are drawn, all of which some run has."""
     scored = {str(name) for run in runs for name in run.scores["metric"].unique()}
+    listed = [name for run in runs for name in run.metrics or run.scores["metric"].unique()]
     for name in needed:
         if is_set(name):
             raise UsageError(f"{name} is one value for a whole set of images; it is shown in a table")
-        rows = metrics.get(name).needs if is_summary(name) else (name,)
+        rows = needed_rows(name, listed) if is_summary(name) else (name,)
         if not any(row in scored for row in rows):
             raise UsageError(f"No finished run has scores of {name!r}{nearest(name, scored)}")
-    return [row for name in needed for row in (metrics.get(name).needs if is_summary(name) else (name,))]
+    return [row for name in needed for row in (needed_rows(name, listed) if is_summary(name) else (name,))]
 
 
 def _check_division(runs: Sequence[RunScores], by: str, label: str) -> None:

@@ -5,6 +5,7 @@ from .loading import (
     MANIFEST as MANIFEST,
     RunScores as RunScores,
     SCHEMA as SCHEMA,
+    SCHEMAS as SCHEMAS,
     SCORE_COLUMNS as SCORE_COLUMNS,
     load_runs as load_runs,
     read_manifest as read_manifest,
@@ -19,11 +20,13 @@ from .metric_kinds import (
     is_set as is_set,
     is_summary as is_summary,
     judged_labels as judged_labels,
+    needed_rows as needed_rows,
 )
 from .subsets import SetRow as SetRow, row_of_part as row_of_part, set_rows as set_rows
 from .subsets import strata_of as strata_of, stratifying as stratifying
 from .subsets import (
     Bins as Bins,
+    CONDITION as CONDITION,
     LABEL as LABEL,
     Part as Part,
     UNKNOWN as UNKNOWN,

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
 
 MANIFEST = "manifest.json"
 SCORES = "scores.parquet"
-SCHEMA = 1
+SCHEMA = 2
+SCHEMAS = (1, 2)
+"""Versions of run folders that are read."""
 SCORE_COLUMNS = (
     "run",
     "task",
@@ -36,6 +39,8 @@ SCORE_COLUMNS = (
     "status",
     "attributes",
 )
+VARIED = ("repeat", "condition")
+"""Columns that tell apart the rows of a case; older files lack them, and mean repeat 0 and no condition."""
 STATUSES = ("running", "finished", "failed", "interrupted")
 RESAMPLED = ("patients", "cases")
 BLIND = " (blind)"
@@ -82,6 +87,9 @@ class RunScores:
     started: datetime
     ended: datetime | None = None
     scores: pd.DataFrame
+    """Score rows of the cases as published; with a column `repeat` only where there are several."""
+    varied: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=[*SCORE_COLUMNS, *VARIED]))
+    """Score rows under the run's conditions, with the columns `repeat` and `condition`."""
     sets: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=list(SCORE_COLUMNS)))
     """Score rows of what was judged as a set, which belong to no case; see `results.set_cells`."""
     metrics: tuple[str, ...] = ()
@@ -117,6 +125,21 @@ class RunScores:
     def older_left_out(self) -> int:
         """How many older runs were left out."""
         return len(self.left_out)
+
+    @cached_property
+    def repeats(self) -> int:
+        """How many repeats its scores are of."""
+        return int(self.scores["repeat"].nunique()) if "repeat" in self.scores.columns else 1
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """Keys of the conditions that its cases were also shown under, in the order of severities."""
+        return tuple(sorted(self.varied["condition"].unique(), key=_by_severity))
+
+    def under(self, condition: str) -> RunScores:
+        """Returns the same run with the scores of a condition in the place of those as published."""
+        scores, _ = _apart(self.varied.loc[self.varied["condition"] == condition].assign(condition=""))
+        return replace(self, scores=scores, sets=self.sets.iloc[:0], varied=self.varied.iloc[:0])
 
     @property
     def finished(self) -> bool:
@@ -210,7 +233,7 @@ def _described_run(folder: Path, manifest: Mapping[str, object]) -> RunScores:
     file = folder / MANIFEST
     if manifest.get("command") != "test":
         raise UserError(f"{file} is of a {manifest.get('command')!r} run; only `test` runs have scores to show")
-    if manifest.get("schema") != SCHEMA:
+    if manifest.get("schema") not in SCHEMAS:
         raise UserError(
             f"{file} has schema {manifest.get('schema')!r}, and this version reads {SCHEMA}; "
             "remove that run folder, or run its test again"
@@ -251,7 +274,10 @@ def _described_run(folder: Path, manifest: Mapping[str, object]) -> RunScores:
         baseline=manifest.get("baseline") is True or entry("model", str).endswith(BLIND),
         task_config=_mapping(manifest, "task_config"),
         chance=_numbers(manifest, "chance"),
-        definitions={present_name(name): text for name, text in _mapping(manifest, "definitions").items()},
+        definitions={
+            present_name(name): text
+            for name, text in (_mapping(manifest, "signatures") or _mapping(manifest, "definitions")).items()
+        },
         noun=noun,
         output=output,
         partial=str(manifest.get("partial") or ""),
@@ -321,6 +347,12 @@ def _time(text: str, file: Path) -> datetime:
     return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
+def _under_present_names(scores: pd.DataFrame) -> pd.DataFrame:
+    """Returns the rows of a stored run with the metrics' names of this version."""
+    former = {name: new for name in scores["metric"].unique() if (new := present_name(str(name))) != name}
+    return scores.assign(metric=scores["metric"].replace(former)) if former else scores
+
+
 def _with_scores(run: RunScores) -> RunScores:
     """Reads the Score rows of a finished run and refuses what could not be averaged honestly."""
     if not run.finished:
@@ -333,26 +365,48 @@ def _with_scores(run: RunScores) -> RunScores:
         raise UserError(f"{file} cannot be read ({error}) although the run is finished; {mend}") from error
     if missing := [column for column in SCORE_COLUMNS if column not in scores.columns]:
         raise UserError(f"{file} lacks the columns {', '.join(missing)}; {mend}")
-    former = {name: new for name in scores["metric"].unique() if (new := present_name(str(name))) != name}
-    if former:
-        scores["metric"] = scores["metric"].replace(former)
+    scores, varied = _apart(_under_present_names(scores))
     of_sets = scores["status"] == SET
     sets, scores = scores.loc[of_sets], scores.loc[~of_sets]
     if not pd.api.types.is_numeric_dtype(scores["value"]):
         raise UserError(f"{file} has values that are not numbers; {mend}")
-    if np.isinf(scores["value"].to_numpy(dtype=np.float64)).any():
+    if any(np.isinf(some["value"].to_numpy(dtype=np.float64)).any() for some in (scores, varied)):
         raise UserError(f"{file} has infinite values, which no mean can hold; {mend}")
     if run.resampled == "patients" and scores["patient"].isna().any():
         raise UserError(f"{file} has cases without a patient, and its intervals resample patients; {mend}")
-    if "," in salt_names(run := replace(run, scores=scores, sets=sets)):
+    if "," in salt_names(run := replace(run, scores=scores, sets=sets, varied=varied)):
         raise UserError(f"{file} names its patients with several salts ({salt_names(run)}); {mend}")
-    # Evidence may hold several rows for a label, such as one per candidate of a detector.
-    single = scores.loc[~scores["metric"].isin([metric for metric in scores["metric"].unique() if is_evidence(metric)])]
-    repeated = single.loc[single.duplicated(["case", "label", "metric"])]
-    if len(repeated):
-        first = repeated.iloc[0]
-        raise UserError(f"{file} has two rows of {first['metric']} for case {first['case']!r}; {mend}")
+    for some in (scores, varied):
+        # Evidence may hold several rows for a label, such as one per candidate of a detector.
+        single = some.loc[~some["metric"].isin([metric for metric in some["metric"].unique() if is_evidence(metric)])]
+        key = ["case", "label", "metric", *(name for name in VARIED if name in single.columns)]
+        repeated = single.loc[single.duplicated(key)]
+        if len(repeated):
+            first = repeated.iloc[0]
+            raise UserError(f"{file} has two rows of {first['metric']} for case {first['case']!r}; {mend}")
     return run
+
+
+def _apart(scores: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Returns the rows as published, with `repeat` where there are several, and those under conditions with both."""
+    if "repeat" not in scores.columns:
+        scores = scores.assign(repeat=0) if "condition" in scores.columns else scores
+    if "condition" in scores.columns:
+        condition = scores["condition"].fillna("")
+        shown = condition == ""
+        varied = scores.loc[~shown].reset_index(drop=True)
+        scores = scores if shown.all() else scores.loc[shown].reset_index(drop=True)
+        scores = scores.drop(columns="condition")
+    else:
+        varied = pd.DataFrame(columns=[*SCORE_COLUMNS, *VARIED]).astype({"value": np.float64})
+    if "repeat" in scores.columns and len(scores) and (scores["repeat"].to_numpy() == scores["repeat"].iloc[0]).all():
+        scores = scores.drop(columns="repeat")
+    return scores, varied
+
+
+def _by_severity(condition: str) -> tuple[str, int, str]:
+    name, _, number = condition.rpartition("-")
+    return (name, int(number), condition) if number.isdigit() else (condition, 0, condition)
 
 
 def salt_names(run: RunScores) -> str:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from medimg_eval import metrics
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import pandas as pd
 
 SET = "set"
@@ -36,6 +38,26 @@ def is_set(metric: str) -> bool:
 def is_evidence(metric: str) -> bool:
     """Returns whether rows of a metric are only there for summaries."""
     return is_known(metric) and metrics.get(metric).intermediate
+
+
+def needed_rows(metric: str, listed: Iterable[str]) -> tuple[str, ...]:
+    """Returns the metrics whose rows a summary is computed from.
+
+    Args:
+        metric: As it is asked for, such as "pass_at@2", or "pass_at@2:exact_match" of another than the first.
+        listed: The metrics of the run, in its order: what a summary over repeats or conditions is of, unless it says.
+    """
+    found, parameter = metrics.parse(metric)
+    if found.needs or not found.over:
+        return found.needs
+    text = str(parameter or "")
+    head, _, named = text.partition(":")
+    if not named and found.parameter_optional and text and not head.isdigit():
+        named = text
+    if named:
+        return (named,)
+    fit = (one for one in listed if is_known(one) and not (is_summary(one) or is_set(one) or is_evidence(one)))
+    return tuple(fit)[:1]
 
 
 def judged_labels(scores: pd.DataFrame) -> pd.DataFrame:

@@ -15,7 +15,7 @@ import pandas as pd
 from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.metrics.fairness import UNKNOWN_GROUPS
 from medimg_eval.metrics.fidelity import SetValue
-from medimg_eval.results.runs.metric_kinds import WHOLE, judged_labels
+from medimg_eval.results.runs.metric_kinds import WHOLE, judged_labels, needed_rows
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 LABEL = "label"
 """What a table is divided by to have one block per label; anything else is an attribute of the cases."""
+CONDITION = "condition"
+"""What a table is divided by to have one row per condition that cases were shown under."""
 UNKNOWN = "unknown"
 """The group of the cases whose attribute is not known."""
 CROSSED = "*"
@@ -59,6 +61,21 @@ class Part:
         silent = [f"\0{number}" for number in range(run.cases - len(cases))]
         return cls(run, run.scores, pd.concat([clusters, pd.Series(silent, index=silent, dtype=clusters.dtype)]))
 
+    def needed(self, metric: str) -> tuple[str, ...]:
+        """Returns the metrics whose rows a summary of it is computed from."""
+        return needed_rows(metric, self.run.metrics or self.scores["metric"].unique())
+
+    def with_conditions(self) -> Part:
+        """Returns the same with the rows of its cases (and its label) under conditions, and the column `condition`."""
+        varied = self.run.varied
+        chosen = varied["case"].astype(str).isin(self.clusters.index)
+        if self.of[0] == LABEL:
+            chosen &= varied["label"] == self.of[1]
+        together = pd.concat([self.scores.assign(condition=""), varied.loc[chosen]], ignore_index=True)
+        if "repeat" in together.columns:
+            together["repeat"] = together["repeat"].fillna(0)
+        return Part(self.run, together, self.clusters, self.of)
+
     def labels(self) -> dict[str, Part]:
         """Returns one part per label that was judged, in the order of the rows; each still counts all cases."""
         judged = set(judged_labels(self.scores)["label"])
@@ -69,6 +86,10 @@ class Part:
         }
         of_sets = [str(label) for label in self.run.sets["label"].unique() if label not in (WHOLE, *found)]
         return found | {label: Part(self.run, self.scores.iloc[:0], self.clusters, (LABEL, label)) for label in of_sets}
+
+    def conditions(self) -> dict[str, Part]:
+        """Returns one part per condition that cases were shown under, by key."""
+        return {name: Part.whole(self.run.under(name)) for name in self.run.conditions}
 
     def groups(self, attribute: str, bins: Bins | None = None) -> dict[str, Part]:
         """Returns one part per value of an attribute, by name, and the cases without one last.

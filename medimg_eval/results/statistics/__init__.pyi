@@ -45,7 +45,7 @@ from .hypothesis_tests import (
     settled as settled,
     sign_flip as sign_flip,
 )
-from .summaries import case_values as case_values, is_share as is_share, units as units
+from .summaries import case_values as case_values, label_values as label_values, is_share as is_share, units as units
 from .effect_sizes import detectable_difference as detectable_difference, detectable_of_error as detectable_of_error
 from .resampling import Resamples as Resamples, draws as draws, quantiles as quantiles
 from .summaries import (

@@ -230,7 +230,7 @@ def judged(part: Part, metric: str) -> Judged:
     """Returns a part by a metric of single cases, of which each counts with the mean over its labels, or a summary."""
     if is_summary(metric):
         clusters = np.unique(part.clusters.to_numpy(dtype=str))
-        held = part.scores["metric"].isin(metrics.get(metric).needs).any()
+        held = part.scores["metric"].isin(part.needed(metric)).any()
         # As in tables: a case that leaves no row, such as one without any lesion, was judged all the same.
         return Judged(clusters, len(part.clusters) if held else 0, by_times(metric, part))
     cases = case_values(part.scores.loc[part.scores["metric"] == metric])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -12,6 +12,7 @@ import pandas as pd
 from medimg_eval import metrics
 from medimg_eval.metrics import Metric, Rows, parse
 from medimg_eval.metrics.fairness import case_means
+from medimg_eval.metrics.proportions import quotient
 from medimg_eval.results.runs import Part, attributes, is_known
 from medimg_eval.results.statistics.intervals import (
     BCA,
@@ -58,6 +59,8 @@ class Summarised(NamedTuple):
     """Resamples on which the summary is undefined, left out of the interval."""
     method: str = PERCENTILE
     """How the bounds were made, as in `Interval`; "" where there are none."""
+    between: float | None = None
+    """SD (n - 1) between the run's repeats; None of one."""
 
 
 class _Attributes(Mapping[str, "npt.NDArray[np.str_]"]):
@@ -80,19 +83,21 @@ class _Attributes(Mapping[str, "npt.NDArray[np.str_]"]):
 class Source:
     """The rows of a part, those of one cluster next to each other, so that any clusters can be put together."""
 
-    def __init__(self, part: Part, needs: tuple[str, ...]) -> None:
+    def __init__(self, part: Part, needs: tuple[str, ...], away: Collection[str] = ()) -> None:
+        """Collects the rows; cases that are `away`, since this repeat does not hold them, keep their cluster alone."""
         names, cases = part.clusters.to_numpy(dtype=str), part.clusters.index.to_numpy(dtype=str)
         owner = np.unique(names, return_inverse=True)[1]
-        order = np.lexsort((cases, owner))
-        owner, cases = owner[order], cases[order]
+        held = ~np.isin(cases, list(away)) if away else np.ones(cases.size, dtype=bool)
+        order = np.lexsort((cases, ~held, owner))
+        owner, cases, held = owner[order], cases[order], held[order]
         self.names = cases
         scores = part.scores.loc[part.scores["metric"].isin(needs)]
         case = pd.Index(cases).get_indexer(pd.Index(scores["case"].astype(str)))
         order = np.argsort(case, kind="stable")
         scores, self.case = scores.iloc[order], case[order].astype(np.int64)
         self.size = int(owner.max()) + 1 if owner.size else 0
-        self.cases = np.bincount(owner, minlength=self.size)
-        self.first_case = np.concatenate([[0], np.cumsum(self.cases)])[:-1]
+        self.cases = np.bincount(owner[held], minlength=self.size)
+        self.first_case = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=self.size))])[:-1]
         self.owner = owner[self.case]
         self.counts = np.bincount(self.owner, minlength=self.size)
         self.first_row = np.concatenate([[0], np.cumsum(self.counts)])[:-1]
@@ -101,6 +106,8 @@ class Source:
         self.label = scores["label"].to_numpy(dtype=str)
         self.value = scores["value"].to_numpy(dtype=np.float64)
         self.status = scores["status"].to_numpy(dtype=str)
+        self.repeat = _column(scores, "repeat", np.int64)
+        self.condition = _column(scores, "condition", np.str_)
         self.codes, self.values = attributes(scores)
         self.facts = part.run.facts
 
@@ -123,11 +130,38 @@ class Source:
             attributes=_Attributes(self.codes[chosen], self.values),
             cases=int(cases.sum()),
             facts=self.facts,
+            repeat=self.repeat[chosen] if self.repeat.size else self.repeat,
+            condition=self.condition[chosen] if self.condition.size else self.condition,
         )
 
 
-def rows_of(part: Part, needs: tuple[str, ...]) -> Rows:
-    """Returns what a summary takes: the part's rows of the metrics that it needs."""
+def _column(scores: pd.DataFrame, name: str, kind: type) -> npt.NDArray[Any]:
+    return scores[name].to_numpy(dtype=kind) if name in scores.columns else np.zeros(0, kind)
+
+
+def _sources(part: Part, metric: str) -> list[Source]:
+    """Returns the rows of a summary, those of each repeat by themselves unless it compares them.
+
+    A case that has rows in other repeats alone is not counted, as in the folds of a cross-validation; one that has
+    none anywhere is counted in each.
+    """
+    found, needs = parse(metric)[0], part.needed(metric)
+    if found.over == "conditions":
+        part = part.with_conditions()
+    if found.over or "repeat" not in part.scores.columns:
+        return [Source(part, needs)]
+    every, sources = set(part.scores["case"].astype(str)), []
+    for _, rows in part.scores.groupby("repeat", sort=True):
+        one = Part(part.run, rows, part.clusters, part.of)
+        sources.append(Source(one, needs, every - set(rows["case"].astype(str))))
+    return sources
+
+
+def rows_of(part: Part, needs: tuple[str, ...], *, every: bool = False) -> Rows:
+    """Returns what a summary takes: the part's rows of the metrics that it needs, of its first repeat or of every."""
+    if "repeat" in part.scores.columns and not every:
+        rows = part.scores.loc[part.scores["repeat"] == part.scores["repeat"].min()]
+        part = Part(part.run, rows, part.clusters, part.of)
     source = Source(part, needs)
     return source.rows(np.arange(source.size))
 
@@ -137,8 +171,20 @@ def by_times(name: str, part: Part) -> Weighed:
 
     Clusters are in the order of their names; a value is NaN where none counts, or there are no rows.
     """
+    of_each = [_times_of(name, source) for source in _sources(part, name)]
+    if len(of_each) == 1:
+        return of_each[0]
+    return lambda times: _known_mean(np.array([one(times) for one in of_each]))
+
+
+def _known_mean(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Returns the mean over repeats that are defined: (repeat, resample) to (resample,)."""
+    known = ~np.isnan(values)
+    return quotient(np.where(known, values, 0).sum(axis=0), known.sum(axis=0))
+
+
+def _times_of(name: str, source: Source) -> Weighed:
     found, parameter = parse(name)
-    source = Source(part, found.needs)
     every = np.arange(source.size)
     one = _Summary(source, source.rows(every), found, () if parameter is None else (parameter,))
     if not one.whole.case.size:
@@ -190,7 +236,10 @@ def summarise(
     """
     found, parameter = parse(name)
     how = Bootstrap(min(resamples, MOST_RESAMPLES), level, seed, method)
-    source = Source(part, found.needs)
+    sources = _sources(part, name)
+    if len(sources) > 1:
+        return _over_repeats(sources, found, () if parameter is None else (parameter,), how, strata)
+    source = sources[0]
     one = _Summary(source, source.rows(np.arange(source.size)), found, () if parameter is None else (parameter,))
     if np.isnan(value := one.value()):
         return Summarised(np.nan, np.nan, np.nan, 0, 0, 0, "")
@@ -204,16 +253,54 @@ def summarise(
         if macro is not None and math.isclose(macro.mean, value, rel_tol=1e-9):
             return Summarised(value, macro.low, macro.high, whole.cases, size, 0, macro.method)
     drawn = one.resampled(Resamples(size, resamples=how.resamples, seed=seed, strata=stratum))
+    return _with_bounds(Summarised(value, np.nan, np.nan, whole.cases, size, 0, ""), [one], drawn, how, stratum)
+
+
+def _with_bounds(
+    of: Summarised,
+    each: Sequence[_Summary],
+    drawn: npt.NDArray[np.float64],
+    how: Bootstrap,
+    stratum: npt.NDArray[np.generic] | None,
+) -> Summarised:
+    """Returns a value with its bounds from those on resamples; `each` is the summary of every repeat."""
     known = drawn[~np.isnan(drawn)]
-    dropped = drawn.size - known.size
+    of = of._replace(dropped=drawn.size - known.size)
     if known.size * 2 < drawn.size:
-        return Summarised(value, np.nan, np.nan, whole.cases, size, dropped, "")
-    if method == BCA and (found.pieces is not None or size <= MOST_LEFT_OUT):
-        corrected = bca_bounds(value, known, float(acceleration(one.left_out(), stratum)), level)
+        return of
+    pieces = each[0].found.pieces is not None
+    if how.method == BCA and (pieces or of.n_clusters <= MOST_LEFT_OUT):
+        left = np.mean([one.left_out() for one in each], axis=0)
+        corrected = bca_bounds(of.mean, known, float(acceleration(left, stratum)), how.level)
         if corrected is not None:
-            return Summarised(value, *corrected, whole.cases, size, dropped, BCA)
-    low, high = np.quantile(known, [(1 - level) / 2, (1 + level) / 2])
-    return Summarised(value, float(low), float(high), whole.cases, size, dropped, PERCENTILE)
+            return of._replace(low=corrected[0], high=corrected[1], method=BCA)
+    low, high = np.quantile(known, [(1 - how.level) / 2, (1 + how.level) / 2])
+    return of._replace(low=float(low), high=float(high), method=PERCENTILE)
+
+
+def _over_repeats(
+    sources: Sequence[Source],
+    found: Metric,
+    arguments: tuple[float | str, ...],
+    how: Bootstrap,
+    strata: pd.Series[str] | None,
+) -> Summarised:
+    """Returns the mean of a summary over the repeats that define it; all meet the same resamples of clusters."""
+    size = sources[0].size
+    each = [_Summary(source, source.rows(np.arange(size)), found, arguments) for source in sources]
+    values = {place: value for place, one in enumerate(each) if not np.isnan(value := one.value())}
+    if not values:
+        return Summarised(np.nan, np.nan, np.nan, 0, 0, 0, "")
+    each, of_each = [each[place] for place in values], list(values.values())
+    value = float(np.mean(of_each))
+    between = float(np.std(of_each, ddof=1)) if len(of_each) > 1 else None
+    n = len(sources[0].names)
+    if size < FEWEST:
+        return Summarised(value, np.nan, np.nan, n, size, 0, TOO_FEW, between)
+    stratum = None if strata is None else sources[0].of_clusters(strata)
+    resamples = Resamples(size, resamples=how.resamples, seed=how.seed, strata=stratum)
+    drawn = np.mean([one.resampled(resamples) for one in each], axis=0)
+    return _with_bounds(Summarised(value, np.nan, np.nan, n, size, 0, "", between), each, drawn, how, stratum)
 
 
 class _Summary(NamedTuple):
@@ -318,16 +405,30 @@ def case_values(rows: pd.DataFrame) -> pd.DataFrame:
     """Returns one row per case for the Score rows of one metric: value, patient, failed, rows, undefined.
 
     The value is the mean over the case's labels that have one, and NaN where none has; `rows` counts its labels, and
-    `undefined` those without a value.
+    `undefined` those without a value. Of several repeats the value is the mean over those that have one.
     """
+    repeated = "repeat" in rows.columns
     rows = rows.assign(failed=rows["status"] == "failed", rows=1, undefined=rows["value"].isna())
     kept = ["value", "patient", "failed", "rows", "undefined"]
     if rows["case"].is_unique:
         return rows.set_index("case")[kept].sort_index()
-    return rows.groupby("case", observed=True, sort=True).agg(
-        value=("value", "mean"),
-        patient=("patient", "first"),
-        failed=("failed", "any"),
-        rows=("rows", "sum"),
-        undefined=("undefined", "sum"),
-    )
+    together: dict[str, Any] = {
+        "value": ("value", "mean"),
+        "patient": ("patient", "first"),
+        "failed": ("failed", "any"),
+        "rows": ("rows", "sum"),
+        "undefined": ("undefined", "sum"),
+    }
+    if repeated:
+        rows = rows.groupby(["case", "repeat"], observed=True, sort=True).agg(**together).reset_index("case")
+    found: pd.DataFrame = rows.groupby("case", observed=True, sort=True).agg(**together)
+    return found
+
+
+def label_values(rows: pd.DataFrame) -> pd.DataFrame:
+    """Returns one row per case and label for the Score rows of one metric; of several repeats their mean value."""
+    if "repeat" not in rows.columns:
+        return rows
+    means = rows.groupby(["case", "label"], observed=True, sort=False)["value"].mean()
+    first = rows.drop_duplicates(["case", "label"])
+    return first.assign(value=means.reindex(pd.MultiIndex.from_frame(first[["case", "label"]])).to_numpy())

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
 from medimg_eval import metrics
 from medimg_eval.errors import UserError
+from medimg_eval.metrics.repeats import spread
 from medimg_eval.results.runs import SET, Part, SetRow, is_known, is_set, is_summary, row_of_part, strata_of
 from medimg_eval.results.statistics import (
     OWN,
@@ -21,6 +22,8 @@ from medimg_eval.results.statistics import (
     Sample,
     case_values,
     is_share,
+    label_values,
+    rows_of,
     summarise,
     table_intervals,
     units,
@@ -104,6 +107,10 @@ class Cell:
     """Label values left out because they are undefined, except those of cases that were not judged."""
     dropped: int = 0
     """Resamples on which a summary is undefined, left out of its interval."""
+    between: float | None = None
+    """SD (n - 1) between the run's repeats; None of one."""
+    within: float | None = None
+    """SD within cases: the root of the mean variance (n - 1) over a case's repeats."""
     raised: str = ""
     """What the summary raised instead of a value."""
     mark: Mark = ""
@@ -223,7 +230,7 @@ def make_cells(part: Part | RunScores, wanted: Sequence[str], settings: Settings
         if is_set(metric):
             cells[metric] = _set_cell(part, metric, failed)
         elif is_summary(metric):
-            rows = int(part.scores["metric"].isin(metrics.get(metric).needs).sum())
+            rows = int(part.scores["metric"].isin(part.needed(metric)).sum())
             try:
                 value = summarise(metric, part, **settings.bootstrap._asdict(), strata=strata)
             except UserError:
@@ -240,8 +247,15 @@ def make_cells(part: Part | RunScores, wanted: Sequence[str], settings: Settings
             means[metric] = cases, _sample(part.run, metric, cases, scores, strata, by_label=settings.mean == "class")
     intervals = table_intervals([sample for _, sample in means.values()], settings.bootstrap)
     for (metric, (cases, _)), interval in zip(means.items(), intervals, strict=True):
-        cells[metric] = _with_counts(part.run, cases, interval, failed)
+        cells[metric] = _with_spread(_with_counts(part.run, cases, interval, failed), part, metric)
     return [cells[metric] for metric in wanted]
+
+
+def _with_spread(cell: Cell, part: Part, metric: str) -> Cell:
+    if part.run.repeats < 2:
+        return cell
+    between, within = spread(rows_of(part, (metric,), every=True))
+    return replace(cell, between=between, within=within)
 
 
 def _sample(
@@ -256,6 +270,7 @@ def _sample(
     """Returns the values that a mean is taken of: of cases, or of all labels of them."""
     if not by_label:
         return _case_sample(metric, cases, units(run, cases), strata)
+    scores = label_values(scores)
     return Sample(
         values=scores["value"].to_numpy(),
         clusters=scores["patient" if run.resampled == "patients" else "case"].to_numpy(dtype=str),

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from medimg_eval import metrics
 from medimg_eval.errors import UsageError, nearest
-from medimg_eval.results.runs import is_evidence, is_known, is_summary
+from medimg_eval.results.runs import is_evidence, is_known, is_summary, needed_rows
 from medimg_eval.results.statistics import is_share
 from medimg_eval.results.table.cells import NO_METRIC, Column, make_column
 
@@ -91,7 +90,7 @@ def _has(scored: Collection[str], metric: str) -> bool:
     if metric in scored:
         return True
     # Some rows do: a detector without a single candidate leaves none of those, and is still worth its 0.
-    return is_summary(metric) and any(need in scored for need in metrics.get(metric).needs)
+    return is_summary(metric) and any(need in scored for need in needed_rows(metric, scored))
 
 
 def _shown(runs: Sequence[RunScores], scored: dict[str, None]) -> list[str]:
@@ -106,7 +105,7 @@ def _shown(runs: Sequence[RunScores], scored: dict[str, None]) -> list[str]:
 def _hint(metric: str, scored: set[str]) -> str:
     """Returns what else could have been meant; of a summary, what it lacks."""
     if is_summary(metric):
-        lacking = " or ".join(metrics.get(metric).needs)
+        lacking = " or ".join(needed_rows(metric, scored))
         mend = f"add {metric} to the task's metrics and score the run again"
         return f", which is computed from those of {lacking}; {mend}"
     return nearest(metric, scored)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from medimg_eval import metrics
@@ -375,6 +376,7 @@ def _facts(entry: _Entry) -> Iterator[str]:
         yield f"of {_count(total, 'label')}, {', '.join(f'{n} {status}' for status, n in counts.items())}"
     for column, cell in entry.cells:
         yield from _cell_facts(column, cell)
+    yield from _spreads(entry)
     yield from _not_shown(entry)
     yield from _remarks(entry)
     yield from _used_facts(entry)
@@ -399,6 +401,27 @@ def _cell_facts(column: Column, cell: Cell) -> Iterator[str]:
         yield f"{column.title} undefined on {_count(cell.dropped, 'resample')}, left out of its interval"
 
 
+def _spreads(entry: _Entry) -> Iterator[str]:
+    """Yields how far the repeats of a run lie apart; of one repeat nothing."""
+    if entry.run.repeats < 2:
+        return
+    texts = []
+    for column, cell in entry.cells:
+        of = (
+            [f"{column.text(cell.between)} between repeats"]
+            if cell.between is not None and not math.isnan(cell.between)
+            else []
+        )
+        of += (
+            [f"{column.text(cell.within)} within cases"]
+            if cell.within is not None and not math.isnan(cell.within)
+            else []
+        )
+        texts += [f"{column.title} {' and '.join(of)}"] if of else []
+    sds = f"; SD (n - 1): {', '.join(texts)}" if texts else ""
+    yield f"mean over {entry.run.repeats} repeats of a case, and n counts cases{sds}"
+
+
 def _not_shown(entry: _Entry) -> Iterator[str]:
     """Yields which of the task's metrics have no column, for no run has a value of them."""
     scored = {*entry.run.scores["metric"], *entry.run.sets["metric"]}
@@ -417,7 +440,7 @@ def _remarks(entry: _Entry) -> Iterator[str]:
     for column, cell in entry.cells:
         found, parameter = metrics.parse(column.metric) if is_summary(column.metric) else (None, None)
         if found is not None and found.remark is not None and cell.rows:
-            rows = rows_of(Part.whole(entry.run), found.needs)
+            rows = rows_of(Part.whole(entry.run), Part.whole(entry.run).needed(column.metric))
             told[found.remark(rows, *(() if parameter is None else (parameter,)))] = None
     yield from (remark for remark in told if remark)
 

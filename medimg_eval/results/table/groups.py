@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from medimg_eval.errors import UsageError, nearest
-from medimg_eval.results.runs import LABEL, UNKNOWN, Part, attribute_names, crossed_attributes, is_set
+from medimg_eval.results.runs import CONDITION, LABEL, UNKNOWN, Part, attribute_names, crossed_attributes, is_set
 from medimg_eval.results.statistics import NONE, PERCENTILE, SMALLEST, DisparitySettings, gap_between
 from medimg_eval.results.table.cells import Cell, Column, Row, Settings, make_cell
 
@@ -24,6 +24,8 @@ GAP = "gap (max - min)"
 
 def all_of(by: str) -> str:
     """Returns what the group is called that holds every case and label."""
+    if by == CONDITION:
+        return "as published"
     return "all labels" if by == LABEL else "all cases"
 
 
@@ -54,7 +56,7 @@ def divided(
     runs = [run for by_task in named.values() for run in by_task.values()]
     known = attribute_names(runs)
     lacking = next((one for one in crossed_attributes(by, known) if one not in known), None)
-    if by != LABEL and lacking is not None and any(run.finished for run in runs):
+    if by not in (LABEL, CONDITION) and lacking is not None and any(run.finished for run in runs):
         raise UsageError(
             f"No case has an attribute {lacking!r} to divide the table by{nearest(lacking, known | {LABEL})}"
         )
@@ -66,6 +68,8 @@ def divided(
         if task in shown
     }
     names = dict.fromkeys(group for found in parts.values() for group in found)
+    if by == CONDITION and not names and any(run.finished for run in runs):
+        raise UsageError("No run was shown its cases under a condition; run test with conditions= first")
     totals = [replace(row, group=all_of(by), cells=tuple(map(_counted, row.cells))) for row in whole]
 
     def row(name: str, group: str) -> Row:
@@ -75,12 +79,13 @@ def divided(
     if by == LABEL:
         rows = [row(total.name, label) for label in names for total in totals]
         return [line for line in rows if _has_part(line, parts, columns)] + totals
-    order = [*sorted(names.keys() - {UNKNOWN}), *names.keys() & {UNKNOWN}]
+    order = list(names) if by == CONDITION else [*sorted(names.keys() - {UNKNOWN}), *names.keys() & {UNKNOWN}]
     blocks: list[Row] = []
     for total in totals:
         groups = [line for line in (row(total.name, group) for group in order) if _has_part(line, parts, columns)]
-        gaps = _gap(total, [line for line in groups if line.group != UNKNOWN], columns, by, settings)
-        blocks += [total, *groups, *gaps]
+        blocks += [total, *groups]
+        if by != CONDITION:
+            blocks += _gap(total, [line for line in groups if line.group != UNKNOWN], columns, by, settings)
     return blocks
 
 
@@ -88,6 +93,8 @@ def _parts(run: RunScores, by: str) -> dict[str, Part]:
     if not run.finished:
         return {}
     part = Part.whole(run)
+    if by == CONDITION:
+        return part.conditions()
     return part.labels() if by == LABEL else part.groups(by)
 
 

@@ -12,8 +12,8 @@ import yaml
 
 from medimg_eval.case import Case
 from medimg_eval.errors import UserError
-from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.evaluation.model_spec import ModelSpec
+from medimg_eval.evaluation.settings import Settings
 from medimg_eval.metrics.reports.radgraph import FAMILIES, radgraph_f1
 from medimg_eval.models.annotators.radgraph.model import ModernRadGraphXL, RadGraph, RadGraphXL
 from medimg_eval.models.base import VisionLanguageModel
@@ -21,6 +21,7 @@ from medimg_eval.question import Key, Question
 from medimg_eval.results import build_table, load_runs
 from medimg_eval.tasks import ReportTask
 from tests.helpers.asking import Known
+from tests.helpers.running import evaluate
 from tests.helpers.tiny_bert import save_vocabulary
 from tests.test_house import CONFIGS
 

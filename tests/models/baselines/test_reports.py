@@ -10,8 +10,8 @@ import pytest
 from medimg_eval.case import Case, Geometry, Image, Prompt
 from medimg_eval.commands.test import _baselines
 from medimg_eval.errors import CaseError, UserError
-from medimg_eval.evaluation.evaluate import Settings
 from medimg_eval.evaluation.model_spec import ModelSpec
+from medimg_eval.evaluation.settings import Settings
 from medimg_eval.models.base import Embedder, VisionLanguageModel
 from medimg_eval.models.baselines.reports import NORMAL, MostFrequentReport, NearestReport, NormalReport
 from medimg_eval.question import Decoding, Key, Message, Question

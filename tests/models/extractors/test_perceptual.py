@@ -15,9 +15,8 @@ import torch
 from medimg_eval.case import Case, Geometry, Image
 from medimg_eval.commands.cli import start
 from medimg_eval.errors import CaseError, UsageError, UserError
-from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.evaluation.model_spec import ModelSpec
-from medimg_eval.evaluation.rescoring import rescore
+from medimg_eval.evaluation.settings import Settings
 from medimg_eval.metrics import get
 from medimg_eval.metrics.reconstruction.perceptual import dists, lpips, pictures
 from medimg_eval.models.base import Reconstructor
@@ -25,6 +24,7 @@ from medimg_eval.models.extractors.perceptual import DISTS, LPIPS
 from medimg_eval.results import load_runs
 from medimg_eval.tasks.reconstruction import ReconstructionTask
 from tests.helpers.oracle import check_rows
+from tests.helpers.running import evaluate, rescore
 
 ALEX = {0: (3, 64, 11), 3: (64, 192, 5), 6: (192, 384, 3), 8: (384, 256, 3), 10: (256, 256, 3)}
 VGG = dict(

@@ -17,13 +17,14 @@ from medimg_eval.case import Boxes, Image, Prompt
 from medimg_eval.data.layouts import Volumes
 from medimg_eval.data.targets import FromTable, NumberColumns, PointColumns, VertebraCentroids
 from medimg_eval.errors import CaseError, UsageError, UserError
-from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.evaluation.model_spec import ModelSpec
+from medimg_eval.evaluation.settings import Settings
 from medimg_eval.models import Detector
 from medimg_eval.models.precomputed.points_boxes import PrecomputedNumbers, PrecomputedPlaces
 from medimg_eval.tasks.detection import DetectionTask
 from medimg_eval.tasks.landmarks import LandmarkTask
 from medimg_eval.tasks.measurements import MeasurementTask
+from tests.helpers.running import evaluate
 
 LUNA = {"columns": ["coordX", "coordY", "coordZ"], "space": "lps", "case": "seriesuid", "score": "probability"}
 SUBMISSION = "seriesuid,coordX,coordY,coordZ,probability\n"

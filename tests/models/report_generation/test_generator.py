@@ -15,9 +15,9 @@ from lightning.pytorch.loggers import CSVLogger
 from medimg_eval.case import Case, Geometry, Image, Prompt
 from medimg_eval.data.cache import VolumeCache
 from medimg_eval.errors import CaseError, UsageError, UserError
-from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.evaluation.fit import Recipe, fit
 from medimg_eval.evaluation.model_spec import ModelSpec
+from medimg_eval.evaluation.settings import Settings
 from medimg_eval.imaging import read
 from medimg_eval.imaging.dicom.writing.images import write_picture
 from medimg_eval.models.report_generation.generator import ReportGenerator
@@ -25,6 +25,7 @@ from medimg_eval.models.report_generation.tokenizer import Phrases, Words, packe
 from medimg_eval.question import Decoding, Key, Message, Question
 from medimg_eval.tasks import ReportTask
 from tests.helpers.asking import Known
+from tests.helpers.running import evaluate
 
 pytest.importorskip("timm")
 transformers = pytest.importorskip("transformers")

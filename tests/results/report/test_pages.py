@@ -21,8 +21,8 @@ import medimg_eval
 from medimg_eval.case import Boxes, Image, Mask, Points
 from medimg_eval.commands import report
 from medimg_eval.errors import CaseError, UsageError
-from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.evaluation.model_spec import ModelSpec
+from medimg_eval.evaluation.settings import Settings
 from medimg_eval.results import load_runs
 from medimg_eval.results.report import by_task
 from medimg_eval.results.table.table import named_runs
@@ -31,6 +31,7 @@ from medimg_eval.viewer.examples import draw_examples
 from medimg_eval.viewer.overlays import Grid, label_map, marks, pictures, stored_values, volume, window_of
 from medimg_eval.viewer.scene import CaseView
 from tests.conftest import AFFINE, LABELS, SHAPE, ellipsoid, ellipsoids
+from tests.helpers.running import evaluate
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The 'test_dataloader' does not have many workers"),

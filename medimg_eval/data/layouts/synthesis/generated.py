@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from medimg_eval.case import Case, Findings, Reference
+from medimg_eval.codecs import Pictures
 from medimg_eval.data.former_names import found_now
 from medimg_eval.data.records import Entry, Given, Row, Target
 from medimg_eval.data.stored import require_ours
-from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.errors import CaseError, UsageError, UserError, nearest
 from medimg_eval.imaging import ImageFile
 from medimg_eval.question import Key, Question
 from medimg_eval.tasks.base import Layout, split_source
@@ -166,14 +167,9 @@ def _pictures(folder: Path) -> dict[str, list[Path]]:
     made: dict[str, list[Path]] = {}
     for case, file in stored.items():
         try:
-            made[case] = [
-                place_in(file.parent, name) for name in json.loads(file.read_text(encoding="utf-8"))["pictures"]
-            ]
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UserError(f"{file}: names no pictures ({error}); name the folder of a run that made some") from error
-        gone = next((one for one in made[case] if not one.is_file()), None)
-        if gone is not None:
-            raise UserError(f"{gone}: is missing; delete {file.name} beside its folder, and run test again")
+            made[case] = list(Pictures().read(file).pictures)
+        except CaseError as error:
+            raise UserError(f"{error}, or name the folder of a run that made some") from error
     if not made:
         raise UserError(f"{folder}: holds no pictures; name the folder of a run that made some")
     return made

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from medimg_eval.case import Case
-from medimg_eval.evaluation.evaluate import Settings, evaluate
 from medimg_eval.evaluation.model_spec import ModelSpec
+from medimg_eval.evaluation.settings import Settings
 from medimg_eval.instantiate import build_candidate
 from medimg_eval.metrics import Rows, available, parse
 from medimg_eval.metrics.answers.reply import AnsweredQuestion
@@ -23,6 +23,7 @@ from medimg_eval.question import Key, Question
 from medimg_eval.results import build_table, load_runs
 from medimg_eval.tasks import ReportTask
 from tests.helpers.asking import Known
+from tests.helpers.running import evaluate
 
 CONFIGS = Path(__file__).parents[4] / "configs"
 

@@ -1,0 +1,15 @@
+from .arrays import Arrays as Arrays
+from .base import (
+    Codec as Codec,
+    FileCodec as FileCodec,
+    Stored as Stored,
+    form_of as form_of,
+    prediction_file as prediction_file,
+    read_json as read_json,
+)
+from .frames import Frames as Frames
+from .masks import Masks as Masks
+from .pictures import GeneratedImages as GeneratedImages, Pictures as Pictures
+from .places import Places as Places
+from .probabilities import ProbabilityMaps as ProbabilityMaps
+from .records import Records as Records

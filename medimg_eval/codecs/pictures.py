@@ -1,0 +1,61 @@
+"""Generated images of one prompt: a folder of PNG files, and JSON beside it that names them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from medimg_eval.codecs.base import FileCodec, Stored, json_digest, read_json, write_json
+from medimg_eval.errors import CaseError
+from medimg_eval.system import file_digest, whole
+from medimg_eval.trust import place_in
+
+
+class GeneratedImages(NamedTuple):
+    """The images of one prompt.
+
+    Attributes:
+        pictures: arrays, uint8 or uint16, (row, column) or (row, column, 3); of a stored prediction their files.
+        seeds: of each.
+    """
+
+    pictures: Sequence[Any]
+    seeds: Sequence[int]
+
+
+class Pictures(FileCodec):
+    """Generated images."""
+
+    form = "pictures"
+    suffix = ".json"
+
+    def save(self, path: Path, value: GeneratedImages) -> None:
+        """Writes PNGs into a folder beside the file, and last the file, which names them."""
+        from imagecodecs import png_encode
+
+        folder = path.with_name(path.name.removesuffix(self.suffix))
+        folder.mkdir(exist_ok=True)
+        names = [f"{folder.name}/{number:03d}.png" for number in range(len(value.pictures))]
+        for name, picture in zip(names, value.pictures, strict=True):
+            with whole(path.parent / name) as partial:
+                partial.write_bytes(png_encode(np.ascontiguousarray(picture)))
+        write_json(path, {"pictures": names, "seeds": list(value.seeds)})
+
+    def read(self, stored: Path) -> GeneratedImages:
+        """Returns the files of the images, which are not opened; raises CaseError when one is not there."""
+        content = read_json(stored)
+        names = content.get("pictures")
+        if not isinstance(names, list):
+            raise CaseError(f"{stored}: names no pictures; delete it, and run test again")
+        files = [place_in(stored.parent, name) for name in names]
+        lost = next((file for file in files if not file.is_file()), None)
+        if lost is not None:
+            raise CaseError(f"{lost}: is missing; delete {stored.name} beside its folder, and run test again")
+        return GeneratedImages(files, content.get("seeds", []))
+
+    def digest(self, stored: Stored) -> str:
+        """Hash of the content of all images."""
+        return json_digest([file_digest(file) for file in self.read(Path(str(stored))).pictures])

@@ -1,0 +1,71 @@
+"""Points, boxes and measurements: JSON with every digit of their numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from medimg_eval.case import Boxes, Points
+from medimg_eval.codecs.base import FileCodec, read_json, write_json
+from medimg_eval.errors import CaseError
+
+WORDS = {"points": "points", "numbers": "measurements"}
+"""Key of a stored file -> what it holds; any other holds detections."""
+
+
+class Places(FileCodec):
+    """Boxes and points with confidences (`places`), points without (`points`), or numbers by name (`numbers`).
+
+    A point whose position holds NaN is stored as null, and left out when it is read.
+    """
+
+    form = "places"
+    suffix = ".json"
+
+    def save(self, path: Path, value: Points | Boxes | Mapping[str, float]) -> None:
+        """Writes places or numbers."""
+        content: dict[str, Any]
+        if isinstance(value, Mapping):
+            content = {"numbers": {name: None if math.isnan(number) else number for name, number in value.items()}}
+        elif isinstance(value, Points) and value.scores is None:
+            placed = zip(value.names, np.asarray(value.positions, float), strict=True)
+            content = {
+                "points": [
+                    {"name": name, "position": None if np.isnan(position).any() else position.tolist()}
+                    for name, position in placed
+                ]
+            }
+        else:
+            points = isinstance(value, Points)
+            content = {
+                "kind": "points" if points else "boxes",
+                "names": list(value.names),
+                "places": np.asarray(value.positions if isinstance(value, Points) else value.corners, float).tolist(),
+                "confidences": [] if value.scores is None else np.asarray(value.scores, float).tolist(),
+            }
+        write_json(path, content)
+
+    def read(self, stored: Path) -> Points | Boxes | dict[str, float]:
+        """Reads places or numbers."""
+        content = read_json(stored)
+        try:
+            return _value(content)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            words = next((words for key, words in WORDS.items() if key in content), "stored detections")
+            raise CaseError(f"{stored}: holds no {words} ({type(error).__name__}: {error}); run test again") from error
+
+
+def _value(content: Mapping[str, Any]) -> Points | Boxes | dict[str, float]:
+    if "points" in content:
+        known = [record for record in content["points"] if record["position"] is not None]
+        positions = np.array([record["position"] for record in known], dtype=np.float64)
+        return Points(positions, tuple(str(record["name"]) for record in known))
+    if "numbers" in content:
+        return {name: math.nan if value is None else float(value) for name, value in content["numbers"].items()}
+    names, places = tuple(content["names"]), np.array(content["places"], float)
+    scores = np.array(content["confidences"], float)
+    return Points(places, names, scores=scores) if content["kind"] == "points" else Boxes(places, names, scores)

@@ -1,0 +1,366 @@
+"""What a run is about, settled before a model is asked: cases, trials, identity, folder."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from medimg_eval.arguments import settled as without_defaults_within
+from medimg_eval.case import Case, Condition, Trial
+from medimg_eval.configs.names import catalogued
+from medimg_eval.data.former_names import as_hashed
+from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.evaluation.evidence_stages import refuse_unready_evidence
+from medimg_eval.evaluation.identity import data_fingerprint, digest, placeless, provenance, trainer_identity
+from medimg_eval.evaluation.leaving import Sent, note_sent, permit_model
+from medimg_eval.evaluation.manifest import Manifest
+from medimg_eval.evaluation.model_spec import ModelSpec
+from medimg_eval.evaluation.preparing import choose, in_words, prepare_model
+from medimg_eval.evaluation.run import Run, answered, now
+from medimg_eval.evaluation.settings import Settings
+from medimg_eval.results.runs import MANIFEST, SCHEMA, read_manifest
+from medimg_eval.tasks import Task
+from medimg_eval.tasks.base import split_source
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Plan:
+    """A run that is under way.
+
+    Attributes:
+        task: what is asked, and how it is judged.
+        settings: how to go about it.
+        run: the folder, open.
+        every: all cases of the task.
+        cases: those that the run is about, in the task's order.
+        trials: the askings that the run is about; those of earlier starts stay.
+        left: those without an answer.
+        conditions: by key, what is done to cases before they are shown.
+        asked: the model; None where stored predictions are judged.
+        sent: what readers of predictions send to other machines.
+    """
+
+    task: Task
+    settings: Settings
+    run: Run
+    every: Sequence[Case]
+    cases: Sequence[Case]
+    trials: Sequence[Trial]
+    left: Sequence[Trial] = ()
+    conditions: Mapping[str, Condition] = field(default_factory=dict)
+    asked: ModelSpec | None = None
+    sent: Sequence[Sent] = ()
+
+    @cached_property
+    def case_of(self) -> dict[str, Case]:
+        """The cases by id."""
+        return {case.id: case for case in self.cases}
+
+    def rounds(self) -> dict[tuple[int, str], frozenset[str]]:
+        """The cases that are left, by repeat and condition: those of one round are asked about together."""
+        found: dict[tuple[int, str], set[str]] = {}
+        for trial in self.left:
+            found.setdefault((trial.repeat, trial.condition), set()).add(trial.case)
+        return {varied: frozenset(cases) for varied, cases in found.items()}
+
+    @property
+    def model(self) -> ModelSpec:
+        """The model that is asked; raises TypeError where stored predictions are judged."""
+        if self.asked is None:
+            raise TypeError(f"{self.run.folder}: no model is asked")
+        return self.asked
+
+    @property
+    def model_name(self) -> str:
+        """What tables call the model."""
+        return self.run.manifest["model"]
+
+
+@contextmanager
+def prepare(task: Task, model: ModelSpec, settings: Settings) -> Iterator[Plan]:
+    """Opens the run of a task and a model, from nothing or from wherever an earlier start stopped.
+
+    Raises:
+        UserError: the task has no cases, something is missing, or the folder is in use or holds another run.
+    """
+    sent = refuse_unready_evidence(task, settings, judged=settings.judge is not None)
+    every = task.cases("test")
+    named = choose(task, every, settings.limit, settings.only)
+    fingerprint = data_fingerprint(every)
+    settled = {
+        "task": task_identity(task, settled=True),
+        "model": model.settled_identity,
+        "trainer": trainer_identity(settings.config),
+        "seed": settings.seed,
+        "data": fingerprint,
+    }
+    run_id, folder = placed(
+        [digest(settled), digest(settled | {"task": task_identity(task), "model": model.identity})],
+        settings.run,
+        settings.runs / task.name / slug(model.name),
+    )
+    with Run(folder, run_id, settings.rank) as run:
+        known = run.predictions()
+        conditions = _conditions(task, settings.conditions, run.manifest)
+        refuse_repeats(task, model, settings.repeats)
+        wanted = [
+            Trial(case.id, repeat, condition.key if condition else "")
+            for condition in (None, *settings.conditions)
+            for repeat in range(settings.repeats)
+            for case in every
+            if case.id in named
+        ]
+        trials = _in_order(every, [*wanted, *run.trials().values()])
+        plan = Plan(task, settings, run, every, _cases_of(every, trials), trials, asked=model, sent=sent)
+        plan.conditions = conditions
+        plan.left = [trial for trial in trials if not answered(known.get(trial.id))]
+        asked = _check_model(plan) if plan.left else []
+        begin(run, "test", task, model, settings, fingerprint, work_left=bool(plan.left))
+        run.note(**_described(plan))
+        if plan.left:
+            note_sent(run, asked, len(plan.left))
+        else:
+            log.info("%s: every case was answered before; the model is not asked", folder)
+        note_sent(run, sent, len(plan.cases))
+        yield plan
+
+
+@contextmanager
+def reopen(folder: Path, task: Task, settings: Settings) -> Iterator[Plan]:
+    """Opens a run whose predictions are to be judged again.
+
+    Args:
+        folder: the run.
+        task: as it is to be judged now; its cases must be those of the run.
+        settings: providers, processes, and what may leave this machine.
+
+    Raises:
+        UserError: the run's data have changed, it is not done, or it is in use.
+    """
+    manifest = read_manifest(folder / "manifest.json")
+    every = task.cases("test")
+    if data_fingerprint(every) != manifest["data_fingerprint"]:
+        raise UserError(f"{folder}: the data of task {task.name!r} have changed since this run; run test again")
+    sent = refuse_unready_evidence(task, settings, judged=bool(settings.judge or manifest.get("judge")))
+    with Run(folder, manifest["run"]) as run:
+        known = run.predictions()
+        whole = [] if manifest.get("partial") else [Trial(case.id) for case in every]
+        trials = _in_order(every, [*whole, *run.trials().values()])
+        there = sum(trial.id in known for trial in trials)
+        if there < len(trials):
+            raise UserError(f"{folder}: {there} of {len(trials)} cases were asked; resume it with test first")
+        refuse_form(task, run)
+        plan = Plan(task, settings, run, every, _cases_of(every, trials), trials, sent=sent)
+        note_sent(run, sent, len(plan.cases))
+        yield plan
+
+
+def refuse_form(task: Task, run: Run) -> None:
+    """Raises UserError where the metrics judge another form of predictions than the run has stored."""
+    for form in run.forms() - {"", task.codec.form, *task.codec.also}:
+        codecs = {name: task.alone(name).codec for name in task.metrics}
+        names = [name for name, codec in codecs.items() if form not in (codec.form, *codec.also)]
+        raise UserError(
+            f"{run.folder}: each prediction was stored as a {form}, and {', '.join(names)} judge {task.codec.form}; "
+            "run test again with task.metrics that hold them"
+        )
+
+
+def _in_order(every: Sequence[Case], trials: Sequence[Trial]) -> list[Trial]:
+    """Each trial once, by condition as first named, then by repeat and in the order of the cases.
+
+    Raises:
+        UserError: two have the same id.
+    """
+    place = {case.id: number for number, case in enumerate(every)}
+    order = {condition: number for number, condition in enumerate(dict.fromkeys(trial.condition for trial in trials))}
+    found = {trial for trial in trials if trial.case in place}
+    if len({trial.id for trial in found}) < len(found):
+        twice = next(trial.id for trial in found if trial.id != trial.case and trial.id in place)
+        raise UserError(f"case {twice!r} is called as a repeat or condition of another case is; rename it")
+    return sorted(found, key=lambda trial: (order[trial.condition], trial.repeat, place[trial.case]))
+
+
+def _conditions(task: Task, asked: Sequence[Condition], noted: Manifest) -> dict[str, Condition]:
+    """Conditions by key: those that are asked for, and those of earlier starts.
+
+    Raises:
+        UsageError: the task has no such condition, or one of that key and other settings was asked before.
+    """
+    found = {key: Condition(**one) for key, one in noted.get("conditions", {}).items()}
+    for condition in asked:
+        if condition.name not in task.conditions():
+            near = nearest(condition.name, task.conditions())
+            raise UsageError(f"task {task.name!r} has no condition {condition.name!r}{near}")
+        if found.setdefault(condition.key, condition) != condition:
+            raise UsageError(
+                f"condition {condition.key!r} was asked before with other settings, "
+                f"{dict(found[condition.key].settings)}; give it another severity, or name another folder with run=DIR"
+            )
+    return found
+
+
+def refuse_repeats(task: Task, model: ModelSpec, repeats: int) -> None:
+    """Raises UsageError where asking again would give the same answers."""
+    if repeats > 1 and not task.draws and getattr(model.wrapper, "deterministic", True):
+        raise UsageError(
+            f"task {task.name!r}: repeats={repeats} would give the same answers again, for decoding is greedy; set "
+            "task.decoding.temperature above 0, or `deterministic = False` in the wrapper of a model that draws"
+        )
+
+
+def _cases_of(every: Sequence[Case], trials: Sequence[Trial]) -> list[Case]:
+    named = {trial.case for trial in trials}
+    return [case for case in every if case.id in named]
+
+
+def _check_model(plan: Plan) -> list[Sent]:
+    """Loads the model: one that cannot be loaded must not change what the run says of itself.
+
+    Returns:
+        What it sends to other machines.
+    """
+    task, spec = plan.task, plan.model
+    cases = _cases_of(plan.cases, plan.left)
+    task.check_data(cases)
+    sent = permit_model(task, plan.settings.may_leave, spec.name, spec.model, cases)
+    for model in (*task.partners.values(), spec.model):
+        getattr(model, "check_ready", lambda: None)()
+    prepare_model(task, spec.model, plan.every)
+    return sent
+
+
+def refuse_incapable(task: Task, model: ModelSpec) -> None:
+    """Raises UsageError when the model's class lacks the method the task asks with."""
+    if not task.serves(model.wrapper):
+        raise UsageError(
+            f"task {task.name!r} asks models to {task.capability}, which model {model.name!r} "
+            f"({model.wrapper.__name__}) cannot: it has no method {task.capability}()"
+            + (
+                "; leave metrics of probabilities out of task.metrics"
+                if task.capability == "give_probabilities"
+                else ""
+            )
+        )
+
+
+def task_identity(task: Task, *, settled: bool = False) -> dict[str, Any]:
+    """The task's settings that decide predictions. Where the data lie is left out: their content is hashed.
+
+    Args:
+        task: whose.
+        settled: without arguments that equal their default, so that a config and an object made so are alike; of
+            our own catalogue they stay, as they stand in the ids of stored runs.
+    """
+    config = without_defaults_within(task.config) if settled and task.name not in catalogued() else task.config
+    decisive = {key: value for key, value in as_hashed(config).items() if key not in task.scoring_fields}
+    if isinstance(decisive.get("layout"), dict):
+        decisive["layout"] = placeless(decisive["layout"])
+    return decisive | dict(task.asked)
+
+
+def placed(ids: Sequence[str], given: Path | None, stem: Path) -> tuple[str, Path]:
+    """The id of a run and its folder: of several ways to write its settings down, the one that a stored run has.
+
+    Args:
+        ids: the one that a new run gets, and those that runs of the same settings may have been stored under.
+        given: the folder that was asked for, if any.
+        stem: of the folder's path, which the id completes.
+    """
+    folders = {one: given or stem.with_name(f"{stem.name}-{one}") for one in ids}
+    for one, folder in folders.items():
+        manifest = folder / MANIFEST
+        if manifest.is_file() and read_manifest(manifest).get("run") == one:
+            return one, folder
+    return ids[0], folders[ids[0]]
+
+
+def slug(name: str) -> str:
+    """A name as part of a folder's name."""
+    return re.sub(r"[^A-Za-z0-9._]+", "_", name).strip("_") or "model"
+
+
+def begin(
+    run: Run, command: str, task: Task, model: ModelSpec, settings: Settings, fingerprint: str, *, work_left: bool
+) -> None:
+    """Notes in the manifest of any run what it is, or that work on it goes on; what was recorded stays."""
+    start = now()
+    circumstances = {"when": start, "overrides": list(settings.overrides), "provenance": provenance()}
+    if run.manifest:
+        if work_left:
+            run.note(resumed=[*run.manifest["resumed"], circumstances], status="running", ended=None)
+            log.info("%s: goes on from an earlier start", run.folder)
+        return
+    run.note(
+        schema=SCHEMA,
+        run=run.run,
+        command=command,
+        task=task.name,
+        model=model.name,
+        status="running",
+        data_fingerprint=fingerprint,
+        seed=settings.seed,
+        config=settings.config,
+        overrides=list(settings.overrides),
+        provenance=provenance(),
+        started=start,
+        resumed=[],
+        ended=None,
+    )
+    run.write_config(settings.config)
+
+
+def _described(plan: Plan) -> Manifest:
+    """What the manifest of a `test` run says beyond that.
+
+    How it is judged is noted at the end, so that what a finished run says holds for its table until there is another.
+    """
+    task, model, run = plan.task, plan.model, plan.run
+    said = Manifest(
+        model=model.name,
+        baseline=model.baseline,
+        settings=model.settings,
+        split_source=split_source(task.layout),
+    )
+    if plan.left or run.manifest.get("status") != "finished":
+        said |= Manifest(
+            status="running",
+            cases=len(plan.cases),
+            predicted=len(plan.trials) - len(plan.left),
+            failed_cases=run.manifest.get("failed_cases", 0),
+            resampled="patients" if any(case.patient is not None for case in plan.cases) else "cases",
+            partial=in_words(plan.every, [case.id for case in plan.cases]),
+            **judged(task),
+        )
+    if not model.identified:
+        said["unidentified"] = True
+    if plan.conditions:
+        said["conditions"] = {key: asdict(condition) for key, condition in plan.conditions.items()}
+    if (repeats := 1 + max((trial.repeat for trial in plan.trials), default=0)) > 1:
+        said["repeats"] = repeats
+    if lines := dict(task.reference_lines(plan.cases)):
+        said["chance"] = lines
+    return said
+
+
+def judged(task: Task) -> Manifest:
+    """How a run's answers are judged, which can change while they stay."""
+    return Manifest(
+        task_title=task.title or task.name,
+        task_config=dict(task.config),
+        noun=task.noun,
+        output=task.output,
+        metrics=list(task.metrics),
+        facts=dict(task.facts),
+        signature=task.signature(),
+        signatures=task.definitions(),
+        notes=list(task.card.get("notes", [])),
+    )

@@ -1,0 +1,155 @@
+"""Puts the scores of a run together: Score rows, notes, the manifest's last word, and the table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from medimg_eval.case import Case, Failure, Score, Trial
+from medimg_eval.codecs import Stored
+from medimg_eval.errors import CaseError
+from medimg_eval.evaluation.evidence import judge_remarks
+from medimg_eval.evaluation.manifest import Manifest
+from medimg_eval.evaluation.plan import judged
+from medimg_eval.evaluation.preparing import in_words
+from medimg_eval.evaluation.run import TrialScores, answered, now, write_json
+from medimg_eval.evaluation.score import ScoreKeys, stored_scores
+from medimg_eval.evaluation.scoring import RAISED
+from medimg_eval.metrics import LabelScore
+from medimg_eval.results import build_table, load_runs
+from medimg_eval.results.runs import SCHEMA
+from medimg_eval.tasks import QuestionTask, Task
+from medimg_eval.tasks.base import left_out
+
+if TYPE_CHECKING:
+    from medimg_eval.evaluation.plan import Plan
+
+Raised = dict[str, str]
+"""What a metric raised: `case`, `metric` and `message`."""
+
+
+def summarise(plan: Plan, keys: ScoreKeys) -> None:
+    """Writes the Score rows in the task's order of cases, the summary and the manifest; the run then has its table."""
+    task, run = plan.task, plan.run
+    predictions, stored = run.predictions(), stored_scores(task, run)
+    rows: list[Score] = []
+    failures: dict[Trial, Failure] = {}
+    raised: list[Raised] = []
+    for trial in plan.trials:
+        case, prediction = plan.case_of[trial.case], predictions.get(trial.id)
+        scores = stored.get(trial.id) or TrialScores()
+        kept, failure = _kept(task, case, trial, prediction, scores, keys)
+        if failure is not None:
+            failures[trial] = failure
+        raised += _raised(trial, kept)
+        kept = [one._replace(status="error") if one.status.startswith(RAISED) else one for one in kept]
+        of_case = task.rows(case, kept, run=run.run, model=plan.model_name)
+        if trial.repeat or trial.condition:
+            of_case = [replace(row, repeat=trial.repeat, condition=trial.condition) for row in of_case]
+        rows += of_case
+    run.write_scores([*rows, *task.rows_of_all(run=run.run, model=plan.model_name)])
+    said = judged(task)
+    said |= Manifest(
+        schema=SCHEMA,
+        notes=[*said["notes"], *_notes(plan, predictions, raised)],
+        status="finished",
+        partial=in_words(plan.every, [case.id for case in plan.cases]),
+        # A case may be judged as several, such as the stages of a conversation; tables count those.
+        cases=max(len(plan.cases), len({row.case for row in rows})),
+        predicted=len({trial.case for trial in plan.trials if answered(predictions.get(trial.id))}),
+        failed_cases=len({trial.case for trial in failures}),
+        ended=now(),
+    )
+    run.note(**said)
+    run.table = build_table(load_runs([run.folder]))
+    write_json(
+        run.folder / "summary.json",
+        {
+            "metrics": json.loads(run.table.frame().to_json(orient="records")),  # NaN, which JSON lacks, becomes null
+            "failures": [{"case": t.id, "stage": f.stage, "message": f.message} for t, f in failures.items()],
+            "raised": [*raised, *_raised_of_sets(task)],
+            "read_with": run.read_with(),
+        },
+    )
+
+
+def _kept(
+    task: Task,
+    case: Case,
+    trial: Trial,
+    prediction: Stored | Failure | None,
+    scores: TrialScores,
+    keys: ScoreKeys,
+) -> tuple[list[LabelScore], Failure | None]:
+    """The scores of a trial, at their worst by metrics that have none; and how it failed, if it did."""
+    if not answered(prediction):
+        unknown = scores.failure or Failure(case.id, "answer", "no answer was recorded")
+        return task.worst(case), prediction if isinstance(prediction, Failure) else unknown
+    current = keys.current(trial, scores)
+    kept = [one for one in scores.scores if one.metric in current or one.metric not in scores.keys]
+    missing = [name for name in task.case_metrics if name not in current]
+    if not missing:
+        return kept, None
+    lost = [one for one in task.worst(case) if one.metric in missing] if current else task.worst(case)
+    return kept + lost, scores.failure or Failure(case.id, "score", "no score was recorded")
+
+
+def _notes(plan: Plan, predictions: Mapping[str, Stored | Failure], raised: Sequence[Raised]) -> list[str]:
+    """What readers of a table must know of this run, beside what the task's card says."""
+    task, run, cases = plan.task, plan.run, plan.cases
+    notes = judge_remarks(task, run) if isinstance(task, QuestionTask) else []
+    notes += [*task.remarks, *_unjudged(plan, predictions), *_lost(raised, len(cases))]
+    if lacking := left_out(task.layout):
+        name, why = next(iter(lacking.items()))
+        notes += [f"{len(lacking):,} left out of the data for what they lack, such as {name}: {why}"]
+    if run.manifest.get("unidentified"):
+        notes += [f"{plan.model_name} is unidentified: it was made of objects that no config can name"]
+    if read_with := run.read_with():
+        notes += [f"{len(read_with)} of {len(cases)} cases were read with a repair or doubt: see summary.json"]
+    return notes
+
+
+def _unjudged(plan: Plan, predictions: Mapping[str, Stored | Failure]) -> list[str]:
+    """Says how many questions the judge has never been asked: of a start that was stopped, or by another rule."""
+    task = plan.task
+    if not isinstance(task, QuestionTask) or not task.judged_by:
+        return []
+    verdicts, count = plan.run.verdicts(), 0
+    for case in plan.cases:
+        stored = predictions.get(case.id)
+        if isinstance(stored, Mapping):
+            with suppress(CaseError):
+                count += sum(one.name not in verdicts.get(case.id, {}) for one in task.judge_wanted(case, stored))
+    if not count:
+        return []
+    return [f"the judge has not been asked {count:,} of its questions; run test again with it"]
+
+
+def _raised(trial: Trial, scores: Sequence[LabelScore]) -> list[Raised]:
+    """What metrics raised over a trial, each once."""
+    messages = {one.metric: one.status.removeprefix(RAISED) for one in scores if one.status.startswith(RAISED)}
+    return [{"case": trial.id, "metric": metric, "message": message} for metric, message in messages.items()]
+
+
+def _raised_of_sets(task: Task) -> list[Raised]:
+    """What metrics of sets raised, by the part of the set that they were to judge."""
+    return [
+        {"case": ", ".join([one.label, *one.where.values()]), "metric": one.metric, "message": one.value[len(RAISED) :]}
+        for one in getattr(task, "of_sets", ())
+        if isinstance(one.value, str) and one.value.startswith(RAISED)
+    ]
+
+
+def _lost(raised: Sequence[Raised], cases: int) -> list[str]:
+    """What a table says below of metrics that raised, and on which cases."""
+    by_metric: dict[str, list[Raised]] = {}
+    for one in raised:
+        by_metric.setdefault(one["metric"], []).append(one)
+    return [
+        f"{metric} raised an error on {len(some)} of {cases} cases, left out of its mean, such as {some[0]['case']}: "
+        f"{some[0]['message']}"
+        for metric, some in by_metric.items()
+    ]

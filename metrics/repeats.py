@@ -1,0 +1,319 @@
+"""Summaries over repeats of a case, such as pass@k: how reliably it is right, and how far repeats lie apart."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import comb
+
+from medimg_eval.errors import UsageError
+from medimg_eval.metrics.proportions import quotient
+from medimg_eval.metrics.registry import Rows, summary
+
+Floats = npt.NDArray[np.float64]
+
+_HUMANEVAL = "Chen et al. 2021 (arXiv 2107.03374), equation 1"
+_GPASS = "Liu et al. 2024, G-Pass@k (arXiv 2412.13147)"
+
+
+class CaseRepeats(NamedTuple):
+    """The values of one metric by case and repeat; a value is the mean over the case's labels that have one.
+
+    Attributes:
+        values: (case, repeat); NaN where a case has no value.
+        first: (case,): the first row of each case.
+    """
+
+    values: Floats
+    first: npt.NDArray[np.intp]
+
+
+def by_repeat(rows: Rows) -> CaseRepeats:
+    """Returns the value of each case in each repeat, cases and repeats in ascending order."""
+    cases, first, case = np.unique(rows.case, return_index=True, return_inverse=True)
+    repeats, repeat = np.unique(rows.repeat, return_inverse=True)
+    known = ~np.isnan(rows.value)
+    place = (case * len(repeats) + repeat)[known]
+    size = len(cases) * len(repeats)
+    sums = np.bincount(place, weights=rows.value[known], minlength=size).astype(np.float64)
+    values = quotient(sums, np.bincount(place, minlength=size))
+    return CaseRepeats(values.reshape(len(cases), len(repeats)), first)
+
+
+def spread(rows: Rows) -> tuple[float, float]:
+    """Returns the SD between the means of repeats and that within cases (the root of the mean variance; both n - 1)."""
+    values = by_repeat(rows).values
+    means = _without_gaps(values.T)
+    return float(_sd(means)), math.sqrt(_mean(_variances(values)))
+
+
+def case_pieces(rows: Rows, first: npt.NDArray[np.intp], values: Floats) -> Floats:
+    """What each row adds to the sum of what cases are worth and to their number, (row, 2); NaN adds nothing."""
+    added = np.zeros((rows.value.size, 2))
+    known = ~np.isnan(values)
+    added[first[known]] = np.stack([values[known], np.ones(known.sum())], axis=1)
+    return added
+
+
+def _counted(rows: Rows) -> tuple[Floats, Floats, npt.NDArray[np.intp]]:
+    """Returns how many repeats each case has and how many are right, (case,), and a row of each."""
+    values, first = by_repeat(rows)
+    known = ~np.isnan(values)
+    if not np.isin(values[known], (0.0, 1.0)).all():
+        name = str(rows.metric[0])
+        raise ValueError(f"Expected values of 0 or 1, and {name} has others; name another behind a colon")
+    return known.sum(axis=1).astype(np.float64), np.where(known, values, 0).sum(axis=1), first
+
+
+def at_least(n: Floats, right: Floats, k: int, least: int) -> Floats:
+    """Returns the chance that k draws without replacement hold at least so many right ones; NaN where n < k."""
+    ways = [comb(right, hits) * comb(n - right, k - hits) for hits in range(least, k + 1)]
+    return quotient(np.asarray(sum(ways, start=np.zeros_like(n)), dtype=np.float64), comb(n, k))
+
+
+def _number(parameter: str) -> int:
+    text = parameter.partition(":")[0]
+    if not text.isdigit() or int(text) < 1:
+        raise UsageError(f"{parameter!r} needs a whole number of 1 or more first, such as '2' or '2:accuracy'")
+    return int(text)
+
+
+def _number_and_share(parameter: str) -> tuple[int, Fraction]:
+    number, dash, share = parameter.partition(":")[0].partition("-")
+    try:
+        threshold = Fraction(share)
+    except (ValueError, ZeroDivisionError):
+        threshold = Fraction(-1)
+    if not dash or not 0 <= threshold <= 1:
+        raise UsageError(f"{parameter!r} needs a number of draws and a share, such as '4-0.5'")
+    return _number(number), threshold
+
+
+def _check_majority(parameter: str) -> None:
+    if parameter.partition(":")[0].isdigit() or ":" in parameter:
+        _number(parameter)
+
+
+_Value = Callable[[Floats, Floats, str], Floats]
+
+
+def _pieces(value: _Value) -> Callable[..., Floats]:
+    def pieces(rows: Rows, parameter: str = "") -> Floats:
+        n, right, first = _counted(rows)
+        return case_pieces(rows, first, value(n, right, parameter))
+
+    return pieces
+
+
+def _mean_of(sums: Floats) -> Floats:
+    return quotient(sums[..., 0], sums[..., 1])
+
+
+_reliability = partial(
+    summary,
+    needs=(),
+    over="repeats",
+    higher_is_better=True,
+    best=1.0,
+    parameter_is_text=True,
+)
+
+
+@_reliability(
+    title="pass",
+    source=_HUMANEVAL,
+    parameter="number of draws",
+    check=_number,
+    pieces=_pieces(lambda n, right, k: 1 - at_least(n, n - right, _number(k), _number(k))),
+)
+def pass_at(sums: Floats, k: str) -> Floats:
+    """The chance that at least one of k repeats drawn without replacement is right, 1 - C(n - c, k) / C(n, k).
+
+    Cases of fewer than k repeats with a value are left out. In [0, 1].
+    """
+    return _mean_of(sums)
+
+
+@_reliability(
+    title="pass-all",
+    source="tau-bench (Yao et al. 2024, arXiv 2406.12045), pass^k",
+    parameter="number of draws",
+    check=_number,
+    pieces=_pieces(lambda n, right, k: at_least(n, right, _number(k), _number(k))),
+)
+def pass_all(sums: Floats, k: str) -> Floats:
+    """The chance that all of k repeats drawn without replacement are right, C(c, k) / C(n, k).
+
+    Cases of fewer than k repeats with a value are left out. In [0, 1].
+    """
+    return _mean_of(sums)
+
+
+def _g_pass(n: Floats, right: Floats, parameter: str) -> Floats:
+    k, share = _number_and_share(parameter)
+    return at_least(n, right, k, max(math.ceil(share * k), 1))
+
+
+@_reliability(
+    title="G-Pass",
+    source=_GPASS,
+    parameter="number of draws and share, as in 4-0.5",
+    check=_number_and_share,
+    pieces=_pieces(_g_pass),
+)
+def g_pass(sums: Floats, parameter: str) -> Floats:
+    """The chance that at least that share of k repeats drawn without replacement is right.
+
+    At least max(ceil(share k), 1) of them. Cases of fewer than k repeats are left out. In [0, 1].
+    """
+    return _mean_of(sums)
+
+
+def _mean_g_pass(n: Floats, right: Floats, parameter: str) -> Floats:
+    k = _number(parameter)
+    above = range(math.ceil(k / 2) + 1, k + 1)
+    lacking = np.where(n < k, math.nan, 0.0)
+    return lacking + 2 / k * sum((at_least(n, right, k, least) for least in above), start=np.zeros_like(n))
+
+
+@_reliability(
+    title="mG-Pass",
+    source=_GPASS,
+    parameter="number of draws",
+    check=_number,
+    pieces=_pieces(_mean_g_pass),
+)
+def mean_g_pass(sums: Floats, k: str) -> Floats:
+    """G-Pass averaged over the shares above one half, (2 / k) E[max(X - ceil(k / 2), 0)] of X right among k.
+
+    Cases of fewer than k repeats are left out. In [0, 1].
+    """
+    return _mean_of(sums)
+
+
+def _majority(n: Floats, right: Floats, parameter: str) -> Floats:
+    if not parameter.partition(":")[0].isdigit():
+        return np.where(n > 0, np.sign(2 * right - n) / 2 + 0.5, math.nan)
+    k = _number(parameter)
+    more, half = at_least(n, right, k, k // 2 + 1), at_least(n, right, k, (k + 1) // 2)
+    return (more + half) / 2
+
+
+@_reliability(
+    title="Majority",
+    source="majority of right and wrong repeats; ties as in agreement studies, half each",
+    parameter="number of draws",
+    parameter_optional=True,
+    check=_check_majority,
+    pieces=_pieces(_majority),
+)
+def majority(sums: Floats, k: str = "") -> Floats:
+    """The share of cases that more than half of the repeats get right; a tie counts one half.
+
+    With a number, of so many repeats drawn without replacement. It votes on right and wrong, not on the wording of
+    answers. In [0, 1].
+    """
+    return _mean_of(sums)
+
+
+@_reliability(
+    title="Flips",
+    source="share of cases with 0 < c < n",
+    higher_is_better=False,
+    best=0.0,
+    parameter="metric",
+    parameter_optional=True,
+    pieces=_pieces(lambda n, right, _: np.where(n > 1, (right > 0) & (right < n), math.nan)),
+)
+def flips(sums: Floats, metric: str = "") -> Floats:
+    """The share of cases that some repeats get right and others wrong.
+
+    Cases of fewer than two repeats are left out. In [0, 1].
+    """
+    return _mean_of(sums)
+
+
+def _per_repeat(rows: Rows, metric: str = "") -> Floats:
+    """What each row adds to the sum of each repeat and to its number of cases, (row, 2 * repeat)."""
+    values, first = by_repeat(rows)
+    added = np.zeros((rows.value.size, 2 * values.shape[1]))
+    added[first] = np.hstack([np.nan_to_num(values), ~np.isnan(values)])
+    return added
+
+
+@_reliability(
+    title="SD between repeats",
+    source="standard deviation, n - 1",
+    higher_is_better=False,
+    best=0.0,
+    parameter="metric",
+    parameter_optional=True,
+    pieces=_per_repeat,
+)
+def repeat_sd(sums: Floats, metric: str = "") -> Floats:
+    """The standard deviation (n - 1) over repeats of the run's mean over cases.
+
+    NaN of fewer than two repeats.
+    """
+    count = sums.shape[-1] // 2
+    return _sd(quotient(sums[..., :count], sums[..., count:]))
+
+
+def _noise_pieces(rows: Rows, metric: str = "") -> Floats:
+    """What each row adds: its case's variance over its repeats, its mean, that squared, and 1: (row, 4)."""
+    values, first = by_repeat(rows)
+    known = (~np.isnan(values)).sum(axis=1)
+    means, noise = _without_gaps(values), quotient(_variances(values), known)
+    added, able = np.zeros((rows.value.size, 4)), known > 1
+    added[first[able]] = np.stack([noise, means, means**2, np.ones_like(means)], axis=1)[able]
+    return added
+
+
+@_reliability(
+    title="Noise of repeats",
+    source="variance of a mean in two parts, Miller 2024 (arXiv 2411.00640)",
+    higher_is_better=False,
+    best=0.0,
+    parameter="metric",
+    parameter_optional=True,
+    pieces=_noise_pieces,
+)
+def repeat_noise(sums: Floats, metric: str = "") -> Floats:
+    """The share of the variance between case means that comes from repeats, E[var_i / K_i] / var(mean_i), at most 1.
+
+    Of repeats that ask only the judge anew, the share that is the judge's. Variances are n - 1; NaN of fewer than two
+    cases with two repeats, or where all case means agree.
+    """
+    count = sums[..., 3]
+    between = quotient(sums[..., 2] - quotient(sums[..., 1] ** 2, count, 0.0), count - 1)
+    between = np.where(between > 1e-12, between, 0.0)
+    return np.minimum(quotient(quotient(sums[..., 0], count), between), 1.0)
+
+
+def _without_gaps(values: Floats) -> Floats:
+    """Returns the mean of each row of those that are known, (row,)."""
+    known = ~np.isnan(values)
+    return quotient(np.where(known, values, 0).sum(axis=1), known.sum(axis=1))
+
+
+def _variances(values: Floats) -> Floats:
+    """Returns the variance (n - 1) of each row of those that are known, (row,); NaN of fewer than two."""
+    apart = np.nan_to_num(values - _without_gaps(values)[:, None])
+    return quotient((apart**2).sum(axis=1), (~np.isnan(values)).sum(axis=1) - 1)
+
+
+def _mean(values: Floats) -> float:
+    return float(_without_gaps(values[None])[0])
+
+
+def _sd(values: Floats) -> Floats:
+    """Returns the standard deviation (n - 1) along the last axis of what is known; NaN of fewer than two."""
+    flat = values.reshape(-1, values.shape[-1])
+    found: Floats = np.sqrt(_variances(flat)).reshape(values.shape[:-1])
+    return found
