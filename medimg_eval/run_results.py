@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from medimg_eval.case import Failure, Trial
+from medimg_eval.codecs import Stored
 from medimg_eval.errors import UserError
-from medimg_eval.evaluation.run import Run, Stored
+from medimg_eval.evaluation.run import Run
 from medimg_eval.results.runs import MANIFEST, RunScores, read_manifest
 
 if TYPE_CHECKING:

@@ -139,7 +139,7 @@ def undisturbed() -> Iterator[None]:
     import torch
 
     states = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
-    on_devices = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+    on_devices = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
     levels = {name: logging.getLogger(name).level for name in LIGHTNING}
     variables = {name: os.environ.get(name) for name in (*RANK_VARIABLES, *SEED_VARIABLES)}
     try:

@@ -75,7 +75,9 @@ def test_one_table_takes_runs_and_folders_and_is_written_as_latex(tested):
 
 def test_other_metrics_are_scored_without_the_model(tested):
     again = me.score(tested, metrics=["nsd@2"], score_workers=0)
-    assert list(again.summary["metric"]) == ["nsd@2"]
+    assert list(again.summary["metric"]) == [*tested.summary["metric"], "nsd@2"]
+    dropped = me.score(again, drop=[name for name in again.summary["metric"] if name != "nsd@2"], score_workers=0)
+    assert list(dropped.summary["metric"]) == ["nsd@2"]
     assert again.folder == tested.folder
     with pytest.raises(UsageError, match="has no setting 'sruface'; did you mean 'surface'"):
         me.score(tested, sruface="voxel")
