@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
 from importlib.resources.abc import Traversable
 
 from medimg_eval.errors import UsageError
+
+CONFIGS = "pkg://medimg_eval.configs"
 
 IN_FOLDERS = ("task",)
 """Groups whose configs may lie in folders and still go by their own names; folders mean nothing else."""
@@ -15,6 +19,12 @@ IN_FOLDERS = ("task",)
 def paths_of(root: Traversable, group: str) -> list[str]:
     """The configs of a group below a root, each as `task=PATH` names it; reads names of files alone."""
     return sorted(_below(root / group, "", deep=group in IN_FOLDERS))
+
+
+@cache
+def catalogued(group: str = "task") -> frozenset[str]:
+    """The names of our own configs of a group."""
+    return frozenset(path.rpartition("/")[2] for path in paths_of(files(CONFIGS.partition("://")[2]), group))
 
 
 def _below(folder: Traversable, prefix: str, *, deep: bool) -> list[str]:

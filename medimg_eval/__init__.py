@@ -1,8 +1,45 @@
 """medimg_eval: evaluate any medical-imaging model on any medical-imaging task, and end in a paper table."""
 
-from importlib.metadata import PackageNotFoundError, version
+TYPE_CHECKING = False  # for type checkers, which know the name; the module that has it takes longer than all of this
 
-try:
-    __version__ = version("medimg-eval")
-except PackageNotFoundError:  # a checkout that was never installed
-    __version__ = "0+uninstalled"
+if TYPE_CHECKING:
+    from medimg_eval.api import compare, figure, fit, list_tasks, load_run, load_task, report, score, table, test
+
+    __version__: str
+
+__all__ = [
+    "__version__",
+    "compare",
+    "figure",
+    "fit",
+    "list_tasks",
+    "load_run",
+    "load_task",
+    "report",
+    "score",
+    "table",
+    "test",
+]
+
+
+def __getattr__(name: str) -> object:
+    """Finds a function of `medimg_eval.api`, or the version, when it is first asked for."""
+    if name == "__version__":
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            found: object = version("medimg-eval")
+        except PackageNotFoundError:  # a checkout that was never installed
+            found = "0+uninstalled"
+    elif name in __all__:
+        from importlib import import_module
+
+        found = getattr(import_module("medimg_eval.api"), name)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from importlib.metadata import entry_points
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
 import yaml
-from hydra.core.hydra_config import HydraConfig
 
-from medimg_eval.configs.names import path_meant, paths_of, shortest_names
+from medimg_eval.configs.names import CONFIGS, path_meant, paths_of, shortest_names
+from medimg_eval.data.former_names import found_now
 from medimg_eval.errors import LIST, UsageError, UserError, nearest
+
+_places: ContextVar[Sequence[str] | None] = ContextVar("places", default=None)
 
 # The parser in C, where PyYAML was built with it: there are a hundred files to read.
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -44,10 +50,53 @@ def config_named(group: str, name: str) -> dict[str, Any]:
     raise UsageError(f"there is no {group} {name!r}{nearest(name.rpartition('/')[2], names, LIST)}")
 
 
+def families(group: str) -> dict[str, str]:
+    """The configs of a group, by the shortest name of each -> the folder that it lies in, such as `vqa`."""
+    found: dict[str, str] = {}
+    for root in _roots():
+        for name, path in shortest_names(paths_of(root, group)).items():
+            found.setdefault(name, path.rpartition("/")[0])
+    return found
+
+
+@contextmanager
+def searching(places: Sequence[str]) -> Iterator[None]:
+    """Looks for configs in these places: packages as `pkg://NAME`, folders as `file://PATH`, in this order."""
+    before = _places.set(places)
+    try:
+        yield
+    finally:
+        _places.reset(before)
+
+
+def usual_places(folders: Sequence[str | Path] = ()) -> list[str]:
+    """Our configs, those of installed plug-ins, and folders."""
+    plugins = sorted(f"pkg://{entry.value}" for entry in entry_points(group="medimg_eval.configs"))
+    return [CONFIGS, *plugins, *(f"file://{Path(folder).absolute()}" for folder in folders)]
+
+
 def _roots() -> Iterator[Traversable]:
-    for source in HydraConfig.get().runtime.config_sources:
-        if source.schema in ("pkg", "file") and source.provider != "hydra":
-            yield files(source.path) if source.schema == "pkg" else Path(source.path)
+    places = _places.get()
+    for place in usual_places() if places is None else places:
+        schema, _, path = place.partition("://")
+        yield files(path) if schema == "pkg" else Path(path)
+
+
+@cache
+def spelled_arguments(target: str) -> tuple[frozenset[str], frozenset[str]]:
+    """The arguments that our configs of a model's class spell out: those of any of them, and those of all.
+
+    These stand in the ids of stored runs, be they the default or not.
+    """
+    root = files(CONFIGS.partition("://")[2])
+    found: list[frozenset[str]] = []
+    for path in paths_of(root, "model"):
+        file = root / "model" / f"{path}.yaml"
+        if target.rpartition(".")[2] in file.read_text(encoding="utf-8"):
+            config = found_now(_read(file))
+            if config.get("_target_") == target:
+                found.append(frozenset(config) - {"name", "description", "_target_"})
+    return (frozenset().union(*found), found[0].intersection(*found)) if found else (frozenset(), frozenset())
 
 
 def _read(file: Traversable) -> dict[str, Any]:

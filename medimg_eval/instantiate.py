@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import pkgutil
+import uuid
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, cast
 
 from hydra.utils import instantiate
 
-from medimg_eval.catalogue import configs_of
+from medimg_eval.arguments import OWN, LiveError, arguments_of, as_config, defaults_of, path_of, settled
+from medimg_eval.catalogue import configs_of, spelled_arguments
 from medimg_eval.data.former_names import found_now
-from medimg_eval.errors import UsageError, missing_extra, nearest
+from medimg_eval.data.stored import require_ours
+from medimg_eval.errors import UsageError, UserError, missing_extra, nearest
+from medimg_eval.evaluation.identity import code_identity
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.models import Model
+from medimg_eval.results.runs import MANIFEST, read_manifest
 from medimg_eval.tasks import Task
 
 
@@ -74,7 +81,77 @@ def build_candidate(config: Mapping[str, Any], group: str = "model") -> ModelSpe
         wrapper=wrapper,
         config=arguments,
         load=lambda: cast("Model", build(arguments)),
+        spelled=spelled_arguments(str(target))[0] if group == "model" else frozenset(),
     )
+
+
+def spec_of(model: Any, name: str | None = None, identity: str = "") -> ModelSpec:
+    """Describes a model that is there already, or a class that takes no arguments, as its config would.
+
+    Args:
+        model: an object with the method that the task asks, or such a class.
+        name: what tables call it; its class's name without.
+        identity: names it where it does not know its own arguments, or they are objects that no config can hold.
+    """
+    wrapper: type = model if isinstance(model, type) else type(model)
+    target = path_of(wrapper)
+    config: dict[str, Any] = {"_target_": target}
+    spelled, always = spelled_arguments(target)
+    identified = True
+    if identity:
+        config["identity"] = identity
+    else:
+        try:
+            given = {} if wrapper is model else arguments_of(model)
+            config |= {key: value for key, value in defaults_of(wrapper).items() if key in always} | given
+            identified = wrapper.__module__.partition(".")[0] == OWN or code_identity(wrapper) is not None
+        except LiveError:
+            identified = False
+    if not identified:
+        config["unidentified"] = uuid.uuid4().hex
+    return ModelSpec(
+        name=name or wrapper.__name__,
+        wrapper=wrapper,
+        config=config,
+        load=(lambda: cast("Model", wrapper())) if wrapper is model else lambda: cast("Model", model),
+        spelled=spelled,
+        identified=identified,
+    )
+
+
+def with_config(task: Task) -> Task:
+    """A task with the config that makes it, where it was made by its class and not from one."""
+    if task.config:
+        return task
+    try:
+        config = settled({key: value for key, value in as_config(task).items() if key != "config"})
+    except LiveError as error:
+        raise UsageError(f"task {task.name!r}: {error}; make the layout a dataclass of plain values") from error
+    return replace(task, config=config)
+
+
+def changed(task: Task, **settings: Any) -> Task:
+    """The same task with other settings, made anew."""
+    if "'__main__." in str(task.config):  # which Hydra would look up in the program that started it
+        return replace(task, **settings, config={**task.config, **settings})
+    return build_task({**task.config, **settings})
+
+
+def stored_task(folder: Path, root: Any = None) -> dict[str, Any]:
+    """The config of a run's task, as its manifest states it and classes are called now; `root`: where its data lie.
+
+    Raises:
+        UserError: it names a class that may not be made here, or there is no manifest.
+    """
+    manifest = read_manifest(folder / MANIFEST)
+    if not isinstance(manifest.get("task_config"), dict):
+        raise UserError(f"{folder}: its manifest does not say how its task was made; run test again")
+    stated: dict[str, Any] = found_now(manifest["task_config"])
+    require_ours(stated, folder / MANIFEST)
+    if isinstance(labels := stated.get("labels"), Mapping):  # JSON turned their integers into text
+        whole = {label: int(label) for label in labels if str(label).lstrip("-").isdecimal()}
+        stated["labels"] = {whole.get(label, label): name for label, name in labels.items()}
+    return stated if root is None else stated | {"layout": {**stated["layout"], "root": root}}
 
 
 class Annotators(Mapping[str, ModelSpec]):

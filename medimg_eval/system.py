@@ -109,3 +109,9 @@ def walk(root: Path, *, hidden: bool = False) -> Iterator[tuple[str, os.stat_res
                 seen.add((state.st_dev, state.st_ino))
                 below.append((entry.path, f"{prefix}{entry.name}/"))
         waiting += reversed(below)  # the first of them is looked into next
+
+
+def rank() -> int:
+    """The rank of this process, where a launcher or Lightning has given it one."""
+    names = ("RANK", "LOCAL_RANK", "SLURM_PROCID", "JSM_NAMESPACE_RANK")  # in the order in which Lightning looks
+    return int(next((os.environ[name] for name in names if name in os.environ), 0))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ipaddress
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
+from medimg_eval.arguments import keep_arguments
 from medimg_eval.case import Array, Boxes, Image, Mask, Points, Prompt, Prompts
 from medimg_eval.question import Decoding
 
@@ -45,6 +46,13 @@ class Model:
 
     pace_arguments: ClassVar[tuple[str, ...]] = ()
     """Constructor arguments that decide how fast answers come and not what they are: a run goes on when they change."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Notes what the class was called with, so that an object identifies a run as its config would."""
+        make: Any = super().__new__
+        made: Self = make(cls) if make is object.__new__ else make(cls, *args, **kwargs)
+        keep_arguments(made, args, kwargs)
+        return made
 
     def prepare(self, labels: Mapping[int, str], example: Example) -> None:
         """Takes from the task what the config left open. Called by `test` and `fit`, once for each task.

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, cast
 
+from medimg_eval.arguments import keep_arguments
 from medimg_eval.case import Case, Condition, Geometry, Image, Prompt, Prompts, Score
 from medimg_eval.codecs import Codec, read_json
 from medimg_eval.errors import CaseError, MissingDataError, SplitError, UsageError, UserError, nearest
@@ -151,6 +152,12 @@ class Task(ABC):
 
     output: ClassVar[str] = ""
     """What a model gives, in words, for the reporting checklist; "" for what the codec stores."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Notes what the class was called with, so that an object identifies a run as its config would."""
+        made = super().__new__(cls)
+        keep_arguments(made, args, kwargs)
+        return made
 
     def requirements(self) -> tuple[Requirement, ...]:
         """What the metrics need other models to have said; each comes after those that it goes on from."""

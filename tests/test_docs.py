@@ -123,3 +123,12 @@ def test_rooms_say_what_they_are_for(room):
     assert len(words.splitlines()) <= 14, "a few lines will do: each module says the rest of itself"
     listed = [name for line in words.splitlines() if line.startswith("- ") for name in re.findall(r"`(\w+)`", line)]
     assert [name for name in listed if not (room / f"{name}.py").exists() and not (room / name).is_dir()] == []
+
+
+@pytest.mark.slow
+def test_the_examples_of_the_page_on_python_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    told: dict[str, object] = {"__name__": "__main__"}
+    for program in programs(ROOT / "docs" / "python.md"):
+        exec(compile(program, "docs/python.md", "exec"), told)  # noqa: S102
+    assert len(told["table"].rows) == 2

@@ -10,11 +10,11 @@ import pytest
 import torch
 from hydra.errors import InstantiationException
 
-from medimg_eval.commands.building import refuse_absent_device
 from medimg_eval.data.layouts import Questions, Volumes
 from medimg_eval.errors import EXTRAS, MissingDataError, UserError, import_optional
 from medimg_eval.instantiate import build
 from medimg_eval.models.text_encoders import device_of
+from medimg_eval.settings import refuse_absent_device
 from medimg_eval.tasks import QuestionTask, SegmentationTask
 from tests.conftest import environment
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from medimg_eval.commands.console import plain, say_written, show_sheets
+from medimg_eval.commands.console import say_written, show_sheets
+from medimg_eval.configs.overrides import plain
 from medimg_eval.results import judge_agreement, read_verdicts, write_all
 from medimg_eval.results.runs import MANIFEST, read_manifest
 from medimg_eval.results.table import Sheet

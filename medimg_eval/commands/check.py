@@ -12,7 +12,8 @@ from omegaconf import DictConfig
 from rich.console import Console
 
 from medimg_eval.commands.check_questions import check_questions
-from medimg_eval.commands.console import plain, printer, say
+from medimg_eval.commands.console import printer, say
+from medimg_eval.configs.overrides import plain
 from medimg_eval.errors import SplitError, UserError
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any
 
-from medimg_eval.commands.console import as_list, printer, say
+from medimg_eval.arguments import as_list
+from medimg_eval.commands.console import printer, say
 from medimg_eval.errors import UserError
 from medimg_eval.evaluation.readiness import of_provider
 from medimg_eval.instantiate import Annotators

@@ -6,22 +6,16 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from medimg_eval.commands.console import plain, runs_of, say_written, show_sheets
-from medimg_eval.results import compare, write_comparison
-from medimg_eval.results.comparison import CompareSettings
+from medimg_eval.commands.console import runs_of, say_written, show_sheets
+from medimg_eval.configs.overrides import plain
+from medimg_eval.results import write_comparison
+from medimg_eval.results.tables import comparison_of
 
 
 def run(config: DictConfig) -> None:
     """Prints the comparison and, when `out` is given, writes it."""
     wanted = plain(config)
-    settings = ("test", "correction", "alpha", "margin", "resamples", "seed")
-    comparison = compare(
-        runs_of(wanted),
-        wanted["metric"],
-        by=None if wanted["by"] is None else str(wanted["by"]),
-        baseline=None if wanted["baseline"] is None else str(wanted["baseline"]),
-        how=CompareSettings(**{name: wanted[name] for name in settings}),
-    )
+    comparison = comparison_of(runs_of(wanted), wanted)
     show_sheets(comparison.sheets)
     if wanted["out"] is not None:
         say_written(write_comparison(comparison, Path(wanted["out"])))

@@ -6,13 +6,13 @@ import json
 from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from rich.measure import Measurement
 from rich.text import Text
 
+from medimg_eval.arguments import as_list
 from medimg_eval.errors import UsageError, UserError
 
 if TYPE_CHECKING:
@@ -21,16 +21,6 @@ if TYPE_CHECKING:
 
 SHOWN = 10
 """Failures printed by name; the others are in the run's summary.json."""
-
-
-def plain(config: DictConfig) -> dict[str, Any]:
-    """The resolved config as dicts and lists; a key that must be set and is not raises, naming it."""
-    return cast("dict[str, Any]", OmegaConf.to_container(config, resolve=True, throw_on_missing=True))
-
-
-def as_list(value: Any) -> list[Any]:
-    """What a key holds that may be given one value or a list of them."""
-    return value if isinstance(value, list) else [value]
 
 
 def runs_of(wanted: Mapping[str, Any]) -> list[RunScores]:
@@ -86,27 +76,6 @@ def fits(console: Console, layout: Layout) -> bool:
 
     options = console.options.update(max_width=10_000)
     return Measurement.get(console, options, rich_table(layout)).maximum <= console.width
-
-
-def stated_task(folder: Path, root: Any) -> dict[str, Any]:
-    """The config of a run's task, as its manifest states it and classes are called now; `root`: where its data lie.
-
-    Raises:
-        UserError: it names a class that may not be made here, or there is no manifest.
-    """
-    from medimg_eval.data.former_names import found_now
-    from medimg_eval.data.stored import require_ours
-    from medimg_eval.results.runs import MANIFEST, read_manifest
-
-    manifest = read_manifest(folder / MANIFEST)
-    if not isinstance(manifest.get("task_config"), dict):
-        raise UserError(f"{folder}: its manifest does not say how its task was made; run test again")
-    stated: dict[str, Any] = found_now(manifest["task_config"])
-    require_ours(stated, folder / MANIFEST)
-    if isinstance(labels := stated.get("labels"), Mapping):  # JSON turned their integers into text
-        whole = {label: int(label) for label in labels if str(label).lstrip("-").isdecimal()}
-        stated["labels"] = {whole.get(label, label): name for label, name in labels.items()}
-    return stated if root is None else stated | {"layout": {**stated["layout"], "root": root}}
 
 
 def show(table: Table) -> None:

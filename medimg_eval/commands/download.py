@@ -10,7 +10,8 @@ from typing import Any
 from omegaconf import DictConfig
 
 from medimg_eval.commands.check_questions import how_to_get
-from medimg_eval.commands.console import plain, printer, say
+from medimg_eval.commands.console import printer, say
+from medimg_eval.configs.overrides import plain
 from medimg_eval.data.archives import in_words
 from medimg_eval.data.download import AccessError, HubFiles, fetch
 from medimg_eval.errors import UsageError, UserError

@@ -7,7 +7,9 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from medimg_eval.commands.console import as_list, plain, runs_of, say_written, show_sheets
+from medimg_eval.arguments import as_list
+from medimg_eval.commands.console import runs_of, say_written, show_sheets
+from medimg_eval.configs.overrides import plain
 from medimg_eval.errors import UsageError
 from medimg_eval.results import write_comparison
 from medimg_eval.results.fairness import judge_fairness

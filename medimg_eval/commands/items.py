@@ -6,7 +6,8 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from medimg_eval.commands.console import plain, runs_of, say_written, show_sheets
+from medimg_eval.commands.console import runs_of, say_written, show_sheets
+from medimg_eval.configs.overrides import plain
 from medimg_eval.results.items import analyse_items, write_items
 
 

@@ -8,8 +8,9 @@ from typing import Any
 from omegaconf import DictConfig
 from rich.table import Table
 
+from medimg_eval.arguments import as_list
 from medimg_eval.catalogue import config_named, configs_of
-from medimg_eval.commands.console import as_list, printer
+from medimg_eval.commands.console import printer
 from medimg_eval.errors import UsageError, nearest
 from medimg_eval.metrics import available
 

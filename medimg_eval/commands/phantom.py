@@ -6,7 +6,9 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from medimg_eval.commands.console import as_list, plain, printer
+from medimg_eval.arguments import as_list
+from medimg_eval.commands.console import printer
+from medimg_eval.configs.overrides import plain
 from medimg_eval.errors import UsageError, nearest
 from medimg_eval.phantoms import KINDS, chest_reports, write_phantoms
 

@@ -14,7 +14,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from medimg_eval.commands.console import as_list, plain, printer, say_written
+from medimg_eval.arguments import as_list
+from medimg_eval.commands.console import printer, say_written
+from medimg_eval.configs.overrides import plain
 from medimg_eval.deid import EDITION, KINDS, PhiReport, scan_folder
 from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.trust import guarded

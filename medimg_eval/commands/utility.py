@@ -6,13 +6,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 from rich.console import Console
 from rich.text import Text
 
+from medimg_eval.arguments import as_list
 from medimg_eval.case import Findings, Mask
-from medimg_eval.commands.building import build_loggers, build_settings, build_tasks
-from medimg_eval.commands.console import as_list, fail_if_cases_failed, fits, plain, printer, say_written
+from medimg_eval.commands.console import fail_if_cases_failed, fits, printer, say_written
+from medimg_eval.configs.overrides import plain
 from medimg_eval.data.layouts.synthesis import Generated, manifest_of
 from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.evaluation.fit import Recipe
@@ -26,6 +28,7 @@ from medimg_eval.question import Key
 from medimg_eval.results import to_rich, write_all
 from medimg_eval.results.table import check_numbers
 from medimg_eval.results.utility import build_utility, load_utility
+from medimg_eval.settings import build_loggers, build_settings, build_tasks, validating
 from medimg_eval.store import digest
 from medimg_eval.tasks import Task
 
@@ -42,11 +45,7 @@ def run(config: DictConfig) -> None:
     wanted = plain(config)
     check_numbers(wanted["resamples"], wanted["level"], wanted["seed"])
     chosen = trainings(*(as_list(wanted[key]) for key in ("settings", "fractions", "seeds")))
-    trainer = wanted["trainer"]
-    every, epochs = trainer.get("check_val_every_n_epoch"), trainer.get("max_epochs")
-    if every and epochs and 0 < epochs < every:
-        trainer["check_val_every_n_epoch"] = epochs  # or a short run would end without having been validated
-    plan = _plan(wanted)
+    plan = _plan(wanted := validating(wanted))
     real = plan.test()
     refuse_incapable(real, plan.fresh(chosen[0]))
     if any(one.setting != "real" for one in chosen):
@@ -71,7 +70,8 @@ def _plan(wanted: Mapping[str, Any]) -> Plan:
         **{key: wanted[key] for key in ("fit", "batch_size", "trainer")},
     }
     study = digest(settled)
-    settings = build_settings(wanted)
+    overrides = HydraConfig.get().overrides.task
+    settings = build_settings(wanted, overrides)
     folder = settings.run or settings.runs / "utility" / task.name / f"{slug(candidate.name)}-{study}"
     splits = task.splits["fit"]
     config = {key: value for key, value in task.config.items() if key != "expected"}
@@ -87,7 +87,7 @@ def _plan(wanted: Mapping[str, Any]) -> Plan:
 
     def settings_of(one: Training, what: str, run: Path) -> Settings:
         batch = wanted["batch_size"] if what == "fit" else None
-        return build_settings({**wanted, "seed": one.seed, "run": str(run), "batch_size": batch})
+        return build_settings({**wanted, "seed": one.seed, "run": str(run), "batch_size": batch}, overrides)
 
     return Plan(
         folder=folder,

@@ -28,7 +28,7 @@ from medimg_eval.evaluation.identity import data_fingerprint, slug
 from medimg_eval.evaluation.leaving import TRACKED, note_sent, permit
 from medimg_eval.evaluation.lightning_modules import FitModule, require_trainable
 from medimg_eval.evaluation.model_spec import ModelSpec
-from medimg_eval.evaluation.plan import begin, task_identity
+from medimg_eval.evaluation.plan import begin, placed, task_identity
 from medimg_eval.evaluation.predict import model_info
 from medimg_eval.evaluation.preparing import prepare_model
 from medimg_eval.evaluation.run import Run, now
@@ -99,8 +99,11 @@ def fit(
         # The number of processes multiplies the batch, so places count here.
         "trainer": settings.config.get("trainer"),
     }
-    run_id = digest(settled)
-    folder = settings.run or settings.runs / "fit" / task.name / f"{slug(candidate.name)}-{run_id}"
+    run_id, folder = placed(
+        [digest(settled | {"model": candidate.settled_identity}), digest(settled)],
+        settings.run,
+        settings.runs / "fit" / task.name / slug(candidate.name),
+    )
     with Run(folder, run_id, settings.rank) as run:
         if run.manifest.get("status") == "finished":
             log.info("%s: was fitted before, with val/%s %.4f", folder, task.monitor, run.manifest["best_score"])

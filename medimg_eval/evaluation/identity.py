@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.metadata
 import inspect
+import linecache
 import os
 import platform
 import re
@@ -136,7 +138,7 @@ def _is_layout(key: Any, value: Any) -> bool:
 
 
 def code_identity(wrapper: type) -> str | None:
-    """Hash of the file a user's wrapper is written in; of our own the version is recorded."""
+    """Hash of a user's wrapper: of its file, or of its source where typed in; of ours the version is recorded."""
     module = wrapper.__module__
     if module.partition(".")[0] == __name__.partition(".")[0]:
         return None
@@ -144,7 +146,24 @@ def code_identity(wrapper: type) -> str | None:
         source = inspect.getsourcefile(wrapper)
     except TypeError:  # a class without Python source
         source = None
-    return None if source is None else file_digest(Path(source))
+    if source is not None and Path(source).is_file():
+        return file_digest(Path(source))
+    typed = _typed_source(wrapper)
+    return None if typed is None else digest(typed, 16)
+
+
+def _typed_source(wrapper: type) -> str | None:
+    """The source of a class that was typed into a notebook or at a prompt, where that is kept."""
+    for method in filter(inspect.isfunction, vars(wrapper).values()):
+        cell = "".join(linecache.getlines(method.__code__.co_filename))
+        try:
+            classes = [node for node in ast.walk(ast.parse(cell)) if isinstance(node, ast.ClassDef)]
+        except SyntaxError:  # such as a cell with commands of IPython's own
+            return cell
+        own = [node for node in classes if node.name == wrapper.__name__]
+        if own:
+            return ast.get_source_segment(cell, own[-1])
+    return None
 
 
 def trainer_identity(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from medimg_eval.arguments import OWN, path_of, without_defaults
 from medimg_eval.data.former_names import as_hashed
 from medimg_eval.evaluation.identity import code_identity, model_identity
 from medimg_eval.models.base import Model
@@ -26,6 +27,8 @@ class ModelSpec:
         config: the arguments it is made of, resolved.
         load: makes it.
         baseline: whether it is there to be compared with, beside those that tables are about.
+        spelled: arguments that identify a run even where they equal their default.
+        identified: whether another start can know it again; a run of one that it cannot is never gone on with.
     """
 
     name: str
@@ -33,6 +36,8 @@ class ModelSpec:
     config: Mapping[str, Any]
     load: Callable[[], Model]
     baseline: bool = False
+    spelled: frozenset[str] = frozenset()
+    identified: bool = True
 
     @cached_property
     def model(self) -> Model:
@@ -42,9 +47,20 @@ class ModelSpec:
 
     @cached_property
     def identity(self) -> dict[str, Any]:
-        """Settings, the content of its files, and the code of a wrapper that is not ours."""
+        """Settings as given, the content of its files, and the code of a wrapper that is not ours."""
+        return self._identity_of(self.config)
+
+    @cached_property
+    def settled_identity(self) -> dict[str, Any]:
+        """The same without arguments that equal their default: alike for a config and an object that is made so."""
+        settled = without_defaults(self.config, self.wrapper, self.spelled)
+        if self.wrapper.__module__.partition(".")[0] != OWN and "_target_" in settled:
+            settled["_target_"] = path_of(self.wrapper)
+        return self._identity_of(settled)
+
+    def _identity_of(self, config: Mapping[str, Any]) -> dict[str, Any]:
         files = getattr(self.wrapper, "file_arguments", Model.file_arguments)
-        return model_identity(as_hashed(self.config), files, self._pace) | {"code": code_identity(self.wrapper)}
+        return model_identity(as_hashed(config), files, self._pace) | {"code": code_identity(self.wrapper)}
 
     @property
     def settings(self) -> str:

@@ -10,7 +10,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from medimg_eval.arguments import settled as without_defaults_within
 from medimg_eval.case import Case, Condition, Trial
+from medimg_eval.configs.names import catalogued
 from medimg_eval.data.former_names import as_hashed
 from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.evaluation.identity import data_fingerprint, placeless, provenance, slug, trainer_identity
@@ -24,7 +26,7 @@ from medimg_eval.evaluation.run import Run, answered, now
 from medimg_eval.evaluation.settings import Settings
 from medimg_eval.evaluation.sources import former_judge, judge_source, sources_of
 from medimg_eval.evidence import JUDGE
-from medimg_eval.results.runs import SCHEMA, read_manifest
+from medimg_eval.results.runs import MANIFEST, SCHEMA, read_manifest
 from medimg_eval.store import digest
 from medimg_eval.tasks import Task
 from medimg_eval.tasks.base import NOBODY, split_source
@@ -110,14 +112,17 @@ def prepare(task: Task, model: ModelSpec, settings: Settings) -> Iterator[Plan]:
     named = choose(task, every, settings.limit, settings.only)
     fingerprint = data_fingerprint(every)
     settled = {
-        "task": task_identity(task),
-        "model": model.identity,
+        "task": task_identity(task, settled=True),
+        "model": model.settled_identity,
         "trainer": trainer_identity(settings.config),
         "seed": settings.seed,
         "data": fingerprint,
     }
-    run_id = digest(settled)
-    folder = settings.run or settings.runs / task.name / f"{slug(model.name)}-{run_id}"
+    run_id, folder = placed(
+        [digest(settled), digest(settled | {"task": task_identity(task), "model": model.identity})],
+        settings.run,
+        settings.runs / task.name / slug(model.name),
+    )
     with Run(folder, run_id, settings.rank) as run:
         known = run.predictions()
         conditions = _conditions(task, settings.conditions, run.manifest)
@@ -299,12 +304,35 @@ def refuse_incapable(task: Task, model: ModelSpec) -> None:
         )
 
 
-def task_identity(task: Task) -> dict[str, Any]:
-    """The task's settings that decide predictions. Where the data lie is left out: their content is hashed."""
-    decisive = {key: value for key, value in as_hashed(task.config).items() if key not in task.scoring_fields}
+def task_identity(task: Task, *, settled: bool = False) -> dict[str, Any]:
+    """The task's settings that decide predictions. Where the data lie is left out: their content is hashed.
+
+    Args:
+        task: whose.
+        settled: without arguments that equal their default, so that a config and an object made so are alike; of
+            our own catalogue they stay, as they stand in the ids of stored runs.
+    """
+    config = without_defaults_within(task.config) if settled and task.name not in catalogued() else task.config
+    decisive = {key: value for key, value in as_hashed(config).items() if key not in task.scoring_fields}
     if isinstance(decisive.get("layout"), dict):
         decisive["layout"] = placeless(decisive["layout"])
     return decisive | dict(task.asked)
+
+
+def placed(ids: Sequence[str], given: Path | None, stem: Path) -> tuple[str, Path]:
+    """The id of a run and its folder: of several ways to write its settings down, the one that a stored run has.
+
+    Args:
+        ids: the one that a new run gets, and those that runs of the same settings may have been stored under.
+        given: the folder that was asked for, if any.
+        stem: of the folder's path, which the id completes.
+    """
+    folders = {one: given or stem.with_name(f"{stem.name}-{one}") for one in ids}
+    for one, folder in folders.items():
+        manifest = folder / MANIFEST
+        if manifest.is_file() and read_manifest(manifest).get("run") == one:
+            return one, folder
+    return ids[0], folders[ids[0]]
 
 
 def begin(
@@ -359,6 +387,8 @@ def _described(plan: Plan) -> Manifest:
             partial=in_words(plan.every, [case.id for case in plan.cases]),
             **judged(task),
         )
+    if not model.identified:
+        said["unidentified"] = True
     if plan.conditions:
         said["conditions"] = {key: asdict(condition) for key, condition in plan.conditions.items()}
     if (repeats := 1 + max((trial.repeat for trial in plan.trials), default=0)) > 1:

@@ -106,6 +106,8 @@ def _notes(plan: Plan, raised: Sequence[Raised], context: Context) -> list[str]:
     if lacking := left_out(task.layout):
         name, why = next(iter(lacking.items()))
         notes += [f"{len(lacking):,} left out of the data for what they lack, such as {name}: {why}"]
+    if run.manifest.get("unidentified"):
+        notes += [f"{plan.model_name} is unidentified: it was made of objects that no config can name"]
     if read_with := run.read_with():
         notes += [f"{len(read_with)} of {len(cases)} cases were read with a repair or doubt: see summary.json"]
     return notes

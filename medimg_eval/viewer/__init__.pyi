@@ -1,2 +1,3 @@
 from .examples import draw_examples as draw_examples
+from .report_pages import write_pages as write_pages
 from .scene import CaseView as CaseView

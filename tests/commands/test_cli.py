@@ -10,7 +10,8 @@ import time
 import pytest
 
 from medimg_eval.commands import COMMANDS
-from medimg_eval.commands.cli import Words, _forced, start, take_apart
+from medimg_eval.commands.cli import start, take_apart
+from medimg_eval.configs.overrides import Words, forced
 from medimg_eval.errors import UsageError, nearest
 from tests.conftest import environment
 
@@ -185,7 +186,7 @@ def test_completion_can_be_installed():
 
 def test_keys_of_a_swept_group_are_set_in_every_job():
     words = take_apart(["-m", "test", "model=a,b", "model.x=1", "+model.y=2", "task=c", "task.z=3", "seed=1,2"])
-    assert _forced(words) == [
+    assert forced(words) == [
         "model=a,b",
         "++model.x=1",
         "+model.y=2",
@@ -194,7 +195,7 @@ def test_keys_of_a_swept_group_are_set_in_every_job():
         "seed=1,2",
     ]
     words = take_apart(["test", "model=a", "model.x=1"])
-    assert _forced(words) == ["model=a", "model.x=1"]
+    assert forced(words) == ["model=a", "model.x=1"]
 
 
 def test_garbage_is_collected_as_before_after_a_command(capsys):

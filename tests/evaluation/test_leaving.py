@@ -11,7 +11,6 @@ from lightning.pytorch.loggers.logger import Logger
 from torch import nn
 
 from medimg_eval.case import Case
-from medimg_eval.commands.building import _refuse_other_card
 from medimg_eval.commands.cli import start
 from medimg_eval.errors import LeaveError, UsageError
 from medimg_eval.evaluation.fit import Recipe, fit
@@ -26,6 +25,7 @@ from medimg_eval.models.base import Segmenter
 from medimg_eval.models.segmentation.ensemble import Vote
 from medimg_eval.models.vision_language.openai.model import OpenAICompatible
 from medimg_eval.question import Key, Question
+from medimg_eval.settings import _refuse_other_card
 from medimg_eval.tasks import QuestionTask, ReportTask, Task
 from medimg_eval.tasks.questions.consultation import ConsultationQuestionTask
 from tests.conftest import ellipsoids

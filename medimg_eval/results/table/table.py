@@ -100,6 +100,30 @@ class Table:
         """Returns every text of the table in its place and style."""
         return lay_out_as(self, self.look)
 
+    def to_latex(self) -> str:
+        """Returns the table in LaTeX, its footnotes below."""
+        return self._as("latex")
+
+    def to_markdown(self) -> str:
+        """Returns the table and its footnotes in GitHub's Markdown."""
+        return self._as("markdown")
+
+    def to_html(self) -> str:
+        """Returns the table as a page of its own."""
+        return self._as("html")
+
+    def to_csv(self) -> str:
+        """Returns the tidy frame of the table, with unrounded numbers."""
+        return self._as("csv")
+
+    _repr_html_ = to_html
+
+    def _as(self, form: str) -> str:
+        from medimg_eval.results.table import render  # which prints what is made here
+
+        text: str = getattr(render, f"to_{form}")(self)
+        return text
+
     def frame(self) -> pd.DataFrame:
         """Returns one row per model, task and column, with unrounded numbers; in a divided table also per group.
 

@@ -1,4 +1,4 @@
-"""From configs to the objects they describe."""
+"""How a run is to be done: from a config to the settings of `test` and `fit`, and what they change while they last."""
 
 from __future__ import annotations
 
@@ -7,23 +7,27 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hydra.core.hydra_config import HydraConfig
-
-from medimg_eval.commands.console import as_list
+from medimg_eval.arguments import as_list
 from medimg_eval.data.cache import VolumeCache
 from medimg_eval.errors import UsageError, UserError
+from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.settings import Settings, read_conditions
 from medimg_eval.instantiate import Annotators, Extractors, build, build_candidate, build_task
+from medimg_eval.system import rank
 from medimg_eval.tasks import Task
 
 if TYPE_CHECKING:  # importing it takes seconds
     import lightning.pytorch as pl
     from lightning.pytorch.loggers import Logger
 
+RANK_VARIABLES = ("LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+LIGHTNING = ("lightning.pytorch", "lightning.fabric")
+SEED_VARIABLES = ("PL_GLOBAL_SEED", "PL_SEED_WORKERS")
 LARGEST_SEED = 2**32 - 1
 """That NumPy's generators take."""
 
@@ -41,8 +45,15 @@ def build_tasks(config: Mapping[str, Any]) -> list[Task]:
     return tasks
 
 
-def build_settings(config: Mapping[str, Any]) -> Settings:
+def build_settings(
+    config: Mapping[str, Any], overrides: Sequence[str] = (), judge: ModelSpec | None = None
+) -> Settings:
     """Takes what `test` and `fit` share from the config, and seeds every generator.
+
+    Args:
+        config: of the command, resolved.
+        overrides: the words that changed it, which the manifest records.
+        judge: in place of the config's.
 
     Raises:
         UsageError: a number is none, or too small.
@@ -56,7 +67,7 @@ def build_settings(config: Mapping[str, Any]) -> Settings:
     if config["seed"] > LARGEST_SEED:
         raise UsageError(f"expected seed to be at most {LARGEST_SEED}, got {config['seed']}")
     refuse_absent_device(str(config["trainer"]["accelerator"]))
-    _refuse_other_card(HydraConfig.get().overrides.task)
+    _refuse_other_card(overrides)
     trainer = {**config["trainer"], "precision": _precision(config["trainer"])}
     _seed(config["seed"])
     return Settings(
@@ -64,17 +75,17 @@ def build_settings(config: Mapping[str, Any]) -> Settings:
         run=None if config["run"] is None else Path(config["run"]),
         trainer=_trainer(trainer),
         config={key: value for key, value in config.items() if key != "runs"} | {"trainer": trainer},
-        overrides=list(HydraConfig.get().overrides.task),
+        overrides=list(overrides),
         batch_size=config["batch_size"],
         num_workers=config["num_workers"],
         score_workers=config["score_workers"],
-        rank=_rank(),
+        rank=rank(),
         seed=config["seed"],
         limit=config.get("limit"),
         only=[] if config.get("only") is None else [str(one) for one in as_list(config["only"])],
         repeats=config.get("repeats", 1),
         conditions=read_conditions(as_list(config.get("conditions") or [])),
-        judge=build_candidate(config["judge"]) if config.get("judge") else None,
+        judge=judge or (build_candidate(config["judge"]) if config.get("judge") else None),
         annotators=Annotators(config["annotators"]),
         extractors=Extractors(config["extractors"]),
         cache=VolumeCache(Path(config["cache"]).expanduser(), config["cache_gib"]) if config.get("cache") else None,
@@ -88,6 +99,15 @@ def _refuse_other_card(overrides: Iterable[str]) -> None:
     )
     if strange is not None:
         raise UsageError(f"{strange}: what may leave this machine stands in the card's file alone; say may_leave=yes")
+
+
+def validating(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The config of a training that validates at least once: at its end, where it is shorter than the usual step."""
+    trainer = dict(config["trainer"])
+    every, epochs = trainer.get("check_val_every_n_epoch"), trainer.get("max_epochs")
+    if every and epochs and 0 < epochs < every:
+        trainer["check_val_every_n_epoch"] = epochs
+    return {**config, "trainer": trainer}
 
 
 def build_loggers(config: Mapping[str, Any]) -> Callable[[Path], list[Logger]]:
@@ -110,6 +130,47 @@ def _trainer(config: Mapping[str, Any]) -> Callable[..., pl.Trainer]:
     return make
 
 
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Puts back what a run changes in its process: states of generators, warnings, levels of logs, ranks."""
+    import random
+
+    import numpy as np
+    import torch
+
+    states = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
+    on_devices = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
+    levels = {name: logging.getLogger(name).level for name in LIGHTNING}
+    variables = {name: os.environ.get(name) for name in (*RANK_VARIABLES, *SEED_VARIABLES)}
+    try:
+        with warnings.catch_warnings():
+            yield
+    finally:
+        random.setstate(states[0])
+        np.random.set_state(states[1])  # noqa: NPY002
+        torch.set_rng_state(states[2])
+        if on_devices:
+            torch.cuda.set_rng_state_all(on_devices)
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)
+        _restore(variables)
+
+
+def _restore(before: Mapping[str, str | None]) -> None:
+    """Takes back what Lightning leaves behind in rank 0, or the next run of this process would start no ranks."""
+    ranks = any(os.environ.get(name) != before[name] for name in RANK_VARIABLES)
+    for name, value in before.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+    if ranks:
+        from torch import distributed
+
+        if distributed.is_available() and distributed.is_initialized():
+            distributed.destroy_process_group()
+
+
 def _seed(seed: int) -> None:
     """Seeds every generator, and those of the processes that Lightning starts, as its `seed_everything` does."""
     import random
@@ -121,12 +182,6 @@ def _seed(seed: int) -> None:
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002 - for libraries that draw from it
     torch.manual_seed(seed)
-
-
-def _rank() -> int:
-    """The rank of this process, where a launcher or Lightning has given it one."""
-    names = ("RANK", "LOCAL_RANK", "SLURM_PROCID", "JSM_NAMESPACE_RANK")  # in the order in which Lightning looks
-    return int(next((os.environ[name] for name in names if name in os.environ), 0))
 
 
 def refuse_absent_device(accelerator: str) -> None:
@@ -158,7 +213,7 @@ def _precision(trainer: Mapping[str, Any]) -> str | int:
 
 def _quieten_lightning() -> None:
     """Leaves out Lightning's advertisements, and its advice on what is set here on purpose."""
-    for name in ("lightning.pytorch", "lightning.fabric"):
+    for name in LIGHTNING:
         logging.getLogger(name).setLevel(logging.WARNING)
     for advice in (
         ".*does not have many workers.*",

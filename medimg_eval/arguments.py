@@ -1,0 +1,160 @@
+"""What an object was made of, in the words of a config: the arguments of its class."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import pkgutil
+import sys
+from collections.abc import Collection, Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from enum import Enum
+from pathlib import PurePath
+from typing import Any
+
+OWN = __name__.partition(".")[0]
+KEPT = "_made_of"
+"""Attribute under which an object keeps its arguments."""
+
+
+class LiveError(TypeError):
+    """A value that no config can hold, such as a loaded network."""
+
+
+class _Live:
+    """Stands for an argument that no config can hold."""
+
+
+def keep_arguments(made: object, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    """Notes on a new object what its class was called with; arguments that do not fit are left to its `__init__`."""
+    try:
+        bound = inspect.signature(type(made).__init__).bind(made, *args, **kwargs)
+    except (TypeError, ValueError):
+        return
+    kinds = inspect.signature(type(made).__init__).parameters
+    given: dict[str, Any] = {}
+    for place, (name, value) in enumerate(bound.arguments.items()):
+        kind = kinds[name].kind
+        if kind is inspect.Parameter.VAR_KEYWORD:
+            given |= {key: _or_live(one) for key, one in value.items()}
+        elif place:  # the first is the object itself
+            given[name] = _Live if kind is inspect.Parameter.VAR_POSITIONAL and value else _or_live(value)
+    object.__setattr__(made, KEPT, given)
+
+
+def _or_live(value: Any) -> Any:
+    try:
+        return as_config(value)
+    except LiveError:
+        return _Live
+
+
+def as_config(value: Any) -> Any:
+    """A value as YAML would hold it: plain values, lists, mappings, and objects as `_target_` with their arguments.
+
+    Raises:
+        LiveError: it is, or holds, an object that does not know its arguments.
+    """
+    if isinstance(value, Enum | PurePath):
+        value = value.value if isinstance(value, Enum) else str(value)
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Mapping):
+        return {key: as_config(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        inner = [as_config(one) for one in value]
+        return inner if isinstance(value, list | tuple) else sorted(inner, key=str)
+    if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0:
+        return value.item()
+    if isinstance(value, type) or not (is_dataclass(value) or KEPT in getattr(value, "__dict__", {})):
+        raise LiveError(f"{type(value).__qualname__} holds no arguments that a config could name")
+    return {"_target_": path_of(type(value)), **arguments_of(value)}
+
+
+def arguments_of(made: Any) -> dict[str, Any]:
+    """The arguments of an object by name: those it was called with, of a dataclass those that are not the default.
+
+    Raises:
+        LiveError: one of them cannot be written in a config, or they are not known.
+    """
+    given = getattr(made, "__dict__", {}).get(KEPT)
+    if given is None and is_dataclass(made):
+        usual = defaults_of(type(made))
+        held = {one.name: as_config(getattr(made, one.name)) for one in fields(made) if one.init}
+        return {name: value for name, value in held.items() if name not in usual or not equal(value, usual[name])}
+    lost = "all" if given is None else next((name for name, value in given.items() if value is _Live), None)
+    if lost is not None:
+        raise LiveError(f"{type(made).__qualname__}: its argument {lost!r} is an object that no config can name")
+    return {} if given is None else dict(given)
+
+
+def defaults_of(made: type) -> dict[str, Any]:
+    """Argument -> default, of those that have one which a config can hold."""
+    factories = {
+        one.name: one.default_factory
+        for one in (fields(made) if is_dataclass(made) else ())
+        if one.default_factory is not MISSING
+    }
+    try:
+        known = inspect.signature(getattr(made, "__init__")).parameters  # noqa: B009 - of the class, not of an instance
+    except (TypeError, ValueError):
+        return {}
+    usual: dict[str, Any] = {}
+    for name, one in known.items():
+        if one.default is not inspect.Parameter.empty:
+            value = _or_live(factories[name]() if name in factories else one.default)
+            usual |= {} if value is _Live else {name: value}
+    return usual
+
+
+def without_defaults(config: Mapping[str, Any], made: type, spelled: Collection[str] = ()) -> dict[str, Any]:
+    """A config without the arguments that equal their default, so that spelling one out changes nothing.
+
+    Args:
+        config: `_target_` and arguments.
+        made: the class that it names.
+        spelled: arguments that stay in any case.
+    """
+    usual = defaults_of(made)
+    return {
+        key: value
+        for key, value in config.items()
+        if key in spelled or key not in usual or not equal(value, usual[key])
+    }
+
+
+def settled(config: Any) -> Any:
+    """A config without arguments that equal their default, at any depth; classes that cannot be found keep theirs."""
+    if isinstance(config, list):
+        return [settled(one) for one in config]
+    if not isinstance(config, Mapping):
+        return config
+    inner = {key: settled(value) for key, value in config.items()}
+    if not isinstance(config.get("_target_"), str):
+        return inner
+    try:
+        made = pkgutil.resolve_name(config["_target_"])
+    except (ImportError, AttributeError, ValueError):
+        return inner
+    return without_defaults(inner, made)
+
+
+def as_list(value: Any) -> list[Any]:
+    """What a key holds that may be given one value or a list of them."""
+    return value if isinstance(value, list) else [value]
+
+
+def equal(one: Any, other: Any) -> bool:
+    """Whether two values are written alike: 1, 1.0 and true are three values."""
+    return json.dumps(one, sort_keys=True, default=str) == json.dumps(other, sort_keys=True, default=str)
+
+
+def path_of(made: type) -> str:
+    """The dotted path of a class; of ours the shortest, which configs name it by."""
+    parts = made.__module__.split(".")
+    if parts[0] == OWN and "." not in made.__qualname__:
+        for end in range(2, len(parts)):
+            module = sys.modules.get(".".join(parts[:end]))
+            if made.__name__ in getattr(module, "__all__", ()):
+                return f"{'.'.join(parts[:end])}.{made.__name__}"
+    return f"{made.__module__}.{made.__qualname__}"

@@ -1,0 +1,111 @@
+"""What the commands `table` and `compare` show of runs, given their settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from medimg_eval.arguments import as_list
+from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.results.cards import build_cards
+from medimg_eval.results.comparison import CompareSettings, compare, marked
+from medimg_eval.results.table import Look, build_authors_tables, build_table
+from medimg_eval.results.utility import Study, load_utility, utility_of_card
+
+if TYPE_CHECKING:
+    from medimg_eval.results.runs import RunScores
+    from medimg_eval.results.table import Comparison, Table
+
+AUTHORS, CARD = "authors", "card"
+
+
+def tables_of(runs: Sequence[RunScores], wanted: Mapping[str, Any]) -> dict[str, Table]:
+    """Builds the table of runs, or the paper's own of each task, by the stems of their files.
+
+    Args:
+        runs: which.
+        wanted: the keys of the command `table`.
+
+    Raises:
+        UsageError: what is asked for does not exist.
+        UserError: there are no scores to show.
+    """
+    tables = {"table": _usual(runs, wanted)} if wanted["table"] is None else _authors(runs, wanted)
+    look = Look(**{key: wanted[key] for key in Look._fields})
+    return {stem: _marked(table.looking(look), wanted) for stem, table in tables.items()}
+
+
+def comparison_of(runs: Sequence[RunScores], wanted: Mapping[str, Any]) -> Comparison:
+    """Compares models by a metric; `wanted` has the keys of the command `compare`."""
+    if not wanted["metric"]:
+        raise UsageError("metric is not set; name one, such as dice")
+    settings = ("test", "correction", "alpha", "margin", "resamples", "seed")
+    return compare(
+        runs,
+        wanted["metric"],
+        by=None if wanted["by"] is None else str(wanted["by"]),
+        baseline=None if wanted["baseline"] is None else str(wanted["baseline"]),
+        how=CompareSettings(**{name: wanted[name] for name in settings}),
+    )
+
+
+def _usual(runs: Sequence[RunScores], wanted: Mapping[str, Any]) -> Table:
+    table = build_table(
+        runs,
+        metrics=_metrics(wanted["metrics"]),
+        by=None if wanted["by"] is None else str(wanted["by"]),
+        mean=wanted["mean"],
+        resamples=wanted["resamples"],
+        level=wanted["level"],
+        seed=wanted["seed"],
+        interval=wanted["interval"],
+        strata=wanted["strata"],
+    )
+    if not table.columns:
+        raise UserError(
+            "There are no scores that a table shows by itself; name summaries that rest on those there are, such as "
+            f"metrics=[auroc@macro] ({'; '.join(table.footnotes)})"
+        )
+    return table
+
+
+def _marked(table: Table, wanted: Mapping[str, Any]) -> Table:
+    """Returns a table with signs of significance if they are asked for."""
+    if wanted["marks"] is None:
+        return table
+    if wanted["mean"] != "case":
+        raise UsageError(f"marks come from tests of means over cases; leave out mean={wanted['mean']}")
+    how = CompareSettings(resamples=wanted["resamples"], seed=wanted["seed"])
+    return marked(table, str(wanted["marks"]), how)
+
+
+def _metrics(said: Any) -> list[str] | dict[str, list[str]] | None:
+    """Returns the metrics asked for, of all tasks or by task."""
+    if isinstance(said, dict):
+        return {str(task): as_list(names) for task, names in said.items()}
+    return None if said is None else as_list(said)
+
+
+def _authors(runs: Sequence[RunScores], wanted: Mapping[str, Any]) -> dict[str, Table]:
+    """Returns the tables by the name of their files."""
+    if wanted["table"] not in (AUTHORS, CARD):
+        raise UsageError(f"there is no table {wanted['table']!r}{nearest(str(wanted['table']), [AUTHORS, CARD])}")
+    for key, usual in (("metrics", None), ("by", None), ("mean", "case")):
+        if wanted[key] != usual:
+            raise UsageError(f"table={wanted['table']} has columns of its own; leave out {key}={wanted[key]}")
+    numbers = {key: wanted[key] for key in ("resamples", "level", "seed", "interval", "strata")}
+    if wanted["table"] == CARD:
+        bootstrap = {key: wanted[key] for key in ("resamples", "level", "seed")}
+        tables = build_cards(runs, utility_of_card(runs, _studies(wanted), **bootstrap))
+    else:
+        tables = build_authors_tables(runs, **numbers)
+    if len(tables) == 1:
+        return {"table": tables[0]}
+    return {f"table-{table.columns[0].task}": table for table in tables}
+
+
+def _studies(wanted: Mapping[str, Any]) -> list[Study]:
+    """Returns the studies of utility that lie where the runs do, or where `utility` puts them."""
+    places = [*as_list(wanted["from"]), f"{wanted['runs']}/utility"]
+    return load_utility([Path(place) for place in places])

@@ -1,0 +1,166 @@
+"""A run as its reader sees it: scores, summary, predictions, failures, read when they are asked for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from medimg_eval.case import Failure, Trial
+from medimg_eval.codecs import Stored
+from medimg_eval.errors import UserError
+from medimg_eval.evaluation.run import Run
+from medimg_eval.results.runs import MANIFEST, RunScores, read_manifest
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from medimg_eval.results import Table
+    from medimg_eval.tasks import Task
+
+SUMMARY = {"metric": "metric", "mean": "value", "low": "low", "high": "high", "n": "n", "failed": "failed"}
+"""Columns of a table's frame -> those of a run's summary."""
+
+
+class Predictions(Mapping[Trial, Any]):
+    """What a model answered, by trial; a case's id will do where nothing is varied. Files are read when asked for."""
+
+    def __init__(self, stored: Mapping[str, Stored | Failure]) -> None:
+        self._stored = {trial: value for trial, value in stored.items() if not isinstance(value, Failure)}
+
+    def __getitem__(self, trial: Trial | str) -> Any:
+        value = self._stored[trial if isinstance(trial, str) else trial.id]
+        return _read(value) if isinstance(value, Path) else value
+
+    def __iter__(self) -> Iterator[Trial]:
+        return map(Trial, self._stored)
+
+    def __len__(self) -> int:
+        return len(self._stored)
+
+
+class RunResults:
+    """A run of a model on a task.
+
+    Attributes:
+        folder: where it lies.
+        baselines: the runs that were made beside it, to compare it with.
+    """
+
+    def __init__(self, folder: Path, *, task: Task | None = None, table: Table | None = None) -> None:
+        self.folder = folder
+        self.baselines: Sequence[RunResults] = ()
+        self._task = task
+        self._known_table = table
+
+    def __repr__(self) -> str:
+        manifest = self.manifest
+        return f"<{manifest.get('status')} run of {manifest.get('model')!r} on {manifest.get('task')!r}: {self.folder}>"
+
+    def _repr_html_(self) -> str:
+        return self.table.to_html()
+
+    @property
+    def task(self) -> Task | None:
+        """The task, where the run was made or scored here."""
+        return self._task
+
+    @cached_property
+    def manifest(self) -> dict[str, Any]:
+        """How the run was made: settings, versions, times, status."""
+        return read_manifest(self.folder / MANIFEST)
+
+    @property
+    def id(self) -> str:
+        """Hash of everything that decides its predictions."""
+        return str(self.manifest["run"])
+
+    @cached_property
+    def _loaded(self) -> RunScores:
+        from medimg_eval.results import load_runs
+
+        (run,) = load_runs([self.folder])
+        return run
+
+    @cached_property
+    def table(self) -> Table:
+        """The run's means with their intervals, as the command prints them."""
+        if self._known_table is not None:
+            return self._known_table
+        from medimg_eval.results import build_table
+
+        return build_table([self._loaded])
+
+    @cached_property
+    def scores(self) -> pd.DataFrame:
+        """Score rows: one per case, label and metric."""
+        import pandas as pd
+
+        file = self.folder / "scores.parquet"
+        if not file.is_file():
+            self._refuse("scores")
+        return pd.read_parquet(file)
+
+    @property
+    def summary(self) -> pd.DataFrame:
+        """One row per metric: its mean as `value`, the interval from `low` to `high`, `n` cases, `failed` ones."""
+        return self.table.frame()[list(SUMMARY)].rename(columns=SUMMARY)
+
+    @cached_property
+    def predictions(self) -> Predictions:
+        """What the model answered; cases that failed are in `failures`."""
+        return Predictions(Run(self.folder, self.id).predictions())
+
+    @cached_property
+    def evidence(self) -> pd.DataFrame:
+        """What judges said of the answers: one row per case and question."""
+        import pandas as pd
+
+        return pd.DataFrame(Run(self.folder, self.id).judgements())
+
+    @cached_property
+    def failures(self) -> pd.DataFrame:
+        """Cases without an answer or score: `case`, `stage`, `message`; values that metrics lost have a `metric`."""
+        import pandas as pd
+
+        file = self.folder / "summary.json"
+        if not file.is_file():
+            self._refuse("summary")
+        summary = json.loads(file.read_text(encoding="utf-8"))
+        found = [*summary["failures"], *({"stage": "score", **one} for one in summary.get("raised", []))]
+        return pd.DataFrame(found, columns=["case", "stage", "metric", "message"])
+
+    @property
+    def usage(self) -> Mapping[str, Any]:
+        """What answering took, over all starts: tokens, requests, retries, cost."""
+        return self._loaded.usage
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What readers of its numbers must know."""
+        return self._loaded.notes
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise UserError(
+            f"{self.folder}: has no {what} yet, for the run is {self.manifest.get('status')}; run test again"
+        )
+
+
+def folder_of(run: RunResults | str | Path) -> Path:
+    """The folder of a run, given as such or as what `medimg_eval.test` returned."""
+    return run.folder if isinstance(run, RunResults) else Path(run).expanduser()
+
+
+def _read(file: Path) -> Any:
+    """A stored prediction; what is neither a mask, an array nor JSON stays a path."""
+    if file.name.endswith(".nii.gz"):
+        from medimg_eval.imaging import read_mask
+
+        return read_mask(file)
+    if file.suffix == ".npy":
+        import numpy as np
+
+        return np.load(file, allow_pickle=False)
+    return json.loads(file.read_text(encoding="utf-8")) if file.suffix == ".json" else file

@@ -1,0 +1,142 @@
+"""The report's pages put together: tables, lists of cases, images with overlays, figures."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from medimg_eval.arguments import as_list
+from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.evaluation.progress import tracked
+from medimg_eval.results import RunScores, build_table
+from medimg_eval.results.report import Report, TaskCases, by_task, check_wanted, task_titles
+from medimg_eval.results.runs import is_set
+from medimg_eval.results.table import Settings, named_runs
+from medimg_eval.tasks import Task
+from medimg_eval.viewer.examples import draw_examples
+from medimg_eval.viewer.scene import CaseView
+
+log = logging.getLogger(__name__)
+
+MakeTask = Callable[[Path, str | None], Task]
+"""Makes the task of a run folder, whose data lie at another root now where one is given."""
+
+
+def write_pages(
+    read_runs: Callable[[], Sequence[RunScores]],
+    wanted: Mapping[str, Any],
+    make_task: MakeTask,
+    warn: Callable[[str], None] = log.warning,
+) -> Path:
+    """Writes the report and returns its index.
+
+    Args:
+        read_runs: reads the runs that it is about, once the settings are known to be meant.
+        wanted: the keys of the command `report`.
+        make_task: makes the task of a run.
+        warn: is told what is left out.
+    """
+    for key, least in (("voxels", 1000), ("examples", 0)):
+        if not isinstance(wanted[key], int) or isinstance(wanted[key], bool) or wanted[key] < least:
+            raise UsageError(f"{key} must be a whole number of at least {least}, got {wanted[key]!r}")
+    runs = read_runs()
+    tasks = by_task(runs, named_runs(runs))
+    asked = [str(one) for one in as_list(wanted["cases"])]
+    check_wanted(asked, tasks)
+    roots = _roots(wanted["root"], [one.task for one in tasks])
+    table = build_table(runs, **{key: wanted[key] for key in ("resamples", "level", "seed")})
+    report = Report(Path(wanted["out"]))
+    shown = (
+        {one.task: _shown(one, roots.get(one.task), wanted["voxels"], make_task) for one in tasks}
+        if wanted["scores"] is None
+        else {}
+    )
+    todo: list[tuple[int, int, TaskCases, CaseView]] = []
+    names = task_titles(table, tasks)
+    for one in tasks:
+        found = shown.get(one.task)
+        what = found if isinstance(found, CaseView) else None
+        places = one.chosen(asked) if what else []
+        card = what.task.card if what else {}
+        number = report.add_task(one, what, places, title=names[one.task], card=card)
+        if isinstance(found, str):
+            report.warn(number, found)
+            warn(f"{one.task}: {found}")
+        if what is not None:
+            todo += [(number, place, one, what) for place in places]
+    figures = _figures([run for run in runs if run.task in names], wanted)
+    index = report.write_index(table, _title(wanted["title"], names), figures)
+    for number, place, one, what in tracked(todo, "drawing cases"):
+        case = one.cases[place]
+        report.add_scene(number, place, what.key(case), partial(what.scene, case))
+    report.tidy()
+    if wanted["examples"]:
+        _write_examples(tasks, shown, wanted, warn)
+    return index
+
+
+def _title(given: str | None, names: Mapping[str, str]) -> str:
+    if given is not None:
+        return str(given)
+    return next(iter(names.values())) if len(names) == 1 else f"Report on {len(names)} tasks"
+
+
+def _roots(given: Any, tasks: Sequence[str]) -> Mapping[str, str]:
+    """Returns where the data of each task lie now, of those that have moved."""
+    if given is None:
+        return {}
+    if isinstance(given, Mapping):
+        lost = next((task for task in given if task not in tasks), None)
+        if lost is not None:
+            raise UsageError(f"root: no run is of task {lost!r}{nearest(str(lost), tasks)}")
+        return {str(task): str(root) for task, root in given.items()}
+    if len(tasks) > 1:
+        raise UsageError(f"root={given} is one folder for {len(tasks)} tasks; give root={{TASK: FOLDER}}")
+    return {tasks[0]: str(given)}
+
+
+def _shown(cases: TaskCases, root: str | None, voxels: int, make_task: MakeTask) -> CaseView | str:
+    """Returns what can be shown of a task's cases, or says why there is nothing."""
+    newest: RunScores = max(cases.runs.values(), key=lambda run: run.started)
+    try:
+        return CaseView(make_task(newest.folder, root), cases.runs, voxels)
+    except (UserError, UsageError, KeyError) as error:
+        return f"Images and texts are left out, for the task's data cannot be read: {error}"
+
+
+def _write_examples(
+    tasks: Sequence[TaskCases],
+    shown: Mapping[str, CaseView | str],
+    wanted: Mapping[str, Any],
+    warn: Callable[[str], None],
+) -> None:
+    """Writes a grid of examples for each segmentation, as figures for a paper."""
+    from medimg_eval.results.figures import write_figure
+
+    seen = [(one, what) for one in tasks if isinstance(what := shown.get(one.task), CaseView)]
+    seen = [(one, what) for one, what in seen if what.labels]
+    if not seen:
+        warn("examples: there is no segmentation whose images can be read")
+    for one, what in seen:
+        drawn = draw_examples(one, what, count=wanted["examples"])
+        files = write_figure(drawn, Path(wanted["out"]) / "examples", one.task)
+        log.info("wrote %s", ", ".join(map(str, files)))
+
+
+def _figures(runs: Sequence[RunScores], wanted: Mapping[str, Any]) -> dict[str, str]:
+    """Returns a forest plot of each task's first metric as SVG, where at least two models have it."""
+    from medimg_eval.results.figures import forest, svg  # matplotlib takes a second to import
+
+    settings = Settings(wanted["resamples"], wanted["level"], wanted["seed"])
+    found = {}
+    for task in dict.fromkeys(run.task for run in runs):
+        members = [run for run in runs if run.task == task and run.finished]
+        metric = next((name for name in members[0].metrics if not is_set(name)), None) if len(members) > 1 else None
+        if metric is not None:
+            with suppress(UserError):  # such as a metric that no run has a value of
+                found[task] = svg(forest(members, metric, width="double", settings=settings))
+    return found
