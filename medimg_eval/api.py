@@ -24,7 +24,7 @@ from medimg_eval.instantiate import (
     stored_task,
     with_config,
 )
-from medimg_eval.metrics import present_name
+from medimg_eval.metrics import as_known, present_name
 from medimg_eval.results import RunScores, load_runs
 from medimg_eval.results.runs import BLIND, MANIFEST, read_manifest
 from medimg_eval.run_results import RunResults, folder_of
@@ -250,8 +250,8 @@ def _columns(stored: Sequence[str], add: Iterable[str], drop: Iterable[str], fol
     Raises:
         UsageError: one that is to be dropped is none of them, or none is left.
     """
-    found = list(dict.fromkeys(map(present_name, [*stored, *add])))
-    for name in map(present_name, drop):
+    found = list(dict.fromkeys([*map(present_name, stored), *map(as_known, add)]))
+    for name in map(as_known, drop):
         if name not in found:
             raise UsageError(f"drop={name}: {folder} has no such metric{nearest(name, found)}")
         found.remove(name)

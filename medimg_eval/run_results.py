@@ -115,10 +115,10 @@ class RunResults:
 
     @cached_property
     def evidence(self) -> pd.DataFrame:
-        """What judges said of the answers: one row per case and question."""
+        """What providers said of the predictions: one row per provider, topic and owner, word for word."""
         import pandas as pd
 
-        return pd.DataFrame(Run(self.folder, self.id).judgements())
+        return pd.DataFrame(Run(self.folder, self.id).evidence())
 
     @cached_property
     def failures(self) -> pd.DataFrame:
