@@ -161,7 +161,8 @@ class Evidence:
                 owners = [owner for owner, observation in shown if observation.status == status]
                 if owners:
                     some = ", ".join(owners[:NAMED]) + (", ..." if len(owners) > NAMED else "")
-                    sentences.append(f"{who} {words} {len(owners)} of {len(shown)} ({some})")
+                    end = ": not judged" if status == "failed" else ""
+                    sentences.append(f"{who} {words} {len(owners)} of {len(shown)} ({some}){end}")
         return sentences
 
     def only(self, owners: Collection[str]) -> Evidence:

@@ -55,6 +55,6 @@ def test_a_candidate_within_the_radius_is_a_hit_and_on_an_irrelevant_finding_not
     positions = np.array([[11.9, 5, 3], [22, 15, 6], [3, 3, 3], [28, 1, 1]], float)  # 3.8 mm, 4 mm, on it, far
     answer = Points(positions, ("nodule",) * 4, scores=np.array([0.9, 0.8, 0.7, 0.6]))
     scores = one.score(case, answer)
-    statuses = {round(score.value, 3): score.status for score in scores if score.metric == "candidate"}
+    statuses = {round(score.value, 3): score.status for score in scores if score.metric == "detection_score"}
     assert statuses == {0.9: "hit", 0.8: "false", 0.7: "ignored", 0.6: "false"}
     assert [score.value for score in scores if score.metric == "detection_recall"] == [0.5]

@@ -10,6 +10,7 @@ from medimg_eval.instantiate import build_task
 from medimg_eval.question import Reply
 from medimg_eval.results import build_authors_tables, load_runs
 from tests.helpers.catalogue import SAMPLES, answered, config_of, png, task_of, worth
+from tests.helpers.judge_asks import judge_prompts
 from tests.helpers.samples import ALL
 
 assert ALL is not None
@@ -26,7 +27,7 @@ def asked(task, case_id, reply):
     case = next(case for case in task.cases("test") if case.id == case_id)
     return {
         one.name: (one, ["".join(map(str, message.parts)) for message in prompt.messages])
-        for one, prompt in task.judge_prompts(case, Reply((reply,)).as_record())
+        for one, prompt in judge_prompts(task, case, Reply((reply,)).as_record())
     }
 
 

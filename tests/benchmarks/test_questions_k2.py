@@ -8,6 +8,7 @@ from medimg_eval.results import build_authors_tables, load_runs
 from medimg_eval.tasks.questions.judge_questions import JudgeQuestion
 from medimg_eval.tasks.questions.templates import Template
 from tests.helpers.catalogue import SAMPLES, answered, config_of, stored_picture, task_of, worth, write_parquet
+from tests.helpers.judge_asks import judge_prompts
 from tests.helpers.samples import ALL
 
 assert ALL is not None
@@ -92,7 +93,7 @@ def test_a_judge_of_medevalkit_says_0_for_correct(tmp_path):
     assert question.verdict("<think>0 of 2</think>\n<judge>{1}</judge>") == 0
     assert question.verdict("<judge>0 or 1") is None
     case = task.cases("test")[3]
-    ((_, prompt),) = task.judge_prompts(case, {"texts": ["MRI scan"]})
+    ((_, prompt),) = judge_prompts(task, case, {"texts": ["MRI scan"]})
     assert (
         "The question is: What is this?\n\nThe standard answer: ct scan\n\nThe user's answer: MRI scan" in prompt.text
     )

@@ -8,6 +8,7 @@ from medimg_eval.question import Reply
 from medimg_eval.results import build_authors_tables, load_runs
 from medimg_eval.tasks.questions.judge_questions import JudgeQuestion
 from tests.helpers.catalogue import SAMPLES, answered, config_of, picture, task_of, worth
+from tests.helpers.judge_asks import judge_prompts
 from tests.helpers.samples import ALL
 
 assert ALL is not None
@@ -152,7 +153,7 @@ def test_mediconfusions_judge_chooses_an_option_by_a_score_larger_by_3(tmp_path)
 def test_mediconfusions_judge_sees_both_options_and_the_answer(tmp_path):
     task = task_of("mediconfusion_free", tmp_path)
     case = task.cases("test")[2]
-    (_, prompt), *others = task.judge_prompts(case, Reply(("A shadow lies to the left.",)).as_record())
+    (_, prompt), *others = judge_prompts(task, case, Reply(("A shadow lies to the left.",)).as_record())
     system, said = ["".join(map(str, message.parts)) for message in prompt.messages]
     assert not others
     assert system == "You are a helpful and precise assistant for checking the quality of the answer."

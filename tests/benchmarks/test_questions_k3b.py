@@ -8,6 +8,7 @@ from medimg_eval.instantiate import build_task
 from medimg_eval.question import Reply
 from medimg_eval.results import build_authors_tables, load_runs
 from tests.helpers.catalogue import SAMPLES, answered, config_of, task_of, worth
+from tests.helpers.judge_asks import judge_prompts
 from tests.helpers.samples import ALL
 
 assert ALL is not None
@@ -41,7 +42,7 @@ def asked(task, case_id, reply):
             ["".join(part for part in message.parts if isinstance(part, str)) for message in prompt.messages],
             len(prompt.images),
         )
-        for one, prompt in task.judge_prompts(case_of(task, case_id), Reply((reply,)).as_record())
+        for one, prompt in judge_prompts(task, case_of(task, case_id), Reply((reply,)).as_record())
     }
 
 

@@ -6,6 +6,7 @@ import pytest
 from medimg_eval.instantiate import build_task
 from medimg_eval.results import build_authors_tables, load_runs
 from tests.helpers.catalogue import SAMPLES, answered, config_of, task_of
+from tests.helpers.judge_asks import judge_prompts
 from tests.helpers.oracle import check_rows
 from tests.helpers.samples import ALL
 from tests.helpers.samples.k4k5 import volume
@@ -164,7 +165,7 @@ RUBRIC = """```json
 def test_3mdbenchs_assessor_rates_eight_items_of_one_reply(tmp_path):
     task = task_of("mdbench_3m", tmp_path)
     case = task.cases("test")[3]
-    asked = {one.name: (one, prompt) for one, prompt in task.judge_prompts(case, {"texts": ["eczema or hives"]})}
+    asked = {one.name: (one, prompt) for one, prompt in judge_prompts(task, case, {"texts": ["eczema or hives"]})}
     assert len(asked) == 9
     verdicts = {name: one.verdict(RUBRIC) for name, (one, _) in asked.items()}
     assert verdicts == {

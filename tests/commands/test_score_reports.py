@@ -268,7 +268,8 @@ def test_many_reports_are_judged_in_several_processes_with_the_same_scores(folde
     write("two.csv", [*rows, ("lost", "", "Edema.")])
     metrics = "metrics=[rouge_l,cider_d,rule_labeler_example_f1@14+]"
     assert start(["score", "reports=one.csv", metrics, "runs=one"]) == 0
-    monkeypatch.setattr("medimg_eval.evaluation.score.MANY", 1)
+    monkeypatch.setattr("medimg_eval.evaluation.score.TRIED", 1)
+    monkeypatch.setattr("medimg_eval.evaluation.score.WORTH_PROCESSES", -1.0)
     monkeypatch.setattr("medimg_eval.evaluation.score.scoring_workers", lambda *_, **__: 2)
     assert start(["score", "reports=one.csv", metrics, "runs=two"]) == 0
     one, two = (

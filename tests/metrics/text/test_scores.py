@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import medimg_eval
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics import get, registry, text_scores
+from medimg_eval.metrics.registry import judge_says, read_by
 from medimg_eval.metrics.text.profiles import PROFILES
 from tests.conftest import environment
 
@@ -331,7 +332,10 @@ def test_settings_that_cannot_be_meant_are_refused():
 
 @pytest.mark.parametrize(
     ("needs", "said"),
-    [({"reads": ("chexbert",)}, "the annotator 'chexbert'"), ({"asks": ("green",)}, "the judge's question 'green'")],
+    [
+        ({"requires": read_by("chexbert")}, "the annotator 'chexbert'"),
+        ({"requires": judge_says("green")}, "the judge's question 'green'"),
+    ],
 )
 def test_a_metric_that_needs_weights_or_a_judge_is_refused_before_anything_is_scored(monkeypatch, needs, said):
     needy = replace(get("rouge_l"), name="needy", function=lambda pair: pytest.fail("scored"), **needs)

@@ -129,7 +129,7 @@ def part_of(cases, metric, clusters):
             "attributes": [json.dumps({"set": name, "member": member, **more}) for _, name, member, _, more in cases],
         }
     )
-    return Part(SimpleNamespace(facts={}), scores, pd.Series(clusters, index=scores["case"]))
+    return Part(SimpleNamespace(facts={}, metrics=()), scores, pd.Series(clusters, index=scores["case"]))
 
 
 def naive(cases, clusters, judge, resamples, seed):

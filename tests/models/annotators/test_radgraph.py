@@ -355,10 +355,11 @@ def test_in_a_run_graphs_are_read_once_and_compared(tmp_path, places, monkeypatc
     (loaded,) = load_runs([run])
     values = loaded.scores.set_index(["case", "metric"])["value"]
     read = annotator(RadGraphXL(str(folder))).annotate([TEXTS[2], TEXTS[2][:20]])
-    for level in ("simple", "partial", "complete"):
-        assert values["a", f"radgraph_xl_{level}"] == 1.0
-        assert values["b", f"radgraph_xl_{level}"] == radgraph_f1(*read, level)
-        assert values["c", f"radgraph_xl_{level}"] == 0.0
+    names = {"simple": "entity", "partial": "entity_has_relation", "complete": "entity_relation"}
+    for level, matched in names.items():
+        assert values["a", f"radgraph_xl_f1_{matched}"] == 1.0
+        assert values["b", f"radgraph_xl_f1_{matched}"] == radgraph_f1(*read, level)
+        assert values["c", f"radgraph_xl_f1_{matched}"] == 0.0
     notes = " ".join(build_table([loaded]).footnotes)
     assert "radgraph_xl by archive, encoder" in notes
     assert "sets of partial facts in lower case" in notes

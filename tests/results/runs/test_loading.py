@@ -84,7 +84,7 @@ def test_no_run(tmp_path):
     ("change", "message"),
     [
         ({"command": "fit"}, "'fit' run"),
-        ({"schema": 2}, "schema 2"),
+        ({"schema": 3}, "schema 3"),
         ({"cases": "3"}, "'cases'"),
         ({"notes": None}, "'notes'"),
         ({"status": "done"}, "'status'"),
