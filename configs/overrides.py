@@ -78,7 +78,7 @@ def with_changes(config: DictConfig, changes: Mapping[str, Any]) -> DictConfig:
 
     for key, value in changes.items():
         top = key.partition(".")[0]
-        if top not in config:
+        if top not in config.keys():  # noqa: SIM118 - a value that must be named is not "in" it
             raise UsageError(f"there is no setting {top!r}{nearest(top, map(str, config))}")
         OmegaConf.update(config, key, value, merge=True, force_add=True)
     return config

@@ -20,7 +20,6 @@ from medimg_eval.errors import UsageError, UserError, missing_extra, nearest
 from medimg_eval.evaluation.identity import code_identity
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.models import Model
-from medimg_eval.results.runs import MANIFEST, read_manifest
 from medimg_eval.tasks import Task
 
 
@@ -143,6 +142,8 @@ def stored_task(folder: Path, root: Any = None) -> dict[str, Any]:
     Raises:
         UserError: it names a class that may not be made here, or there is no manifest.
     """
+    from medimg_eval.results.runs import MANIFEST, read_manifest  # takes seconds: tables are read with pandas
+
     manifest = read_manifest(folder / MANIFEST)
     if not isinstance(manifest.get("task_config"), dict):
         raise UserError(f"{folder}: its manifest does not say how its task was made; run test again")

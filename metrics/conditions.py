@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from medimg_eval.metrics.calibration.statements import EVIDENCE
+from medimg_eval.metrics.calibration import EVIDENCE
 from medimg_eval.metrics.proportions import quotient
 from medimg_eval.metrics.registry import Rows, available, get, summary
 from medimg_eval.metrics.repeats import by_repeat, case_pieces

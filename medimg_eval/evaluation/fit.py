@@ -28,9 +28,8 @@ from medimg_eval.evaluation.identity import data_fingerprint, slug
 from medimg_eval.evaluation.leaving import TRACKED, note_sent, permit
 from medimg_eval.evaluation.lightning_modules import FitModule, require_trainable
 from medimg_eval.evaluation.model_spec import ModelSpec
-from medimg_eval.evaluation.plan import begin, placed, task_identity
+from medimg_eval.evaluation.plan import begin, placed, prepare_model, task_identity
 from medimg_eval.evaluation.predict import model_info
-from medimg_eval.evaluation.preparing import prepare_model
 from medimg_eval.evaluation.run import Run, now
 from medimg_eval.evaluation.settings import Settings
 from medimg_eval.evidence import EMPTY_EVIDENCE

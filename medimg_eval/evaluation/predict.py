@@ -20,7 +20,7 @@ from medimg_eval.data.prompts import PreparedCase, PromptBatches
 from medimg_eval.errors import CaseError, UserError
 from medimg_eval.evaluation.manifest import Manifest
 from medimg_eval.evaluation.model_spec import ModelSpec
-from medimg_eval.evaluation.preparing import prepare_model
+from medimg_eval.evaluation.plan import prepare_model
 from medimg_eval.evaluation.progress import Counted, tracked
 from medimg_eval.evaluation.run import Run, answered
 from medimg_eval.evaluation.score import ScoreKeys, submit_early

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from medimg_eval.case import Failure, Score, Trial
 from medimg_eval.codecs import Stored
 from medimg_eval.evaluation.manifest import Manifest
-from medimg_eval.evaluation.plan import judged
-from medimg_eval.evaluation.preparing import in_words
+from medimg_eval.evaluation.plan import in_words, judged
 from medimg_eval.evaluation.run import TrialScores, answered, now, write_json
 from medimg_eval.evaluation.score import ScoreKeys, stored_scores
 from medimg_eval.evaluation.scoring import worst_of

@@ -14,7 +14,8 @@ from medimg_eval.evidence import EMPTY, Context
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.question import Decoding, Message, Reply
 from medimg_eval.tasks.base import NOBODY
-from medimg_eval.tasks.questions.task import QuestionTask, _question
+from medimg_eval.tasks.questions.answers import question_of
+from medimg_eval.tasks.questions.task import QuestionTask
 from medimg_eval.tasks.questions.templates import fill
 
 
@@ -68,7 +69,7 @@ class ConsultationQuestionTask(QuestionTask):
         made = super().prompt(case, images)
         if self.patient is None:
             return made
-        known = {**case.attributes, **_question(case).fields}
+        known = {**case.attributes, **question_of(case).fields}
         character = self.characters.get(known.get("personality", ""), "")
         return replace(made, later=(Message("user", (fill(self.script, known | {"character": character}),)),))
 

@@ -17,7 +17,8 @@ from medimg_eval.metrics import LabelScore
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.registry import ALL, Requirement, required
 from medimg_eval.question import Message, Reply
-from medimg_eval.tasks.questions.task import QuestionTask, _question, _values
+from medimg_eval.tasks.questions.answers import question_of, values_of
+from medimg_eval.tasks.questions.task import QuestionTask
 
 LETTER = re.compile(r"\(([A-Za-z])\)\s*")
 """What stands before an option within a question, and before the right one in the answer key."""
@@ -263,7 +264,7 @@ class StagedQuestionTask(QuestionTask):
             elif name == "accuracy_in_range":
                 value = self._in_range(case, stage, steps[-1].pair.output)
             else:
-                value = next(iter(_values(name, steps[-1].pair).values()))
+                value = next(iter(values_of(name, steps[-1].pair).values()))
             if not math.isnan(value):
                 yield LabelScore(stage.name, name, value, "right" if done else status)
 
@@ -301,7 +302,7 @@ class StagedQuestionTask(QuestionTask):
         """The questions of a stage; none where the case does not have it."""
         about = case.related["other"] if stage.other else case
         key = about.target.read()
-        own = {"question": _question(about).text, "answer": key.value, "img_path": key.more.get("img_path")}
+        own = {"question": question_of(about).text, "answer": key.value, "img_path": key.more.get("img_path")}
         record = key.more.get(stage.of) if stage.of else own
         if not record:
             return ()

@@ -8,15 +8,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
-from importlib.resources import files
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import yaml
 
-from medimg_eval.case import Boxes, Case, Condition, Image, Points, Prompt, Prompts
+from medimg_eval.case import Case, Condition, Image, Prompt, Prompts
 from medimg_eval.codecs import Codec, Records
 from medimg_eval.errors import CaseError, UsageError, UserError, nearest
 from medimg_eval.evidence import EMPTY, Context, Evidence, Subject, TextPair, one_each
@@ -29,6 +27,15 @@ from medimg_eval.question import Decoding, Key, Message, Question, Reply
 from medimg_eval.store import text_key
 from medimg_eval.tasks.base import NOBODY, Task, TrainsOnPrompts, baseline_configs, check_metrics
 from medimg_eval.tasks.checks import Checked, count_questions
+from medimg_eval.tasks.questions.answers import (
+    failed_scores,
+    grey_image,
+    is_judging,
+    judging_question,
+    marked,
+    question_of,
+    values_of,
+)
 from medimg_eval.tasks.questions.confidence import confidence_of, status_of, with_confidence
 from medimg_eval.tasks.questions.judge_questions import JudgeQuestion, rounds
 from medimg_eval.tasks.questions.judge_subjects import judge_facts, judge_notes, judge_subjects, verdicts_on
@@ -43,9 +50,6 @@ YES_NO = {"yes": "yes", "no": "no"}
 NO_IMAGE = "no_image"
 BLIND: dict[str, Literal["remove", "grey"]] = {NO_IMAGE: "remove", "grey": "grey"}
 """Condition -> `QuestionTask.blind`: how much can be answered without images."""
-
-JUDGING = "medimg_eval.configs"
-"""Holds the questions that metrics have a judge asked."""
 
 BASELINES = {
     "Chance": "Chance",
@@ -155,9 +159,9 @@ class QuestionTask(TrainsOnPrompts, Task):
             _, topic = parse(metric)
             for need in required(metric):
                 asks = need.kind == "verdict" and need.topic not in (ALL, *self.judge)
-                if asks and (need.topic != topic or _is_set(need.topic)):
+                if asks and (need.topic != topic or is_judging(need.topic)):
                     # A parameter may also name what no judge is asked, which then has no value.
-                    lookups[need.topic] = _judging(need.topic)
+                    lookups[need.topic] = judging_question(need.topic)
         stages = rounds(JudgeQuestion.all_of({**lookups, **self.judge}))
         return {question.name: question for stage in stages for question in stage}
 
@@ -281,7 +285,7 @@ class QuestionTask(TrainsOnPrompts, Task):
         if self.blind == "remove":
             return ()
         images = super().read_images(case)
-        return tuple(_grey(image) for image in images) if self.blind == "grey" else images
+        return tuple(grey_image(image) for image in images) if self.blind == "grey" else images
 
     def training_key(self, case: Case) -> tuple[Iterable[Path], str]:
         """The files of the images, and whether they are shown."""
@@ -293,10 +297,10 @@ class QuestionTask(TrainsOnPrompts, Task):
         Raises:
             CaseError: the record of the case cannot be understood.
         """
-        question = _question(case)
+        question = question_of(case)
         shown, exemplars = self._exemplars
         if self.blind:
-            shown = () if self.blind == "remove" else tuple(_grey(image) for image in shown)
+            shown = () if self.blind == "remove" else tuple(grey_image(image) for image in shown)
             exemplars = exemplars if shown else tuple(without_images(message) for message in exemplars)
         messages, later = self._template.messages(question, case.attributes, len(images))
         system = tuple(message for message in messages if message.role == "system")
@@ -364,7 +368,7 @@ class QuestionTask(TrainsOnPrompts, Task):
         weighed = answer.preferences if isinstance(answer, Reply) else answer
         if not isinstance(weighed, Mapping):
             raise CaseError(f"{where} is {type(weighed).__name__}, expected a text, or a number for each option")
-        question = _question(case)
+        question = question_of(case)
         options = question.options or YES_NO
         if set(weighed) != set(options):
             given = sorted(map(str, weighed))
@@ -373,17 +377,6 @@ class QuestionTask(TrainsOnPrompts, Task):
         if not all(map(math.isfinite, numbers.values())):
             raise CaseError(f"{where} holds numbers that are not finite")
         return replace(answer, preferences=numbers) if isinstance(answer, Reply) else Reply(preferences=numbers)
-
-    def pack(self, prediction: Reply) -> dict[str, Any]:
-        """A reply as the run keeps it."""
-        packed: dict[str, Any] = {"texts": list(prediction.texts)}
-        if prediction.confidence is not None:
-            packed["confidence"] = prediction.confidence
-        if prediction.preferences is not None:
-            packed["preferences"] = dict(prediction.preferences)
-        if prediction.messages:
-            packed["messages"] = list(prediction.messages)
-        return packed
 
     def score(
         self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None, context: Context = EMPTY
@@ -399,7 +392,7 @@ class QuestionTask(TrainsOnPrompts, Task):
         packed: Any = prediction.as_record() if isinstance(prediction, Reply) else prediction
         pair = self._pair(case, packed, context)
         wanted = self.case_metrics if metrics is None else metrics
-        values = ((name, label, value) for name in wanted for label, value in _values(name, pair).items())
+        values = ((name, label, value) for name in wanted for label, value in values_of(name, pair).items())
         return [
             LabelScore(label, name, value, status_of(name, pair))
             for name, label, value in values
@@ -415,14 +408,14 @@ class QuestionTask(TrainsOnPrompts, Task):
         # The judge is not asked about what was not answered; its verdicts would have been the worst.
         judged = JUDGE in context.evidence.provenance
         damned = replace(pair, judged=dict.fromkeys(self.judge_questions, 0.0) if judged else {})
-        return [row for name in self.case_metrics for row in _worst(name, pair, damned)]
+        return [row for name in self.case_metrics for row in failed_scores(name, pair, damned)]
 
     def reference_lines(self, cases: Sequence[Case]) -> Mapping[str, float]:
         """The expected `accuracy` of one who draws an option of each question; nothing where no question has any.
 
         Over the questions that `accuracy` judges: what must be written, such as a number, is not drawn and counts 0.
         """
-        worth = [one for one in map(_worth_of_a_draw, cases) if one is not None]
+        worth = [one for one in map(credit_of_draw, cases) if one is not None]
         drawn = any(case.question and (case.question.options or case.question.kind == "yes_no") for case in cases)
         return {"accuracy": float(np.mean(worth))} if worth and drawn else {}
 
@@ -532,7 +525,7 @@ class QuestionTask(TrainsOnPrompts, Task):
         return [one for one in every if one.when == "always" or not parsed]
 
     def _pair(self, case: Case, packed: Mapping[str, Any], context: Context = EMPTY) -> AnsweredQuestion:
-        question = _question(case)
+        question = question_of(case)
         key: Key = case.target.read()
         texts = tuple(packed.get("texts", ()))
         named = self._rules
@@ -606,107 +599,4 @@ class QuestionTask(TrainsOnPrompts, Task):
     @cached_property
     def _exemplars(self) -> tuple[tuple[Image, ...], tuple[Message, ...]]:
         """Images and turns shown before every question."""
-        if not self.shots:
-            return (), ()
-        cases = list(self.layout.cases(str(self.shots.get("split", "dev"))))
-        ids = [str(one) for one in self.shots.get("ids", ())]
-        known = {case.id: case for case in cases}
-        lost = next((one for one in ids if one not in known), None)
-        if lost is not None:
-            raise UsageError(f"task.shots: there is no case {lost!r}{nearest(lost, known)}")
-        chosen = [known[one] for one in ids] if ids else cases[: int(self.shots.get("number", 1))]
-        images: list[Image] = []
-        turns: list[Message] = []
-        for case in chosen:
-            read = tuple(reference.read() for reference in case.images)
-            messages, _ = self._template.messages(_question(case), case.attributes, len(read))
-            turns += [moved(message, len(images)) for message in messages if message.role != "system"]
-            turns.append(Message("assistant", (_spelt(_question(case).kind, case.target.read().value),)))
-            images += read
-        return tuple(images), tuple(turns)
-
-
-def marked(value: Any) -> Points | Boxes | None:
-    """A place, (x, y) or (x1, y1, x2, y2) with the far edges outside, as marks in voxels; None for anything else."""
-    if isinstance(value, str) or not isinstance(value, Sequence) or len(value) not in (2, 4):
-        return None
-    if len(value) == 2:
-        return Points(np.array([[value[1], value[0]]], float), ("",))
-    left, top, right, bottom = value
-    return Boxes(np.array([[top, left, bottom - 1, right - 1]], float), ("",))
-
-
-def _question(case: Case) -> Question:
-    if case.question is None:
-        case.target.read()  # says what is wrong with the record
-        raise CaseError(f"case {case.id!r} has no question; this task's layout must give one")
-    return case.question
-
-
-def _values(name: str, pair: AnsweredQuestion) -> Mapping[str, float]:
-    """A metric's value, by the kind of question; of a metric that judges several things, by their names."""
-    found, parameter = parse(name)
-    value: Any = found.function(pair) if parameter is None else found.function(pair, parameter)
-    return value if isinstance(value, Mapping) else {pair.kind: float(value)}
-
-
-def _worst(name: str, pair: AnsweredQuestion, damned: AnsweredQuestion) -> list[LabelScore]:
-    """What a metric leaves of a case that failed: NaN where it says that it cannot judge the case at all.
-
-    Args:
-        name: the metric.
-        pair: an empty answer.
-        damned: the same with the worst verdicts.
-    """
-    found, rows = parse(name)[0], []
-    try:
-        for label, given in _values(name, pair).items():  # NaN where the metric does not judge such questions
-            asked = math.isnan(given) and found.name != "judge_failures"
-            value = _values(name, damned).get(label, math.nan) if asked else given
-            if not math.isnan(value):
-                rows.append(LabelScore(label, name, value if found.intermediate else float(found.worst), "failed"))
-    except Exception:  # noqa: BLE001 - whatever it raises, such as of several references, this is not judged by it
-        return [LabelScore(UNREAD, name, math.nan, "failed")]
-    return rows
-
-
-def _worth_of_a_draw(case: Case) -> float | None:
-    """The expected `accuracy` of an option that is drawn; None where `accuracy` does not judge the question."""
-    question = case.question
-    if question is None or question.kind in ("number", "point"):
-        return None if question is None else 0.0
-    if question.kind not in ("choice", "choices", "yes_no"):
-        return None
-    count = len(question.options) or 2
-    if question.kind == "choices" and len(case.target.read().value) > 1:
-        return 0.0  # one option is never several
-    return 1 / count
-
-
-def _spelt(kind: str, value: Any) -> str:
-    """What is right, as a model would write it: letters with commas, of several right texts the first."""
-    if kind == "choices":
-        return ", ".join(value)
-    if isinstance(value, list | tuple) and value and isinstance(value[0], str):
-        return value[0]
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _grey(image: Image) -> Image:
-    """An image of the same shape without content."""
-    middle = 128 if image.array.dtype == np.uint8 else 0
-    return replace(image, array=np.full_like(image.array, middle), notes=())
-
-
-def _is_set(name: str) -> bool:
-    return (files(JUDGING) / "judging" / f"{name}.yaml").is_file()
-
-
-@cache
-def _judging(name: str) -> Mapping[str, Any]:
-    """The question to a judge that a metric asks, from `configs/judging`."""
-    place = files(JUDGING) / "judging" / f"{name}.yaml"
-    if not _is_set(name):
-        raise UsageError(f"task.judge.{name}: a metric needs the question {name!r} to a judge, which is not set")
-    loaded: Mapping[str, Any] = yaml.safe_load(place.read_text(encoding="utf-8"))
-    return loaded
+        return exemplars_of(self.shots, self.layout, self._template)

@@ -14,7 +14,7 @@ from torch import nn
 import medimg_eval
 from medimg_eval.case import Image, Mask, Prompt
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.evaluation.preparing import prepare_model
+from medimg_eval.evaluation.plan import prepare_model
 from medimg_eval.instantiate import build
 from medimg_eval.models.networks import build_network, fitting_window
 from medimg_eval.models.segmentation.monai import MonaiSegmenter

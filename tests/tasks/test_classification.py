@@ -15,7 +15,7 @@ from medimg_eval.data.records import Given
 from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.evaluation.fit import Recipe, fit
 from medimg_eval.evaluation.model_spec import ModelSpec
-from medimg_eval.evaluation.preparing import prepare_model
+from medimg_eval.evaluation.plan import prepare_model
 from medimg_eval.evaluation.settings import Settings
 from medimg_eval.models.baselines.class_frequency import ClassFrequency
 from medimg_eval.models.classification.base import Moves, class_loss, stored_classes

@@ -9,9 +9,9 @@ import lightning.pytorch as pl
 import numpy as np
 import pytest
 
+from medimg_eval import api
 from medimg_eval.case import Case, Image, Mask, Points, Prompt
 from medimg_eval.codecs import Codec
-from medimg_eval.commands import test as command
 from medimg_eval.commands.check import check_task
 from medimg_eval.errors import CaseError, UserError
 from medimg_eval.evaluation.model_spec import ModelSpec
@@ -199,8 +199,8 @@ def test_check_prints_what_it_finds(task, tmp_path, capsys):
 
 def test_its_baselines_run_beside_a_model(task, tmp_path, monkeypatch):
     ran = []
-    monkeypatch.setattr(command, "evaluate", lambda task, spec, settings: ran.append((task, spec)))
-    command._baselines([task], ModelSpec("Model", Noon, {}, load=Noon), None, None)
+    monkeypatch.setattr(api.pipeline, "test", lambda task, spec, settings: ran.append((task, spec)))
+    api._baselines([task], ModelSpec("Model", Noon, {}, load=Noon), None, None)
     assert [(made.name, spec.name, spec.baseline, spec.wrapper) for made, spec in ran] == [
         ("clocks", "Noon", True, Noon)
     ]

@@ -474,11 +474,11 @@ def test_metrics_that_ask_a_judge_are_undefined_of_other_questions_without_a_ref
 
 
 def test_every_question_that_a_metric_asks_is_there_and_its_reader_too():
+    from medimg_eval.tasks.questions.answers import judging_question
     from medimg_eval.tasks.questions.judge_questions import JudgeQuestion
-    from medimg_eval.tasks.questions.task import _judging
 
     for name in asking():
-        questions = {one: _judging(one) for one in topics(name)}
+        questions = {one: judging_question(one) for one in topics(name)}
         assert [one.name for one in JudgeQuestion.all_of(questions)] == list(questions)
 
 

@@ -1,0 +1,136 @@
+"""What answers to questions are worth and how they are written: functions that tasks of questions share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+import yaml
+
+from medimg_eval.case import Boxes, Case, Image, Points
+from medimg_eval.errors import CaseError, UsageError
+from medimg_eval.metrics import LabelScore, parse
+from medimg_eval.metrics.answers import UNREAD, AnsweredQuestion
+from medimg_eval.question import Message, Question
+from medimg_eval.tasks.base import Layout
+from medimg_eval.tasks.questions.templates import Template, moved
+
+JUDGING = "medimg_eval.configs"
+"""Holds the questions that metrics have a judge asked."""
+
+
+def marked(value: Any) -> Points | Boxes | None:
+    """A place, (x, y) or (x1, y1, x2, y2) with the far edges outside, as marks in voxels; None for anything else."""
+    if isinstance(value, str) or not isinstance(value, Sequence) or len(value) not in (2, 4):
+        return None
+    if len(value) == 2:
+        return Points(np.array([[value[1], value[0]]], float), ("",))
+    left, top, right, bottom = value
+    return Boxes(np.array([[top, left, bottom - 1, right - 1]], float), ("",))
+
+
+def question_of(case: Case) -> Question:
+    """The question of a case; raises CaseError where its record has none."""
+    if case.question is None:
+        case.target.read()  # says what is wrong with the record
+        raise CaseError(f"case {case.id!r} has no question; this task's layout must give one")
+    return case.question
+
+
+def values_of(name: str, pair: AnsweredQuestion) -> Mapping[str, float]:
+    """A metric's value, by the kind of question; of a metric that judges several things, by their names."""
+    found, parameter = parse(name)
+    value: Any = found.function(pair) if parameter is None else found.function(pair, parameter)
+    return value if isinstance(value, Mapping) else {pair.kind: float(value)}
+
+
+def failed_scores(name: str, pair: AnsweredQuestion, damned: AnsweredQuestion) -> list[LabelScore]:
+    """What a metric leaves of a case that failed: NaN where it says that it cannot judge the case at all.
+
+    Args:
+        name: the metric.
+        pair: an empty answer.
+        damned: the same with the worst verdicts.
+    """
+    found, rows = parse(name)[0], []
+    try:
+        for label, given in values_of(name, pair).items():  # NaN where the metric does not judge such questions
+            asked = math.isnan(given) and found.name != "judge_failures"
+            value = values_of(name, damned).get(label, math.nan) if asked else given
+            if not math.isnan(value):
+                rows.append(LabelScore(label, name, value if found.intermediate else float(found.worst), "failed"))
+    except Exception:  # noqa: BLE001 - whatever it raises, such as of several references, this is not judged by it
+        return [LabelScore(UNREAD, name, math.nan, "failed")]
+    return rows
+
+
+def credit_of_draw(case: Case) -> float | None:
+    """The expected `accuracy` of an option that is drawn; None where `accuracy` does not judge the question."""
+    question = case.question
+    if question is None or question.kind in ("number", "point"):
+        return None if question is None else 0.0
+    if question.kind not in ("choice", "choices", "yes_no"):
+        return None
+    count = len(question.options) or 2
+    if question.kind == "choices" and len(case.target.read().value) > 1:
+        return 0.0  # one option is never several
+    return 1 / count
+
+
+def written_out(kind: str, value: Any) -> str:
+    """What is right, as a model would write it: letters with commas, of several right texts the first."""
+    if kind == "choices":
+        return ", ".join(value)
+    if isinstance(value, list | tuple) and value and isinstance(value[0], str):
+        return value[0]
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def grey_image(image: Image) -> Image:
+    """An image of the same shape without content."""
+    middle = 128 if image.array.dtype == np.uint8 else 0
+    return replace(image, array=np.full_like(image.array, middle), notes=())
+
+
+def is_judging(name: str) -> bool:
+    """Whether there is a question to a judge of that name."""
+    return (files(JUDGING) / "judging" / f"{name}.yaml").is_file()
+
+
+@cache
+def judging_question(name: str) -> Mapping[str, Any]:
+    """The question to a judge that a metric asks, from `configs/judging`."""
+    place = files(JUDGING) / "judging" / f"{name}.yaml"
+    if not is_judging(name):
+        raise UsageError(f"task.judge.{name}: a metric needs the question {name!r} to a judge, which is not set")
+    loaded: Mapping[str, Any] = yaml.safe_load(place.read_text(encoding="utf-8"))
+    return loaded
+
+
+def exemplars_of(
+    shots: Mapping[str, Any], layout: Layout, template: Template
+) -> tuple[tuple[Image, ...], tuple[Message, ...]]:
+    """Images and turns shown before every question."""
+    if not shots:
+        return (), ()
+    cases = list(layout.cases(str(shots.get("split", "dev"))))
+    ids = [str(one) for one in shots.get("ids", ())]
+    known = {case.id: case for case in cases}
+    lost = next((one for one in ids if one not in known), None)
+    if lost is not None:
+        raise UsageError(f"task.shots: there is no case {lost!r}{nearest(lost, known)}")
+    chosen = [known[one] for one in ids] if ids else cases[: int(shots.get("number", 1))]
+    images: list[Image] = []
+    turns: list[Message] = []
+    for case in chosen:
+        read = tuple(reference.read() for reference in case.images)
+        messages, _ = template.messages(question_of(case), case.attributes, len(read))
+        turns += [moved(message, len(images)) for message in messages if message.role != "system"]
+        turns.append(Message("assistant", (written_out(question_of(case).kind, case.target.read().value),)))
+        images += read
+    return tuple(images), tuple(turns)
