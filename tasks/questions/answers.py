@@ -13,7 +13,7 @@ import numpy as np
 import yaml
 
 from medimg_eval.case import Boxes, Case, Image, Points
-from medimg_eval.errors import CaseError, UsageError
+from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.answers import UNREAD, AnsweredQuestion
 from medimg_eval.question import Message, Question

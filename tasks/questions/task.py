@@ -28,6 +28,8 @@ from medimg_eval.store import text_key
 from medimg_eval.tasks.base import NOBODY, Task, TrainsOnPrompts, baseline_configs, check_metrics
 from medimg_eval.tasks.checks import Checked, count_questions
 from medimg_eval.tasks.questions.answers import (
+    credit_of_draw,
+    exemplars_of,
     failed_scores,
     grey_image,
     is_judging,
@@ -59,14 +61,11 @@ BASELINES = {
 }
 """What tables call them -> their classes in `medimg_eval.models`."""
 
-PLACED = ("box", "point")
-"""Kinds of questions whose answer is a place in the image."""
+PLACED = ("box", "point")  # kinds of questions whose answer is a place in the image
 
-TRIED = 20
-"""Questions of which one at least must fit the prompt template, or none will."""
+TRIED = 20  # questions of which one at least must fit the prompt template, or none will
 
-IMAGE_LENGTH = 1000
-"""Characters that an image counts as, where questions of like length are put into one batch."""
+IMAGE_LENGTH = 1000  # characters that an image counts as, where questions of like length share a batch
 
 
 @dataclass(kw_only=True)
