@@ -51,8 +51,6 @@ YES_NO = {"yes": "yes", "no": "no"}
 
 NO_IMAGE = "no_image"
 BLIND: dict[str, Literal["remove", "grey"]] = {NO_IMAGE: "remove", "grey": "grey"}
-"""Condition -> `QuestionTask.blind`: how much can be answered without images."""
-
 BASELINES = {
     "Chance": "Chance",
     "Majority answer": "Majority",
