@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from asking import Painted, Prefers, Quiz, Says
 
-from medimg_eval.commands.test import _seeded
+from medimg_eval.api import _seeded
 from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.plan import refuse_incapable
