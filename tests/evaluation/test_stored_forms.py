@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from answering import Thresholds
 
-from medimg_eval.case import Mask
+from medimg_eval.case import Mask, Trial
 from medimg_eval.codecs import Codec, prediction_file
 from medimg_eval.errors import CaseError, UserError
 from medimg_eval.evaluation.model_spec import ModelSpec
@@ -100,7 +100,7 @@ def test_metrics_of_another_form_than_the_stored_one_are_refused(form, write_dat
         path = ellipsoids(write_dataset(1)).codec.write(
             run.folder / "predictions", "a", Mask(np.eye(3, dtype=int), AFFINE)
         )
-        run.append_predictions({"a": path}, form=form)
+        run.append_predictions({Trial("a"): path}, form=form)
         with pytest.raises(
             UserError,
             match=r"run: each prediction was stored as a label map, and ece@15, brier judge probabilities; run test",
@@ -114,6 +114,6 @@ def test_probabilities_serve_where_label_maps_are_judged(write_dataset, tmp_path
     with Run(tmp_path / "run", "abc") as run:
         (run.folder / "predictions").mkdir()
         (run.folder / "predictions" / "a.b2nd").touch()
-        run.append_predictions({"a": run.folder / "predictions" / "a.b2nd"})
+        run.append_predictions({Trial("a"): run.folder / "predictions" / "a.b2nd"})
         refuse_form(task, run)
         assert run.forms() == {"probabilities"}
