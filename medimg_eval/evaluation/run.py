@@ -423,7 +423,7 @@ class Run:
     def _check(self) -> None:
         path = self.folder / "manifest.json"
         if not path.is_file():
-            ours = (".rank-", "run.log", ".manifest.json", "predictions-", "scores-")
+            ours = (".rank-", "run.log", ".manifest.json", "predictions-", "scores-", "evidence-")
             strange = [entry.name for entry in self.folder.iterdir() if not entry.name.startswith(ours)]
             if strange and self.rank == 0:
                 raise UserError(
