@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pytest
 
+from medimg_eval.api import _baselines
 from medimg_eval.case import Case, Geometry, Image, Prompt
-from medimg_eval.commands.test import _baselines
 from medimg_eval.errors import CaseError, UserError
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.settings import Settings
@@ -163,7 +163,7 @@ def test_reports_have_baselines_of_their_own_beside_the_model_blind(tmp_path):
     task = ReportTask(**settings)
     task.config = {**config, "layout": Layout()}
     run = Settings(runs=tmp_path / "runs", run=None, trainer=lambda **_: None, config={})
-    folders = _baselines([task], ModelSpec("Writer", Writer, {}, Writer), run, None)
+    folders = [run.folder for _, run in _baselines([task], ModelSpec("Writer", Writer, {}, Writer), run, None)]
     manifests = [json.loads((folder / "manifest.json").read_text()) for folder in folders]
     assert [one["model"] for one in manifests] == ["Most frequent report", "Normal report", "Writer (blind)"]
     assert all(one["baseline"] for one in manifests)
