@@ -28,7 +28,7 @@ from medimg_eval.metrics import as_known, present_name
 from medimg_eval.results import RunScores, load_runs
 from medimg_eval.results.runs import BLIND, MANIFEST, read_manifest
 from medimg_eval.run_results import RunResults, folder_of
-from medimg_eval.tasks import QuestionTask, Task
+from medimg_eval.tasks import Task
 from medimg_eval.trust import trusting
 
 if TYPE_CHECKING:
@@ -47,8 +47,6 @@ Runs = RunResults | RunScores | str | Path | Sequence[RunResults | RunScores | s
 
 Overrides = Sequence[str] | Mapping[str, Any]
 """Changes to a config: words as on the command line (`task.metrics=[dice]`), or keys with values."""
-
-WAYS = ("remove", "grey")
 
 BELONGS = {"surface": "segmentations", "empty": "segmentations", "extraction": "questions"}
 """Keys that only some tasks have -> which."""
@@ -156,7 +154,7 @@ def _baselines(tasks: Sequence[Task], spec: ModelSpec, settings: Settings, blind
                 done.append((asked, pipeline.test(asked, replace(one, baseline=True), settings)))
             except UserError as error:  # such as one that has no answers to learn from
                 log.warning("%s is left out of task %s: %s", name, task.name, error)
-        if blind is None and isinstance(task, QuestionTask):
+        if blind is None and task.image_ablations:
             unseen = _blinded(task, "remove")
             done.append((unseen, pipeline.test(unseen, _called_blind(spec, "remove"), settings)))
     return done
@@ -169,10 +167,11 @@ def _called_blind(spec: ModelSpec, how: str) -> ModelSpec:
 
 
 def _blinded(task: Task, how: str) -> Task:
-    if how not in WAYS:
-        raise UsageError(f"there is no way of being blind called {how!r}{nearest(str(how), WAYS)}")
-    if not isinstance(task, QuestionTask):
+    ways = task.image_ablations
+    if not ways:
         raise UsageError(f"task {task.name!r} asks no questions; blind= is for tasks that do")
+    if how not in ways:
+        raise UsageError(f"there is no way of being blind called {how!r}{nearest(str(how), ways)}")
     return changed(task, blind=how)
 
 

@@ -158,7 +158,7 @@ class Evidence:
         for (provider, topic), shown in groups.items():
             who = f"{provider} ({topic})" if topic else provider
             for status, words in (("failed", "failed on"), ("partial", "read only the beginning of")):
-                owners = [owner for owner, observation in shown if observation.status == status]
+                owners = [owner.removeprefix("reference/") for owner, seen in shown if seen.status == status]
                 if owners:
                     some = ", ".join(owners[:NAMED]) + (", ..." if len(owners) > NAMED else "")
                     end = ": not judged" if status == "failed" else ""

@@ -124,6 +124,8 @@ _reliability = partial(
     parameter_is_text=True,
 )
 
+_inconsistency = partial(_reliability, higher_is_better=False, best=0.0, parameter="metric", parameter_optional=True)
+
 
 @_reliability(
     title="pass",
@@ -222,13 +224,9 @@ def majority(sums: Floats, k: str = "") -> Floats:
     return _mean_of(sums)
 
 
-@_reliability(
+@_inconsistency(
     title="Flips",
     source="share of cases with 0 < c < n",
-    higher_is_better=False,
-    best=0.0,
-    parameter="metric",
-    parameter_optional=True,
     pieces=_pieces(lambda n, right, _: np.where(n > 1, (right > 0) & (right < n), math.nan)),
 )
 def flips(sums: Floats, metric: str = "") -> Floats:
@@ -247,13 +245,9 @@ def _per_repeat(rows: Rows, metric: str = "") -> Floats:
     return added
 
 
-@_reliability(
+@_inconsistency(
     title="SD between repeats",
     source="standard deviation, n - 1",
-    higher_is_better=False,
-    best=0.0,
-    parameter="metric",
-    parameter_optional=True,
     pieces=_per_repeat,
 )
 def repeat_sd(sums: Floats, metric: str = "") -> Floats:
@@ -275,13 +269,9 @@ def _noise_pieces(rows: Rows, metric: str = "") -> Floats:
     return added
 
 
-@_reliability(
+@_inconsistency(
     title="Noise of repeats",
     source="variance of a mean in two parts, Miller 2024 (arXiv 2411.00640)",
-    higher_is_better=False,
-    best=0.0,
-    parameter="metric",
-    parameter_optional=True,
     pieces=_noise_pieces,
 )
 def repeat_noise(sums: Floats, metric: str = "") -> Floats:

@@ -150,6 +150,9 @@ class Task(ABC):
     noun: ClassVar[str] = "cases"
     """What tables call its cases, such as questions."""
 
+    image_ablations: ClassVar[tuple[str, ...]] = ()
+    """What `blind` may be, for families that can be asked without their images."""
+
     output: ClassVar[str] = ""
     """What a model gives, in words, for the reporting checklist; "" for what the codec stores."""
 
@@ -319,6 +322,11 @@ class Task(ABC):
     def asked(self) -> Mapping[str, Any]:
         """What metrics have models asked beyond the settings; part of the run id."""
         return {}
+
+    @property
+    def shows_images(self) -> bool:
+        """Whether the model is shown what the images of a case hold."""
+        return True
 
     def seeded(self, seed: int) -> Mapping[str, Any]:
         """The settings under which what is drawn of models follows the run's seed; those that name one keep theirs."""

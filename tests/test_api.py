@@ -96,7 +96,7 @@ def test_figures_comparisons_and_reports_are_made_of_runs(tested, write_dataset,
 
 def test_the_command_and_python_make_the_same_run(write_dataset, config_dir, program: Program, tmp_path):
     configs = config_dir(write_dataset(3))
-    keys = {"trainer.accelerator": "cpu", "num_workers": 0, "score_workers": 0}
+    keys = {"trainer.accelerator": "cpu", "+trainer.logger": "false", "num_workers": 0, "score_workers": 0}
     words = ["test", "--config-dir", str(configs), "task=ellipsoids", "model._target_=answering.Thresholds"]
     words += ["+model.levels=[50,150]", "runs=shell", *(f"{key}={value}" for key, value in keys.items())]
     assert program(*words).returncode == 0

@@ -15,11 +15,11 @@ from answering import Thresholds
 from dying import Dying
 from reading import FragileVolumes, fragile, kill_the_reader, quiz, whose
 
-from medimg_eval.case import Failure, Mask
+from medimg_eval.case import Failure, Mask, Trial
 from medimg_eval.codecs import prediction_file
 from medimg_eval.data.prompts import PromptBatches
 from medimg_eval.evaluation.model_spec import ModelSpec
-from medimg_eval.evaluation.scoring import Scorer, score_parts
+from medimg_eval.evaluation.scoring import Due, Scorer, score_parts
 from medimg_eval.evaluation.settings import Settings
 from medimg_eval.imaging import write_mask
 from medimg_eval.models import Chooser
@@ -172,11 +172,11 @@ def test_parts_that_are_scored_together_lose_the_deadly_case_alone(write_dataset
     for index, case in enumerate(task.cases("test")):
         path = tmp_path / f"{case.id}.nii.gz"
         write_mask(path, Mask(ellipsoid(index), AFFINE))
-        given.append((case, path))
-    first, second = score_parts(task, [given[:1], given[1:]], 2)
-    assert [list(first), list(second)] == [["case00"], ["case01", "case02", "case03"]]
-    assert second["case02"] == Failure("case02", "score", "case 'case02': the scoring process died (out of memory?)")
-    assert all(isinstance(found, list) for case, found in (first | second).items() if case != "case02")
+        given.append(Due(Trial(case.id), case, path, {"key": task.case_metrics}))
+    (first,), second = score_parts(task, [given[:1], given[1:]], 2)
+    died = Failure("case02", "score", "case 'case02': the scoring process died (out of memory?)")
+    assert [score for score in second if isinstance(score, Failure)] == [died] == [second[1]]
+    assert {score.label for scores in (first, second[0], second[2]) for score in scores} == {"core", "rim"}
 
 
 def dying(root, tmp_path, **settings):
@@ -247,12 +247,12 @@ def test_a_task_that_cannot_be_sent_is_scored_in_this_process(write_dataset, tmp
     task = ellipsoids(write_dataset(2))
     task.card = {"unsendable": lambda: None}
     with Run(tmp_path / "run", "abc") as run:
-        with Scorer(task, run, "s", 2) as scorer:
+        with Scorer(task, run, 2) as scorer:
             for index, case in enumerate(task.cases("test")):
                 path = prediction_file(run.folder / "predictions", case.id, ".nii.gz")
                 write_mask(path, Mask(ellipsoid(index), AFFINE))
-                scorer.submit(case, path)
-        assert sorted(run.scores("s")) == ["case00", "case01"]
+                scorer.submit(Due(Trial(case.id), case, path, {"key": task.case_metrics}))
+        assert sorted(run.scores()) == ["case00", "case01"]
 
 
 @pytest.mark.parametrize("order", ["C", "F"])

@@ -139,7 +139,8 @@ def _like(task: Task) -> dict[str, Any]:
     first = task.cases("fit")[0]
     truth = first.target.read()
     if isinstance(truth, Findings):
-        return {"classes": list(task.numbered_labels().values() or truth.values)}
+        named = [label for label in task.numbered_labels().values() if label in truth.values]
+        return {"classes": named or list(truth.values)}
     if isinstance(truth, Key) and first.question is not None:
         return {"question": first.question.text}
     if isinstance(truth, Mask):

@@ -144,7 +144,7 @@ def code_identity(wrapper: type) -> str | None:
         return None
     try:
         source = inspect.getsourcefile(wrapper)
-    except TypeError:  # a class without Python source
+    except (TypeError, OSError):  # a class without Python source, or without a file
         source = None
     if source is not None and Path(source).is_file():
         return file_digest(Path(source))

@@ -94,7 +94,7 @@ def note_sent(run: Run, sent: Sequence[Sent], trials: int) -> None:
 def permit_model(task: Task, said: Any, name: str, model: Any, cases: Sequence[Case]) -> list[Sent]:
     """`permit` of the model that is asked, and of those that the task itself asks, such as a patient."""
     pictures = any(case.images for case in cases) and getattr(model, "reads_images", True)
-    shown = ["images"] if pictures and not getattr(task, "blind", "") else []
+    shown = ["images"] if pictures and task.shows_images else []
     sent = permit(task, said, "model", name, model, [*shown, "questions"])
     for role, partner in task.partners.items():
         sent += permit(task, said, role, str(getattr(partner, "model", role)), partner, ["questions", "answers"])

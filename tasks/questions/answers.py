@@ -91,8 +91,14 @@ def written_out(kind: str, value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def grey_image(image: Image) -> Image:
-    """An image of the same shape without content."""
+def as_shown(images: tuple[Image, ...], blind: str) -> tuple[Image, ...]:
+    """The images that a model is shown: of a blind one none, or grey ones of the same shapes."""
+    if blind == "remove":
+        return ()
+    return tuple(map(_grey, images)) if blind == "grey" else images
+
+
+def _grey(image: Image) -> Image:
     middle = 128 if image.array.dtype == np.uint8 else 0
     return replace(image, array=np.full_like(image.array, middle), notes=())
 

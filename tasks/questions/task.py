@@ -28,10 +28,10 @@ from medimg_eval.store import text_key
 from medimg_eval.tasks.base import NOBODY, Task, TrainsOnPrompts, baseline_configs, check_metrics
 from medimg_eval.tasks.checks import Checked, count_questions
 from medimg_eval.tasks.questions.answers import (
+    as_shown,
     credit_of_draw,
     exemplars_of,
     failed_scores,
-    grey_image,
     is_judging,
     judging_question,
     marked,
@@ -60,9 +60,7 @@ BASELINES = {
 """What tables call them -> their classes in `medimg_eval.models`."""
 
 PLACED = ("box", "point")  # kinds of questions whose answer is a place in the image
-
 TRIED = 20  # questions of which one at least must fit the prompt template, or none will
-
 IMAGE_LENGTH = 1000  # characters that an image counts as, where questions of like length share a batch
 
 
@@ -98,6 +96,7 @@ class QuestionTask(TrainsOnPrompts, Task):
     monitor: str = "accuracy"
 
     capability: ClassVar[str] = "generate"
+    image_ablations: ClassVar[tuple[str, ...]] = ("remove", "grey")
     codec: ClassVar[Codec] = Records(Reply)
     sampled: ClassVar[bool] = True
     noun: ClassVar[str] = "questions"
@@ -108,7 +107,7 @@ class QuestionTask(TrainsOnPrompts, Task):
     def __post_init__(self) -> None:
         """Refuses settings that cannot be meant."""
         check_metrics(self, "answers")
-        for key, options in {"answer_by": ("generate", "likelihood"), "blind": ("", "remove", "grey")}.items():
+        for key, options in {"answer_by": ("generate", "likelihood"), "blind": ("", *self.image_ablations)}.items():
             if getattr(self, key) not in options:
                 raise UsageError(f"task.{key} is {getattr(self, key)!r}{nearest(str(getattr(self, key)), options)}")
         if self.shots and str(self.shots.get("split", "dev")) == self.splits.get("test"):
@@ -279,10 +278,12 @@ class QuestionTask(TrainsOnPrompts, Task):
 
     def read_images(self, case: Case) -> tuple[Image, ...]:
         """Reads what the model is shown: of a blind one nothing, or grey."""
-        if self.blind == "remove":
-            return ()
-        images = super().read_images(case)
-        return tuple(grey_image(image) for image in images) if self.blind == "grey" else images
+        return () if self.blind == "remove" else as_shown(super().read_images(case), self.blind)
+
+    @property
+    def shows_images(self) -> bool:
+        """Not to a blind model."""
+        return not self.blind
 
     def training_key(self, case: Case) -> tuple[Iterable[Path], str]:
         """The files of the images, and whether they are shown."""
@@ -296,9 +297,8 @@ class QuestionTask(TrainsOnPrompts, Task):
         """
         question = question_of(case)
         shown, exemplars = self._exemplars
-        if self.blind:
-            shown = () if self.blind == "remove" else tuple(grey_image(image) for image in shown)
-            exemplars = exemplars if shown else tuple(without_images(message) for message in exemplars)
+        shown = as_shown(shown, self.blind)
+        exemplars = exemplars if shown else tuple(map(without_images, exemplars))
         messages, later = self._template.messages(question, case.attributes, len(images))
         system = tuple(message for message in messages if message.role == "system")
         asked = tuple(moved(message, len(shown)) for message in messages if message.role != "system")

@@ -16,14 +16,6 @@ OWN = ("tasks", "configs", "metrics", "models")
 DOORS = {"instantiate.py", "data/stored.py"}
 """Where a config becomes a task, which may be asked whether it is one."""
 
-UNTIL_EVIDENCE_IS_A_STAGE = {"evaluation/leaving.py"}
-"""May only shrink."""
-
-UNTIL_BLIND_IS_A_CONDITION = {"commands/test.py"}
-"""May only shrink."""
-
-EXCEPTIONS = UNTIL_EVIDENCE_IS_A_STAGE | UNTIL_BLIND_IS_A_CONDITION
-
 FAMILIES = {name for name in tasks.__all__ if name.endswith("Task") and name != "Task"}
 ABOUT = {"task", "_task", "layout", "_layout"}
 
@@ -86,9 +78,7 @@ def test_what_is_no_special_case_passes(code):
 
 def test_no_family_is_told_from_another_outside_of_tasks():
     found = {file: list(special_cases(tree)) for file, tree in sources().items() if file not in DOORS}
-    told = {file: lines for file, lines in found.items() if lines}
-    assert {file: lines for file, lines in told.items() if file not in EXCEPTIONS} == {}
-    assert set(told) == EXCEPTIONS, "the exceptions may only shrink: take out what needs none any more"
+    assert {file: lines for file, lines in found.items() if lines} == {}
 
 
 def test_no_family_is_imported_where_tasks_are_run_shown_or_compared():
@@ -100,7 +90,7 @@ def test_no_family_is_imported_where_tasks_are_run_shown_or_compared():
         for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom) and FAMILIES & {one.name for one in node.names}
     }
-    assert importing <= EXCEPTIONS
+    assert importing == set()
 
 
 def test_every_family_names_what_judges_its_cases():

@@ -64,7 +64,7 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_each_fault_costs_its_own_subject_and_that_alone_is_asked_again(gathered, kind, fault):
     evidence = gathered(Provider(FAULTS[fault]), kind)
-    assert evidence.notes() == ["who failed on 1 of 32 (c07)"]
+    assert evidence.notes() == ["who failed on 1 of 32 (c07): not judged"]
     sound = Provider()
     assert gathered(sound, kind).notes() == []
     assert sound.sizes == [1]

@@ -21,7 +21,7 @@ from medimg_eval.commands.utility import _like, _metric, _synthetic
 from medimg_eval.data.layouts import MixedDataset
 from medimg_eval.data.records import Given
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.evaluation import train_on_synthetic
+from medimg_eval.evaluation import pipeline
 from medimg_eval.evaluation.fit import Recipe
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.settings import Settings
@@ -111,7 +111,7 @@ def test_each_model_is_trained_on_its_mixture_and_tested_on_the_same_real_cases(
 
 
 def test_a_stopped_study_goes_on_and_what_is_done_is_not_done_again(plan, monkeypatch):
-    done, real = [], train_on_synthetic.evaluate
+    done, real = [], pipeline.test
 
     def evaluate(task, candidate, settings):
         if len(done) == 1:
@@ -119,12 +119,12 @@ def test_a_stopped_study_goes_on_and_what_is_done_is_not_done_again(plan, monkey
         done.append(candidate.name)
         return real(task, candidate, settings)
 
-    monkeypatch.setattr(train_on_synthetic, "evaluate", evaluate)
+    monkeypatch.setattr(pipeline, "test", evaluate)
     with pytest.raises(KeyboardInterrupt):
         measure(plan, EVERY[:2])
     (study,) = load_utility([plan.folder])
     assert [one.run is not None for one in study.trained] == [True, False]
-    monkeypatch.setattr(train_on_synthetic, "evaluate", real)
+    monkeypatch.setattr(pipeline, "test", real)
 
     def never(one):
         return ModelSpec(f"UNet ({one})", MonaiSegmenter, {"checkpoint": None}, load=pytest.fail)

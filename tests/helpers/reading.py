@@ -47,8 +47,8 @@ def kill_the_reader(folder):
 
 
 @dataclass(kw_only=True)
-class FragileVolumes(SegmentationTask):
-    """Segmentations; `victim` is read as `read_or_wait` says."""
+class Fragile:
+    """Of a task: `victim` is read as `read_or_wait` says."""
 
     folder: str
     victim: str = ""
@@ -60,16 +60,13 @@ class FragileVolumes(SegmentationTask):
 
 
 @dataclass(kw_only=True)
-class FragileQuestions(QuestionTask):
-    """Questions; `victim` is read as `read_or_wait` says."""
+class FragileVolumes(Fragile, SegmentationTask):
+    """Segmentations that are read so."""
 
-    folder: str
-    victim: str = ""
-    deadly: str = ""
 
-    def read_images(self, case):
-        read_or_wait(case, self.folder, self.victim, self.deadly)
-        return super().read_images(case)
+@dataclass(kw_only=True)
+class FragileQuestions(Fragile, QuestionTask):
+    """Questions that are read so."""
 
 
 def quiz(number, **settings):
