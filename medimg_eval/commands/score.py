@@ -36,7 +36,8 @@ def run(config: DictConfig) -> None:
         score_reports(wanted)
         return
     keys = ("metrics", "drop", "judge", "root", "annotators", "extractors", "score_workers", "may_leave", *BELONGS)
-    runs = [score(folder, **{key: wanted.get(key) for key in keys}) for folder in as_list(wanted["run"])]
+    settings: dict[str, Any] = {key: wanted.get(key) for key in keys}
+    runs = [score(folder, **settings) for folder in as_list(wanted["run"])]
     _show(runs)
     fail_if_cases_failed([run.folder for run in runs])
 
