@@ -43,9 +43,8 @@ def yes_no(right="yes", **more):
 
 
 def quiz(items=(), number=0, layout=None, **settings):
-    made = QuestionTask(name="quiz", layout=layout or Quiz(list(items), number), splits={"test": "test"}, **settings)
-    made.config = {"name": "quiz", **settings}
-    return made
+    layout, config = layout or Quiz(list(items), number), {"name": "quiz", **settings}
+    return QuestionTask(name="quiz", layout=layout, splits={"test": "test"}, config=config, **settings)
 
 
 @pytest.fixture
@@ -378,8 +377,7 @@ def test_a_judge_that_cannot_write_or_must_not_see_the_answers_is_refused_before
 
     model = Says()
     for judge, message in ((Prefers(), "cannot write"), (Elsewhere(), "add may_leave=yes")):
-        made = quiz(number=2, judge={"grade": GRADE})
-        made.card = {"access": "gated"}
+        made = quiz(number=2, judge={"grade": GRADE}, card={"access": "gated"})
         settings.judge = candidate(judge, "Judge")
         with pytest.raises(UsageError, match=message):
             evaluate(made, candidate(model), settings)

@@ -44,10 +44,8 @@ LUNG = {
 
 
 def task(*items, **settings):
-    config = {"template": settings.get("template", {})} | settings
-    made = QuestionTask(name="quiz", layout=Quiz(list(items)), splits={"test": "test"}, **settings)
-    made.config = {"name": "quiz", **config}
-    return made
+    config = {"name": "quiz", "template": {}} | settings
+    return QuestionTask(name="quiz", layout=Quiz(list(items)), splits={"test": "test"}, config=config, **settings)
 
 
 def put(one, **settings):
@@ -212,9 +210,8 @@ def candidate(model, name="Says"):
 
 
 def quiz_of(number, **settings):
-    made = QuestionTask(name="quiz", layout=Quiz(number=number), splits={"test": "test"}, **settings)
-    made.config = {"name": "quiz", **settings}
-    return made
+    config = {"name": "quiz", **settings}
+    return QuestionTask(name="quiz", layout=Quiz(number=number), splits={"test": "test"}, config=config, **settings)
 
 
 def manifest(folder):
