@@ -356,6 +356,13 @@ def test_a_patient_is_made_once_where_it_speaks_and_not_sent_to_other_processes(
     assert "dialogue with a patient of at most 14 turns" in task.signature()
 
 
+def test_a_run_of_consultations_judges_what_the_doctor_said_last(settings):
+    task = consultation(ILL, patient=Patient(["It itches.", "A day.", "BREAK"]), config={"name": "talk"})
+    folder = evaluate(task, candidate(Says({"ill": ["Since when?", "It is hives."]})), settings)
+    (row,) = pd.read_parquet(folder / "scores.parquet").to_dict("records")
+    assert (row["case"], row["metric"], row["value"]) == ("ill", "accuracy", 1)
+
+
 def test_a_judge_reads_the_whole_consultation():
     judge = {"kind": {"prompt": {"user": "{answer}: {output}"}, "pattern": "([01])"}}
     task = consultation(ILL, patient=Patient(["Hello", "BREAK"]), judge=judge)

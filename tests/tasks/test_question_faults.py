@@ -154,7 +154,7 @@ def test_yes_and_no_may_stand_under_other_letters(settings):
     assert [made.score(case, Reply(preferences={"A": 0, "B": 1}))[0].value for case in (yes, no)] == [0, 1]
     assert [made.score(no, Reply((text,)))[0].value for text in ("B", "No", "The answer is A.")] == [1, 1, 0]
     apart = quiz([*items, *({**one, "split": "fit"} for one in items)], metrics=["accuracy", "confusion"])
-    apart.splits = {"fit": "fit", "test": "test"}
+    apart = replace(apart, splits={"fit": "fit", "test": "test"})
     folder = evaluate(apart, candidate(Majority(), "Majority"), settings)
     assert sum(rows(folder).values()) == 1
     folder = evaluate(quiz(items, metrics=["accuracy", "confusion"]), candidate(Says(default="B")), settings)

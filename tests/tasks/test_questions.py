@@ -362,8 +362,7 @@ def test_data_go_to_no_server_unless_the_user_says_so(settings):
     class Elsewhere(Says):
         remote = True
 
-    quiz = quiz_of(2)
-    quiz.card = {"access": "Credentialed: PhysioNet"}
+    quiz = quiz_of(2, card={"access": "Credentialed: PhysioNet"})
     with pytest.raises(UsageError, match="add may_leave=yes"):
         evaluate(quiz, candidate(Elsewhere()), settings)
     settings.config = {"may_leave": "yes"}
