@@ -20,6 +20,7 @@ from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.settings import Settings
 from medimg_eval.imaging import write_mask
 from medimg_eval.models.segmentation.monai import MonaiSegmenter
+from medimg_eval.tasks import ReportTask, RetrievalTask
 from tests.conftest import SHAPE, ellipsoids
 
 pytestmark = [
@@ -193,15 +194,22 @@ def test_a_training_case_that_cannot_be_used_ends_the_fit_with_its_name(train, t
 
 
 @pytest.mark.parametrize(
-    ("monitor", "said"),
+    ("task", "said"),
     [
-        ("", "names no metric for fit to follow"),
-        ("length_ratio", "task.monitor is length_ratio, of which neither more nor less is better"),
+        (
+            RetrievalTask(name="own", layout=None, monitor=""),
+            "names no metric for fit to follow; set task.monitor to one with a direction, such as i2t_recall@1",
+        ),
+        (
+            ReportTask(name="own", layout=None, monitor="length_ratio"),
+            "task.monitor is length_ratio, of which neither more nor less is better; "
+            "set task.monitor to one with a direction, such as ",
+        ),
     ],
 )
-def test_only_a_metric_with_a_direction_can_be_followed(train, monitor, said):
-    with pytest.raises(UsageError, match=f"{said}; set task.monitor to one with a direction, such as dice"):
-        train(monitor=monitor)
+def test_only_a_metric_with_a_direction_can_be_followed(task, said):
+    with pytest.raises(UsageError, match=said):
+        fit(task, candidate(), Recipe(), Settings(), list)
 
 
 def test_validation_that_judges_nothing_is_said(train, task):
