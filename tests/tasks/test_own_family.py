@@ -81,7 +81,7 @@ class Hours(Codec):
         return stored["hour"]
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ClockTask(Task):
     """Clocks to be read."""
 

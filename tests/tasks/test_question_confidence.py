@@ -39,9 +39,8 @@ class Similar(Likely):
 
 def quiz():
     """Eight questions, of which A is right in two."""
-    made = QuestionTask(name="quiz", layout=Quiz(number=8), splits={"test": "test"}, metrics=METRICS)
-    made.config = {"name": "quiz", "template": {}, "metrics": METRICS}
-    return made
+    config = {"name": "quiz", "template": {}, "metrics": METRICS}
+    return QuestionTask(name="quiz", layout=Quiz(number=8), splits={"test": "test"}, metrics=METRICS, config=config)
 
 
 def shown(model, tmp_path):
