@@ -49,14 +49,16 @@ def present_words(command: str, words: Sequence[str], tell: Callable[[str], obje
     """
     parts = [found.groups() if (found := _WORD.fullmatch(word)) else ("", "", word) for word in words]
     keys = [key for _, key, _ in parts]
-    present = []
-    for sign, key, rest in parts:
-        renamed = _renamed(command, key, keys, tell)
-        if renamed is not None:
-            start, equals, value = rest.partition("=")
-            rest = start + equals + ",".join(renamed.values.get(one, one) for one in value.split(","))
-        present.append(f"{sign}{key if renamed is None else renamed.key}{rest}")
-    return present
+    return [_present_word(part, _renamed(command, part[1], keys, tell)) for part in parts]
+
+
+def _present_word(part: tuple[str, ...], renamed: Renamed | None) -> str:
+    sign, key, rest = part
+    if renamed is None:
+        return f"{sign}{key}{rest}"
+    below, equals, value = rest.partition("=")
+    values = (renamed.values.get(one, one) for one in value.split(","))  # several of a multirun
+    return f"{sign}{renamed.key}{below}{equals}{','.join(values)}"
 
 
 def present_settings(command: str, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -64,9 +66,10 @@ def present_settings(command: str, settings: Mapping[str, Any]) -> dict[str, Any
     present = {}
     for key, value in settings.items():
         renamed = _renamed(command, key, list(settings), log.warning)
-        if renamed is not None:
-            key, value = renamed.key, renamed.values.get(value, value) if isinstance(value, str) else value
-        present[key] = value
+        if renamed is None:
+            present[key] = value
+        else:
+            present[renamed.key] = renamed.values.get(value, value) if isinstance(value, str) else value
     return present
 
 

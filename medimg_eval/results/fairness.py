@@ -251,7 +251,8 @@ def _notes(column: Column, judged: Sequence[_Judged], how: DisparitySettings) ->
     unit = judged[0].run.resampled
     yield (
         f"Over groups of at least {how.min_group_size} cases. Intervals of {100 * how.level:g} %: percentile "
-        f"bootstrap, {resamples} resamples of all {unit}, seed {how.seed}; none where a group has fewer than {FEWEST} {unit}."
+        f"bootstrap, {resamples} resamples of all {unit}, seed {how.seed}; none where a group has fewer than "
+        f"{FEWEST} {unit}."
     )
     end = "lowest" if column.higher_is_better is not False else "highest"
     yield (

@@ -302,12 +302,12 @@ def test_without_the_data_the_scores_are_still_reported(evaluated, write_dataset
     task.config = yaml.safe_load((config_dir(root) / "task" / "ellipsoids.yaml").read_text())
     evaluated(task, ("Thresholds", Thresholds, {}))
     runs, out = str(tmp_path / "runs"), tmp_path / "out"
-    command(**{"runs": runs, "out": str(out), "cases": ["case01"]})
+    command(runs=runs, out=str(out), cases=["case01"])
     assert [path.name for path in (out / "cases" / "0").glob("*.js")] == ["1.js"]
     moved = root.rename(tmp_path / "moved")
-    command(**{"runs": runs, "out": str(tmp_path / "other")})
+    command(runs=runs, out=str(tmp_path / "other"))
     assert "cannot be read" in (tmp_path / "other" / "index.html").read_text(encoding="utf-8")
-    command(**{"runs": runs, "out": str(out), "cases": "all", "root": str(moved)})
+    command(runs=runs, out=str(out), cases="all", root=str(moved))
     assert sorted(path.name for path in (out / "cases" / "0").glob("*.js")) == ["0.js", "1.js"]
     wrong = ({"root": {"elips": "x"}}, {"voxels": 3}, {"examples": -1}, {"cases": "worts:3"})
     for one in wrong:
