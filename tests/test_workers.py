@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from answering import Thresholds
 from dying import Dying
-from reading import FragileVolumes, fragile, kill_the_reader, quiz, whose
+from reading import FragileVolumes, fragile, kill_the_reader, quiz, sign, wait_for, whose
 
 from medimg_eval.case import Failure, Mask, Trial
 from medimg_eval.codecs import prediction_file
@@ -24,7 +24,7 @@ from medimg_eval.evaluation.scoring import Due, Scorer, score_parts
 from medimg_eval.evaluation.settings import Settings
 from medimg_eval.imaging import write_mask
 from medimg_eval.models import Chooser
-from medimg_eval.workers import Line, Workers
+from medimg_eval.workers import Line, Workers, started_ahead
 from tests.conftest import AFFINE, HELPERS, LABELS, ellipsoid, ellipsoids, environment
 from tests.helpers.running import evaluate
 
@@ -165,6 +165,17 @@ def test_what_is_left_when_the_reading_is_given_up_ends_at_once():
     results.close()
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+def test_processes_that_were_started_ahead_are_taken_first_and_those_left_over_end(tmp_path):
+    with started_ahead(sign, str(tmp_path), 2):
+        wait_for(lambda: len(list(tmp_path.iterdir())) == 2)
+        (((pid, _, _),),) = workers(whose, "state", 1).ordered([["item"]], 1)
+    signed = [int(file.name) for file in tmp_path.iterdir()]
+    assert pid in signed
+    for process in signed:
+        with pytest.raises(ProcessLookupError):
+            os.kill(process, 0)
 
 
 def test_parts_that_are_scored_together_lose_the_deadly_case_alone(write_dataset, tmp_path):
