@@ -262,8 +262,8 @@ def summary(*, name: str = "", at_once: bool = False, **declared: Unpack[_OfRun]
 
     One that sorts its rows, such as an area under a curve, may be told once more for many resamples at once: `weighed`
     takes a `ScoreTable` and the parameter and returns a function of how often each row counts, (resample, row), that
-    returns (resample,) values; or None where the rows do not suffice for that. With `at_once` the function below is itself
-    such a one, which never returns None, and the value is that of rows that count once each.
+    returns (resample,) values; or None where the rows do not suffice for that. With `at_once` the function below is
+    itself such a one, which never returns None, and the value is that of rows that count once each.
 
     Raises:
         ValueError: If another function already has the name.

@@ -34,7 +34,6 @@ from tests.conftest import AFFINE, LABELS, SHAPE, ellipsoid, ellipsoids
 from tests.helpers.running import evaluate
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:The 'test_dataloader' does not have many workers"),
     pytest.mark.filterwarnings("ignore:You have overridden `transfer_batch_to_device`"),
     pytest.mark.filterwarnings("ignore:.*isinstance.treespec, LeafSpec"),
 ]
@@ -298,8 +297,8 @@ def test_scores_computed_elsewhere_get_pages_without_pictures(tmp_path, capsys):
 
 def test_without_the_data_the_scores_are_still_reported(evaluated, write_dataset, config_dir, tmp_path):
     root = write_dataset(2)
-    task = ellipsoids(root)
-    task.config = yaml.safe_load((config_dir(root) / "task" / "ellipsoids.yaml").read_text())
+    config = yaml.safe_load((config_dir(root) / "task" / "ellipsoids.yaml").read_text())
+    task = ellipsoids(root, config=config)
     evaluated(task, ("Thresholds", Thresholds, {}))
     runs, out = str(tmp_path / "runs"), tmp_path / "out"
     command(runs=runs, out=str(out), cases=["case01"])
