@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 UNUSABLE = (PermissionError, FileExistsError, NotADirectoryError, IsADirectoryError)
 """Errors of files that a command names, and no fault of the program."""
+SHOWN = 5
+"""Configs of a folder that an error names."""
 GROUPS = ("task", "model", "suite", "trainer", "logger", "annotator")
 
 
@@ -134,8 +136,9 @@ def _explain_missing(path: str, options: Sequence[str]) -> UsageError:
         return UsageError(f"there is no {group or 'config'} {name!r}{nearest(name, options, LIST)}")
     inside = [one for one in paths_of(files("medimg_eval.configs"), top) if one.startswith(f"{below}/")]
     if inside:
-        held = ", ".join(one.rpartition("/")[2] for one in inside)
-        return UsageError(f"{below!r} is a folder of {top}s; name one of them (available: {held})")
+        names = [one.rpartition("/")[2] for one in inside]
+        some = ", ".join(names[:SHOWN]) + f", ...; {LIST} shows all {len(names)}" * (len(names) > SHOWN)
+        return UsageError(f"{below!r} is a folder of {top}s; name one of them (available: {some})")
     return UsageError(f"there is no {top} {below!r}{nearest(name, options, LIST)}")
 
 

@@ -65,13 +65,15 @@ def check_questions(task: Task, parts: Iterable[str], sample: int) -> None:
 
 
 def how_to_get(name: str, card: Mapping[str, Any]) -> list[str]:
-    """The steps by which a benchmark's data are got, from its card."""
+    """The steps by which a benchmark's data are got, from its card; none of a card that tells nothing."""
     steps = card.get("download")
     access = str(card.get("access") or "access unknown")
     if isinstance(steps, Mapping):
         lines = [f"to get it: python -m medimg_eval download task={name} (from {steps.get('hub')}, {access})"]
         return lines + [f"  then: {step}" for step in as_list(steps.get("then") or [])]
     listed = as_list(steps or card.get("source") or [])
+    if not listed and "access" not in card:
+        return []
     return [f"to get it ({access}):", *(f"  {step}" for step in listed)]
 
 

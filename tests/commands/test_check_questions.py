@@ -237,6 +237,7 @@ def test_a_box_in_percent_needs_the_size_of_its_image(tmp_path, capsys):
         ),
         ({"access": "gated", "download": ["Ask.", "Wait."]}, ["to get it (gated):", "  Ask.", "  Wait."]),
         ({"access": "on request", "download": "Write to them."}, ["to get it (on request):", "  Write to them."]),
+        ({}, []),
         ({"source": "example.org"}, ["to get it (access unknown):", "  example.org"]),
     ],
 )

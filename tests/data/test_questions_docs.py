@@ -1,6 +1,7 @@
-"""docs/questions.md: its YAML is what hydra takes, and nothing it should name is missing."""
+"""docs/questions.md: its YAML is taken, its output printed, and nothing it should name is missing."""
 
 import re
+import sys
 from dataclasses import fields
 from pathlib import Path
 
@@ -8,13 +9,19 @@ import pytest
 from omegaconf import OmegaConf
 
 import medimg_eval
+from medimg_eval.commands.cli import start
 from medimg_eval.data.layouts import Questions
 from medimg_eval.data.questions import answers, expand, options, pictures
 from medimg_eval.errors import UserError
 from medimg_eval.instantiate import build, build_task
 from medimg_eval.question import Kind
+from tests.helpers.catalogue import picture
 
 TEXT = (Path(medimg_eval.__file__).parents[1] / "docs" / "questions.md").read_text()
+FIRST_EXAMPLE = re.compile(
+    r"```json\n(.*?)```.*?```yaml\n(.*?)```.*?```sh\n(.*?)\n```.*?```text\n(.*?)```.*?```text\n(.*?)```", re.DOTALL
+)
+"""Records, config, command, what it prints, and what it prints where a picture is missing."""
 BLOCKS = re.findall(r"^```yaml\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
 
 
@@ -25,6 +32,31 @@ def test_every_block_of_yaml_makes_what_it_names(block):
     assert isinstance(layout, Questions)
     with pytest.raises(UserError, match=f"{layout.root}: no such folder"):
         layout.cases("test")
+
+
+def test_the_command_prints_what_the_page_shows(tmp_path, monkeypatch, capfd):
+    """The first page's example, word by word; its data lie in a folder of ours, which the output names."""
+    records, config, command, whole, lacking = FIRST_EXAMPLE.findall(TEXT)[0]
+    write = {"mine/test.json": records, "conf/task/mine.yaml": config.replace("/data/mine", str(tmp_path / "mine"))}
+    for name, text in write.items():
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text(text)
+    for number, name in enumerate("ab", start=1):
+        picture(tmp_path / "mine" / "images" / f"{name}.png", number)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["medimg_eval"])
+    program, *words = command.removeprefix("python -m ").split()
+
+    def printed():
+        monkeypatch.setenv("HYDRA_FULL_ERROR", "0")  # the program sets it, for Hydra
+        exit_code = start(words)
+        out, err = capfd.readouterr()
+        return exit_code, (out + err).replace(str(tmp_path / "mine"), "/data/mine")
+
+    assert program == "medimg_eval"
+    assert printed() == (0, whole)
+    (tmp_path / "mine" / "images" / "b.png").unlink()
+    assert printed() == (1, lacking)
 
 
 def test_every_key_and_step_is_in_the_docs():
