@@ -50,6 +50,10 @@ def missing(requirements: Sequence[Requirement], providers: Mapping[str, ModelSp
         if need.provider == JUDGE:
             found |= dict.fromkeys(_of_judge(need, providers, task, metrics))
             continue
+        if type(task).subjects is Task.subjects:
+            told = f"task {task.name!r} shows nothing of its predictions to {need.provider!r}"
+            found[Missing("metrics", told, metrics, usage=True)] = None
+            continue
         users = tuple(name for name in task.metrics if any(other.provider == need.provider for other in required(name)))
         if need.provider not in seen:
             seen.add(need.provider)
