@@ -34,8 +34,8 @@ demo: $(VENV)/.base
 	$(RUN) fit task=brain_tissue model=unet_small run=$(DEMO)/unet
 	$(RUN) test task=brain_tissue model=unet_small model.checkpoint=$(DEMO)/unet runs=$(DEMO)
 	$(RUN) test task=brain_tissue model=gaussian_mixture runs=$(DEMO)
-	$(RUN) table from=$(DEMO) out=$(DEMO)/table
-	$(RUN) figure kind=forest metric=dice by=label from=$(DEMO) out=$(DEMO)/figures
+	$(RUN) table runs=$(DEMO) out=$(DEMO)/table
+	$(RUN) figure kind=forest metric=dice by=label runs=$(DEMO) out=$(DEMO)/figures
 
 test: checks pytest
 

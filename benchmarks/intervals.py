@@ -109,7 +109,7 @@ def measured(cases: int, metrics: int, models: int, per_patient: int, repeat: in
                 rounds.append(took)
             found[f"build, {interval}"] = min(rounds, key=lambda one: one["wall"])
         ours = build_table(runs).frame()[["low", "high"]].to_numpy()
-        command = [sys.executable, "-m", "medimg_eval", "table", f"from={place}"]
+        command = [sys.executable, "-m", "medimg_eval", "table", f"runs={place}"]
         _, found["program"] = timed(lambda: subprocess.run(command, check=True, capture_output=True))
         theirs, found["loop over columns"] = timed(lambda: looped(runs))
         if per_patient == 1:

@@ -10,6 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from medimg_eval.configs.former_keys import present_words, refuse_former
 from medimg_eval.configs.names import IN_FOLDERS, paths_of, plugin_places
 from medimg_eval.errors import LIST, UsageError, UserError, nearest
 
@@ -42,16 +43,18 @@ def composed(command: str, words: Sequence[str], folders: Sequence[str] = ()) ->
     """
     from hydra import compose
 
-    said = Words(command, [word for folder in folders for word in ("-cd", str(folder))], list(words))
+    said = Words(command, [word for folder in folders for word in ("-cd", str(folder))], present_words(command, words))
     kept = [word for word in forced(said) if not word.startswith("hydra.searchpath=")]
     try:
         with _hydra():
-            return compose(command, [*kept, *search_path(said, folders)])
+            config = compose(command, [*kept, *search_path(said, folders)])
     except Exception as error:
         known = explain(error, said)
         if known is None:
             raise
         raise known from error
+    refuse_former(command, list(map(str, config)))
+    return config
 
 
 def plain(config: DictConfig) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from medimg_eval.catalogue import configs_of, searching, usual_places
+from medimg_eval.configs.former_keys import present_settings
 from medimg_eval.configs.overrides import composed, plain, with_changes
 from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.instantiate import (
@@ -117,9 +118,9 @@ def run_tests(
 
     made = build_tasks(wanted) if task is None else [with_config(task)]
     tasks = [_seeded(one, wanted["seed"]) for one in made]
-    spec, blind = build_candidate(wanted["model"]) if model is None else model, wanted["blind"]
-    if blind is not None:
-        tasks, spec = [_blinded(one, blind) for one in tasks], _called_blind(spec, blind)
+    spec, ablation = build_candidate(wanted["model"]) if model is None else model, wanted["image_ablation"]
+    if ablation is not None:
+        tasks, spec = [_blinded(one, ablation) for one in tasks], _called_blind(spec, ablation)
     for one in tasks:
         refuse_incapable(one, spec)
         if wanted["baselines"] and not one.baselines():
@@ -130,7 +131,7 @@ def run_tests(
             raise UsageError(f"run={settings.run} names one folder, but there are several runs to make; use runs=DIR")
         done = [(one, pipeline.test(one, spec, settings)) for one in tasks]
         if wanted["baselines"]:
-            done += _baselines(tasks, spec, settings, blind)
+            done += _baselines(tasks, spec, settings, ablation)
     return [RunResults(run.folder, task=one, table=run.table) for one, run in done]
 
 
@@ -140,7 +141,9 @@ def _seeded(task: Task, seed: int) -> Task:
     return changed(task, **drawn) if drawn else task
 
 
-def _baselines(tasks: Sequence[Task], spec: ModelSpec, settings: Settings, blind: str | None) -> list[tuple[Task, Run]]:
+def _baselines(
+    tasks: Sequence[Task], spec: ModelSpec, settings: Settings, ablation: str | None
+) -> list[tuple[Task, Run]]:
     """Asks those that models are compared with: what needs no weights and, of questions, the model blind."""
     from medimg_eval.evaluation import pipeline
 
@@ -154,9 +157,9 @@ def _baselines(tasks: Sequence[Task], spec: ModelSpec, settings: Settings, blind
                 done.append((asked, pipeline.test(asked, replace(one, baseline=True), settings)))
             except UserError as error:  # such as one that has no answers to learn from
                 log.warning("%s is left out of task %s: %s", name, task.name, error)
-        if blind is None and task.image_ablations:
-            unseen = _blinded(task, "remove")
-            done.append((unseen, pipeline.test(unseen, _called_blind(spec, "remove"), settings)))
+        if ablation is None and task.image_ablations:
+            unseen = _blinded(task, "none")
+            done.append((unseen, pipeline.test(unseen, _called_blind(spec, "none"), settings)))
     return done
 
 
@@ -169,10 +172,11 @@ def _called_blind(spec: ModelSpec, how: str) -> ModelSpec:
 def _blinded(task: Task, how: str) -> Task:
     ways = task.image_ablations
     if not ways:
-        raise UsageError(f"task {task.name!r} asks no questions; blind= is for tasks that do")
-    if how not in ways:
-        raise UsageError(f"there is no way of being blind called {how!r}{nearest(str(how), ways)}")
-    return changed(task, blind=how)
+        raise UsageError(f"task {task.name!r} asks no questions; image_ablation= is for tasks that do")
+    options = {("none" if way == "remove" else way): way for way in ways}
+    if how not in options:
+        raise UsageError(f"there is no image_ablation {how!r}{nearest(str(how), options)}")
+    return changed(task, blind=options[how])
 
 
 def score(  # noqa: PLR0913 - one argument for each choice
@@ -481,6 +485,7 @@ def _resolving(asked: _Asked, settings: Mapping[str, Any]) -> Iterator[_Given]:
     words = [f"{key}={one}" for key, one in named.items()] + ([] if written else list(asked.overrides))
     changes = {**asked.overrides} if isinstance(asked.overrides, Mapping) else {}
     changes |= {key: one for key, one in settings.items() if key not in named}
+    changes = present_settings(asked.command, changes)
     objects = {key: one for key, one in parts.items() if one is not None and not isinstance(one, str | Mapping)}
     _refuse_changed(objects, [*words, *changes])
     config = composed(asked.command, words, folders)
@@ -527,4 +532,4 @@ def _scores_of(runs: Runs) -> list[RunScores]:
 
 def _settings(command: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a command, those that are not given at their defaults."""
-    return plain(with_changes(composed(command, ["from=."]), settings))
+    return plain(with_changes(composed(command, ["runs=."]), present_settings(command, settings)))

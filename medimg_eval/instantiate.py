@@ -51,11 +51,11 @@ def build_task(config: Mapping[str, Any]) -> Task:
     task = build(config)
     if not isinstance(task, Task):
         raise UsageError(f"task {config.get('name')!r}: {config.get('_target_')} is not a Task")
-    task.card = task.card if task.card is not None else {}
-    if not isinstance(task.card, Mapping):
-        raise UsageError(f"task {task.name!r}: its card is {task.card!r}; expected keys with values")
+    card = task.card if task.card is not None else {}
+    if not isinstance(card, Mapping):
+        raise UsageError(f"task {task.name!r}: its card is {card!r}; expected keys with values")
+    task = replace(task, card=card, config=config)
     _ = task.may_leave  # refused here, and not when something is about to be sent
-    task.config = config
     return task
 
 

@@ -21,7 +21,7 @@ import threading
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FunctionType
 from typing import Any, Generic, TypeVar
@@ -44,6 +44,36 @@ STARTS = 3
 
 PATIENCE = 10.0
 """Seconds that a process may take to leave before it is killed."""
+
+
+_AT_HAND: list[_Process] = []
+"""Processes that were started ahead, which `Workers` take first."""
+
+
+@contextmanager
+def started_ahead(function: Callable[[State], object], state: State, count: int) -> Iterator[None]:
+    """Starts processes before they are needed, such as while a model is loaded; those nobody took end with the block.
+
+    Args:
+        function: called once by each, so that what it imports is there; what it raises is of no account.
+        state: its argument. Where it cannot be sent, nothing is started.
+        count: processes.
+    """
+    started: list[_Process] = []
+    with suppress(Exception):  # pickling runs the code of users' classes; what fails here is told when it is needed
+        payload = _pickled((function, state))
+        for _ in range(count):
+            started.append(_Process())
+            started[-1].tell([], payload, begin=False)
+    _AT_HAND.extend(started)
+    try:
+        yield
+    finally:
+        for process in started:
+            with suppress(ValueError):  # it was taken
+                _AT_HAND.remove(process)
+                process.kill()
+                process.end()
 
 
 class Workers(Generic[State, Item, Result]):
@@ -234,7 +264,10 @@ class Workers(Generic[State, Item, Result]):
             with self._lock:
                 if self._killed:
                     return None
-                process = _Process()
+                try:
+                    process = _AT_HAND.pop()
+                except IndexError:
+                    process = _Process()
                 self._alive.add(process)
             if process.ready(self._modules, self._payload) or self._killed:
                 return process
@@ -276,10 +309,14 @@ class _Process:
         """What it ended with."""
         return self._process.wait()
 
+    def tell(self, modules: Sequence[str], payload: bytes, *, begin: bool) -> None:
+        """Sends what it is to do: with items from now on, or once with the state alone."""
+        self._line.send((list(modules), payload, begin))
+
     def ready(self, modules: Sequence[str], payload: bytes) -> bool:
         """Tells it what to do; returns whether it has started."""
         try:
-            self._line.send((list(modules), payload))
+            self.tell(modules, payload, begin=True)
             self._line.receive()
         except (EOFError, OSError):
             return False
@@ -377,7 +414,12 @@ class Line:
 def serve(descriptor: int) -> None:
     """What a process does: takes part after part until it is let go."""
     line = Line(socket.socket(fileno=descriptor))
-    modules, payload = line.receive()
+    modules, payload, begin = line.receive()
+    while not begin:
+        with suppress(Exception):
+            ahead, state = pickle.loads(payload)
+            ahead(state)
+        modules, payload, begin = line.receive()
     for module in modules:
         importlib.import_module(module)
     function, state = pickle.loads(payload)

@@ -7,6 +7,17 @@ questions (`answers` takes them from what a model wrote, `vqa` judges them, `cal
 and finds metrics by name.
 """
 
+import warnings
+from typing import Any
+
 import lazy_loader as lazy
 
-__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)
+_attached, __dir__, __all__ = lazy.attach_stub(__name__, __file__)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Rows":
+        told = "medimg_eval.metrics.Rows is now called ScoreTable; the former name goes on working"
+        warnings.warn(told, DeprecationWarning, stacklevel=2)
+        name = "ScoreTable"
+    return _attached(name)

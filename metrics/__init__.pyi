@@ -1,6 +1,6 @@
 from .registry import (
     Metric as Metric,
-    Rows as Rows,
+    ScoreTable as ScoreTable,
     as_known as as_known,
     available as available,
     canonical as canonical,

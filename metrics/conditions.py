@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from medimg_eval.metrics.calibration import EVIDENCE
 from medimg_eval.metrics.proportions import quotient
-from medimg_eval.metrics.registry import Rows, available, get, summary
+from medimg_eval.metrics.registry import ScoreTable, available, get, summary
 from medimg_eval.metrics.repeats import by_repeat, case_pieces
 
 Floats = npt.NDArray[np.float64]
@@ -33,7 +33,7 @@ def severities(keys: npt.NDArray[np.str_], name: str) -> dict[int, str]:
     return dict(sorted(found.items()))
 
 
-def _values(rows: Rows, keys: list[str]) -> tuple[Floats, npt.NDArray[np.intp]]:
+def _values(rows: ScoreTable, keys: list[str]) -> tuple[Floats, npt.NDArray[np.intp]]:
     """Returns the mean over repeats of each case under each condition, (case, key), and a row of each case."""
     cases, first = np.unique(rows.case, return_index=True)
     values = np.full((len(cases), len(keys)), math.nan)
@@ -47,19 +47,19 @@ def _values(rows: Rows, keys: list[str]) -> tuple[Floats, npt.NDArray[np.intp]]:
     return values, first
 
 
-def _keys(rows: Rows, parameter: str) -> list[str]:
+def _keys(rows: ScoreTable, parameter: str) -> list[str]:
     name = parameter.partition(":")[0]
     return [name] if (rows.condition == name).any() else list(severities(rows.condition, name).values())
 
 
-def _drop_pieces(rows: Rows, parameter: str) -> Floats:
+def _drop_pieces(rows: ScoreTable, parameter: str) -> Floats:
     keys = _keys(rows, parameter)
     values, first = _values(rows, ["", *keys])
     lost = values[:, 0] - values[:, 1:].mean(axis=1) if keys else np.full(len(first), math.nan)
     return case_pieces(rows, first, -lost if _lower_is_better(rows) else lost)
 
 
-def _lower_is_better(rows: Rows) -> bool:
+def _lower_is_better(rows: ScoreTable) -> bool:
     name = str(rows.metric[0]) if rows.metric.size else ""
     return name.partition("@")[0] in available() and get(name).higher_is_better is False
 
@@ -81,7 +81,7 @@ def drop(sums: Floats, condition: str) -> Floats:
     return quotient(sums[..., 0], sums[..., 1])
 
 
-def _area_pieces(rows: Rows, parameter: str) -> Floats:
+def _area_pieces(rows: ScoreTable, parameter: str) -> Floats:
     levels = severities(rows.condition, parameter.partition(":")[0])
     values, first = _values(rows, ["", *levels.values()])
     at = np.array([0, *levels], dtype=np.float64)
@@ -113,7 +113,7 @@ def area_under_severity(sums: Floats, condition: str) -> Floats:
     best=0.0,
     source="MedQ-Deg, its calibration shift at a level less that without degradation",
 )
-def calibration_drift(rows: Rows, condition: str) -> float:
+def calibration_drift(rows: ScoreTable, condition: str) -> float:
     """The calibration shift under a condition less that of the same cases as published.
 
     Above 0 a degraded image leaves a model surer of itself than it ought to be. Repeats are pooled. In [-2, 2].

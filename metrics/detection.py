@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from medimg_eval.errors import UsageError, nearest
 from medimg_eval.metrics.proportions import quotient
-from medimg_eval.metrics.registry import Rows, metric, summary
+from medimg_eval.metrics.registry import ScoreTable, metric, summary
 from medimg_eval.metrics.scores import LabelScore
 from medimg_eval.metrics.segmentation import ratio
 
@@ -276,7 +276,7 @@ _curve = partial(summary, needs=("detection_score", "n_reference_lesions"), high
 def _weighed(area: Callable[..., Floats]) -> Callable[..., Callable[[Floats], Floats] | None]:
     """Returns what `summary` takes as `weighed`, from what takes points of many resamples and the parameter."""
 
-    def weighed(rows: Rows, *arguments: float) -> Callable[[Floats], Floats] | None:
+    def weighed(rows: ScoreTable, *arguments: float) -> Callable[[Floats], Floats] | None:
         # A case that left no row counts as a scan too, and nothing says how often a resample holds it.
         silent = rows.cases - np.unique(rows.case).size
         return None if silent else _judge(rows, lambda points: area(points, *arguments))
@@ -308,7 +308,7 @@ def _area(points: _Points) -> Floats:
 
 
 @_curve(title="CPM", source=LUNA16, weighed=_weighed(_mean_sensitivity))
-def cpm(rows: Rows) -> float:
+def cpm(rows: ScoreTable) -> float:
     """The mean sensitivity at 1/8, 1/4, 1/2, 1, 2, 4 and 8 false positives per scan: the competition metric of LUNA16.
 
     In [0, 1]; NaN without a finding. Of several labels the mean.
@@ -317,7 +317,7 @@ def cpm(rows: Rows) -> float:
 
 
 @_curve(title="FROC", source=LUNA16, parameter="false positives per scan", weighed=_weighed(_sensitivity))
-def froc(rows: Rows, rate: float) -> float:
+def froc(rows: ScoreTable, rate: float) -> float:
     """The sensitivity at so many false positives per scan, on the FROC curve.
 
     The curve joins (false positives per scan, sensitivity) at every confidence from the highest down, beginning
@@ -328,7 +328,7 @@ def froc(rows: Rows, rate: float) -> float:
 
 
 @_curve(title="AP", source=VOC, weighed=_weighed(_area))
-def average_precision(rows: Rows) -> float:
+def average_precision(rows: ScoreTable) -> float:
     """The area under the precision-recall curve, where the precision at a recall is the best at that recall or above.
 
     Over all points of the curve, at the task's threshold of IoU or distance; ignored candidates do not count. In
@@ -337,7 +337,7 @@ def average_precision(rows: Rows) -> float:
     return _value(rows, _area)
 
 
-def _value(rows: Rows, area: Callable[[_Points], Floats]) -> float:
+def _value(rows: ScoreTable, area: Callable[[_Points], Floats]) -> float:
     """Returns the value of rows that each count once."""
     return float(_judge(rows, area)(np.ones((1, rows.value.size)))[0])
 
@@ -351,7 +351,7 @@ class _Points(NamedTuple):
     scans: Floats  # (resample,)
 
 
-def _judge(rows: Rows, area: Callable[[_Points], Floats]) -> Callable[[Floats], Floats]:
+def _judge(rows: ScoreTable, area: Callable[[_Points], Floats]) -> Callable[[Floats], Floats]:
     """Returns a function of how often each row counts, (resample, row), that returns the mean over labels, (resample,).
 
     Labels without findings are left out; NaN where none has any.
@@ -373,7 +373,7 @@ def _judge(rows: Rows, area: Callable[[_Points], Floats]) -> Callable[[Floats], 
     return judge
 
 
-def _points_of(rows: Rows, places: npt.NDArray[np.intp]) -> Callable[[Floats, Floats], _Points]:
+def _points_of(rows: ScoreTable, places: npt.NDArray[np.intp]) -> Callable[[Floats, Floats], _Points]:
     """Returns what counts hits and false candidates of one label, (resample, row) and scans to points.
 
     Cases whose findings are not known are left out.

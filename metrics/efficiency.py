@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from medimg_eval.metrics.fairness import case_means
-from medimg_eval.metrics.registry import Rows, summary
+from medimg_eval.metrics.registry import ScoreTable, summary
 
 _FLOOR = 0.05
 _LOG_MILLION_PARAMETERS = (0.39, 4.32)
@@ -22,7 +22,7 @@ _FACTS = ("parameters", "gflops", "frames_per_second", "iou_p10", "iou_p90")
     best=100.0,
     source="U-Bench (Tang et al. 2025, arXiv 2510.07041), the calculator of its page",
 )
-def u_score(rows: Rows) -> float:
+def u_score(rows: ScoreTable) -> float:
     """100 times the harmonic mean of accuracy and efficiency, each in [0.05, 1] on the scale of U-Bench's 100 models.
 
     Accuracy is the mean IoU between its 10th and 90th percentile on the data set, the facts `iou_p10` and `iou_p90`

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.metrics.proportions import quotient
-from medimg_eval.metrics.registry import Rows, Weighed, summary
+from medimg_eval.metrics.registry import ScoreTable, Weighed, summary
 
 UNKNOWN_GROUPS = frozenset({"", "-1"})
 """What stands in an attribute where nothing is known of the case; FairSeg writes -1."""
@@ -40,7 +40,7 @@ class _Groups(NamedTuple):
 
 
 @_equity(needs=("dice",), title="ES-Dice")
-def es_dice(rows: Rows, attribute: str) -> Weighed:
+def es_dice(rows: ScoreTable, attribute: str) -> Weighed:
     """The mean Dice over 1 plus the sum of its distances to the mean of each group of cases.
 
     A case counts with the mean over its labels. Cases whose group is not known ("" or "-1") count in the overall
@@ -50,7 +50,7 @@ def es_dice(rows: Rows, attribute: str) -> Weighed:
 
 
 @_equity(needs=("iou",), title="ES-IoU")
-def es_iou(rows: Rows, attribute: str) -> Weighed:
+def es_iou(rows: ScoreTable, attribute: str) -> Weighed:
     """The mean IoU over 1 plus the sum of its distances to the mean of each group of cases.
 
     As `es_dice`.
@@ -59,7 +59,7 @@ def es_iou(rows: Rows, attribute: str) -> Weighed:
 
 
 @_equity(needs=("dice",), title="ES-Dice (SD)")
-def es_dice_sd(rows: Rows, attribute: str) -> Weighed:
+def es_dice_sd(rows: ScoreTable, attribute: str) -> Weighed:
     """The mean Dice over 1 plus the standard deviation (n - 1) of the means of the groups of cases.
 
     FairSeg's code has this version beside that of `es_dice`, and gives both one name. In [0, 1]; NaN with fewer
@@ -69,7 +69,7 @@ def es_dice_sd(rows: Rows, attribute: str) -> Weighed:
 
 
 @_equity(needs=("iou",), title="ES-IoU (SD)")
-def es_iou_sd(rows: Rows, attribute: str) -> Weighed:
+def es_iou_sd(rows: ScoreTable, attribute: str) -> Weighed:
     """The mean IoU over 1 plus the standard deviation (n - 1) of the means of the groups of cases.
 
     As `es_dice_sd`.
@@ -86,7 +86,7 @@ def _by_deviation(groups: _Groups) -> Floats:
     return np.asarray(groups.overall / (1 + np.nanstd(groups.means, axis=1, ddof=1)), dtype=np.float64)
 
 
-def _judge(rows: Rows, metric: str, attribute: str, scaled: Callable[[_Groups], Floats]) -> Weighed:
+def _judge(rows: ScoreTable, metric: str, attribute: str, scaled: Callable[[_Groups], Floats]) -> Weighed:
     """Returns a function of how often each row counts, (resample, row), that returns the scores, (resample,).
 
     Of a resample with fewer than two groups it is NaN.
@@ -109,7 +109,7 @@ def _judge(rows: Rows, metric: str, attribute: str, scaled: Callable[[_Groups], 
     return judge
 
 
-def case_means(rows: Rows, metric: str) -> tuple[Floats, npt.NDArray[np.intp]]:
+def case_means(rows: ScoreTable, metric: str) -> tuple[Floats, npt.NDArray[np.intp]]:
     """Returns the mean over labels of every case that has a value, (case,), and a row of each, (case,).
 
     Cases stand in the order of their numbers.

@@ -95,7 +95,7 @@ class Metric:
         total: Of the same: the value of such sums.
         weighed: Of a summary that is told how often each row counts: see `summary`.
         check: Of one whose parameter is a text: raises UsageError for a text that cannot be meant.
-        remark: Of a summary: takes `Rows` and the parameter and tells what to know of this run; "" for nothing.
+        remark: Of a summary: takes a `ScoreTable` and the parameter and tells what to know of this run; "" for nothing.
         aliases: What people call it beside its name, such as "DSC", in any case; ours stand in `metrics/aliases.py`.
         over: Of a summary: "repeats" or "conditions" where it compares those of a case; any other is computed for each
             repeat, and averaged. Without `needs`, it is of one metric of cases: the first of the task, or the one that
@@ -137,7 +137,7 @@ _UNTOLD = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class ScoreTable:
     """What a summary is computed from: Score rows of one run, as parallel arrays (row,).
 
     Attributes:
@@ -170,9 +170,9 @@ class Rows:
         if len(self.condition) != len(self.case):
             object.__setattr__(self, "condition", np.zeros(len(self.case), "U1"))
 
-    def where(self, chosen: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> "Rows":
+    def where(self, chosen: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> "ScoreTable":
         """Returns some of the rows: (row,) bool, or indices; `cases` and `facts` stay."""
-        return Rows(
+        return ScoreTable(
             self.case[chosen],
             self.metric[chosen],
             self.label[chosen],
@@ -185,7 +185,7 @@ class Rows:
             self.condition[chosen],
         )
 
-    def of(self, metric: str) -> "Rows":
+    def of(self, metric: str) -> "ScoreTable":
         """Returns the rows of one metric."""
         return self.where(self.metric == metric)
 
@@ -253,17 +253,17 @@ def metric(*, name: str = "", **declared: Unpack[_OfOne]) -> Callable[[Scorer], 
 def summary(*, name: str = "", at_once: bool = False, **declared: Unpack[_OfRun]) -> Callable[[Scorer], Scorer]:
     """Registers the function below it as a summary of the same name, or of another: a number for a whole run.
 
-    The function takes `Rows` of the metrics that it `needs`, and the parameter if it has one; it returns NaN
+    The function takes a `ScoreTable` of the metrics that it `needs`, and the parameter if it has one; it returns NaN
     where the rows do not suffice. Its interval comes from calling it on resampled rows.
 
     A summary that is a function of sums, such as BLEU of counts or F1 of hits and misses, is told in two parts, whose
-    interval costs a matrix product: `pieces` takes `Rows` and the parameter and returns what each row adds,
+    interval costs a matrix product: `pieces` takes a `ScoreTable` and the parameter and returns what each row adds,
     (row, quantity); the function below takes the sums, (..., quantity), and the parameter, and returns (...) values.
 
     One that sorts its rows, such as an area under a curve, may be told once more for many resamples at once: `weighed`
-    takes `Rows` and the parameter and returns a function of how often each row counts, (resample, row), that returns
-    (resample,) values; or None where the rows do not suffice for that. With `at_once` the function below is itself
-    such a one, which never returns None, and the value is that of rows that count once each.
+    takes a `ScoreTable` and the parameter and returns a function of how often each row counts, (resample, row), that
+    returns (resample,) values; or None where the rows do not suffice for that. With `at_once` the function below is
+    itself such a one, which never returns None, and the value is that of rows that count once each.
 
     Raises:
         ValueError: If another function already has the name.
@@ -443,7 +443,7 @@ def _check_declared(declared: Mapping[str, Any], options: type) -> None:
 
 def _of_equal_weights(function: Callable[..., Weighed]) -> Callable[..., float]:
     @wraps(function)
-    def called(rows: Rows, *parameter: float | str) -> float:
+    def called(rows: ScoreTable, *parameter: float | str) -> float:
         judge = function(rows, *parameter)
         return float(judge(np.ones((1, rows.value.size)))[0]) if rows.value.size else math.nan
 
@@ -452,7 +452,7 @@ def _of_equal_weights(function: Callable[..., Weighed]) -> Callable[..., float]:
 
 def _of_sums(function: Callable[..., Any], pieces: Callable[..., npt.NDArray[np.float64]]) -> Callable[..., float]:
     @wraps(function)
-    def called(rows: Rows, *parameter: float | str) -> float:
+    def called(rows: ScoreTable, *parameter: float | str) -> float:
         if not rows.value.size:
             return math.nan
         return float(function(pieces(rows, *parameter).sum(axis=0), *parameter))

@@ -14,7 +14,7 @@ from scipy.special import comb
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.proportions import quotient
-from medimg_eval.metrics.registry import Rows, summary
+from medimg_eval.metrics.registry import ScoreTable, summary
 
 Floats = npt.NDArray[np.float64]
 
@@ -34,7 +34,7 @@ class CaseRepeats(NamedTuple):
     first: npt.NDArray[np.intp]
 
 
-def by_repeat(rows: Rows) -> CaseRepeats:
+def by_repeat(rows: ScoreTable) -> CaseRepeats:
     """Returns the value of each case in each repeat, cases and repeats in ascending order."""
     cases, first, case = np.unique(rows.case, return_index=True, return_inverse=True)
     repeats, repeat = np.unique(rows.repeat, return_inverse=True)
@@ -46,14 +46,14 @@ def by_repeat(rows: Rows) -> CaseRepeats:
     return CaseRepeats(values.reshape(len(cases), len(repeats)), first)
 
 
-def spread(rows: Rows) -> tuple[float, float]:
+def spread(rows: ScoreTable) -> tuple[float, float]:
     """Returns the SD between the means of repeats and that within cases (the root of the mean variance; both n - 1)."""
     values = by_repeat(rows).values
     means = _without_gaps(values.T)
     return float(_sd(means)), math.sqrt(_mean(_variances(values)))
 
 
-def case_pieces(rows: Rows, first: npt.NDArray[np.intp], values: Floats) -> Floats:
+def case_pieces(rows: ScoreTable, first: npt.NDArray[np.intp], values: Floats) -> Floats:
     """What each row adds to the sum of what cases are worth and to their number, (row, 2); NaN adds nothing."""
     added = np.zeros((rows.value.size, 2))
     known = ~np.isnan(values)
@@ -61,7 +61,7 @@ def case_pieces(rows: Rows, first: npt.NDArray[np.intp], values: Floats) -> Floa
     return added
 
 
-def _counted(rows: Rows) -> tuple[Floats, Floats, npt.NDArray[np.intp]]:
+def _counted(rows: ScoreTable) -> tuple[Floats, Floats, npt.NDArray[np.intp]]:
     """Returns how many repeats each case has and how many are right, (case,), and a row of each."""
     values, first = by_repeat(rows)
     known = ~np.isnan(values)
@@ -104,7 +104,7 @@ _Value = Callable[[Floats, Floats, str], Floats]
 
 
 def _pieces(value: _Value) -> Callable[..., Floats]:
-    def pieces(rows: Rows, parameter: str = "") -> Floats:
+    def pieces(rows: ScoreTable, parameter: str = "") -> Floats:
         n, right, first = _counted(rows)
         return case_pieces(rows, first, value(n, right, parameter))
 
@@ -237,7 +237,7 @@ def flips(sums: Floats, metric: str = "") -> Floats:
     return _mean_of(sums)
 
 
-def _per_repeat(rows: Rows, metric: str = "") -> Floats:
+def _per_repeat(rows: ScoreTable, metric: str = "") -> Floats:
     """What each row adds to the sum of each repeat and to its number of cases, (row, 2 * repeat)."""
     values, first = by_repeat(rows)
     added = np.zeros((rows.value.size, 2 * values.shape[1]))
@@ -259,7 +259,7 @@ def repeat_sd(sums: Floats, metric: str = "") -> Floats:
     return _sd(quotient(sums[..., :count], sums[..., count:]))
 
 
-def _noise_pieces(rows: Rows, metric: str = "") -> Floats:
+def _noise_pieces(rows: ScoreTable, metric: str = "") -> Floats:
     """What each row adds: its case's variance over its repeats, its mean, that squared, and 1: (row, 4)."""
     values, first = by_repeat(rows)
     known = (~np.isnan(values)).sum(axis=1)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics.registry import Rows, metric, summary
+from medimg_eval.metrics.registry import ScoreTable, metric, summary
 
 Ranks = npt.NDArray[np.int64]
 
@@ -169,18 +169,18 @@ def t2i_rank(placed: Placed) -> float:
 
 
 @summary(needs=("i2t_rank",), title="Image to report, median rank", higher_is_better=False, best=1.0, source=SOURCE)
-def i2t_median_rank(rows: Rows) -> float:
+def i2t_median_rank(rows: ScoreTable) -> float:
     """The median of the ranks of reports, of all images of the set."""
     return _median(rows)
 
 
 @summary(needs=("t2i_rank",), title="Report to image, median rank", higher_is_better=False, best=1.0, source=SOURCE)
-def t2i_median_rank(rows: Rows) -> float:
+def t2i_median_rank(rows: ScoreTable) -> float:
     """The median of the ranks of images, of all reports of the set."""
     return _median(rows)
 
 
-def _median(rows: Rows) -> float:
+def _median(rows: ScoreTable) -> float:
     known = rows.value[~np.isnan(rows.value)]
     return float(np.median(known)) if known.size else float("nan")
 

@@ -50,6 +50,10 @@ def permission(value: Any, where: str) -> MayLeave:
     return cast("MayLeave", said)
 
 
+SCORES = {"decides": "scores"}
+"""Metadata of a task's field that decides scores alone: it can change without asking the model again."""
+
+
 class SetScore(NamedTuple):
     """What a set of predictions is worth by one metric.
 
@@ -98,7 +102,7 @@ def _said_by(layout: Any, what: str) -> Mapping[str, str]:
     return facts
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Task(ABC):
     """A benchmark.
 
@@ -120,14 +124,14 @@ class Task(ABC):
 
     name: str
     layout: Layout
-    metrics: Sequence[str]
-    title: str = ""
+    metrics: Sequence[str] = field(metadata=SCORES)
+    title: str = field(default="", metadata=SCORES)
     splits: Mapping[str, str] = field(default_factory=lambda: {"fit": "fit", "validate": "validate", "test": "test"})
-    expected: Mapping[str, int] = field(default_factory=dict)
-    monitor: str = ""
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    drawn_within: str = ""
-    card: Mapping[str, Any] = field(default_factory=dict)
+    expected: Mapping[str, int] = field(default_factory=dict, metadata=SCORES)
+    monitor: str = field(default="", metadata=SCORES)
+    facts: Mapping[str, Any] = field(default_factory=dict, metadata=SCORES)
+    drawn_within: str = field(default="", metadata=SCORES)
+    card: Mapping[str, Any] = field(default_factory=dict, metadata=SCORES)
     config: Mapping[str, Any] = field(default_factory=dict)
 
     capability: ClassVar[str]
@@ -138,11 +142,6 @@ class Task(ABC):
 
     judges: ClassVar[frozenset[str]] = frozenset()
     """Kinds of metrics that judge its cases; of several that a summary may take, only these are."""
-
-    scoring_fields: ClassVar[frozenset[str]] = frozenset(
-        {"metrics", "facts", "title", "expected", "monitor", "card", "drawn_within"}
-    )
-    """What can change without asking the model again: kept out of the run id."""
 
     sampled: ClassVar[bool] = False
     """Whether `check` looks at all records and opens the images of some, as of many questions about few images."""
@@ -161,6 +160,18 @@ class Task(ABC):
         made = super().__new__(cls)
         keep_arguments(made, args, kwargs)
         return made
+
+    @classmethod
+    def scoring_fields(cls) -> frozenset[str]:
+        """The fields that can change without asking the model again: kept out of the run id."""
+        # A class that gives a field another default need not say again what it decides.
+        held = (vars(kind).get("__dataclass_fields__", {}) for kind in cls.__mro__)
+        return frozenset(name for own in held for name, one in own.items() if one.metadata.get("decides") == "scores")
+
+    def complete(self, **values: Any) -> None:
+        """Settles fields from `__post_init__`; once made, a task never changes: `dataclasses.replace` makes another."""
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
 
     def requirements(self) -> tuple[Requirement, ...]:
         """What the metrics need other models to have said; each comes after those that it goes on from."""
@@ -500,8 +511,8 @@ def check_metrics(task: Task, what: str = "") -> None:
         UsageError: one is named twice, or judges something else.
     """
     metrics = [task.metrics] if isinstance(task.metrics, str) else task.metrics
-    task.metrics = [canonical(str(name), task.judges) for name in metrics]
-    task.monitor = canonical(task.monitor, task.judges) if task.monitor else ""
+    monitor = canonical(task.monitor, task.judges) if task.monitor else ""
+    task.complete(metrics=[canonical(str(name), task.judges) for name in metrics], monitor=monitor)
     if len(set(task.metrics)) < len(task.metrics):
         raise UsageError(f"task {task.name!r}: expected `metrics` to name each metric once, got {list(task.metrics)}")
     if not what:

@@ -14,7 +14,7 @@ from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.evidence import EMPTY, Context
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.classification import ABSENT, AVERAGES, CLASSES, EXCLUSIVE, PRESENT, SETS, Classified
-from medimg_eval.tasks.base import NOBODY, Task, TrainsOnPrompts, baseline_configs, check_metrics
+from medimg_eval.tasks.base import NOBODY, SCORES, Task, TrainsOnPrompts, baseline_configs, check_metrics
 
 KIND = "classification"
 
@@ -41,7 +41,7 @@ class ClassProbabilities(dict[str, float]):
         return cls(record["probabilities"])
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ClassificationTask(TrainsOnPrompts, Task):
     """Classes whose probability a model says.
 
@@ -57,7 +57,7 @@ class ClassificationTask(TrainsOnPrompts, Task):
 
     classes: Sequence[str]
     exclusive: bool = False
-    sets: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    sets: Mapping[str, Sequence[str]] = field(default_factory=dict, metadata=SCORES)
     metrics: Sequence[str] = ("auroc@macro", "auprc@macro", "f1_score@macro")
     monitor: str = ERROR
 
@@ -65,23 +65,22 @@ class ClassificationTask(TrainsOnPrompts, Task):
     output: ClassVar[str] = "probabilities of classes"
     codec: ClassVar[Codec] = Records(ClassProbabilities)
     judges: ClassVar[frozenset[str]] = frozenset({KIND})
-    scoring_fields: ClassVar[frozenset[str]] = Task.scoring_fields | {"sets"}
 
     def __post_init__(self) -> None:
         """Refuses classes and metrics that cannot be meant, before anything is loaded."""
-        self.classes = [] if isinstance(self.classes, str) else [str(name) for name in self.classes]
+        self.complete(classes=[] if isinstance(self.classes, str) else [str(name) for name in self.classes])
         if len(self.classes) < 1 + self.exclusive or len(set(self.classes)) < len(self.classes):
             least = "two" if self.exclusive else "one"
             raise UsageError(f"task {self.name!r}: expected at least {least} classes of different names in `classes`")
         reserved = next((name for name in self.classes if name.partition("-")[0] in (*AVERAGES, "all")), None)
         if reserved is not None:
             raise UsageError(f"task {self.name!r}: a class {reserved!r} would be taken for an average; rename it")
-        self.sets = {str(name): [str(one) for one in held] for name, held in self.sets.items()}
+        self.complete(sets={str(name): [str(one) for one in held] for name, held in self.sets.items()})
         for name, held in self.sets.items():
             lost = next((one for one in held if one not in self.classes), None)
             if lost is not None:
                 raise UsageError(f"task.sets.{name} names {lost!r}{nearest(lost, self.classes)}")
-        self.facts = {**self.facts, CLASSES: EXCLUSIVE if self.exclusive else "each", SETS: self.sets}
+        self.complete(facts={**self.facts, CLASSES: EXCLUSIVE if self.exclusive else "each", SETS: self.sets})
         check_metrics(self, "classes")
         for name in self.metrics:
             self._check_parameter(name)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,10 +23,10 @@ from medimg_eval.metrics.detection import (
     judged_points,
 )
 from medimg_eval.panels import Panel
-from medimg_eval.tasks.base import NOBODY, Task, check_metrics
+from medimg_eval.tasks.base import NOBODY, SCORES, Task, check_metrics
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class DetectionTask(Task):
     """Points or boxes with confidences, judged by which findings they hit.
 
@@ -41,8 +42,8 @@ class DetectionTask(Task):
     """
 
     labels: Sequence[str]
-    excluded: Sequence[str] = ()
-    matching: str | Mapping[str, Any] = "luna16"
+    excluded: Sequence[str] = field(default=(), metadata=SCORES)
+    matching: str | Mapping[str, Any] = field(default="luna16", metadata=SCORES)
     metrics: Sequence[str] = ("cpm", "froc@1", "detection_recall")
     monitor: str = "detection_recall"
 
@@ -50,17 +51,20 @@ class DetectionTask(Task):
     codec: ClassVar[Codec] = Places()
     output: ClassVar[str] = "boxes or points with scores"
     judges: ClassVar[frozenset[str]] = frozenset({"detection"})
-    scoring_fields: ClassVar[frozenset[str]] = Task.scoring_fields | {"excluded", "matching"}
 
     def __post_init__(self) -> None:
         """Refuses labels, metrics and rules that cannot be meant, before anything is loaded."""
-        self.labels = [self.labels] if isinstance(self.labels, str) else [str(label) for label in self.labels]
-        self.excluded = [self.excluded] if isinstance(self.excluded, str) else [str(name) for name in self.excluded]
+        for key, names in (("labels", self.labels), ("excluded", self.excluded)):
+            self.complete(**{key: [names] if isinstance(names, str) else [str(name) for name in names]})
         named = [*self.labels, *self.excluded]
         if not self.labels or len(set(named)) < len(named):
             raise UsageError(f"task {self.name!r}: expected `labels` and `excluded` to be different names, got {named}")
         check_metrics(self, "detections")
-        self._rule = DetectionRule.of(self.matching)
+        _ = self._rule
+
+    @cached_property
+    def _rule(self) -> DetectionRule:
+        return DetectionRule.of(self.matching)
 
     def prompt(self, case: Case, images: tuple[Image, ...]) -> Prompt:
         """Asks for the task's labels, numbered from 1 in their order."""

@@ -17,13 +17,13 @@ from medimg_eval.evidence import EMPTY, Context
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.measurement import Missed, landmark_metrics, landmark_scores, worst_landmark_scores
 from medimg_eval.panels import Panel
-from medimg_eval.tasks.base import NOBODY, Task, check_metrics
+from medimg_eval.tasks.base import NOBODY, SCORES, Task, check_metrics
 
 NOTHING = "landmarks"
 """The label of a case of which no landmark is known."""
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class LandmarkTask(Task):
     """Points with names, judged per case and per point.
 
@@ -39,19 +39,18 @@ class LandmarkTask(Task):
     """
 
     labels: Mapping[Any, str] = field(default_factory=dict)
-    missed: Missed = "diagonal"
-    units: Units = "mm"
+    missed: Missed = field(default="diagonal", metadata=SCORES)
+    units: Units = field(default="mm", metadata=SCORES)
     metrics: Sequence[str] = ("landmark_distance", "sdr@2")
     monitor: str = "landmark_distance"
 
     capability: ClassVar[str] = "detect"
     codec: ClassVar[Codec] = Places()
     judges: ClassVar[frozenset[str]] = frozenset({"landmark"})
-    scoring_fields: ClassVar[frozenset[str]] = Task.scoring_fields | {"missed", "units"}
 
     def __post_init__(self) -> None:
         """Refuses labels and metrics that cannot be meant, before anything is loaded."""
-        self.labels = {str(label): str(name) for label, name in self.labels.items()}
+        self.complete(labels={str(label): str(name) for label, name in self.labels.items()})
         if len(set(self.labels.values())) < len(self.labels):
             raise UsageError(f"task {self.name!r}: expected `labels` to have different names, got {self.labels}")
         check_points_task(self)

@@ -24,7 +24,7 @@ from medimg_eval.metrics.measurement import (
 )
 from medimg_eval.metrics.scores import BETWEEN
 from medimg_eval.panels import Panel
-from medimg_eval.tasks.base import NOBODY, Task
+from medimg_eval.tasks.base import NOBODY, SCORES, Task
 from medimg_eval.tasks.landmarks import (
     check_points_task,
     checked_points,
@@ -35,7 +35,7 @@ from medimg_eval.tasks.landmarks import (
 COBB = ("MT", "PT", "TL")
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class MeasurementTask(Task):
     """Numbers with names, judged per case and per measurement.
 
@@ -56,15 +56,14 @@ class MeasurementTask(Task):
     """
 
     measures: str | Sequence[str] | Mapping[str, Sequence[str]]
-    periods: Mapping[str, float] = field(default_factory=dict)
-    units: Units = "mm"
+    periods: Mapping[str, float] = field(default_factory=dict, metadata=SCORES)
+    units: Units = field(default="mm", metadata=SCORES)
     metrics: Sequence[str] = ("absolute_error", "icc", "pearson", "bland_altman_low", "bland_altman_high")
     monitor: str = "absolute_error"
 
     capability: ClassVar[str] = "detect"
     codec: ClassVar[Codec] = Places()
     judges: ClassVar[frozenset[str]] = frozenset({"measurement"})
-    scoring_fields: ClassVar[frozenset[str]] = Task.scoring_fields | {"periods", "units"}
 
     def __post_init__(self) -> None:
         """Refuses measurements and metrics that cannot be meant, before anything is loaded."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias, get_args, runtime_checkable
 
@@ -38,7 +38,7 @@ from medimg_eval.metrics.reconstruction import (
 from medimg_eval.metrics.registry import Requirement, required
 from medimg_eval.panels import Panel
 from medimg_eval.store import array_key
-from medimg_eval.tasks.base import NOBODY, Task, check_metrics
+from medimg_eval.tasks.base import NOBODY, SCORES, Task, check_metrics
 
 Lines: TypeAlias = Literal["random", "equispaced", "fastmri_random", "fastmri_equispaced"]
 
@@ -221,7 +221,7 @@ def _magnitudes(image: Array) -> tuple[Array, Array]:
     return first, second
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ReconstructionTask(Task):
     """Images from k-space, judged per scan against a reference image.
 
@@ -233,9 +233,9 @@ class ReconstructionTask(Task):
             `t2_error_ms` and `bland_altman_low`.
     """
 
-    data_range: float | None = None
+    data_range: float | None = field(default=None, metadata=SCORES)
     sampling: Mapping[str, Any] | None = None
-    t2: Mapping[str, Any] | None = None
+    t2: Mapping[str, Any] | None = field(default=None, metadata=SCORES)
     metrics: Sequence[str] = ("psnr@fastmri", "ssim@fastmri", "nmse@fastmri")
     monitor: str = "ssim@fastmri"
 
@@ -243,7 +243,6 @@ class ReconstructionTask(Task):
     output: ClassVar[str] = "images"
     codec: ClassVar[Codec] = Arrays()
     judges: ClassVar[frozenset[str]] = frozenset({"image", "measurement", PERCEPTION})
-    scoring_fields: ClassVar[frozenset[str]] = Task.scoring_fields | {"data_range", "t2"}
 
     def __post_init__(self) -> None:
         """Refuses metrics and sampling that cannot be meant, before anything is loaded."""
@@ -255,8 +254,7 @@ class ReconstructionTask(Task):
         try:
             image_metrics([*self._asked(self.case_metrics)[0], self.monitor], self.data_range)
             check_perceived(self.perceptual_metrics, self.data_range)
-            self._sampling = None if self.sampling is None else Sampling(**self.sampling)
-            self._t2 = None if self.t2 is None else DessT2.of(self.t2)
+            _ = self._sampling, self._t2
         except (UsageError, TypeError) as error:
             raise UsageError(f"task {self.name!r}: {error}") from error
         if (quantities := self._asked(self.case_metrics)[1]) and self._t2 is None:
@@ -264,6 +262,14 @@ class ReconstructionTask(Task):
                 f"task {self.name!r}: {quantities[0]!r} judges measurements; set t2.regions, tissue: labels, or leave "
                 "it out"
             )
+
+    @cached_property
+    def _sampling(self) -> Sampling | None:
+        return None if self.sampling is None else Sampling(**self.sampling)
+
+    @cached_property
+    def _t2(self) -> DessT2 | None:
+        return None if self.t2 is None else DessT2.of(self.t2)
 
     def read_images(self, case: Case) -> tuple[Image, ...]:
         """Reads the samples, and takes out the lines that a model is not to see."""

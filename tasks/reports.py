@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from medimg_eval.case import Case
@@ -17,12 +17,12 @@ from medimg_eval.metrics.reports import Written
 from medimg_eval.metrics.text import cleaner
 from medimg_eval.question import Reply
 from medimg_eval.store import digest
-from medimg_eval.tasks.base import NOBODY, baseline_configs
+from medimg_eval.tasks.base import NOBODY, SCORES, baseline_configs
 from medimg_eval.tasks.questions import QuestionTask
 from medimg_eval.tasks.questions.shared_texts import SharedTexts
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ReportTask(QuestionTask):
     """Reports to be written.
 
@@ -33,8 +33,8 @@ class ReportTask(QuestionTask):
             `medimg_eval.metrics.text_scores`. Metrics of what a report says see it as it is.
     """
 
-    sections: Sequence[str] = ()
-    clean: str = ""
+    sections: Sequence[str] = field(default=(), metadata=SCORES)
+    clean: str = field(default="", metadata=SCORES)
     metrics: Sequence[str] = (
         "bleu@1",
         "bleu@4",
@@ -48,7 +48,6 @@ class ReportTask(QuestionTask):
 
     noun: ClassVar[str] = "reports"
     output: ClassVar[str] = "text"
-    scoring_fields: ClassVar[frozenset[str]] = QuestionTask.scoring_fields | {"sections", "clean"}
 
     def __post_init__(self) -> None:
         """Refuses settings that cannot be meant."""

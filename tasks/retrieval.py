@@ -64,7 +64,7 @@ class Ranks:
     reports: int
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class RetrievalTask(TrainsOnPrompts, Task):
     """Images and their reports, to be told apart from those of the rest of the set.
 

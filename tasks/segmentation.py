@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, get_args
 
@@ -34,7 +35,7 @@ from medimg_eval.metrics.segmentation import (
     worst_probability_scores,
 )
 from medimg_eval.panels import Panel
-from medimg_eval.tasks.base import NOBODY, Task, check_metrics, same_grid
+from medimg_eval.tasks.base import NOBODY, SCORES, Task, check_metrics, same_grid
 
 Kind = Literal["box", "point", "both"]
 Per = Literal["volume", "slice"]
@@ -188,7 +189,7 @@ def guides_of(settings: Mapping[str, Any] | None) -> Guides | None:
     return Guides(**settings)
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class SegmentationTask(Task):
     """Label maps, judged per case and per label.
 
@@ -210,28 +211,25 @@ class SegmentationTask(Task):
     """
 
     labels: Mapping[int, str]
-    regions: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    unscored: Sequence[str] = ()
-    surface: Surface = "surfel"
-    empty: str | Mapping[str, Any] | EmptyPolicy = "worst"
-    tolerances: Mapping[str, float] = field(default_factory=dict)
-    ignore: int | None = None
-    instances: Mapping[str, Any] = field(default_factory=dict)
-    lesions: str | Mapping[str, Any] | None = None
-    units: Units = "mm"
+    regions: Mapping[str, Sequence[int]] = field(default_factory=dict, metadata=SCORES)
+    unscored: Sequence[str] = field(default=(), metadata=SCORES)
+    surface: Surface = field(default="surfel", metadata=SCORES)
+    empty: str | Mapping[str, Any] | EmptyPolicy = field(default="worst", metadata=SCORES)
+    tolerances: Mapping[str, float] = field(default_factory=dict, metadata=SCORES)
+    ignore: int | None = field(default=None, metadata=SCORES)
+    instances: Mapping[str, Any] = field(default_factory=dict, metadata=SCORES)
+    lesions: str | Mapping[str, Any] | None = field(default=None, metadata=SCORES)
+    units: Units = field(default="mm", metadata=SCORES)
     guides: Mapping[str, Any] | None = None
     metrics: Sequence[str] = ("dice", "iou", "hd95", "assd", "nsd@1")
     monitor: str = "dice"
 
     output: ClassVar[str] = "masks"
     judges: ClassVar[frozenset[str]] = frozenset({"mask", "probability"})
-    scoring_fields: ClassVar[frozenset[str]] = Task.scoring_fields | {
-        *("regions", "unscored", "surface", "empty", "tolerances", "ignore", "instances", "lesions", "units")
-    }
 
     def __post_init__(self) -> None:
         """Refuses labels and metrics that cannot be meant, before anything is loaded."""
-        self.labels = {int(label): str(name) for label, name in self.labels.items()}
+        self.complete(labels={int(label): str(name) for label, name in self.labels.items()})
         if not self.labels or min(self.labels) < 1:
             raise UsageError(f"task {self.name!r}: expected labels of 1 and above, got {sorted(self.labels)}")
         check_metrics(self, "masks")
@@ -245,7 +243,11 @@ class SegmentationTask(Task):
                 "`metrics` hold such a metric; add it to them"
             )
         self._check_rules()
-        self._guides = guides_of(self.guides)
+        _ = self._guides
+
+    @cached_property
+    def _guides(self) -> Guides | None:
+        return guides_of(self.guides)
 
     @property
     def capability(self) -> str:  # type: ignore[override]

@@ -23,7 +23,7 @@ from medimg_eval.metrics.registry import Requirement
 from medimg_eval.panels import Panel
 from medimg_eval.question import Message
 from medimg_eval.store import sentence_key
-from medimg_eval.tasks.base import NOBODY, SetScore, Task, check_metrics
+from medimg_eval.tasks.base import NOBODY, SCORES, SetScore, Task, check_metrics
 from medimg_eval.tasks.checks import Checked
 from medimg_eval.tasks.nearest_images import write_gallery
 from medimg_eval.tasks.synthesis_sets import NAMED, PROMPT, SynthesisSets, made_pictures, real_pictures, subjects_of
@@ -41,7 +41,7 @@ PRESENT = ("1", "1.0", "true", "yes", "present")
 """What an attribute says, in lower case, of a case that has the finding."""
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class SynthesisTask(Task):
     """Pictures to be made of prompts.
 
@@ -67,39 +67,29 @@ class SynthesisTask(Task):
     """
 
     metrics: Sequence[str] = ("generation_failure_rate",)
-    splits: Mapping[str, str] = field(default_factory=lambda: {"test": "test", "reference": "test"})
+    splits: Mapping[str, str] = field(default_factory=lambda: {"test": "test", "reference": "test"}, metadata=SCORES)
     pictures: int = 1
     seed: int = 0
     shown: bool = False
-    strata: Sequence[str] = ()
-    groups: Sequence[str] = ()
-    least: int = 2
-    drawn: int = 0
-    unreadable: Literal["error", "skip"] = "error"
-    protocol: Literal["fixed", "published"] = "fixed"
-    published: Mapping[str, Any] = field(default_factory=dict)
+    strata: Sequence[str] = field(default=(), metadata=SCORES)
+    groups: Sequence[str] = field(default=(), metadata=SCORES)
+    least: int = field(default=2, metadata=SCORES)
+    drawn: int = field(default=0, metadata=SCORES)
+    unreadable: Literal["error", "skip"] = field(default="error", metadata=SCORES)
+    protocol: Literal["fixed", "published"] = field(default="fixed", metadata=SCORES)
+    published: Mapping[str, Any] = field(default_factory=dict, metadata=SCORES)
 
     capability: ClassVar[str] = "synthesize"
     codec: ClassVar[Codec] = Pictures()
     output: ClassVar[str] = "pictures"
     judges: ClassVar[frozenset[str]] = frozenset({SET, ONE_PICTURE})
-    scoring_fields: ClassVar[frozenset[str]] = Task.scoring_fields | {
-        "strata",
-        "groups",
-        "least",
-        "drawn",
-        "unreadable",
-        "protocol",
-        "published",
-        "splits",
-    }
 
     def __post_init__(self) -> None:
         """Refuses settings that cannot be meant."""
         if self.protocol == "published":
             if not self.published:
                 raise UsageError(f"task {self.name!r} has no protocol=published; leave task.protocol out")
-            self.metrics = self.published["metrics"]
+            self.complete(metrics=self.published["metrics"])
         check_metrics(self, "pictures that were made")
         if not isinstance(self.pictures, int) or self.pictures < 1:
             raise UsageError(f"task.pictures: expected a whole number of at least 1, got {self.pictures!r}")

@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -26,10 +26,10 @@ from medimg_eval.metrics.measurement import (
     vertebra_scores,
 )
 from medimg_eval.store import digest
-from medimg_eval.tasks.base import NOBODY, Task, TrainsOnPrompts, check_metrics, same_grid
+from medimg_eval.tasks.base import NOBODY, SCORES, Task, TrainsOnPrompts, check_metrics, same_grid
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class VertebraTask(TrainsOnPrompts, Task):
     """Masks of vertebrae that were made healthy, judged by what the real ones have lost beside them.
 
@@ -50,9 +50,9 @@ class VertebraTask(TrainsOnPrompts, Task):
     """
 
     grades: str = ""
-    grader: Literal["thresholds", "svm"] = "thresholds"
-    least: Sequence[float] = LEAST
-    fitted_on: Sequence[str] = ("train",)
+    grader: Literal["thresholds", "svm"] = field(default="thresholds", metadata=SCORES)
+    least: Sequence[float] = field(default=LEAST, metadata=SCORES)
+    fitted_on: Sequence[str] = field(default=("train",), metadata=SCORES)
     lowest: float = 0.7
     metrics: Sequence[str] = ("rhlv",)
     monitor: str = "rhlv"
@@ -60,7 +60,6 @@ class VertebraTask(TrainsOnPrompts, Task):
     capability: ClassVar[str] = "segment"
     codec: ClassVar[Codec] = Records(HeightLoss)
     judges: ClassVar[frozenset[str]] = frozenset({"vertebra"})
-    scoring_fields: ClassVar[frozenset[str]] = Task.scoring_fields | {"grader", "least", "fitted_on"}
 
     def __post_init__(self) -> None:
         """Refuses settings that cannot be meant."""

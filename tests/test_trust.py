@@ -171,9 +171,9 @@ def test_a_task_of_ones_own_is_scored_and_shown_where_it_is_trusted(program, wri
     assert mend == ["score", "run=made", "metrics=[dice]", "trust=true"]
     scored = program(*mend, paths=paths)
     assert (scored.returncode, "dice" in scored.stdout.lower()) == (0, True), scored.stderr
-    told = program("report", "from=made", "out=pages", paths=paths)
+    told = program("report", "runs=made", "out=pages", paths=paths)
     assert (told.returncode, refusal in told.stderr) == (0, True), told.stderr
-    shown = program("report", "from=made", "out=shown", "trust=true", paths=paths)
+    shown = program("report", "runs=made", "out=shown", "trust=true", paths=paths)
     assert (shown.returncode, "would run" in shown.stderr) == (0, False), shown.stderr
     assert [bool(list((tmp_path / out / "cases").rglob("*.js"))) for out in ("pages", "shown")] == [False, True]
 

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from functools import partial
 
 import lightning.pytorch as pl
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 from answering import Thresholds
 from dying import Dying
-from reading import FragileVolumes, fragile, kill_the_reader, quiz, whose
+from reading import FragileVolumes, fragile, kill_the_reader, quiz, sign, wait_for, whose
 
 from medimg_eval.case import Failure, Mask, Trial
 from medimg_eval.codecs import prediction_file
@@ -23,7 +24,7 @@ from medimg_eval.evaluation.scoring import Due, Scorer, score_parts
 from medimg_eval.evaluation.settings import Settings
 from medimg_eval.imaging import write_mask
 from medimg_eval.models import Chooser
-from medimg_eval.workers import Line, Workers
+from medimg_eval.workers import Line, Workers, started_ahead
 from tests.conftest import AFFINE, HELPERS, LABELS, ellipsoid, ellipsoids, environment
 from tests.helpers.running import evaluate
 
@@ -108,7 +109,7 @@ def test_a_reader_killed_while_the_model_segments_costs_a_second_reading(write_d
 
 def test_a_reader_killed_while_the_model_chooses_costs_a_second_reading(settings, tmp_path):
     task = quiz(20, folder=str(tmp_path))
-    task.victim = task.cases("test")[11].id  # of the second part
+    task = replace(task, victim=task.cases("test")[11].id)  # of the second part
     folder = evaluate(task, spec(KillingChooser, folder=str(tmp_path)), settings)
     assert failures(folder) == []
     assert len((folder / "predictions-0.jsonl").read_text().splitlines()) == 20
@@ -129,7 +130,7 @@ def test_a_case_whose_reader_dies_twice_fails_by_its_files_and_the_rest_is_asked
 def test_of_cases_that_are_read_together_only_the_deadly_one_fails(tmp_path):
     task = quiz(20, folder=str(tmp_path))
     cases = task.cases("test")
-    task.deadly = cases[5].id
+    task = replace(task, deadly=cases[5].id)
     prepared = [one for batch in PromptBatches(task, cases, num_workers=2) for one in batch]
     assert [one.case for one in prepared] == list(cases)
     assert [one.case.id for one in prepared if isinstance(one.prompt, Failure)] == [cases[5].id]
@@ -164,6 +165,17 @@ def test_what_is_left_when_the_reading_is_given_up_ends_at_once():
     results.close()
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+def test_processes_that_were_started_ahead_are_taken_first_and_those_left_over_end(tmp_path):
+    with started_ahead(sign, str(tmp_path), 2):
+        wait_for(lambda: len(list(tmp_path.iterdir())) == 2)
+        (((pid, _, _),),) = workers(whose, "state", 1).ordered([["item"]], 1)
+    signed = [int(file.name) for file in tmp_path.iterdir()]
+    assert pid in signed
+    for process in signed:
+        with pytest.raises(ProcessLookupError):
+            os.kill(process, 0)
 
 
 def test_parts_that_are_scored_together_lose_the_deadly_case_alone(write_dataset, tmp_path):
@@ -244,8 +256,7 @@ def test_what_the_main_module_defines_is_used_in_this_process_which_the_log_says
 def test_a_task_that_cannot_be_sent_is_scored_in_this_process(write_dataset, tmp_path):
     from medimg_eval.evaluation.run import Run
 
-    task = ellipsoids(write_dataset(2))
-    task.card = {"unsendable": lambda: None}
+    task = ellipsoids(write_dataset(2), card={"unsendable": lambda: None})
     with Run(tmp_path / "run", "abc") as run:
         with Scorer(task, run, 2) as scorer:
             for index, case in enumerate(task.cases("test")):

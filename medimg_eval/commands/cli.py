@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from medimg_eval import __version__
 from medimg_eval.commands import COMMANDS
+from medimg_eval.configs.former_keys import READERS, present_words, refuse_former
 from medimg_eval.configs.names import CONFIGS, paths_of, shortest_names
 from medimg_eval.configs.overrides import GROUPS, Words, explain, forced, search_path
 from medimg_eval.errors import LeaveError, UsageError, nearest
@@ -93,7 +94,7 @@ def take_apart(argv: Sequence[str]) -> Words:
     plain = next((word for word in others if "=" not in word and not word.startswith("~")), None)
     if plain is not None:
         raise UsageError(f"expected key=value after {command!r}, got {plain!r}")
-    return Words(command, flags, others)
+    return Words(command, flags, present_words(command, others, lambda text: sys.stderr.write(f"{text}\n")))
 
 
 def _tell(error: Exception, words: Words | None, *, traced: bool) -> int:
@@ -134,6 +135,7 @@ def _run(words: Words) -> list[Exception]:
         sources = HydraConfig.get().runtime.config_sources
         places = [f"{one.schema}://{one.path}" for one in sources if one.schema in ("pkg", "file")]
         try:
+            refuse_former(words.command, list(map(str, config)))
             with trusting(bool(config.get("trust")), allow=_with_trust(sys.argv[1:])), searching(places):
                 _module(f"medimg_eval.commands.{words.command}").run(config)
         except Exception as error:
@@ -196,7 +198,8 @@ def _help(command: str) -> str:
             'Shell completion: eval "$(medimg-eval -sc install=bash)"\n'
         )
     parts = [f"medimg_eval {command}: {COMMANDS[command]}\n"]
-    shown = [command, "base"] + (["work"] if command in ("fit", "test") else [])
+    shared = {"fit": "work", "test": "work", "utility": "work"} | dict.fromkeys(READERS, "reads")
+    shown = [command, *([shared[command]] if command in shared else []), "base"]
     for name in shown:
         text = (configs / f"{name}.yaml").read_text(encoding="utf-8")
         parts.append(f"--- {name}.yaml\n{text.partition('hydra:' + chr(10))[0].rstrip()}\n")

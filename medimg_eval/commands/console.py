@@ -24,19 +24,19 @@ SHOWN = 10
 
 
 def runs_of(wanted: Mapping[str, Any]) -> list[RunScores]:
-    """The runs that a command is about: those of `from`, or what `scores` names, which was computed elsewhere.
+    """The runs that a command is about: those of `runs`, or what `scores` names, which was computed elsewhere.
 
     Raises:
-        UsageError: `better` is set without `scores`.
+        UsageError: `direction` is set without `scores`.
         UserError: there are none, or they cannot be read.
     """
     from medimg_eval.results import load_runs, load_scores
 
     if wanted["scores"] is not None:
-        return load_scores(Path(wanted["scores"]), better=wanted["better"])
-    if wanted["better"] is not None:
-        raise UsageError("better says how the metrics of scores=FILE.csv are meant; those of runs have their own")
-    return load_runs([Path(path) for path in as_list(wanted["from"])])
+        return load_scores(Path(wanted["scores"]), direction=wanted["direction"])
+    if wanted["direction"] is not None:
+        raise UsageError("direction= is for the metrics of scores=FILE.csv; those of runs have their own")
+    return load_runs([Path(path) for path in as_list(wanted["runs"])])
 
 
 def printer() -> Console:

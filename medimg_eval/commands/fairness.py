@@ -28,9 +28,9 @@ def run(config: DictConfig) -> None:
             resamples=wanted["resamples"],
             level=wanted["level"],
             seed=wanted["seed"],
-            smallest=wanted["smallest"],
+            min_group_size=wanted["min_group_size"],
             bins=_bins(wanted["bins"]),
-            strata=str(wanted["strata"] or ""),
+            stratify_by=str(wanted["stratify_by"] or ""),
         ),
     )
     show_sheets(found.sheets)

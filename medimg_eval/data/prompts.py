@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from medimg_eval.case import Case, Condition, Failure, Prompt
 from medimg_eval.errors import UserError
 from medimg_eval.tasks.base import Task
-from medimg_eval.workers import Workers
+from medimg_eval.workers import Workers, started_ahead
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,23 @@ TOGETHER = 8
 
 AHEAD = 2
 """Parts that are read ahead for each reading process."""
+
+
+def reading_ahead(task: Task, cases: Sequence[Case], num_workers: int) -> AbstractContextManager[None]:
+    """Has reading processes started while the model is loaded.
+
+    Args:
+        task: what they will read for.
+        cases: which.
+        num_workers: processes that read ahead.
+    """
+    return started_ahead(_read_header, (task, cases[:1]), min(num_workers, len(cases)))
+
+
+def _read_header(shown: tuple[Task, Sequence[Case]]) -> None:
+    """Reads as little of an image as it takes to import what images of its kind are read with."""
+    for image in shown[1][0].images[:1]:
+        image.geometry()
 
 
 class UnpaddedDistributedSampler:

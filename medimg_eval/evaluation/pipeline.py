@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from medimg_eval.data.prompts import reading_ahead
 from medimg_eval.evaluation.observe import gather_evidence
 from medimg_eval.evaluation.plan import Plan, judges_of, prepare, reopen
 from medimg_eval.evaluation.run import answered
@@ -29,10 +30,11 @@ def test(task: Task, model: ModelSpec, settings: Settings) -> Run:
     Raises:
         UserError: the task has no cases, something is missing, or the folder is in use or holds another run.
     """
-    from medimg_eval.evaluation.predict import predict  # imports torch, which scoring does without
-
     with prepare(task, model, settings) as plan:
-        predict(plan)
+        with reading_ahead(task, [plan.case_of[trial.case] for trial in plan.left], settings.num_workers):
+            from medimg_eval.evaluation.predict import predict  # imports torch, which scoring does without
+
+            predict(plan)
         if settings.rank == 0:
             _judge(plan)
     return plan.run

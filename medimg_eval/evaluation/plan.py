@@ -312,7 +312,7 @@ def task_identity(task: Task, *, settled: bool = False) -> dict[str, Any]:
             our own catalogue they stay, as they stand in the ids of stored runs.
     """
     config = without_defaults_within(task.config) if settled and task.name not in catalogued() else task.config
-    decisive = {key: value for key, value in as_hashed(config).items() if key not in task.scoring_fields}
+    decisive = {key: value for key, value in as_hashed(config).items() if key not in task.scoring_fields()}
     if isinstance(decisive.get("layout"), dict):
         decisive["layout"] = placeless(decisive["layout"])
     return decisive | dict(task.asked)

@@ -54,7 +54,7 @@ PROBABILITY = "probability"
 _ODDS = """
 Largest minus smallest rate between groups of true positives (equal opportunity) and of false positives, and the larger
 of both, the difference in equalised odds (Hardt et al. 2016); rates are means over classes, a class being present above
-0.5, or where classes exclude each other if it is the most probable. Over groups of at least {smallest} cases.
+0.5, or where classes exclude each other if it is the most probable. Over groups of at least {min_group_size} cases.
 """
 
 
@@ -116,8 +116,8 @@ def judge_fairness(
 
 def _check(runs: Sequence[RunScores], by: Sequence[str], how: DisparitySettings) -> None:
     check_numbers(how.resamples, how.level, how.seed)
-    if not isinstance(how.smallest, int) or isinstance(how.smallest, bool) or how.smallest < 1:
-        raise UsageError(f"smallest must be a whole number of cases of at least 1, got {how.smallest!r}")
+    if not isinstance(how.min_group_size, int) or isinstance(how.min_group_size, bool) or how.min_group_size < 1:
+        raise UsageError(f"min_group_size must be a whole number of cases of at least 1, got {how.min_group_size!r}")
     if not by:
         raise UsageError("by names no attribute of the cases; name at least one, such as by=sex")
     known = attribute_names(runs)
@@ -143,7 +143,7 @@ def _models(runs: Sequence[RunScores], task: str) -> dict[str, RunScores]:
 def _judged(
     column: Column, models: Mapping[str, RunScores], by: Sequence[str], how: DisparitySettings
 ) -> Iterator[_Judged]:
-    settings = Settings(how.resamples, how.level, how.seed, strata=how.strata)
+    settings = Settings(how.resamples, how.level, how.seed, stratify_by=how.stratify_by)
     scaled = on_unit_scale(list(models.values()), column.metric)
     for model, run in models.items():
         whole = Part.whole(run)
@@ -161,7 +161,7 @@ def _group_sheet(column: Column, judged: Sequence[_Judged], how: DisparitySettin
     lines, records, starred = [], [], False
     for place, one in enumerate(judged):
         for name, cell in one.cells.items():
-            few = bool(name) and cell.n < how.smallest
+            few = bool(name) and cell.n < how.min_group_size
             starred |= few
             spans = [Span(cell.text(column), "quiet" if few or not cell.n else "plain")]
             if cell.n and (text := cell.interval_text(column)):
@@ -175,7 +175,7 @@ def _group_sheet(column: Column, judged: Sequence[_Judged], how: DisparitySettin
         f"{column.title} {column.arrow} [{100 * how.level:g} % interval, as tables have it], n cases with a value."
     ]
     if starred:
-        notes.append(f"*: fewer than {how.smallest} cases, which count in no worst group, gap or test.")
+        notes.append(f"*: fewer than {how.min_group_size} cases, which count in no worst group, gap or test.")
     if any(UNKNOWN in one.cells for one in judged):
         notes.append("Cases whose group is unknown count in the value of all cases, and in no comparison of groups.")
     notes += comparability(column.group, {one.model: one.run for one in judged})
@@ -250,8 +250,9 @@ def _notes(column: Column, judged: Sequence[_Judged], how: DisparitySettings) ->
     resamples = min(how.resamples, MOST_RESAMPLES) if summary else how.resamples
     unit = judged[0].run.resampled
     yield (
-        f"Over groups of at least {how.smallest} cases. Intervals of {100 * how.level:g} %: percentile bootstrap, "
-        f"{resamples} resamples of all {unit}, seed {how.seed}; none where a group has fewer than {FEWEST} {unit}."
+        f"Over groups of at least {how.min_group_size} cases. Intervals of {100 * how.level:g} %: percentile "
+        f"bootstrap, {resamples} resamples of all {unit}, seed {how.seed}; none where a group has fewer than "
+        f"{FEWEST} {unit}."
     )
     end = "lowest" if column.higher_is_better is not False else "highest"
     yield (
@@ -282,7 +283,7 @@ def _notes(column: Column, judged: Sequence[_Judged], how: DisparitySettings) ->
     small = (
         f"Too small to be compared, by {one.found.attribute}: {'; '.join(names)}."
         for one in judged
-        if (names := one.found.small(how.smallest))
+        if (names := one.found.small(how.min_group_size))
     )
     yield from dict.fromkeys(small)
     torn = dict.fromkeys(one.found.attribute for one in judged if one.found.torn)
@@ -314,7 +315,7 @@ def _odds_sheets(runs: Sequence[RunScores], by: Sequence[str], how: DisparitySet
             groups=[(one_line(title), 3)],
             headings=[Heading("", name, "↓") for name in ("True positives", "False positives", "Equalised odds")],
             lines=lines,
-            footnotes=[one_line(_ODDS.format(smallest=how.smallest))],
+            footnotes=[one_line(_ODDS.format(min_group_size=how.min_group_size))],
             stubs=["Model", "Attribute"],
             caption=one_line(f"Equalised odds on {title}"),
         )

@@ -60,7 +60,7 @@ def _usual(runs: Sequence[RunScores], wanted: Mapping[str, Any]) -> Table:
         level=wanted["level"],
         seed=wanted["seed"],
         interval=wanted["interval"],
-        strata=wanted["strata"],
+        stratify_by=wanted["stratify_by"],
     )
     if not table.columns:
         raise UserError(
@@ -94,7 +94,7 @@ def _authors(runs: Sequence[RunScores], wanted: Mapping[str, Any]) -> dict[str, 
     for key, usual in (("metrics", None), ("by", None), ("mean", "case")):
         if wanted[key] != usual:
             raise UsageError(f"table={wanted['table']} has columns of its own; leave out {key}={wanted[key]}")
-    numbers = {key: wanted[key] for key in ("resamples", "level", "seed", "interval", "strata")}
+    numbers = {key: wanted[key] for key in ("resamples", "level", "seed", "interval", "stratify_by")}
     if wanted["table"] == CARD:
         bootstrap = {key: wanted[key] for key in ("resamples", "level", "seed")}
         tables = build_cards(runs, utility_of_card(runs, _studies(wanted), **bootstrap))
@@ -106,6 +106,7 @@ def _authors(runs: Sequence[RunScores], wanted: Mapping[str, Any]) -> dict[str, 
 
 
 def _studies(wanted: Mapping[str, Any]) -> list[Study]:
-    """Returns the studies of utility that lie where the runs do, or where `utility` puts them."""
-    places = [*as_list(wanted["from"]), f"{wanted['runs']}/utility"]
-    return load_utility([Path(place) for place in places])
+    """Returns the studies of utility that lie where the runs do, or in the folder `utility` beside them."""
+    runs = [Path(path) for path in as_list(wanted["runs"])]
+    beside = [folder / "utility" for path in runs for folder in path.parents[:2]]
+    return load_utility(list(dict.fromkeys([*runs, Path("runs/utility"), *beside])))

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from medimg_eval.metrics.registry import Rows, summary
+from medimg_eval.metrics.registry import ScoreTable, summary
 from medimg_eval.metrics.scores import BETWEEN
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -102,7 +102,7 @@ _difference = partial(_deviation, needs=BOTH)
 
 
 @_difference(title="SMAPE", unit="%", source="AASCE challenge (MICCAI 2019)")
-def smape(rows: Rows) -> float:
+def smape(rows: ScoreTable) -> float:
     """The symmetric mean absolute percentage error: the mean over images of 100 sum(|P - R|) / sum(P + R).
 
     P and R are the predicted and the reference values of an image, and both sums run over all of its measurements, so
@@ -122,7 +122,7 @@ def smape(rows: Rows) -> float:
 
 
 @_pairwise(title="ICC(2,1)", source="Shrout & Fleiss 1979")
-def icc(rows: Rows) -> float:
+def icc(rows: ScoreTable) -> float:
     """The intraclass correlation ICC(2,1) between prediction and reference: absolute agreement, two-way random, single.
 
     At most 1. Of several measurements the mean of their coefficients, for pooling them would let their differences pass
@@ -132,7 +132,7 @@ def icc(rows: Rows) -> float:
 
 
 @_pairwise(title="ICC(3,1)", source="Shrout & Fleiss 1979")
-def icc_consistency(rows: Rows) -> float:
+def icc_consistency(rows: ScoreTable) -> float:
     """The intraclass correlation ICC(3,1) between prediction and reference: consistency, two-way mixed, single.
 
     Like `icc`, but a constant offset of the model does not count.
@@ -141,7 +141,7 @@ def icc_consistency(rows: Rows) -> float:
 
 
 @_pairwise(title="Pearson r", source="Pearson 1895")
-def pearson(rows: Rows) -> float:
+def pearson(rows: ScoreTable) -> float:
     """The correlation coefficient of prediction and reference over cases.
 
     In [-1, 1]; of several measurements the mean of their coefficients; NaN where either is constant. Cases without a
@@ -151,7 +151,7 @@ def pearson(rows: Rows) -> float:
 
 
 @_difference(title="|Bias|", source="Bland & Altman 1986")
-def bland_altman_bias(rows: Rows) -> float:
+def bland_altman_bias(rows: ScoreTable) -> float:
     """The size of the mean difference between prediction and reference.
 
     In the unit of the measurement; of several measurements the mean. The sign is that of `bland_altman_low` +
@@ -161,7 +161,7 @@ def bland_altman_bias(rows: Rows) -> float:
 
 
 @_difference(title="Lower limit", higher_is_better=True, source="Bland & Altman 1986")
-def bland_altman_low(rows: Rows) -> float:
+def bland_altman_low(rows: ScoreTable) -> float:
     """The lower 95 % limit of agreement: the mean of prediction - reference less 1.96 standard deviations.
 
     In the unit of the measurement; of several measurements the mean.
@@ -170,7 +170,7 @@ def bland_altman_low(rows: Rows) -> float:
 
 
 @_difference(title="Upper limit", source="Bland & Altman 1986")
-def bland_altman_high(rows: Rows) -> float:
+def bland_altman_high(rows: ScoreTable) -> float:
     """The upper 95 % limit of agreement: the mean of prediction - reference plus 1.96 standard deviations.
 
     In the unit of the measurement; of several measurements the mean.
@@ -183,7 +183,7 @@ def bland_altman_high(rows: Rows) -> float:
     title="Model to readers",
     source="mean absolute deviation; compare with the band of the readers",
 )
-def reader_deviation(rows: Rows) -> float:
+def reader_deviation(rows: ScoreTable) -> float:
     """The mean absolute deviation of the model from the single readings of all readers.
 
     In the unit of the measurement; the mean over cases and measurements of the mean over readings.
@@ -200,7 +200,7 @@ def reader_deviation(rows: Rows) -> float:
 
 
 @_deviation(needs=("measured_by_reader",), title="Inter-reader", source="mean absolute deviation between readers")
-def inter_reader(rows: Rows) -> float:
+def inter_reader(rows: ScoreTable) -> float:
     """The inter-reader variability: the mean absolute deviation of pairs of readings by different readers.
 
     In the unit of the measurement; the mean over cases and measurements of the mean over pairs; NaN with one reader. It
@@ -210,7 +210,7 @@ def inter_reader(rows: Rows) -> float:
 
 
 @_deviation(needs=("measured_by_reader",), title="Intra-reader", source="mean absolute deviation of repeated readings")
-def intra_reader(rows: Rows) -> float:
+def intra_reader(rows: ScoreTable) -> float:
     """The intra-reader variability: the mean absolute deviation of pairs of readings by the same reader.
 
     In the unit of the measurement; the mean over cases and measurements of the mean over pairs; NaN where nobody read
@@ -220,7 +220,7 @@ def intra_reader(rows: Rows) -> float:
 
 
 def aligned(
-    rows: Rows, metrics: tuple[str, ...]
+    rows: ScoreTable, metrics: tuple[str, ...]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.str_], npt.NDArray[np.float64]]:
     """Puts the values of several metrics side by side.
 
@@ -242,7 +242,7 @@ def aligned(
     return keys // max(1, len(names)), names[keys % max(1, len(names))], values
 
 
-def _mean_over_labels(rows: Rows, judge: Callable[[Array], float]) -> float:
+def _mean_over_labels(rows: ScoreTable, judge: Callable[[Array], float]) -> float:
     """Returns the mean of what `judge` makes of each label's pairs, (case, 2) reference and prediction without NaN."""
     _, labels, values = aligned(rows, BOTH)
     known = ~np.isnan(values).any(axis=1)
@@ -262,7 +262,7 @@ def _correlation(pairs: Array) -> float:
     return float(np.clip((moved[:, 0] * moved[:, 1]).sum() / below, -1, 1))
 
 
-def _readings(rows: Rows) -> dict[tuple[int, str], list[tuple[str, float]]]:
+def _readings(rows: ScoreTable) -> dict[tuple[int, str], list[tuple[str, float]]]:
     """Returns (reader, value) of every reading that has a value, by case and measurement."""
     read = rows.of("measured_by_reader")
     found: dict[tuple[int, str], list[tuple[str, float]]] = {}
@@ -273,7 +273,7 @@ def _readings(rows: Rows) -> dict[tuple[int, str], list[tuple[str, float]]]:
     return found
 
 
-def _within_pairs(rows: Rows, *, same: bool) -> float:
+def _within_pairs(rows: ScoreTable, *, same: bool) -> float:
     """Returns the mean over cases and measurements of the mean over pairs by the same, or by different, readers."""
     deviations = [
         np.mean(pairs)

@@ -28,7 +28,7 @@ from medimg_eval.metrics.calibration.statements import (
     said,
 )
 from medimg_eval.metrics.proportions import quotient
-from medimg_eval.metrics.registry import Rows, Weighed
+from medimg_eval.metrics.registry import ScoreTable, Weighed
 
 CLIP = 1e-7
 """Probabilities are kept so far from 0 and 1 where their logarithm is taken, as those of voxels are."""
@@ -218,7 +218,7 @@ _binned = partial(confidence_summary, best=0.0, higher_is_better=False, paramete
 def _luck(title: str, places: Callable[[Floats, int], Any]) -> Callable[..., str]:
     """Makes the remark of what a calibration error would be by luck alone."""
 
-    def remark(rows: Rows, bins: float) -> str:
+    def remark(rows: ScoreTable, bins: float) -> str:
         stated = said(rows)
         if not stated.sure.size:
             return ""
@@ -232,7 +232,7 @@ def _luck(title: str, places: Callable[[Floats, int], Any]) -> Callable[..., str
 @_binned(
     title="ECE (equal mass)", source=f"{_NGUYEN}; {_GUO}", at_once=True, remark=_luck("ECE (equal mass)", mass_places)
 )
-def ece_mass(rows: Rows, bins: float) -> Weighed:
+def ece_mass(rows: ScoreTable, bins: float) -> Weighed:
     """The expected calibration error in bins of equal numbers: the mean of |share right - mean confidence| of the bin.
 
     Statements of equal confidence share the bin in which the middle of their ranks lies. Of few statements it is far
@@ -245,7 +245,7 @@ def ece_mass(rows: Rows, bins: float) -> Weighed:
     return lambda times: gap(*equal_mass(times, levels, number))
 
 
-def _width_pieces(rows: Rows, bins: float) -> Floats:
+def _width_pieces(rows: ScoreTable, bins: float) -> Floats:
     """What each row adds to the bins' sums of right less confidence, and to their number: (row, bin + 1)."""
     stated, number = said(rows), whole_number(bins)
     added = np.zeros((rows.value.size, number + 1))
@@ -271,14 +271,14 @@ def ece_width(sums: Floats, bins: float) -> Floats:
     return quotient(np.abs(sums[..., :-1]).sum(axis=-1), sums[..., -1])
 
 
-def _averaged(rows: Rows, stated: Stated, values: Floats, counted: Floats) -> Floats:
+def _averaged(rows: ScoreTable, stated: Stated, values: Floats, counted: Floats) -> Floats:
     """What each row adds to the sum of what statements are worth, and to their number: (row, 2)."""
     added = np.zeros((rows.value.size, 2))
     added[stated.place] = np.stack([values, counted], axis=1)
     return added
 
 
-def _excess_pieces(rows: Rows) -> Floats:
+def _excess_pieces(rows: ScoreTable) -> Floats:
     stated = decided(rows)
     return _averaged(rows, stated, stated.sure - stated.right, np.ones_like(stated.sure))
 
@@ -298,12 +298,12 @@ def calibration_shift(sums: Floats) -> Floats:
     return quotient(sums[..., 0], sums[..., 1])
 
 
-def _brier_pieces(rows: Rows) -> Floats:
+def _brier_pieces(rows: ScoreTable) -> Floats:
     stated = every(rows)
     return _averaged(rows, stated, (stated.sure - stated.right) ** 2, np.ones_like(stated.sure))
 
 
-def _parts(rows: Rows) -> str:
+def _parts(rows: ScoreTable) -> str:
     stated = every(rows)
     if not stated.sure.size:
         return ""
@@ -332,7 +332,7 @@ def brier_score(sums: Floats) -> Floats:
     return quotient(sums[..., 0], sums[..., 1])
 
 
-def _loss_pieces(rows: Rows) -> Floats:
+def _loss_pieces(rows: ScoreTable) -> Floats:
     stated = every(rows)
     true = np.where(stated.right > 0, stated.sure, 1 - stated.sure)
     counted = stated.right if exclusive(rows) else np.ones_like(stated.sure)
@@ -357,7 +357,7 @@ def log_loss(sums: Floats) -> Floats:
 
 
 @confidence_summary(title="Calibration slope", source=_COX, best=1.0, higher_is_better=None, at_once=True)
-def calibration_slope(rows: Rows) -> Weighed:
+def calibration_slope(rows: ScoreTable) -> Weighed:
     """The slope of a logistic regression of right on the log odds of the confidence.
 
     Below 1 confidences are too extreme, above 1 too timid. Maximum likelihood, without a penalty; log odds are those of
@@ -367,7 +367,7 @@ def calibration_slope(rows: Rows) -> Weighed:
 
 
 @confidence_summary(title="Calibration intercept", source=_COX, best=0.0, higher_is_better=None, at_once=True)
-def calibration_intercept(rows: Rows) -> Weighed:
+def calibration_intercept(rows: ScoreTable) -> Weighed:
     """What must be added to the log odds of all confidences for their mean to be the share that is right.
 
     The intercept of a logistic regression with a slope of 1: calibration in the large. Below 0 confidences are too

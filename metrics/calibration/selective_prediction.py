@@ -15,7 +15,7 @@ from medimg_eval.errors import UsageError
 from medimg_eval.metrics.calibration.statements import Floats, Levels, confidence_summary, decided, levelled
 from medimg_eval.metrics.classification import Curve, roc_area
 from medimg_eval.metrics.proportions import quotient
-from medimg_eval.metrics.registry import Rows, Weighed
+from medimg_eval.metrics.registry import ScoreTable, Weighed
 
 _GEIFMAN = "Geifman et al., ICLR 2019, arXiv 1805.08206"
 _ELYANIV = "El-Yaniv and Wiener, JMLR 2010"
@@ -80,14 +80,14 @@ def harmonic(number: Floats) -> Floats:
     return np.asarray(digamma(number + 1) + np.euler_gamma, dtype=np.float64)
 
 
-def _abstaining(rows: Rows, value: Callable[[Risks], Floats]) -> Weighed:
+def _abstaining(rows: ScoreTable, value: Callable[[Risks], Floats]) -> Weighed:
     """Returns a judge of a curve of risk and coverage."""
     levels = levelled(decided(rows))
     return lambda times: value(risks(times, levels))
 
 
 @_risk_curve(title="AURC", source=_GEIFMAN)
-def aurc(rows: Rows) -> Weighed:
+def aurc(rows: ScoreTable) -> Weighed:
     """The area under the curve of risk over coverage: the mean over k of the share of wrong ones among the k surest.
 
     Decisions of equal confidence may stand in any order; the mean over orders is taken. It falls with the share of
@@ -97,7 +97,7 @@ def aurc(rows: Rows) -> Weighed:
 
 
 @_risk_curve(title="E-AURC", source=_GEIFMAN)
-def eaurc(rows: Rows) -> Weighed:
+def eaurc(rows: ScoreTable) -> Weighed:
     """The AURC less that of the best order of the same decisions, in which every wrong one comes last.
 
     0 where confidences tell right from wrong. The least area is the exact one of so many wrong decisions, not the
@@ -107,7 +107,7 @@ def eaurc(rows: Rows) -> Weighed:
 
 
 @_risk_curve(title="Risk at coverage", source=_ELYANIV, parameter="share of answers")
-def risk_at_coverage(rows: Rows, coverage: float) -> Weighed:
+def risk_at_coverage(rows: ScoreTable, coverage: float) -> Weighed:
     """The share of wrong decisions among the surest ones, which are so large a share of all, rounded up.
 
     At a level of equal confidence that is cut, its mean share of wrong ones counts. In [0, 1].
@@ -123,7 +123,7 @@ def risk_at_coverage(rows: Rows, coverage: float) -> Weighed:
 @_risk_curve(
     title="Coverage at risk", source=_GEIFMAN, best=1.0, higher_is_better=True, parameter="share of wrong answers"
 )
-def coverage_at_risk(rows: Rows, risk: float) -> Weighed:
+def coverage_at_risk(rows: ScoreTable, risk: float) -> Weighed:
     """The largest share of decisions above a threshold of confidence, of which at most so many are wrong.
 
     The threshold is chosen on these very decisions, which flatters it: on other data the risk will be higher. 0 where
@@ -138,7 +138,7 @@ def coverage_at_risk(rows: Rows, risk: float) -> Weighed:
 
 
 @_risk_curve(title="Confidence AUROC", source="Hendrycks and Gimpel, ICLR 2017", best=1.0, higher_is_better=True)
-def confidence_auroc(rows: Rows) -> Weighed:
+def confidence_auroc(rows: ScoreTable) -> Weighed:
     """How often a right decision is surer than a wrong one, ties counting one half.
 
     The area under the ROC curve of confidence for being right. NaN where all are right or all are wrong. In [0, 1].

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.classification import CLASSES, EXCLUSIVE, PRESENT, THRESHOLD
-from medimg_eval.metrics.registry import Rows, metric, summary
+from medimg_eval.metrics.registry import ScoreTable, metric, summary
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Places: TypeAlias = npt.NDArray[np.int64]
@@ -69,19 +69,19 @@ class Levels(NamedTuple):
         return np.asarray(np.add.reduceat(weighed, self.starts, axis=1), dtype=np.float64)
 
 
-def exclusive(rows: Rows) -> bool:
+def exclusive(rows: ScoreTable) -> bool:
     """Returns whether exactly one class is present in every case."""
     return rows.facts.get(CLASSES) == EXCLUSIVE
 
 
-def every(rows: Rows) -> Stated:
+def every(rows: ScoreTable) -> Stated:
     """Returns a statement for each row: that a class is present, or that an answer is right."""
     known = np.flatnonzero(np.isin(rows.status, (PRESENT, "absent", RIGHT, WRONG)) & ~np.isnan(rows.value))
     so = np.isin(rows.status[known], (PRESENT, RIGHT)).astype(np.float64)
     return Stated(known.astype(np.int64), rows.value[known], so)
 
 
-def top(rows: Rows) -> Stated:
+def top(rows: ScoreTable) -> Stated:
     """Returns a statement for each case of classes that exclude each other: that its most probable class is present."""
     stated = every(rows)
     if not stated.place.size:
@@ -95,12 +95,12 @@ def top(rows: Rows) -> Stated:
     return Stated(stated.place[first], stated.sure[first], np.asarray(share, dtype=np.float64))
 
 
-def said(rows: Rows) -> Stated:
+def said(rows: ScoreTable) -> Stated:
     """Returns what calibration errors are of: top classes where classes exclude each other, elsewhere every row."""
     return top(rows) if exclusive(rows) else every(rows)
 
 
-def decided(rows: Rows) -> Stated:
+def decided(rows: ScoreTable) -> Stated:
     """Returns what abstention is about: each decision, how sure it was, and whether it was right.
 
     A class that does not exclude others is said to be present above 0.5, and the confidence is then its probability,
@@ -169,7 +169,7 @@ def vote_confidence(votes: Sequence[int], options: int) -> float:
     return float(np.clip(1 - entropy / math.log(options), 0, 1))
 
 
-def remarked(rows: Rows, *_: Any) -> str:
+def remarked(rows: ScoreTable, *_: Any) -> str:
     """Says how many of the cases have a confidence, where not all have."""
     number = len(np.unique(rows.case[every(rows).place]))
     if number == rows.cases or not number or (rows.metric == EVIDENCE[0]).any():

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.metrics.proportions import quotient
-from medimg_eval.metrics.registry import Rows, Weighed
+from medimg_eval.metrics.registry import ScoreTable, Weighed
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Bools: TypeAlias = npt.NDArray[np.bool_]
@@ -90,7 +90,7 @@ class Curve(NamedTuple):
 Area: TypeAlias = Callable[[Floats, Curve], Floats]
 
 
-def chosen(parameter: str, rows: Rows) -> Choice:
+def chosen(parameter: str, rows: ScoreTable) -> Choice:
     """Returns what a parameter means for a run; of an unknown class or set nothing that is judged."""
     if (rows.label == parameter).any():
         return Choice("macro", (parameter,))
@@ -102,7 +102,7 @@ def chosen(parameter: str, rows: Rows) -> Choice:
     return Choice(average, tuple(str(one) for one in rows.facts.get(SETS, {}).get(name, ())))
 
 
-def classes_of(rows: Rows, choice: Choice) -> tuple[list[str], Places]:
+def classes_of(rows: ScoreTable, choice: Choice) -> tuple[list[str], Places]:
     """Returns the classes that are judged, and of each row which of them it is about: (row,), -1 for none.
 
     Rows whose truth or probability is not known are about none.
@@ -116,7 +116,7 @@ def classes_of(rows: Rows, choice: Choice) -> tuple[list[str], Places]:
     return wanted, np.where(known, place[code], -1)
 
 
-def areas(rows: Rows, parameter: str, area: Area) -> Weighed:
+def areas(rows: ScoreTable, parameter: str, area: Area) -> Weighed:
     """Returns a function of how often each row counts, (resample, row), that returns the area of each resample.
 
     Args:
@@ -169,7 +169,7 @@ def pr_area(times: Floats, curve: Curve) -> Floats:
     return np.where(negatives.sum(axis=1) > 0, value, math.nan)
 
 
-def counts(rows: Rows, parameter: str) -> Floats:
+def counts(rows: ScoreTable, parameter: str) -> Floats:
     """Returns what each row adds to hits, inventions, misses and right absences of each class: (row, 4 * class).
 
     Of an average of `micro` these are those of all classes together. Where classes exclude each other, the most
@@ -186,7 +186,7 @@ def counts(rows: Rows, parameter: str) -> Floats:
     return added.reshape(len(owner), 4 * width)
 
 
-def decided(rows: Rows) -> Floats:
+def decided(rows: ScoreTable) -> Floats:
     """Returns of each row whether its class is said to be present, float64, (row,): 0, 1, or a part of a tie."""
     if rows.facts.get(CLASSES) != EXCLUSIVE:
         above: Floats = (rows.value > THRESHOLD).astype(np.float64)
@@ -221,7 +221,7 @@ def mean_of_known(values: Floats, weights: Floats, axis: int) -> Floats:
     return quotient((np.where(known, values, 0) * held).sum(axis=axis), held.sum(axis=axis))
 
 
-def lacking(rows: Rows, parameter: str, needs: Sequence[str]) -> str:
+def lacking(rows: ScoreTable, parameter: str, needs: Sequence[str]) -> str:
     """Says which classes an average leaves out, for no row of theirs has a truth that it needs; "" for none.
 
     Args:
@@ -241,7 +241,7 @@ def lacking(rows: Rows, parameter: str, needs: Sequence[str]) -> str:
     return f"undefined, and in no average: {', '.join(out)}" if out else ""
 
 
-def _curve(rows: Rows, places: Places) -> Curve:
+def _curve(rows: ScoreTable, places: Places) -> Curve:
     order = places[np.argsort(rows.value[places], kind="stable")]
     value = rows.value[order]
     starts = np.flatnonzero(np.concatenate([[True], value[1:] != value[:-1]])).astype(np.int64)

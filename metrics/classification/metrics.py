@@ -26,7 +26,7 @@ from medimg_eval.metrics.classification.curves import (
     pr_area,
     roc_area,
 )
-from medimg_eval.metrics.registry import Rows, Weighed, metric, summary
+from medimg_eval.metrics.registry import ScoreTable, Weighed, metric, summary
 
 __all__ = [
     "Classified",
@@ -46,7 +46,7 @@ __all__ = [
 
 KIND = "classification"
 
-Curves: TypeAlias = Callable[[Rows, str], Weighed]
+Curves: TypeAlias = Callable[[ScoreTable, str], Weighed]
 Score: TypeAlias = Callable[[Floats], Floats]
 Summed: TypeAlias = Callable[[Floats, str], Floats]
 
@@ -121,7 +121,7 @@ _of_classes = partial(
 )
 
 
-def _remark(title: str, rows: Rows, parameter: str, needs: tuple[str, ...]) -> str:
+def _remark(title: str, rows: ScoreTable, parameter: str, needs: tuple[str, ...]) -> str:
     said = lacking(rows.of("probability"), parameter, needs)
     return f"{title} ({parameter}): {said}" if said else ""
 
@@ -133,7 +133,7 @@ def _curve_summary(title: str, source: str) -> Callable[[Curves], Curves]:
 
 
 @_curve_summary("AUROC", "Hanley and McNeil 1982; DeLong et al. 1988")
-def auroc(rows: Rows, parameter: str) -> Weighed:
+def auroc(rows: ScoreTable, parameter: str) -> Weighed:
     """The area under the ROC curve of the classes' probabilities: how often a positive is above a negative, ties half.
 
     `macro` is the mean over classes, `weighted` that weighted by how often each is present, `micro` pools the rows of
@@ -143,7 +143,7 @@ def auroc(rows: Rows, parameter: str) -> Weighed:
 
 
 @_curve_summary("AUPRC", "average precision, as in scikit-learn")
-def auprc(rows: Rows, parameter: str) -> Weighed:
+def auprc(rows: ScoreTable, parameter: str) -> Weighed:
     """The average precision of the classes' probabilities: the sum of precisions, each times the recall it adds.
 
     Not interpolated, so it is no trapezoid. Averages as for `auroc`. What chance reaches is how often the class is

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.judges.verdicts import objects, verdict_reader, worth
-from medimg_eval.metrics.registry import Rows, judge_says, metric, summary
+from medimg_eval.metrics.registry import ScoreTable, judge_says, metric, summary
 
 Box = tuple[float, float, float, float]
 """x1, y1, x2, y2 as shares of the image's width and height, in [0, 1]."""
@@ -222,7 +222,7 @@ def radfact_recall_as_published(pair: AnsweredQuestion) -> float:
     return _entailed(pair, "radfact_reference", as_published=True)
 
 
-def _precisions_and_recalls(rows: Rows) -> npt.NDArray[np.float64]:
+def _precisions_and_recalls(rows: ScoreTable) -> npt.NDArray[np.float64]:
     """(row, 4): what each row adds to the sum and number of precisions, and of recalls."""
     known = ~np.isnan(rows.value)
     values = np.where(known, rows.value, 0.0)

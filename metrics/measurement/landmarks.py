@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from medimg_eval.metrics.registry import Rows, asked_metrics, metric, summary
+from medimg_eval.metrics.registry import ScoreTable, asked_metrics, metric, summary
 from medimg_eval.metrics.scores import LabelScore
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -122,7 +122,7 @@ def identified(pair: LandmarkPair) -> float:
     best=1.0,
     source="VerSe (Sekuboyina et al., Medical Image Analysis 73, 2021)",
 )
-def id_rate(rows: Rows) -> float:
+def id_rate(rows: ScoreTable) -> float:
     """The identification rate: identified landmarks over all reference landmarks of the test set.
 
     In [0, 1]; NaN without reference landmarks. Landmarks of a case that has no prediction count as not identified.
@@ -131,7 +131,7 @@ def id_rate(rows: Rows) -> float:
 
 
 @_distance(title="d mean", source="VerSe (Sekuboyina et al., Medical Image Analysis 73, 2021)")
-def d_mean(rows: Rows) -> float:
+def d_mean(rows: ScoreTable) -> float:
     """The mean distance over all landmarks of the test set that both sides have, whatever they are near to.
 
     In mm; NaN without such landmarks. Missed ones do not enter: read it beside `id_rate`.
@@ -140,7 +140,7 @@ def d_mean(rows: Rows) -> float:
 
 
 @_distance(title="MRE", source="Wang et al., ISBI 2015 challenge on cephalometric landmarks")
-def mre(rows: Rows) -> float:
+def mre(rows: ScoreTable) -> float:
     """The mean radial error: the mean distance over all landmarks of the test set, missed ones with their penalty.
 
     In mm; NaN without landmarks. Each landmark weighs the same, however many its case has; the mean of

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.metrics.measurement.measurements import HeightLoss
-from medimg_eval.metrics.registry import Rows, metric, parse, summary
+from medimg_eval.metrics.registry import ScoreTable, metric, parse, summary
 from medimg_eval.metrics.scores import LabelScore
 
 __all__ = [
@@ -120,7 +120,7 @@ def _parts(loss: HeightLoss) -> dict[str, Graded]:
     return {name: Graded(value) for name, value in zip(loss._fields, loss, strict=True)}
 
 
-def _confusion(rows: Rows) -> Doubles:
+def _confusion(rows: ScoreTable) -> Doubles:
     """A row's place among true grades and given ones, the last of which is none: (row, 4 * 5)."""
     wide = len(GENANT) + 1
     given = np.where(np.isnan(rows.value), len(GENANT), rows.value).astype(np.intp)

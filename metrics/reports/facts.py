@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.proportions import quotient
-from medimg_eval.metrics.registry import Rows, metric, summary
+from medimg_eval.metrics.registry import ScoreTable, metric, summary
 from medimg_eval.metrics.reports.labeler import labeler as report_rules
 from medimg_eval.metrics.reports.labeler.labeler import Measurement
 from medimg_eval.metrics.reports.labeler.lengths import TUBE
@@ -185,7 +185,7 @@ def _rank(counts: tuple[float, ...]) -> tuple[float, ...]:
     return pairs, -missing - invented, -error
 
 
-def _pieces(scope: str, rows: Rows) -> npt.NDArray[np.float64]:
+def _pieces(scope: str, rows: ScoreTable) -> npt.NDArray[np.float64]:
     value = np.nan_to_num(rows.value)
     return np.stack([np.where(rows.label == f"{scope}{count}", value, 0.0) for count in _COUNTS], axis=-1)
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.proportions import quotient
-from medimg_eval.metrics.registry import Rows, comparisons, metric, read_by, summary
+from medimg_eval.metrics.registry import ScoreTable, comparisons, metric, read_by, summary
 from medimg_eval.metrics.reports.radgraph import YU, radgraph_combined
 from medimg_eval.metrics.reports.token_matching import WORST_RADCLIQ
 from medimg_eval.metrics.text import Words, overlap, read_part, texts_of
@@ -159,7 +159,7 @@ def radcliq_v1(pair: AnsweredQuestion) -> float:
     return _radcliq(pair, "v1")
 
 
-def _inverse_pieces(rows: Rows) -> npt.NDArray[np.float64]:
+def _inverse_pieces(rows: ScoreTable) -> npt.NDArray[np.float64]:
     """What each row adds: its value, and one."""
     judged = ~np.isnan(rows.value)
     return np.column_stack([np.where(judged, rows.value, 0.0), judged.astype(float)])

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from medimg_eval.metrics.registry import Rows, metric, summary
+from medimg_eval.metrics.registry import ScoreTable, metric, summary
 from medimg_eval.metrics.segmentation.connected_components import Integers, connected_parts, match_parts, once_per_pair
 from medimg_eval.metrics.segmentation.overlap import METRICS_REVIEW, ratio
 from medimg_eval.metrics.segmentation.pairs import LabelPair, Settings
@@ -283,7 +283,7 @@ def large_instances_found(pair: LabelPair) -> float:
     title="Pooled instance F1",
     source=METRICS_REVIEW,
 )
-def pooled_instance_f1(rows: Rows) -> float:
+def pooled_instance_f1(rows: ScoreTable) -> float:
     """The F1 of all instances of a run taken together, 2 TP / (2 TP + FP + FN) of the sums over cases.
 
     Where `instance_f1` is the mean over cases, here a case counts by how many instances it has. In [0, 1]; NaN
@@ -294,7 +294,7 @@ def pooled_instance_f1(rows: Rows) -> float:
 
 
 @_pooled(needs=("instances_matched", "instances_spurious"), title="Pooled instance precision", source=METRICS_REVIEW)
-def pooled_instance_precision(rows: Rows) -> float:
+def pooled_instance_precision(rows: ScoreTable) -> float:
     """The share of all predicted instances of a run that match one of the reference.
 
     In [0, 1]; NaN without a predicted instance, or if a case could not be counted.
@@ -304,7 +304,7 @@ def pooled_instance_precision(rows: Rows) -> float:
 
 
 @_pooled(needs=("instances_matched", "instances_missed"), title="Pooled instance recall", source=METRICS_REVIEW)
-def pooled_instance_recall(rows: Rows) -> float:
+def pooled_instance_recall(rows: ScoreTable) -> float:
     """The share of all the reference's instances of a run that match a predicted one.
 
     In [0, 1]; NaN without an instance in the reference, or if a case could not be counted.
@@ -314,7 +314,7 @@ def pooled_instance_recall(rows: Rows) -> float:
 
 
 @_pooled(needs=("small_instances", "small_instances_found"), title="Sensitivity, small", source=METRICS_REVIEW)
-def sensitivity_small(rows: Rows) -> float:
+def sensitivity_small(rows: ScoreTable) -> float:
     """The share found of all the reference's instances of a run that are below the rule's first size.
 
     In [0, 1]; NaN if there are none, or if a case could not be counted.
@@ -323,7 +323,7 @@ def sensitivity_small(rows: Rows) -> float:
 
 
 @_pooled(needs=("medium_instances", "medium_instances_found"), title="Sensitivity, medium", source=METRICS_REVIEW)
-def sensitivity_medium(rows: Rows) -> float:
+def sensitivity_medium(rows: ScoreTable) -> float:
     """The share found of all the reference's instances of a run that are between the rule's two sizes.
 
     In [0, 1]; NaN if there are none, or if a case could not be counted.
@@ -332,7 +332,7 @@ def sensitivity_medium(rows: Rows) -> float:
 
 
 @_pooled(needs=("large_instances", "large_instances_found"), title="Sensitivity, large", source=METRICS_REVIEW)
-def sensitivity_large(rows: Rows) -> float:
+def sensitivity_large(rows: ScoreTable) -> float:
     """The share found of all the reference's instances of a run that are of the rule's second size or more.
 
     In [0, 1]; NaN if there are none, or if a case could not be counted.
@@ -340,6 +340,6 @@ def sensitivity_large(rows: Rows) -> float:
     return ratio(_total(rows, "large_instances_found"), _total(rows, "large_instances"))
 
 
-def _total(rows: Rows, name: str) -> float:
+def _total(rows: ScoreTable, name: str) -> float:
     """Returns the sum of a count over all cases and labels; NaN if one of them has no value."""
     return float(rows.of(name).value.sum())

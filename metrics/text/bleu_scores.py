@@ -18,7 +18,7 @@ import numpy.typing as npt
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.nlp import split_words, words_13a
-from medimg_eval.metrics.registry import Rows, metric, summary
+from medimg_eval.metrics.registry import ScoreTable, metric, summary
 from medimg_eval.metrics.text.texts import COCO, PAPINENI, Tokeniser, cleaned_of
 from medimg_eval.metrics.text.word_overlap import ORDERS, Counts, Words, counts
 
@@ -40,7 +40,7 @@ def evidence_of(name: str) -> tuple[str, ...]:
     return (*(f"{name}_matches@{n}" for n in range(1, ORDERS + 1)), f"{name}_words", f"{name}_reference_length")
 
 
-def pieces_of(name: str, evidence: str = "") -> Callable[[Rows, float], Real]:
+def pieces_of(name: str, evidence: str = "") -> Callable[[ScoreTable, float], Real]:
     """Returns what tells for each row of a BLEU's evidence what it adds.
 
     By n: the n-grams that match; by n: the n-grams that were said; last the words of the right text.
@@ -50,7 +50,7 @@ def pieces_of(name: str, evidence: str = "") -> Callable[[Rows, float], Real]:
         evidence: of the one whose counts it rests on, if it is another's.
     """
 
-    def pieces(rows: Rows, n: float) -> Real:
+    def pieces(rows: ScoreTable, n: float) -> Real:
         order = order_of(name, n)
         made = np.zeros((rows.value.size, 2 * order + 1))
         values = np.nan_to_num(rows.value)
@@ -67,7 +67,7 @@ def pieces_of(name: str, evidence: str = "") -> Callable[[Rows, float], Real]:
     return pieces
 
 
-def lengths_of(evidence: str, words: str) -> Callable[[Rows, float], str]:
+def lengths_of(evidence: str, words: str) -> Callable[[ScoreTable, float], str]:
     """Returns what tells of a BLEU's evidence how long answers are: no score of words means much without it.
 
     Args:
@@ -75,7 +75,7 @@ def lengths_of(evidence: str, words: str) -> Callable[[Rows, float], str]:
         words: what its words are.
     """
 
-    def remark(rows: Rows, n: float) -> str:
+    def remark(rows: ScoreTable, n: float) -> str:
         said, due = (rows.of(need).value for need in evidence_of(evidence)[-2:])
         ratios = said[due > 0] / due[due > 0]
         if not ratios.size:

@@ -9,7 +9,7 @@ import numpy as np
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.nlp import words
-from medimg_eval.metrics.registry import Rows, metric, summary
+from medimg_eval.metrics.registry import ScoreTable, metric, summary
 from medimg_eval.metrics.text.texts import PAPINENI, RUNS, cleaned_of
 
 
@@ -46,7 +46,7 @@ def length_ratio(pair: AnsweredQuestion) -> float:
     parameter="per cent",
     settings=RUNS.replace("mean", "quantile"),
 )
-def length_ratio_quantile(rows: Rows, percent: float) -> float:
+def length_ratio_quantile(rows: ScoreTable, percent: float) -> float:
     """The length ratio that so many per cent of the answers do not exceed: 50 for the median, 25 and 75 for quartiles.
 
     Between two answers it is interpolated. Best 1.

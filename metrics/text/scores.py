@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 import medimg_eval
 from medimg_eval.errors import CaseError, UsageError, nearest
-from medimg_eval.metrics.registry import Rows, parse, required
+from medimg_eval.metrics.registry import ScoreTable, parse, required
 
 if TYPE_CHECKING:
     from medimg_eval.metrics.answers import AnsweredQuestion
@@ -208,7 +208,7 @@ class _Measured:
     def __init__(self, pairs: Sequence[AnsweredQuestion]) -> None:
         self.pairs = pairs
         self._held: dict[str, list[Any]] = {}
-        self._rows: dict[tuple[str, ...], Rows] = {}
+        self._rows: dict[tuple[str, ...], ScoreTable] = {}
 
     def take(self, names: Sequence[str]) -> None:
         """Asks metrics and what summaries need, report by report: they share the words of a text."""
@@ -233,18 +233,18 @@ class _Measured:
         given = self.given(name)
         return np.array([_mean(np.array([*one.values()])) if isinstance(one, Mapping) else one for one in given], float)
 
-    def rows(self, names: Sequence[str]) -> Rows:
+    def rows(self, names: Sequence[str]) -> ScoreTable:
         """Returns what metrics leave for a summary."""
         if tuple(names) not in self._rows:
             self._rows[tuple(names)] = self._made(names)
         return self._rows[tuple(names)]
 
-    def _made(self, names: Sequence[str]) -> Rows:
+    def _made(self, names: Sequence[str]) -> ScoreTable:
         columns = [_columns(self.given(name)) for name in names]
         case, label, value = (np.concatenate(parts) for parts in zip(*columns, strict=True))
         metric = np.repeat(np.array(names), [len(part[0]) for part in columns])
         status = np.full(value.size, "right")
-        return Rows(case, metric, label, value, status, {}, len(self.pairs), {}).where(~np.isnan(value))
+        return ScoreTable(case, metric, label, value, status, {}, len(self.pairs), {}).where(~np.isnan(value))
 
 
 def _columns(given: Sequence[Any]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.str_], Real]:

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from medimg_eval.metrics.agreement import aligned
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.nlp import normalised, words
-from medimg_eval.metrics.registry import Rows, metric, summary
+from medimg_eval.metrics.registry import ScoreTable, metric, summary
 from medimg_eval.metrics.text import overlap, texts_of
 from medimg_eval.metrics.vqa.grounding import in_box, in_limits, limits_of, relative_accuracy
 
@@ -304,7 +304,7 @@ _of_classes = partial(summary, needs=CLASSES, higher_is_better=True, best=1.0)
 
 
 @_of_classes(title="Sensitivity", source="DeepTumorVQA; sensitivity of yes/no answers")
-def yes_sensitivity(rows: Rows) -> float:
+def yes_sensitivity(rows: ScoreTable) -> float:
     """The share of questions whose answer is yes that were answered yes.
 
     In [0, 1]; NaN without such questions. A question that was not answered counts as missed.
@@ -313,7 +313,7 @@ def yes_sensitivity(rows: Rows) -> float:
 
 
 @_of_classes(title="Specificity", source="specificity of yes/no answers")
-def yes_specificity(rows: Rows) -> float:
+def yes_specificity(rows: ScoreTable) -> float:
     """The share of questions whose answer is no that were answered no.
 
     In [0, 1]; NaN without such questions. A question that was not answered is not a no; DeepTumorVQA's code takes it
@@ -323,7 +323,7 @@ def yes_specificity(rows: Rows) -> float:
 
 
 @_of_classes(title="Macro F1", source="TemMed-Bench; scikit-learn's f1_score")
-def macro_f1(rows: Rows) -> float:
+def macro_f1(rows: ScoreTable) -> float:
     """The mean over the classes of the answer key of each class's F1.
 
     A class is an option's text, yes or no, or an open answer. In [0, 1]. An answer that is no class of the key, or was
@@ -334,7 +334,7 @@ def macro_f1(rows: Rows) -> float:
 
 
 @_of_classes(title="Weighted F1", source="3MDBench; scikit-learn's f1_score")
-def weighted_f1(rows: Rows) -> float:
+def weighted_f1(rows: ScoreTable) -> float:
     """The mean of each class's F1 over the questions that it is the answer of.
 
     As `macro_f1`, with each class weighing as often as it is right.
@@ -343,20 +343,20 @@ def weighted_f1(rows: Rows) -> float:
     return float(scores @ weights / weights.sum()) if len(scores) else math.nan
 
 
-def _classes(rows: Rows) -> tuple[Floats, Floats]:
+def _classes(rows: ScoreTable) -> tuple[Floats, Floats]:
     """Returns the given and the right class of each question of which both are known."""
     _, _, values = aligned(rows, CLASSES)
     values = values[~np.isnan(values).any(axis=1)]
     return values[:, 0], values[:, 1]
 
 
-def _recall_of(rows: Rows, wanted: float) -> float:
+def _recall_of(rows: ScoreTable, wanted: float) -> float:
     given, right = _classes(rows)
     due = right == wanted
     return float((given[due] == wanted).mean()) if due.any() else math.nan
 
 
-def _f1_by_class(rows: Rows) -> tuple[Floats, Floats]:
+def _f1_by_class(rows: ScoreTable) -> tuple[Floats, Floats]:
     """Returns the F1 of each class of the key, and how often it is right."""
     given, right = _classes(rows)
     names, support = np.unique(right, return_counts=True)

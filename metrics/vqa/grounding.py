@@ -16,7 +16,7 @@ import numpy as np
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.detection import box_ious
 from medimg_eval.metrics.nlp import normalised
-from medimg_eval.metrics.registry import Rows, metric, summary
+from medimg_eval.metrics.registry import ScoreTable, metric, summary
 from medimg_eval.metrics.segmentation import ratio
 
 MEDSG = "MedSG-Bench"
@@ -235,7 +235,7 @@ _of_regions = partial(summary, higher_is_better=True, best=1.0, source=LMOD)
 
 
 @_of_regions(needs=("regions_right", "regions_named"), title="Precision")
-def region_precision(rows: Rows) -> float:
+def region_precision(rows: ScoreTable) -> float:
     """The share of all regions named in the test set whose id and type are right.
 
     In [0, 1]; NaN where no answer names any.
@@ -244,7 +244,7 @@ def region_precision(rows: Rows) -> float:
 
 
 @_of_regions(needs=("regions_right", "regions_reference"), title="Recall")
-def region_recall(rows: Rows) -> float:
+def region_recall(rows: ScoreTable) -> float:
     """The share of all regions of the test set that were named rightly.
 
     In [0, 1]; answers that were not given or not understood name none.
@@ -253,7 +253,7 @@ def region_recall(rows: Rows) -> float:
 
 
 @_of_regions(needs=("regions_right", "regions_named", "regions_reference"), title="F1")
-def region_f1(rows: Rows) -> float:
+def region_f1(rows: ScoreTable) -> float:
     """The harmonic mean of `region_precision` and `region_recall`.
 
     In [0, 1]; 0 where no answer names any region.
@@ -261,7 +261,7 @@ def region_f1(rows: Rows) -> float:
     return ratio(2 * _total(rows, "regions_right"), _total(rows, "regions_named") + _total(rows, "regions_reference"))
 
 
-def _total(rows: Rows, name: str) -> float:
+def _total(rows: ScoreTable, name: str) -> float:
     return float(np.nansum(rows.of(name).value))
 
 

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from medimg_eval.errors import UsageError, nearest
 from medimg_eval.metrics.agreement import cohen_kappa
 from medimg_eval.metrics.answers import UNREAD
-from medimg_eval.metrics.registry import Rows, summary
+from medimg_eval.metrics.registry import ScoreTable, summary
 from medimg_eval.metrics.vqa.correctness import NONE_GIVEN
 
 Floats = npt.NDArray[np.float64]
@@ -53,9 +53,9 @@ class Sets(NamedTuple):
 
 
 class Answers:
-    """The rows of one metric, looked at in place: `Rows.where` would spell out every attribute in each resample."""
+    """The rows of one metric, looked at in place: `ScoreTable.where` would spell out every attribute each time."""
 
-    def __init__(self, rows: Rows, metric: str = "accuracy", *, known: bool = True) -> None:
+    def __init__(self, rows: ScoreTable, metric: str = "accuracy", *, known: bool = True) -> None:
         """Chooses the rows of a metric; with `known` only those that have a value."""
         self.rows = rows
         chosen = rows.metric == metric
@@ -153,7 +153,7 @@ _of_accuracy = partial(summary, needs=("accuracy",), higher_is_better=True, best
 
 
 @_of_accuracy(title="Set accuracy", source="MediConfusion; MMEvalPro; ProbMed; MMBench")
-def group_accuracy(rows: Rows) -> float:
+def group_accuracy(rows: ScoreTable) -> float:
     """The share of sets all of whose questions were answered right.
 
     Of pairs, MediConfusion's set accuracy; of triplets, MMEvalPro's genuine accuracy; of all rotations of the options,
@@ -169,7 +169,7 @@ def group_accuracy(rows: Rows) -> float:
     parameter="attribute=pattern",
     parameter_is_text=True,
 )
-def group_accuracy_among(rows: Rows, wanted: str) -> float:
+def group_accuracy_among(rows: ScoreTable, wanted: str) -> float:
     """The share of sets whose questions with some value of an attribute were all answered right.
 
     Asked for as `group_accuracy_among@qa_type=*_gt*`: only those questions of a set count whose attribute `qa_type`
@@ -199,7 +199,7 @@ def group_accuracy_among(rows: Rows, wanted: str) -> float:
 @_of_accuracy(
     title="Macro accuracy", source="unweighted mean over groups", parameter="attribute", parameter_is_text=True
 )
-def macro_accuracy(rows: Rows, attribute: str) -> float:
+def macro_accuracy(rows: ScoreTable, attribute: str) -> float:
     """The mean over the values of an attribute of the accuracy among the questions that have it.
 
     Each value weighs the same, however many questions it has. Values are split at commas: a question of "detection,
@@ -212,7 +212,7 @@ def macro_accuracy(rows: Rows, attribute: str) -> float:
 @_of_accuracy(
     title="Macro set accuracy", source="MMEvalPro, its macro average", parameter="attribute", parameter_is_text=True
 )
-def macro_group_accuracy(rows: Rows, attribute: str) -> float:
+def macro_group_accuracy(rows: ScoreTable, attribute: str) -> float:
     """The mean over the values of an attribute of the set accuracy among the sets that have it.
 
     A set has the values of its first question. As `macro_accuracy` otherwise.
@@ -232,7 +232,7 @@ def _over_groups(names: npt.NDArray[np.str_], values: Floats) -> float:
     return _mean([math.fsum(held) / len(held) for held in groups.values()])
 
 
-def _steps(rows: Rows) -> tuple[Floats, Sets]:
+def _steps(rows: ScoreTable) -> tuple[Floats, Sets]:
     """Returns the chance that each step and all before it were right, in the order of the sets, and the sets."""
     judged = Answers(rows)
     sets = sets_of(judged)
@@ -245,7 +245,7 @@ def _steps(rows: Rows) -> tuple[Floats, Sets]:
 
 
 @_of_accuracy(title="S1A", source="MedSPOT")
-def first_step_accuracy(rows: Rows) -> float:
+def first_step_accuracy(rows: ScoreTable) -> float:
     """The share of tasks whose first step was right.
 
     Tasks are sets, and their steps its members in order. In [0, 1].
@@ -255,7 +255,7 @@ def first_step_accuracy(rows: Rows) -> float:
 
 
 @_of_accuracy(title="SHR", source="MedSPOT, its Evaluation_scripts")
-def step_hit_rate(rows: Rows) -> float:
+def step_hit_rate(rows: ScoreTable) -> float:
     """The step hit rate: steps that were right before the first failure of their task, over all steps of all tasks.
 
     Steps after a failure count as missed, as in the authors' code; its page speaks of the steps that were evaluated.
@@ -265,7 +265,7 @@ def step_hit_rate(rows: Rows) -> float:
 
 
 @_of_accuracy(title="WPS", source="MedSPOT, its Evaluation_scripts")
-def weighted_prefix_score(rows: Rows) -> float:
+def weighted_prefix_score(rows: ScoreTable) -> float:
     """The weighted prefix score: the mean over tasks of the sum of 0.8^(i-1) over steps i before the first failure.
 
     Not bounded by 1: a task of three steps that are all right has 2.44.
@@ -278,7 +278,7 @@ def weighted_prefix_score(rows: Rows) -> float:
 
 
 @summary(needs=("predicted_position",), title="Confusion", higher_is_better=False, best=0.0, source="MediConfusion")
-def confusion(rows: Rows) -> float:
+def confusion(rows: ScoreTable) -> float:
     """The share of sets whose questions were all answered with the same letter, of those that were answered in full.
 
     For sets whose questions have the same options and different right answers. In [0, 1]; NaN where no set was answered
@@ -290,7 +290,7 @@ def confusion(rows: Rows) -> float:
 @summary(
     needs=("predicted_class",), title="Consistency", higher_is_better=True, best=1.0, source="share of equal answers"
 )
-def consistency(rows: Rows) -> float:
+def consistency(rows: ScoreTable) -> float:
     """The share of sets whose questions were all answered the same, of those that were answered in full.
 
     For sets whose questions have the same right answer: rotations of the options, other words. Answers are the same if
@@ -318,7 +318,7 @@ def _alike(answers: Answers) -> float:
     parameter="attribute",
     parameter_is_text=True,
 )
-def kappa(rows: Rows, attribute: str) -> float:
+def kappa(rows: ScoreTable, attribute: str) -> float:
     """Cohen's kappa between the letters that were answered to the same question under two values of an attribute.
 
     `kappa@language` compares the languages of a question, which are the members of a set. Of more than two values the

@@ -19,7 +19,7 @@ from medimg_eval.tasks.questions.task import QuestionTask
 from medimg_eval.tasks.questions.templates import fill
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ConsultationQuestionTask(QuestionTask):
     """A doctor, who is the model that is asked, talks to a patient, who is played by another model, and diagnoses.
 
@@ -50,7 +50,7 @@ class ConsultationQuestionTask(QuestionTask):
         """Refuses settings that cannot be meant."""
         super().__post_init__()
         if isinstance(self.patient, Mapping):  # the place for one, in which none is named
-            self.patient = None
+            self.complete(patient=None)
         if self.patient is not None and not self.script:
             raise UsageError(f"task {self.name!r}: a patient needs a script; set task.script")
         if self.turns < 1:

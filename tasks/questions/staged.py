@@ -120,7 +120,7 @@ class ChainPrompt(Prompt):
     case: Case | None = None
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class StagedQuestionTask(QuestionTask):
     """Chains of questions about one case, each asked when the one before it was answered right, in one conversation.
 

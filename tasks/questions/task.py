@@ -25,7 +25,7 @@ from medimg_eval.metrics.registry import ALL, Requirement, judge_says, required
 from medimg_eval.panels import Extracted, Panel
 from medimg_eval.question import Decoding, Key, Message, Question, Reply
 from medimg_eval.store import text_key
-from medimg_eval.tasks.base import NOBODY, Task, TrainsOnPrompts, baseline_configs, check_metrics
+from medimg_eval.tasks.base import NOBODY, SCORES, Task, TrainsOnPrompts, baseline_configs, check_metrics
 from medimg_eval.tasks.checks import Checked, count_questions
 from medimg_eval.tasks.questions.answers import (
     as_shown,
@@ -64,7 +64,7 @@ TRIED = 20  # questions of which one at least must fit the prompt template, or n
 IMAGE_LENGTH = 1000  # characters that an image counts as, where questions of like length share a batch
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class QuestionTask(TrainsOnPrompts, Task):
     """Questions with an answer key.
 
@@ -87,11 +87,11 @@ class QuestionTask(TrainsOnPrompts, Task):
     decoding: Mapping[str, Any] = field(default_factory=dict)
     answer_by: Literal["generate", "likelihood"] = "generate"
     blind: Literal["", "remove", "grey"] = ""
-    extraction: str = "cascade"
-    authors: Mapping[str, Any] = field(default_factory=dict)
-    judge: Mapping[str, Any] = field(default_factory=dict)
+    extraction: str = field(default="cascade", metadata=SCORES)
+    authors: Mapping[str, Any] = field(default_factory=dict, metadata=SCORES)
+    judge: Mapping[str, Any] = field(default_factory=dict, metadata=SCORES)
     shots: Mapping[str, Any] = field(default_factory=dict)
-    table: Sequence[Mapping[str, Any]] = ()
+    table: Sequence[Mapping[str, Any]] = field(default=(), metadata=SCORES)
     metrics: Sequence[str] = ("accuracy", "unanswered")
     monitor: str = "accuracy"
 
@@ -102,7 +102,6 @@ class QuestionTask(TrainsOnPrompts, Task):
     noun: ClassVar[str] = "questions"
     output: ClassVar[str] = "text, from which answers are extracted"
     judges: ClassVar[frozenset[str]] = frozenset({"answer"})
-    scoring_fields: ClassVar[frozenset[str]] = Task.scoring_fields | {"extraction", "authors", "judge", "table"}
 
     def __post_init__(self) -> None:
         """Refuses settings that cannot be meant."""

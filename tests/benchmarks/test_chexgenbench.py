@@ -26,7 +26,6 @@ from tests.helpers.oracle import check_rows
 from tests.helpers.running import evaluate
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:The 'test_dataloader' does not have many workers"),
     pytest.mark.filterwarnings("ignore:You have overridden `transfer_batch_to_device`"),
     pytest.mark.filterwarnings("ignore:.*isinstance.treespec, LeafSpec"),
 ]
@@ -127,7 +126,7 @@ def test_its_fixed_protocol_runs_from_the_generators_own_folder_and_finds_the_co
     assert found["kernel_distance@rad_dino", "Edema", ()].n_real == 7
     assert found["kernel_distance@rad_dino", "all", (("view", "PA"),)].n_generated == 5
     assert found["kernel_distance@rad_dino", "Pneumonia", ()].flags[0].startswith("too_few")
-    nearest = next(csv.DictReader((folder / "nearest-rad_dino.csv").open()))
+    nearest = next(csv.DictReader((folder / "nearest-rad_dino.csv").read_text().splitlines()))
     assert (nearest["case"], nearest["training_case"], nearest["distance"]) == ("test07", "train05", "0")
     assert not any("Published:" in note for note in run.notes)
 

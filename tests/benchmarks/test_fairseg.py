@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from medimg_eval.metrics import get
-from medimg_eval.metrics.registry import Rows
+from medimg_eval.metrics.registry import ScoreTable
 from tests.helpers.benchmark_files import ids, scores, task
 
 SHAPE = (12, 14)
@@ -76,7 +76,7 @@ def test_equity_scaled_dice_is_the_overall_over_the_sum_of_the_gaps(fairseg):
         labels[2 : 2 + place] = 0  # the answer loses rows of the rim, more from one patient to the next
         found.append((case.attributes["race"], scores(one, case, labels)))
     values = [score for _, each in found for score in each.values()]
-    rows = Rows(
+    rows = ScoreTable(
         case=np.repeat(np.arange(3), 2),
         metric=np.full(6, "dice"),
         label=np.tile(["rim", "cup"], 3),

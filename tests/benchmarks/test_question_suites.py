@@ -11,7 +11,6 @@ from tests.helpers.config_files import composed_config
 from tests.helpers.samples import ALL
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:The 'test_dataloader' does not have many workers"),
     pytest.mark.filterwarnings("ignore:The 'predict_dataloader' does not have many workers"),
 ]
 

@@ -1,5 +1,7 @@
 """Benchmarks of volumes, of trees of files and of conversations: their own tables, views and judges."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -202,8 +204,7 @@ def test_3mdbenchs_patient_is_told_complaint_symptoms_and_temperament(tmp_path):
     class Patient:
         """Is asked nothing here."""
 
-    task = task_of("mdbench_3m", tmp_path, patient=None)
-    task.patient = Patient()
+    task = replace(task_of("mdbench_3m", tmp_path, patient=None), patient=Patient())
     case = task.cases("test")[1]
     (script,) = task.prompt(case, task.read_images(case)).later
     assert "Your main complaint:\nMy cheeks burn.\nAdditional symptoms:\nRedness\n" in script.text

@@ -183,7 +183,6 @@ def test_skm_tea_is_judged_echo_by_echo_and_tissue_by_tissue(skm_tea):
     assert "meniscus 1000" in made.signature()
 
 
-@pytest.mark.filterwarnings("ignore:The 'test_dataloader' does not have many workers")
 @pytest.mark.filterwarnings("ignore:You have overridden `transfer_batch_to_device`")
 @pytest.mark.filterwarnings("ignore:.*isinstance.treespec, LeafSpec")
 def test_a_run_of_skm_tea_has_images_errors_and_limits_in_one_table(skm_tea, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -25,7 +26,6 @@ from tests.helpers.oracle import check_rows
 from tests.helpers.running import evaluate
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:The 'test_dataloader' does not have many workers"),
     pytest.mark.filterwarnings("ignore:You have overridden `transfer_batch_to_device`"),
     pytest.mark.filterwarnings("ignore:.*isinstance.treespec, LeafSpec"),
 ]
@@ -85,7 +85,7 @@ def test_pictures_of_after_a_treatment_are_made_of_those_before_it(tmp_path, set
             csv.writer(stream).writerows([("id", "image", "patient", "prompt", "response"), *found])
     config = OmegaConf.merge(OmegaConf.create(block), {"layout": {"root": str(root)}})
     made = build_task(OmegaConf.to_container(config, resolve=True))
-    made.metrics = [name.replace("dinov2", "pixels") for name in made.metrics]
+    made = replace(made, metrics=[name.replace("dinov2", "pixels") for name in made.metrics])
     folder = evaluate(made, ModelSpec("treated", Treated, {}, Treated), settings)
     check_rows("treated", folder)
     (run,) = load_runs([folder])

@@ -5,6 +5,7 @@ import json
 import struct
 import zipfile
 import zlib
+from dataclasses import replace
 
 import pytest
 
@@ -153,7 +154,7 @@ def test_a_sample_is_evenly_spaced_and_its_size_is_kept(tmp_path, capsys, monkey
     write(tmp_path, [row(place) for place in range(10)], *range(10))
     task = task_of(tmp_path)
     opened = []
-    monkeypatch.setattr(task, "read_images", lambda case: opened.append(case.id) or ())
+    monkeypatch.setattr(QuestionTask, "read_images", lambda task, case: opened.append(case.id) or ())
     for sample, wanted in ((3, ["q0", "q3", "q6"]), (7, [f"q{n}" for n in (0, 1, 2, 4, 5, 7, 8)]), (0, [])):
         opened.clear()
         check(task, capsys, sample=sample)
@@ -220,7 +221,7 @@ def test_what_the_layout_leaves_out_is_said_and_is_no_doubt(tmp_path, capsys):
 def test_a_box_in_percent_needs_the_size_of_its_image(tmp_path, capsys):
     write_json(tmp_path / "test.json", [row(1, box=json.dumps([0, 0, 50, 50]))])
     task = task_of(tmp_path, kind="box", options={}, answer={"value": "box", "scale": "percent"})
-    task.metrics = ["box_iou"]
+    task = replace(task, metrics=["box_iou"])
     lines, _ = check(task, capsys)
     assert "1.png: missing" in lines[1]
     picture(tmp_path / "images" / "1.png", 1)

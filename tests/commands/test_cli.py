@@ -162,7 +162,7 @@ def test_list_can_be_read_by_programs(monkeypatch, tmp_path):
         ("medimg-eval test mod", "model="),
         ("medimg-eval test model=", "model=unet_small"),
         ("medimg-eval test model=unet_small model.chec", "model.checkpoint="),
-        ("medimg-eval table fr", "from="),
+        ("medimg-eval table ru", "runs="),
         ("medimg-eval test ta", "task="),
         ("medimg-eval test task=sla", "task=slake"),
     ],

@@ -42,7 +42,7 @@ def draw(scores, folder, **keys):
     """Runs the command with its defaults, here."""
     config = OmegaConf.load(CONFIG)
     del config["defaults"]
-    config.update({"from": None, "scores": str(scores), "out": str(folder), "resamples": 50} | keys)
+    config.update({"runs": None, "direction": None, "scores": str(scores), "out": str(folder), "resamples": 50} | keys)
     figure.run(config)
 
 

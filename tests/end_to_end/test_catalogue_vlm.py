@@ -1,6 +1,7 @@
 """Every benchmark of questions, from its files to its own table, answered by one tiny vision-language model."""
 
 import json
+from dataclasses import replace
 from functools import partial
 
 import lightning.pytorch as pl
@@ -37,11 +38,9 @@ def few_resamples(monkeypatch):
 
 @pytest.mark.parametrize("name", sorted(SAMPLES))
 def test_a_benchmark_runs_from_its_files_to_its_own_table(name, model, tmp_path):
-    task = task_of(name, tmp_path / "data")
+    task = replace(task_of(name, tmp_path / "data"), decoding={"max_new_tokens": 8})
     trainer = partial(pl.Trainer, accelerator="cpu", devices=1)
     settings = Settings(tmp_path / "runs", None, trainer, {"trainer": {"accelerator": "cpu"}}, batch_size=4)
-    task.decoding = {"max_new_tokens": 8}
-    task.__post_init__()
     folder = evaluate(task, model, settings)
     manifest = json.loads((folder / "manifest.json").read_text())
     unreadable = [case for case in task.cases("test") if case.question is None]

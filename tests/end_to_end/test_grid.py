@@ -108,22 +108,22 @@ def test_three_models_on_three_sets_give_u_scores_tables_and_a_map(program, writ
         assert measured["frames_per_second"] > 0
         assert measured["parameters"] == pytest.approx(manifest["model_info"]["parameters"])
 
-    table = program("table", "from=runs", "metrics=[iou,u_score]", "resamples=50", "out=paper")
+    table = program("table", "runs=runs", "metrics=[iou,u_score]", "resamples=50", "out=paper")
     assert table.returncode == 0, table.stderr
     frame = pd.read_csv(tmp_path / "paper" / "table.csv")
     scores = frame[frame["metric"] == "u_score"]
     assert len(scores) == 9
     assert scores["mean"].between(0, 100).all()
 
-    lesions = program("table", "from=runs/lesions", "by=label", "resamples=50")
+    lesions = program("table", "runs=runs/lesions", "by=label", "resamples=50")
     assert lesions.returncode == 0, lesions.stderr
     assert re.search(r"Lesion Dice ↑.*Lesion HD95 \(mm\) ↓", lesions.stdout)
     assert "brats2023-gli" in lesions.stdout
-    groups = program("table", "from=runs/discs", "by=site", "resamples=50", "metrics=[dice]")
+    groups = program("table", "runs=runs/discs", "by=site", "resamples=50", "metrics=[dice]")
     assert groups.returncode == 0, groups.stderr
     assert all(f" {site} " in groups.stdout for site in ("a", "b"))
 
-    compared = program("compare", "from=runs/discs", "metric=dice", "out=map")
+    compared = program("compare", "runs=runs/discs", "metric=dice", "out=map")
     assert compared.returncode == 0, compared.stderr
     assert "Holm" in compared.stdout
     assert {path.suffix for path in (tmp_path / "map").iterdir()} >= {".md", ".csv", ".tex", ".html", ".svg"}

@@ -14,7 +14,7 @@ def test_the_fitted_unet_beats_the_gaussian_mixture_and_the_table_says_so(progra
     unet = program("test", "task=brain_tissue", "model=unet_small", "model.checkpoint=demo/unet", "runs=demo")
     mixture = program("test", "task=brain_tissue", "model=gaussian_mixture", "runs=demo")
     assert (unet.returncode, mixture.returncode) == (0, 0), unet.stderr + mixture.stderr
-    done = program("table", "from=demo", "out=paper")
+    done = program("table", "runs=demo", "out=paper")
     assert done.returncode == 0, done.stderr
     table = pd.read_csv(tmp_path / "paper" / "table.csv").set_index(["model", "metric"])
     assert set(table.index.get_level_values("metric")) == {"dice", "hd95", "nsd@1"}

@@ -103,13 +103,13 @@ def test_it_is_tested_scored_tabulated_shown_and_checked_by_the_program(start, t
     assert len(lines(tmp_path / "numbers_read")) == len(TEXTS)
 
     tested("model.level=40", "model.name=Any speck")  # which is taken for a cell: 3 of 2, 4 of 4, 1 of 0 and 6 of 5
-    table = start("table", "from=runs", "out=tables")
+    table = start("table", "runs=runs", "out=tables")
     assert "Warning" not in table
     rows = pd.read_csv(tmp_path / "tables" / "table.csv")
     means = rows[rows["metric"] == "count_error"].set_index("model")["mean"]
     assert means.to_dict() == pytest.approx({"Blob counter": 1 / 16, "Any speck": (1 / 2 + 0 + 1 + 1 / 5) / 4})
 
-    start("report", "from=runs", "out=pages")
+    start("report", "runs=runs", "out=pages")
     texts = {case["texts"]["reference"]: case["texts"]["answers"] for case in taken(tmp_path / "pages/details/0/0.js")}
     assert [answer["extracted"] for answer in texts["4 cells"]] == ["4 cells", "3 cells"]
     assert texts["0 cells"][1] == {"extracted": "0 cells", "rule": "as it was given"}

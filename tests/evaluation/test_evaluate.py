@@ -24,7 +24,6 @@ from tests.helpers.oracle import check_rows
 from tests.helpers.running import evaluate, rescore
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:The 'test_dataloader' does not have many workers"),
     pytest.mark.filterwarnings("ignore:You have overridden `transfer_batch_to_device`"),
     pytest.mark.filterwarnings("ignore:.*isinstance.treespec, LeafSpec"),
 ]
@@ -174,11 +173,10 @@ def test_a_run_goes_on_when_nothing_that_matters_has_changed(write_dataset, sett
     ],
 )
 def test_a_tasks_settings_identify_a_run_unless_they_only_judge(write_dataset, settings, change, same):
-    task = ellipsoids(write_dataset(1))
-    task.config = {"name": "ellipsoids", "labels": {1: "core", 2: "rim"}, "layout": {"root": "x"}}
+    config = {"name": "ellipsoids", "labels": {1: "core", 2: "rim"}, "layout": {"root": "x"}}
+    task = ellipsoids(write_dataset(1), config=config)
     first = evaluate(task, candidate(), settings)
-    task.config = task.config | change
-    assert (evaluate(task, candidate(), settings) == first) is same
+    assert (evaluate(replace(task, config=config | change), candidate(), settings) == first) is same
 
 
 @pytest.mark.parametrize(("key", "value"), [("config", {"trainer": {"precision": "bf16-mixed"}}), ("seed", 1)])
@@ -369,8 +367,8 @@ def test_repairs_and_doubts_of_the_readers_are_listed_and_counted(write_dataset,
     found = [
         replace(case, images=(replace(case.images[0], options={"nan": 0.0}),)) for case in task.layout.cases("test")
     ]
-    task.layout = type("Fixed", (), {"cases": lambda self, split: found})()
-    folder = evaluate(task, candidate(), settings)
+    layout = type("Fixed", (), {"cases": lambda self, split: found})()
+    folder = evaluate(replace(task, layout=layout), candidate(), settings)
     assert summary(folder)["read_with"] == {"case01": ["1 NaN or infinite voxels were set to 0"]}
     (note,) = json.loads((folder / "manifest.json").read_text())["notes"]
     assert note == "1 of 3 cases were read with a repair or doubt: see summary.json"

@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from functools import partial
 
 import lightning.pytorch as pl
@@ -51,7 +52,7 @@ def task(write_dataset):
 
 @pytest.fixture
 def train(task, tmp_path):
-    def run(folder="fit", *, epochs=2, stop_after=None, recipe=None, model=None):
+    def run(folder="fit", *, epochs=2, stop_after=None, recipe=None, model=None, **changes):
         pl.seed_everything(0, verbose=False)
         limit = epochs if stop_after is None else stop_after
         trainer = partial(pl.Trainer, accelerator="cpu", devices=1, enable_progress_bar=False, max_epochs=limit)
@@ -63,7 +64,7 @@ def train(task, tmp_path):
             batch_size=1,
         )
         loggers = lambda where: [CSVLogger(where, name="logs", version="csv")]  # noqa: E731
-        return fit(task, model or candidate(), recipe or Recipe(lr=0.01), settings, loggers)
+        return fit(replace(task, **changes), model or candidate(), recipe or Recipe(lr=0.01), settings, loggers)
 
     return run
 
@@ -163,24 +164,20 @@ def test_a_patient_in_two_parts_is_refused(train, task):
         train()
 
 
-def test_validating_on_what_is_tested_is_refused(train, task):
-    task.splits = {"fit": "fit", "validate": "validate", "test": "validate"}
+def test_validating_on_what_is_tested_is_refused(train):
     with pytest.raises(UserError, match="in both validate and test"):
-        train()
+        train(splits={"fit": "fit", "validate": "validate", "test": "validate"})
 
 
-def test_a_dataset_without_test_cases_can_be_trained_on(train, task):
-    task.splits = {"fit": "fit", "validate": "validate"}
-    assert (train() / "checkpoints" / "best.ckpt").is_file()
+def test_a_dataset_without_test_cases_can_be_trained_on(train):
+    assert (train(splits={"fit": "fit", "validate": "validate"}) / "checkpoints" / "best.ckpt").is_file()
 
 
 @pytest.mark.parametrize("change", [{"monitor": "hd95"}, {"surface": "voxel"}])
-def test_what_chooses_the_best_checkpoint_makes_another_run(train, task, change):
+def test_what_chooses_the_best_checkpoint_makes_another_run(train, change):
     train()
-    for key, value in change.items():
-        setattr(task, key, value)
     with pytest.raises(UserError, match="data, model or settings have changed"):
-        train()
+        train(**change)
 
 
 @pytest.mark.parametrize("fault", ["file", "grid"])
@@ -202,18 +199,16 @@ def test_a_training_case_that_cannot_be_used_ends_the_fit_with_its_name(train, t
         ("length_ratio", "task.monitor is length_ratio, of which neither more nor less is better"),
     ],
 )
-def test_only_a_metric_with_a_direction_can_be_followed(train, task, monitor, said):
-    task.monitor = monitor
+def test_only_a_metric_with_a_direction_can_be_followed(train, monitor, said):
     with pytest.raises(UsageError, match=f"{said}; set task.monitor to one with a direction, such as dice"):
-        train()
+        train(monitor=monitor)
 
 
 def test_validation_that_judges_nothing_is_said(train, task):
     for case in task.cases("validate"):
         write_mask(case.target.path, Mask(np.zeros(SHAPE, np.uint8), case.target.read().affine))
-    task.empty, task.monitor = {"distance": "skip"}, "hd95"
     with pytest.raises(UserError, match="no validation could be judged by hd95"):
-        train(recipe=Recipe(lr=0.01, patience=1))
+        train(recipe=Recipe(lr=0.01, patience=1), empty={"distance": "skip"}, monitor="hd95")
 
 
 def test_a_validation_case_that_cannot_be_read_ends_the_fit_with_its_name(train, task):

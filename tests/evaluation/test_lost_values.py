@@ -59,9 +59,8 @@ def add(function, kind="answer", **more):
 
 
 def quiz(items=OPEN, **more):
-    task = QuestionTask(name="quiz", layout=Quiz(list(items)), splits={"test": "test"}, **more)
-    task.config = {"name": "quiz", **more}
-    return task
+    config = {"name": "quiz", **more}
+    return QuestionTask(name="quiz", layout=Quiz(list(items)), splits={"test": "test"}, config=config, **more)
 
 
 def values(folder, metric):

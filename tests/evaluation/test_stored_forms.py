@@ -23,7 +23,6 @@ from tests.helpers.running import evaluate, rescore
 
 SOFT = ["dice", "ece@15", "brier"]
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:The 'test_dataloader' does not have many workers"),
     pytest.mark.filterwarnings("ignore:You have overridden `transfer_batch_to_device`"),
     pytest.mark.filterwarnings("ignore:.*isinstance.treespec, LeafSpec"),
 ]

@@ -298,7 +298,7 @@ def test_a_generator_of_phantoms_ends_on_a_card_and_wrong_labels_make_it_less_us
     assert worse.returncode == 0, worse.stderr
     clean, wrong = (pd.read_csv(tmp_path / name / "utility.csv").set_index("setting") for name in ("clean", "noisy"))
     assert clean.loc["synthetic", "value"] > wrong.loc["synthetic", "high"]
-    card = program("table", "table=card", "from=runs", "resamples=200", "out=card")
+    card = program("table", "table=card", "runs=runs", "resamples=200", "out=card")
     assert card.returncode == 0, card.stderr
     shown = pd.read_csv(tmp_path / "card" / "table.csv").set_index("column")
     assert shown.loc["TSTR: AUROC (macro)", "mean"] == pytest.approx(clean.loc["synthetic", "value"])

@@ -29,7 +29,7 @@ def never_end():
 WAYS = {function.__name__: function for function in (leave, be_killed, run_out_of_memory, never_end)}
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Dying(SegmentationTask):
     """Ends as `ways` says of a case; a victim's process only the first time; logs what it judges in a folder."""
 

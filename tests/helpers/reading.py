@@ -46,7 +46,7 @@ def kill_the_reader(folder):
         wait_for(lambda: died(pid))
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Fragile:
     """Of a task: `victim` is read as `read_or_wait` says."""
 
@@ -59,12 +59,12 @@ class Fragile:
         return super().read_images(case)
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class FragileVolumes(Fragile, SegmentationTask):
     """Segmentations that are read so."""
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class FragileQuestions(Fragile, QuestionTask):
     """Questions that are read so."""
 
@@ -79,6 +79,11 @@ def quiz(number, **settings):
 def whose(state, item):
     """Which process is at work, and what it was given."""
     return os.getpid(), state, item
+
+
+def sign(folder):
+    """Leaves a file that is called as this process is."""
+    Path(folder, str(os.getpid())).touch()
 
 
 def fragile(state, item):

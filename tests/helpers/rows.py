@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from medimg_eval.metrics import Rows, get
+from medimg_eval.metrics import ScoreTable, get
 
 
 def run_of(*cases):
     """Rows of a run whose cases have these scores."""
     rows = [(index, score) for index, scores in enumerate(cases) for score in scores]
-    return Rows(
+    return ScoreTable(
         np.array([index for index, _ in rows], np.int64),
         np.array([score.metric for _, score in rows], np.str_),
         np.array([score.label for _, score in rows], np.str_),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import roc_curve
 
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics import Rows, available
+from medimg_eval.metrics import ScoreTable, available
 from medimg_eval.metrics.detection import (
     CPM_RATES,
     DetectionRule,
@@ -54,7 +54,7 @@ def run(*cases, label="nodule", failed=0):
 
 def of_rows(rows, cases):
     columns = list(zip(*rows, strict=True))
-    return Rows(
+    return ScoreTable(
         case=np.array(columns[0]),
         metric=np.array(columns[1]),
         label=np.array(columns[2]),

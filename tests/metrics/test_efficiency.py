@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medimg_eval.metrics import Rows
+from medimg_eval.metrics import ScoreTable
 from medimg_eval.metrics.efficiency import u_score, u_score_of
 
 UNET = {"parameters": 34_527_000, "gflops": 65.522, "frames_per_second": 137.05}
@@ -16,7 +16,7 @@ BUSI = {"iou_p10": 0.58376, "iou_p90": 0.70626}
 
 def rows_of(*values, **facts):
     count = len(values)
-    return Rows(
+    return ScoreTable(
         case=np.arange(count),
         metric=np.full(count, "iou"),
         label=np.full(count, "lesion"),

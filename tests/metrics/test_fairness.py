@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medimg_eval.metrics import Rows, available, get, parse, title
+from medimg_eval.metrics import ScoreTable, available, get, parse, title
 
 es_dice, es_iou = (get(name).function for name in ("es_dice", "es_iou"))
 es_dice_sd, es_iou_sd = (get(name).function for name in ("es_dice_sd", "es_iou_sd"))
@@ -17,7 +17,7 @@ es_dice_sd, es_iou_sd = (get(name).function for name in ("es_dice_sd", "es_iou_s
 def rows_of(*entries, metric="dice", **facts):
     """Rows from (case, group, value) or (case, group, value, label)."""
     case, group, value, label = zip(*[(*entry, "a")[:4] for entry in entries], strict=True)
-    return Rows(
+    return ScoreTable(
         case=np.array(case, dtype=np.int64),
         metric=np.full(len(case), metric),
         label=np.array(label),

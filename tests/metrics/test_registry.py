@@ -8,7 +8,7 @@ import pytest
 
 import medimg_eval.metrics as package
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics import Rows, available, get, metric, parse, registry, summary, title
+from medimg_eval.metrics import ScoreTable, available, get, metric, parse, registry, summary, title
 
 NEW_METRIC = '''
 from medimg_eval.metrics import metric
@@ -141,7 +141,7 @@ def test_summaries_say_what_they_are_computed_from(afresh):
     assert title("dice_gap@sex") == "Gap (sex)"
     with pytest.raises(UsageError, match=r"'dice_gap' needs a parameter \(attribute\)$"):
         parse("dice_gap")
-    rows = Rows(
+    rows = ScoreTable(
         case=np.array([0, 1, 2, 2]),
         metric=np.array(["dice", "dice", "dice", "iou"]),
         label=np.array(["liver"] * 4),
@@ -195,3 +195,9 @@ def test_a_plugin_that_cannot_be_imported_is_named(afresh, tmp_path, monkeypatch
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(UsageError, match=r"Metrics plugin 'hits' .*no_such_module_anywhere"):
         get("dice")
+
+
+def test_the_former_name_of_score_tables_goes_on_working_and_says_the_present_one():
+    with pytest.warns(DeprecationWarning, match="Rows is now called ScoreTable; the former name goes on working"):
+        from medimg_eval.metrics import Rows
+    assert Rows is ScoreTable

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import hypergeom
 
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics import Rows, get, parse, title
+from medimg_eval.metrics import ScoreTable, get, parse, title
 from medimg_eval.tasks.base import Task, check_metrics
 
 OUTCOMES = st.lists(st.lists(st.integers(0, 1), min_size=4, max_size=4), min_size=1, max_size=6)
@@ -23,7 +23,7 @@ def rows(values, conditions=None, metric="accuracy"):
     text = np.full(value.size, "")
     varied = {"repeat": place} if conditions is None else {"condition": np.array(conditions)[place]}
     of = np.full(value.size, metric)
-    return Rows(case, of, text, value, text, {}, len(values), {}, **varied)
+    return ScoreTable(case, of, text, value, text, {}, len(values), {}, **varied)
 
 
 def value(name, *args, **kwargs):
@@ -167,7 +167,9 @@ def test_drift_of_calibration():
     text, value = np.full(4, "answer"), np.full(4, 0.8)
     status = np.array(["right", "wrong", "wrong", "wrong"])
     condition = np.array(["", "", "blur-1", "blur-1"])
-    held = Rows(np.array([0, 1, 0, 1]), np.full(4, "confidence"), text, value, status, {}, 2, {}, condition=condition)
+    held = ScoreTable(
+        np.array([0, 1, 0, 1]), np.full(4, "confidence"), text, value, status, {}, 2, {}, condition=condition
+    )
     assert get("calibration_drift").function(held, "blur-1") == pytest.approx(0.5)
 
 

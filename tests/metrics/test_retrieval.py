@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics import Rows, get, parse
+from medimg_eval.metrics import ScoreTable, get, parse
 from medimg_eval.metrics import retrieval as module
 from medimg_eval.metrics.retrieval import Placed, retrieval_places, retrieval_ranks, same_reports
 
@@ -128,7 +128,7 @@ def test_recall_grows_with_k_and_metrics_agree_with_the_rank(rank, gallery):
 def rows(name, values):
     count = len(values)
     words = np.array([name] * count)
-    return Rows(np.arange(count), words, words, np.array(values, float), words, {}, count, {})
+    return ScoreTable(np.arange(count), words, words, np.array(values, float), words, {}, count, {})
 
 
 def test_the_median_rank_is_over_all_queries():

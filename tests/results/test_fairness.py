@@ -43,7 +43,7 @@ def run_of(tmp_path, rows, columns="case,patient,model,metric,value,sex", name="
     file = tmp_path / name
     lines = [",".join(map(str, row)) for row in rows]
     file.write_text("\n".join([columns, *lines]), encoding="utf-8")
-    return load_scores(file, better=better or None)[0]
+    return load_scores(file, direction=better or None)[0]
 
 
 def plain(tmp_path, groups, metric="dice", **better):
@@ -76,7 +76,7 @@ def test_a_hand_worked_disparity(three):
 
 
 def test_small_groups_count_where_they_are_asked_for(three):
-    found = disparity(three, "dice", "sex", replace(QUICK, smallest=1))
+    found = disparity(three, "dice", "sex", replace(QUICK, min_group_size=1))
     assert (found.worst, found.gap.value) == ("X", pytest.approx(0.4))
     assert found.ratio.value == pytest.approx(0.5)
     # Over all groups it is FairSeg's score.
@@ -144,7 +144,7 @@ def test_one_group_or_few_cases_say_nothing(tmp_path):
     one = disparity(plain(tmp_path, {"F": [0.5] * 12}), "dice", "sex", QUICK)
     assert math.isnan(one.gap.value)
     assert math.isnan(one.p)
-    few = disparity(plain(tmp_path, {"F": [0.5], "M": [0.7]}), "dice", "sex", replace(QUICK, smallest=1))
+    few = disparity(plain(tmp_path, {"F": [0.5], "M": [0.7]}), "dice", "sex", replace(QUICK, min_group_size=1))
     assert few.gap.value == pytest.approx(0.2)
     assert math.isnan(few.gap.low)
 
@@ -328,7 +328,7 @@ def test_what_cannot_be_meant_is_refused(judged):
         ({"by": ["label"]}, "by=label compares labels"),
         ({"by": ["sex"], "how": DisparitySettings(bins={"age": [1]})}, "bins names 'age', which by does not"),
         ({"by": ["sex"], "how": DisparitySettings(bins={"sex": [2, 1]})}, "expected ascending numbers"),
-        ({"by": ["sex"], "how": DisparitySettings(smallest=0)}, "smallest must be a whole number"),
+        ({"by": ["sex"], "how": DisparitySettings(min_group_size=0)}, "min_group_size must be a whole number"),
         ({"by": ["sex"], "metrics": ["dise"]}, "No run has scores of 'dise'"),
     ):
         with pytest.raises(UsageError, match=said.replace("*", r"\*")):

@@ -551,7 +551,7 @@ def test_a_run_from_training_to_its_table(program, tmp_path):
     assert tested.returncode == 0, tested.stderr
     (often,) = [json.loads(file.read_text()) for file in tmp_path.glob("tested/*/Class_frequency-*/manifest.json")]
     assert often["baseline"] is True
-    printed = program("table", "from=tested", "metrics=[auroc@macro,f1_score@micro]", "by=label").stdout
+    printed = program("table", "runs=tested", "metrics=[auroc@macro,f1_score@micro]", "by=label").stdout
     assert "pneumothorax" in printed
     assert "undefined, and in no average:" in printed
     assert "(never present)" in printed

@@ -23,7 +23,6 @@ from tests.helpers.oracle import check_rows
 from tests.helpers.running import evaluate
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:The 'test_dataloader' does not have many workers"),
     pytest.mark.filterwarnings("ignore:You have overridden `transfer_batch_to_device`"),
     pytest.mark.filterwarnings("ignore:.*isinstance.treespec, LeafSpec"),
 ]
@@ -89,11 +88,11 @@ FINISHED = ["(a) Yes", "(a)", "(b)", "(a) left, (b) right", "(b)", "VALUE: 2.75.
 
 def staged(*items, stages=STAGES, **settings):
     settings = {"main": ["start", "one"], "group": "group", "metrics": ["accuracy"]} | settings
-    made = StagedQuestionTask(
-        name="chain", layout=Chains(list(items)), splits={"test": "test"}, stages=stages, **settings
+    config = {"name": "chain", "_target_": "medimg_eval.tasks.questions.staged.StagedQuestionTask"}
+    layout = Chains(list(items))
+    return StagedQuestionTask(
+        name="chain", layout=layout, splits={"test": "test"}, stages=stages, config=config, **settings
     )
-    made.config = {"name": "chain", "_target_": "medimg_eval.tasks.questions.staged.StagedQuestionTask"}
-    return made
 
 
 def asked(task, replies, place=0):
@@ -349,9 +348,18 @@ def test_a_patient_is_made_once_where_it_speaks_and_not_sent_to_other_processes(
     talked(task, {"ill": "hives"})
     talked(task, {"ill": "hives"})
     assert [one.readied for one in made] == [1]
-    task.patient = partial(Patient, ["Hello", "BREAK"])
+    task = consultation(ILL, patient=partial(Patient, ["Hello", "BREAK"]))
+    talked(task, {"ill": "hives"})
+    assert "_patient" in task.__dict__
     assert "_patient" not in pickle.loads(pickle.dumps(task)).__dict__
     assert "dialogue with a patient of at most 14 turns" in task.signature()
+
+
+def test_a_run_of_consultations_judges_what_the_doctor_said_last(settings):
+    task = consultation(ILL, patient=Patient(["It itches.", "A day.", "BREAK"]), config={"name": "talk"})
+    folder = evaluate(task, candidate(Says({"ill": ["Since when?", "It is hives."]})), settings)
+    (row,) = pd.read_parquet(folder / "scores.parquet").to_dict("records")
+    assert (row["case"], row["metric"], row["value"]) == ("ill", "accuracy", 1)
 
 
 def test_a_judge_reads_the_whole_consultation():

@@ -256,4 +256,4 @@ def test_a_model_is_asked_for_the_labels():
     task = task_of(labels=["nodule", "mass"])
     prompt = task.prompt(case_of(TWO), ())
     assert task.ask(Detector(), [prompt]) == [{1: "nodule", 2: "mass"}]
-    assert {"excluded", "matching", "metrics"} <= task.scoring_fields
+    assert {"excluded", "matching", "metrics"} <= task.scoring_fields()

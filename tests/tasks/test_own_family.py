@@ -26,7 +26,6 @@ from medimg_eval.viewer import CaseView
 from tests.helpers.running import evaluate
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:The 'test_dataloader' does not have many workers"),
     pytest.mark.filterwarnings("ignore:You have overridden `transfer_batch_to_device`"),
     pytest.mark.filterwarnings("ignore:.*isinstance.treespec, LeafSpec"),
 ]
@@ -84,7 +83,7 @@ class Hours(Codec):
         return stored["hour"]
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ClockTask(Task):
     """Clocks to be read."""
 
@@ -175,10 +174,13 @@ def test_tables_and_cards_call_it_by_its_words(evaluated):
 
 
 def test_metrics_that_need_a_provider_are_refused_where_the_family_shows_none_anything(task):
-    (lack,) = missing([Requirement("annotation", "reader")], {}, task)
-    assert lack.message == "task 'clocks' shows nothing of its predictions to 'reader'"
+    lacks = missing([Requirement("annotation", "reader"), Requirement("verdict", "judge", "polite")], {}, task)
+    assert [lack.message for lack in lacks] == [
+        "task 'clocks' shows nothing of its predictions to 'reader'",
+        "task 'clocks' shows nothing of its predictions to 'judge'",
+    ]
     with pytest.raises(UserError, match="shows nothing of its predictions to 'reader'"):
-        refuse([lack])
+        refuse(lacks)
 
 
 def test_its_panels_are_shown(task, evaluated, tmp_path):

@@ -15,7 +15,6 @@ from medimg_eval.tasks import QuestionTask
 from tests.helpers.running import evaluate
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:The 'test_dataloader' does not have many workers"),
     pytest.mark.filterwarnings("ignore:You have overridden `transfer_batch_to_device`"),
     pytest.mark.filterwarnings("ignore:.*isinstance.treespec, LeafSpec"),
 ]
@@ -40,9 +39,8 @@ class Similar(Likely):
 
 def quiz():
     """Eight questions, of which A is right in two."""
-    made = QuestionTask(name="quiz", layout=Quiz(number=8), splits={"test": "test"}, metrics=METRICS)
-    made.config = {"name": "quiz", "template": {}, "metrics": METRICS}
-    return made
+    config = {"name": "quiz", "template": {}, "metrics": METRICS}
+    return QuestionTask(name="quiz", layout=Quiz(number=8), splits={"test": "test"}, metrics=METRICS, config=config)
 
 
 def shown(model, tmp_path):

@@ -43,9 +43,8 @@ def yes_no(right="yes", **more):
 
 
 def quiz(items=(), number=0, layout=None, **settings):
-    made = QuestionTask(name="quiz", layout=layout or Quiz(list(items), number), splits={"test": "test"}, **settings)
-    made.config = {"name": "quiz", **settings}
-    return made
+    layout, config = layout or Quiz(list(items), number), {"name": "quiz", **settings}
+    return QuestionTask(name="quiz", layout=layout, splits={"test": "test"}, config=config, **settings)
 
 
 @pytest.fixture
@@ -155,7 +154,7 @@ def test_yes_and_no_may_stand_under_other_letters(settings):
     assert [made.score(case, Reply(preferences={"A": 0, "B": 1}))[0].value for case in (yes, no)] == [0, 1]
     assert [made.score(no, Reply((text,)))[0].value for text in ("B", "No", "The answer is A.")] == [1, 1, 0]
     apart = quiz([*items, *({**one, "split": "fit"} for one in items)], metrics=["accuracy", "confusion"])
-    apart.splits = {"fit": "fit", "test": "test"}
+    apart = replace(apart, splits={"fit": "fit", "test": "test"})
     folder = evaluate(apart, candidate(Majority(), "Majority"), settings)
     assert sum(rows(folder).values()) == 1
     folder = evaluate(quiz(items, metrics=["accuracy", "confusion"]), candidate(Says(default="B")), settings)
@@ -378,8 +377,7 @@ def test_a_judge_that_cannot_write_or_must_not_see_the_answers_is_refused_before
 
     model = Says()
     for judge, message in ((Prefers(), "cannot write"), (Elsewhere(), "add may_leave=yes")):
-        made = quiz(number=2, judge={"grade": GRADE})
-        made.card = {"access": "gated"}
+        made = quiz(number=2, judge={"grade": GRADE}, card={"access": "gated"})
         settings.judge = candidate(judge, "Judge")
         with pytest.raises(UsageError, match=message):
             evaluate(made, candidate(model), settings)

@@ -28,7 +28,6 @@ from tests.helpers.judge_lines import judge_lines
 from tests.helpers.running import evaluate, rescore
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:The 'test_dataloader' does not have many workers"),
     pytest.mark.filterwarnings("ignore:You have overridden `transfer_batch_to_device`"),
     pytest.mark.filterwarnings("ignore:.*isinstance.treespec, LeafSpec"),
 ]
@@ -44,10 +43,8 @@ LUNG = {
 
 
 def task(*items, **settings):
-    config = {"template": settings.get("template", {})} | settings
-    made = QuestionTask(name="quiz", layout=Quiz(list(items)), splits={"test": "test"}, **settings)
-    made.config = {"name": "quiz", **config}
-    return made
+    config = {"name": "quiz", "template": {}} | settings
+    return QuestionTask(name="quiz", layout=Quiz(list(items)), splits={"test": "test"}, config=config, **settings)
 
 
 def put(one, **settings):
@@ -212,9 +209,8 @@ def candidate(model, name="Says"):
 
 
 def quiz_of(number, **settings):
-    made = QuestionTask(name="quiz", layout=Quiz(number=number), splits={"test": "test"}, **settings)
-    made.config = {"name": "quiz", **settings}
-    return made
+    config = {"name": "quiz", **settings}
+    return QuestionTask(name="quiz", layout=Quiz(number=number), splits={"test": "test"}, config=config, **settings)
 
 
 def manifest(folder):
@@ -365,8 +361,7 @@ def test_data_go_to_no_server_unless_the_user_says_so(settings):
     class Elsewhere(Says):
         remote = True
 
-    quiz = quiz_of(2)
-    quiz.card = {"access": "Credentialed: PhysioNet"}
+    quiz = quiz_of(2, card={"access": "Credentialed: PhysioNet"})
     with pytest.raises(UsageError, match="add may_leave=yes"):
         evaluate(quiz, candidate(Elsewhere()), settings)
     settings.config = {"may_leave": "yes"}

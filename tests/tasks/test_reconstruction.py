@@ -369,7 +369,6 @@ class Fails(ZeroFilled):
         return super().reconstruct(prompts)
 
 
-@pytest.mark.filterwarnings("ignore:The 'test_dataloader' does not have many workers")
 @pytest.mark.filterwarnings("ignore:You have overridden `transfer_batch_to_device`")
 @pytest.mark.filterwarnings("ignore:.*isinstance.treespec, LeafSpec")
 def test_a_run_scores_every_scan_and_a_table_shows_intervals(tmp_path):

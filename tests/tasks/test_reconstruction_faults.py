@@ -27,7 +27,6 @@ TRAINER = partial(
     pl.Trainer, accelerator="cpu", devices=1, enable_progress_bar=False, enable_model_summary=False, logger=False
 )
 quiet = [
-    pytest.mark.filterwarnings("ignore:The 'test_dataloader' does not have many workers"),
     pytest.mark.filterwarnings("ignore:You have overridden `transfer_batch_to_device`"),
     pytest.mark.filterwarnings("ignore:.*isinstance.treespec, LeafSpec"),
 ]

@@ -32,7 +32,6 @@ from tests.helpers.running import evaluate, rescore
 
 METRICS = ["dice", "ece@15", "brier", "soft_dice"]
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:The 'test_dataloader' does not have many workers"),
     pytest.mark.filterwarnings("ignore:You have overridden `transfer_batch_to_device`"),
     pytest.mark.filterwarnings("ignore:.*isinstance.treespec, LeafSpec"),
     pytest.mark.filterwarnings("ignore:Using a non-tuple sequence for multidimensional indexing"),

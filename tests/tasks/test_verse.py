@@ -212,7 +212,6 @@ class ShiftedByAVoxel(Model):
         return [points({19: BODIES[19], 28: BODIES[28]}, by=(0, 0, 1)) for _ in prompts]
 
 
-@pytest.mark.filterwarnings("ignore:The 'test_dataloader' does not have many workers")
 @pytest.mark.filterwarnings("ignore:You have overridden `transfer_batch_to_device`")
 @pytest.mark.filterwarnings("ignore:.*isinstance.treespec, LeafSpec")
 def test_a_model_is_asked_for_the_points_and_its_run_has_verses_numbers(verse, tmp_path):

@@ -179,7 +179,7 @@ def _check(finished: Sequence[RunScores], metric: str) -> None:
     if not is_known(metric) and told is None:
         raise UsageError(
             f"{metric} is not a known metric: to compare models, say whether higher is better (with scores=FILE: "
-            f"'better={{{metric}: higher}}')"
+            f"'direction={{{metric}: higher}}')"
         )
     if is_known(metric) and metrics.get(metric).higher_is_better is None:
         raise UsageError(f"{metric} is neither better nor worse for being higher, so models cannot be compared by it")

@@ -136,7 +136,7 @@ def answers(part: Part) -> tuple[Part, bool]:
 def resampled(part: Part, settings: Settings) -> Iterator[Floats]:
     """Yields how often each cluster of a part is drawn, (cluster,), for each resample, as for summaries."""
     names, first = np.unique(part.clusters.to_numpy(dtype=str), return_index=True)
-    strata = strata_of(part.run, settings.strata)
+    strata = strata_of(part.run, settings.stratify_by)
     within = None if strata is None else strata.reindex(part.clusters.index[first]).fillna("").to_numpy(dtype=str)
     for some in Resamples(len(names), resamples=settings.resamples, seed=settings.seed, strata=within).times():
         yield from some.astype(np.float64)

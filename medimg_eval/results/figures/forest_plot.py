@@ -139,7 +139,7 @@ def _difference(piece: Piece, other: Piece, settings: Settings) -> Interval:
     cases = case_values(piece.part.scores)
     cases = cases.assign(value=cases["value"] - case_values(other.part.scores)["value"].reindex(cases.index))
     run = piece.part.run
-    strata = strata_of(run, settings.strata)
+    strata = strata_of(run, settings.stratify_by)
     within = None if strata is None else strata.reindex(cases.index.astype(str)).to_numpy(dtype=str)
     sample = Sample(cases["value"].to_numpy(), units(run, cases), strata=within)
     found = bootstrap_intervals([sample], settings.bootstrap)[0]

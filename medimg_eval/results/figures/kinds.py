@@ -107,9 +107,9 @@ def _settings(wanted: Wanted) -> Any:
 
     check_numbers(wanted["resamples"], wanted["level"], wanted["seed"])
     check_interval(wanted["interval"])
-    strata = "" if wanted["strata"] is None else str(wanted["strata"])
+    stratify_by = "" if wanted["stratify_by"] is None else str(wanted["stratify_by"])
     numbers = (wanted["resamples"], wanted["level"], wanted["seed"])
-    return Settings(*numbers, interval=wanted["interval"], strata=strata)
+    return Settings(*numbers, interval=wanted["interval"], stratify_by=stratify_by)
 
 
 def _spread(name: str) -> Kind:

@@ -116,7 +116,8 @@ def _direction(finished: Sequence[RunScores], metric: str) -> int:
         higher = metrics.get(metric).higher_is_better
     if higher is None:
         raise UsageError(
-            f"{metric} has no direction: say whether higher is better (with scores=FILE: 'better={{{metric}: higher}}')"
+            f"{metric} has no direction: say whether higher is better "
+            f"(with scores=FILE: 'direction={{{metric}: higher}}')"
         )
     return 1 if higher else -1
 

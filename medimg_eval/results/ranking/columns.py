@@ -110,7 +110,7 @@ def make_rank_columns(
     if not columns:
         raise UserError(
             "No finished run has scores of a metric that says whether higher is better; name runs, or say so (with "
-            "scores=FILE: 'better={my_metric: higher}')"
+            "scores=FILE: 'direction={my_metric: higher}')"
         )
     tasks = list(dict.fromkeys(column.task for column in columns))
     fields: dict[tuple[str, str], list[Field]] = {}

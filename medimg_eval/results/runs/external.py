@@ -35,15 +35,15 @@ TRUTHS = {"probability": ("present", "absent"), "confidence": ("right", "wrong")
 """Evidence whose status is the truth, and whose value is a probability -> what its status may be."""
 
 
-def load_scores(file: Path, *, better: Mapping[str, Better] | None = None) -> list[RunScores]:
+def load_scores(file: Path, *, direction: Mapping[str, Better] | None = None) -> list[RunScores]:
     """Reads scores from a CSV, as one run for each model and task.
 
     Args:
         file: With the columns `case`, `model`, `metric` and `value`, and as many of `patient`, `task`, `label` and
             `status` as there are; any further column is an attribute of the cases. An empty value is undefined: it is
             left out of means, and counted. Names of metrics that the registry has, whatever their case, mean those.
-        better: For metrics that the registry lacks, whether `higher` or `lower` is better; without, they are shown but
-            neither ranked nor tested.
+        direction: For metrics that the registry lacks, whether `higher` or `lower` is better; without, they are shown
+            but neither ranked nor tested.
 
     Returns:
         The runs, in the order in which models and tasks first occur.
@@ -51,10 +51,10 @@ def load_scores(file: Path, *, better: Mapping[str, Better] | None = None) -> li
     Raises:
         UserError: The file cannot be read, lacks a column, names a cell twice, holds a value that is no finite number,
             or says two things of one case; the message names the line.
-        UsageError: `better` names a metric that the file does not hold, or says neither `higher` nor `lower`.
+        UsageError: `direction` names a metric that the file does not hold, or says neither `higher` nor `lower`.
     """
     rows = _read(file)
-    directions = _directions(better or {}, rows)
+    directions = _directions(direction or {}, rows)
     by_patient = bool((rows["patient"] != "").any())
     if by_patient and (rows["patient"] == "").any():
         line = _line(rows.index[rows["patient"] == ""][0])
@@ -204,14 +204,14 @@ def _attributes(rows: pd.DataFrame, file: Path) -> pd.Series[str]:
     return pd.Series([json.dumps(one, sort_keys=True) for one in said], index=rows.index)
 
 
-def _directions(better: Mapping[str, Any], rows: pd.DataFrame) -> dict[str, bool]:
+def _directions(direction: Mapping[str, Any], rows: pd.DataFrame) -> dict[str, bool]:
     held = set(rows["metric"])
-    for name, said in better.items():
+    for name, said in direction.items():
         if name not in held:
-            raise UsageError(f"better names {name!r}, of which there are no scores{nearest(name, held)}")
+            raise UsageError(f"direction names {name!r}, of which there are no scores{nearest(name, held)}")
         if said not in ("higher", "lower"):
-            raise UsageError(f"better.{name} is {said!r}, expected higher or lower")
-    return {name: said == "higher" for name, said in better.items()}
+            raise UsageError(f"direction.{name} is {said!r}, expected higher or lower")
+    return {name: said == "higher" for name, said in direction.items()}
 
 
 def _line(place: int) -> str:

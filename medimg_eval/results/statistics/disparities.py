@@ -138,17 +138,17 @@ class DisparitySettings:
         resamples: Number of bootstrap resamples; summaries take at most 1,000.
         level: Coverage of the intervals.
         seed: Seed of the random draws.
-        smallest: Cases that a group needs to count in worst group, gap and everything else that compares groups.
+        min_group_size: Cases that a group needs to count in worst group, gap and everything else that compares groups.
         bins: Attribute that is a number -> the edges of its groups.
-        strata: Attribute within whose values patients are drawn; "" for what the task says.
+        stratify_by: Attribute within whose values patients are drawn; "" for what the task says.
     """
 
     resamples: int = 10_000
     level: float = 0.95
     seed: int = 0
-    smallest: int = SMALLEST
+    min_group_size: int = SMALLEST
     bins: Bins = field(default_factory=dict)
-    strata: str = ""
+    stratify_by: str = ""
 
 
 @dataclass(frozen=True)
@@ -185,9 +185,9 @@ class Disparity:
     p: float = np.nan
     torn: bool = False
 
-    def small(self, smallest: int) -> list[str]:
+    def small(self, min_group_size: int) -> list[str]:
         """Returns the known groups of fewer cases."""
-        return [name for name, number in self.n.items() if number < smallest]
+        return [name for name, number in self.n.items() if number < min_group_size]
 
 
 class Judged(NamedTuple):
@@ -254,7 +254,7 @@ def divide(run: RunScores, metric: str, attribute: str, how: DisparitySettings) 
     Clusters are drawn from the whole run, so that a patient with cases in two groups is in both or in neither.
     """
     whole, groups = judged(Part.whole(run), metric), _groups(run, metric, attribute, how)
-    large = {name: one for name, one in groups.items() if one.n >= how.smallest and not np.isnan(one.value)}
+    large = {name: one for name, one in groups.items() if one.n >= how.min_group_size and not np.isnan(one.value)}
     places = [np.searchsorted(whole.clusters, one.clusters) for one in large.values()]
     drawn_whole: list[Floats] = []
     drawn: list[Floats] = []
@@ -377,7 +377,7 @@ def _groups(run: RunScores, metric: str, attribute: str, how: DisparitySettings)
 
 def _resamples(run: RunScores, whole: Judged, metric: str, how: DisparitySettings) -> Resamples:
     number = min(how.resamples, MOST_RESAMPLES) if is_summary(metric) else how.resamples
-    strata = strata_of(run, how.strata)
+    strata = strata_of(run, how.stratify_by)
     if strata is None:
         return Resamples(len(whole.clusters), resamples=number, seed=how.seed)
     of_case = Part.whole(run).clusters

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from medimg_eval import metrics
-from medimg_eval.metrics import Metric, Rows, parse
+from medimg_eval.metrics import Metric, ScoreTable, parse
 from medimg_eval.metrics.fairness import case_means
 from medimg_eval.metrics.proportions import quotient
 from medimg_eval.results.runs import Part, attributes, is_known
@@ -116,12 +116,12 @@ class Source:
         first = by_case.reindex(self.names[self.first_case]).fillna("")
         return first.to_numpy(dtype=str)
 
-    def rows(self, clusters: npt.NDArray[np.int64]) -> Rows:
+    def rows(self, clusters: npt.NDArray[np.int64]) -> ScoreTable:
         """Returns the rows of some clusters; the cases of one that is named twice count as further cases."""
         counts, cases = self.counts[clusters], self.cases[clusters]
         skipped = self.first_row[clusters] - (np.cumsum(counts) - counts)
         chosen = np.repeat(skipped, counts) + np.arange(counts.sum())
-        return Rows(
+        return ScoreTable(
             case=self.place[chosen] + np.repeat(np.cumsum(cases) - cases, counts),
             metric=self.metric[chosen],
             label=self.label[chosen],
@@ -157,7 +157,7 @@ def _sources(part: Part, metric: str) -> list[Source]:
     return sources
 
 
-def rows_of(part: Part, needs: tuple[str, ...], *, every: bool = False) -> Rows:
+def rows_of(part: Part, needs: tuple[str, ...], *, every: bool = False) -> ScoreTable:
     """Returns what a summary takes: the part's rows of the metrics that it needs, of its first repeat or of every."""
     if "repeat" in part.scores.columns and not every:
         rows = part.scores.loc[part.scores["repeat"] == part.scores["repeat"].min()]
@@ -307,7 +307,7 @@ class _Summary(NamedTuple):
     """A summary of the rows of a part."""
 
     source: Source
-    whole: Rows
+    whole: ScoreTable
     found: Metric
     arguments: tuple[float | str, ...]
 

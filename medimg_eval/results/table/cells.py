@@ -177,7 +177,7 @@ class Settings(NamedTuple):
     seed: int
     mean: Mean = "case"
     interval: Method = PERCENTILE
-    strata: str = ""
+    stratify_by: str = ""
     """Attribute within whose values clusters are drawn; "" for what each task says."""
 
     @property
@@ -223,7 +223,7 @@ def make_cells(part: Part | RunScores, wanted: Sequence[str], settings: Settings
             return [Cell(run=part, failed=part.failed_cases) for _ in wanted]
         part = Part.whole(part)
     failed = int(part.scores.loc[part.scores["status"] == "failed", "case"].nunique())
-    strata = strata_of(part.run, settings.strata)
+    strata = strata_of(part.run, settings.stratify_by)
     cells: dict[str, Cell] = {}
     means: dict[str, tuple[pd.DataFrame, Sample]] = {}
     for metric in wanted:
@@ -326,7 +326,7 @@ def case_mean_cell(
         failed: How many cases failed.
         settings: How the interval is computed.
     """
-    sample = _case_sample(metric, cases, unit, strata_of(run, settings.strata))
+    sample = _case_sample(metric, cases, unit, strata_of(run, settings.stratify_by))
     return _with_counts(run, cases, table_intervals([sample], settings.bootstrap)[0], failed)
 
 

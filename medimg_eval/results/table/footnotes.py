@@ -160,7 +160,7 @@ def _method(
         what = next(iter(units))
     else:
         what = " and ".join(f"{unit} ({', '.join(titles)})" for unit, titles in sorted(units.items()))
-    strata = dict.fromkeys(stratifying(entry.run, settings.strata) for group in groups for entry in group.finished)
+    strata = dict.fromkeys(stratifying(entry.run, settings.stratify_by) for group in groups for entry in group.finished)
     within = f" within strata of {listed(names)}" if (names := [name for name in strata if name]) else ""
     methods = _methods(columns, shown)
 

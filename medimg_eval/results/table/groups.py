@@ -124,7 +124,9 @@ def _gap(total: Row, groups: Sequence[Row], columns: Sequence[Column], by: str, 
         bounds = NONE
         # Of a mean over labels, and of sets, groups are not resampled together.
         if settings.mean == "case" and not is_set(column.metric):
-            how = DisparitySettings(settings.resamples, settings.level, settings.seed, SMALL, strata=settings.strata)
+            how = DisparitySettings(
+                settings.resamples, settings.level, settings.seed, SMALL, stratify_by=settings.stratify_by
+            )
             bounds = gap_between(whole.run, column.metric, by, how)
         method = "" if np.isnan(bounds.low) else PERCENTILE
         gap = Cell(whole.run, max(means) - min(means), bounds.low, bounds.high, n=len(means), method=method)

@@ -179,7 +179,7 @@ def one_line(text: str) -> str:
 
 
 Form = Literal["wide", "transposed", "stacked", "long"]
-Bounds = Literal["beside", "below"]
+Ci = Literal["inline", "below"]
 
 
 class Look(NamedTuple):
@@ -188,8 +188,8 @@ class Look(NamedTuple):
     form: Form = "wide"
     """`wide`: models as rows, tasks side by side; `transposed`: metrics as rows, models as columns; `stacked`: tasks
     below each other; `long`: one value per row."""
-    bounds: Bounds = "beside"
-    """Where intervals stand: beside values, or below them."""
+    ci: Ci = "inline"
+    """Where intervals stand: inline with values, or below them."""
     percent: bool = False
     """Whether shares are printed times 100."""
     precision: int | Literal["auto"] | None = None
@@ -197,7 +197,7 @@ class Look(NamedTuple):
 
     def check(self) -> None:
         """Raises UsageError for what cannot be meant."""
-        for key, value, known in (("form", self.form, get_args(Form)), ("bounds", self.bounds, get_args(Bounds))):
+        for key, value, known in (("form", self.form, get_args(Form)), ("ci", self.ci, get_args(Ci))):
             if value not in known:
                 raise UsageError(f"{key} must be one of {', '.join(known)}, got {value!r}{nearest(str(value), known)}")
         if not isinstance(self.percent, bool):
@@ -222,7 +222,7 @@ def lay_out_as(table: Table, look: Look) -> Layout:
     notes = [note.replace("Best of each column", f"Best of each {ranked_along}", 1) for note in made.footnotes]
     if look.form == "transposed":
         notes = [note.replace("Baselines, below the models", "Baselines, behind the models", 1) for note in notes]
-    return made._replace(below=look.bounds == "below", footnotes=notes)
+    return made._replace(below=look.ci == "below", footnotes=notes)
 
 
 def _transposed(table: Table) -> Layout:

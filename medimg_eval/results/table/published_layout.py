@@ -156,7 +156,7 @@ def build_authors_tables(
     level: float = 0.95,
     seed: int = 0,
     interval: Method = "percentile",
-    strata: str | None = None,
+    stratify_by: str | None = None,
 ) -> list[Table]:
     """Builds the tables that the papers of benchmarks print, one per task, from `table` in the tasks' configs.
 
@@ -169,7 +169,7 @@ def build_authors_tables(
         level: Coverage of the intervals.
         seed: Seed of the bootstrap.
         interval: Which bounds the bootstrap takes: "percentile" or "bca".
-        strata: Attribute within whose values patients are drawn; None for what each task says.
+        stratify_by: Attribute within whose values patients are drawn; None for what each task says.
 
     Raises:
         UsageError: If a task has no such table, its columns cannot be understood, or an interval is asked for that
@@ -180,7 +180,7 @@ def build_authors_tables(
         raise UserError("No run to make a table of; run `python -m medimg_eval test` first")
     check_numbers(resamples, level, seed)
     check_interval(interval)
-    settings = Settings(resamples, level, seed, interval=interval, strata=strata or "")
+    settings = Settings(resamples, level, seed, interval=interval, stratify_by=stratify_by or "")
     named = named_runs(runs)
     tables = []
     for task, title in titles(runs).items():

@@ -168,7 +168,7 @@ def build_table(  # noqa: PLR0913 - one argument for each key of the command
     level: float = 0.95,
     seed: int = 0,
     interval: Method = "percentile",
-    strata: str | None = None,
+    stratify_by: str | None = None,
 ) -> Table:
     """Builds the table of `runs`.
 
@@ -189,11 +189,11 @@ def build_table(  # noqa: PLR0913 - one argument for each key of the command
         level: Coverage of the intervals.
         seed: Seed of the bootstrap.
         interval: Which bounds the bootstrap takes: "percentile" or "bca".
-        strata: Attribute within whose values patients are drawn; None for what each task says.
+        stratify_by: Attribute within whose values patients are drawn; None for what each task says.
 
     Raises:
-        UsageError: If no run has scores of one of `metrics`, no case has the attribute `by` or `strata`, there is no
-            such mean or interval, or a number of the bootstrap cannot be meant.
+        UsageError: If no run has scores of one of `metrics`, no case has the attribute `by` or `stratify_by`, there is
+            no such mean or interval, or a number of the bootstrap cannot be meant.
         UserError: If there is no run, one run is given twice, or a patient is in two strata.
     """
     if not runs:
@@ -205,7 +205,7 @@ def build_table(  # noqa: PLR0913 - one argument for each key of the command
     if metrics is not None and not metrics:
         raise UsageError("metrics names none; name at least one, or leave it out for those of the tasks")
     columns, hidden = make_columns(runs, metrics)
-    settings = Settings(resamples, level, seed, mean, interval, strata or "")
+    settings = Settings(resamples, level, seed, mean, interval, stratify_by or "")
     shown = {column.task for column in columns}
     named = named_runs([run for run in runs if run.task in shown])
     whole = baselines_last(Row(name, tuple(_cells(by_task, columns, settings))) for name, by_task in named.items())

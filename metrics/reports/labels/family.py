@@ -13,7 +13,7 @@ import numpy.typing as npt
 from medimg_eval.errors import CaseError
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.proportions import quotient
-from medimg_eval.metrics.registry import Requirement, Rows, metric, read_by, summary
+from medimg_eval.metrics.registry import Requirement, ScoreTable, metric, read_by, summary
 from medimg_eval.metrics.reports.labels.f1 import STATES, Counts, Efficacy, LabelCounts, scored, value_of
 from medimg_eval.metrics.reports.labels.taxonomies import Choice, Taxonomy, labels_of, loaded
 
@@ -104,7 +104,7 @@ def codes(reference: Mapping[str, int], predicted: Mapping[str, int]) -> dict[st
     return some or dict(list(found.items())[:1])
 
 
-def sums_of(rows: Rows, choice: Choice) -> Counts:
+def sums_of(rows: ScoreTable, choice: Choice) -> Counts:
     """Returns what each row of evidence adds: (row, quantity).
 
     Hits, inventions and misses one after the other, of all labels together or of each; of an average over reports the
@@ -256,13 +256,13 @@ def _register(function: Any, called: _Named, what: str, *, title: str, **facts: 
 def _declare_summary(called: _Named, taxonomy: Known, what: str) -> None:
     full = f"{called.name}_{what}"
 
-    def pieces(rows: Rows, text: str) -> Counts:
+    def pieces(rows: ScoreTable, text: str) -> Counts:
         return sums_of(rows, taxonomy().choice(text, full))
 
     def total(sums: npt.NDArray[Any], text: str) -> Any:
         return value_of_sums(sums, taxonomy().choice(text, full), what)
 
-    def remark(rows: Rows, text: str) -> str:
+    def remark(rows: ScoreTable, text: str) -> str:
         choice = taxonomy().choice(text, full)
         if choice.average != "macro" or what == "support":
             return ""

@@ -172,7 +172,7 @@ class Reader:
             options["add_special_tokens"] = False
         if not self.reads_images:
             if any(pictures):
-                raise CaseError(f"{self.name} reads text alone and was shown an image; ask it with blind=true")
+                raise CaseError(f"{self.name} reads text alone and was shown an image; ask it with task.blind=remove")
             inputs = self.processor(list(texts), return_token_type_ids=False, **options)
         else:
             inputs = self.processor(text=list(texts), images=pictures if any(pictures) else None, **options)

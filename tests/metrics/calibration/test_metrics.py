@@ -12,7 +12,7 @@ from sklearn import metrics as theirs
 
 import medimg_eval
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics import Rows, available, parse
+from medimg_eval.metrics import ScoreTable, available, parse
 from medimg_eval.metrics.answers.reply import AnsweredQuestion
 from medimg_eval.metrics.calibration.reliability import murphy
 from medimg_eval.metrics.calibration.statements import confidence, vote_confidence
@@ -29,7 +29,7 @@ NAMES = (
 def rows(sure, right, *, cases=None):
     """Rows of `confidence`."""
     sure, right = np.asarray(sure, float), np.asarray(right, bool)
-    return Rows(
+    return ScoreTable(
         case=np.arange(sure.size),
         metric=np.full(sure.size, "confidence"),
         label=np.full(sure.size, "choice"),
@@ -44,7 +44,7 @@ def rows(sure, right, *, cases=None):
 def classes(truth, said, **facts):
     """Rows of `probability`: truth and said (case, class)."""
     truth, said = np.asarray(truth, float), np.asarray(said, float)
-    return Rows(
+    return ScoreTable(
         case=np.repeat(np.arange(len(truth)), truth.shape[1]),
         metric=np.full(truth.size, "probability"),
         label=np.tile([f"c{place}" for place in range(truth.shape[1])], len(truth)),

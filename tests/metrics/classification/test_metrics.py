@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sklearn import metrics as theirs
 
 import medimg_eval
-from medimg_eval.metrics import Rows, available, parse
+from medimg_eval.metrics import ScoreTable, available, parse
 from medimg_eval.metrics.classification.metrics import (
     Classified,
     exact_match_ratio,
@@ -31,7 +31,7 @@ def rows(truth, said, names=None, **facts):
     cases, classes = truth.shape
     names = [f"c{place}" for place in range(classes)] if names is None else names
     known = ~np.isnan(truth).ravel()
-    return Rows(
+    return ScoreTable(
         case=np.repeat(np.arange(cases), classes)[known],
         metric=np.full(known.sum(), "probability"),
         label=np.tile(np.array(names), cases)[known],

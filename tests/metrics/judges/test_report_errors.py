@@ -344,7 +344,7 @@ def rows(precisions, recalls):
     numbers = np.array([*precisions, *recalls], float)
     case = np.r_[np.arange(len(precisions)), np.arange(len(recalls))]
     empty = np.full(len(names), "")
-    return metrics.Rows(case, np.array(names), empty, numbers, empty, {}, max(len(precisions), len(recalls)), {})
+    return metrics.ScoreTable(case, np.array(names), empty, numbers, empty, {}, max(len(precisions), len(recalls)), {})
 
 
 def test_radfact_f1_is_of_the_means_over_reports_that_have_phrases():

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import f1_score, precision_score, recall_score
 
-from medimg_eval.metrics import Rows, parse
+from medimg_eval.metrics import ScoreTable, parse
 from medimg_eval.metrics.measurement.measurements import HeightLoss, relative_height_loss
 from medimg_eval.metrics.measurement.vertebral_fractures import genant_by_loss, vertebra_scores
 
@@ -17,7 +17,7 @@ THREE = ("genant_precision", "genant_recall", "genant_f1")
 
 def rows(true, given):
     many = len(true)
-    return Rows(
+    return ScoreTable(
         np.arange(many),
         np.full(many, "genant_grade"),
         np.array([str(one) for one in true], dtype=str),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from medimg_eval import metrics
 from medimg_eval.metrics.answers.reply import AnsweredQuestion
-from medimg_eval.metrics.registry import Rows
+from medimg_eval.metrics.registry import ScoreTable
 from medimg_eval.metrics.reports.facts import CHANGE_WORDS, change_words, finding_facts, matched_measurements, set_f1
 from medimg_eval.metrics.reports.labeler.labeler import Measurement, measurements
 from tests.metrics.reports.labeler.test_mentions import LINES
@@ -136,7 +136,7 @@ def test_lengths_of_another_time_and_advice_take_no_part():
 def rows(pairs):
     counted = [value("measurement_counts", text, reference) for text, reference in pairs]
     flat = [(case, label, number) for case, held in enumerate(counted) for label, number in held.items()]
-    return Rows(
+    return ScoreTable(
         case=np.array([case for case, _, _ in flat], dtype=np.int64),
         metric=np.array(["measurement_counts"] * len(flat)),
         label=np.array([label for _, label, _ in flat]),

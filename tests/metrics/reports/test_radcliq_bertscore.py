@@ -14,7 +14,7 @@ from medimg_eval.errors import UsageError
 from medimg_eval.metrics import get
 from medimg_eval.metrics.answers.reply import AnsweredQuestion, Read
 from medimg_eval.metrics.nlp.corpus import Corpus
-from medimg_eval.metrics.registry import Rows, comparisons, read_by
+from medimg_eval.metrics.registry import ScoreTable, comparisons, read_by
 from medimg_eval.metrics.reports.radcliq import bleu_2, radcliq_of
 from medimg_eval.metrics.reports.token_matching import DISTILROBERTA_5, BertScores, bertscore_of, rarity, rescaled
 
@@ -235,7 +235,7 @@ def test_bertscores_are_what_their_annotator_found(name, annotator, part, worst)
 def rows(*values):
     count = len(values)
     name = np.full(count, "radcliq_v1")
-    return Rows(np.arange(count), name, name, np.array(values, dtype=float), name, {}, count, {})
+    return ScoreTable(np.arange(count), name, name, np.array(values, dtype=float), name, {}, count, {})
 
 
 def test_the_inverse_is_one_over_the_mean_where_that_means_something():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import ndimage
 
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics import InstanceRule, LabelPair, Rows, Settings, available, get, segmentation_scores
+from medimg_eval.metrics import InstanceRule, LabelPair, ScoreTable, Settings, available, get, segmentation_scores
 from medimg_eval.metrics.segmentation.connected_components import (
     centroids,
     connected_parts,
@@ -168,7 +168,7 @@ def test_many_specks_are_counted_without_a_table_of_all_pairs():
 def rows_of(scores):
     """What a summary gets: the rows of several cases."""
     flat = [(case, score) for case, found in enumerate(scores) for score in found]
-    return Rows(
+    return ScoreTable(
         case=np.array([case for case, _ in flat]),
         metric=np.array([score.metric for _, score in flat]),
         label=np.array([score.label for _, score in flat]),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torchmetrics.functional.text import bleu_score
 
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics import Rows, available, get, parse
+from medimg_eval.metrics import ScoreTable, available, get, parse
 from medimg_eval.metrics.answers.extraction import Extraction
 from medimg_eval.metrics.answers.reply import AnsweredQuestion
 from medimg_eval.metrics.nlp.corpus import Corpus
@@ -58,7 +58,7 @@ def rows_of(name, pairs):
     """The rows that cases leave for a summary of texts."""
     rows = [(at, need, value(need, *one)) for at, one in enumerate(pairs) for need in get(name).needs]
     case, metric, values = zip(*rows, strict=True)
-    return Rows(
+    return ScoreTable(
         np.array(case),
         np.array(metric),
         np.full(len(rows), "open"),

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import f1_score, recall_score
 
-from medimg_eval.metrics import Rows, available, get, parse
+from medimg_eval.metrics import ScoreTable, available, get, parse
 from medimg_eval.metrics.answers.extraction import Extraction
 from medimg_eval.metrics.answers.reply import AnsweredQuestion
 from medimg_eval.metrics.vqa.correctness import NONE_GIVEN
@@ -55,7 +55,7 @@ def summarised(name, pairs):
     case, metric, values = zip(*rows, strict=True)
     texts = np.full(len(rows), "right")
     return get(name).function(
-        Rows(np.array(case), np.array(metric), texts, np.array(values, float), texts, {}, len(pairs), {})
+        ScoreTable(np.array(case), np.array(metric), texts, np.array(values, float), texts, {}, len(pairs), {})
     )
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import cohen_kappa_score
 
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics import Rows, available, parse
+from medimg_eval.metrics import ScoreTable, available, parse
 from medimg_eval.metrics.agreement.kappa import cohen_kappa
 from medimg_eval.metrics.vqa.question_sets import group_accuracy
 from medimg_eval.results.runs.subsets import Part
@@ -29,7 +29,7 @@ def rows_of(sets, metric="accuracy", **attributes):
     flat = [(str(name), str(member), one) for name, values in enumerate(sets) for member, one in enumerate(values, 1)]
     names, members, values = zip(*flat, strict=True)
     further = {key: np.array([one for held in lists for one in held]) for key, lists in attributes.items()}
-    return Rows(
+    return ScoreTable(
         np.arange(len(flat)),
         np.full(len(flat), metric),
         np.full(len(flat), "choice"),
@@ -102,7 +102,7 @@ def test_a_tenth_member_comes_after_the_second():
 
 def test_a_set_that_was_drawn_twice_counts_as_two():
     once = rows_of([[1, 1], [1, 0]])
-    twice = Rows(
+    twice = ScoreTable(
         np.array([0, 1, 2, 3, 4, 5]),
         np.full(6, "accuracy"),
         np.full(6, "choice"),
@@ -283,14 +283,16 @@ def test_questions_without_a_set_are_left_out(name):
     rows = rows_of([[1, 1], [1, 1]], metric, role=[["x", "y"]] * 2)
     nobody = {key: np.full(4, "") if key == "set" else values for key, values in rows.attributes.items()}
     for attributes in (nobody, {key: values for key, values in rows.attributes.items() if key == "role"}):
-        alone = Rows(rows.case, rows.metric, rows.label, rows.value, rows.status, attributes, 4, {})
+        alone = ScoreTable(rows.case, rows.metric, rows.label, rows.value, rows.status, attributes, 4, {})
         assert math.isnan(summed(name, alone))
     assert math.isnan(summed(name, rows.where(np.zeros(4, bool))))
 
 
 def test_sets_whose_questions_have_no_number_are_refused():
     rows = rows_of([[1, 1]])
-    without = Rows(rows.case, rows.metric, rows.label, rows.value, rows.status, {"set": rows.attributes["set"]}, 2, {})
+    without = ScoreTable(
+        rows.case, rows.metric, rows.label, rows.value, rows.status, {"set": rows.attributes["set"]}, 2, {}
+    )
     with pytest.raises(UsageError, match="attribute 'member'"):
         group_accuracy(without)
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medimg_eval.metrics import Rows, available, get, parse
+from medimg_eval.metrics import ScoreTable, available, get, parse
 from medimg_eval.metrics.answers.extraction import Extraction
 from medimg_eval.metrics.answers.reply import AnsweredQuestion
 
@@ -50,7 +50,7 @@ def summarised(name, pairs):
     case, metric, values = zip(*rows, strict=True)
     texts = np.full(len(rows), "right")
     return get(name).function(
-        Rows(np.array(case), np.array(metric), texts, np.array(values, float), texts, {}, len(pairs), {})
+        ScoreTable(np.array(case), np.array(metric), texts, np.array(values, float), texts, {}, len(pairs), {})
     )
 
 

@@ -160,8 +160,7 @@ def test_reports_have_baselines_of_their_own_beside_the_model_blind(tmp_path):
         **{key: value for key, value in config.items() if key not in ("_target_", "layout")},
         "layout": Layout(),
     }
-    task = ReportTask(**settings)
-    task.config = {**config, "layout": Layout()}
+    task = ReportTask(**settings, config={**config, "layout": Layout()})
     run = Settings(runs=tmp_path / "runs", run=None, trainer=lambda **_: None, config={})
     folders = [run.folder for _, run in _baselines([task], ModelSpec("Writer", Writer, {}, Writer), run, None)]
     manifests = [json.loads((folder / "manifest.json").read_text()) for folder in folders]

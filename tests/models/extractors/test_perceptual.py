@@ -211,7 +211,6 @@ def task_of(*metrics, **settings):
     )
 
 
-@pytest.mark.filterwarnings("ignore:The 'test_dataloader' does not have many workers")
 @pytest.mark.filterwarnings("ignore:You have overridden `transfer_batch_to_device`")
 @pytest.mark.filterwarnings("ignore:.*isinstance.treespec, LeafSpec")
 def test_a_reconstruction_is_judged_by_a_network_after_it_is_stored(files, tmp_path, monkeypatch):

@@ -64,7 +64,6 @@ def values(task, wrapper, config, folder):
 
 
 quiet = pytest.mark.filterwarnings(
-    "ignore:The 'test_dataloader' does not have many workers",
     "ignore:You have overridden `transfer_batch_to_device`",
     "ignore:.*isinstance.treespec, LeafSpec",
 )

@@ -267,25 +267,25 @@ def command(monkeypatch, tmp_path):
 
 
 def test_the_command_prints_and_writes(three, command, capfd, tmp_path):
-    assert command("compare", "from=runs", "metric=dice", "out=paper") == 0
+    assert command("compare", "runs=runs", "metric=dice", "out=paper") == 0
     out = capfd.readouterr().out
     assert "Organs: Dice ↑" in out
     assert "3 of 6 pairs are significant" in out
     assert (tmp_path / "paper" / "compare.svg").is_file()
-    assert command("compare", "from=runs", "metric=dice", "baseline=Fair") == 0
+    assert command("compare", "runs=runs", "metric=dice", "baseline=Fair") == 0
     assert "Mean difference to Fair" in capfd.readouterr().out
-    assert command("compare", "from=runs") == 2
+    assert command("compare", "runs=runs") == 2
     assert "metric is not set; add metric=VALUE" in capfd.readouterr().err
 
 
 def test_the_table_command_divides_and_takes_summaries(write_run, command, capfd, tmp_path):
     write_run("m", rows_of([0.9, 0.5, 0.8, 0.6] * 5), {f"c{i}": {"sex": "FM"[i % 2]} for i in range(20)}, model="M")
-    asked = ("from=runs", "by=sex", "metrics=[dice,es_dice@sex]", "mean=class", "resamples=20", "out=paper")
+    asked = ("runs=runs", "by=sex", "metrics=[dice,es_dice@sex]", "mean=class", "resamples=20", "out=paper")
     assert command("table", *asked) == 0
     out = capfd.readouterr().out
     assert "ES-Dice (sex)" in out
     assert "gap (max - min)" in out
     assert "class-macro" in out
     assert "0.538" in (tmp_path / "paper" / "table.md").read_text("utf-8")  # 0.7 / (1 + 0.15 + 0.15)
-    assert command("table", "from=runs", "by=site") == 2
+    assert command("table", "runs=runs", "by=site") == 2
     assert "No case has an attribute 'site'" in capfd.readouterr().err

@@ -36,7 +36,7 @@ def scores(tmp_path):
         ]
         file = tmp_path / "scores.csv"
         pd.DataFrame(rows, columns=["task", "case", "model", "metric", "value", "patient"]).to_csv(file, index=False)
-        return load_scores(file, better=better)
+        return load_scores(file, direction=better)
 
     return read
 

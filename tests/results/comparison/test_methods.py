@@ -305,7 +305,7 @@ def test_scores_from_a_csv_get_all_of_it(tmp_path):
         base = rng.uniform(1, 2)
         lines += [f"c{i},p{i // 2},A,my_error,{base}", f"c{i},p{i // 2},B,my_error,{base + 0.3 + rng.random()}"]
     file.write_text("\n".join(lines), encoding="utf-8")
-    comparison = compare(load_scores(file, better={"my_error": "lower"}), "my_error", baseline="B")
+    comparison = compare(load_scores(file, direction={"my_error": "lower"}), "my_error", baseline="B")
     row = comparison.frame().iloc[0]
     assert (row["test"], row["p"], row["superiority"]) == ("permutation", 2 / 1024, 1.0)
     assert comparison.sheets[0].content.lines[0].cells[0][0].style == "best"

@@ -20,7 +20,7 @@ from medimg_eval.results.ranking.ranking import rank_models, write_ranking
 def scores(tmp_path, rows, better=None, columns=("task", "case", "model", "metric", "value")):
     file = tmp_path / "scores.csv"
     pd.DataFrame(rows, columns=list(columns)).to_csv(file, index=False)
-    return load_scores(file, better=better)
+    return load_scores(file, direction=better)
 
 
 def by_hand(**tasks):

@@ -34,7 +34,6 @@ from tests.conftest import AFFINE, LABELS, SHAPE, ellipsoid, ellipsoids
 from tests.helpers.running import evaluate
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:The 'test_dataloader' does not have many workers"),
     pytest.mark.filterwarnings("ignore:You have overridden `transfer_batch_to_device`"),
     pytest.mark.filterwarnings("ignore:.*isinstance.treespec, LeafSpec"),
 ]
@@ -280,7 +279,9 @@ def command(**changed):
     """Runs `report` as the program does."""
     own = yaml.safe_load((Path(medimg_eval.__file__).parent / "configs" / "report.yaml").read_text())
     keys = {key: value for key, value in own.items() if key != "defaults"}
-    report.run(OmegaConf.create({"runs": "runs", **keys, "resamples": 50, **changed}))
+    report.run(
+        OmegaConf.create({"runs": "runs", "scores": None, "direction": None, **keys, "resamples": 50, **changed})
+    )
 
 
 def test_scores_computed_elsewhere_get_pages_without_pictures(tmp_path, capsys):
@@ -296,18 +297,18 @@ def test_scores_computed_elsewhere_get_pages_without_pictures(tmp_path, capsys):
 
 def test_without_the_data_the_scores_are_still_reported(evaluated, write_dataset, config_dir, tmp_path):
     root = write_dataset(2)
-    task = ellipsoids(root)
-    task.config = yaml.safe_load((config_dir(root) / "task" / "ellipsoids.yaml").read_text())
+    config = yaml.safe_load((config_dir(root) / "task" / "ellipsoids.yaml").read_text())
+    task = ellipsoids(root, config=config)
     evaluated(task, ("Thresholds", Thresholds, {}))
     runs, out = str(tmp_path / "runs"), tmp_path / "out"
-    command(**{"from": runs, "out": str(out), "cases": ["case01"]})
+    command(runs=runs, out=str(out), cases=["case01"])
     assert [path.name for path in (out / "cases" / "0").glob("*.js")] == ["1.js"]
     moved = root.rename(tmp_path / "moved")
-    command(**{"from": runs, "out": str(tmp_path / "other")})
+    command(runs=runs, out=str(tmp_path / "other"))
     assert "cannot be read" in (tmp_path / "other" / "index.html").read_text(encoding="utf-8")
-    command(**{"from": runs, "out": str(out), "cases": "all", "root": str(moved)})
+    command(runs=runs, out=str(out), cases="all", root=str(moved))
     assert sorted(path.name for path in (out / "cases" / "0").glob("*.js")) == ["0.js", "1.js"]
     wrong = ({"root": {"elips": "x"}}, {"voxels": 3}, {"examples": -1}, {"cases": "worts:3"})
     for one in wrong:
         with pytest.raises(UsageError, match=re.escape(next(iter(one)))):
-            command(**{"from": runs, "out": str(out), **one})
+            command(**{"runs": runs, "out": str(out), **one})

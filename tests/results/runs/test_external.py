@@ -67,13 +67,13 @@ def test_metrics_that_are_not_ours_need_a_direction_to_be_compared(tmp_path):
     rows = [(case, model, "my_error", str(at), "p" + case, "x") for at, case in enumerate("abc") for model in "MN"]
     file = write(tmp_path, rows)
 
-    with pytest.raises(UsageError, match="better=.my_error: higher"):
+    with pytest.raises(UsageError, match="direction=.my_error: higher"):
         compare(load_scores(file), "my_error")
-    assert compare(load_scores(file, better={"my_error": "lower"}), "my_error").sheets
-    with pytest.raises(UsageError, match="better names 'my_eror'"):
-        load_scores(file, better={"my_eror": "lower"})
+    assert compare(load_scores(file, direction={"my_error": "lower"}), "my_error").sheets
+    with pytest.raises(UsageError, match="direction names 'my_eror'"):
+        load_scores(file, direction={"my_eror": "lower"})
     with pytest.raises(UsageError, match="expected higher or lower"):
-        load_scores(file, better={"my_error": "up"})
+        load_scores(file, direction={"my_error": "up"})
 
 
 @pytest.mark.parametrize(

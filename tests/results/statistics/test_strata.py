@@ -51,7 +51,7 @@ def test_the_key_of_a_table_and_the_config_of_a_task_mean_the_same(write_run):
     plain = write_run("m", rows(), SITES)
     said = write_run("n", rows(), SITES, task_config={"drawn_within": "site"})
     by_key, by_task = (
-        build_table(load_runs([folder]), resamples=200, strata=asked)
+        build_table(load_runs([folder]), resamples=200, stratify_by=asked)
         for folder, asked in ((plain, "site"), (said, None))
     )
     one, other = (table.rows[0].cells[0] for table in (by_key, by_task))
@@ -79,7 +79,7 @@ def test_divided_and_class_means_and_the_papers_own_tables_are_stratified(write_
 
 def test_summaries_are_stratified_and_silent_cases_are_a_stratum_of_their_own(write_run):
     runs = load_runs([write_run("m", rows(DICE), SITES, cases=14)])
-    table = build_table(runs, metrics=["es_dice@site"], resamples=50, strata="site")
+    table = build_table(runs, metrics=["es_dice@site"], resamples=50, stratify_by="site")
     cell = table.rows[0].cells[0]
     assert cell.n_clusters == 14
     assert cell.dropped == 0  # both sites are in every resample
@@ -89,21 +89,27 @@ def test_summaries_are_stratified_and_silent_cases_are_a_stratum_of_their_own(wr
 def test_a_patient_in_two_strata_is_refused_by_name(write_run):
     runs = load_runs([write_run("m", rows(per_patient=2), SITES)])
     with pytest.raises(UserError, match=r"Patient 'p00' of Organs has cases of two strata, site 'A' and 'B'"):
-        build_table(runs, strata="site")
+        build_table(runs, stratify_by="site")
     by_case = load_runs([write_run("n", rows(per_patient=2), SITES, resampled="cases")])
-    assert build_table(by_case, strata="site", resamples=20).rows[0].cells[0].n_clusters == 12
+    assert build_table(by_case, stratify_by="site", resamples=20).rows[0].cells[0].n_clusters == 12
 
 
 def test_an_attribute_that_no_case_has_is_refused(write_run):
     runs = load_runs([write_run("m", rows(), SITES)])
     with pytest.raises(UsageError, match=r"No case of Organs has an attribute 'sit' for strata; did you mean 'site'"):
-        build_table(runs, strata="sit")
+        build_table(runs, stratify_by="sit")
 
 
 def test_the_command_takes_both_keys(write_run, tmp_path, capsys):
     config = OmegaConf.load(Path(__file__).parents[3] / "configs" / "table.yaml")
     folder = write_run("m", rows(), SITES)
-    keys = {"from": str(folder), "strata": "site", "interval": "bca", "resamples": 100, "out": str(tmp_path / "out")}
+    keys = {
+        "runs": str(folder),
+        "stratify_by": "site",
+        "interval": "bca",
+        "resamples": 100,
+        "out": str(tmp_path / "out"),
+    }
     del config["defaults"]
     table_command.run(OmegaConf.merge(config, keys))
     assert "strata of site" in " ".join(capsys.readouterr().out.split())

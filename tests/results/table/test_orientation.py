@@ -114,7 +114,7 @@ def test_long_has_one_value_per_row_with_its_n(table):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_has_as_many_cells_in_every_row(table, form):
-    made = table.looking(Look(form, bounds="below"))
+    made = table.looking(Look(form, ci="below"))
     layout = made.layout()
     assert {len(line.cells) for line in layout.lines} == {len(layout.headings)}
     assert {len(line.names) for line in layout.lines} == {len(layout.stubs)}
@@ -158,7 +158,7 @@ def compiled(text, folder):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_compiles(table, form, tmp_path):
-    compiled(to_latex(table.looking(Look(form, bounds="below", percent=True))), tmp_path)
+    compiled(to_latex(table.looking(Look(form, ci="below", percent=True))), tmp_path)
 
 
 def test_every_letter_and_sign_of_the_list_compiles(tmp_path):
@@ -199,7 +199,7 @@ def test_letters_and_signs_become_commands(text, expected):
 
 
 def test_bounds_below_stand_on_a_second_line(table):
-    made = table.looking(Look(bounds="below"))
+    made = table.looking(Look(ci="below"))
     assert r"\shortstack{\textbf{0.900} \\ {\small [0.840, 0.980]}}" in to_latex(made)
     assert "<strong>0.900</strong><br><span" in to_html(made)
     assert "**0.900**<br>[0.840, 0.980]" in to_markdown(made)
@@ -261,7 +261,7 @@ def test_coarser_values_that_print_alike_share_their_mark(table):
     ("look", "message"),
     [
         (Look("tall"), "form must be one of wide, transposed, stacked, long"),
-        (Look(bounds="above"), "bounds must be one of beside, below"),
+        (Look(ci="above"), "ci must be one of inline, below"),
         (Look(percent=1), "percent must be true or false"),
         (Look(precision="high"), "precision must be auto"),
         (Look(precision=True), "precision must be auto"),

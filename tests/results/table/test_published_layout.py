@@ -228,13 +228,13 @@ def command(folder, **keys):
         "mean": "case",
         "out": None,
         "scores": None,
-        "better": None,
+        "direction": None,
         "card": True,
         "marks": None,
         **Look()._asdict(),
     }
-    numbers = {"resamples": 50, "level": 0.95, "seed": 0, "interval": "percentile", "strata": None}
-    table_command.run(OmegaConf.create({"from": str(folder)} | usual | numbers | keys))
+    numbers = {"resamples": 50, "level": 0.95, "seed": 0, "interval": "percentile", "stratify_by": None}
+    table_command.run(OmegaConf.create({"runs": str(folder)} | usual | numbers | keys))
 
 
 def test_the_command_prints_wide_tables_in_parts_and_writes_a_file_per_task(write_questions, tmp_path, capsys):

@@ -14,7 +14,7 @@ from sklearn.metrics import precision_recall_fscore_support
 from medimg_eval import metrics
 from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.metrics.answers.reply import AnsweredQuestion, Read
-from medimg_eval.metrics.registry import Rows, read_by
+from medimg_eval.metrics.registry import ScoreTable, read_by
 from medimg_eval.metrics.reports.labels.family import codes, example_scores, sums_of, value_of_sums
 from medimg_eval.metrics.reports.labels.metrics import (
     CHEXPERT,
@@ -126,7 +126,7 @@ def rows_of(reference, predicted, name="rule_labeler_states"):
              for label, code in codes(*pair).items()]  # fmt: skip
     case, label, value = (np.array(part) for part in zip(*found, strict=True))
     text = np.full(len(case), name)
-    return Rows(case, text, label, value.astype(float), np.full(len(case), "right"), {}, len(reference), {})
+    return ScoreTable(case, text, label, value.astype(float), np.full(len(case), "right"), {}, len(reference), {})
 
 
 @settings(deadline=None, max_examples=10)
@@ -194,7 +194,7 @@ def test_rows_that_were_not_judged_are_left_out():
     rows = rows_of(REFERENCE, PREDICTED)
     columns = rows.case, rows.metric, rows.label, rows.value, rows.status
     unread = (3, "x", "unread", math.nan, "failed")
-    whole = Rows(*(np.append(part, [new]) for part, new in zip(columns, unread, strict=True)), {}, 4, {})
+    whole = ScoreTable(*(np.append(part, [new]) for part, new in zip(columns, unread, strict=True)), {}, 4, {})
     taxonomy = Taxonomy(NAMES)
     for text in ("micro-all+", "macro-all", "samples-all"):
         choice = taxonomy.choice(text, "x")

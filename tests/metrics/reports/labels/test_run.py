@@ -13,7 +13,7 @@ from medimg_eval.case import Case
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.settings import Settings
 from medimg_eval.instantiate import build_candidate
-from medimg_eval.metrics import Rows, available, parse
+from medimg_eval.metrics import ScoreTable, available, parse
 from medimg_eval.metrics.answers.reply import AnsweredQuestion
 from medimg_eval.metrics.reports.labeler.labeler import label_report
 from medimg_eval.metrics.reports.labels.metrics import CHEXPERT, CHEXPERT_14, Taxonomy, label_scores
@@ -188,7 +188,7 @@ def test_what_the_docs_say_to_ask_for_can_be_asked_for():
     text = (CONFIGS.parent / "docs" / "metrics-clinical.md").read_text()
     named = re.findall(r"`((?:rule_labeler|chexbert|radbert_ct|srr_bert_\w+|pet_uptake)_\w+@[^`]+)`", text)
     assert len(named) > 20
-    evidence = Rows(*(np.array([], kind) for kind in (int, str, str, float, str)), {}, 0, {})
+    evidence = ScoreTable(*(np.array([], kind) for kind in (int, str, str, float, str)), {}, 0, {})
     for name in named:
         found, choice = parse(name)
         if found.pieces is not None:

@@ -19,12 +19,11 @@ from medimg_eval.tasks import Task
 from medimg_eval.tasks.base import NOBODY
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class CellCountTask(Task):
     """Cells to be counted; counts of more than `most` are refused."""
 
     most: int = 1000
-    metrics: tuple = ("count_error",)
 
     capability: ClassVar[str] = "count_cells"
     codec: ClassVar[Codec] = CountFiles()
