@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
+from importlib.metadata import entry_points
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
@@ -19,6 +20,20 @@ IN_FOLDERS = ("task",)
 def paths_of(root: Traversable, group: str) -> list[str]:
     """The configs of a group below a root, each as `task=PATH` names it; reads names of files alone."""
     return sorted(_below(root / group, "", deep=group in IN_FOLDERS))
+
+
+def plugin_places() -> list[str]:
+    """Where installed plug-ins have their configs, as Hydra names packages."""
+    return sorted(f"pkg://{entry.value}" for entry in entry_points(group="medimg_eval.configs"))
+
+
+def file_of(group: str, name: str) -> Traversable | None:
+    """The config of exactly this name, of ours or else of an installed plug-in; None where there is none."""
+    ours = files(CONFIGS.partition("://")[2]) / group / f"{name}.yaml"
+    if ours.is_file():
+        return ours
+    theirs = (files(place.partition("://")[2]) / group / f"{name}.yaml" for place in plugin_places())
+    return next((file for file in theirs if file.is_file()), None)
 
 
 @cache

@@ -6,13 +6,12 @@ import itertools
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib.metadata import entry_points
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from medimg_eval.configs.former_keys import present_words, refuse_former
-from medimg_eval.configs.names import IN_FOLDERS, paths_of
+from medimg_eval.configs.names import IN_FOLDERS, paths_of, plugin_places
 from medimg_eval.errors import LIST, UsageError, UserError, nearest
 
 if TYPE_CHECKING:
@@ -223,6 +222,6 @@ def search_path(words: Words, folders: Sequence[str] = ()) -> list[str]:
     """The override that adds the config packages of installed third parties, and folders."""
     given = next((word for word in words.overrides if word.startswith("hydra.searchpath=")), None)
     found = [] if given is None else given.partition("=")[2].strip("[]").split(",")
-    found += sorted(f"pkg://{entry.value}" for entry in entry_points(group="medimg_eval.configs"))
+    found += plugin_places()
     found += [f"file://{Path(folder).absolute()}" for folder in folders]
     return [f"hydra.searchpath=[{','.join(found)}]"] if found else []

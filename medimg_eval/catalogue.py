@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
-from importlib.metadata import entry_points
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from medimg_eval.configs.names import CONFIGS, path_meant, paths_of, shortest_names
+from medimg_eval.configs.names import CONFIGS, path_meant, paths_of, plugin_places, shortest_names
 from medimg_eval.data.former_names import found_now
 from medimg_eval.errors import LIST, UsageError, UserError, nearest
 
@@ -71,8 +70,7 @@ def searching(places: Sequence[str]) -> Iterator[None]:
 
 def usual_places(folders: Sequence[str | Path] = ()) -> list[str]:
     """Our configs, those of installed plug-ins, and folders."""
-    plugins = sorted(f"pkg://{entry.value}" for entry in entry_points(group="medimg_eval.configs"))
-    return [CONFIGS, *plugins, *(f"file://{Path(folder).absolute()}" for folder in folders)]
+    return [CONFIGS, *plugin_places(), *(f"file://{Path(folder).absolute()}" for folder in folders)]
 
 
 def _roots() -> Iterator[Traversable]:

@@ -48,6 +48,7 @@ class Subject:
 
     Attributes:
         owner: whose it is: a trial's id, `reference/CASE`, `train/CASE`, or `TRIAL/3` for a third picture or sentence.
+            The first, the second and the last are what the score of a trial is handed.
         key: of its content: equal subjects are observed once, also across runs. Or what gives it, where something must
             be read for it; both may raise CaseError, which is this subject's failure. "" keeps it to itself.
         read: gives what is shown: a text, a TextPair, an Image, a pair of arrays or a Prompt; raises CaseError.

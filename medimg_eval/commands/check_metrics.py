@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.resources import files
 from typing import Any
 
 from medimg_eval.arguments import as_list
 from medimg_eval.commands.console import printer, say
+from medimg_eval.configs.names import file_of
 from medimg_eval.errors import UserError
 from medimg_eval.evaluation.readiness import of_provider
-from medimg_eval.instantiate import Annotators
+from medimg_eval.instantiate import Annotators, Extractors
 from medimg_eval.metrics import Metric, available, parse
 from medimg_eval.metrics.registry import ALL as ALL_TOPICS
 from medimg_eval.metrics.registry import Requirement
@@ -35,10 +35,10 @@ def check_metrics(wanted: Any, annotators: Mapping[str, Any]) -> None:
     needs = {name: _needs(one) for name, one in found.items()}
     shown = [name for name, some in needs.items() if some and not found[name].intermediate]
     names = shown if wanted == ALL else [str(one) for one in as_list(wanted)]
-    providers = Annotators(annotators)
+    providers, extractors = Annotators(annotators), Extractors({})
     asked = {need for name in names for need in needs[_base(name, found)]}
     ordered = sorted(asked, key=lambda need: (need.kind == "verdict", need.provider, need.topic))
-    known = {need: _lacking(need, providers) for need in ordered}
+    known = {need: _lacking(need, extractors if need.kind == "features" else providers) for need in ordered}
     console = printer()
     ready = 0
     for name in names:
@@ -69,6 +69,6 @@ def _lacking(need: Requirement, providers: Annotators) -> list[Missing]:
     if need.kind != "verdict":
         return list(of_provider(need, providers, ()))
     lacks = [Missing("model@judge", JUDGE)]
-    if not (files("medimg_eval.configs") / "judging" / f"{need.topic}.yaml").is_file():
+    if file_of("judging", need.topic) is None:
         lacks.append(Missing(f"task.judge.{need.topic}", "a question to the judge, which a task is to set"))
     return lacks

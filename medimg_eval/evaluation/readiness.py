@@ -47,6 +47,10 @@ def missing(requirements: Sequence[Requirement], providers: Mapping[str, ModelSp
     seen: set[str] = set()
     for need in requirements:
         metrics = tuple(name for name in task.metrics if need in required(name))
+        if type(task).subjects is Task.subjects:
+            told = f"task {task.name!r} shows nothing of its predictions to {need.provider!r}"
+            found[Missing("metrics", told, metrics, usage=True)] = None
+            continue
         if need.provider == JUDGE:
             found |= dict.fromkeys(_of_judge(need, providers, task, metrics))
             continue

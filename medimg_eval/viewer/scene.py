@@ -145,25 +145,19 @@ class CaseView:
         return found
 
     def _answer(self, case: Case, name: str) -> dict[str, Any] | None:
-        """What a model said of a case, and what was taken from it; None where it said nothing in words."""
+        """What a model said of a case, and what was taken from it; None where neither is to be shown in words."""
         stored = self._stored[name].get(case.id)
         if isinstance(stored, Failure):
             return {"failure": f"{stored.stage}: {stored.message}"}
         if stored is None:
             return {"failure": "no answer was recorded"}
-        if isinstance(stored, Path):
-            return None
-        found: dict[str, Any] = {"outputs": [cut(str(text)) for text in stored.get("texts", ())]}
-        if stored.get("messages"):
-            found["messages"] = [{key: cut(str(value)) for key, value in one.items()} for one in stored["messages"]]
-        if stored.get("preferences"):
-            found["preferences"] = [[letter, value] for letter, value in stored["preferences"].items()]
+        found = {} if isinstance(stored, Path) else _reply(stored)
         if judged := self._verdicts[name].get(case.id):
             found["judged"] = [[question, cut(spelt(value))] for question, value in judged.items()]
         problem = attempt(lambda: found.update(self._extracted(case, name)))
         if problem:
             found["problem"] = problem
-        return found
+        return found or None
 
     def _extracted(self, case: Case, name: str) -> dict[str, Any]:
         for panel in self._answer_panels(case, name):
@@ -172,3 +166,13 @@ class CaseView:
                 value = None if taken.value is None else cut(spelt(taken.value))
                 return {"extracted": value} | ({} if taken.rule is None else {"rule": taken.rule})
         return {}
+
+
+def _reply(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """What a model wrote, and which options it preferred."""
+    found: dict[str, Any] = {"outputs": [cut(str(text)) for text in stored.get("texts", ())]}
+    if stored.get("messages"):
+        found["messages"] = [{key: cut(str(value)) for key, value in one.items()} for one in stored["messages"]]
+    if stored.get("preferences"):
+        found["preferences"] = [[letter, value] for letter, value in stored["preferences"].items()]
+    return found

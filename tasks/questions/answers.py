@@ -6,22 +6,19 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
 import yaml
 
 from medimg_eval.case import Boxes, Case, Image, Points
+from medimg_eval.configs.names import file_of
 from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.answers import UNREAD, AnsweredQuestion
 from medimg_eval.question import Message, Question
 from medimg_eval.tasks.base import Layout
 from medimg_eval.tasks.questions.templates import Template, moved
-
-JUDGING = "medimg_eval.configs"
-"""Holds the questions that metrics have a judge asked."""
 
 
 def marked(value: Any) -> Points | Boxes | None:
@@ -105,14 +102,14 @@ def _grey(image: Image) -> Image:
 
 def is_judging(name: str) -> bool:
     """Whether there is a question to a judge of that name."""
-    return (files(JUDGING) / "judging" / f"{name}.yaml").is_file()
+    return file_of("judging", name) is not None
 
 
 @cache
 def judging_question(name: str) -> Mapping[str, Any]:
-    """The question to a judge that a metric asks, from `configs/judging`."""
-    place = files(JUDGING) / "judging" / f"{name}.yaml"
-    if not is_judging(name):
+    """The question to a judge that a metric asks, from `configs/judging` of ours or of a plug-in."""
+    place = file_of("judging", name)
+    if place is None:
         raise UsageError(f"task.judge.{name}: a metric needs the question {name!r} to a judge, which is not set")
     loaded: Mapping[str, Any] = yaml.safe_load(place.read_text(encoding="utf-8"))
     return loaded

@@ -384,17 +384,6 @@ def test_check_names_what_is_wrong_with_the_data(program, write_dataset, config_
     assert "case case03" not in done.stdout
 
 
-@pytest.fixture(scope="module")
-def acme(tmp_path_factory):
-    """A third party's package, installed as pip installs it, without touching ours."""
-    place = tmp_path_factory.mktemp("site")
-    source = tmp_path_factory.mktemp("source")
-    subprocess.run(["cp", "-r", str(Path(__file__).parents[1] / "third_party" / "acme"), str(source)], check=True)
-    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "--no-index"]
-    subprocess.run([*pip, "--target", str(place), str(source / "acme")], check=True)
-    return place
-
-
 def test_a_third_partys_model_task_and_metric_work_without_touching_our_files(program, write_dataset, tmp_path, acme):
     root = write_dataset(3)
     listed = program("list", "json=true", paths=(acme,))

@@ -15,8 +15,10 @@ from medimg_eval.codecs import Codec
 from medimg_eval.commands.check import check_task
 from medimg_eval.errors import CaseError, UserError
 from medimg_eval.evaluation.model_spec import ModelSpec
+from medimg_eval.evaluation.readiness import missing, refuse
 from medimg_eval.evaluation.settings import Settings
 from medimg_eval.metrics import LabelScore
+from medimg_eval.metrics.registry import Requirement
 from medimg_eval.panels import Extracted, Panel
 from medimg_eval.results import load_runs
 from medimg_eval.tasks import Task
@@ -169,6 +171,16 @@ def test_tables_and_cards_call_it_by_its_words(evaluated):
     assert (evaluated.noun, evaluated.output, evaluated.asks) == ("clocks", "hours", False)
     assert (manifest["chance"], manifest["split_source"]) == ({"absolute_error": 3.0}, {})
     assert sorted(evaluated.scores["value"]) == [3.0, 9.0]
+
+
+def test_metrics_that_need_a_provider_are_refused_where_the_family_shows_none_anything(task):
+    lacks = missing([Requirement("annotation", "reader"), Requirement("verdict", "judge", "polite")], {}, task)
+    assert [lack.message for lack in lacks] == [
+        "task 'clocks' shows nothing of its predictions to 'reader'",
+        "task 'clocks' shows nothing of its predictions to 'judge'",
+    ]
+    with pytest.raises(UserError, match="shows nothing of its predictions to 'reader'"):
+        refuse(lacks)
 
 
 def test_its_panels_are_shown(task, evaluated, tmp_path):

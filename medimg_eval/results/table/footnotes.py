@@ -274,7 +274,7 @@ def _case_basis(group: _Group) -> str:
     sizes = sorted({entry.run.cases for entry in group.entries})
     by_patient = [entry.run for entry in group.finished if entry.run.resampled == "patients"]
     patients = sorted({run.scores["patient"].nunique() for run in by_patient})
-    basis = f"{group.title}: n = {' or '.join(map(str, sizes))} cases"
+    basis = f"{group.title}: n = {' or '.join(map(str, sizes))} {group.entries[0].run.noun}"
     if patients:
         basis += f" of {' or '.join(map(str, patients))} patients"
     return basis

@@ -1,0 +1,1 @@
+"""A family that is not ours: cells are counted in fields of a microscope, and a remark says how many there are."""
