@@ -279,7 +279,7 @@ def test_a_metric_of_ones_own_needs_a_direction(scores):
 
     with pytest.raises(UsageError, match="has no direction"):
         analyse_items(scores(rows), "mine")
-    assert len(analyse_items(scores(rows, better={"mine": "higher"}), "mine").items) == 3
+    assert len(analyse_items(scores(rows, direction={"mine": "higher"}), "mine").items) == 3
 
 
 def test_unfinished_runs_are_left_out_and_named(write_run):

@@ -101,7 +101,8 @@ def test_an_attribute_that_no_case_has_is_refused(write_run):
 
 
 def test_the_command_takes_both_keys(write_run, tmp_path, capsys):
-    config = OmegaConf.load(Path(__file__).parents[3] / "configs" / "table.yaml")
+    configs = Path(__file__).parents[3] / "configs"
+    config = OmegaConf.merge(*(OmegaConf.load(configs / f"{name}.yaml") for name in ("reads", "table")))
     folder = write_run("m", rows(), SITES)
     keys = {
         "runs": str(folder),
