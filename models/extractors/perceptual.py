@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from medimg_eval.errors import CaseError, UsageError, nearest
-from medimg_eval.evidence import Kind
+from medimg_eval.evidence import Kind, one_each
 from medimg_eval.models.annotators import Annotator
 from medimg_eval.models.hub import Weights
 
@@ -53,7 +53,7 @@ class PerceptualDistance(Annotator):
 
     def observe(self, subjects: Sequence[Any], shared: Any) -> Sequence[Any]:
         """The distances of the two pictures of each pair, volume by volume."""
-        return [self.distances(pairs) for pairs in subjects]
+        return [one_each(self.distances(pairs), pairs, self.name or type(self).__name__) for pairs in subjects]
 
     def distances(self, pairs: Array) -> list[float]:
         """Returns the distance of the two pictures of each pair; of equal ones 0.
