@@ -39,7 +39,12 @@ def reading_ahead(task: Task, cases: Sequence[Case], num_workers: int) -> Abstra
         cases: which.
         num_workers: processes that read ahead.
     """
-    return started_ahead(_read_header, (task, cases[:1]), min(num_workers, len(cases)))
+    return started_ahead(_read_header, (task, cases[:1]), _processes(cases, num_workers))
+
+
+def _processes(cases: Sequence[Case], wanted: int) -> int:
+    """How many processes are worth their start: none for questions about nothing that lies in files."""
+    return min(wanted, len(cases)) if any(case.images or case.files for case in cases) else 0
 
 
 def _read_header(shown: tuple[Task, Sequence[Case]]) -> None:
@@ -158,9 +163,9 @@ class PromptBatches:
         place: tuple[int, int] = (0, 1),
         condition: Condition | None = None,
     ) -> None:
-        self._task, self._size, self._count, self._read_images = task, batch_size, num_workers, read_images
-        self._condition = condition
+        self._task, self._size, self._read_images, self._condition = task, batch_size, read_images, condition
         self._cases = [cases[index] for index in share(task, cases, batch_size, place, skip)]
+        self._count = _processes(self._cases, num_workers)
 
     def __len__(self) -> int:
         """How many batches there are."""
