@@ -27,8 +27,8 @@ class Coco(FolderLayout):
     Args:
         annotations: the file below the root, or split -> such a file.
         images: pattern of the images below the root, such as `images/{file_name}`; it may hold `{split}`.
-        truth_kind: `boxes`, or `masks`: a label map of the categories' ids, of outlines and runs; where two objects
-            overlap the later one wins.
+        truth_kind: `boxes`, or `masks`: a label map of the categories' ids, of outlines and runs, whose objects are
+            numbered; where two overlap the later one wins.
         others: see `FolderLayout`.
     """
 
@@ -130,11 +130,13 @@ class DrawnMask:
     def read(self) -> Mask:
         """Draws it; raises CaseError naming the annotation that is not understood."""
         grid = self.geometry()
-        labels = np.zeros(grid.shape, np.int64)
-        for row in self.rows[1:]:
-            labels[_inside(row, (grid.shape[0], grid.shape[1]))] = int(row.value("category_id"))
+        labels, numbers = np.zeros((2, *grid.shape), np.int64)
+        for number, row in enumerate(self.rows[1:], start=1):
+            inside = _inside(row, (grid.shape[0], grid.shape[1]))
+            labels[inside], numbers[inside] = int(row.value("category_id")), number
         names = {int(row.value("category_id")): row.text("category") for row in self.rows[1:]}
-        return Mask(labels.astype(np.min_scalar_type(int(labels.max(initial=0)))), grid.affine, names, units=grid.units)
+        smallest = labels.astype(np.min_scalar_type(int(labels.max(initial=0))))
+        return Mask(smallest, grid.affine, names, units=grid.units, instances=numbers)
 
     def geometry(self) -> Geometry:
         """The grid of the image; raises CaseError when it is not of the stated size."""

@@ -4,6 +4,7 @@ from medimg_eval.data.records import Entry, Target
 from medimg_eval.data.targets.findings import ClassColumns, ClassName, NumberColumns
 from medimg_eval.data.targets.joined import JoinedPoints, TableTarget
 from medimg_eval.data.targets.masks import FilledBoxes, ImageTarget, MaskParts, MaskTarget, RunLength, StructureFiles
+from medimg_eval.data.targets.objects import InstanceMat
 from medimg_eval.data.targets.places import BoxColumns, LandmarkMat, PointColumns
 from medimg_eval.data.targets.text_targets import FrameTable, ReportText, SurvivalColumns
 from medimg_eval.data.targets.verse import MiccaiCentroids, VertebraCentroids
@@ -16,6 +17,7 @@ __all__ = [
     "FilledBoxes",
     "FrameTable",
     "ImageTarget",
+    "InstanceMat",
     "JoinedPoints",
     "LandmarkMat",
     "MaskParts",
