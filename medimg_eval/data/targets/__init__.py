@@ -1,6 +1,7 @@
 """What is right about a case, and how the authors wrote it down: one small adapter for each way."""
 
 from medimg_eval.data.records import Entry, Target
+from medimg_eval.data.targets.drawn import DrawnAreas, DrawnPoints
 from medimg_eval.data.targets.findings import ClassColumns, ClassName, NumberColumns
 from medimg_eval.data.targets.joined import JoinedPoints, TableTarget
 from medimg_eval.data.targets.masks import FilledBoxes, ImageTarget, MaskParts, MaskTarget, RunLength, StructureFiles
@@ -13,6 +14,8 @@ __all__ = [
     "BoxColumns",
     "ClassColumns",
     "ClassName",
+    "DrawnAreas",
+    "DrawnPoints",
     "Entry",
     "FilledBoxes",
     "FrameTable",
