@@ -393,14 +393,14 @@ class SegmentationTask(Task):
                 f"set task.units=pixel to judge {', '.join(lengths)} in pixels"
             )
         mask = answer.most_probable() if isinstance(answer, Probabilities) else answer
-        numbers = (self._numbers(case, reference, _reference(case)), self._numbers(case, mask, "prediction"))
+        due, said = self._numbers(case, reference, _reference(case)), self._numbers(case, mask, "prediction")
         scores = segmentation_scores(
             reference.labels,
             mask.labels,
             spacing,
             labels=self._judged(),
             metrics=hard,
-            numbers=numbers if self._numbered else None,
+            numbers=None if due is None or said is None else (due, said),
             **self._rules(),
         )
         if soft and isinstance(answer, Probabilities):

@@ -27,6 +27,7 @@ class Coco(FolderLayout):
     Args:
         annotations: the file below the root, or split -> such a file.
         images: pattern of the images below the root, such as `images/{file_name}`; it may hold `{split}`.
+        attributes: keys of an image's record that become attributes, such as `scanner`.
         truth_kind: `boxes`, or `masks`: a label map of the categories' ids, of outlines and runs, whose objects are
             numbered; where two overlap the later one wins.
         others: see `FolderLayout`.
@@ -35,6 +36,7 @@ class Coco(FolderLayout):
     annotations: str | Mapping[str, str]
     images: str = "images/{file_name}"
     truth_kind: Literal["boxes", "masks"] = "boxes"
+    attributes: Sequence[str] = ()
 
     def entries(self, root: Path) -> list[Entry]:
         """The images in the order of the file; their records are the image and then its annotations."""
@@ -70,7 +72,8 @@ class Coco(FolderLayout):
         return [self._entry(root, row, split, objects[key]) for key, row in images.items()]
 
     def _entry(self, root: Path, row: Row, split: str | None, objects: Sequence[Row]) -> Entry:
-        entry = Entry(row.text("file_name"), root, (row, *objects), split=split)
+        said = {name: row.text(name) for name in self.attributes}
+        entry = Entry(row.text("file_name"), root, (row, *objects), split=split, attributes=said)
         entry = replace(entry, images=(self.image_file(entry.path(self.images)),))
         return replace(entry, patient=self.patient_of(entry))
 

@@ -8,7 +8,7 @@ import math
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -110,7 +110,7 @@ def _class(said: Any) -> str:
 
 
 def _geometry(said: Mapping[str, Any]) -> tuple[Kind, tuple[tuple[Array, ...], ...]]:
-    of, at = str(said["type"]), said.get("coordinates")
+    of, at = str(said["type"]), cast("list[Any]", said.get("coordinates"))
     if of == "Polygon":
         return "area", (tuple(_ring(ring) for ring in at),)
     if of == "MultiPolygon":
@@ -131,7 +131,7 @@ def _ring(at: Sequence[Sequence[float]]) -> Array:
     return ring
 
 
-def _points(at: Sequence[Sequence[float]]) -> Array:
+def _points(at: Sequence[Sequence[Any]]) -> Array:
     points = np.array([[float(one[0]), float(one[1])] for one in at], np.float64).reshape(-1, 2)
     if not np.isfinite(points).all():
         raise ValueError("coordinates that are not finite")
