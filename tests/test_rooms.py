@@ -42,6 +42,18 @@ def test_files_stay_short_enough_to_read(path):
     assert len(path.read_text().splitlines()) <= 600, f"{path} is long: part it by subject"
 
 
+def test_a_run_reads_as_one_screen_and_no_stage_of_it_hides_a_longer_function():
+    evaluation = ROOT / "medimg_eval" / "evaluation"
+    assert len((evaluation / "pipeline.py").read_text().splitlines()) <= 120
+    long = [
+        f"{path.name}: {node.name}"
+        for path in evaluation.glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno - node.lineno >= 60
+    ]
+    assert not long
+
+
 def test_rooms_stay_small_enough_to_find_things_in():
     sizes = Counter(path.parent.relative_to(ROOT).as_posix() for path in files())
     crowded = {room: size for room, size in sizes.items() if size > (30 if room == "medimg_eval/commands" else 20)}
