@@ -139,8 +139,9 @@ class DetectionTask(Task):
             known = [name for name in self.case_metrics if name != "detection_score"]
             return [LabelScore(label, name, float("nan"), "failed") for label in self.labels for name in known]
         axes, none = len(case.images[0].geometry().shape), np.zeros(0)
-        silence = Boxes(np.zeros((0, 2 * axes)), (), none) if isinstance(reference, Boxes) else None
-        silence = silence or Points(np.zeros((0, axes)), (), scores=none)
+        silence: Points | Boxes = Points(np.zeros((0, axes)), (), scores=none)
+        if isinstance(reference, Boxes):
+            silence = Boxes(np.zeros((0, 2 * axes)), (), none)
         return [
             score
             for label in self.labels
@@ -166,7 +167,7 @@ class DetectionTask(Task):
         where = f"case {case.id!r}: the reference ({', '.join(str(path) for path in case.target.files)})"
         if isinstance(reference, Boxes) and self._rule.matching != "iou" and self._rule.radius_um is not None:
             reference = Points(_centres(_parts(reference)[0]), reference.names)
-        wanted = {"iou": Boxes, "region": Mask}.get(self._rule.matching, Points)
+        wanted: type[Points | Boxes | Mask] = {"iou": Boxes, "region": Mask}.get(self._rule.matching, Points)
         if not isinstance(reference, wanted):
             raise CaseError(
                 f"{where} is {type(reference).__name__}, and matching by {self._rule.matching} needs {wanted.__name__}"
@@ -175,8 +176,8 @@ class DetectionTask(Task):
             self._um_per_px(case)
         if isinstance(reference, Mask):
             return reference
-        own = isinstance(reference, Points) and self._rule.radius_um is None
-        if own and reference.names and reference.values is None:
+        sized = isinstance(reference, Boxes) or reference.values is not None or self._rule.radius_um is not None
+        if reference.names and not sized:
             raise CaseError(f"{where} has no diameters; give the layout the column that holds them")
         unknown = sorted(set(reference.names) - {*self.labels, *self.excluded, *self.unscored})
         if unknown:

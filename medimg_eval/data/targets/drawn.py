@@ -146,13 +146,11 @@ class PointsOnImage(_Drawn):
     def read(self) -> Points:
         """Returns rows and columns; raises CaseError for a class without a name."""
         found = self._annotations(None if self.names is None else list(self.names))
+        frame = self._frame()
         places, names = [np.zeros((0, 2))], []
         for one in found:
-            corners = np.concatenate([ring for part in one.parts for ring in part])
-            if one.kind == "area":
-                corners = (corners.min(0, keepdims=True) + corners.max(0, keepdims=True)) / 2
-            elif one.kind == "line":
+            if one.kind == "line":
                 raise CaseError(f"{self.path}: holds a line of class {one.name!r}, which is no point")
-            places.append(self._frame().indices(corners))
-            names += [one.name if self.names is None else self.names[one.name]] * len(corners)
+            places.append(frame.indices(one.centres()))
+            names += [one.name if self.names is None else self.names[one.name]] * len(places[-1])
         return Points(np.concatenate(places), tuple(names))

@@ -31,6 +31,11 @@ class Annotation:
     values: Mapping[str, float] = field(default_factory=dict)
     id: str = ""
 
+    def centres(self) -> Array:
+        """Returns the points, or the middle of the box around an area, (point, 2)."""
+        corners: Array = np.concatenate([ring for part in self.parts for ring in part])
+        return (corners.min(0, keepdims=True) + corners.max(0, keepdims=True)) / 2 if self.kind == "area" else corners
+
 
 @dataclass(frozen=True)
 class Frame:
