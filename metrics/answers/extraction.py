@@ -116,7 +116,8 @@ def extract(
         # Authors' scripts read decoded replies, which hold no special tokens.
         return _found(rule_named(rule).function(without_end_tokens(output), options, question, more), rule, output)
     if kind in ("choice", "choices"):
-        return _found(*(choose if kind == "choice" else choose_several)(output, options), output)
+        letters, named = choose(output, options) if kind == "choice" else choose_several(output, options)
+        return _found(letters, named, output)
     if kind in _BESIDE:
         return _BESIDE[kind](output, more)
     if kind in _FORMS:
