@@ -90,7 +90,7 @@ def medsg_referring(path: Path, metric: str, options: Mapping[str, Any]) -> Read
 def answered_texts(path: Path, metric: str, options: Mapping[str, Any]) -> Reading:
     """Reads JSON lines with prediction and answer, stripped, and in lower case if `lower`.
 
-    Lines without an answer are left out, as by the authors.
+    Lines without an answer are left out, as by the authors, and those without a prediction if `skip_empty`.
     """
     pairs = []
     with path.open(encoding="utf-8") as lines:
@@ -99,7 +99,7 @@ def answered_texts(path: Path, metric: str, options: Mapping[str, Any]) -> Readi
             text, right = (str(row.get(key) or "").strip() for key in ("prediction", "answer"))
             if options.get("lower"):
                 text, right = text.lower(), right.lower()
-            if right:
+            if right and (text or not options.get("skip_empty")):
                 pairs.append((str(place), _Plain("report", text, [right], outputs=(text,)), {}))
     return Reading(_scored(pairs, metric), {})
 
