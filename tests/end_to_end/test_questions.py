@@ -72,7 +72,9 @@ def test_killed_at_question_150_of_200_it_goes_on_and_ends_as_if_nothing_had_hap
     assert len(log.read_text().split()) <= 200 + batch
     uninterrupted = program(*words, f"+model.log={log}", cwd=whole)
     assert uninterrupted.returncode == 0, uninterrupted.stderr
-    numbers = [out.stdout.partition("harness")[0] for out in (again, uninterrupted)]
+    # The footnote on the harness's share of the time is there on slow machines alone.
+    share = re.compile(r" ?Quiz, Killed: harness overhead [\d.]+ % of [\d,]+ s\.")
+    numbers = [share.sub("", " ".join(out.stdout.split())) for out in (again, uninterrupted)]
     assert numbers[0] == numbers[1]
     assert "0.250" in numbers[0]
     files = [one_run(place) / "scores.parquet" for place in (killed, whole)]
