@@ -1,4 +1,9 @@
-from .declared import Benchmark as Benchmark, Number as Number, declared_names as declared_names, declared as declared
+from .declaration import (
+    Benchmark as Benchmark,
+    Number as Number,
+    declared_names as declared_names,
+    declared as declared,
+)
 from .readers import READERS as READERS, Reading as Reading
 from .reproduction import (
     CLASSES as CLASSES,

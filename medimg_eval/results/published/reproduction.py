@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from medimg_eval.results.published.declared import Benchmark, Number
+    from medimg_eval.results.published.declaration import Benchmark, Number
 
 Class = Literal["equal", "rounding", "extraction", "definition", "unexplained", "absent"]
 CLASSES: tuple[Class, ...] = ("equal", "rounding", "extraction", "definition", "unexplained", "absent")

@@ -19,7 +19,7 @@ from medimg_eval.results.published import (
     published_sheet,
     reproduce,
 )
-from medimg_eval.results.published.declared import from_mapping
+from medimg_eval.results.published.declaration import from_mapping
 from medimg_eval.results.table import Settings
 
 SETTINGS = Settings(50, 0.95, 0)
