@@ -46,7 +46,7 @@ def worldmedqa(path: Path, metric: str, options: Mapping[str, Any]) -> Reading:
     """
     frame = pd.read_excel(path)
     rows = [(f"{row['index']}/line {place + 2}", row) for place, row in enumerate(frame.to_dict("records"))]
-    pairs = [
+    pairs: list[Read] = [
         (case, _choice(row["prediction"], row["correct_option"], {one: row[one] for one in "ABCD"}), {})
         for case, row in rows
     ]
@@ -78,7 +78,8 @@ def medsg_referring(path: Path, metric: str, options: Mapping[str, Any]) -> Read
     With the option `filtered` the box is the one that the authors took from the answer, `filter_answer`; without, ours.
     """
     rows = [row for row in _json(path) if "groundtruth" in row]
-    pairs, authors = [], {}
+    pairs: list[Read] = []
+    authors: dict[str, float] = {}
     for place, row in enumerate(rows):
         written = json.dumps(row["filter_answer"]) if options.get("filtered") else str(row["answer"])
         pairs.append((str(place), AnsweredQuestion("box", written, row["groundtruth"]), {}))
@@ -92,7 +93,7 @@ def answered_texts(path: Path, metric: str, options: Mapping[str, Any]) -> Readi
 
     Lines without an answer are left out, as by the authors, and those without a prediction if `skip_empty`.
     """
-    pairs = []
+    pairs: list[Read] = []
     with path.open(encoding="utf-8") as lines:
         for place, line in enumerate(lines):
             row = json.loads(line)
@@ -150,7 +151,7 @@ def weighted_groups(path: Path, metric: str, options: Mapping[str, Any]) -> Read
     row = next((row for row in _csv(path) if all(row[key] == value for key, value in chosen.items())), None)
     if row is None:
         raise UserError(f"{path}: has no row {chosen}; name one that it has")
-    rows = []
+    rows: list[tuple[str, str, float, str, dict[str, str]]] = []
     for place, kind in enumerate(_csv(path.parent / options["sizes"])):
         column = next(key for key, group in options["groups"].items() if group == kind["task_group"])
         value = float(row[column]) / 100
@@ -193,7 +194,7 @@ class _Plain(AnsweredQuestion):
     """A text that is judged as it is."""
 
     @property
-    def text(self) -> str:  # type: ignore[override]
+    def text(self) -> str:
         return self.output
 
 
