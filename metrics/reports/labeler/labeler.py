@@ -7,7 +7,8 @@ They were written for X-ray reports of the chest in English; of other reports th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -66,6 +67,9 @@ OBSERVATIONS = (
 """The 14 observations, spelled as CheXpert has them, in the order of CheXbert; join them by name, never by position."""
 
 _ASIDE = ("indication", "comparison", "technique", "examination")
+_SPEAKS_OF_IT = re.compile(
+    r"(?:it|they|these|this|both) (?:has|have|had|is|are|was|were|may|could|cannot|does|do)\b", re.IGNORECASE
+)
 _SPEAKS = ("normal", "not before", "not behind", "held")
 
 
@@ -191,8 +195,22 @@ def _read(text: str) -> tuple[Sentence, ...]:
         read(lowered, first, behind)
         for name, start, end in section_spans(text)
         if name not in _ASIDE
-        for first, behind in sentence_spans(text, start, end)
+        for first, behind in _thoughts(text, start, end)
     )
+
+
+def _thoughts(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yields where sentences lie; one that speaks of "it" belongs to that before it: "A tube. It has been removed."."""
+    whole: tuple[int, int] | None = None
+    for first, behind in sentence_spans(text, start, end):
+        if whole and _SPEAKS_OF_IT.match(text, first):
+            whole = whole[0], behind
+            continue
+        if whole:
+            yield whole
+        whole = first, behind
+    if whole:
+        yield whole
 
 
 def _fails(lowered: str, sentence: Sentence, said: Said) -> bool:
