@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from medimg_eval.metrics.nlp import lower, section_spans, sections, sentence_spans
+from medimg_eval.metrics.nlp import is_english, lower, section_spans, sections, sentence_spans
 from medimg_eval.metrics.reports.labeler.findings import (
     ATELECTASIS,
     CONSOLIDATION,
@@ -98,7 +98,8 @@ def label_report(text: str) -> dict[str, int]:
 
     Returns the status of every observation by name: 0 not mentioned, 1 positive, 2 negative, 3 uncertain, and for
     "No Finding" 0 or 1, as CheXbert writes them. Several mentions of an observation are put together by `combined`.
-    Indication, comparison, technique and examination are left out where the report has such headings.
+    Indication, comparison, technique and examination are left out where the report has such headings. A text in another
+    language than English (`medimg_eval.metrics.nlp.is_english`) is 0 throughout, and has no `mentions`.
 
     No Finding is 1 where no other observation but Support Devices, and no other abnormality such as emphysema, is
     positive or uncertain, and the text does say something: that something is absent or normal, or that there is a
@@ -190,6 +191,8 @@ def sentences(text: str) -> list[str]:
 
 @lru_cache(maxsize=64)  # metrics of one report, which are computed together, read it once
 def _read(text: str) -> tuple[Sentence, ...]:
+    if not is_english(text):
+        return ()
     lowered = lower(text)
     return tuple(
         read(lowered, first, behind)
