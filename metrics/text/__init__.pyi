@@ -3,7 +3,6 @@ from .scores import Spread as Spread, TextScores as TextScores, text_scores as t
 from .texts import (
     read_part as read_part,
     read_value as read_value,
-    told_in as told_in,
     texts_of as texts_of,
     unserved as unserved,
 )

@@ -19,7 +19,7 @@ from medimg_eval.errors import UsageError
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.nlp import split_words, words_13a
 from medimg_eval.metrics.registry import ScoreTable, metric, summary
-from medimg_eval.metrics.text.texts import COCO, PAPINENI, Tokeniser, cleaned_of, tokeniser_of
+from medimg_eval.metrics.text.texts import COCO, PAPINENI, Tokeniser, cleaned_of, tokeniser_of, unserved
 from medimg_eval.metrics.text.word_overlap import ORDERS, Counts, counts
 
 _TINY, _SMALL = 1e-15, 1e-9
@@ -197,10 +197,11 @@ def _counts_of(text: str, references: tuple[str, ...], tokenise: Tokeniser) -> C
 
 
 def _counted(pair: AnsweredQuestion, tokenise: Tokeniser) -> Counts | None:
-    """Returns what is counted, in words of the pair's language; those of 13a are refused where it has no blanks."""
+    """Returns what is counted, in words of the pair's language; None also of 13a where that has no blanks."""
     found = cleaned_of(pair)
-    tokenise = tokenise if tokenise is words_13a else tokeniser_of(tokenise, pair.language)
-    return None if found is None else _counts_of(*found, tokenise)
+    if found is None or (tokenise is words_13a and unserved(["bleu_13a"], pair.language)):
+        return None
+    return _counts_of(*found, tokenise if tokenise is words_13a else tokeniser_of(tokenise, pair.language))
 
 
 _evidence = partial(metric, kind="answer", source=PAPINENI, intermediate=True, worst=math.nan, best=math.nan)

@@ -10,8 +10,8 @@ from typing import Any
 from medimg_eval.case import Case
 from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.evidence import Context
-from medimg_eval.metrics.nlp import ENGLISH, check_language, in_english
-from medimg_eval.metrics.text import told_in, unserved
+from medimg_eval.metrics.nlp import ENGLISH, TOKENISER_OF, check_language, in_english
+from medimg_eval.metrics.text import unserved
 from medimg_eval.tasks.base import SCORES
 
 _FIELD = re.compile(r"\{(\w+)\}")
@@ -56,7 +56,7 @@ class InLanguage:
             return []
         if _FIELD.fullmatch(self.language):
             return [f"language: as field {self.language} says"]
-        return [told_in("tokeniser: blanks", self.language)]
+        return [f"language: {self.language}, words by {TOKENISER_OF[self.language]} instead of blanks"]
 
     def notes(self: Any, cases: Sequence[Case], context: Context) -> list[str]:
         """What readers of a table must know, and how many cases rules for English leave out."""
@@ -66,7 +66,9 @@ class InLanguage:
         given = [*self._right_texts(cases)]
         left = sum(not in_english(language, texts) for language, texts in given)
         if left:
-            notes.append(f"rules for English leave out {left} of {len(given)} reports: their references are in others")
+            notes.append(
+                f"rules for English leave out {left} of {len(given)} reports: their references are in other languages"
+            )
         return notes
 
     def _right_texts(self: Any, cases: Sequence[Case]) -> Iterator[tuple[str, tuple[str, ...]]]:
