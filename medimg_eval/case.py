@@ -113,6 +113,8 @@ class Mask:
         names: what the file calls each label, where it does.
         notes: what the reader mended or doubts, in words.
         units: `mm`, or `pixel` where the file states no physical size.
+        instances: integer array, (*spatial): which object a voxel belongs to, numbered from 1 across all labels; 0 for
+            none. None where objects are not numbered.
     """
 
     labels: Array
@@ -120,6 +122,7 @@ class Mask:
     names: Mapping[int, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     units: Units = "mm"
+    instances: Array | None = None
 
     @property
     def geometry(self) -> Geometry:

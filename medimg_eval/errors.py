@@ -10,6 +10,7 @@ from typing import Any
 
 EXTRAS = {
     "accelerate": "vlm",
+    "cv2": "copies",
     "diffusers": "synthesis",
     "highdicom": "dicom",
     "httpx2": "api",

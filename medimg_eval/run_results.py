@@ -156,9 +156,9 @@ def folder_of(run: RunResults | str | Path) -> Path:
 def _read(file: Path) -> Any:
     """A stored prediction; what is neither a mask, an array nor JSON stays a path."""
     if file.name.endswith(".nii.gz"):
-        from medimg_eval.imaging import read_mask
+        from medimg_eval.codecs import InstanceMasks, Masks
 
-        return read_mask(file)
+        return (InstanceMasks() if file.name.endswith(InstanceMasks.suffix) else Masks()).read(file)
     if file.suffix == ".npy":
         import numpy as np
 

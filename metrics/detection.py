@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -29,8 +29,16 @@ VOC = "Everingham et al., Int J Comput Vis 2015, doi 10.1007/s11263-014-0733-5"
 CPM_RATES = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 """False positives per scan whose sensitivities make up CPM."""
 
+CAMELYON16 = "Ehteshami Bejnordi et al., JAMA 2017, doi 10.1001/jama.2017.14585, and its Evaluation_FROC.py"
+MIDOG = "Aubreville et al., Med Image Anal 2023, doi 10.1016/j.media.2022.102699, and its evaluation container"
+CAMELYON_RATES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+"""False positives per slide whose sensitivities make up CAMELYON16's score."""
+
 _UNKNOWN_DIAMETER = 10.0
 """mm: what LUNA16's code takes a finding of unknown size (a diameter below 0) for."""
+
+
+Matching = Literal["radius", "iou", "nearest", "region"]
 
 
 @dataclass(frozen=True)
@@ -41,15 +49,28 @@ class DetectionRule:
         matching: "radius": a candidate hits every finding whose centre is less than the finding's radius away;
             the most confident one of a finding counts, the others are ignored (LUNA16). "iou": candidates in the
             order of their confidence each hit the finding of the largest IoU, of those that are still free; what
-            is left is false (PASCAL VOC, COCO).
+            is left is false (PASCAL VOC, COCO). "nearest": each finding in turn takes the nearest candidate
+            within the radius, that distance included, which no finding before took; what is left is false (MIDOG).
+            "region": a candidate hits the lesion of a mask on which it lies; the most confident one of a lesion
+            counts, the others are ignored (CAMELYON16).
         threshold: Of "iou": the least IoU of a hit.
         limit: At most so many candidates per case and label: if there are more, those that are more confident
             than the first one too many, as in LUNA16's code; None for all.
+        radius_um: Of "radius" and "nearest": how many micrometres from a finding's centre a hit may be, whatever the
+            finding's size; None for the finding's own radius.
+        least_score: Candidates of less confidence are left out before anything is matched; None keeps all.
+        margin_um: Of "region": by how many micrometres lesions are grown before they are told apart.
+        smallest_um: Of "region": lesions whose major axis is shorter, grown as they are, need not be found, as
+            isolated tumour cells.
     """
 
-    matching: Literal["radius", "iou"] = "radius"
+    matching: Matching = "radius"
     threshold: float = 0.5
     limit: int | None = None
+    radius_um: float | None = None
+    least_score: float | None = None
+    margin_um: float = 37.5
+    smallest_um: float = 275.0
 
     @classmethod
     def of(cls, wanted: DetectionRule | str | Mapping[str, Any]) -> DetectionRule:
@@ -73,23 +94,51 @@ class DetectionRule:
             if key not in known:
                 raise UsageError(f"matching: there is no {key!r}{nearest(key, (*known, 'preset'))}")
         rule = replace(start, **stated)
-        if rule.matching not in ("radius", "iou"):
-            raise UsageError(f"matching: there is no {rule.matching!r}{nearest(rule.matching, ('radius', 'iou'))}")
-        if not isinstance(rule.threshold, int | float) or not 0 < rule.threshold <= 1:
-            raise UsageError(f"Expected matching.threshold to be an IoU above 0, at most 1, got {rule.threshold!r}")
-        if rule.limit is not None and not (isinstance(rule.limit, int) and rule.limit >= 1):
-            raise UsageError(f"Expected matching.limit to be at least 1, or null for all, got {rule.limit!r}")
+        rule.check()
         return rule
+
+    def check(self) -> None:
+        """Raises UsageError for a value that cannot be meant."""
+        if self.matching not in get_args(Matching):
+            raise UsageError(f"matching: there is no {self.matching!r}{nearest(self.matching, get_args(Matching))}")
+        for key in ("radius_um", "margin_um", "smallest_um", "least_score"):
+            value = getattr(self, key)
+            number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+            if value is not None and not (number and (value >= 0 or key == "least_score")):
+                raise UsageError(f"Expected matching.{key} to be a number, of micrometres at least 0, got {value!r}")
+        if self.matching == "nearest" and self.radius_um is None:
+            raise UsageError("Expected matching.radius_um with matching 'nearest': 7.5 is that of MIDOG, got none")
+        if not isinstance(self.threshold, int | float) or not 0 < self.threshold <= 1:
+            raise UsageError(f"Expected matching.threshold to be an IoU above 0, at most 1, got {self.threshold!r}")
+        if self.limit is not None and not (isinstance(self.limit, int) and self.limit >= 1):
+            raise UsageError(f"Expected matching.limit to be at least 1, or null for all, got {self.limit!r}")
+
+    @property
+    def measures_um(self) -> bool:
+        """Whether hits are measured in micrometres."""
+        return self.matching == "region" or (self.matching != "iou" and self.radius_um is not None)
 
     def describe(self) -> str:
         """Says the rule in words, for the footnote of a table."""
-        words = "distance to the centre < radius" if self.matching == "radius" else f"IoU >= {self.threshold:g}"
-        return f"hit: {words}" + (f", at most {self.limit} candidates a case" if self.limit else "")
+        words = {
+            "radius": f"distance to the centre < {'radius' if self.radius_um is None else f'{self.radius_um:g} µm'}",
+            "iou": f"IoU >= {self.threshold:g}",
+            "nearest": f"nearest within {self.radius_um or 0:g} µm, one each",
+            "region": f"on a lesion grown by {self.margin_um:g} µm; those < {self.smallest_um:g} µm ignored",
+        }[self.matching]
+        least = "" if self.least_score is None else f", confidence >= {self.least_score:g}"
+        return f"hit: {words}{least}" + (f", at most {self.limit} candidates a case" if self.limit else "")
 
 
 PRESETS: Mapping[str, DetectionRule] = {
     "luna16": DetectionRule(limit=100),
     "iou": DetectionRule(matching="iou"),
+    # github.com/DeepMicroscopy: score_detection(..., radius=7.5E-3) of evalutils.
+    "midog": DetectionRule(matching="nearest", radius_um=7.5),
+    # tupac.grand-challenge.org: several detections of one mitosis count once, as a hit.
+    "tupac16": DetectionRule(radius_um=7.5),
+    # github.com/computationalpathologygroup/Camelyon16: Evaluation_FROC.py; 75 µm is halved there.
+    "camelyon16": DetectionRule(matching="region"),
 }
 
 
@@ -128,13 +177,61 @@ def judged_points(
         centres: (finding, axes) in mm.
         diameters: (finding,) in mm; below 0 or NaN where it is not known, which is taken for 10 mm.
         counted: (finding,): False for findings that need not be found; candidates on them are ignored.
-        rule: Of which the `limit` is used.
+        rule: Whose `matching` ("radius" or "nearest"), `radius_um`, `least_score` and `limit` are used.
     """
     candidates, confidences = _limited(candidates, confidences, rule)
     known = np.where(np.isnan(diameters) | (diameters < 0), _UNKNOWN_DIAMETER, diameters)
+    radii = known / 2 if rule.radius_um is None else np.full(len(centres), rule.radius_um / 1000)
     apart = np.linalg.norm(candidates[:, None] - centres[None], axis=2)
-    hits = apart < known / 2
-    return _dealt(hits, confidences, counted)
+    if rule.matching == "nearest":
+        return _taken_in_turn(apart, radii, confidences, counted)
+    return _dealt(apart < radii, confidences, counted)
+
+
+def _taken_in_turn(apart: Floats, radii: Floats, confidences: Floats, counted: npt.NDArray[np.bool_]) -> Detections:
+    """Each finding that counts takes the nearest free candidate within its radius; then the others ignore theirs."""
+    statuses = np.full(len(confidences), "false", dtype="U7")
+    for findings, status in ((np.flatnonzero(counted), "hit"), (np.flatnonzero(~counted), "ignored")):
+        for finding in findings:
+            near = np.flatnonzero((apart[:, finding] <= radii[finding]) & (statuses == "false"))
+            if len(near):
+                statuses[near[np.argmin(apart[near, finding])]] = status
+    return Detections(confidences, tuple(statuses.tolist()), int(counted.sum()))
+
+
+def judged_regions(
+    candidates: Floats,
+    confidences: Floats,
+    lesions: npt.NDArray[np.bool_],
+    spacing_um: Sequence[float],
+    rule: DetectionRule,
+) -> Detections:
+    """Judges points by the lesion of a mask on which they lie, as CAMELYON16 does.
+
+    Lesions are grown by the rule's margin, filled and told apart where not even corners touch.
+
+    Args:
+        candidates: (candidate, 2): rows and columns, where a whole number is a pixel's centre; those outside are false.
+        confidences: (candidate,).
+        lesions: (row, column).
+        spacing_um: micrometres per pixel along rows and columns.
+        rule: Whose `margin_um`, `smallest_um`, `least_score` and `limit` are used.
+    """
+    from scipy.ndimage import binary_fill_holes, distance_transform_edt, label
+    from skimage.measure import regionprops
+
+    candidates, confidences = _limited(candidates, confidences, rule)
+    if not lesions.any():
+        return Detections(confidences, ("false",) * len(confidences), 0)
+    grown = lesions | (distance_transform_edt(~lesions, sampling=spacing_um) < rule.margin_um)
+    parts, count = label(binary_fill_holes(grown), np.ones((3, 3)))
+    step = math.sqrt(math.prod(spacing_um))
+    counted = np.array([part.axis_major_length * step >= rule.smallest_um for part in regionprops(parts)])
+    places = np.floor(candidates + 0.5).astype(np.int64)
+    within = ((places >= 0) & (places < lesions.shape)).all(axis=1)
+    at = np.zeros(len(places), np.int64)
+    at[within] = parts[tuple(places[within].T)]
+    return _dealt(at[:, None] == np.arange(1, count + 1), confidences, counted)
 
 
 def _dealt(hits: npt.NDArray[np.bool_], confidences: Floats, counted: npt.NDArray[np.bool_]) -> Detections:
@@ -208,6 +305,9 @@ def box_ious(ones: Floats, others: Floats) -> Floats:
 
 
 def _limited(candidates: Floats, confidences: Floats, rule: DetectionRule) -> tuple[Floats, Floats]:
+    if rule.least_score is not None:
+        kept = confidences >= rule.least_score
+        candidates, confidences = candidates[kept], confidences[kept]
     if rule.limit is None or len(confidences) <= rule.limit:
         return candidates, confidences
     kept = confidences > np.sort(confidences)[::-1][rule.limit]
@@ -288,6 +388,10 @@ def _mean_sensitivity(points: _Points) -> Floats:
     return np.asarray(_sensitivities(points, CPM_RATES).mean(axis=1), dtype=np.float64)
 
 
+def _mean_of_camelyon(points: _Points) -> Floats:
+    return np.asarray(_sensitivities(points, CAMELYON_RATES).mean(axis=1), dtype=np.float64)
+
+
 def _sensitivity(points: _Points, rate: float) -> Floats:
     return _sensitivities(points, (rate,))[:, 0]
 
@@ -316,6 +420,16 @@ def cpm(rows: ScoreTable) -> float:
     return _value(rows, _mean_sensitivity)
 
 
+@_curve(title="FROC score", source=CAMELYON16, weighed=_weighed(_mean_of_camelyon))
+def froc_score(rows: ScoreTable) -> float:
+    """The mean sensitivity at 1/4, 1/2, 1, 2, 4 and 8 false positives per slide: what CAMELYON16 ranks detection by.
+
+    The script leaves out the least confident candidates where every lesion was hit and none was too small to count;
+    here they stay. In [0, 1]; NaN without a finding. Of several labels the mean.
+    """
+    return _value(rows, _mean_of_camelyon)
+
+
 @_curve(title="FROC", source=LUNA16, parameter="false positives per scan", weighed=_weighed(_sensitivity))
 def froc(rows: ScoreTable, rate: float) -> float:
     """The sensitivity at so many false positives per scan, on the FROC curve.
@@ -335,6 +449,24 @@ def average_precision(rows: ScoreTable) -> float:
     [0, 1]; NaN without a finding. Of several labels the mean (mAP).
     """
     return _value(rows, _area)
+
+
+def _hits_and_misses(rows: ScoreTable) -> npt.NDArray[np.float64]:
+    """Returns what each row adds: hits, false candidates, findings to hit, (row, 3)."""
+    candidate = rows.metric == "detection_score"
+    hit, false = candidate & (rows.status == "hit"), candidate & (rows.status == "false")
+    return np.stack([hit, false, np.where(rows.metric == "n_reference_lesions", rows.value, 0.0)], axis=1).astype(float)
+
+
+@_curve(title="Detection F1", source=MIDOG, pieces=_hits_and_misses)
+def detection_f1(sums: Floats) -> Floats:
+    """Twice the hits over twice the hits, the false candidates and the missed findings, of all cases taken together.
+
+    Every candidate counts that the task's `least_score` lets pass. In [0, 1]; NaN where there is neither, or where the
+    findings of a case are not known.
+    """
+    hits, false, findings = np.moveaxis(sums, -1, 0)
+    return quotient(2 * hits, hits + false + findings)
 
 
 def _value(rows: ScoreTable, area: Callable[[_Points], Floats]) -> float:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from medimg_eval.case import Array, Boxes, Case, Image, Points, Prompt
+from medimg_eval.case import Array, Boxes, Case, Geometry, Image, Mask, Points, Prompt
 from medimg_eval.codecs import Codec, Places
 from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.evidence import EMPTY, Context
@@ -21,6 +21,7 @@ from medimg_eval.metrics.detection import (
     detection_scores,
     judged_boxes,
     judged_points,
+    judged_regions,
 )
 from medimg_eval.panels import Panel
 from medimg_eval.tasks.base import NOBODY, SCORES, Task, check_metrics
@@ -30,19 +31,25 @@ from medimg_eval.tasks.base import NOBODY, SCORES, Task, check_metrics
 class DetectionTask(Task):
     """Points or boxes with confidences, judged by which findings they hit.
 
-    A reference is `Points`, whose `values` are the findings' diameters in mm, or `Boxes`. A model answers with
-    `Points` or `Boxes` and their `scores`; matched by "radius", a box is taken for its centre.
+    A reference is `Points`, whose `values` are the findings' diameters in mm, or `Boxes`; matched by "region" a `Mask`,
+    whose label 1 is the first of `labels`, and so on. A model answers with `Points` or `Boxes` and their `scores`;
+    where points are matched, a box is taken for its centre.
 
     Attributes:
         labels: the classes of findings to be found, each judged by itself.
         excluded: names of findings in the reference that need not be found; candidates of any class on them are
             neither hits nor false, as LUNA16 treats what few readers marked.
-        matching: which candidates hit: `luna16`, `iou` or a mapping (`{preset: iou, threshold: 0.1}`); see
-            docs/metrics-lesions.md.
+        unscored: names of findings in the reference that play no part, such as look-alikes: candidates on them are as
+            false as any.
+        um_per_px: micrometres per pixel where pictures state no physical size, or another than the stated.
+        matching: which candidates hit: `luna16`, `iou`, `midog`, `tupac16`, `camelyon16` or a mapping
+            (`{preset: iou, threshold: 0.1}`); see docs/metrics-lesions.md.
     """
 
     labels: Sequence[str]
     excluded: Sequence[str] = field(default=(), metadata=SCORES)
+    unscored: Sequence[str] = field(default=(), metadata=SCORES)
+    um_per_px: float | None = field(default=None, metadata=SCORES)
     matching: str | Mapping[str, Any] = field(default="luna16", metadata=SCORES)
     metrics: Sequence[str] = ("cpm", "froc@1", "detection_recall")
     monitor: str = "detection_recall"
@@ -54,11 +61,15 @@ class DetectionTask(Task):
 
     def __post_init__(self) -> None:
         """Refuses labels, metrics and rules that cannot be meant, before anything is loaded."""
-        for key, names in (("labels", self.labels), ("excluded", self.excluded)):
+        for key, names in (("labels", self.labels), ("excluded", self.excluded), ("unscored", self.unscored)):
             self.complete(**{key: [names] if isinstance(names, str) else [str(name) for name in names]})
-        named = [*self.labels, *self.excluded]
+        named = [*self.labels, *self.excluded, *self.unscored]
         if not self.labels or len(set(named)) < len(named):
             raise UsageError(f"task {self.name!r}: expected `labels` and `excluded` to be different names, got {named}")
+        if self.um_per_px is not None and not self.um_per_px > 0:
+            raise UsageError(
+                f"task {self.name!r}: expected um_per_px to be micrometres above 0, got {self.um_per_px!r}"
+            )
         check_metrics(self, "detections")
         _ = self._rule
 
@@ -123,44 +134,75 @@ class DetectionTask(Task):
     def worst(self, case: Case, context: Context = EMPTY) -> list[LabelScore]:
         """No candidate, so that every finding is missed; NaN when the reference itself cannot be read."""
         try:
-            names = self._reference(case).names
+            reference = self._reference(case)
         except CaseError:
             known = [name for name in self.case_metrics if name != "detection_score"]
             return [LabelScore(label, name, float("nan"), "failed") for label in self.labels for name in known]
+        axes, none = len(case.images[0].geometry().shape), np.zeros(0)
+        silence: Points | Boxes = Points(np.zeros((0, axes)), (), scores=none)
+        if isinstance(reference, Boxes):
+            silence = Boxes(np.zeros((0, 2 * axes)), (), none)
         return [
             score
             for label in self.labels
             for score in detection_scores(
-                label, Detections(np.zeros(0), (), names.count(label)), tuple(self.case_metrics), "failed"
+                label, self._judged(label, silence, reference, case), tuple(self.case_metrics), "failed"
             )
         ]
 
     def signature(self, provenance: Mapping[str, str] = NOBODY) -> str:
         """Which candidates hit, and what need not be found."""
         parts = [self._rule.describe()]
-        if self._rule.matching == "radius":
+        if self._rule.matching in ("radius", "region"):
             parts.append("further candidates on a finding ignored")
         if self.excluded:
             parts.append(f"candidates on {', '.join(self.excluded)} ignored")
+        if self.um_per_px is not None:
+            parts.append(f"{self.um_per_px:g} µm per pixel")
         return ", ".join(parts)
 
-    def _reference(self, case: Case) -> Points | Boxes:
+    def _reference(self, case: Case) -> Points | Boxes | Mask:
         """Reads the findings; raises CaseError when they cannot be matched."""
         reference = case.target.read()
         where = f"case {case.id!r}: the reference ({', '.join(str(path) for path in case.target.files)})"
-        wanted = Boxes if self._rule.matching == "iou" else Points
+        if isinstance(reference, Boxes) and self._rule.matching != "iou" and self._rule.radius_um is not None:
+            reference = Points(_centres(_parts(reference)[0]), reference.names)
+        wanted: type[Points | Boxes | Mask] = {"iou": Boxes, "region": Mask}.get(self._rule.matching, Points)
         if not isinstance(reference, wanted):
             raise CaseError(
                 f"{where} is {type(reference).__name__}, and matching by {self._rule.matching} needs {wanted.__name__}"
             )
-        if isinstance(reference, Points) and reference.names and reference.values is None:
+        if self._rule.measures_um:
+            self._um_per_px(case)
+        if isinstance(reference, Mask):
+            return reference
+        sized = isinstance(reference, Boxes) or reference.values is not None or self._rule.radius_um is not None
+        if reference.names and not sized:
             raise CaseError(f"{where} has no diameters; give the layout the column that holds them")
-        unknown = sorted(set(reference.names) - {*self.labels, *self.excluded})
+        unknown = sorted(set(reference.names) - {*self.labels, *self.excluded, *self.unscored})
         if unknown:
-            raise CaseError(f"{where} names {unknown[0]!r}; add it to the task's `labels` or `excluded`")
+            raise CaseError(f"{where} names {unknown[0]!r}; add it to the task's `labels`, `excluded` or `unscored`")
         return reference
 
-    def _judged(self, label: str, answer: Points | Boxes, reference: Points | Boxes, case: Case) -> Detections:
+    def _um_per_px(self, case: Case) -> tuple[float, ...]:
+        """Returns micrometres per voxel along each axis; raises CaseError where neither image nor task states them."""
+        grid = case.images[0].geometry()
+        if self.um_per_px is not None:
+            return (float(self.um_per_px),) * len(grid.shape)
+        if grid.units == "pixel":
+            raise CaseError(
+                f"case {case.id!r}: {case.images[0].files[0]} states no physical size, and hits are measured in "
+                "micrometres; set task.um_per_px"
+            )
+        return tuple(1000 * step for step in grid.spacing)
+
+    def _in_mm(self, grid: Geometry, places: Array) -> Array:
+        """Returns voxel indices as mm."""
+        return grid.world(places) if self.um_per_px is None else places * (self.um_per_px / 1000)
+
+    def _judged(self, label: str, answer: Points | Boxes, reference: Points | Boxes | Mask, case: Case) -> Detections:
+        if isinstance(reference, Mask):
+            return self._on_lesions(label, answer, reference, case)
         names = np.array(reference.names, dtype=str)
         counted = names == label
         held = counted | np.isin(names, list(self.excluded))
@@ -170,23 +212,39 @@ class DetectionTask(Task):
         if isinstance(reference, Boxes):
             edges, found = _edges(places[chosen]), _edges(_parts(reference)[0][held])
             return judged_boxes(edges, confidences, found, counted[held], self._rule)
-        if isinstance(answer, Boxes):
-            axes = places.shape[1] // 2
-            places = (places[:, :axes] + places[:, axes:]) / 2
+        places = _centres(places) if isinstance(answer, Boxes) else places
+        diameters = np.full(len(names), np.nan) if reference.values is None else np.asarray(reference.values, float)
         return judged_points(
-            case.images[0].geometry().world(places[chosen]),
+            self._in_mm(case.images[0].geometry(), places[chosen]),
             confidences,
-            case.target.geometry().world(_parts(reference)[0][held]),
-            np.asarray(reference.values if reference.names else (), float)[held],
+            self._in_mm(case.target.geometry(), _parts(reference)[0][held]),
+            diameters[held],
             counted[held],
             self._rule,
         )
+
+    def _on_lesions(self, label: str, answer: Points | Boxes, reference: Mask, case: Case) -> Detections:
+        places, scores = _parts(answer)
+        chosen = np.array(answer.names, dtype=str) == label
+        places = _centres(places) if isinstance(answer, Boxes) else places
+        lesions, grid = reference.labels == 1 + list(self.labels).index(label), case.images[0].geometry()
+        if lesions.shape != grid.shape or lesions.ndim != 2:
+            raise CaseError(f"case {case.id!r}: the lesions' mask is {lesions.shape}, the image {grid.shape}")
+        confidences = np.asarray(scores, float)[chosen]
+        return judged_regions(places[chosen], confidences, lesions, self._um_per_px(case), self._rule)
 
 
 def _parts(marks: Points | Boxes) -> tuple[Array, Array | None]:
     """Returns where marks lie, (mark, numbers), and their confidences, (mark,)."""
     places = np.asarray(marks.positions if isinstance(marks, Points) else marks.corners, float)
     return places, None if marks.scores is None else np.asarray(marks.scores, float)
+
+
+def _centres(corners: Array) -> Array:
+    """Returns the middle of each box, (box, axes)."""
+    axes = corners.shape[1] // 2
+    middle: Array = (corners[:, :axes] + corners[:, axes:]) / 2
+    return middle
 
 
 def _edges(corners: Array) -> Array:

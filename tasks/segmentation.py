@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, Self, get_args
 import numpy as np
 
 from medimg_eval.case import Array, Case, Guide, Image, Mask, Probabilities, Prompt, Units
-from medimg_eval.codecs import Codec, Masks, ProbabilityMaps
+from medimg_eval.codecs import Codec, InstanceMasks, Masks, ProbabilityMaps
 from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.evidence import EMPTY, Context
 from medimg_eval.metrics import (
@@ -204,7 +204,8 @@ class SegmentationTask(Task):
         empty: what a label is worth that one side lacks, or each: a preset or a mapping; see docs/metrics.md.
         tolerances: in mm by the name of the label, of metrics asked for without one (`nsd`).
         ignore: a label of the reference whose voxels nobody is judged on.
-        instances: how masks fall into instances and are matched; see docs/metrics.md.
+        instances: how masks fall into instances and are matched; `given` judges objects as the masks number them; see
+            docs/metrics-lesions.md.
         lesions: how lesion-wise metrics tell lesions apart: a preset or a mapping.
         units: of distances: `mm`, or `pixel` for pictures that state no physical size.
         guides: boxes or points that promptable models are told, taken from the reference; see docs/models.md.
@@ -217,7 +218,7 @@ class SegmentationTask(Task):
     empty: str | Mapping[str, Any] | EmptyPolicy = field(default="worst", metadata=SCORES)
     tolerances: Mapping[str, float] = field(default_factory=dict, metadata=SCORES)
     ignore: int | None = field(default=None, metadata=SCORES)
-    instances: Mapping[str, Any] = field(default_factory=dict, metadata=SCORES)
+    instances: str | Mapping[str, Any] = field(default_factory=dict, metadata=SCORES)
     lesions: str | Mapping[str, Any] | None = field(default=None, metadata=SCORES)
     units: Units = field(default="mm", metadata=SCORES)
     guides: Mapping[str, Any] | None = None
@@ -243,6 +244,8 @@ class SegmentationTask(Task):
                 "`metrics` hold such a metric; add it to them"
             )
         self._check_rules()
+        if self._numbered and self._soft:
+            raise UsageError(f"task {self.name!r}: {self._soft[0]!r} judges probabilities, which number no instances")
         _ = self._guides
 
     @cached_property
@@ -256,13 +259,18 @@ class SegmentationTask(Task):
 
     @property
     def codec(self) -> Codec:  # type: ignore[override]
-        """Of label maps, or of probabilities."""
-        return ProbabilityMaps() if self._soft else Masks()
+        """Of label maps, of label maps with numbered objects, or of probabilities."""
+        return ProbabilityMaps() if self._soft else InstanceMasks() if self._numbered else Masks()
 
     @property
     def asked(self) -> Mapping[str, Any]:
-        """Probabilities are another answer than a label map: a run with them is another run."""
-        return {"probabilities": True} if self._soft else {}
+        """Probabilities and numbered objects are other answers than a label map: a run with them is another run."""
+        return {"probabilities": True} if self._soft else {"numbered": True} if self._numbered else {}
+
+    @cached_property
+    def _numbered(self) -> bool:
+        """Whether objects are judged as masks number them."""
+        return InstanceRule.of(self.instances).source == "given"
 
     def read_images(self, case: Case) -> tuple[Image, ...]:
         """Reads the images; several of one grid, such as MR sequences, become the channels of one."""
@@ -306,7 +314,22 @@ class SegmentationTask(Task):
             raise CaseError(
                 f"case {case.id!r}: {what} holds unknown labels {unknown}; the task knows 0 background, {known}"
             )
+        _ = self._numbers(case, mask, what)
         return mask
+
+    def _numbers(self, case: Case, mask: Mask, what: str) -> Array | None:
+        """Returns the numbers of a mask's objects, where they are judged; raises CaseError where some have none."""
+        if not self._numbered:
+            return None
+        if mask.instances is None:
+            raise CaseError(
+                f"case {case.id!r}: {what} numbers no objects, which task.instances=given judges; give "
+                "Mask(..., instances=...), or files read with `objects`, or set task.instances=components"
+            )
+        bare = int(np.count_nonzero((mask.labels > 0) & (mask.instances <= 0)))
+        if bare:
+            raise CaseError(f"case {case.id!r}: {what} holds {bare} voxels of labels that belong to no numbered object")
+        return mask.instances
 
     def _accept_probabilities(self, case: Case, answer: Any) -> Probabilities:
         names = ", ".join(self._soft)
@@ -370,12 +393,14 @@ class SegmentationTask(Task):
                 f"set task.units=pixel to judge {', '.join(lengths)} in pixels"
             )
         mask = answer.most_probable() if isinstance(answer, Probabilities) else answer
+        due, said = self._numbers(case, reference, _reference(case)), self._numbers(case, mask, "prediction")
         scores = segmentation_scores(
             reference.labels,
             mask.labels,
             spacing,
             labels=self._judged(),
             metrics=hard,
+            numbers=None if due is None or said is None else (due, said),
             **self._rules(),
         )
         if soft and isinstance(answer, Probabilities):
@@ -397,6 +422,7 @@ class SegmentationTask(Task):
         judged, hard = self._judged(), _of_kind("mask", self.case_metrics)
         try:
             reference = case.target.read()
+            _ = self._numbers(case, reference, _reference(case))
             spacing = self._spacing(case, reference)
         except CaseError:
             worst = worst_scores(judged, hard, shape=None, spacing=None, empty=self.empty)
@@ -421,12 +447,14 @@ class SegmentationTask(Task):
         self, worst: Sequence[LabelScore], reference: Mask, spacing: tuple[float, ...], evidence: Sequence[str]
     ) -> list[LabelScore]:
         """What summaries count, such as missed lesions, is counted for a case without an answer as for an empty one."""
+        nothing = np.zeros_like(reference.labels)
         counts = segmentation_scores(
             reference.labels,
-            np.zeros_like(reference.labels),
+            nothing,
             spacing,
             labels=self._judged(),
             metrics=evidence,
+            numbers=None if reference.instances is None else (reference.instances, nothing),
             **self._rules(),
         )
         values = {(score.label, score.metric): score.value for score in counts}
@@ -464,7 +492,10 @@ class SegmentationTask(Task):
         even = Probabilities(np.zeros((1 + len(self.labels), 1, 1, 1), np.float32), (0, *self.labels), np.eye(4))
         monitored = _of_kind("probability", [self.monitor])
         try:
-            segmentation_scores(nothing, nothing, (1.0, 1.0, 1.0), labels=self._judged(), metrics=hard, **self._rules())
+            unit, numbers = (1.0, 1.0, 1.0), (nothing, nothing)
+            segmentation_scores(
+                nothing, nothing, unit, labels=self._judged(), metrics=hard, numbers=numbers, **self._rules()
+            )
             self._soft_scores(nothing, even, list(dict.fromkeys([*self._soft, *monitored])))
         except (ValueError, TypeError) as error:
             raise UsageError(f"task {self.name!r}: {error}") from error

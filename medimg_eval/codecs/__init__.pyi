@@ -8,7 +8,7 @@ from .base import (
     read_json as read_json,
 )
 from .frames import Frames as Frames
-from .masks import Masks as Masks
+from .masks import InstanceMasks as InstanceMasks, Masks as Masks
 from .pictures import GeneratedImages as GeneratedImages, Pictures as Pictures
 from .places import Places as Places
 from .probabilities import ProbabilityMaps as ProbabilityMaps

@@ -79,7 +79,9 @@ class ResizedMask(_Resized[Mask]):
             np.minimum(np.floor(np.arange(new) * (old / new)).astype(np.int64), old - 1)
             for old, new in zip(mask.labels.shape, self.size, strict=True)
         )
-        return replace(mask, labels=mask.labels[np.ix_(rows, columns)], affine=np.eye(4), units="pixel")
+        kept = np.ix_(rows, columns)
+        numbers = None if mask.instances is None else mask.instances[kept]
+        return replace(mask, labels=mask.labels[kept], affine=np.eye(4), units="pixel", instances=numbers)
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ ABILITIES: Mapping[str, str] = {
     "texts": "reads no texts; name one that does, as biomedclip",
     "findings": "tells no findings; name a classifier of them, as finding_classifier",
     "choices": "chooses no view; name a classifier of them, as view_classifier",
+    "pixels": "gives no grey values of squares; name pixels_128",
     "identity": "tells no patients apart; name one that does, as patient_reid",
 }
 """What a message says of an extractor that lacks an ability."""

@@ -68,4 +68,5 @@ class MaskFile(_Files):
 
     def geometry(self) -> Geometry:
         """Reads the grid alone."""
-        return read_grid(self.files, **self.options)
+        options = {key: value for key, value in self.options.items() if key != "objects"}  # no matter of headers
+        return read_grid(self.files, **options)

@@ -175,13 +175,17 @@ def _resampled_mask(mask: Mask, to: Geometry | Sequence[float], labels: str, fil
     pull = _pull(mask.geometry, target)
     moved = (_labels if labels == "linear" else _nearest)(mask.labels, pull, target.shape)
     moved = _filled(moved, _outside(pull, mask.geometry.shape, target.shape), fill)
-    return replace(mask, labels=moved, affine=np.array(target.affine, np.float64))
+    numbers = None if labels == "linear" else mask.instances
+    if numbers is not None:
+        numbers = _filled(_nearest(numbers, pull, target.shape), _outside(pull, mask.geometry.shape, target.shape), 0)
+    return replace(mask, labels=moved, affine=np.array(target.affine, np.float64), instances=numbers)
 
 
 def _rebuilt(thing: Thing, moved: Callable[[Array], Array], affine: Array) -> Thing:
     changes: dict[str, Any] = {"affine": affine}
     if isinstance(thing, Mask):
-        changes["labels"] = moved(thing.labels)
+        changes |= {"labels": moved(thing.labels)}
+        changes |= {"instances": None if thing.instances is None else moved(thing.instances)}
     else:
         changes |= {"array": moved(thing.array), "valid": None if thing.valid is None else moved(thing.valid)}
     return replace(thing, **changes)

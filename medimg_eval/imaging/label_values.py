@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -131,6 +131,45 @@ def smallest_type(labels: Array) -> np.dtype[Any]:
     low, high = (int(labels.min()), int(labels.max())) if labels.size else (0, 0)
     # Below zero, half of a signed type's values are left for what lies above.
     return np.result_type(np.min_scalar_type(low), np.min_scalar_type(high if low >= 0 else -high - 1))
+
+
+def split_codes(codes: Array, path: Path, objects: Literal["values"] | int) -> tuple[Array, Array]:
+    """Takes whole numbers that name objects apart into labels and numbers.
+
+    Args:
+        codes: integers, (*spatial); 0 is background.
+        path: named in errors.
+        objects: "values" where every value above 0 is an object, all of label 1; or a number that each label was
+            multiplied by before the object's number was added: 1000 where 2003 is the third object of label 2.
+
+    Returns:
+        Labels and numbers, each (*spatial) in the smallest integer dtype.
+
+    Raises:
+        CaseError: a value below 0.
+        UsageError: `objects` is neither.
+    """
+    if objects != "values" and (isinstance(objects, bool) or not isinstance(objects, int) or objects < 2):
+        raise UsageError(f"expected objects to be 'values' or a whole number such as 1000, got {objects!r}")
+    if codes.size and int(codes.min()) < 0:
+        raise CaseError(f"{path}: holds {int(codes.min())}, and numbers of objects are 0 and above")
+    labels, numbers = (codes > 0, codes) if objects == "values" else np.divmod(codes.astype(np.int64), objects)
+    return labels.astype(smallest_type(labels)), numbers.astype(smallest_type(numbers))
+
+
+def join_codes(labels: Array, numbers: Array, factor: int) -> Array:
+    """Returns `factor` times the labels plus the numbers, which are made small enough where they are not.
+
+    Raises:
+        CaseError: there are more objects than `factor` has numbers for.
+    """
+    if numbers.size and int(numbers.max()) >= factor:
+        known, places = np.unique(np.append(numbers.ravel(), 0), return_inverse=True)
+        if len(known) > factor:
+            raise CaseError(f"a mask of {len(known) - 1} objects cannot be stored; at most {factor - 1} can")
+        numbers = places[:-1].reshape(numbers.shape)
+    codes: Array = labels.astype(np.int64) * factor + numbers
+    return codes
 
 
 MOST_GREYS = 100

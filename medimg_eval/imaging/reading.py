@@ -17,7 +17,7 @@ import numpy as np
 from medimg_eval.case import Array, Geometry, Image, Mask
 from medimg_eval.errors import CaseError, UsageError, UserError, nearest
 from medimg_eval.imaging.formats import FAMILIES, identify, survey
-from medimg_eval.imaging.label_values import label_map, label_notes
+from medimg_eval.imaging.label_values import label_map, label_notes, split_codes
 from medimg_eval.imaging.library_logs import without_values
 
 Source = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
@@ -65,7 +65,7 @@ def read_grid(source: Source, **options: Any) -> Geometry:
         return geometry
 
 
-def read_mask(source: Source, **options: Any) -> Mask:
+def read_mask(source: Source, *, objects: Literal["values"] | int | None = None, **options: Any) -> Mask:
     """Reads a label map of whole numbers.
 
     Labels stored as floating point are accepted when every voxel is a whole number (many tools write
@@ -74,10 +74,12 @@ def read_mask(source: Source, **options: Any) -> Mask:
     Args:
         source: a volume of three dimensions (a trailing axis of length one is dropped), a picture of one
             channel, a DICOM-SEG, or an RTSTRUCT.
+        objects: where values name objects: `values` (each is an object of label 1), or what labels are multiplied by
+            before the object's number is added, such as 1000. None where values are labels.
         options: the family's own, such as `grid` (RTSTRUCT).
 
     Returns:
-        Labels as the smallest integer dtype their values need, and the affine.
+        Labels as the smallest integer dtype their values need, and the affine; with `objects` their numbers too.
 
     Raises:
         CaseError: the file is missing, damaged, or not a label map.
@@ -87,6 +89,9 @@ def read_mask(source: Source, **options: Any) -> Mask:
     with guarded(paths) as notes:
         found: Image | Mask = _ask(paths, ("read_mask", "read"), options, notes)
         mask = found if isinstance(found, Mask) else _as_mask(found, paths[0])
+        if objects is not None:
+            labels, numbers = split_codes(mask.labels, paths[0], objects)
+            mask = replace(mask, labels=labels, instances=numbers)
     return replace(mask, notes=(*mask.notes, *notes))
 
 

@@ -86,7 +86,7 @@ class SegmentationScores(Metric):
         empty: EmptyPolicy | str | Mapping[str, Any] = "worst",
         tolerances: Mapping[str, float] | None = None,
         ignore: int | None = None,
-        instances: InstanceRule | Mapping[str, Any] | None = None,
+        instances: InstanceRule | str | Mapping[str, Any] | None = None,
         lesions: LesionRule | str | Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:

@@ -30,7 +30,7 @@ def segmentation_scores(  # noqa: PLR0913 - named arguments, each with a default
     empty: EmptyPolicy | str | Mapping[str, Any] = "worst",
     tolerances: Mapping[str, float] | None = None,
     ignore: int | None = None,
-    instances: InstanceRule | Mapping[str, Any] | None = None,
+    instances: InstanceRule | str | Mapping[str, Any] | None = None,
     lesions: LesionRule | str | Mapping[str, Any] | None = None,
 ) -> list[LabelScore]:
     """Returns the score of every label under every metric, label by label: `medimg_eval.metrics` on tensors.

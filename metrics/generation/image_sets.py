@@ -38,9 +38,9 @@ GROUPS: dict[str, Group] = {}
 BY_PARTS: set[str] = set()
 """Metrics that are also computed of the images of each finding and group."""
 
-Ability = Literal["", "texts", "findings", "choices", "identity"]
+Ability = Literal["", "texts", "findings", "choices", "identity", "pixels"]
 """What an extractor must do beside giving features: read texts, tell findings, choose a value of an attribute, or
-score pairs of pictures by whether they are of one patient."""
+score pairs of pictures by whether they are of one patient; or its features are grey values of a square."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -58,6 +58,12 @@ def near_copies(sets: ImageSets) -> SetValue:
     )
 
 
+@_share(title="Transformed copies", source="this package", ability="pixels")
+def transformed_copies(sets: ImageSets) -> SetValue:
+    """The share of generated images that are training images flipped, moved, cropped, turned or recoloured."""
+    return privacy.transformed_copies(*sets.trio, **sets.screened)
+
+
 @_share(title="DCR share", source="SDMetrics, DCROverfittingProtection")
 def dcr_share(sets: ImageSets) -> SetValue:
     """The share of generated images that are nearer to a training image than to any hold-out image; ties count half."""

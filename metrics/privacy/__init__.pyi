@@ -16,4 +16,8 @@ from .screens import (
     dcr_share as dcr_share,
     nndr as nndr,
 )
+from .copies import (
+    CopyFinder as CopyFinder,
+    transformed_copies as transformed_copies,
+)
 from .screens import SetError as SetError, SetValue as SetValue  # type: ignore[attr-defined]

@@ -128,9 +128,9 @@ def match_parts(
     else:
         reward = shared / (sizes[ones] + other_sizes[others] - shared)
         if rule.matching == "iou":
-            allowed = reward >= rule.threshold
+            allowed = reward >= rule.threshold if rule.inclusive else reward > rule.threshold
             ones, others, shared, reward = ones[allowed], others[allowed], shared[allowed], reward[allowed]
-    taken = (_greedy if rule.assignment == "greedy" else _hungarian)(ones, others, reward)
+    taken = (_greedy if rule.assignment == "greedy" else hungarian)(ones, others, reward)
     return ones[taken], others[taken], shared[taken]
 
 
@@ -171,8 +171,8 @@ def _greedy(ones: Integers, others: Integers, reward: Floats) -> Integers:
     return np.array(sorted(taken), np.int64)
 
 
-def _hungarian(ones: Integers, others: Integers, reward: Floats) -> Integers:
-    """Takes the pairs with the largest sum of rewards."""
+def hungarian(ones: Integers, others: Integers, reward: Floats) -> Integers:
+    """Returns the indices, ascending, of the pairs with the largest sum of rewards, each part in one pair at most."""
     from scipy.optimize import linear_sum_assignment
 
     rows, row = np.unique(ones, return_inverse=True)

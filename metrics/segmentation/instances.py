@@ -1,8 +1,8 @@
-"""Metrics of the objects that a mask falls into: connected parts, matched one to one with those of the reference.
+"""Metrics of the objects that a mask falls into, matched one to one with those of the reference.
 
-An instance is a connected part of a label's mask. Which parts count, which may match and which of the possible
-matches are taken is the `InstanceRule` of the task, printed with the table. TP are the matches, FN the reference's
-instances without one, FP the prediction's.
+An instance is a connected part of a label's mask, or what the mask itself numbers as one. Which of them count, which
+may match and which of the possible matches are taken is the `InstanceRule` of the task, printed with the table. TP are
+the matches, FN the reference's instances without one, FP the prediction's.
 """
 
 from __future__ import annotations
@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from medimg_eval.metrics.registry import ScoreTable, metric, summary
-from medimg_eval.metrics.segmentation.connected_components import Integers, connected_parts, match_parts, once_per_pair
+from medimg_eval.metrics.segmentation.connected_components import (
+    Integers,
+    connected_parts,
+    hungarian,
+    match_parts,
+    once_per_pair,
+    shared_voxels,
+)
 from medimg_eval.metrics.segmentation.overlap import METRICS_REVIEW, ratio
 from medimg_eval.metrics.segmentation.pairs import LabelPair, Settings
 from medimg_eval.metrics.segmentation.surface_distance import hd95
@@ -23,6 +30,10 @@ from medimg_eval.metrics.segmentation.surface_distance import hd95
 if TYPE_CHECKING:
     from medimg_eval.metrics.segmentation.surfaces import Bools, Floats
 
+AJI = "Kumar et al., IEEE Trans Med Imaging 2017, doi 10.1109/TMI.2017.2677499"
+AJI_PLUS = "Graham et al. (HoVer-Net), Med Image Anal 2019, doi 10.1016/j.media.2019.101563"
+STARDIST = "Schmidt et al., MICCAI 2018, doi 10.1007/978-3-030-00934-2_30"
+DSB2018 = "Caicedo et al., Nat Methods 2019, doi 10.1038/s41592-019-0612-7"
 PANOPTIC = "Kirillov et al., Panoptic segmentation, CVPR 2019, doi 10.1109/CVPR.2019.00963"
 _share = partial(metric, kind="mask", higher_is_better=True, best=1.0, worst=0.0, rules=("instances",))
 # A label that one mask lacks has its counts like any other.
@@ -91,6 +102,11 @@ class Matches:
         values: Floats = self.shared / (self.sums - self.shared)
         return values
 
+    @cached_property
+    def overlaps(self) -> tuple[Integers, Integers, Integers]:
+        """Which instances share voxels, matched or not: of the reference, of the prediction, how many, (overlap,)."""
+        return shared_voxels(self.reference, self.prediction)
+
     def of_size(self, size: str) -> tuple[int, int]:
         """How many instances of the reference are "small", "medium" or "large", and how many of those match."""
         low, high = self.settings.instances.sizes
@@ -108,15 +124,29 @@ def matched_instances(pair: LabelPair) -> Matches:
     """Returns the instances of both masks of a pair and which of them match, by the pair's `InstanceRule`."""
     rule = pair.settings.instances
     least = rule.min_volume / pair.voxel_size * (1 - 1e-9)
-    reference, sizes = _instances(pair.reference, rule.connectivity, least)
-    prediction, predicted_sizes = _instances(pair.prediction, rule.connectivity, least)
+    reference, sizes = _large_enough(_parts(pair, 0), least)
+    prediction, predicted_sizes = _large_enough(_parts(pair, 1), least)
     ones, others, shared = match_parts(reference, prediction, pair.spacing, rule)
     return Matches(reference, prediction, sizes, predicted_sizes, ones, others, shared, pair.settings, pair.spacing)
 
 
-def _instances(mask: Bools, connectivity: str, least: float) -> tuple[Integers, Integers]:
-    """Returns a mask's parts of at least so many voxels, numbered from 1, and their sizes in voxels."""
-    parts, _ = connected_parts(mask, connectivity)
+def _parts(pair: LabelPair, side: int) -> Integers:
+    """Returns the instances of the reference (side 0) or the prediction (1), cropped as the pair; gaps may be left."""
+    rule, mask = pair.settings.instances, (pair.reference, pair.prediction)[side]
+    if rule.source == "components":
+        return connected_parts(mask, rule.connectivity)[0]
+    if pair.numbers is None:
+        raise ValueError("Expected `numbers` of the instances, which instances='given' judges by, got none")
+    box = tuple(slice(start, start + size) for start, size in zip(pair.offset, mask.shape, strict=True))
+    given: Integers = np.where(mask, pair.numbers[side][box], 0)
+    if int(given.max(initial=0)) > max(given.size, 1024):  # numbers far apart are too many to count one by one
+        _, places = np.unique(np.append(given.ravel(), 0), return_inverse=True)
+        given = places[:-1].reshape(given.shape)
+    return given.astype(np.int32)
+
+
+def _large_enough(parts: Integers, least: float) -> tuple[Integers, Integers]:
+    """Returns the parts of at least so many voxels, numbered from 1 without gaps, and their sizes in voxels."""
     sizes = np.bincount(parts.ravel(), minlength=1)
     sizes[0] = 0
     kept = (sizes >= least) & (sizes > 0)
@@ -204,6 +234,79 @@ def instance_dice(pair: LabelPair) -> float:
     return ratio(float((2 * found.shared / found.sums).sum()), len(found.sizes))
 
 
+@_share(title="AJI", source=AJI)
+def aji(pair: LabelPair) -> float:
+    """The aggregated Jaccard index: voxels that instances share with their best overlaps, over all voxels of either.
+
+    Each of the reference's instances takes the predicted one of the largest IoU (of equal ones the first), which may
+    serve several; whatever overlaps nothing, or is taken by none, adds its voxels to the denominator. `matching` and
+    `threshold` play no part. In [0, 1]; NaN without any instance.
+
+    >>> import numpy as np
+    >>> line = np.ones((1, 3), dtype=bool)
+    >>> pair = LabelPair(line & [1, 0, 1] > 0, line, (1, 1))
+    >>> round(aji(pair), 4)  # both take the same: 1 + 1 voxels shared, 3 + 3 in the unions
+    0.3333
+    """
+    found = matched_instances(pair)
+    ones, others, shared = found.overlaps
+    ious = _ious(found, ones, others, shared)
+    best_first = np.lexsort((others, -ious, ones))
+    chosen = best_first[np.unique(ones[best_first], return_index=True)[1]]
+    return _aggregated(found, ones[chosen], others[chosen], shared[chosen])
+
+
+@_share(title="AJI+", source=AJI_PLUS)
+def aji_plus(pair: LabelPair) -> float:
+    """AJI of instances paired one to one: the pairs whose IoUs have the largest sum, of all that overlap.
+
+    What has no partner adds its voxels to the denominator. In [0, 1]; NaN without any instance.
+    """
+    found = matched_instances(pair)
+    ones, others, shared = found.overlaps
+    chosen = hungarian(ones, others, _ious(found, ones, others, shared))
+    return _aggregated(found, ones[chosen], others[chosen], shared[chosen])
+
+
+def _ious(found: Matches, ones: Integers, others: Integers, shared: Integers) -> Floats:
+    values: Floats = shared / (found.sizes[ones - 1] + found.predicted_sizes[others - 1] - shared)
+    return values
+
+
+def _aggregated(found: Matches, ones: Integers, others: Integers, shared: Integers) -> float:
+    """Returns the voxels that pairs share, over those of their unions and of the instances in no pair."""
+    paired, used = found.sizes[ones - 1], np.unique(others)
+    unions = (paired + found.predicted_sizes[others - 1] - shared).sum()
+    alone = found.sizes.sum() - paired.sum() + found.predicted_sizes.sum() - found.predicted_sizes[used - 1].sum()
+    return ratio(float(shared.sum()), float(unions + alone))
+
+
+@_share(title="Instance AP", source=STARDIST, parameter="IoU", parameter_most=1.0)
+def instance_ap(pair: LabelPair, iou: float) -> float:
+    """TP / (TP + FP + FN) of instances that match at an IoU of the parameter: the AP of StarDist and Cellpose.
+
+    As many instances match as can, whatever the rule's `matching`, `threshold` and `assignment`; `inclusive` says
+    whether an IoU of exactly the parameter counts. It needs no confidences, so it is no area under a curve. In [0, 1];
+    NaN without any instance.
+    """
+    found = matched_instances(pair)
+    ones, others, shared = found.overlaps
+    ious = _ious(found, ones, others, shared)
+    allowed = ious >= iou if found.settings.instances.inclusive else ious > iou
+    # A match is worth more than all IoUs together: as many as can be, then those that overlap most.
+    tp = len(hungarian(ones[allowed], others[allowed], 1 + ious[allowed] / (2 * max(1, len(found.sizes)))))
+    return ratio(tp, len(found.sizes) + len(found.predicted_sizes) - tp)
+
+
+@_share(title="Mean instance AP", source=DSB2018)
+def mean_instance_ap(pair: LabelPair) -> float:
+    """The mean of `instance_ap` at IoUs of 0.5, 0.55, ... 0.95, as the Data Science Bowl 2018 ranks.
+
+    In [0, 1]; NaN without any instance.
+    """
+    return float(np.mean([instance_ap(pair, step / 20) for step in range(10, 20)]))
+
+
 @metric(
     kind="mask",
     title="Instance HD95",
@@ -240,6 +343,12 @@ def instances_missed(pair: LabelPair) -> float:
 def instances_spurious(pair: LabelPair) -> float:
     """How many predicted instances match none of the reference."""
     return matched_instances(pair).fp
+
+
+@_count(title="IoU of matches, summed", higher_is_better=True, best=math.nan)
+def instances_iou(pair: LabelPair) -> float:
+    """The sum of the IoUs of the instances that match."""
+    return float(matched_instances(pair).ious.sum())
 
 
 @_count(title="Small instances", higher_is_better=True, best=math.nan)
@@ -291,6 +400,22 @@ def pooled_instance_f1(rows: ScoreTable) -> float:
     """
     tp, fn, fp = (_total(rows, f"instances_{name}") for name in ("matched", "missed", "spurious"))
     return ratio(2 * tp, 2 * tp + fp + fn)
+
+
+@_pooled(
+    needs=("instances_iou", "instances_matched", "instances_missed", "instances_spurious"),
+    title="Pooled PQ",
+    source=PANOPTIC,
+)
+def pooled_pq(rows: ScoreTable) -> float:
+    """The panoptic quality of all instances of a run taken together: the sum of IoUs over TP + FP / 2 + FN / 2.
+
+    Where `pq` is the mean over cases, here a case counts by how many instances it has, as in CoNIC. Of several labels
+    all instances are one heap; `by=label` gives each its own. In [0, 1]; NaN without any instance, or if a case could
+    not be counted.
+    """
+    tp, fn, fp = (_total(rows, f"instances_{name}") for name in ("matched", "missed", "spurious"))
+    return ratio(_total(rows, "instances_iou"), tp + (fp + fn) / 2)
 
 
 @_pooled(needs=("instances_matched", "instances_spurious"), title="Pooled instance precision", source=METRICS_REVIEW)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from medimg_eval.errors import UsageError, nearest
 
 _ONE_OF: Mapping[str, tuple[str, ...]] = {
+    "source": ("components", "given"),
     "connectivity": ("face", "corner"),
     "matching": ("iou", "overlap", "centroid"),
     "assignment": ("greedy", "hungarian"),
@@ -22,10 +23,13 @@ class InstanceRule:
     """How a mask falls into instances, and how those of two masks are matched one to one.
 
     Attributes:
-        connectivity: Voxels that share a "face" are one instance, or those that share a "corner" too.
+        source: "components": the connected parts of a mask are its instances; "given": those that the mask itself
+            numbers, so that two which touch stay two.
+        connectivity: Of components: voxels that share a "face" are one instance, or those that share a "corner" too.
         matching: Which instances may match: those of an "iou" of at least `threshold`, those with any "overlap",
             or those whose "centroid"s are at most `threshold` mm apart.
         threshold: Of `matching`.
+        inclusive: Whether an "iou" of exactly the threshold matches; Kirillov's has to be above it.
         assignment: "greedy" takes the best pair first; "hungarian" takes the pairs whose IoU have the largest
             sum, or, of centroids, as many pairs as there can be with the smallest sum of distances.
         min_volume: Instances of less than so many mm3 (2-D: mm2) are left out on both sides.
@@ -33,24 +37,27 @@ class InstanceRule:
             second, and "medium" ones between.
     """
 
+    source: Literal["components", "given"] = "components"
     connectivity: Literal["face", "corner"] = "corner"
     matching: Literal["iou", "overlap", "centroid"] = "iou"
     threshold: float = 0.5
+    inclusive: bool = True
     assignment: Literal["greedy", "hungarian"] = "hungarian"
     min_volume: float = 0.0
     sizes: tuple[float, float] = (100.0, 1000.0)
 
     @classmethod
-    def of(cls, wanted: InstanceRule | Mapping[str, Any] | None) -> InstanceRule:
-        """Returns a rule given as itself or as in a config; None is the default.
+    def of(cls, wanted: InstanceRule | str | Mapping[str, Any] | None) -> InstanceRule:
+        """Returns a rule given as itself, as its source ("given") or as in a config; None is the default.
 
         Raises:
             UsageError: There is no such key, or a value cannot be meant.
         """
         if isinstance(wanted, InstanceRule):
             return wanted
+        wanted = {"source": wanted} if isinstance(wanted, str) else wanted
         if not isinstance(wanted or {}, Mapping):
-            raise UsageError(f"Expected instances to be a mapping, got {wanted!r}")
+            raise UsageError(f"Expected instances to be 'given', 'components' or a mapping, got {wanted!r}")
         stated = _checked("instances", wanted or {}, [one.name for one in fields(cls)])
         if stated.get("matching", "iou") == "iou" and stated.get("threshold", 0.5) > 1:
             raise UsageError(f"Expected instances.threshold to be an IoU of at most 1, got {stated['threshold']}")
@@ -63,10 +70,12 @@ class InstanceRule:
 
     def describe(self) -> str:
         """Says the rule in words, for the footnote of a table."""
-        limits = {"iou": f"IoU >= {self.threshold:g}", "centroid": f"centroids <= {self.threshold:g} mm apart"}
+        above = ">=" if self.inclusive else ">"
+        limits = {"iou": f"IoU {above} {self.threshold:g}", "centroid": f"centroids <= {self.threshold:g} mm apart"}
         least = f" of at least {self.min_volume:g} mm3" if self.min_volume else ""
+        which = "as numbered in the masks" if self.source == "given" else f"parts joined by {self.connectivity}s"
         return (
-            f"instances: parts joined by {self.connectivity}s{least}, {self.assignment} matching by "
+            f"instances: {which}{least}, {self.assignment} matching by "
             f"{limits.get(self.matching, 'any overlap')}, small < {self.sizes[0]:g} mm3, large >= {self.sizes[1]:g} mm3"
         )
 
@@ -162,6 +171,8 @@ def _checked(where: str, stated: Mapping[str, Any], known: Sequence[str], also: 
             raise UsageError(f"{where}: there is no {key!r}{nearest(key, (*known, *also))}")
         if key in _ONE_OF and value not in _ONE_OF[key]:
             raise UsageError(f"{where}.{key}: there is no {value!r}{nearest(str(value), _ONE_OF[key])}")
+        if key == "inclusive" and not isinstance(value, bool):
+            raise UsageError(f"Expected {where}.inclusive to be true or false, got {value!r}")
         if key in ("threshold", "min_volume", "penalty") and not (_is_number(value) or (key, value) == _DIAGONAL):
             raise UsageError(f"Expected {where}.{key} to be a number of at least 0, got {value!r}")
         if key == "dilation" and (not _is_number(value) or int(value) != value):

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -18,6 +18,7 @@ from medimg_eval.metrics.segmentation.matching_rules import InstanceRule, Lesion
 from medimg_eval.metrics.segmentation.surfaces import Bools, Spacing
 
 Surface: TypeAlias = Literal["surfel", "voxel"]
+Numbers: TypeAlias = npt.NDArray[np.integer[Any]]
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,8 @@ class LabelPair:
         reference_size: Voxels of the reference.
         prediction_size: Voxels of the prediction.
         overlap_size: Voxels of both.
+        numbers: Where instances are given: which one each voxel of the image belongs to, (*spatial), in the reference
+            and in the prediction.
 
     Raises:
         ValueError: If the masks are not boolean, not 2-D or 3-D or of different shapes, if `spacing` is not
@@ -89,6 +92,7 @@ class LabelPair:
         self.spacing = maps.spacing
         self.shape = maps.shape
         self.reference_size, self.prediction_size, self.overlap_size = maps.sizes(region)
+        self.numbers: tuple[Numbers, Numbers] | None = None
 
     @cached_property
     def offset(self) -> tuple[int, ...]:

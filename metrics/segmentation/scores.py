@@ -17,6 +17,7 @@ from medimg_eval.metrics.segmentation.empty_masks import EmptyPolicy
 from medimg_eval.metrics.segmentation.matching_rules import InstanceRule, LesionRule
 from medimg_eval.metrics.segmentation.pairs import (
     LabelPair,
+    Numbers,
     Settings,
     Surface,
     check_arrays,
@@ -52,8 +53,9 @@ def segmentation_scores(
     empty: EmptyPolicy | str | Mapping[str, Any] = "worst",
     tolerances: Mapping[str, float] | None = None,
     ignore: int | None = None,
-    instances: InstanceRule | Mapping[str, Any] | None = None,
+    instances: InstanceRule | str | Mapping[str, Any] | None = None,
     lesions: LesionRule | str | Mapping[str, Any] | None = None,
+    numbers: tuple[Array, Array] | None = None,
 ) -> list[LabelScore]:
     """Returns the score of every label under every metric, label by label.
 
@@ -72,6 +74,8 @@ def segmentation_scores(
         ignore: A label of the reference whose voxels are taken out of both maps before anything is judged.
         instances: How masks fall into instances; see `InstanceRule`.
         lesions: How lesion-wise metrics tell lesions apart: a `LesionRule`, a preset's name or a mapping.
+        numbers: For `instances="given"`: integers (*spatial) of the reference and of the prediction that number
+            their instances from 1; 0 is none. An instance is what of a label (or region) has one number.
 
     Raises:
         ValueError: If an argument is not as said above, or the maps' shapes differ.
@@ -90,7 +94,7 @@ def segmentation_scores(
     cyst hd 10.0 missed
     """
     return scores_of_pairs(
-        partial(_pairs, reference, prediction),
+        partial(_pairs, reference, prediction, numbers),
         spacing,
         labels=labels,
         metrics=metrics,
@@ -113,7 +117,7 @@ def scores_of_pairs(
     empty: EmptyPolicy | str | Mapping[str, Any],
     tolerances: Mapping[str, float] | None,
     ignore: int | None,
-    instances: InstanceRule | Mapping[str, Any] | None,
+    instances: InstanceRule | str | Mapping[str, Any] | None,
     lesions: LesionRule | str | Mapping[str, Any] | None,
 ) -> list[LabelScore]:
     """Returns what `segmentation_scores` does, of pairs of masks that come from elsewhere, such as a GPU.
@@ -264,6 +268,7 @@ def _check_tolerances(tolerances: Mapping[str, float], regions: Mapping[str, Any
 def _pairs(
     reference: Array,
     prediction: Array,
+    numbers: tuple[Array, Array] | None,
     spacing: tuple[float, ...],
     regions: Mapping[str, tuple[int, ...]],
     settings: Mapping[str, Settings],
@@ -277,7 +282,17 @@ def _pairs(
         return
     check_arrays(reference, prediction, "iu", "an integer label map")
     checked_spacing(spacing, reference.ndim)
-    yield from label_pairs(reference, prediction, spacing, regions, settings, ignore).items()
+    given = None if numbers is None else _checked_numbers(*numbers, reference.shape)
+    for name, pair in label_pairs(reference, prediction, spacing, regions, settings, ignore).items():
+        pair.numbers = given
+        yield name, pair
+
+
+def _checked_numbers(reference: Array, prediction: Array, shape: tuple[int, ...]) -> tuple[Numbers, Numbers]:
+    for one in (reference, prediction):
+        if one.dtype.kind not in "iu" or one.shape != shape or (one.dtype.kind == "i" and one.min(initial=0) < 0):
+            raise ValueError(f"Expected `numbers` to be integers of 0 and above, {shape}, got {one.dtype} {one.shape}")
+    return reference, prediction
 
 
 def _overlapping_pairs(

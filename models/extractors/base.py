@@ -37,6 +37,7 @@ class FeatureExtractor(WithWeights, ABC):
         chooses: of which attribute, such as `view`.
         thresholds: (feature,): from which probability on a finding is there.
         tells_patients: whether it also has `compare`.
+        gives_pixels: whether its features are the grey values of a square, row by row.
         looks_up: whether features are had from `look_up`, by file, and not computed.
     """
 
@@ -45,6 +46,7 @@ class FeatureExtractor(WithWeights, ABC):
     reads_texts: ClassVar[bool] = False
     tells_patients: ClassVar[bool] = False
     looks_up: ClassVar[bool] = False
+    gives_pixels: ClassVar[bool] = False
     findings: Sequence[str] = ()
     choices: Sequence[str] = ()
     chooses: str = ""
@@ -58,6 +60,7 @@ class FeatureExtractor(WithWeights, ABC):
             "findings": bool(self.findings),
             "choices": bool(self.choices),
             "identity": self.tells_patients,
+            "pixels": self.gives_pixels,
         }
         return frozenset(name for name, there in able.items() if there)
 
@@ -134,13 +137,16 @@ class FeatureExtractor(WithWeights, ABC):
 class Pixels(FeatureExtractor):
     """The grey values of a picture brought to a small square: no network, no weights.
 
-    What it sees is where a picture is bright: enough to find copies, and to try everything out without weights. It is
-    no judge of realism.
+    What it sees is where a picture is bright: enough to try everything out without weights, and to find copies that
+    nobody changed; `transformed_copies@pixels_128` finds those that were flipped, moved, cropped, turned or recoloured.
+    It is no judge of realism.
 
     Args:
         size: edge of the square; a vector has as many features as the square has pixels.
         preferred_batch: pictures at once.
     """
+
+    gives_pixels: ClassVar[bool] = True
 
     def __init__(self, size: int = 16, preferred_batch: int = 64) -> None:
         if not isinstance(size, int) or size < 1:

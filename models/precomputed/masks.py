@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -31,6 +31,8 @@ class Precomputed(Segmenter):
             or names from 1 on), `to` (class -> label, or null to drop it; equal names match by themselves) and
             `lacks` (labels the model has no class for). None takes the integers as the task's own.
         postprocess: steps on the label map, see docs/models.md.
+        objects: of files that number objects: `values` where each value is an object of label 1, or what labels were
+            multiplied by before the number was added, such as 1000.
 
     Raises:
         UserError: the folder does not exist, or the pattern holds no `{case}`, or it holds `{class}` and
@@ -46,7 +48,9 @@ class Precomputed(Segmenter):
         pattern: str = "{case}.nii.gz",
         translate: Mapping[str, Any] | None = None,
         postprocess: Sequence[Step] = (),
+        objects: Literal["values"] | int | None = None,
     ) -> None:
+        self.objects = objects
         self.root = Path(root).expanduser()
         self.pattern = pattern
         self.postprocess = tuple(postprocess)
@@ -75,7 +79,7 @@ class Precomputed(Segmenter):
             mask = self._joined(prompt.case_id, wanted)
         else:
             path = self._path(prompt.case_id)
-            mask = read_mask(path)
+            mask = read_mask(path, objects=self.objects)
             mask = self._translated(mask, wanted, path) if wanted is not None else mask
         return postprocessed_mask(self.postprocess, mask, prompt.labels)
 
@@ -96,7 +100,7 @@ class Precomputed(Segmenter):
             path = self._path(case_id, wanted.classes[number])
             mask = read_mask(path)
             if joined is None:
-                joined = replace(mask, labels=np.zeros(mask.labels.shape, dtype=np.int32), names={})
+                joined = replace(mask, labels=np.zeros(mask.labels.shape, dtype=np.int32), names={}, instances=None)
             elif difference := joined.geometry.difference(mask.geometry):
                 raise CaseError(f"{path}: {difference} of the masks of the other classes")
             joined.labels[mask.labels != 0] = label

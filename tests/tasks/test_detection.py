@@ -93,7 +93,9 @@ def test_excluded_findings_need_not_be_found_by_any_class():
         metrics=["detection_score", "false_negatives"],
     )
     assert {(score.value, score.status) for score in scores} == {(0.9, "ignored"), (0.8, "hit"), (0, "present")}
-    with pytest.raises(CaseError, match=r"nodules\.csv\) names 'other'; add it to the task's `labels` or `excluded`"):
+    with pytest.raises(
+        CaseError, match=r"nodules\.csv\) names 'other'; add it to the task's `labels`, `excluded` or `unscored`"
+    ):
         task_of().score(case_of(found), points(scores=[]))
 
 

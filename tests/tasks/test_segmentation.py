@@ -63,7 +63,7 @@ def test_a_case_listed_twice_is_an_error(write_dataset):
         ({"regions": {"whole": 1}}, "region 'whole' to list labels, got 1"),
         ({"unscored": ["cor"]}, "no label 'cor'; did you mean 'core'"),
         ({"instances": {"threshold": 2}}, "an IoU of at most 1"),
-        ({"instances": 5}, "instances to be a mapping"),
+        ({"instances": 5}, "instances to be 'given', 'components' or a mapping"),
     ],
 )
 def test_settings_that_cannot_be_meant_are_refused_when_the_task_is_made(write_dataset, settings, words):

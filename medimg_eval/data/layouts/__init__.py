@@ -9,6 +9,7 @@ from medimg_eval.data.layouts.folders import FolderPerClass, PairedFolders, Volu
 from medimg_eval.data.layouts.frames import Frames
 from medimg_eval.data.layouts.kspace import KSpaceScans
 from medimg_eval.data.layouts.nnunet import MsdDatalist, NnUNet
+from medimg_eval.data.layouts.pannuke import PanNuke
 from medimg_eval.data.layouts.questions import Questions
 from medimg_eval.data.layouts.reconstructed import Reconstructed
 from medimg_eval.data.layouts.report_sets import Llava, R2Gen, Studies
@@ -33,6 +34,7 @@ __all__ = [
     "MsdDatalist",
     "NnUNet",
     "PairedFolders",
+    "PanNuke",
     "Prompts",
     "Questions",
     "R2Gen",

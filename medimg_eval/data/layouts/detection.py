@@ -27,14 +27,16 @@ class Coco(FolderLayout):
     Args:
         annotations: the file below the root, or split -> such a file.
         images: pattern of the images below the root, such as `images/{file_name}`; it may hold `{split}`.
-        truth_kind: `boxes`, or `masks`: a label map of the categories' ids, of outlines and runs; where two objects
-            overlap the later one wins.
+        attributes: keys of an image's record that become attributes, such as `scanner`.
+        truth_kind: `boxes`, or `masks`: a label map of the categories' ids, of outlines and runs, whose objects are
+            numbered; where two overlap the later one wins.
         others: see `FolderLayout`.
     """
 
     annotations: str | Mapping[str, str]
     images: str = "images/{file_name}"
     truth_kind: Literal["boxes", "masks"] = "boxes"
+    attributes: Sequence[str] = ()
 
     def entries(self, root: Path) -> list[Entry]:
         """The images in the order of the file; their records are the image and then its annotations."""
@@ -70,7 +72,8 @@ class Coco(FolderLayout):
         return [self._entry(root, row, split, objects[key]) for key, row in images.items()]
 
     def _entry(self, root: Path, row: Row, split: str | None, objects: Sequence[Row]) -> Entry:
-        entry = Entry(row.text("file_name"), root, (row, *objects), split=split)
+        said = {name: row.text(name) for name in self.attributes}
+        entry = Entry(row.text("file_name"), root, (row, *objects), split=split, attributes=said)
         entry = replace(entry, images=(self.image_file(entry.path(self.images)),))
         return replace(entry, patient=self.patient_of(entry))
 
@@ -130,11 +133,13 @@ class DrawnMask:
     def read(self) -> Mask:
         """Draws it; raises CaseError naming the annotation that is not understood."""
         grid = self.geometry()
-        labels = np.zeros(grid.shape, np.int64)
-        for row in self.rows[1:]:
-            labels[_inside(row, (grid.shape[0], grid.shape[1]))] = int(row.value("category_id"))
+        labels, numbers = np.zeros((2, *grid.shape), np.int64)
+        for number, row in enumerate(self.rows[1:], start=1):
+            inside = _inside(row, (grid.shape[0], grid.shape[1]))
+            labels[inside], numbers[inside] = int(row.value("category_id")), number
         names = {int(row.value("category_id")): row.text("category") for row in self.rows[1:]}
-        return Mask(labels.astype(np.min_scalar_type(int(labels.max(initial=0)))), grid.affine, names, units=grid.units)
+        smallest = labels.astype(np.min_scalar_type(int(labels.max(initial=0))))
+        return Mask(smallest, grid.affine, names, units=grid.units, instances=numbers)
 
     def geometry(self) -> Geometry:
         """The grid of the image; raises CaseError when it is not of the stated size."""

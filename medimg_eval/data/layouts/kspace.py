@@ -251,7 +251,7 @@ class Reconstruction:
         if self.labels is None:
             raise CaseError(f"{self.path}: no map of tissues belongs to it; name one by task.layout.tissues")
         mask = self.labels.read()
-        return mask if self.slices is None else replace(mask, labels=mask.labels[slice(*self.slices)])
+        return mask if self.slices is None else replace(mask, labels=mask.labels[slice(*self.slices)], instances=None)
 
     def geometry(self) -> Geometry:
         """The grid, from the header."""

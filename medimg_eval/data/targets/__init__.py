@@ -1,9 +1,11 @@
 """What is right about a case, and how the authors wrote it down: one small adapter for each way."""
 
 from medimg_eval.data.records import Entry, Target
+from medimg_eval.data.targets.drawn import DrawnAreas, DrawnPoints
 from medimg_eval.data.targets.findings import ClassColumns, ClassName, NumberColumns
 from medimg_eval.data.targets.joined import JoinedPoints, TableTarget
 from medimg_eval.data.targets.masks import FilledBoxes, ImageTarget, MaskParts, MaskTarget, RunLength, StructureFiles
+from medimg_eval.data.targets.objects import InstanceMat
 from medimg_eval.data.targets.places import BoxColumns, LandmarkMat, PointColumns
 from medimg_eval.data.targets.text_targets import FrameTable, ReportText, SurvivalColumns
 from medimg_eval.data.targets.verse import MiccaiCentroids, VertebraCentroids
@@ -12,10 +14,13 @@ __all__ = [
     "BoxColumns",
     "ClassColumns",
     "ClassName",
+    "DrawnAreas",
+    "DrawnPoints",
     "Entry",
     "FilledBoxes",
     "FrameTable",
     "ImageTarget",
+    "InstanceMat",
     "JoinedPoints",
     "LandmarkMat",
     "MaskParts",

@@ -71,7 +71,8 @@ class RecodedMask:
         labels = np.zeros(mask.labels.shape, np.min_scalar_type(max(self.values.values(), default=0)))
         for value, label in self.values.items():
             labels[mask.labels == value] = label
-        return Mask(labels, mask.affine, mask.names, mask.notes, mask.units)
+        numbers = None if mask.instances is None else mask.instances * (labels > 0)
+        return Mask(labels, mask.affine, mask.names, mask.notes, mask.units, numbers)
 
     def geometry(self) -> Geometry:
         """Reads the grid alone."""
@@ -353,7 +354,7 @@ def coco_counts(text: str) -> list[int]:
 
 @dataclass
 class MaskParts:
-    """One file per object of a case; together they are the foreground, label 1.
+    """One file per object of a case; together they are the foreground, label 1, with the objects numbered.
 
     Args:
         path: pattern below the root of the files, whose name is `*.png` or the like: `{case}/masks/*.png`.
@@ -378,7 +379,7 @@ class MaskParts:
 
 @dataclass(frozen=True)
 class JoinedMask:
-    """Binary masks of one grid; a pixel of any is foreground."""
+    """Binary masks of one grid; a pixel of any is foreground, and belongs to the last object that has it."""
 
     paths: tuple[Path, ...]
 
@@ -390,14 +391,14 @@ class JoinedMask:
     def read(self) -> Mask:
         """Joins them; raises CaseError when one lies on another grid."""
         grid = self.geometry()
-        joined = np.zeros(grid.shape, np.uint8)
-        for path in self.paths:
+        numbers = np.zeros(grid.shape, np.min_scalar_type(len(self.paths)))
+        for number, path in enumerate(self.paths, start=1):
             mask = read_mask(path)
             difference = grid.difference(mask.geometry)
             if difference:
                 raise CaseError(f"{path}: {difference} of {self.paths[0]}; the objects of one case share a grid")
-            joined[mask.labels != 0] = 1
-        return Mask(joined, grid.affine, units=grid.units)
+            numbers[mask.labels != 0] = number
+        return Mask((numbers > 0).astype(np.uint8), grid.affine, units=grid.units, instances=numbers)
 
     def geometry(self) -> Geometry:
         """The grid of the first file."""

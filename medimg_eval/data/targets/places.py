@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -214,12 +215,7 @@ class MatPoints(OneFile, OnImage):
 
     def read(self) -> Points:
         """Returns positions as row and column; raises CaseError when the variable is not (point, 2) of numbers."""
-        from scipy.io import loadmat
-
-        try:
-            content: dict[str, Any] = loadmat(self.path)
-        except (OSError, ValueError, TypeError, NotImplementedError) as error:
-            raise CaseError(f"{self.path}: cannot be read as a MATLAB file ({error})") from error
+        content = read_mat(self.path)
         xy = np.asarray(content.get(self.key, ()))
         if xy.ndim != 2 or xy.shape[1] != 2 or xy.dtype.kind not in "iuf":
             held = ", ".join(sorted(key for key in content if not key.startswith("__")))
@@ -228,3 +224,14 @@ class MatPoints(OneFile, OnImage):
             )
         names = tuple(f"{i // self.per_group + 1}.{i % self.per_group + 1}" for i in range(len(xy)))
         return Points(np.asarray(xy[:, ::-1], dtype=np.float64), names)
+
+
+def read_mat(path: Path) -> dict[str, Any]:
+    """The variables of a MATLAB file; raises CaseError when it is none."""
+    from scipy.io import loadmat
+
+    try:
+        content: dict[str, Any] = loadmat(path)
+    except (OSError, ValueError, TypeError, NotImplementedError) as error:
+        raise CaseError(f"{path}: cannot be read as a MATLAB file ({error})") from error
+    return content

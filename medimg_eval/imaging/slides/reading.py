@@ -19,7 +19,7 @@ from medimg_eval.imaging.library_logs import kept_log
 from medimg_eval.imaging.slides.slide import Level, Slide
 from medimg_eval.system import whole
 
-__all__ = ["LARGE", "LIMIT", "Level", "Slide", "grid", "is_slide", "read", "read_mask", "write_pyramid"]
+__all__ = ["LARGE", "LIMIT", "Level", "Slide", "grid", "is_slide", "placement", "read", "read_mask", "write_pyramid"]
 
 LIMIT = 100_000_000
 """Pixels of level 0 up to which a slide is read whole without being told the level, size of pixel or region."""
@@ -130,6 +130,24 @@ def grid(
     with _slide(paths, level0_um_per_px) as slide:
         plan = _plan(slide, um_per_px, level, region)
         return Geometry(plan.shape, plan.affine, plan.units)
+
+
+def placement(
+    paths: Sequence[Path],
+    *,
+    um_per_px: float | None = None,
+    level: int | None = None,
+    region: Box | None = None,
+    level0_um_per_px: float | None = None,
+) -> tuple[tuple[int, int], tuple[float, float]]:
+    """Says where the pixels lie that `read` gives for the same arguments; raises what it does.
+
+    Returns:
+        Row and column of their corner in level-0 pixels, and level-0 pixels to one of them along rows and columns.
+    """
+    with _slide(paths, level0_um_per_px) as slide:
+        plan = _plan(slide, um_per_px, level, region)
+        return plan.first, plan.downsample
 
 
 def read_mask(

@@ -13,7 +13,7 @@ import numpy as np
 from medimg_eval.case import Array, Geometry, Image, Mask, Probabilities, Units
 from medimg_eval.errors import CaseError
 from medimg_eval.imaging.geometry import Box, check_affine, clip_box, shifted
-from medimg_eval.imaging.label_values import smallest_type
+from medimg_eval.imaging.label_values import join_codes, smallest_type
 from medimg_eval.imaging.library_logs import kept_log, without_values
 from medimg_eval.imaging.volumes import metaimage_nrrd as itk
 from medimg_eval.imaging.volumes import nifti
@@ -79,7 +79,7 @@ def grid(paths: Sequence[Path], *, region: Region | None = None) -> Geometry:
     return Geometry(shape, shifted(affine, box), units)
 
 
-def write_mask(path: str | Path, mask: Mask) -> None:
+def write_mask(path: str | Path, mask: Mask, *, objects: int | None = None) -> None:
     """Writes a label map as `.nii.gz` or `.nii`; the file appears whole or not at all.
 
     The axes stay in their order: a mask of (row, column) is read back as (row, column).
@@ -87,15 +87,20 @@ def write_mask(path: str | Path, mask: Mask) -> None:
     Args:
         path: where to; its folder exists.
         mask: integer labels, (*spatial), and their affine in RAS+ mm.
+        objects: what labels are multiplied by before the numbers of `mask.instances` are added, such as 1000; None
+            writes labels alone. `read_mask` takes the same.
 
     Raises:
-        CaseError: another suffix, or labels that are no whole numbers.
+        CaseError: another suffix, labels that are no whole numbers, or more objects than fit.
     """
     path = Path(path)
     if mask.labels.dtype.kind not in "iub":
         raise CaseError(f"{path}: expected whole-number labels to write, got {mask.labels.dtype}")
     # NIfTI has no bool and nibabel refuses int64, so labels travel in the smallest type that holds them.
-    _write(path, mask.labels.astype(smallest_type(mask.labels)), mask.geometry)
+    labels = mask.labels
+    if objects is not None and mask.instances is not None:
+        labels = join_codes(labels, mask.instances, objects)
+    _write(path, labels.astype(smallest_type(labels)), mask.geometry)
 
 
 def write_image(path: str | Path, image: Image) -> None:

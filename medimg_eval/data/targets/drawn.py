@@ -1,0 +1,156 @@
+"""What is drawn on slides and pictures, in QuPath, ASAP or ImageScope, as masks, instances and points."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from medimg_eval.case import Image, Mask, Points, Reference
+from medimg_eval.data.records import Entry, OneFile, OnImage
+from medimg_eval.errors import CaseError, UsageError, nearest
+from medimg_eval.imaging import ImageFile, identify
+from medimg_eval.imaging.annotations import Annotation, Frame, draw, read_annotations
+
+Others = Literal["raise", "ignore"]
+Absent = Literal["raise", "empty"]
+
+
+@dataclass
+class DrawnAreas:
+    """A label map of the areas that are drawn, with the number of each.
+
+    Args:
+        path: pattern below the root of the GeoJSON or XML, such as `annotations/{case}.geojson`.
+        labels: class or group -> label, in the order of drawing: where areas overlap the later wins, and 0 erases, as
+            `{_0: 1, _1: 1, _2: 0}` of CAMELYON16.
+        others: what other classes are: a mistake (`raise`), or nothing (`ignore`).
+        absent: what a missing file is: a mistake (`raise`), or a slide on which nothing is drawn (`empty`).
+    """
+
+    path: str
+    labels: Mapping[str, int]
+    others: Others = "raise"
+    absent: Absent = "raise"
+
+    def __post_init__(self) -> None:
+        """Refuses settings that are none."""
+        self.labels = {str(name): int(label) for name, label in self.labels.items()}
+        _check(self.others, self.absent)
+
+    def reference(self, entry: Entry) -> Reference[Mask]:
+        """The areas, drawn on the grid of the case's image when read."""
+        return AreasOnImage(entry.path(self.path), _image(entry), self.others, self.absent, self.labels)
+
+
+@dataclass
+class DrawnPoints:
+    """The points that are drawn, and the centres of areas.
+
+    Args:
+        path: pattern below the root of the GeoJSON or XML.
+        names: class or group -> what the task calls it; None takes the classes themselves.
+        others: as of `DrawnAreas`; of no effect without `names`.
+        absent: as of `DrawnAreas`.
+    """
+
+    path: str
+    names: Mapping[str, str] | None = None
+    others: Others = "raise"
+    absent: Absent = "raise"
+
+    def __post_init__(self) -> None:
+        """Refuses settings that are none."""
+        _check(self.others, self.absent)
+
+    def reference(self, entry: Entry) -> Reference[Points]:
+        """The points, put onto the grid of the case's image when read."""
+        names = None if self.names is None else {str(name): str(said) for name, said in self.names.items()}
+        return PointsOnImage(entry.path(self.path), _image(entry), self.others, self.absent, names)
+
+
+def _check(others: str, absent: str) -> None:
+    for what, value, options in (("others", others, ("raise", "ignore")), ("absent", absent, ("raise", "empty"))):
+        if value not in options:
+            raise UsageError(f"{what}: there is no {value!r}{nearest(value, options)}")
+
+
+def _image(entry: Entry) -> Reference[Image]:
+    if not entry.images:
+        raise entry.row.error("annotations need the image they are drawn on")
+    return entry.images[0]
+
+
+@dataclass(frozen=True, eq=False)
+class _Drawn(OneFile, OnImage):
+    image: Reference[Image]
+    others: Others
+    absent: Absent
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The file, or the image where there may be none."""
+        return self.image.files if self.absent == "empty" and not self.path.exists() else (self.path,)
+
+    def _annotations(self, known: Sequence[str] | None) -> list[Annotation]:
+        """Returns what is drawn of known classes; raises CaseError for others, or a missing file, that may not be."""
+        if self.absent == "empty" and not self.path.exists():
+            return []
+        found = read_annotations(self.path)
+        strange = next((one.name for one in found if known is not None and one.name not in known), None)
+        if strange is not None and self.others == "raise":
+            raise CaseError(
+                f"{self.path}: holds the class {strange!r}{nearest(strange, known or ())}; name it, or others=ignore"
+            )
+        return [one for one in found if known is None or one.name in known]
+
+    def _frame(self) -> Frame:
+        if not isinstance(self.image, ImageFile):
+            raise CaseError(f"{self.path}: annotations are drawn on files, and {self.image.files[0]} is changed first")
+        if identify(self.image.files[0]) != "slide":
+            return Frame()
+        from medimg_eval.imaging.slides import placement
+
+        region = {} if self.image.region is None else {"region": self.image.region}
+        return Frame(*placement(self.image.files, **{**self.image.options, **region}))
+
+
+@dataclass(frozen=True, eq=False)
+class AreasOnImage(_Drawn):
+    """Areas drawn on an image."""
+
+    labels: Mapping[str, int]
+
+    def read(self) -> Mask:
+        """Draws them; raises CaseError for a class without a label."""
+        grid = self.geometry()
+        if len(grid.shape) != 2:
+            raise CaseError(f"{self.path}: areas are drawn on pictures and slides, not on a grid of {grid.shape}")
+        areas = [one for one in self._annotations(list(self.labels)) if one.kind == "area"]
+        labels, numbers = draw(areas, self.labels, (grid.shape[0], grid.shape[1]), self._frame())
+        drawn = sum(self.labels[one.name] > 0 for one in areas)
+        lost = drawn - np.count_nonzero(np.unique(numbers))
+        notes = (f"{lost} of {drawn} areas hold no pixel's centre, or are covered by others",) if lost else ()
+        return Mask(labels, grid.affine, notes=notes, units=grid.units, instances=numbers)
+
+
+@dataclass(frozen=True, eq=False)
+class PointsOnImage(_Drawn):
+    """Points drawn on an image, and the centres of areas."""
+
+    names: Mapping[str, str] | None
+
+    def read(self) -> Points:
+        """Returns rows and columns; raises CaseError for a class without a name."""
+        found = self._annotations(None if self.names is None else list(self.names))
+        frame = self._frame()
+        places, names = [np.zeros((0, 2))], []
+        for one in found:
+            if one.kind == "line":
+                raise CaseError(f"{self.path}: holds a line of class {one.name!r}, which is no point")
+            places.append(frame.indices(one.centres()))
+            names += [one.name if self.names is None else self.names[one.name]] * len(places[-1])
+        return Points(np.concatenate(places), tuple(names))

@@ -1,0 +1,73 @@
+"""Masks that number their objects, as nuclei data sets store them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from medimg_eval.case import Array, Image, Mask, Reference
+from medimg_eval.data.records import Entry, OneFile, OnImage
+from medimg_eval.data.targets.places import read_mat
+from medimg_eval.errors import CaseError
+
+
+@dataclass
+class InstanceMat:
+    """Numbered objects and their classes in a MATLAB file per image, as CoNSeP and HoVer-Net store them.
+
+    Args:
+        path: pattern below the root, such as `Test/Labels/{case}.mat`.
+        instances: the variable of the objects' numbers, (row, column).
+        types: the variable of their classes, (row, column); "" makes all of label 1.
+        values: class -> label; the classes themselves when empty.
+    """
+
+    path: str
+    instances: str = "inst_map"
+    types: str = "type_map"
+    values: Mapping[int, int] = field(default_factory=dict)
+
+    def reference(self, entry: Entry) -> Reference[Mask]:
+        """The file."""
+        values = {int(value): int(label) for value, label in self.values.items()}
+        image = entry.images[0] if entry.images else None
+        return NumberedMat(entry.path(self.path), self.instances, self.types, values, image)
+
+
+@dataclass(frozen=True, eq=False)
+class NumberedMat(OneFile, OnImage):
+    """Numbered objects of a picture in a MATLAB file."""
+
+    path: Path
+    instances: str
+    types: str
+    values: Mapping[int, int]
+    image: Reference[Image] | None
+
+    def read(self) -> Mask:
+        """Returns labels and numbers; raises CaseError for a variable that is none, or a class that has no label."""
+        numbers = self._variable(self.instances)
+        types = self._variable(self.types) if self.types else (numbers > 0).astype(np.uint8)
+        if types.shape != numbers.shape:
+            raise CaseError(f"{self.path}: {self.types!r} has shape {types.shape}, {self.instances!r} {numbers.shape}")
+        known = self.values or {int(one): int(one) for one in np.unique(types)}
+        labels = np.zeros(types.shape, np.min_scalar_type(max(known.values(), default=0)))
+        for value, label in known.items():
+            labels[types == value] = label
+        unknown = sorted(set(np.unique(types).tolist()) - {0, *known})
+        if unknown:
+            raise CaseError(f"{self.path}: holds the classes {unknown[:5]}, which `values` gives no label")
+        labels = np.where(numbers > 0, labels, 0)
+        return Mask(labels, np.eye(4), units="pixel", instances=np.where(labels > 0, numbers, 0))
+
+    def _variable(self, name: str) -> Array:
+        content = read_mat(self.path)
+        found = np.asarray(content.get(name, ()))
+        whole = found.dtype.kind in "iu" or (found.dtype.kind == "f" and np.array_equal(found, np.rint(found)))
+        if found.ndim != 2 or not whole or (found.size and found.min() < 0):
+            held = ", ".join(sorted(key for key in content if not key.startswith("__")))
+            raise CaseError(f"{self.path}: expected whole numbers (row, column) in {name!r}, from 0; it holds {held}")
+        return found.astype(np.int64)

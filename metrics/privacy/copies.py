@@ -1,0 +1,446 @@
+"""Copies of training pictures that were flipped, moved, cropped, turned or recoloured: found without weights.
+
+Each picture is first looked for among the training pictures in many poses, by a small description that brightness and
+contrast leave alone. The training pictures that come nearest are then laid over it, by an affine map that is fitted,
+and the correlation of what lies on top of each other decides. What is too much is read off pictures of new patients.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from itertools import product
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeAlias, Unpack
+
+import numpy as np
+import numpy.typing as npt
+
+from medimg_eval.errors import import_optional
+from medimg_eval.metrics.fidelity import SetError, SetValue, share_interval
+from medimg_eval.metrics.privacy.screens import ScreenOptions, prepare_membership_sets
+
+Floats: TypeAlias = npt.NDArray[np.float32]
+Map: TypeAlias = npt.NDArray[np.float32]
+Transform: TypeAlias = Callable[[Floats, np.random.Generator], Floats]
+
+SMALL, LARGE = 64, 128
+"""Edges of the squares that pictures are brought to: to be looked for, and to be laid over each other."""
+
+FEATURES = 160
+"""Of the description that candidates are looked for by."""
+
+SAMPLE = 800
+"""Training pictures, about, of which the main axes of descriptions are found."""
+
+CANDIDATES = 8
+"""Training pictures that are laid over each picture."""
+
+RELATIVE = 0.9
+"""How much of what a picture's other candidates reach is taken off: a picture like many is no copy of one."""
+
+STEPS = {SMALL: 15, LARGE: 8}
+"""Of the fit of the affine map, by the size of the pictures."""
+
+FINALISTS = 2
+"""Of the candidates: those that are also laid over the picture at full size."""
+
+STRIP = 256
+"""Pictures that are compared with all poses at once."""
+
+AROUND = 21
+"""Edge of the square around a pixel, of a picture of 64, that its brightness is measured against."""
+
+FLIPS = ((1, 1), (1, -1), (-1, 1), (-1, -1))
+"""Of rows and columns: what a picture is looked for as."""
+
+
+class Copies(NamedTuple):
+    """Of each picture, the training picture that it is most likely a copy of.
+
+    Attributes:
+        scores: float64, (picture,): higher is more alike; -inf for pictures without any contrast.
+        places: int64, (picture,): rows of the training set.
+    """
+
+    scores: npt.NDArray[np.float64]
+    places: npt.NDArray[np.int64]
+
+
+def _poses() -> list[Map]:
+    """Affine maps, float32 (2, 3), from places in a posed picture to those in the original, both from -1 to 1."""
+
+    def pose(scale: float, turn: float, right: float, down: float) -> Map:
+        cosine, sine = scale * math.cos(turn), scale * math.sin(turn)
+        return np.array([[cosine, -sine, right], [sine, cosine, down]], np.float32)
+
+    shifts = [pose(1, 0, right, down) for right, down in product((0, -0.05, 0.05, -0.1, 0.1), repeat=2)]
+    crops = [
+        pose(scale, 0, (1 - scale) * right, (1 - scale) * down)
+        for scale in (0.93, 0.86)
+        for right, down in product((-1, 0, 1), repeat=2)
+    ]
+    turns = [pose(1, math.radians(angle), 0, 0) for angle in (-16, -12, -8, -4, 4, 8, 12, 16)]
+    return shifts + crops + turns
+
+
+POSES = _poses()
+
+
+class CopyFinder:
+    """Training pictures, ready to be compared with others.
+
+    Args:
+        train: (picture, edge, edge): grey, of any range; an edge of 128 is what the fit works at.
+
+    Raises:
+        SetError: they are no squares, or fewer than two.
+        UserError: OpenCV is not there.
+    """
+
+    def __init__(self, train: npt.ArrayLike) -> None:
+        pictures = _squares(train, "training")
+        if len(pictures) < 2:
+            raise SetError(f"Expected at least 2 training pictures, got {len(pictures)}")
+        self._large = _resized(pictures, LARGE)
+        flat = _plain(_resized(pictures, SMALL))
+        sample = flat[:: max(1, len(flat) // SAMPLE)]
+        posed = np.concatenate([_described(sample, pose) for pose in POSES])
+        self._middle = posed.mean(0)
+        self._axes = _half_whitened(posed - self._middle)
+        self._described = np.stack([_unit((_described(flat, pose) - self._middle) @ self._axes) for pose in POSES])
+
+    def compare(self, pictures: npt.ArrayLike, *, skip: npt.ArrayLike | None = None) -> Copies:
+        """Returns how much each picture is like the training picture that it is most like.
+
+        Args:
+            pictures: (picture, edge, edge).
+            skip: (picture,): the training picture that each is not to be compared with, or -1.
+        """
+        queries = _squares(pictures, "compared")
+        left_out = np.full(len(queries), -1) if skip is None else np.asarray(skip)
+        small, large = _resized(queries, SMALL), _resized(queries, LARGE)
+        scores = np.full(len(queries), -math.inf)
+        places = np.zeros(len(queries), np.int64)
+        for start in range(0, len(queries), STRIP):
+            part = slice(start, start + STRIP)
+            found = self._candidates(small[part], left_out[part])
+            for query, candidates in enumerate(found, start):
+                scores[query], places[query] = self._verified(large[query], candidates)
+        return Copies(scores, places)
+
+    def _candidates(self, small: Floats, skip: npt.NDArray[Any]) -> Iterator[list[tuple[int, int, int]]]:
+        """Yields of each picture its nearest training pictures, each with the flip and pose in which it is nearest."""
+        n = self._described.shape[1]
+        turned = [_described(_plain(small[:, ::rows, ::columns])) for rows, columns in FLIPS]
+        mine = np.stack([_unit((one - self._middle) @ self._axes) for one in turned])
+        best = np.full((len(small), n), -np.inf, np.float32)
+        for flipped, theirs in product(mine, self._described):
+            np.maximum(best, flipped @ theirs.T, out=best)
+        rows_of = np.flatnonzero(skip >= 0)
+        best[rows_of, skip[rows_of]] = -np.inf
+        count = min(CANDIDATES, n - 1)
+        for query, trained in enumerate(np.argpartition(-best, count - 1, axis=1)[:, :count]):
+            alike = np.einsum("fd,pcd->cfp", mine[:, query], self._described[:, trained]).reshape(count, -1)
+            ways = alike.argmax(1)
+            yield [(int(one), *divmod(int(way), len(POSES))) for one, way in zip(trained, ways, strict=True)]
+
+    def _verified(self, picture: Floats, candidates: list[tuple[int, int, int]]) -> tuple[float, int]:
+        """Returns the relative score of the best candidate, and which it is."""
+        turned = [np.ascontiguousarray(picture[::rows, ::columns]) for rows, columns in FLIPS]
+        first = [_laid_over(turned[flip], self._large[one], POSES[pose], SMALL) for one, flip, pose in candidates]
+        reached = np.array([alike for alike, _ in first])
+        best = (-math.inf, 0)
+        for place in np.argsort(-reached)[:FINALISTS]:
+            one, flip, _ = candidates[place]
+            fine, _ = _laid_over(turned[flip], self._large[one], first[place][1], LARGE)
+            # Noise and compression spoil what is fine, and small pictures hold no more than what is coarse.
+            best = max(best, (max(float(reached[place]), fine), one))
+        return best[0] - RELATIVE * float(np.median(reached)), best[1]
+
+
+def transformed_copies(
+    train: npt.ArrayLike, holdout: npt.ArrayLike, generated: npt.ArrayLike, **options: Unpack[ScreenOptions]
+) -> SetValue:
+    """The share of generated pictures that are, by the screen, training pictures flipped, moved, cropped or recoloured.
+
+    A picture is flagged that is more like a training picture laid over it than 99 % of the hold-out pictures are; the
+    floor is the share of those that are flagged. Beside it stands what the screen finds of `PLANTED` copies of each
+    kind, made of the user's own training pictures: `details` has "recall", and "recall_KIND" of each kind.
+
+    Args:
+        train: (n, edge * edge): grey values of squares of 64 pixels or more, row by row; 128 are best.
+        holdout: (h, edge * edge), of other patients.
+        generated: (m, edge * edge).
+        **options: see `ScreenOptions`.
+
+    Returns:
+        In [0, 1].
+
+    Raises:
+        SetError: See `prepare_membership_sets`; rows are no squares.
+        UserError: OpenCV is not there.
+    """
+    sets = prepare_membership_sets(train, holdout, generated, options)
+    real, other, made = (_as_squares(part.rows) for part in (sets.train, sets.holdout, sets.generated))
+    finder = CopyFinder(real)
+    seen = finder.compare(other).scores
+    threshold = float(np.quantile(seen, 1 - FLAGGED, method="higher"))
+    flagged = (finder.compare(made).scores > threshold).astype(float)
+    recalls = _recalls(finder, real, threshold, np.random.default_rng(sets.options["seed"]))
+    worst = min(recalls, key=recalls.__getitem__)
+    recall = float(np.mean(list(recalls.values())))
+    planted = f"planted: {100 * recall:.0f} % of copies of training pictures are found, "
+    how = "Wilson, over generated pictures; the hold-out's percentile is held fixed"
+    extra = share_interval(flagged, sets.prompts, how) if sets.options["interval"] else {}
+    return sets.value(
+        "transformed_copies",
+        float(flagged.mean()),
+        floor=float((seen > threshold).mean()),
+        floor_n=len(seen),
+        flags=(planted + f"{100 * recalls[worst]:.0f} % of those that were {worst}",),
+        details={"recall": recall, **{f"recall_{kind}": share for kind, share in recalls.items()}},
+        **extra,
+    )
+
+
+def _as_squares(rows: npt.NDArray[Any]) -> Floats:
+    edge = math.isqrt(rows.shape[1])
+    if edge * edge != rows.shape[1] or edge < SMALL:
+        raise SetError(
+            f"Expected grey values of squares of {SMALL} pixels or more, got {rows.shape[1]} numbers a row; use the "
+            f"extractor pixels_{LARGE}"
+        )
+    return rows.reshape(-1, edge, edge).astype(np.float32, copy=False)
+
+
+def _recalls(finder: CopyFinder, pictures: Floats, threshold: float, rng: np.random.Generator) -> dict[str, float]:
+    """Returns of each kind of copy the share that is found, of copies of pictures that are drawn."""
+    recalls = {}
+    for kind, transform in TRANSFORMS.items():
+        chosen = rng.choice(len(pictures), min(PLANTED, len(pictures)), replace=False)
+        copies = np.stack([transform(pictures[one], rng) for one in chosen])
+        recalls[kind] = float((finder.compare(copies).scores > threshold).mean())
+    return recalls
+
+
+def _flipped(picture: Floats, rng: np.random.Generator) -> Floats:
+    return picture[:, ::-1] if rng.random() < 0.5 else picture[::-1]
+
+
+def _moved(picture: Floats, *, scale: float = 1, degrees: float = 0, shift: tuple[float, float] = (0, 0)) -> Floats:
+    """Returns a picture turned, and moved by a share of its edge; beyond its edges it is mirrored."""
+    cv2 = _opencv()
+    edge = len(picture)
+    turn = cv2.getRotationMatrix2D(((edge - 1) / 2, (edge - 1) / 2), degrees, scale)
+    turn[:, 2] += np.multiply(shift, edge)
+    moved: Floats = cv2.warpAffine(picture, turn, (edge, edge), borderMode=cv2.BORDER_REFLECT_101)
+    return moved
+
+
+def _turned(degrees: float) -> Transform:
+    return lambda picture, rng: _moved(picture, degrees=degrees * rng.choice((-1, 1)))
+
+
+def _shifted(share: float) -> Transform:
+    return lambda picture, rng: _moved(picture, shift=tuple(share * rng.choice((-1, 1), 2)))
+
+
+def _cropped(share: float) -> Transform:
+    def crop(picture: Floats, rng: np.random.Generator) -> Floats:
+        off = (1 / share - 1) / 2
+        return _moved(picture, scale=1 / share, shift=tuple(rng.uniform(-off, off, 2)))
+
+    return crop
+
+
+def _recoloured(change: Callable[[Floats], Floats]) -> Transform:
+    """Changes values from 0, the darkest of the picture, to 1, the brightest that 8 bits hold of it."""
+
+    def recolour(picture: Floats, _: np.random.Generator) -> Floats:
+        low, high = float(picture.min()), float(picture.max())
+        spread = max(high - low, 1e-6)
+        changed: Floats = (low + spread * np.clip(change((picture - low) / spread), 0, 1)).astype(np.float32)
+        return changed
+
+    return recolour
+
+
+def _noisy(picture: Floats, rng: np.random.Generator) -> Floats:
+    spread = float(picture.max() - picture.min())
+    noisy: Floats = (picture + rng.normal(0, 0.03 * spread, picture.shape)).astype(np.float32)
+    return noisy
+
+
+def _blurred(picture: Floats, _: np.random.Generator) -> Floats:
+    blurred: Floats = _opencv().GaussianBlur(picture, (0, 0), len(picture) / 128)
+    return blurred
+
+
+def _combined(picture: Floats, rng: np.random.Generator) -> Floats:
+    return TRANSFORMS["darkened by gamma 1.4"](TRANSFORMS["cropped to 85 %"](_flipped(picture, rng), rng), rng)
+
+
+TRANSFORMS: Mapping[str, Transform] = MappingProxyType(
+    {
+        "kept as they are": lambda picture, _: picture,
+        "flipped": _flipped,
+        "brightened": _recoloured(lambda values: values + 0.12),
+        "flattened": _recoloured(lambda values: 0.8 * values + 0.1),
+        "brightened by gamma 0.7": _recoloured(lambda values: values**0.7),
+        "darkened by gamma 1.4": _recoloured(lambda values: values**1.4),
+        "shifted": _shifted(0.02),
+        "turned by 5 degrees": _turned(5),
+        "turned by 15 degrees": _turned(15),
+        "cropped to 95 %": _cropped(0.95),
+        "cropped to 85 %": _cropped(0.85),
+        "made noisy": _noisy,
+        "blurred": _blurred,
+        "changed in three ways": _combined,
+    }
+)
+"""Kinds of copies that are planted, on grey squares. A copy is combined that is flipped, cropped and darkened."""
+
+PLANTED = 20
+"""Copies of each kind."""
+
+FLAGGED = 0.01
+"""The share of pictures of new patients that are flagged."""
+
+
+def _squares(pictures: npt.ArrayLike, what: str) -> Floats:
+    found = np.asarray(pictures, np.float32)
+    if found.ndim != 3 or found.shape[1] != found.shape[2] or found.shape[1] < SMALL:
+        raise SetError(f"Expected {what} pictures as squares of {SMALL} pixels or more, got an array of {found.shape}")
+    return found
+
+
+def _resized(pictures: Floats, edge: int) -> Floats:
+    cv2 = _opencv()
+    if pictures.shape[1] == edge:
+        return pictures
+    small = [cv2.resize(one, (edge, edge), interpolation=cv2.INTER_AREA) for one in pictures]
+    return np.stack(small) if small else np.zeros((0, edge, edge), np.float32)
+
+
+def _in_pixels(pose: Map, edge: int) -> Map:
+    """Returns a map of places from -1 to 1 as one of pixels of a square."""
+    middle = (edge - 1) / 2
+    linear = pose[:, :2]
+    return np.column_stack([linear, middle * (pose[:, 2] + 1) - linear @ [middle, middle]]).astype(np.float32)
+
+
+def _plain(small: Floats) -> Floats:
+    """Returns pixels against what lies around them, so that brightness and contrast do not count."""
+    cv2 = _opencv()
+    rows = []
+    for one in np.ascontiguousarray(small):
+        around = cv2.blur(one, (AROUND, AROUND))
+        spread = np.sqrt(np.maximum(cv2.blur(one * one, (AROUND, AROUND)) - around * around, 0))
+        plain = (one - around) / (spread + 0.02 * max(float(one.max() - one.min()), 1e-6))
+        rows.append(cv2.blur(plain, (2, 2), anchor=(0, 0)))
+    return np.stack(rows)
+
+
+def _described(plain: Floats, pose: Map = POSES[0]) -> Floats:
+    """Returns (picture, 1024): what a pose shows of each picture, within a window, of length 1."""
+    cv2 = _opencv()
+    half = SMALL // 2
+    # From pixels of the smaller square to those of the larger, of which each has the mean of four.
+    larger = np.array([[2, 0, 0], [0, 2, 0], [0, 0, 1]], np.float32)
+    pixels = (_in_pixels(pose, SMALL) @ larger).astype(np.float32)
+    flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
+    shown = [cv2.warpAffine(one, pixels, (half, half), flags=flags, borderMode=cv2.BORDER_REPLICATE) for one in plain]
+    return _unit((np.stack(shown) * _WINDOW).reshape(len(shown), -1))
+
+
+def _window(edge: int) -> Floats:
+    """Full in the middle and nothing in the corners, where moved pictures show something else."""
+    at = (np.arange(edge) - (edge - 1) / 2) / (edge / 2)
+    radius = np.hypot(at[:, None], at[None])
+    window: Floats = np.cos(np.clip((radius - 0.5) / 0.6, 0, 1) * math.pi / 2).astype(np.float32)
+    return window
+
+
+_WINDOW = _window(SMALL // 2)
+
+
+def _half_whitened(rows: Floats) -> Floats:
+    """Returns the main axes of centred rows, (feature, axis), each divided by the square root of its spread."""
+    values, vectors = np.linalg.eigh((rows.T @ rows / len(rows)).astype(np.float64))
+    keep = slice(None, -FEATURES - 1, -1)
+    spread = np.maximum(values[keep], 1e-9)
+    axes: Floats = (vectors[:, keep] * spread**-0.25).astype(np.float32)
+    return axes
+
+
+def _unit(rows: Floats) -> Floats:
+    length = np.linalg.norm(rows, axis=-1, keepdims=True)
+    result: Floats = rows / np.maximum(length, 1e-12)
+    return result
+
+
+def _laid_over(picture: Floats, trained: Floats, pose: Map, edge: int) -> tuple[float, Map]:
+    """Fits the map by which a training picture lies best over a picture; returns how alike they then are, and the map.
+
+    How alike is atanh of a correlation, -3 where the two hardly overlap.
+    """
+    cv2 = _opencv()
+    if edge != LARGE:
+        picture, trained = (cv2.resize(one, (edge, edge), interpolation=cv2.INTER_AREA) for one in (picture, trained))
+    stop = (cv2.TERM_CRITERIA_EPS | cv2.TERM_CRITERIA_COUNT, STEPS[edge], 1e-4)
+    pixels = _in_pixels(pose, edge)
+    with suppress(cv2.error):  # which it raises where it finds no better map
+        pixels = cv2.findTransformECC(picture, trained, pixels, cv2.MOTION_AFFINE, stop, None, 5)[1]
+    flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
+    laid = cv2.warpAffine(trained, pixels, (edge, edge), flags=flags)
+    inside = cv2.warpAffine(np.ones_like(trained), pixels, (edge, edge), flags=flags) > 0.99
+    if inside.mean() < OVERLAP:
+        return APART, _in_places(pixels, edge)
+    return _correlation(picture, laid, inside & ~_clipped(picture)), _in_places(pixels, edge)
+
+
+def _in_places(pixels: Map, edge: int) -> Map:
+    """The inverse of `_in_pixels`."""
+    middle = (edge - 1) / 2
+    linear = pixels[:, :2]
+    return np.column_stack([linear, (pixels[:, 2] + linear @ [middle, middle]) / middle - 1]).astype(np.float32)
+
+
+BLOCKS = 4
+"""In each direction: correlations within blocks see detail where that of the whole sees bright and dark."""
+
+OVERLAP = 0.4
+"""Share of a picture that a training picture must cover where it is laid over it."""
+
+APART = -3.0
+"""How alike two pictures are that hardly overlap."""
+
+
+def _clipped(picture: Floats) -> npt.NDArray[np.bool_]:
+    """Where a picture is as bright as it can be, if that is so of more than a few pixels."""
+    top = picture >= picture.max() - 1e-3 * (picture.max() - picture.min())
+    return top if 0.01 < top.mean() < 0.9 else np.zeros_like(top)
+
+
+def _correlation(one: Floats, other: Floats, inside: npt.NDArray[np.bool_]) -> float:
+    """Returns atanh of the mean of the correlation of all pixels and of the mean correlation of blocks."""
+    whole = _ncc(one[inside], other[inside])
+    edge = len(one) // BLOCKS
+    parts = []
+    for row, column in product(range(BLOCKS), repeat=2):
+        block = np.s_[row * edge : (row + 1) * edge, column * edge : (column + 1) * edge]
+        if inside[block].mean() > 0.25:
+            parts.append(_ncc(one[block][inside[block]], other[block][inside[block]]))
+    return float(np.arctanh(np.clip((whole + np.mean(parts or [whole])) / 2, -0.9995, 0.9995)))
+
+
+def _ncc(one: Floats, other: Floats) -> float:
+    a, b = one - one.mean(), other - other.mean()
+    length = math.sqrt(float((a * a).sum()) * float((b * b).sum()))
+    return float((a * b).sum()) / length if length > 1e-12 else 0.0
+
+
+def _opencv() -> Any:
+    return import_optional("cv2")

@@ -1,0 +1,99 @@
+"""What somebody, or a program, drew on slides: QuPath's GeoJSON, ASAP's XML, as answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+
+from medimg_eval.case import Mask, Points, Prompt, Prompts
+from medimg_eval.errors import CaseError, UserError, nearest
+from medimg_eval.imaging.annotations import Annotation, Frame, draw, read_annotations
+from medimg_eval.models.base import Detector, Segmenter
+
+
+class PrecomputedAnnotations(Segmenter, Detector):
+    """A folder with a file of annotations per case: areas are segmented, points and centres of areas are detected.
+
+    Args:
+        root: the folder.
+        pattern: the file of a case in it, holding `{case}`: GeoJSON, also `.gz`, or XML.
+        classes: class or group of the file -> label of the task, in the order of drawing; None where they are equal,
+            and drawn in the order of the labels. Objects of other classes are left out.
+        score: the measurement that is the confidence of a point, such as `Probability`; "" gives each 1.
+        downsample: level-0 pixels to a pixel of the image that the task shows: 32 of level 5.
+
+    Raises:
+        UserError: the folder does not exist, or the pattern holds no `{case}`.
+    """
+
+    file_arguments: ClassVar[tuple[str, ...]] = ("root",)
+
+    def __init__(
+        self,
+        root: str,
+        pattern: str = "{case}.geojson",
+        classes: Mapping[str, str] | None = None,
+        score: str = "",
+        downsample: float = 1.0,
+    ) -> None:
+        self.root = Path(root).expanduser()
+        self.pattern, self.classes, self.score = pattern, classes, score
+        self.frame = Frame(downsample=(float(downsample), float(downsample)))
+        if not self.root.is_dir():
+            raise UserError(f"{self.root}: no such folder; set model.root to the folder of annotations")
+        if "{case}" not in pattern:
+            raise UserError(f"expected {{case}} in model.pattern, got {pattern!r}")
+
+    def segment(self, prompts: Prompts) -> Sequence[Mask]:
+        """Draws the areas on the image's grid, each as an object of its own; raises CaseError naming the file."""
+        return [self._drawn(prompt) for prompt in prompts]
+
+    def detect(self, prompts: Prompts) -> Sequence[Points]:
+        """Reads the points; raises CaseError naming the file."""
+        return [self._points(prompt) for prompt in prompts]
+
+    def _drawn(self, prompt: Prompt) -> Mask:
+        grid = prompt.image.geometry
+        if len(grid.shape) != 2:
+            raise CaseError(
+                f"case {prompt.case_id!r}: areas are drawn on pictures and slides, not on {grid.shape} voxels"
+            )
+        numbered = {name: label for label, name in prompt.labels.items()}
+        labels = {said: numbered[name] for said, name in self._known(prompt).items()}
+        drawn, numbers = draw(self._read(prompt), labels, (grid.shape[0], grid.shape[1]), self.frame)
+        return Mask(drawn, grid.affine, units=grid.units, instances=numbers)
+
+    def _points(self, prompt: Prompt) -> Points:
+        known = self._known(prompt)
+        centres, names, scores = [np.zeros((0, 2))], [], []
+        for one in self._read(prompt):
+            if one.name in known and one.kind != "line":
+                found = one.centres()
+                centres.append(self.frame.indices(found))
+                names += [known[one.name]] * len(found)
+                scores += [self._confidence(one, prompt)] * len(found)
+        return Points(np.concatenate(centres), tuple(names), scores=np.array(scores, np.float64))
+
+    def _known(self, prompt: Prompt) -> dict[str, str]:
+        """Returns the label that each class of the file stands for."""
+        known = {name: name for name in prompt.labels.values()} if self.classes is None else dict(self.classes)
+        strange = next((name for name in known.values() if name not in prompt.labels.values()), None)
+        if strange is not None:
+            raise UserError(f"model.classes: there is no label {strange!r}{nearest(strange, prompt.labels.values())}")
+        return known
+
+    def _confidence(self, one: Annotation, prompt: Prompt) -> float:
+        if self.score and self.score not in one.values:
+            raise CaseError(
+                f"{self._path(prompt)}: an object has no measurement {self.score!r}{nearest(self.score, one.values)}"
+            )
+        return one.values[self.score] if self.score else 1.0
+
+    def _path(self, prompt: Prompt) -> Path:
+        return self.root / self.pattern.replace("{case}", prompt.case_id)
+
+    def _read(self, prompt: Prompt) -> list[Annotation]:
+        return read_annotations(self._path(prompt))
