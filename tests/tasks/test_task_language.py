@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+import yaml
 
 from medimg_eval.case import Case
 from medimg_eval.errors import CaseError, UsageError
@@ -89,3 +92,9 @@ def test_a_note_counts_what_rules_for_english_leave_out():
     ]
     assert judged.notes(cases[1:2], EMPTY) == []
     assert task(metrics=["rouge_l"]).notes(cases, EMPTY) == []
+
+
+@pytest.mark.parametrize(("name", "language"), [("pet2rep", "zh"), ("slake", "{language}")])
+def test_tasks_in_chinese_say_so(name, language):
+    (place,) = (Path(__file__).parents[2] / "configs/task").glob(f"*/{name}.yaml")
+    assert yaml.safe_load(place.read_text("utf-8"))["language"] == language
