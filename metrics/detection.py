@@ -349,13 +349,13 @@ def detection_score(confidence: float) -> float:
     return confidence
 
 
-@_evidence(title="Lesions", higher_is_better=True)
+@_evidence(title="Lesions", higher_is_better=True, value_kind="count")
 def n_reference_lesions(found: Detections) -> float:
     """How many findings of a case a detector is to find."""
     return float(found.lesions)
 
 
-@_evidence(title="Missed lesions", higher_is_better=False)
+@_evidence(title="Missed lesions", higher_is_better=False, value_kind="count")
 def false_negatives(found: Detections) -> float:
     """How many findings of a case no candidate hit."""
     return float(found.missed)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, wraps
 from importlib.metadata import entry_points
-from typing import Any, Literal, Required, TypedDict, TypeVar, Unpack
+from typing import Any, Literal, Required, TypedDict, TypeVar, Unpack, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -55,8 +55,14 @@ class Requirement:
     sets: tuple[str, ...] = ()
 
 
+_YES_OR_NO = ("0", "1", "0.0", "1.0", "nan")
+"""The ends that a proportion may have, as they are written."""
+
 ALL = "*"
 """The topic that stands for all questions to a task's judge."""
+
+ValueKind = Literal["proportion", "bounded", "unbounded", "ratio", "count", "correlation"]
+"""What a metric's values are, which decides what interval a table may give them: see docs/intervals.md."""
 
 Requires = tuple[Requirement, ...] | Callable[[Any], tuple[Requirement, ...]]
 """What a metric needs other models to have said, or a function from its parameter to that."""
@@ -100,6 +106,10 @@ class Metric:
         over: Of a summary: "repeats" or "conditions" where it compares those of a case; any other is computed for each
             repeat, and averaged. Without `needs`, it is of one metric of cases: the first of the task, or the one that
             stands behind a colon in its parameter.
+        value_kind: What its values are: "proportion" where each is 1 for yes or 0 for no (tables check that it is, and
+            take other values for bounded ones), "ratio" of two quantities without an upper end, "count",
+            "correlation" in [-1, 1]. Untold, "bounded" where `best` and `worst` are numbers and there is no unit, and
+            "unbounded" elsewhere; never a proportion, which 0 and 1 as ends do not make.
     """
 
     name: str
@@ -131,6 +141,27 @@ class Metric:
     remark: Callable[..., str] | None = None
     aliases: tuple[str, ...] = ()
     over: Literal["", "repeats", "conditions"] = ""
+    value_kind: ValueKind | None = None
+
+    def __post_init__(self) -> None:
+        ends = (self.best, self.worst)
+        if self.value_kind is None:
+            bounded = not self.unit and all(end != "diagonal" and math.isfinite(end) for end in ends)
+            object.__setattr__(self, "value_kind", "bounded" if bounded else "unbounded")
+        elif self.value_kind not in get_args(ValueKind):
+            raise ValueError(
+                f"Expected `value_kind` of metric {self.name!r} to be one of {', '.join(get_args(ValueKind))}, "
+                f"got {self.value_kind!r}"
+            )
+        elif self.value_kind == "proportion" and (self.unit or any(repr(end) not in _YES_OR_NO for end in ends)):
+            raise ValueError(f"Expected proportion {self.name!r} to have no unit and the ends 0 and 1, got {ends}")
+
+    @property
+    def on_unit_scale(self) -> bool:
+        """Whether it is declared so that all values lie between 0 and 1, with these as ends."""
+        return self.value_kind == "proportion" or (
+            self.value_kind == "bounded" and not self.unit and {self.best, self.worst} == {0.0, 1.0}
+        )
 
 
 _UNTOLD = np.zeros(0, np.int64)
@@ -209,6 +240,7 @@ class _Declared(TypedDict, total=False):
     settings: str
     check: Callable[[str], object] | None
     aliases: tuple[str, ...]
+    value_kind: ValueKind
 
 
 class _OfOne(_Declared, total=False):

@@ -120,13 +120,17 @@ _retrieval = partial(
 )
 
 
-@_retrieval(title="Image to report, R", higher_is_better=True, best=1.0, worst=0.0, parameter="k")
+@_retrieval(
+    title="Image to report, R", higher_is_better=True, best=1.0, worst=0.0, parameter="k", value_kind="proportion"
+)
 def i2t_recall(placed: Placed, k: float) -> float:
     """Whether the report of an image is among the k reports of the set that are most similar to the image."""
     return float(placed.report <= _whole("i2t_recall", k))
 
 
-@_retrieval(title="Report to image, R", higher_is_better=True, best=1.0, worst=0.0, parameter="k")
+@_retrieval(
+    title="Report to image, R", higher_is_better=True, best=1.0, worst=0.0, parameter="k", value_kind="proportion"
+)
 def t2i_recall(placed: Placed, k: float) -> float:
     """Whether the image of a report is among the k images of the set that are most similar to the report."""
     return float(placed.image <= _whole("t2i_recall", k))
@@ -150,7 +154,7 @@ def t2i_mrr(placed: Placed) -> float:
     return 1 / placed.image
 
 
-@_retrieval(title="Image to report, rank", higher_is_better=False, best=1.0, worst=float("nan"))
+@_retrieval(title="Image to report, rank", higher_is_better=False, best=1.0, worst=float("nan"), value_kind="count")
 def i2t_rank(placed: Placed) -> float:
     """The rank of the report of an image among all reports of the set.
 
@@ -159,7 +163,7 @@ def i2t_rank(placed: Placed) -> float:
     return float(placed.report)
 
 
-@_retrieval(title="Report to image, rank", higher_is_better=False, best=1.0, worst=float("nan"))
+@_retrieval(title="Report to image, rank", higher_is_better=False, best=1.0, worst=float("nan"), value_kind="count")
 def t2i_rank(placed: Placed) -> float:
     """The rank of the image of a report among all images of the set.
 

@@ -116,7 +116,7 @@ class Task(ABC):
             patients were fixed; "" where there are none.
         title: what tables call it; the name when empty.
         splits: which split of the layout serves `fit`, `validate` and `test`.
-        expected: number of cases by split, compared with what is found.
+        expected: number of cases by split or by what it serves (`test`), compared with what is found.
         monitor: the metric that validation during `fit` follows.
         card: description, source, licence, access, split, for people; `may_leave`: whether the data may go to a server.
         config: what it was made of, recorded with a run and hashed into its id; set by whoever makes it.
@@ -366,11 +366,13 @@ class Task(ABC):
             raise UserError(f"task {self.name!r}: case id {twice[0]!r} occurs more than once in split {split!r}")
         if not cases:
             raise SplitError(f"task {self.name!r}: split {split!r} holds no case; check the layout's root and patterns")
-        expected = self.expected.get(split, len(cases))
+        # A split of the data may be named as a part that another one serves: {validate: test, test: val}.
+        key = split if part in self.splits.values() else part
+        expected = self.expected.get(key, self.expected.get(split, len(cases)))
         if len(cases) != expected:
             raise UserError(
                 f"task {self.name!r}: expected {expected} cases in split {split!r}, found {len(cases)}; complete the "
-                f"data, or set task.expected.{split}={len(cases)} to go on with what is there"
+                f"data, or set task.expected.{key}={len(cases)} to go on with what is there"
             )
         return cases
 

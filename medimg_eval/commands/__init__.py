@@ -12,6 +12,7 @@ COMMANDS = {
     "items": "analyse the items of tasks: difficulty, discrimination, likely label errors, hints of contamination",
     "figure": "draw scores for a paper: box, forest, ROC, critical difference and others, as PDF, PNG and CSV",
     "agree": "validate a judge against human labels, or our report labels against CheXbert: agreement, kappa, ICC",
+    "published": "compute published numbers again from what authors released: published, ours, difference, its kind",
     "list": "show the tasks, models, metrics and suites there are",
     "phantom": "write made-up patients in the real formats, with the truth known by construction",
     "check": "read every case of a task, or every image of a folder, and say what is wrong; or what metrics lack",
@@ -20,3 +21,6 @@ COMMANDS = {
     "readers": "write a blinded form for a reader study of real and generated images, or score what came back",
     "download": "fetch an open benchmark, or a metric's weights, from the hub, resumed; or print how it is got",
 }
+
+POSITIONAL = {"published": "name"}
+"""Commands that take one plain word -> the key that it stands for."""

@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from medimg_eval import __version__
-from medimg_eval.commands import COMMANDS
+from medimg_eval.commands import COMMANDS, POSITIONAL
 from medimg_eval.configs.former_keys import READERS, present_words, refuse_former
 from medimg_eval.configs.names import CONFIGS, paths_of, shortest_names
 from medimg_eval.configs.overrides import GROUPS, Words, explain, forced, search_path
@@ -91,6 +91,8 @@ def take_apart(argv: Sequence[str]) -> Words:
     command = others.pop(0)
     if command not in COMMANDS:
         raise UsageError(f"there is no command {command!r}{nearest(command, COMMANDS)}")
+    if command in POSITIONAL and others and "=" not in others[0] and not others[0].startswith("~"):
+        others[0] = f"{POSITIONAL[command]}={others[0]}"
     plain = next((word for word in others if "=" not in word and not word.startswith("~")), None)
     if plain is not None:
         raise UsageError(f"expected key=value after {command!r}, got {plain!r}")

@@ -27,15 +27,17 @@ def runs_of(wanted: Mapping[str, Any]) -> list[RunScores]:
     """The runs that a command is about: those of `runs`, or what `scores` names, which was computed elsewhere.
 
     Raises:
-        UsageError: `direction` is set without `scores`.
+        UsageError: `direction` or `proportions` is set without `scores`.
         UserError: there are none, or they cannot be read.
     """
     from medimg_eval.results import load_runs, load_scores
 
     if wanted["scores"] is not None:
-        return load_scores(Path(wanted["scores"]), direction=wanted["direction"])
-    if wanted["direction"] is not None:
-        raise UsageError("direction= is for the metrics of scores=FILE.csv; those of runs have their own")
+        proportions = as_list(wanted.get("proportions") or [])
+        return load_scores(Path(wanted["scores"]), direction=wanted["direction"], proportions=proportions)
+    for name in ("direction", "proportions"):
+        if wanted.get(name) is not None:
+            raise UsageError(f"{name}= is for the metrics of scores=FILE.csv; those of runs have their own")
     return load_runs([Path(path) for path in as_list(wanted["runs"])])
 
 

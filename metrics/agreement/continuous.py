@@ -121,7 +121,7 @@ def smape(rows: ScoreTable) -> float:
     return 100 * float(np.where(np.isnan(error), 1.0, share).mean())
 
 
-@_pairwise(title="ICC(2,1)", source="Shrout & Fleiss 1979")
+@_pairwise(title="ICC(2,1)", source="Shrout & Fleiss 1979", value_kind="correlation")
 def icc(rows: ScoreTable) -> float:
     """The intraclass correlation ICC(2,1) between prediction and reference: absolute agreement, two-way random, single.
 
@@ -131,7 +131,7 @@ def icc(rows: ScoreTable) -> float:
     return _mean_over_labels(rows, lambda pairs: intraclass_correlation(pairs, "2,1"))
 
 
-@_pairwise(title="ICC(3,1)", source="Shrout & Fleiss 1979")
+@_pairwise(title="ICC(3,1)", source="Shrout & Fleiss 1979", value_kind="correlation")
 def icc_consistency(rows: ScoreTable) -> float:
     """The intraclass correlation ICC(3,1) between prediction and reference: consistency, two-way mixed, single.
 
@@ -140,7 +140,7 @@ def icc_consistency(rows: ScoreTable) -> float:
     return _mean_over_labels(rows, lambda pairs: intraclass_correlation(pairs, "3,1"))
 
 
-@_pairwise(title="Pearson r", source="Pearson 1895")
+@_pairwise(title="Pearson r", source="Pearson 1895", value_kind="correlation")
 def pearson(rows: ScoreTable) -> float:
     """The correlation coefficient of prediction and reference over cases.
 

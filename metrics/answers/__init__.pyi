@@ -1,3 +1,4 @@
+from .cleaning import withheld as withheld
 from .extraction import (
     extract as extract,
     extract_box as extract_box,

@@ -9,9 +9,10 @@ from medimg_eval.metrics.answers.claims import announced, claimed, diagnosed
 from medimg_eval.metrics.answers.cleaning import before_next_question, is_error, refuses, visible
 from medimg_eval.metrics.answers.fragment import DISAGREE, SEVERAL, Found, OptionSet, beside
 from medimg_eval.metrics.answers.markup import bold, marked
-from medimg_eval.metrics.answers.mentions import mentioned, polar, why_not
+from medimg_eval.metrics.answers.mentions import counted, mentioned, polar, why_not
 from medimg_eval.metrics.answers.negation import denied
 from medimg_eval.metrics.answers.options import spelled
+from medimg_eval.metrics.answers.per_option import judged_options, right_options
 from medimg_eval.metrics.answers.phrases import MARK, WITHDRAWAL, announcements, corrections
 from medimg_eval.metrics.answers.position import last_label, placed, without_echo
 from medimg_eval.metrics.nlp import LONG, ending, lower
@@ -44,6 +45,8 @@ def _decide(text: str, asked: OptionSet) -> Found:
         return found
     if is_error(text):
         return Found(None, "error")
+    if found := judged_options(text, asked):
+        return found
     return (len(text) > LONG and _ending(text, asked)) or _read(text, asked)
 
 
@@ -118,6 +121,7 @@ def _commitment(text: str, asked: OptionSet, bolds: list[str]) -> Found | None:
         or placed(text, asked, bolds)
         or polar(text, asked)
         or mentioned(text, asked)
+        or counted(text, asked)
     )
 
 
@@ -150,7 +154,10 @@ def choose_several(output: str, options: Mapping[str, str]) -> tuple[tuple[str, 
     if not text:
         return None, "thinking only" if output.strip() else "empty"
     asked = OptionSet.of(options)
-    text = marked(asked.sheet.translated(text))
+    text = asked.sheet.translated(text)
+    if found := right_options(text, asked):
+        return _in_order(found, asked), "verdict per option"
+    text = marked(text)
     if is_error(text):
         return None, "error"
     text, echoed = without_echo(text, asked)
@@ -158,8 +165,13 @@ def choose_several(output: str, options: Mapping[str, str]) -> tuple[tuple[str, 
         return None, "options repeated"
     for found, rule in _attempts(text, asked):
         if found:
-            return tuple(letter for label, letter in asked.sheet.keys.items() if label in found), rule
+            return _in_order(found, asked), rule
     return None, why_not(text)
+
+
+def _in_order(labels: set[str], asked: OptionSet) -> tuple[str, ...]:
+    """Returns the letters of some labels in the options' order."""
+    return tuple(letter for label, letter in asked.sheet.keys.items() if label in labels)
 
 
 def _attempts(text: str, asked: OptionSet) -> list[tuple[set[str], str]]:

@@ -28,7 +28,7 @@ _MOST_LABELS = 96
 _REACH = 72
 """How many characters before a label its choice may begin."""
 
-_TENTATIVE = re.compile(r"\b(?:could|may|might|possibly|perhaps|maybe)\b")
+_TENTATIVE = re.compile(r"\b(?:could|may|might|possibly|perhaps|maybe)\b|(?<![最很更])可能(?!性)|也许")
 _DECIDES = re.compile(r"\b(?:therefore|so|thus|hence|however|but|best|most|final|overall|better|conclu\w+)\b")
 _CALLED = re.compile(r"(?:option|choice|answer|letter)s?\s*[(\[\"']*$")
 _CALLED_OR_BRACKETED = re.compile(r"(?:option|choice|answer|letter|[(\[])\s*[(\[]?$")

@@ -10,6 +10,8 @@ from medimg_eval.metrics.nlp import either
 
 LONGEST_HEAD, LONGEST_TAIL = 2_000, 6_000
 
+_WITHHELD = "[content filter]"
+
 _NAMES = r"(?:seed:)?(?:think(?:ing)?|thoughts?|reasoning|reason|analysis|scratchpad|reflection|rationale|cot)"
 _THINKING = re.compile(
     rf"(?P<open><{_NAMES}(?:\s[^<>]{{0,40}})?>|\[think(?:ing)?\]|◁think▷|<\|start_thinking\|>"
@@ -26,7 +28,12 @@ _TURN = re.compile(
 )
 _TURNS = ("ssistant", "ASSISTANT", "esponse", "model", "[/INST]")
 _RUN_ON = re.compile(r"\n[ \t#*]*(?:question|user|human|instruction|q)[ \t*]*\d*[ \t]*:", re.IGNORECASE)
-_TOKENS = re.compile(r"<\|[^|<>\n]{1,40}\|>|</?s>|<(?:eos|bos|pad|unk|image|end_of_turn|eot|endoftext)>|\[/?INST\]")
+_TOKENS = re.compile(
+    r"<[|｜][^|｜<>\n]{1,40}[|｜]>|(?i:</?s>|<(?:(?:eos|bos|pad|unk)(?:_token)?|image|eot|eod|endoftext"
+    r"|(?:start|end)_of_turn|end_of_utterance|extra_id_\d+|unused\d+|turn\||\|turn)>|</assistant>)"
+    r"|\[/?INST\]|\[(?:EOS|BOS|PAD|SEP|CLS|UNK)\]|<</?SYS>>"
+)
+_AT_ENDS = re.compile(rf"^\s*(?:(?:{_TOKENS.pattern})\s*)+|(?:(?:{_TOKENS.pattern})\s*)+$")
 _ERROR = re.compile(
     r"\W{0,3}(?:(?:api|http|request|server|runtime|value|connection|timeout|cuda|openai|internal server)?[ _]?error\b"
     r"|traceback \(|failed to (?:obtain|get|fetch|call)|<!doctype|<html|exception\b|request timed out"
@@ -146,6 +153,30 @@ def visible(output: str, *, plain: bool = True) -> str:
     if plain and len(text) > LONGEST_HEAD + LONGEST_TAIL:
         text = f"{text[:LONGEST_HEAD]}\n\n{text[-LONGEST_TAIL:]}"
     return text.strip()
+
+
+def without_end_tokens(output: str) -> str:
+    """Returns an output without the special tokens at its beginning and end, such as "<|im_end|>"; else as it is."""
+    return _AT_ENDS.sub("", output) if ">" in output or "]" in output else output
+
+
+def has_tokens(output: str) -> bool:
+    """Returns whether special tokens of a chat template stand in an output."""
+    return bool(_TOKENS.search(output))
+
+
+def withheld(reason: str = "") -> str:
+    """Returns what stands in the place of a reply that a provider's content filter withheld or cut off.
+
+    Args:
+        reason: what the provider said instead, or what had been written until then.
+    """
+    return f"{_WITHHELD} {reason}".rstrip()
+
+
+def is_withheld(output: str) -> bool:
+    """Returns whether an output is none, because a provider's content filter withheld it."""
+    return output.startswith(_WITHHELD)
 
 
 def plain_letters(text: str) -> str:

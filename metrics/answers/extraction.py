@@ -12,7 +12,15 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from medimg_eval.metrics.answers.choice import choose, choose_several
-from medimg_eval.metrics.answers.cleaning import is_error, refuses, says_none, visible
+from medimg_eval.metrics.answers.cleaning import (
+    has_tokens,
+    is_error,
+    is_withheld,
+    refuses,
+    says_none,
+    visible,
+    without_end_tokens,
+)
 from medimg_eval.metrics.answers.rule_registry import CASCADE, AnswerRule, answer_rule, rule_named, rules
 from medimg_eval.metrics.answers.structured import (
     box_in,
@@ -102,13 +110,14 @@ def extract(
         UsageError: If there is no such rule, or no such convention of coordinates.
     """
     more = more or {}
+    if is_withheld(output):
+        return Extraction(None, "content filter", "refused")
     if rule != CASCADE:
-        return _found(rule_named(rule).function(output, options, question, more), rule, output)
-    if kind == "choice":
-        found = extract_choice(output, options)
-        return _found(found.letter, found.rule, output)
-    if kind == "choices":
-        return extract_choices(output, options)
+        # Authors' scripts read decoded replies, which hold no special tokens.
+        return _found(rule_named(rule).function(without_end_tokens(output), options, question, more), rule, output)
+    if kind in ("choice", "choices"):
+        letters, named = choose(output, options) if kind == "choice" else choose_several(output, options)
+        return _found(letters, named, output)
     if kind in _BESIDE:
         return _BESIDE[kind](output, more)
     if kind in _FORMS:
@@ -199,7 +208,7 @@ def extract_report(output: str, more: Mapping[str, Any] | None = None) -> Extrac
         more: `sections`: by name, such as "findings"; a text without headings is taken for them.
     """
     # What a reporting model writes is not touched where nothing in it can be thinking, a turn or a token.
-    text = visible(output, plain=False) if _MARKED.search(output) else output.strip()
+    text = visible(output, plain=False) if _MARKED.search(output) or has_tokens(output) else output.strip()
     value = chosen(text, (more or {}).get("sections", ()))
     return Extraction(value or None, "text" if value else "empty", "" if value else "empty")
 

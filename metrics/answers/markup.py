@@ -20,7 +20,7 @@ _KEYS = (
     r"(?:final|correct|predicted|my|selected|best|chosen|model)?[ _-]?(?:answers?|ans|choices?|option|letter|label"
     r"|prediction|response|result|selection|diagnosis|output|value)"
     r"(?:[ _-]?(?:letter|choice|option|idx|index|key|label|text))?"
-    r"|选项|答案|最终答案|正确答案|정답|답|回答|正解|答え|الإجابة|الاجابة"
+    r"|selected|chosen|picked|选项|答案|最终答案|正确答案|정답|답|回答|正解|答え|الإجابة|الاجابة"
     r"|respuesta|réponse|resposta|đáp án"
 )
 _JSON = re.compile(

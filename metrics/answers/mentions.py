@@ -11,6 +11,7 @@ from medimg_eval.metrics.answers.negation import denied, denies
 from medimg_eval.metrics.answers.option_labels import SEPARATOR
 from medimg_eval.metrics.answers.options import spelled
 from medimg_eval.metrics.answers.phrases import CONDITIONAL, DISBELIEF
+from medimg_eval.metrics.answers.structured import written_number
 from medimg_eval.metrics.answers.yes_no import yes_or_no
 from medimg_eval.metrics.nlp import SENTENCES, either, lower
 
@@ -41,6 +42,19 @@ _SUBJECT = re.compile(r"\s+(?:is|are|was|were|has|have|shows?|appears?|looks?)\b
 _SO = re.compile(r"\b(?:so|hence|thus|therefore)\b,? (?:(?:it|this)(?: is|'s) )?")
 _WOULD = re.compile(r"\b(?:would|could|might|should)\b")
 _CLAUSE = re.compile(r",? \b(?:but|however|although|though|whereas|while)\b")
+_NUMBER = re.compile(r"\d{1,6}(?:\.\d{1,6})?")
+_OF_A_PART = re.compile(
+    r"(?:^|[.,;!\n] ?|\band |\bbut )"
+    r"(?!(?:this )?(?:it|image|scan|x ray|radiograph|study|picture|film|exam\w*|everything) )"
+    r"[a-z][a-z ]{1,40} (?:is|are|appears?|remains?|looks?|was|were)(?: otherwise| within| \w+ly)? $"
+)
+_CUT_OFF = re.compile(
+    r"(?:[,:(–—-]|\b(?:the|an?|in|of|with|to|and|or|for|on|at|by|from|that|which|as|typically|usually|often|would))\s*$"
+)
+"""Ends a text that was cut off in the middle of a sentence."""
+_DISCUSSES = re.compile(
+    r"\b(?:(?:each|the|every|all)(?: of the)? (?:answer )?(?:options?|choices?)|one by one|one at a time|in turn)\b"
+)
 _COURTESY = re.compile(
     r"\b(?:good|great|excellent|interesting|normal) (?:question|morning|afternoon|evening|day|point|observation)\b"
     r"|\ball right\b"
@@ -58,8 +72,22 @@ def polar(text: str, asked: OptionSet) -> Found | None:
     return None
 
 
+def counted(text: str, asked: OptionSet) -> Found | None:
+    """Returns the option that is the number which a text states in words; only where all options are numbers."""
+    numbers = {label: float(own) for label, own in asked.sheet.texts.items() if _NUMBER.fullmatch(own)}
+    if len(numbers) < len(asked.sheet.texts) or refuses(lower(text)):
+        return None
+    value = written_number(lower(text))[0]
+    equal = [label for label, number in numbers.items() if number == value]
+    return Found(equal[0], "number word") if len(equal) == 1 else None
+
+
 def mentioned(text: str, asked: OptionSet) -> Found | None:
     """Returns the only option that the text names and does not deny, by its label or by its text."""
+    if _CUT_OFF.search(text):
+        if _DISCUSSES.search(lower(text)):
+            return None
+        text = text[: max(text.rfind(end) + 1 for end in (". ", "! ", "。", "\n"))]
     kept = _statements(text, asked)
     if not is_prose(kept):
         return None
@@ -68,11 +96,21 @@ def mentioned(text: str, asked: OptionSet) -> Found | None:
         return Found(None, SEVERAL)
     low = _COURTESY.sub("", spelled(kept))
     texts = {one.label for one in asked.sheet.affirmed(low)}
+    texts = {label for label in texts if not _normal_elsewhere(label, low, asked)} if len(texts) > 1 else texts
     if labels:
         return Found(labels[0], "mention") if not texts or labels[0] in texts else Found(None, DISAGREE)
     if len(texts) == 1:
         return Found(texts.pop(), "mention")
     return _concluded(low, asked) if texts else _worded(low, asked) or _lone_label(kept, asked)
+
+
+def _normal_elsewhere(label: str, low: str, asked: OptionSet) -> bool:
+    """Returns whether an option that says "normal" is named only of a part: "the alignment is normal"."""
+    return asked.sheet.texts[label] in {"normal", "unremarkable"} and all(
+        _OF_A_PART.search(low[max(0, one.start - 60) : one.start])
+        for one in asked.sheet.affirmed(low)
+        if one.label == label
+    )
 
 
 def why_not(text: str) -> str:

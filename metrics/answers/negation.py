@@ -10,7 +10,7 @@ _REACH = 90
 """How many characters a denial reaches at most."""
 
 _BREAK = re.compile(
-    r"[.;:!?。；！？](?=\s|$)|\n|[。；！？]|而是|但是?|—|->|=>|→|,? "
+    r"[.;:!?。；！？](?=\s|$)|\n|[。；！？]|而是|但是?|\bبل\b|\bوانما\b|\bאלא\b|—|->|=>|→|,? "
     + either("(?<!anything )but, however, although, though, whereas, while, yet, sino, sondern, mais, mas, pero")
     + r"\b"
 )
@@ -30,7 +30,10 @@ _BEFORE = re.compile(
         other than, except, over, in contrast to, incorrect, wrong, tempting"""
     )
     + r")\b|"
-    + either("不是,没有,并非,不选,排除,不符合,不支持,不考虑,而非,未见,无(?!法),ليس,غير")
+    + either(
+        r"不是,没有,并非,不选,排除,不符合,不支持,不考虑,"
+        r"而非,未见,无(?!法),ليس,غير,لا [يت]وجد,(?<!\w)לא(?!\w),(?<!\w)אין(?!\w)"
+    )
 )
 _ENDS_WIDE = re.compile(
     r",.*\b"
@@ -70,7 +73,7 @@ _AFTER = re.compile(
     + r"|\W{0,3}"
     + either("(?:选项)?(?:不|错|是错|可排除|可以排除|被排除|排除|并不), [✗✘❌×✕]")
     + "|"
-    + either("가 아니, 는 아니, ではな")
+    + either("가 아니, 는 아니, ではな, ではあり, じゃな")
     + r"|\W{0,3}"
     + either(r"no es, n'est pas, não é, ist nicht, không phải, sai\b, es incorrect, est incorrect")
 )

@@ -11,7 +11,9 @@ from medimg_eval.metrics.nlp import either
 
 WORD = "A-Za-z0-9_À-ɏḀ-ỿ"
 _AND = either("and/or, and or, and, or, as well as, plus, y, et, ou, e, und, oder, và, hoặc, и, или")
-SEPARATOR = rf"(?:\s*(?:,\s*(?:and|or)\b|[,/&+|、;]|\b{_AND}\b|[和或及与跟]|と|または|와|과|또는|\bو|أو)\s*)"
+SEPARATOR = (
+    rf"(?:\s*(?:,\s*(?:and|or)\b|[,/&+|、;]|\b{_AND}\b|还是|或者|或是|[和或及与跟]|と|または|와|과|또는|\bو|أو|או)\s*)"
+)
 
 _FUNCTION = either(
     """because, since, as, is, was, are, due, based, given, for, and, or, but, not, in, on, from, according, which,

@@ -44,6 +44,7 @@ _ARABIC = (
     r"(?:الإجابة|الجواب|الاجابة|الخيار|إجابتي|الاختيار)(?:\s+(?:الصحيحة?|النهائية?|هو|هي|الأصح|الأنسب))*\s*"
     r"(?::|هي|هو|(?<=هي)|(?<=هو)|(?<=الصحيح)|(?<=الصحيحة))"
 )
+_HEBREW = r"(?:התשובה|תשובה|תשובתי|האפשרות|הבחירה)(?:\s+(?:הנכונה|הסופית|סופית|שלי))*\s*(?::|היא(?!\w)|הינה(?!\w))\s*:?"
 _EUROPEAN = (
     r"\b"
     + either(
@@ -95,7 +96,7 @@ _IN_EUROPE = (
     "wähl",
 )
 _OTHER = re.compile(
-    "|".join([_CHINESE, _KOREAN, _ARABIC, r"(?:^|\n)答:", r"उत्तर(?:\s+है)?\s*:?", r"คำตอบ(?:ที่ถูกต้อง)?(?:คือ|:)?"])
+    "|".join([_CHINESE, _KOREAN, _ARABIC, _HEBREW, r"(?:^|\n)答:", r"उत्तर(?:\s+है)?\s*:?", r"คำตอบ(?:ที่ถูกต้อง)?(?:คือ|:)?"])
 )
 
 
@@ -155,18 +156,21 @@ DISBELIEF = re.compile(
         e\.g\., such as"""
     )
     + r"\b[^.,;:!?\n]{0,40}$|n't\b[^.,;:!?\n]{0,40}$|[不别勿非没](?:能|应|该|应该|可)?$"
+    r"|(?:无法|难以|不能|不知道|不确定)[^。.,;!?\n]{0,20}$|(?:^|\s)(?:אם|האם)\s[^.,;!?\n]{0,20}$"
 )
 """Stands before what is no commitment: a doubt, what somebody else says."""
 
 WITHDRAWN = re.compile(
     r"[\s.,;!?—-]*(?:\(?(?:but|however|though|and|no|wait|hmm|actually|oops|sorry)[\s,.:—-]*)*"
-    r"(?:(?:i think|i see|i realize|i believe)[\s,]*)?(?:that|this|it|which|the above|my answer|the answer)"
+    r"(?:i (?:withdraw|retract|take back)\b|(?:(?:i think|i see|i realize|i believe)[\s,]*)?"
+    r"(?:that|this|it|which|the above|my answer|the answer)"
     r"(?:'s|\s+(?:is|was|would be|seems|can't be|cannot be|isn't|is not|could not be))?\s+"
     r"(?:also |actually |clearly |probably |obviously )?"
     + either(
         """wrong, incorrect, not (?:right|correct|true|quite|accurate), mistaken, a mistake, an error, false, right$,
         correct$"""
     )
+    + ")"
 )
 """Stands after a commitment and takes it back."""
 
@@ -272,7 +276,7 @@ VERDICT_ELSEWHERE = re.compile(
 
 CHOICE = re.compile(
     rf"(?:\b(?i:{_CHOOSE})\b|\b(?i:not|neither)\b[^.;!?\n]{{1,60}}?\b(?i:but(?: rather)?)\b"
-    r"|→|->|=>|⇒|∴|✓|✔|✅|☑|\[[xX]\]|所以|因此|故|选|選|是|支持)[ \t]*[,:]?[ \t]*"
+    r"|→|->|=>|⇒|∴|✓|✔|✅|☑|\[[xX]\]|所以|因此|故|选|選|是|支持|\bبل|\bאלא)[ \t]*[,:]?[ \t]*"
     r"(?i:that\s+)?(?i:it(?:'s| is| must be| should be)\s+|(?:the )?(?:correct |right |best )?answer (?:is|to be)\s+)?"
     r"(?i:(?:clearly|definitely|likely|probably|most likely|either)\s+)?(?i:the\s+)?"
     r"(?i:(?:correct |right |best )?(?:option|choice|answer|letter|选项)s?\s*)?[(\[\"']{0,2}\Z"

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from medimg_eval.errors import CaseError
+from medimg_eval.metrics.answers.cleaning import is_withheld
 from medimg_eval.metrics.answers.extraction import Extraction, extract, extract_choice
 from medimg_eval.metrics.nlp import Corpus
 
@@ -73,7 +74,7 @@ class AnsweredQuestion:
         rule "judge" leaves all to it.
         """
         rule, _, judge = self.rule.rpartition("+") if self.rule != JUDGE else ("", "", JUDGE)
-        if judge != JUDGE:
+        if judge != JUDGE or is_withheld(self.output):
             return self._extracted(self.rule)
         found = (
             self._extracted(rule) if rule else Extraction(None, JUDGE, "unparsed" if self.output.strip() else "empty")

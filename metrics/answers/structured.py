@@ -11,6 +11,7 @@ from typing import Any
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.answers.markup import CLOSE, OPEN, marked
+from medimg_eval.metrics.answers.number_words import number_words
 from medimg_eval.metrics.answers.phrases import MARK, announcements, corrections
 
 Numbers = tuple[float, ...]
@@ -22,8 +23,7 @@ _SAID = re.compile(
     r"(?:\b(?:is|are|was|of|equals?|measures?|about|approximately|around|roughly|total(?:s|ing)?)|[=:≈~])[\s$(\"']*$"
 )
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
-_WORDS = {"zero": 0, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9}
-_WORD = re.compile(rf"\b(?:{'|'.join(_WORDS)})\b")
+_OF_THEM = re.compile(r" (?:in|on|at|of|behind|near|above|below|within)\b")
 _COORDINATE = re.compile(rf"(?<![\w.]){_NUMBER}(?!\w*\d)(?!\.\d)")
 _APART = re.compile(
     r"[^\w.]*(?:px|pixels?)?(?:[^\w.]|<[^<>]*>|\b(?:x|y|w|h|left|top|right|bottom|min|max|and|to)_?(?:min|max)?\d?\b)*"
@@ -60,8 +60,7 @@ def _number(text: str, low: str) -> tuple[float | None, str]:
         return (said[-1], "stated number") if len(set(said)) == 1 else (None, "several numbers")
     if values:
         return None, "several numbers"
-    words = {_WORDS[word] for word in _WORD.findall(low)}
-    return (float(words.pop()), "number word") if len(words) == 1 else (None, "nothing found")
+    return written_number(low)
 
 
 def _first(text: str) -> float | None:
@@ -70,8 +69,24 @@ def _first(text: str) -> float | None:
         return None
     if found := _ONE.search(text):
         return float(found["number"])
-    word = _WORD.search(text.lower())
-    return float(_WORDS[word[0]]) if word else None
+    words = number_words(text.lower())
+    return words[0].value if words else None
+
+
+def written_number(low: str) -> tuple[float | None, str]:
+    """Returns the only number that a lower-case text has as words, or the only one that it states, and the rule."""
+    words = number_words(low)
+    said = {
+        word.value
+        for word in words
+        if _SAID.search(low[max(0, word.start - 20) : word.start])
+        and not (word.value == 1 and _OF_THEM.match(low, word.end))
+    }
+    if len({word.value for word in words}) > 1 and len(said) != 1:
+        return None, "several numbers"
+    if words:
+        return (said or {words[0].value}).pop(), "number word"
+    return (0.0, "number word") if low.strip(" .*\n") == "none" else (None, "nothing found")
 
 
 def box_in(text: str) -> Numbers | None:

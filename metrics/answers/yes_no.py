@@ -15,7 +15,8 @@ _YES = either(
 )
 _NO = either(
     """no, nope, nah, false, negative, incorrect, non, não, nein, いいえ, 아니오, 아니요, 아뇨, لا, كلا, нет,
-    नहीं, không, ไม่, definitely not, absolutely not, certainly not, not at all, not really, of course not,
+    नहीं, không, ไม่, definitely not, absolutely not, certainly not, probably not, likely not,
+    most likely not, unlikely, not at all, not really, of course not,
     i (?:don't|do not) think so"""
 )
 _CHINESE_NO = "(?:不是(?!很?确定)|没有|否|不存在|未见|无(?!法)|不(?!确定|能|知|清|好)|错误)"
@@ -57,6 +58,8 @@ _PRESENT = re.compile(
     r"|\b(?:is|are) (?:clearly |also )?(?:present|visible|seen|evident|detected|identified|observed)\b"
     r"|^\W*present\b|\bpositive for\b"
 )
+_ON_CONDITION = re.compile(r"(?:yes|no)\b[^.!?\n]*\b(?:if|when|unless)\b[^.!?\n]*\b(?:yes|no)\b")
+_WHETHER = re.compile(r"\b(?:whether|if)(?: or not)? (?:there|it|this|they|a|an|any|the)\b.*")
 _CLAUSES = re.compile(r"[.;:!?\n]|,? \b(?:but|however|although|though)\b")
 _SPOKEN_OF = re.compile(r"\b(?:wrong|incorrect|misleading|unsafe|premature|hard) to (?:say|answer)\W*$|\bwords?\W+$")
 _DECIDES = re.compile(r"\b(?:but|however|so|therefore|final|actually|thus|hence|overall)\b")
@@ -95,7 +98,12 @@ def _announced(low: str) -> Said | None:
     places += [(end, "answer phrase") for _, end in announcements(low)]
     for end, rule in sorted(places, reverse=True):
         after = low[end : end + 80].lstrip(" :\"'(\n")
-        if not _BOTH.match(after) and not _contradicts(after) and (found := _opening(after)):
+        if (
+            not _BOTH.match(after)
+            and not _ON_CONDITION.match(after)
+            and not _contradicts(after)
+            and (found := _opening(after))
+        ):
             return found[0], rule
     return None
 
@@ -134,7 +142,8 @@ def _later(low: str) -> tuple[str | None, str]:
     if refuses(low) or _UNSURE.search(low):
         return None, "refused"
     said = set()
-    for sentence in SENTENCES.split(_SURELY.sub("", low)):
+    for whole in SENTENCES.split(_SURELY.sub("", low)):
+        sentence = _WHETHER.sub("", whole)
         if sentence and not sentence.endswith(("?", "？")):
             said |= {"no"} if _ABSENT.search(sentence) else {"yes"} if _PRESENT.search(sentence) else set()
     return (said.pop(), "statement") if len(said) == 1 else (None, "nothing found")

@@ -132,6 +132,7 @@ def levelled(stated: Stated) -> Levels:
     worst=math.nan,
     source="this package",
     intermediate=True,
+    value_kind="bounded",
 )
 def confidence(pair: AnsweredQuestion) -> float:
     """How sure a model was of its answer, 0 to 1; the row's status says whether it was right.

@@ -64,6 +64,7 @@ _CUT = "present where the probability is above 0.5; where classes exclude each o
     worst=math.nan,
     source="this package",
     intermediate=True,
+    value_kind="bounded",
 )
 def probability(pair: Classified) -> Mapping[str, float]:
     """The probability that the model gives a class, of each class whose truth is known; the row's status is the truth.
@@ -84,7 +85,15 @@ def probability_error(pair: Classified) -> Mapping[str, float]:
     return {name: (pair.predicted[name] - present) ** 2 for name, present in pair.known.items()}
 
 
-@metric(kind=KIND, title="Top-1 accuracy", higher_is_better=True, best=1.0, worst=0.0, source="as usual")
+@metric(
+    kind=KIND,
+    title="Top-1 accuracy",
+    higher_is_better=True,
+    best=1.0,
+    worst=0.0,
+    source="as usual",
+    value_kind="proportion",
+)
 def top1_accuracy(pair: Classified) -> Mapping[str, float]:
     """Whether the most probable class is the one that is present; of n equally probable ones it counts 1/n.
 
@@ -99,7 +108,15 @@ def top1_accuracy(pair: Classified) -> Mapping[str, float]:
     return {right[0]: (right[0] in first) / len(first)}
 
 
-@metric(kind=KIND, title="All classes right", higher_is_better=True, best=1.0, worst=0.0, source="subset accuracy")
+@metric(
+    kind=KIND,
+    title="All classes right",
+    higher_is_better=True,
+    best=1.0,
+    worst=0.0,
+    source="subset accuracy",
+    value_kind="proportion",
+)
 def exact_match_ratio(pair: Classified) -> Mapping[str, float]:
     """Whether every class whose truth is known is said rightly: above a probability of 0.5 just where it is present.
 

@@ -73,16 +73,17 @@ class _Inside(NamedTuple):
 
 
 def precision_recall_density_coverage(
-    real: npt.ArrayLike, generated: npt.ArrayLike, *, k: int = NEIGHBOURS, **options: Unpack[Options]
+    real: npt.ArrayLike, generated: npt.ArrayLike, *, k: int = NEIGHBOURS, cut: bool = True, **options: Unpack[Options]
 ) -> PRDC:
     """Returns precision, recall, density and coverage of a generated set, after Naeem et al. 2020.
 
     A row's neighbourhood is the open ball up to its k-th nearest row of the same set, itself not counted: what lies
-    at exactly that distance is outside. The larger set is cut down at random to the size of the smaller, with a flag.
+    at exactly that distance is outside. The larger set is cut down at random to the size of the smaller, with a flag;
+    uncut, the values are those of the package prdc, and depend on both sizes.
     Neighbours are searched in strips, never as a matrix of all pairs, and settled in float64.
 
     Precision and recall fall as n grows, also where nothing else changes; density and coverage hardly do.
-    `details` of coverage has "expected", 1 - (n-1)...(n-k) / ((2n-1)...(2n-k)), its expectation where both sets are
+    `details` of coverage has "expected", 1 - (n-1)...(n-k) / ((n+m-1)...(n+m-k)), its expectation where both sets are
     draws of one distribution. Intervals are of what new draws of both sets would give at this n: to the spread over
     rows (over patients or prompts where they are given) comes that over rows of the other set, by what the value would
     lose without each.
@@ -91,6 +92,7 @@ def precision_recall_density_coverage(
         real: (n, d).
         generated: (m, d).
         k: which neighbour ends a neighbourhood; less than n and m.
+        cut: whether sets of unequal size are compared at that of the smaller.
         **options: see `Options`.
 
     Returns:
@@ -101,9 +103,10 @@ def precision_recall_density_coverage(
     """
     if k < 1:
         raise SetError(f"Expected k to be at least 1, got {k}")
-    sets = same_size(prepare(real, generated, options, least=k + 1))
+    sets = prepare(real, generated, options, least=k + 1)
+    sets = same_size(sets) if cut else sets
     found = _inside(sets.real, sets.generated, k)
-    n = len(sets.real)
+    n, m = len(sets.real), len(sets.generated)
     floors: list[float] = []
 
     def again(one: Array, other: Array) -> float:
@@ -112,7 +115,9 @@ def precision_recall_density_coverage(
 
     floor = floor_of(sets, again, least=k + 1)
     flags = floor.pop("flags", ())
-    expected = 1 - float(np.prod([(n - i) / (2 * n - i) for i in range(1, k + 1)]))
+    if n != m:
+        flags = (*flags, f"unequal: {n} real and {m} generated rows were compared, which no other sizes compare with")
+    expected = 1 - float(np.prod([(n - i) / (n + m - i) for i in range(1, k + 1)]))
     values = []
     for place, (name, part) in enumerate(zip(PRDC._fields, found.shares, strict=True)):
         groups, across = sets.prompts, sets.patients
@@ -123,7 +128,7 @@ def precision_recall_density_coverage(
         if sets.options["interval"] and name == "density" and found.precise.sum() < FEW:
             noted = (*flags, f"no_interval: {found.precise.sum():.0f} generated rows lie in a neighbourhood")
         elif sets.options["interval"]:
-            extra |= _interval(name, part, groups, variance_of_sum(found.others[place] / n, across))
+            extra |= _interval(name, part, groups, variance_of_sum(found.others[place] / len(part), across))
         if name == "coverage":
             extra["details"] = {"expected": expected}
         drifts = name in ("precision", "recall")

@@ -60,6 +60,7 @@ def judge_failures(pair: AnsweredQuestion) -> float:
     title="Accuracy, judge as matcher",
     source="VLMEvalKit: a judge matches answers that no rule understands with an option, or with Z for none",
     requires=judge_says(ALL),
+    value_kind="proportion",
 )
 def accuracy_matched(pair: AnsweredQuestion) -> float:
     """Whether the answer is right, where a judge has named the option of answers that no rule could take.
@@ -78,6 +79,7 @@ def accuracy_matched(pair: AnsweredQuestion) -> float:
     parameter="the question to the judge",
     parameter_is_text=True,
     requires=judge_says,
+    value_kind="proportion",
 )
 def accuracy_or_judged(pair: AnsweredQuestion, question: str) -> float:
     """Whether the answer is right, by the judge's verdict (1 or 0) where it is a text and by rule elsewhere.

@@ -46,7 +46,7 @@ def _counts_in_brackets(text: str) -> dict[str, int] | None:
     return counts if counts.keys() == CATEGORIES.keys() else None
 
 
-@_chexprompt(title="CheXprompt errors")
+@_chexprompt(title="CheXprompt errors", value_kind="count")
 def chexprompt_errors(pair: AnsweredQuestion, category: str | None = None) -> float:
     """The number of errors in a report that a judge counts as CheXprompt asks for them; @A to @F of one kind.
 
@@ -56,7 +56,7 @@ def chexprompt_errors(pair: AnsweredQuestion, category: str | None = None) -> fl
     return worth(pair, "chexprompt", lambda found: count_errors(found, "all", category))
 
 
-@_chexprompt(title="CheXprompt significant errors")
+@_chexprompt(title="CheXprompt significant errors", value_kind="count")
 def chexprompt_significant(pair: AnsweredQuestion, category: str | None = None) -> float:
     """The number of clinically significant errors that a judge counts as CheXprompt asks; @A to @F of one kind.
 
@@ -65,7 +65,7 @@ def chexprompt_significant(pair: AnsweredQuestion, category: str | None = None) 
     return worth(pair, "chexprompt", lambda found: count_errors(found, "significant", category))
 
 
-@_chexprompt(title="CheXprompt insignificant errors")
+@_chexprompt(title="CheXprompt insignificant errors", value_kind="count")
 def chexprompt_insignificant(pair: AnsweredQuestion, category: str | None = None) -> float:
     """The number of clinically insignificant errors that a judge counts as CheXprompt asks; @A to @F of one kind.
 

@@ -69,6 +69,7 @@ def _severity(given: Any) -> str | None:
     settings="a prompt of our own in the manner of FineRadScore",
     parameter="emergent, urgent, actionable or not_actionable",
     parameter_optional=True,
+    value_kind="count",
 )
 def corrections(pair: AnsweredQuestion, severity: str | None = None) -> float:
     """The number of corrections, line by line, that a report needs to say what its reference says, by a judge.

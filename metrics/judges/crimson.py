@@ -147,6 +147,7 @@ def crimson_guided(pair: AnsweredQuestion) -> float:
     requires=judge_says("crimson"),
     settings=_UNGUIDED,
     parameter="false, missing or attribute",
+    value_kind="count",
 )
 def crimson_error_count(pair: AnsweredQuestion, kind: str) -> float:
     """The number of findings that are invented (@false), missed (@missing), or wrong in an attribute (@attribute)."""

@@ -168,13 +168,13 @@ def green_as_published(pair: AnsweredQuestion) -> float:
     return _green(pair, "green")
 
 
-@_share(title="GREEN matched findings", best=math.nan, unit="findings")
+@_share(title="GREEN matched findings", best=math.nan, unit="findings", value_kind="count")
 def green_matched(pair: AnsweredQuestion) -> float:
     """The number of findings that both reports have, as GREEN's own model counts them."""
     return worth(pair, "green", lambda found: float(found["matched"]))
 
 
-@_count(title="GREEN significant errors")
+@_count(title="GREEN significant errors", value_kind="count")
 def green_significant(pair: AnsweredQuestion, category: str | None = None) -> float:
     """The number of clinically significant errors, as GREEN's own model counts them; @a to @f of one category.
 
@@ -184,7 +184,7 @@ def green_significant(pair: AnsweredQuestion, category: str | None = None) -> fl
     return worth(pair, "green", lambda found: count_errors(found, "significant", category))
 
 
-@_count(title="GREEN insignificant errors")
+@_count(title="GREEN insignificant errors", value_kind="count")
 def green_insignificant(pair: AnsweredQuestion, category: str | None = None) -> float:
     """The number of clinically insignificant errors, as GREEN's own model counts them; @a to @f of one category.
 
@@ -202,7 +202,7 @@ def green_prompt(pair: AnsweredQuestion) -> float:
     return _green(pair, "green_prompt")
 
 
-@_count(title="Significant errors by GREEN's prompt", requires=judge_says("green_prompt"))
+@_count(title="Significant errors by GREEN's prompt", requires=judge_says("green_prompt"), value_kind="count")
 def green_prompt_significant(pair: AnsweredQuestion, category: str | None = None) -> float:
     """The number of clinically significant errors, as any judge counts them by GREEN's prompt; @a to @f of one kind.
 

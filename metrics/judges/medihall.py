@@ -108,6 +108,7 @@ def medihall(pair: AnsweredQuestion, values: str) -> float:
     worst=math.nan,
     parameter=", ".join(KINDS[:-1]),
     parameter_is_text=True,
+    value_kind="bounded",
 )
 def hallucinations(pair: AnsweredQuestion, kind: str) -> float:
     """The share of an answer's sentences that are a hallucination of one of Med-HallMark's kinds, by a judge.

@@ -90,6 +90,7 @@ def landmark_distance(pair: LandmarkPair) -> float:
     title="SDR",
     parameter="tolerance in mm, or pixels",
     source="Wang et al., ISBI 2015 challenge on cephalometric landmarks; in pixels, PCK",
+    value_kind="proportion",
 )
 def sdr(pair: LandmarkPair, tolerance: float) -> float:
     """The successful detection rate: the share of reference landmarks that the prediction has within a tolerance.
@@ -100,7 +101,12 @@ def sdr(pair: LandmarkPair, tolerance: float) -> float:
     return math.nan if pair.reference is None else float(pair.within(tolerance))
 
 
-@_share(title="Identified", intermediate=True, source="VerSe (Sekuboyina et al., Medical Image Analysis 73, 2021)")
+@_share(
+    title="Identified",
+    intermediate=True,
+    source="VerSe (Sekuboyina et al., Medical Image Analysis 73, 2021)",
+    value_kind="proportion",
+)
 def identified(pair: LandmarkPair) -> float:
     """Whether a landmark is identified: no other reference point is nearer to it, and its own lies within 20 mm.
 

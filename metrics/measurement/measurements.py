@@ -104,6 +104,7 @@ def angle_error(pair: MeasurementPair) -> float:
     worst=0.0,
     parameter="tolerance in the unit of the measurement",
     source="tolerance accuracy",
+    value_kind="proportion",
 )
 def accuracy_within(pair: MeasurementPair, tolerance: float) -> float:
     """The share of measurements whose prediction lies within a tolerance of the reference.

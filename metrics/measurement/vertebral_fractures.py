@@ -49,7 +49,15 @@ class Graded(NamedTuple):
     grade: float = math.nan
 
 
-@metric(kind="vertebra", title="RHLV", higher_is_better=None, best=math.nan, worst=math.nan, source=SOURCE)
+@metric(
+    kind="vertebra",
+    title="RHLV",
+    higher_is_better=None,
+    best=math.nan,
+    worst=math.nan,
+    source=SOURCE,
+    value_kind="ratio",
+)
 def rhlv(part: Graded) -> float:
     """The relative height loss of a vertebra, (H_syn - H_ori) / H_syn, by the healthy one that was made of it.
 

@@ -284,6 +284,7 @@ def _check(kind: str) -> None:
     parameter_is_text=True,
     check=_check,
     settings=_KINDS,
+    value_kind="proportion",
 )
 def phi_suspected(pair: AnsweredQuestion, kind: str | None = None) -> float:
     """Whether a text holds a span that looks like a patient: a full date, a record or telephone number, a name.
@@ -305,6 +306,7 @@ def phi_suspected(pair: AnsweredQuestion, kind: str | None = None) -> float:
     worst=math.nan,
     source="medimg_eval",
     settings="___, [**...**], XXX, [NAME]",
+    value_kind="count",
 )
 def phi_placeholders(pair: AnsweredQuestion) -> float:
     """How many marks of de-identification a text holds, such as ___ or [NAME].

@@ -26,6 +26,7 @@ from .lunguage import (
     read_rows as read_rows,
     texts_in as texts_in,
 )
+from .radcliq import radcliq_of as radcliq_of
 from .radgraph import radgraph_combined as radgraph_combined, radgraph_f1 as radgraph_f1
 from .ratescore_entities import TYPES as TYPES, rate_score as rate_score, top_matches as top_matches
 from .token_matching import (

@@ -327,19 +327,19 @@ def instance_hd95(pair: LabelPair) -> float:
     return float(np.mean(values)) if values else math.nan
 
 
-@_count(title="Matched instances", higher_is_better=True, best=math.nan)
+@_count(title="Matched instances", higher_is_better=True, best=math.nan, value_kind="count")
 def instances_matched(pair: LabelPair) -> float:
     """How many of the reference's instances match a predicted one."""
     return matched_instances(pair).tp
 
 
-@_count(title="Missed instances", higher_is_better=False, best=0.0)
+@_count(title="Missed instances", higher_is_better=False, best=0.0, value_kind="count")
 def instances_missed(pair: LabelPair) -> float:
     """How many of the reference's instances match none of the prediction."""
     return matched_instances(pair).fn
 
 
-@_count(title="Spurious instances", higher_is_better=False, best=0.0)
+@_count(title="Spurious instances", higher_is_better=False, best=0.0, value_kind="count")
 def instances_spurious(pair: LabelPair) -> float:
     """How many predicted instances match none of the reference."""
     return matched_instances(pair).fp
@@ -351,37 +351,37 @@ def instances_iou(pair: LabelPair) -> float:
     return float(matched_instances(pair).ious.sum())
 
 
-@_count(title="Small instances", higher_is_better=True, best=math.nan)
+@_count(title="Small instances", higher_is_better=True, best=math.nan, value_kind="count")
 def small_instances(pair: LabelPair) -> float:
     """How many of the reference's instances are below the rule's first size."""
     return matched_instances(pair).of_size("small")[0]
 
 
-@_count(title="Small instances found", higher_is_better=True, best=math.nan)
+@_count(title="Small instances found", higher_is_better=True, best=math.nan, value_kind="count")
 def small_instances_found(pair: LabelPair) -> float:
     """How many of the reference's instances below the rule's first size match a predicted one."""
     return matched_instances(pair).of_size("small")[1]
 
 
-@_count(title="Medium instances", higher_is_better=True, best=math.nan)
+@_count(title="Medium instances", higher_is_better=True, best=math.nan, value_kind="count")
 def medium_instances(pair: LabelPair) -> float:
     """How many of the reference's instances are between the rule's two sizes."""
     return matched_instances(pair).of_size("medium")[0]
 
 
-@_count(title="Medium instances found", higher_is_better=True, best=math.nan)
+@_count(title="Medium instances found", higher_is_better=True, best=math.nan, value_kind="count")
 def medium_instances_found(pair: LabelPair) -> float:
     """How many of the reference's instances between the rule's two sizes match a predicted one."""
     return matched_instances(pair).of_size("medium")[1]
 
 
-@_count(title="Large instances", higher_is_better=True, best=math.nan)
+@_count(title="Large instances", higher_is_better=True, best=math.nan, value_kind="count")
 def large_instances(pair: LabelPair) -> float:
     """How many of the reference's instances are of the rule's second size or more."""
     return matched_instances(pair).of_size("large")[0]
 
 
-@_count(title="Large instances found", higher_is_better=True, best=math.nan)
+@_count(title="Large instances found", higher_is_better=True, best=math.nan, value_kind="count")
 def large_instances_found(pair: LabelPair) -> float:
     """How many of the reference's instances of the rule's second size or more match a predicted one."""
     return matched_instances(pair).of_size("large")[1]

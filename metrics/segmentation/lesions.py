@@ -292,19 +292,21 @@ def _surface_dice(pair: LabelPair, tolerance: float) -> float:
     return sum(one.within(tolerance) / one.size for one in both) / 2
 
 
-@_score(title="Lesions found", higher_is_better=True, best=math.nan, worst=math.nan, intermediate=True)
+@_score(
+    title="Lesions found", higher_is_better=True, best=math.nan, worst=math.nan, intermediate=True, value_kind="count"
+)
 def lesion_tp(pair: LabelPair) -> float:
     """How many lesions were found, of those that enter the mean."""
     return lesions_of(pair).tp
 
 
-@_score(title="Lesions missed", higher_is_better=False, best=0.0, worst=math.nan, intermediate=True)
+@_score(title="Lesions missed", higher_is_better=False, best=0.0, worst=math.nan, intermediate=True, value_kind="count")
 def lesion_fn(pair: LabelPair) -> float:
     """How many lesions were not found, of those that enter the mean."""
     return lesions_of(pair).fn
 
 
-@_score(title="False lesions", higher_is_better=False, best=0.0, worst=math.nan, intermediate=True)
+@_score(title="False lesions", higher_is_better=False, best=0.0, worst=math.nan, intermediate=True, value_kind="count")
 def lesion_fp(pair: LabelPair) -> float:
     """How many predicted lesions touch no lesion."""
     return lesions_of(pair).false_positives

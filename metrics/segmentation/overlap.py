@@ -96,6 +96,7 @@ def specificity(pair: LabelPair) -> float:
     source=f"{METRICS_REVIEW}; panoptica's RVD",
     defined_when_empty=True,
     intermediate=True,
+    value_kind="ratio",
 )
 def volume_error(pair: LabelPair) -> float:
     """Relative volume error, signed: (|P| - |R|) / |R|.
@@ -112,7 +113,7 @@ def volume_error(pair: LabelPair) -> float:
     return ratio(pair.prediction_size - pair.reference_size, pair.reference_size)
 
 
-@_error(title="Abs. volume error", worst=1.0, source=f"{METRICS_REVIEW} (AVDR); panoptica's RVAE")
+@_error(title="Abs. volume error", worst=1.0, source=f"{METRICS_REVIEW} (AVDR); panoptica's RVAE", value_kind="ratio")
 def volume_error_abs(pair: LabelPair) -> float:
     """Absolute relative volume error: ||P| - |R|| / |R|.
 

@@ -209,7 +209,7 @@ def surfel_border(codes: Codes, labels: int, spacing: Spacing) -> LabelSurfaces:
     flat, steps = codes.ravel(), _steps(codes)
     corners = [sum(itertools.compress(steps, bits)) for bits in itertools.product((0, 1), repeat=codes.ndim)]
     places = _where_mixed(flat, corners[1:], inside=False)
-    layers = _labels_at_corners(flat, places, corners)
+    layers = _labels_at_corners(flat, places, corners) if labels > 1 else [_label_at_corners(flat, places, corners)]
     numbers, sets = _numbered(layers, labels)
     weights, cells = _kinds(spacing)
     return LabelSurfaces(
@@ -244,6 +244,14 @@ def _where_mixed(flat: Codes, steps: Sequence[int], *, inside: bool) -> Indices:
             mixed &= here.astype(np.bool_)
         found.append(np.flatnonzero(mixed) + start)
     return np.concatenate(found)
+
+
+def _label_at_corners(flat: Codes, places: Indices, corners: Sequence[int]) -> Layer:
+    """Returns the only label at corners of a map of 0 and 1, where its voxels are bits of the code as they stand."""
+    code = np.zeros(len(places), np.uint8)
+    for bit, corner in enumerate(corners):
+        code |= np.left_shift(flat[places + corner], bit, dtype=np.uint8)
+    return slice(None), np.ones(len(places), flat.dtype), code
 
 
 def _labels_at_corners(flat: Codes, places: Indices, corners: Sequence[int]) -> list[Layer]:

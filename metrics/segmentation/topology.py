@@ -107,7 +107,7 @@ def centreline_sensitivity(pair: LabelPair) -> float:
     return _sensitive(pair)
 
 
-@_count_error(title="Betti error")
+@_count_error(title="Betti error", value_kind="count")
 def betti_error(pair: LabelPair) -> float:
     """The Betti number error: how many parts, tunnels and cavities there are too many or too few, in sum.
 
@@ -122,7 +122,7 @@ def betti_error(pair: LabelPair) -> float:
     return sum(_errors(pair))
 
 
-@_count_error(title="Betti-0 error")
+@_count_error(title="Betti-0 error", value_kind="count")
 def betti0_error(pair: LabelPair) -> float:
     """The absolute difference of the numbers of parts; voxels that share a corner are one part.
 
@@ -136,7 +136,7 @@ def betti0_error(pair: LabelPair) -> float:
     return _errors(pair)[0]
 
 
-@_count_error(title="Betti-1 error")
+@_count_error(title="Betti-1 error", value_kind="count")
 def betti1_error(pair: LabelPair) -> float:
     """The absolute difference of the numbers of tunnels, which in 2-D are holes.
 
@@ -150,7 +150,7 @@ def betti1_error(pair: LabelPair) -> float:
     return _errors(pair)[1]
 
 
-@_count_error(title="Betti-2 error")
+@_count_error(title="Betti-2 error", value_kind="count")
 def betti2_error(pair: LabelPair) -> float:
     """The absolute difference of the numbers of cavities, which 2-D masks do not have.
 
@@ -164,7 +164,11 @@ def betti2_error(pair: LabelPair) -> float:
     return _errors(pair)[2]
 
 
-@_count_error(title="Euler error", source="Kong and Rosenfeld, Digital topology 1989, doi 10.1016/0734-189X(89)90147-3")
+@_count_error(
+    title="Euler error",
+    source="Kong and Rosenfeld, Digital topology 1989, doi 10.1016/0734-189X(89)90147-3",
+    value_kind="count",
+)
 def euler_error(pair: LabelPair) -> float:
     """The absolute difference of the Euler characteristics: parts less tunnels plus cavities.
 

@@ -212,7 +212,7 @@ def _count(pair: AnsweredQuestion, tokenise: Tokeniser, which: Callable[[Counts]
     return math.nan if found is None else float(which(found))
 
 
-@_evidence(title="n-grams matched", higher_is_better=True, parameter="n", parameter_most=ORDERS)
+@_evidence(title="n-grams matched", higher_is_better=True, parameter="n", parameter_most=ORDERS, value_kind="count")
 def bleu_matches(pair: AnsweredQuestion, n: float) -> float:
     """How many n-grams of the answer a right text has too, clipped, in words between blanks.
 
@@ -222,7 +222,7 @@ def bleu_matches(pair: AnsweredQuestion, n: float) -> float:
     return _count(pair, split_words, lambda found: found.matches[order - 1])
 
 
-@_evidence(title="Words", higher_is_better=True)
+@_evidence(title="Words", higher_is_better=True, value_kind="count")
 def bleu_words(pair: AnsweredQuestion) -> float:
     """How many words between blanks the answer has.
 
@@ -231,7 +231,7 @@ def bleu_words(pair: AnsweredQuestion) -> float:
     return _count(pair, split_words, lambda found: found.words)
 
 
-@_evidence(title="Words of the right text", higher_is_better=True)
+@_evidence(title="Words of the right text", higher_is_better=True, value_kind="count")
 def bleu_reference_length(pair: AnsweredQuestion) -> float:
     """How many words between blanks the right text has; of several the one nearest in length to the answer.
 
@@ -240,7 +240,9 @@ def bleu_reference_length(pair: AnsweredQuestion) -> float:
     return _count(pair, split_words, lambda found: found.due)
 
 
-@_evidence(title="n-grams matched (13a)", higher_is_better=True, parameter="n", parameter_most=ORDERS)
+@_evidence(
+    title="n-grams matched (13a)", higher_is_better=True, parameter="n", parameter_most=ORDERS, value_kind="count"
+)
 def bleu_13a_matches(pair: AnsweredQuestion, n: float) -> float:
     """How many n-grams of the answer a right text has too, clipped, in words by the rule 13a.
 
@@ -250,7 +252,7 @@ def bleu_13a_matches(pair: AnsweredQuestion, n: float) -> float:
     return _count(pair, words_13a, lambda found: found.matches[order - 1])
 
 
-@_evidence(title="Words (13a)", higher_is_better=True)
+@_evidence(title="Words (13a)", higher_is_better=True, value_kind="count")
 def bleu_13a_words(pair: AnsweredQuestion) -> float:
     """How many words by the rule 13a the answer has.
 
@@ -259,7 +261,7 @@ def bleu_13a_words(pair: AnsweredQuestion) -> float:
     return _count(pair, words_13a, lambda found: found.words)
 
 
-@_evidence(title="Words of the right text (13a)", higher_is_better=True)
+@_evidence(title="Words of the right text (13a)", higher_is_better=True, value_kind="count")
 def bleu_13a_reference_length(pair: AnsweredQuestion) -> float:
     """How many words by the rule 13a the right text has; of several the one nearest in length to the answer.
 

@@ -21,6 +21,7 @@ from medimg_eval.metrics.text.texts import PAPINENI, RUNS, cleaned_of, tokeniser
     worst=0.0,
     source=PAPINENI,
     settings=RUNS,
+    value_kind="ratio",
 )
 def length_ratio(pair: AnsweredQuestion) -> float:
     """How many words the answer has for each word of the right text.

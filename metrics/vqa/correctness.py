@@ -47,7 +47,7 @@ _REMOVED = ';/[]"{}()=+\\_-><@`,?!'
 _answers = partial(metric, kind="answer", higher_is_better=True, best=1.0, worst=0.0)
 
 
-@_answers(title="Accuracy", source="the share of right answers")
+@_answers(title="Accuracy", source="the share of right answers", value_kind="proportion")
 def accuracy(pair: AnsweredQuestion) -> float:
     """Whether the answer is right.
 
@@ -66,7 +66,7 @@ def accuracy(pair: AnsweredQuestion) -> float:
     return math.nan
 
 
-@_answers(title="Accuracy", source="the share of right answers, open ones by exact match")
+@_answers(title="Accuracy", source="the share of right answers, open ones by exact match", value_kind="proportion")
 def accuracy_or_exact_match(pair: AnsweredQuestion) -> float:
     """Whether the answer is right, where an open one is right if it is the same text.
 
@@ -89,7 +89,7 @@ def free_form_score(pair: AnsweredQuestion) -> float:
     return accuracy_or_exact_match(pair)
 
 
-@_answers(title="Accuracy of answered", source="ChestAgentBench; KorMedMCQA-V", worst=math.nan)
+@_answers(title="Accuracy of answered", source="ChestAgentBench; KorMedMCQA-V", worst=math.nan, value_kind="proportion")
 def accuracy_of_answered(pair: AnsweredQuestion) -> float:
     """Whether the answer is right, of questions that were answered.
 
@@ -100,7 +100,12 @@ def accuracy_of_answered(pair: AnsweredQuestion) -> float:
 
 
 @_answers(
-    title="Unanswered", source="the share of questions without an answer", higher_is_better=False, best=0, worst=1
+    title="Unanswered",
+    source="the share of questions without an answer",
+    higher_is_better=False,
+    best=0,
+    worst=1,
+    value_kind="proportion",
 )
 def unanswered(pair: AnsweredQuestion) -> float:
     """Whether no answer could be taken from what was written: nothing, a refusal, or nothing that was understood.
@@ -110,7 +115,14 @@ def unanswered(pair: AnsweredQuestion) -> float:
     return float(pair.status in _UNANSWERED)
 
 
-@_answers(title="Refused", source="the share of questions that were refused", higher_is_better=False, best=0, worst=1)
+@_answers(
+    title="Refused",
+    source="the share of questions that were refused",
+    higher_is_better=False,
+    best=0,
+    worst=1,
+    value_kind="proportion",
+)
 def refused(pair: AnsweredQuestion) -> float:
     """Whether the model declined to answer.
 
@@ -119,7 +131,7 @@ def refused(pair: AnsweredQuestion) -> float:
     return float(pair.status == "refused")
 
 
-@_answers(title="Exact match", source=RAJPURKAR)
+@_answers(title="Exact match", source=RAJPURKAR, value_kind="proportion")
 def exact_match(pair: AnsweredQuestion) -> float:
     """Whether an open answer is the same text as a right one, but for case, articles and punctuation.
 
@@ -148,7 +160,9 @@ def token_recall(pair: AnsweredQuestion) -> float:
     return _best(pair, lambda said, due: len(set(said) & set(due)) / len(set(due)))
 
 
-@_answers(title="Open accuracy", source=MULTIMEDEVAL, parameter="least recall", parameter_most=1.0)
+@_answers(
+    title="Open accuracy", source=MULTIMEDEVAL, parameter="least recall", parameter_most=1.0, value_kind="proportion"
+)
 def open_accuracy(pair: AnsweredQuestion, least: float) -> float:
     """Whether an open answer has at least so large a share of the right text's words.
 
@@ -174,7 +188,7 @@ def llava_med_recall(pair: AnsweredQuestion) -> float:
     return max(_recall_by_repetition(said, Counter(_llava_med_words(right))) for right in found[1])
 
 
-@_answers(title="Contains", source=MMMU)
+@_answers(title="Contains", source=MMMU, value_kind="proportion")
 def answer_contains_reference(pair: AnsweredQuestion) -> float:
     """Whether an open answer contains a right one: the text, or for numbers an equal number to two decimals.
 

@@ -43,7 +43,7 @@ def box_iou(pair: AnsweredQuestion) -> float:
     return 0.0 if given is None else float(box_ious(given[None], np.array(right, float)).max())
 
 
-@_answers(title="IoU", source=MEDSG, parameter="least IoU", parameter_most=1.0)
+@_answers(title="IoU", source=MEDSG, parameter="least IoU", parameter_most=1.0, value_kind="proportion")
 def iou_at(pair: AnsweredQuestion, least: float) -> float:
     """Whether the answered box has at least so large an intersection over union with the right one.
 
@@ -83,7 +83,13 @@ def _iou_3d(answer: Any, right: Any) -> float:
     return 0.0 if given is None else float(box_ious(given[None], np.array([right], float))[0, 0])
 
 
-@_answers(title="Point in box", source=MEDSPOT, parameter="side of a patch in pixels", parameter_optional=True)
+@_answers(
+    title="Point in box",
+    source=MEDSPOT,
+    parameter="side of a patch in pixels",
+    parameter_optional=True,
+    value_kind="proportion",
+)
 def point_in_box(pair: AnsweredQuestion, patch: float = 0.0) -> float:
     """Whether the answered point lies in the right box, or a square patch around it touches the box.
 
@@ -112,7 +118,7 @@ def relative_accuracy(pair: AnsweredQuestion) -> float:
     return error if math.isnan(error) else max(0.0, 1 - error)
 
 
-@_answers(title="Within %", source=DEEP_TUMOR, parameter="tolerance in %")
+@_answers(title="Within %", source=DEEP_TUMOR, parameter="tolerance in %", value_kind="proportion")
 def accuracy_within_percent(pair: AnsweredQuestion, percent: float) -> float:
     """Whether the relative error of the answered number is at most so many per cent.
 
@@ -122,7 +128,7 @@ def accuracy_within_percent(pair: AnsweredQuestion, percent: float) -> float:
     return error if math.isnan(error) else float(error <= percent / 100 + _TOLERANCE)
 
 
-@_answers(title="In range", source="CXReasonBench")
+@_answers(title="In range", source="CXReasonBench", value_kind="proportion")
 def accuracy_in_range(pair: AnsweredQuestion) -> float:
     """Whether the answered number lies between the limits `low` and `high` that the answer key gives, both included.
 
@@ -174,7 +180,11 @@ def grade_accuracy(pair: AnsweredQuestion) -> float:
 
 
 @_answers(
-    title="Grade", source="Med-RewardBench: one winner for each dimension", parameter="which", parameter_is_text=True
+    title="Grade",
+    source="Med-RewardBench: one winner for each dimension",
+    parameter="which",
+    parameter_is_text=True,
+    value_kind="proportion",
 )
 def grade(pair: AnsweredQuestion, name: str) -> float:
     """Whether one of the named grades was answered right.
@@ -187,7 +197,7 @@ def grade(pair: AnsweredQuestion, name: str) -> float:
     return float(isinstance(given, Mapping) and given.get(name) == pair.value[name])
 
 
-@_answers(title="Hallucination resistance", source=LMOD, worst=math.nan)
+@_answers(title="Hallucination resistance", source=LMOD, worst=math.nan, value_kind="bounded")
 def region_precision_ids(pair: AnsweredQuestion) -> float:
     """The share of the regions that an answer names which the picture has: 1 - invented ids / named ids.
 
@@ -202,7 +212,7 @@ def region_precision_ids(pair: AnsweredQuestion) -> float:
 _evidence = partial(metric, kind="answer", source=LMOD, intermediate=True, best=math.nan, worst=math.nan)
 
 
-@_evidence(title="Regions right", higher_is_better=True)
+@_evidence(title="Regions right", higher_is_better=True, value_kind="count")
 def regions_right(pair: AnsweredQuestion) -> float:
     """How many regions an answer names rightly: id and type.
 
@@ -213,7 +223,7 @@ def regions_right(pair: AnsweredQuestion) -> float:
     return float(len(_regions(pair.extraction.value).items() & _regions(pair.value).items()))
 
 
-@_evidence(title="Regions named", higher_is_better=True)
+@_evidence(title="Regions named", higher_is_better=True, value_kind="count")
 def regions_named(pair: AnsweredQuestion) -> float:
     """How many regions an answer names, each id once.
 
@@ -222,7 +232,7 @@ def regions_named(pair: AnsweredQuestion) -> float:
     return float(len(_regions(pair.extraction.value))) if pair.kind == "regions" else math.nan
 
 
-@_evidence(title="Regions due", higher_is_better=True)
+@_evidence(title="Regions due", higher_is_better=True, value_kind="count")
 def regions_reference(pair: AnsweredQuestion) -> float:
     """How many regions there are to name.
 

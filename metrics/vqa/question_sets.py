@@ -317,6 +317,7 @@ def _alike(answers: Answers) -> float:
     source="Cohen 1960; WorldMedQA-V",
     parameter="attribute",
     parameter_is_text=True,
+    value_kind="correlation",
 )
 def kappa(rows: ScoreTable, attribute: str) -> float:
     """Cohen's kappa between the letters that were answered to the same question under two values of an attribute.

@@ -16,7 +16,9 @@ from medimg_eval.question import Decoding
 
 
 class PrecomputedReports(VisionLanguageModel):
-    """Answers each case with the text that a table holds of it; a case that it does not hold fails.
+    """Answers each case with the text that a table holds of it.
+
+    A case that it does not hold, or that stands there with several texts, fails; the others go on.
 
     Args:
         file: CSV, TSV, JSON, JSON lines or Parquet, with a row per case.
@@ -25,7 +27,7 @@ class PrecomputedReports(VisionLanguageModel):
         texts: by case what the table holds, where it has been read before.
 
     Raises:
-        UserError: the file or a column is not there, or a case stands in it twice with different texts.
+        UserError: the file or a column is not there.
     """
 
     reads_images: ClassVar[bool] = False
@@ -41,6 +43,7 @@ class PrecomputedReports(VisionLanguageModel):
     ) -> None:
         self.file, self.columns = Path(file).expanduser(), (id, prediction)
         self._texts = texts
+        self._ambiguous: set[str] = set()
 
     @property
     def texts(self) -> Mapping[str, str]:
@@ -70,9 +73,9 @@ class PrecomputedReports(VisionLanguageModel):
         for name in self.columns:
             rows[name] = [self._text(cell, name, place) for place, cell in enumerate(rows[name], start=1)]
         rows = rows.drop_duplicates()
-        twice = rows[self.columns[0]].duplicated()
-        if twice.any():
-            raise UserError(f"{self.file}: id {rows[self.columns[0]][twice].iloc[0]!r} stands there with several texts")
+        twice = rows[self.columns[0]].str.strip().duplicated(keep=False)
+        self._ambiguous = set(rows[self.columns[0]][twice].str.strip())
+        rows = rows[~twice]
         return dict(zip(rows[self.columns[0]].str.strip(), rows[self.columns[1]], strict=True))
 
     def _text(self, cell: object, column: str, place: int) -> str:
@@ -92,8 +95,12 @@ class PrecomputedReports(VisionLanguageModel):
         _ = self.texts
 
     def generate(self, prompts: Prompts, decoding: Decoding) -> Sequence[str]:
-        """The texts of the cases; raises CaseError for one that the table does not hold."""
-        lost = next((prompt.case_id for prompt in prompts if prompt.case_id not in self.texts), None)
+        """The texts of the cases; raises CaseError for one of which the table holds no text, or several."""
+        texts = self.texts
+        several = next((prompt.case_id for prompt in prompts if prompt.case_id in self._ambiguous), None)
+        if several is not None:
+            raise CaseError(f"{self.file}: id {several!r} stands there with several texts; keep one of its rows")
+        lost = next((prompt.case_id for prompt in prompts if prompt.case_id not in texts), None)
         if lost is not None:
             raise CaseError(f"{self.file}: has no row for case {lost!r}")
-        return [self.texts[prompt.case_id] for prompt in prompts]
+        return [texts[prompt.case_id] for prompt in prompts]

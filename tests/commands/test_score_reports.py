@@ -183,8 +183,8 @@ def test_given_texts_answer_by_case_and_say_what_they_lack(folder):
         made.generate([Prompt("z", ())], Decoding())
     with pytest.raises(UserError, match="has no column 'text'"):
         PrecomputedReports("mine.csv", prediction="text").check_ready()
-    with pytest.raises(UserError, match="'a' stands there with several texts"):
-        PrecomputedReports(write("twice.csv", [*ROWS, ("a", "x", "y")])).check_ready()
+    with pytest.raises(CaseError, match="'a' stands there with several texts"):
+        PrecomputedReports(write("twice.csv", [*ROWS, ("a", "x", "y")])).generate([Prompt("a", ())], Decoding())
     with pytest.raises(UserError, match="cannot be read as a table"):
         PrecomputedReports("lost.csv").check_ready()
 

@@ -39,6 +39,29 @@ def test_cases_that_are_not_as_stated_are_an_error(write_dataset, change, words)
         ellipsoids(write_dataset(3), **change).cases("test")
 
 
+@pytest.mark.parametrize(
+    ("splits", "expected", "key"),
+    [
+        ({"fit": "test"}, {"test": 3}, ""),
+        ({"fit": "test"}, {"fit": 3}, ""),
+        ({"fit": "test"}, {"test": 9, "fit": 3}, ""),
+        ({"fit": "test"}, {"test": 9}, "fit"),
+        ({"fit": "test"}, {"fit": 9, "test": 3}, "fit"),
+        # Here "fit" is the split of another part, so that `fit` says nothing of the part.
+        ({"fit": "test", "test": "fit"}, {"fit": 9, "test": 3}, ""),
+        ({"fit": "test", "test": "fit"}, {"test": 9}, "test"),
+    ],
+)
+def test_cases_are_counted_by_the_split_of_the_data_or_by_what_it_serves(write_dataset, splits, expected, key):
+    task = ellipsoids(write_dataset(3), splits=splits, expected=expected)
+    if not key:
+        assert len(task.cases("fit")) == 3
+        return
+    with pytest.raises(UserError, match=rf"expected 9 cases in split 'test', found 3.*task\.expected\.{key}=3 "):
+        task.cases("fit")
+    assert len(replace(task, expected={**expected, key: 3}).cases("fit")) == 3
+
+
 def test_a_case_listed_twice_is_an_error(write_dataset):
     root = write_dataset(2)
     with (root / "cases.csv").open("a") as table:

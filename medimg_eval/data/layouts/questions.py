@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from medimg_eval.case import Case
 from medimg_eval.data.layouts.base import existing_root, uncollected
@@ -38,7 +38,7 @@ from medimg_eval.data.questions.pictures import (
 )
 from medimg_eval.data.questions.records import Record, check_names, names_in
 from medimg_eval.data.questions.sources import Source, fingerprints
-from medimg_eval.errors import CaseError, SplitError, UserError, nearest
+from medimg_eval.errors import CaseError, SplitError, UsageError, UserError, nearest
 from medimg_eval.question import Question
 from medimg_eval.tasks.base import Layout
 
@@ -66,6 +66,8 @@ class Questions(Layout):
             The step `rotate_options` asks each question once for each rotation of its options: of the n-th, the first
             letter has the text of the n-th option. They are called `id.0`, `id.1`, ..., and are a set.
         id: the column of the case id, or a pattern; the file's stem and the record's number when empty.
+        repeated_id: what a record is whose id was given before: `refuse` makes a failed case of it; `number` a
+            question of its own, `id#2`, in a set of its own, for tables that give two questions one number.
         kind: what an answer is; `by_answer` for yes or no where that is right and open elsewhere; or `{column: ...,
             kinds: {value: kind}}`.
         question: the column of the question, or a pattern; or `{text: what is asked of all}`.
@@ -95,6 +97,7 @@ class Questions(Layout):
     separator: str = ""
     expand: Sequence[Any] = ()
     id: str = ""
+    repeated_id: Literal["refuse", "number"] = "refuse"
     kind: Any = "choice"
     question: str | Mapping[str, str] = "question"
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -119,6 +122,8 @@ class Questions(Layout):
         check_options(self.options)
         check_answer(self.answer)
         check_kind(self.kind)
+        if self.repeated_id not in ("refuse", "number"):
+            raise UsageError(f"task.layout.repeated_id is {self.repeated_id!r}; expected refuse or number")
         self._specs = specs_of(self.images)
         self._rotates = any(step == ROTATE or (isinstance(step, Mapping) and ROTATE in step) for step in self.expand)
 
@@ -145,7 +150,9 @@ class Questions(Layout):
         check_names(self._names(), records, (IMAGE_COUNT, IMAGE_CONTENT))
         records = self._sure(records)
         pictures = Pictures(root, self._specs, self.modality, dict(self.reading), self.max_side)
-        cases = _told_apart([self._case_of(record, pictures) for record in records])
+        cases = _told_apart(
+            [self._case_of(record, pictures) for record in records], number=self.repeated_id == "number"
+        )
         if self._rotates:
             cases = _told_apart([one for case in cases for one in _rotations(case)])
         cases = [case for case in cases if re.search(self.only, case.id)]
@@ -328,8 +335,8 @@ def _rotations(case: Case) -> list[Case]:
     return made
 
 
-def _told_apart(cases: Sequence[Case]) -> list[Case]:
-    """Makes failed cases of those whose id was given before, under an id of their own."""
+def _told_apart(cases: Sequence[Case], *, number: bool = False) -> list[Case]:
+    """Gives those an id of their own whose id was given before; makes failed cases of them unless they are numbered."""
     first: dict[str, Case] = {}
     taken = Counter(case.id for case in cases)
     made = []
@@ -338,17 +345,28 @@ def _told_apart(cases: Sequence[Case]) -> list[Case]:
             first[case.id] = case
             made.append(case)
             continue
-        number = 2
-        while taken[f"{case.id}#{number}"]:
-            number += 1
-        taken[f"{case.id}#{number}"] = 1
+        count = 2
+        while taken[f"{case.id}#{count}"]:
+            count += 1
+        taken[f"{case.id}#{count}"] = 1
+        if number:
+            made.append(_numbered_case(case, count))
+            continue
         record = _record(case)
         other = _record(first[case.id])
         place = other.place if other.path == record.path else f"{other.path}, {other.place},"
         said = f"the id {case.id!r} is that of {place} too; give it one of its own"
         fault = Faulty(record, f"{record.path}, {record.place}: {said}")
-        made.append(Case(f"{case.id}#{number}", (), fault, case.patient, case.attributes))
+        made.append(Case(f"{case.id}#{count}", (), fault, case.patient, case.attributes))
     return made
+
+
+def _numbered_case(case: Case, count: int) -> Case:
+    """Returns a case whose id was given before as the question that it is, in a set of its own."""
+    own = case.attributes.get("set", "")
+    attributes = {**case.attributes, "set": f"{own}#{count}"} if own else case.attributes
+    patient = f"{own}#{count}" if own and case.patient == own else case.patient
+    return replace(case, id=f"{case.id}#{count}", attributes=attributes, patient=patient)
 
 
 def _record(case: Case) -> Record:

@@ -170,7 +170,7 @@ def _caption(pieces: Pieces, column: Column, found: Sequence[dict[str, Any]], la
     if baseline:
         text += " The dashed line is no difference."
     if alone := [one for one in found if one["n"] and math.isnan(one["low"])]:
-        text += f" {len(alone)} without a line have no interval, most of them for want of {pieces.unit}."
+        text += f" {len(alone)} without a line have no interval, for want of {pieces.unit} or of values that differ."
     if baselines := dict.fromkeys(piece.model for piece in pieces.members if piece.baseline):
         text += f" In grey: baselines ({', '.join(baselines)})."
     return text + pieces.end()

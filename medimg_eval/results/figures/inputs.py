@@ -24,7 +24,7 @@ from medimg_eval.results.runs import (
     is_summary,
     needed_rows,
 )
-from medimg_eval.results.statistics import BCA, EXACT, OWN, PERCENTILE, TOO_FEW, WILSON
+from medimg_eval.results.statistics import BCA, EQUAL, EXACT, OWN, PERCENTILE, TOO_FEW, WILSON
 from medimg_eval.results.table import named_runs, titles
 
 if TYPE_CHECKING:
@@ -121,6 +121,7 @@ _METHODS = {
     EXACT: "{level} exact (Clopper and Pearson)",
     OWN: "{level}, of the set",
     TOO_FEW: "none: too few {unit}",
+    EQUAL: "none: all values are equal",
 }
 
 

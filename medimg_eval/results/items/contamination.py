@@ -9,7 +9,15 @@ import numpy as np
 import pandas as pd
 
 from medimg_eval.results.runs import BLIND, attributes
-from medimg_eval.results.statistics import Bootstrap, Interval, Sample, case_values, table_intervals, units
+from medimg_eval.results.statistics import (
+    Bootstrap,
+    Interval,
+    Sample,
+    case_values,
+    is_share,
+    table_intervals,
+    units,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,7 +96,7 @@ def _blind(grid: Grid, metric: str, how: Bootstrap) -> Iterator[Record]:
                 continue
             cases = case_values(run.scores.loc[run.scores["metric"] == metric]).loc[both]
             unit = units(run, cases)
-            without = _mean(np.asarray(alone[both], dtype=np.float64), unit, how, share=grid.graded)
+            without = _mean(np.asarray(alone[both], dtype=np.float64), unit, how, share=is_share(metric, run))
             record: Record = {"task": grid.title, "model": name, "n": len(both), "chance": chance}
             record |= _ends("blind", without)
             if other is not None:
@@ -110,7 +118,7 @@ def _blind_hint(record: Record, *, graded: bool) -> str:
     parts = []
     if graded and record["blind_low"] > record["chance"]:
         parts.append("above chance without images")
-    if record["gain_low"] <= 0:
+    if min(record["gain"], record["gain_low"]) <= 0:  # all equal, they have no lower bound
         parts.append("images are not shown to help")
     return " and ".join(parts)
 

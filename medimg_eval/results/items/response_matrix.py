@@ -12,7 +12,7 @@ from scipy.special import ndtri
 from medimg_eval import metrics
 from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.results.runs import BLIND, is_evidence, is_known, is_set, is_summary, listed
-from medimg_eval.results.statistics import case_values, is_share
+from medimg_eval.results.statistics import case_values
 from medimg_eval.results.table import CHANCE, named_runs
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def _is_graded(metric: str, values: Floats) -> bool:
     """Whether values are right, wrong and credits: most are 0 or 1, and none lies outside."""
     known = values[~np.isnan(values)]
     return bool(
-        is_share(metric)
+        (not is_known(metric) or metrics.get(metric).value_kind == "proportion")
         and ((known >= 0) & (known <= 1)).all()
         and 2 * ((known == 0) | (known == 1)).sum() > known.size
     )

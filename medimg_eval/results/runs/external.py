@@ -18,7 +18,7 @@ from medimg_eval.results.runs.metric_kinds import SET, WHOLE, is_evidence, is_kn
 from medimg_eval.trust import unguarded
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
 Better = Literal["higher", "lower"]
@@ -35,7 +35,9 @@ TRUTHS = {"probability": ("present", "absent"), "confidence": ("right", "wrong")
 """Evidence whose status is the truth, and whose value is a probability -> what its status may be."""
 
 
-def load_scores(file: Path, *, direction: Mapping[str, Better] | None = None) -> list[RunScores]:
+def load_scores(
+    file: Path, *, direction: Mapping[str, Better] | None = None, proportions: Iterable[str] = ()
+) -> list[RunScores]:
     """Reads scores from a CSV, as one run for each model and task.
 
     Args:
@@ -44,6 +46,8 @@ def load_scores(file: Path, *, direction: Mapping[str, Better] | None = None) ->
             left out of means, and counted. Names of metrics that the registry has, whatever their case, mean those.
         direction: For metrics that the registry lacks, whether `higher` or `lower` is better; without, they are shown
             but neither ranked nor tested.
+        proportions: Metrics that the registry lacks, whose values are 1 for yes or 0 for no, so that their intervals
+            are those of proportions; without, values that happen to be 0 and 1 are not taken for that.
 
     Returns:
         The runs, in the order in which models and tasks first occur.
@@ -51,10 +55,11 @@ def load_scores(file: Path, *, direction: Mapping[str, Better] | None = None) ->
     Raises:
         UserError: The file cannot be read, lacks a column, names a cell twice, holds a value that is no finite number,
             or says two things of one case; the message names the line.
-        UsageError: `direction` names a metric that the file does not hold, or says neither `higher` nor `lower`.
+        UsageError: `direction` or `proportions` names a metric that the file does not hold, `direction` says neither
+            `higher` nor `lower`, or one of `proportions` is a metric of ours or has other values than 0 and 1.
     """
     rows = _read(file)
-    directions = _directions(direction or {}, rows)
+    directions, yes_or_no = _directions(direction or {}, rows), _proportions(proportions, rows)
     by_patient = bool((rows["patient"] != "").any())
     if by_patient and (rows["patient"] == "").any():
         line = _line(rows.index[rows["patient"] == ""][0])
@@ -79,6 +84,7 @@ def load_scores(file: Path, *, direction: Mapping[str, Better] | None = None) ->
                 metrics=tuple(rows.loc[rows["task"] == task, "metric"].unique()),
                 baseline=str(model).endswith(BLIND),
                 directions=directions,
+                proportions=yes_or_no,
             )
         )
     return runs
@@ -212,6 +218,22 @@ def _directions(direction: Mapping[str, Any], rows: pd.DataFrame) -> dict[str, b
         if said not in ("higher", "lower"):
             raise UsageError(f"direction.{name} is {said!r}, expected higher or lower")
     return {name: said == "higher" for name, said in direction.items()}
+
+
+def _proportions(proportions: Iterable[str], rows: pd.DataFrame) -> frozenset[str]:
+    names, held = frozenset(proportions), set(rows["metric"])
+    for name in sorted(names):
+        if name not in held:
+            raise UsageError(f"proportions names {name!r}, of which there are no scores{nearest(name, held)}")
+        if is_known(name):
+            raise UsageError(f"proportions names {name!r}, a metric of ours that says itself what it is; take it out")
+        odd = rows.loc[(rows["metric"] == name) & ~rows["value"].isin([0, 1]) & rows["value"].notna(), "value"]
+        if len(odd):
+            raise UsageError(
+                f"proportions names {name!r}, which is {odd.iloc[0]:g} in {_line(odd.index[0])}; values of yes or no "
+                "are 1 and 0, and others have a bootstrap"
+            )
+    return names
 
 
 def _line(place: int) -> str:

@@ -108,6 +108,8 @@ class RunScores:
     """What answering took: tokens, requests, retries, cost."""
     directions: Mapping[str, bool] = field(default_factory=dict)
     """Of metrics that the registry lacks: whether higher is better, as whoever gave the scores says."""
+    proportions: frozenset[str] = frozenset()
+    """Metrics that the registry lacks whose values are 1 for yes or 0 for no, as whoever gave the scores says."""
     definitions: Mapping[str, str] = field(default_factory=dict)
     """By metric, the choices behind it alone; empty where an older manifest does not say."""
     noun: str = "cases"

@@ -22,6 +22,7 @@ from .hypothesis_tests import (
 from .intervals import (
     BCA as BCA,
     Bootstrap as Bootstrap,
+    EQUAL as EQUAL,
     EXACT as EXACT,
     Estimate as Estimate,
     FEWEST as FEWEST,

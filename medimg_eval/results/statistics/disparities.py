@@ -360,8 +360,7 @@ def on_unit_scale(runs: Sequence[RunScores], metric: str) -> bool:
         known = metrics.get(metric)
         if is_summary(metric):
             return not known.unit and known.best in (0.0, 1.0) and known.higher_is_better is not None
-        # A failed case may cost 1 where others have no upper end, as of NRMSE.
-        if known.unit or {known.best, known.worst} != {0.0, 1.0}:
+        if not known.on_unit_scale:
             return False
     held = [run.scores.loc[run.scores["metric"] == metric, "value"].to_numpy(dtype=np.float64) for run in runs]
     values = np.concatenate(held)

@@ -82,7 +82,7 @@ Method = Literal["percentile", "bca"]
 """How the bounds are taken from the resampled means."""
 PERCENTILE: Final = "percentile"
 BCA: Final = "bca"
-WILSON, EXACT, TOO_FEW, OWN = "wilson", "exact", "too few", "own"
+WILSON, EXACT, TOO_FEW, EQUAL, OWN = "wilson", "exact", "too few", "all equal", "own"
 """What else `Interval.method` may be, "own" being that of a set of pictures; "" without a value."""
 METHODS: tuple[Method, ...] = (PERCENTILE, BCA)
 FEWEST = 5
@@ -100,7 +100,8 @@ class Interval(NamedTuple):
     n: int
     n_clusters: int
     method: str = PERCENTILE
-    """How the bounds were made; "too few" where there are none for want of clusters."""
+    """How the bounds were made; "too few" where there are none for want of clusters, "all equal" where no value
+    differs from another."""
 
 
 class Estimate(NamedTuple):
@@ -137,7 +138,7 @@ class Sample(NamedTuple):
     strata: npt.ArrayLike | None = None
     """Of each: clusters are drawn within strata."""
     share: bool = False
-    """Whether 1 is a success and 0 a failure, where there is nothing else."""
+    """Whether the metric declares that 1 is yes and 0 is no; other values are seen, and make it none."""
 
 
 def mean_interval(
@@ -245,13 +246,14 @@ def table_intervals(samples: Sequence[Sample], how: Bootstrap) -> list[Interval]
 
     | sample | method |
     | --- | --- |
-    | all values 0, or all 1 | Clopper-Pearson, each cluster one trial: resamples would not differ |
+    | shares, all 0 or all 1 | Clopper-Pearson, each cluster one trial: resamples would not differ |
     | shares, one value per cluster, no strata, at most 10 clusters | Clopper-Pearson |
     | shares, one value per cluster, no strata | Wilson |
     | fewer than `FEWEST` clusters | none: bounds are NaN, the method is "too few" |
+    | all values equal | none: resamples would not differ; bounds are NaN, the method is "all equal" |
     | any other | bootstrap over clusters |
 
-    A share is a value that is always 0 or 1.
+    A share is a value that its metric declares to be yes or no, and that is always 0 or 1.
 
     Raises:
         ValueError: As `mean_interval` does.
@@ -275,6 +277,8 @@ class _Pooled(NamedTuple):
     """(cluster,); None where there is one stratum."""
     binary: bool
     """Whether it is a share, of values that are all 0 or 1."""
+    equal: bool
+    """Whether all values are the same."""
     labelled: bool
 
     @property
@@ -295,7 +299,7 @@ def _pooled(sample: Sample, how: Bootstrap) -> _Pooled:
     kept = ~np.isnan(data)
     data, names, kinds, strata = data[kept], names[kept], kinds[kept], strata[kept]
     if not data.size:
-        return _Pooled(np.nan, 0, np.empty((0, 1)), np.empty((0, 1)), None, False, False)
+        return _Pooled(np.nan, 0, np.empty((0, 1)), np.empty((0, 1)), None, False, False, False)
     found, owner = np.unique(names, return_inverse=True)
     _, kind = np.unique(kinds, return_inverse=True)
     shape = (len(found), int(kind.max()) + 1)
@@ -307,7 +311,8 @@ def _pooled(sample: Sample, how: Bootstrap) -> _Pooled:
     labelled = sample.labels is not None
     mean = float((sums.sum(axis=0) / counts.sum(axis=0)).mean()) if labelled else math.fsum(data) / data.size
     binary = sample.share and bool(((data == 0) | (data == 1)).all())
-    return _Pooled(mean, int(data.size), sums, counts, _strata(strata, owner, found), binary, labelled)
+    equal = bool((data == data[0]).all())
+    return _Pooled(mean, int(data.size), sums, counts, _strata(strata, owner, found), binary, equal, labelled)
 
 
 def _validate(data: npt.NDArray[np.float64], beside: Iterable[npt.NDArray[np.generic]], how: Bootstrap) -> None:
@@ -352,7 +357,9 @@ def _without_resampling(one: _Pooled, level: float) -> Interval | None:
             return one.interval(*proportion_interval(clusters if right else 0, clusters, level))
         if one.plain and not one.labelled and one.strata is None:
             return one.interval(*proportion_interval(right, clusters, level))
-    return None if clusters >= FEWEST else one.interval(np.nan, np.nan, TOO_FEW)
+    if clusters < FEWEST:
+        return one.interval(np.nan, np.nan, TOO_FEW)
+    return one.interval(np.nan, np.nan, EQUAL) if one.equal else None
 
 
 def _bootstrapped(pooled: Sequence[_Pooled], how: Bootstrap) -> list[Interval]:

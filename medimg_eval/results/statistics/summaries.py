@@ -384,15 +384,12 @@ def _macro(one: _Summary, how: Bootstrap, strata: npt.NDArray[np.generic] | None
     return bootstrap_intervals([sample], how)[0]
 
 
-def is_share(metric: str) -> bool:
-    """Whether 0 and 1 are the ends of a metric's values, so that values of 0 and 1 alone make a share.
+def is_share(metric: str, run: RunScores) -> bool:
+    """Whether each value of a metric is 1 for yes or 0 for no, as it declares, or whoever gave the scores says.
 
-    Of a metric that is not registered, its values must tell.
+    Nothing is concluded from values or ends: Dice of 0 and 1 alone are no answers of yes or no.
     """
-    if not is_known(metric):
-        return True
-    known = metrics.get(metric)
-    return not known.unit and {known.best, known.worst} == {0.0, 1.0}
+    return metrics.get(metric).value_kind == "proportion" if is_known(metric) else metric in run.proportions
 
 
 def units(run: RunScores, cases: pd.DataFrame) -> npt.NDArray[np.int64]:

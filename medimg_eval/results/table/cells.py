@@ -13,6 +13,7 @@ from medimg_eval.errors import UserError
 from medimg_eval.metrics.repeats import spread
 from medimg_eval.results.runs import SET, Part, SetRow, is_known, is_set, is_summary, row_of_part, strata_of
 from medimg_eval.results.statistics import (
+    EQUAL,
     OWN,
     PERCENTILE,
     TOO_FEW,
@@ -45,8 +46,9 @@ Mean = Literal["case", "class"]
 
 NO_RUN = "\N{EN DASH}"
 """What stands in the cell of a model that was not run on the task, or never scored by the metric."""
-SMALL_N = "[n too small]"
-"""What stands in the place of an interval that would rest on too few patients."""
+SMALL_N, ALL_EQUAL = "[n too small]", "[all equal]"
+"""What stands in the place of an interval that would rest on too few patients, or on values that are all the same."""
+NO_INTERVAL = {TOO_FEW: SMALL_N, EQUAL: ALL_EQUAL}
 NO_METRIC = ""
 """Metric of the one column of a task that has no scores yet."""
 
@@ -147,9 +149,9 @@ class Cell:
         return "undefined" if np.isnan(self.mean) else column.text(self.mean)
 
     def interval_text(self, column: Column) -> str:
-        """Returns the bounds as they are printed, or that n is too small for any; empty where there are none."""
-        if self.method == TOO_FEW and not np.isnan(self.mean):
-            return SMALL_N
+        """Returns the bounds as they are printed, or why there are none; empty where there are none."""
+        if self.method in NO_INTERVAL and not np.isnan(self.mean):
+            return NO_INTERVAL[self.method]
         return "" if np.isnan(self.low) else f"[{column.text(self.low)}, {column.text(self.high)}]"
 
 
@@ -269,22 +271,22 @@ def _sample(
 ) -> Sample:
     """Returns the values that a mean is taken of: of cases, or of all labels of them."""
     if not by_label:
-        return _case_sample(metric, cases, units(run, cases), strata)
+        return _case_sample(run, metric, cases, units(run, cases), strata)
     scores = label_values(scores)
     return Sample(
         values=scores["value"].to_numpy(),
         clusters=scores["patient" if run.resampled == "patients" else "case"].to_numpy(dtype=str),
         labels=scores["label"].to_numpy(dtype=str),
         strata=None if strata is None else strata.reindex(scores["case"].astype(str)).to_numpy(dtype=str),
-        share=is_share(metric),
+        share=is_share(metric, run),
     )
 
 
 def _case_sample(
-    metric: str, cases: pd.DataFrame, unit: npt.NDArray[np.int64], strata: pd.Series[str] | None
+    run: RunScores, metric: str, cases: pd.DataFrame, unit: npt.NDArray[np.int64], strata: pd.Series[str] | None
 ) -> Sample:
     of_case = None if strata is None else strata.reindex(cases.index.astype(str)).to_numpy(dtype=str)
-    return Sample(cases["value"].to_numpy(), unit, strata=of_case, share=is_share(metric))
+    return Sample(cases["value"].to_numpy(), unit, strata=of_case, share=is_share(metric, run))
 
 
 def _set_cell(part: Part, metric: str, failed: int) -> Cell:
@@ -326,7 +328,7 @@ def case_mean_cell(
         failed: How many cases failed.
         settings: How the interval is computed.
     """
-    sample = _case_sample(metric, cases, unit, strata_of(run, settings.stratify_by))
+    sample = _case_sample(run, metric, cases, unit, strata_of(run, settings.stratify_by))
     return _with_counts(run, cases, table_intervals([sample], settings.bootstrap)[0], failed)
 
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from medimg_eval import metrics
 from medimg_eval.errors import UsageError, nearest
 from medimg_eval.results.runs import is_evidence, is_known, is_summary, needed_rows
-from medimg_eval.results.statistics import is_share
 from medimg_eval.results.table.cells import NO_METRIC, Column, make_column
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def restyled(
 
 def _in_percent(column: Column) -> Column:
     """Returns the column times 100 if it holds shares; what the registry does not know may be anything."""
-    if column.scale != 1 or not is_known(column.metric) or not is_share(column.metric):
+    if column.scale != 1 or not is_known(column.metric) or not metrics.get(column.metric).on_unit_scale:
         return column
     return replace(column, scale=100.0, decimals=max(column.decimals - 2, 0))
 

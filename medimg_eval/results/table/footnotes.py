@@ -23,6 +23,7 @@ from medimg_eval.results.runs import (
 )
 from medimg_eval.results.statistics import (
     BCA,
+    EQUAL,
     EXACT,
     FEWEST,
     MOST_LEFT_OUT,
@@ -32,7 +33,7 @@ from medimg_eval.results.statistics import (
     WILSON,
     rows_of,
 )
-from medimg_eval.results.table.cells import NO_METRIC, NO_RUN, SMALL_N, Cell, Column, Row, Settings
+from medimg_eval.results.table.cells import ALL_EQUAL, NO_METRIC, NO_RUN, SMALL_N, Cell, Column, Row, Settings
 from medimg_eval.results.table.groups import GAP, SMALL
 from medimg_eval.results.table.kind_footnotes import (
     chance_note,
@@ -226,6 +227,11 @@ def _other_intervals(
     )
     if any(TOO_FEW in made for made in methods.values()):
         yield f"{SMALL_N}: a bootstrap of fewer than {FEWEST} {what} covers far less than it says."
+    if any(EQUAL in made for made in methods.values()):
+        yield (
+            f"{ALL_EQUAL}: all values are the same, and so would all resamples be; how much others would differ is "
+            "unknown."
+        )
 
 
 def _told_once(facts: Iterable[tuple[str, str]]) -> Iterator[str]:

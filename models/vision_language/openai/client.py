@@ -197,6 +197,24 @@ REFUSED_TO_ALL = {
 }
 """What any other prompt would be told as well."""
 
+FILTERED = re.compile(
+    r"content.?(?:filter|policy|management|moderation)|responsible.?ai|(?:prompt|image)?_?safety(?:_violations?)?$"
+    r"|data.?inspection|policy_violation|prohibited_content|moderation_blocked|blocklist|recitation|guardrail|sensitive$"
+    r"|refusal$",
+    re.IGNORECASE,
+)
+"""Codes of errors, and reasons why a reply ended, that mean a content filter, from their beginning."""
+
+FILTERED_WORDS = re.compile(
+    r"content management policy|content exists risk|blocked by (?:the |our )?content filter|rejected by (?:the |our )?"
+    r"safety system|flagged as potentially violating|data_inspection_failed",
+    re.IGNORECASE,
+)
+"""What the messages of errors say of it that have no code of their own."""
+
+WITHHELD = "content_filter"
+"""Why a reply ended that such a filter withheld."""
+
 
 class Server(NamedTuple):
     """Who is asked.
@@ -239,6 +257,7 @@ class Tally:
     Attributes:
         uncounted: replies for which the server did not say how many tokens they took.
         cut_off: replies that ended because they were too long.
+        content_filtered: replies that the provider's content filter withheld or cut off.
         seconds: of the clock on the wall.
     """
 
@@ -249,6 +268,7 @@ class Tally:
     completion_tokens: int = 0
     uncounted: int = 0
     cut_off: int = 0
+    content_filtered: int = 0
     seconds: float = 0.0
 
 
@@ -277,6 +297,8 @@ class Client:
 
     async def ask(self, request: Request, case_id: str) -> dict[str, Any]:
         """The reply to a request: `text`, `finish`, `model`, `prompt_tokens`, `completion_tokens`.
+
+        Where the provider's content filter refuses the request, `finish` is "content_filter" and `text` what it says.
 
         Raises:
             CaseError: there is none: the server refuses this request, or it failed too often or for too long.
@@ -329,6 +351,9 @@ class Client:
                 )
                 raise self._refusal
             return self._counted(_reply(response.content, self._server.key), request)
+        if 400 <= response.status_code < 500 and _is_filtered(response.content):
+            words = _words(response.content, self._server.key)
+            return dict.fromkeys(_FIELDS) | {"text": words, "finish": WITHHELD}
         raise self._trouble(response)
 
     def _counted(self, reply: dict[str, Any], request: Request) -> dict[str, Any]:
@@ -382,17 +407,38 @@ def _reply(body: bytes, secret: str) -> dict[str, Any]:
     choices = told.get("choices") if isinstance(told, dict) else None
     if not (isinstance(choices, list) and choices and isinstance(choices[0], dict)):
         raise _AgainError(f"its reply holds no choices ({_words(body, secret) or 'and no error'})")
-    message, usage = choices[0].get("message"), told.get("usage")
+    message, usage, finish = choices[0].get("message"), told.get("usage"), choices[0].get("finish_reason")
+    if filtered := FILTERED.match(str(finish or "")):
+        message = message or {}  # which some leave out
     usage = usage if isinstance(usage, dict) else {}
     if not isinstance(message, dict):
         raise _AgainError("its reply holds a choice without a message")
     return {
         "text": _text(message),
-        "finish": choices[0].get("finish_reason"),
+        "finish": WITHHELD if filtered else finish,
         "model": told.get("model"),
         "prompt_tokens": _tokens(usage.get("prompt_tokens")),
         "completion_tokens": _tokens(usage.get("completion_tokens")),
     }
+
+
+_FIELDS = ("text", "finish", "model", "prompt_tokens", "completion_tokens")
+
+
+def _is_filtered(body: bytes) -> bool:
+    """Whether an error is that of a content filter, by its codes, also those within it, or its message."""
+    try:
+        told = json.loads(body)
+    except (ValueError, RecursionError):
+        return False
+    error = told.get("error", told) if isinstance(told, dict) else None
+    if not isinstance(error, dict):
+        return False
+    within = [one for one in (error.get("innererror"), error.get("inner_error")) if isinstance(one, dict)]
+    codes = [one.get(name) for one in (error, *within) for name in ("code", "type")]
+    if any(isinstance(code, str) and FILTERED.match(code) for code in codes) or "flagged_input" in str(error):
+        return True
+    return bool(FILTERED_WORDS.search(str(error.get("message"))))
 
 
 def _tokens(said: Any) -> int | None:

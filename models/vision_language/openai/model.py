@@ -17,8 +17,10 @@ from urllib.parse import urlsplit
 
 from medimg_eval.case import Prompt, Prompts
 from medimg_eval.errors import CaseError, UsageError, UserError, nearest
+from medimg_eval.metrics.answers import withheld
 from medimg_eval.models.base import VisionLanguageModel, is_here
 from medimg_eval.models.vision_language.openai.client import (
+    WITHHELD,
     Client,
     ImageFormat,
     Pace,
@@ -197,7 +199,8 @@ class OpenAICompatible(VisionLanguageModel):
         """Requests, retries, replies from the cache, tokens, seconds, and the cost where prices are given.
 
         Tokens are the server's count, of what it was asked and not of what came from the cache. Replies without a
-        count are `uncounted`, and missing in tokens and cost. Those `cut_off` ended at `max_new_tokens`.
+        count are `uncounted`, and missing in tokens and cost. Those `cut_off` ended at `max_new_tokens`, and the
+        provider's content filter withheld those `content_filtered`, which are refused answers.
         """
         told = asdict(self._tally)
         if self.price_per_million:
@@ -232,7 +235,10 @@ class OpenAICompatible(VisionLanguageModel):
                 if self._cache is not None:
                     await asyncio.to_thread(self._cache.put, {request.key: Stored(reply)})
         self._tally.cut_off += reply["finish"] == "length"
-        return str(reply["text"])
+        if reply["finish"] != WITHHELD:
+            return str(reply["text"])
+        self._tally.content_filtered += 1
+        return withheld(str(reply["text"]))
 
     @property
     def _key(self) -> str:

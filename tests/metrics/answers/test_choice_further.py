@@ -340,7 +340,7 @@ CASES = [
     ("A can't be excluded, but I am leaning towards B.", L3, "B"),
     ("B > A > C > D", L3, "B"),
     ("Ranking: 1. B 2. A 3. C 4. D", L3, None),
-    ("Probabilities: A: 10%, B: 70%, C: 15%, D: 5%", L3, None),
+    ("Probabilities: A: 10%, B: 70%, C: 15%, D: 5%", L3, "B"),
     ("My confidence in B is 90%.", L3, "B"),
     ('answer is "B" (sarcoidosis).', L3, "B"),
     ("Answer is B.Sarcoidosis", L3, "B"),

@@ -2,6 +2,7 @@
 
 import string
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.answers import rule_registry as registry
 from medimg_eval.metrics.answers.extraction import (
+    AnswerRule,
     answer_rule,
     extract,
     extract_box,
@@ -333,3 +335,48 @@ def test_long_outputs_are_read_at_their_beginning_and_end():
         "- [ ] A\n" * 5_000,
     ):
         extract_choice(hostile, FINDING)
+
+
+TOKENS = (
+    *(
+        "<|im_end|>",
+        "</s>",
+        "<|eot_id|>",
+        "<end_of_turn>",
+        "<s>",
+        "[/INST]",
+        "<|endoftext|>",
+        "<EOS>",
+        "[EOS]",
+        "<eod>",
+    ),
+    *(
+        "<\uff5cend\u2581of\u2581sentence\uff5c>",
+        "<end_of_utterance>",
+        "<turn|>",
+        "</assistant>",
+        "[SEP]",
+        "<eos_token>",
+    ),
+)
+
+
+@pytest.mark.parametrize("token", TOKENS)
+def test_special_tokens_that_a_server_left_go_before_an_answer_is_read(token):
+    options = {"A": "Cardiomegaly", "B": "Normal"}
+    for before, after in (("", token), (token, ""), (token, f"\n{token}{token}\n"), ("", f" {token}")):
+        assert extract("choice", f"{before}B{after}", options).value == "B"
+        assert extract("choice", f"{before}Normal{after}", options).value == "B"
+        assert extract("yes_no", f"{before}No{after}", {}).value == "no"
+        assert extract("number", f"{before}12{after}", {}).value == 12
+        assert extract("open", f"{before}pleural effusion{after}", {}).value == "pleural effusion"
+        assert extract("report", f"{before}No effusion [2 views].{after}", {}).value == "No effusion [2 views]."
+
+
+def test_a_published_rule_reads_a_reply_without_special_tokens_at_its_ends_as_it_is():
+    given = []
+    rule = AnswerRule("mine", lambda output, *_: given.append(output), "me", "Mine.")
+    with patch("medimg_eval.metrics.answers.extraction.rule_named", lambda _: rule):
+        for output in (" B \n", "<think>x</think>B</s>\n", "<s> a </s> b"):
+            extract("choice", output, {}, rule="mine")
+    assert given == [" B \n", "<think>x</think>B", "a </s> b"]

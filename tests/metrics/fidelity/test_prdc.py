@@ -115,6 +115,31 @@ def test_k_must_be_less_than_n():
         coverage(normal(9, 2), normal(5, 2, 1), k=0)
 
 
+@pytest.mark.parametrize(("n", "m"), [(40, 90), (90, 40), (7, 30)])
+@pytest.mark.parametrize("k", [1, 5])
+def test_uncut_sets_have_the_values_of_all_pairs_and_say_that_they_are_unequal(n, m, k):
+    rng = np.random.default_rng(n)
+    real, made = rng.standard_normal((n, 4)), rng.standard_normal((m, 4)) * 1.2
+    found = precision_recall_density_coverage(real, made, k=k, cut=False, floor=False)
+    assert [one.value for one in found] == pytest.approx(by_all_pairs(real, made, k), abs=1e-12)
+    assert all(f"unequal: {n} real and {m} generated" in " ".join(one.flags) for one in found)
+    assert all(math.isnan(one.low) or one.low <= one.value <= one.high for one in found)
+    assert values(real, made, k=k) != [one.value for one in found]
+
+
+def test_the_coverage_expected_of_uncut_sets_is_that_of_draws_of_one_distribution():
+    rng = np.random.default_rng(0)
+    drawn = [
+        precision_recall_density_coverage(*(rng.standard_normal((n, 2)) for n in (30, 80)), k=3, cut=False, floor=False)
+        for _ in range(60)
+    ]
+    expected = drawn[0].coverage.details["expected"]
+    assert expected == pytest.approx(1 - (29 * 28 * 27) / (109 * 108 * 107))
+    assert np.mean([one.coverage.value for one in drawn]) == pytest.approx(
+        expected, abs=0.02
+    )  # of equal sizes it is 0.89
+
+
 def test_unequal_sets_are_cut_to_one_size_by_the_seed_and_say_so():
     real, made = normal(100, 4, 1), normal(60, 4, 2)
     one, again = coverage(real, made), coverage(real, made)

@@ -4,8 +4,10 @@ import json
 
 import pytest
 
-from medimg_eval.errors import UserError
+from medimg_eval.case import Prompt
+from medimg_eval.errors import CaseError, UserError
 from medimg_eval.models.precomputed.texts import PrecomputedReports
+from medimg_eval.question import Decoding
 
 
 @pytest.fixture
@@ -57,10 +59,12 @@ def test_a_cell_that_is_no_single_text_is_refused_in_a_sentence(log, columns, ch
         _ = PrecomputedReports(log("left", "right", **changed), *columns).texts
 
 
-def test_a_row_that_stands_there_twice_counts_once_and_another_text_is_refused(tmp_path):
+def test_a_row_that_stands_there_twice_counts_once_and_one_with_several_texts_fails_alone(tmp_path):
     path = tmp_path / "table.csv"
     path.write_text("id,prediction\na,1\na,1\nb,\n")
     assert PrecomputedReports(str(path)).texts == {"a": "1", "b": ""}
-    path.write_text("id,prediction\na,1\na,2\n")
-    with pytest.raises(UserError, match="id 'a' stands there with several texts"):
-        _ = PrecomputedReports(str(path)).texts
+    path.write_text("id,prediction\na,1\nb,3\na,2\n")
+    model = PrecomputedReports(str(path))
+    assert model.generate([Prompt("b", ())], Decoding()) == ["3"]
+    with pytest.raises(CaseError, match="id 'a' stands there with several texts; keep one"):
+        model.generate([Prompt("b", ()), Prompt("a", ())], Decoding())

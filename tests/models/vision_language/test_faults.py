@@ -10,6 +10,7 @@ import pytest
 
 from medimg_eval.case import Prompt
 from medimg_eval.errors import CaseError, UsageError, UserError
+from medimg_eval.metrics.answers import AnsweredQuestion, extract
 from medimg_eval.models.vision_language.openai.model import OpenAICompatible
 from medimg_eval.question import Decoding, Message
 
@@ -205,3 +206,71 @@ def test_a_tiny_checkpoint_answers_odd_prompts_and_goes_on_after_it_ran_out_of_m
         with pytest.raises(torch.OutOfMemoryError):
             asker.generate(odd, short)
     assert asker.generate(odd, short) == alone
+
+
+# -- a provider's content filter
+
+AZURE = {
+    "error": {
+        "message": "The response was filtered due to the prompt triggering our content management policy.",
+        "code": "content_filter",
+        "status": 400,
+        "innererror": {"code": "ResponsibleAIPolicyViolation"},
+    }
+}
+FILTERED = [
+    (400, AZURE),
+    (400, {"error": {"message": "Rejected.", "code": "content_policy_violation"}}),
+    (400, {"error": {"message": "Input data may contain inappropriate content.", "code": "data_inspection_failed"}}),
+    (400, {"error": {"message": "Blocked.", "type": "content_filter"}}),
+    (400, {"error": {"message": "Blocked.", "code": None, "innererror": {"code": "ResponsibleAIPolicyViolation"}}}),
+    (400, {"error": {"message": "Content Exists Risk", "code": "invalid_request_error"}}),
+    (400, {"error": {"message": "flagged as potentially violating our usage policy", "code": "invalid_prompt"}}),
+    (400, {"error": {"message": "no", "code": "safety"}}),
+    (403, {"error": {"code": 403, "message": "flagged", "metadata": {"reasons": ["x"], "flagged_input": "q"}}}),
+    (422, {"error": {"message": "no", "type": "ContentPolicyViolationError"}}),
+]
+
+
+@pytest.mark.parametrize(("status", "body"), FILTERED)
+def test_a_request_that_a_content_filter_refuses_is_a_refused_answer_with_a_count_of_its_own(status, body):
+    with serving(status, json.dumps(body).encode()) as (url, _):
+        asker = model(url)
+        prompts = [Prompt(case, (), messages=(Message("user", ("q",)),)) for case in ("c1", "c2")]
+        replies = asker.generate(prompts, Decoding(max_new_tokens=4))
+    usage = asker.usage()
+    assert (usage["content_filtered"], usage["requests"], usage["retries"], usage["uncounted"]) == (2, 2, 0, 0)
+    assert replies == [f"[content filter] {body['error']['message']}"] * 2
+    for kind, options in (("choice", {"A": "x", "B": "Rejected"}), ("yes_no", {}), ("open", {}), ("report", {})):
+        found = extract(kind, replies[0], options)
+        assert (found.value, found.reason) == (None, "refused")
+    assert extract("choice", replies[0], {"A": "x", "B": "y"}, rule="mmmu").reason == "refused"
+    assert AnsweredQuestion("yes_no", replies[0], "no", judged={"option": "no"}, rule="judge").status == "refused"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        {"message": "unknown parameter: safety_settings", "code": "unknown_parameter"},
+        {"message": "content must be a string", "code": "content_type_invalid", "type": "invalid_request_error"},
+        {"message": "maximum context length is 10", "code": "context_length_exceeded"},
+    ],
+)
+def test_another_400_stays_a_failure(error):
+    with serving(400, json.dumps({"error": error}).encode()) as (url, _), pytest.raises(CaseError, match="refuses"):
+        ask(url)
+
+
+@pytest.mark.parametrize("finish", ["content_filter", "content_filtered", "SAFETY", "refusal", "guardrail_intervened"])
+@pytest.mark.parametrize(
+    ("message", "text"), [({"content": None}, ""), ({"content": "The answer is A"}, " The answer is A"), (None, "")]
+)
+def test_a_reply_that_a_content_filter_ended_is_a_refused_answer_also_from_the_cache(tmp_path, finish, message, text):
+    body = json.dumps({"choices": [{"message": message, "finish_reason": finish}]}).encode()
+    prompts = [Prompt("c1", (), messages=(Message("user", ("q",)),))]
+    with serving(200, body) as (url, _):
+        for requests in (1, 0):
+            asker = OpenAICompatible("m", url, api_key_env="THE_KEY", cache=str(tmp_path), retries=0)
+            assert asker.generate(prompts, Decoding(max_new_tokens=4)) == [f"[content filter]{text}"]
+            assert (asker.usage()["content_filtered"], asker.usage()["requests"]) == (1, requests)
+    assert extract("choice", f"[content filter]{text}", {"A": "x", "B": "y"}).reason == "refused"

@@ -252,7 +252,6 @@ def test_retries_are_logged_with_the_case_and_without_what_was_asked(caplog):
 def test_a_refusal_and_a_reply_in_parts_are_texts_and_one_that_was_cut_off_is_counted(monkeypatch):
     messages = [
         ({"content": None, "refusal": "I cannot help."}, "stop", "I cannot help."),
-        ({"content": None}, "content_filter", ""),
         ({"content": [{"type": "text", "text": "A"}, {"type": "text", "text": "B"}]}, "stop", "AB"),
         ({"content": "The answ", "reasoning_content": "B?"}, "length", "The answ"),
     ]

@@ -7,23 +7,35 @@ def rows(values, metric):
     return [(f"c{i}", f"p{i}", "a", metric, float(value), "present") for i, value in enumerate(values)]
 
 
-def test_only_metrics_between_0_and_1_are_shares(write_run):
+def test_only_metrics_that_declare_it_are_shares(write_run):
     right = [1, 0, 0, 1, 0, 1, 1, 1, 0, 1, 1, 1]
-    folder = write_run("m", rows(right, "dice") + rows([0] * 12, "hd95") + rows(right, "mine"))
+    folder = write_run(
+        "m",
+        [row for name in ("accuracy", "exact_match", "dice", "mine") for row in rows(right, name)]
+        + rows([0] * 12, "hd95"),
+    )
     table = build_table(load_runs([folder]), resamples=50)
     frame = table.frame().set_index("metric")
-    assert frame["interval"].to_dict() == {"dice": "wilson", "hd95": "percentile", "mine": "wilson"}
-    assert (frame.loc["hd95", "low"], frame.loc["hd95", "high"]) == (0, 0)
+    assert frame["interval"].to_dict() == {
+        "accuracy": "wilson",
+        "exact_match": "wilson",
+        "dice": "percentile",
+        "mine": "percentile",
+        "hd95": "all equal",
+    }
     notes = "\n".join(table.footnotes)
-    assert "Dice and mine: Wilson interval of a proportion, of values that are 0 or 1, one for each of the pat" in notes
+    assert (
+        "Accuracy and Exact match: Wilson interval of a proportion, of values that are 0 or 1, one for each of the pat"
+        in notes
+    )
 
 
 def test_the_footnote_names_no_bootstrap_where_none_was_made(write_run):
-    table = build_table(load_runs([write_run("m", rows([1, 0, 1, 1, 0, 1], "dice"))]), resamples=50)
+    table = build_table(load_runs([write_run("m", rows([1, 0, 1, 1, 0, 1], "accuracy"))]), resamples=50)
     assert table.footnotes[:2] == [
         "Mean over cases [95 % interval]; a case counts with the mean over its labels (case-macro).",
         (
-            "Dice: exact interval (Clopper and Pearson) of a proportion, of values that are 0 or 1, where these are "
-            "all the same or of at most 10 patients."
+            "Accuracy: exact interval (Clopper and Pearson) of a proportion, of values that are 0 or 1, where these "
+            "are all the same or of at most 10 patients."
         ),
     ]

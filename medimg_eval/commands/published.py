@@ -1,0 +1,72 @@
+"""`published`: published numbers computed again from what authors released, beside ours."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from omegaconf import DictConfig
+
+from medimg_eval.commands.console import say_written, show_sheets
+from medimg_eval.configs.overrides import plain
+from medimg_eval.errors import UserError
+from medimg_eval.results import write_all
+from medimg_eval.results.published import (
+    Benchmark,
+    Reproduced,
+    declared,
+    declared_names,
+    find_clone,
+    published_sheet,
+    reproduce,
+)
+from medimg_eval.results.table import Settings
+
+
+def run(config: DictConfig) -> None:
+    """Prints published numbers, ours and their differences; raises UserError where a difference is unexplained."""
+    wanted = plain(config)
+    clones = Path(str(wanted["clones"])).expanduser()
+    if not clones.is_dir():
+        raise UserError(f"{clones}: is no folder; give clones= the folder that your clones lie in")
+    names = declared_names() if wanted["name"] is None else [str(wanted["name"])]
+    settings = Settings(int(wanted["resamples"]), float(wanted["level"]), int(wanted["seed"]))
+    found: list[Reproduced] = []
+    for benchmark in map(declared, names):
+        clone = find_clone(benchmark.repository, clones)
+        if clone is None:
+            sys.stderr.write(how_to_clone(benchmark, clones))
+            continue
+        _warn_of_commit(benchmark, clone)
+        found += reproduce(benchmark, clone, settings)
+    if not found:
+        raise UserError(f"{clones}: holds none of the repositories; clone them with the commands above")
+    sheet = published_sheet(found, settings.level)
+    show_sheets([sheet])
+    if wanted["out"] is not None:
+        say_written(write_all(sheet, Path(wanted["out"]), stem="published"))
+    odd = [f"{one.benchmark.name} {one.number.model} {one.number.metric}" for one in found if one.kind == "unexplained"]
+    if odd:
+        raise UserError(f"{len(odd)} differences are unexplained: {', '.join(odd[:3])}")
+
+
+def how_to_clone(benchmark: Benchmark, clones: Path) -> str:
+    """The commands that bring a repository to where it is looked for, at the commit that numbers were read at."""
+    folder = clones / benchmark.repository.replace("/", "+")
+    return (
+        f"{benchmark.name}: no clone of {benchmark.repository}; its numbers are left out\n"
+        f"  git clone https://github.com/{benchmark.repository} '{folder}'\n"
+        f"  git -C '{folder}' checkout {benchmark.commit}\n"
+    )
+
+
+def _warn_of_commit(benchmark: Benchmark, clone: Path) -> None:
+    """Says so where a clone stands at another commit; a folder that is no clone is taken as it is."""
+    if not (clone / ".git").exists():
+        return
+    words = ["git", "-C", str(clone), "rev-parse", "HEAD"]
+    said = subprocess.run(words, capture_output=True, text=True, check=False)  # noqa: S603
+    head = said.stdout.strip()
+    if said.returncode == 0 and head != benchmark.commit:
+        sys.stderr.write(f"{clone}: is at {head[:7]}, and the numbers were read at {benchmark.commit[:7]}\n")

@@ -1,0 +1,242 @@
+"""Reads the raw outputs of authors as Score rows: replies by our extraction, texts and boxes by our metrics.
+
+No number that the authors computed over their cases is read; only what a reader returns as `authors`, their own mark
+of each case, so that differences of extraction can be told from others.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pandas as pd
+
+from medimg_eval import metrics
+from medimg_eval.errors import UserError
+from medimg_eval.metrics.answers import AnsweredQuestion
+from medimg_eval.metrics.reports import radcliq_of
+from medimg_eval.results.runs import SCORE_COLUMNS, WHOLE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+Read = tuple[str, AnsweredQuestion, dict[str, str]]
+"""Case, the answered question, and the attributes of the case."""
+
+
+class Reading(NamedTuple):
+    """What a reader found.
+
+    Attributes:
+        scores: Score rows of the metric, or of what it needs.
+        authors: Case -> the value that the authors gave it; empty where the file does not say.
+    """
+
+    scores: pd.DataFrame
+    authors: Mapping[str, float]
+
+
+def worldmedqa(path: Path, metric: str, options: Mapping[str, Any]) -> Reading:
+    """Reads a workbook of VLMEvalKit: the columns A to D, correct_option, prediction, and the authors' hit.
+
+    An index may occur twice in the released files, so cases are named by the index and the line.
+    """
+    frame = pd.read_excel(path)
+    rows = [(f"{row['index']}/line {place + 2}", row) for place, row in enumerate(frame.to_dict("records"))]
+    pairs = [
+        (case, _choice(row["prediction"], row["correct_option"], {one: row[one] for one in "ABCD"}), {})
+        for case, row in rows
+    ]
+    return Reading(_scored(pairs, metric), {case: float(row["hit"]) for case, row in rows})
+
+
+def mmevalpro(path: Path, metric: str, options: Mapping[str, Any]) -> Reading:
+    """Reads a JSON list with index, triplet_id, model_output, answer, source and eval_type; triplets are the sets."""
+    letters = dict.fromkeys(options["letters"], "")
+    members = {"Origin": "1", "Perception": "2", "Knowledge": "3"}
+    pairs = [
+        (
+            f"{row['source']}/{row['triplet_id']}/{row['eval_type']}",
+            _choice(row["model_output"], row["answer"], letters),
+            {
+                "source": row["source"],
+                "set": f"{row['source']}/{row['triplet_id']}",
+                "member": members[row["eval_type"]],
+            },
+        )
+        for row in _json(path)
+    ]
+    return Reading(_scored(pairs, metric), {})
+
+
+def medsg_referring(path: Path, metric: str, options: Mapping[str, Any]) -> Reading:
+    """Reads a JSON list with answer and groundtruth, boxes in pixels; the last record is the authors' summary.
+
+    With the option `filtered` the box is the one that the authors took from the answer, `filter_answer`; without, ours.
+    """
+    rows = [row for row in _json(path) if "groundtruth" in row]
+    pairs, authors = [], {}
+    for place, row in enumerate(rows):
+        written = json.dumps(row["filter_answer"]) if options.get("filtered") else str(row["answer"])
+        pairs.append((str(place), AnsweredQuestion("box", written, row["groundtruth"]), {}))
+        least = re.search(r"@(.+)", metric)
+        authors[str(place)] = float(row["iou"] >= float(least[1])) if least else float(row["iou"])
+    return Reading(_scored(pairs, metric), authors)
+
+
+def answered_texts(path: Path, metric: str, options: Mapping[str, Any]) -> Reading:
+    """Reads JSON lines with prediction and answer, stripped, and in lower case if `lower`.
+
+    Lines without an answer are left out, as by the authors, and those without a prediction if `skip_empty`.
+    """
+    pairs = []
+    with path.open(encoding="utf-8") as lines:
+        for place, line in enumerate(lines):
+            row = json.loads(line)
+            text, right = (str(row.get(key) or "").strip() for key in ("prediction", "answer"))
+            if options.get("lower"):
+                text, right = text.lower(), right.lower()
+            if right and (text or not options.get("skip_empty")):
+                pairs.append((str(place), _Plain("report", text, [right], outputs=(text,)), {}))
+    return Reading(_scored(pairs, metric), {})
+
+
+def jury(path: Path, metric: str, options: Mapping[str, Any]) -> Reading:
+    """Reads a CSV with question_id and per model the mean of three judges' verdicts: right where two of them say so.
+
+    Empty cells are questions without verdicts, which are left out.
+    """
+    model = options["model"]
+    cells = [(row["question_id"], row[model]) for row in _csv(path) if row[model].strip()]
+    return Reading(_rows([(case, metric, float(float(value) >= 0.5), WHOLE, {}) for case, value in cells]), {})
+
+
+def class_means(path: Path, metric: str, options: Mapping[str, Any]) -> Reading:
+    """Reads a CSV with a row per model (`Evaluation`) and a column per class; an empty cell is undefined."""
+    row = next((row for row in _csv(path) if row["Evaluation"] == options["model"]), None)
+    if row is None:
+        raise UserError(f"{path}: has no row Evaluation={options['model']}; name one that it has")
+    found = [(name, value) for name, value in row.items() if name != "Evaluation"]
+    return Reading(
+        _rows([("all", metric, float(value) if value else float("nan"), name.strip(), {}) for name, value in found]), {}
+    )
+
+
+def rexrank(path: Path, metric: str, options: Mapping[str, Any]) -> Reading:
+    """Reads a leaderboard with the four means that RadCliQ is made of; it is linear, so its mean is of their means."""
+    row = next((row for row in _csv(path) if row["Model Name"] == options["model"]), None)
+    if row is None:
+        raise UserError(f"{path}: has no row Model Name={options['model']}; name one that it has")
+    value = radcliq_of(
+        options["version"],
+        radgraph_combined=float(row["RadGraph"]),
+        bertscore=float(row["BertScore"]),
+        chexbert_similarity=float(row["SembScore"]),
+        bleu_2=float(row["BLEU"]),
+    )
+    return Reading(_rows([("all", metric, value, WHOLE, {})]), {})
+
+
+def weighted_groups(path: Path, metric: str, options: Mapping[str, Any]) -> Reading:
+    """Reads a leaderboard with a percentage per group of questions, and another table with the groups' sizes.
+
+    Each question counts as much as its group says: `groups` maps columns to groups, `sizes` is the table, with its
+    columns task_group and n_benchmark.
+    """
+    chosen = options["row"]
+    row = next((row for row in _csv(path) if all(row[key] == value for key, value in chosen.items())), None)
+    if row is None:
+        raise UserError(f"{path}: has no row {chosen}; name one that it has")
+    rows = []
+    for place, kind in enumerate(_csv(path.parent / options["sizes"])):
+        column = next(key for key, group in options["groups"].items() if group == kind["task_group"])
+        value = float(row[column]) / 100
+        rows += [(f"{place}/{one}", metric, value, WHOLE, {}) for one in range(int(kind["n_benchmark"]))]
+    return Reading(_rows(rows), {})
+
+
+def markdown_row(path: Path, metric: str, options: Mapping[str, Any]) -> Reading:
+    """Reads one row of a Markdown table, found by the text in its first cell; the columns named are the cases."""
+    lines = [re.split(r"\s*\|\s*", line.strip().strip("|").strip()) for line in path.read_text("utf-8").splitlines()]
+    columns = options["columns"]
+    heads = [place for place, cells in enumerate(lines) if set(columns) <= set(cells)]
+    for head in heads:
+        for cells in lines[head + 2 :]:
+            if len(cells) != len(lines[head]):
+                break
+            if options["model"] in re.sub(r"\(.*?\)|[*\[\]_]", "", cells[0]).split():
+                named = dict(zip(lines[head], cells, strict=True))
+                return Reading(_rows([(one, metric, float(named[one].strip("*_ ")), WHOLE, {}) for one in columns]), {})
+    raise UserError(f"{path}: has no table row {options['model']!r} with the columns {', '.join(columns)}")
+
+
+READERS: Mapping[str, Callable[[Path, str, Mapping[str, Any]], Reading]] = {
+    reader.__name__: reader
+    for reader in (
+        worldmedqa,
+        mmevalpro,
+        medsg_referring,
+        answered_texts,
+        jury,
+        class_means,
+        rexrank,
+        weighted_groups,
+        markdown_row,
+    )
+}
+
+
+class _Plain(AnsweredQuestion):
+    """A text that is judged as it is."""
+
+    @property
+    def text(self) -> str:  # type: ignore[override]
+        return self.output
+
+
+def _choice(output: Any, right: Any, options: Mapping[str, Any]) -> AnsweredQuestion:
+    text = output if isinstance(output, str) else ""
+    return AnsweredQuestion("choice", text, str(right).strip(), options={key: str(one) for key, one in options.items()})
+
+
+def _scored(pairs: Sequence[Read], metric: str) -> pd.DataFrame:
+    """Score rows of a metric of cases, or of every metric that a summary needs."""
+    found, _ = metrics.parse(metric)
+    names = found.needs if found.kind == "run" else (metric,)
+    parsed = [(name, *metrics.parse(name)) for name in names]
+    return _rows(
+        (case, name, float(one.function(pair, *(() if given is None else (given,)))), WHOLE, attributes)
+        for case, pair, attributes in pairs
+        for name, one, given in parsed
+    )
+
+
+def _rows(found: Iterable[tuple[str, str, float, str, Mapping[str, str]]]) -> pd.DataFrame:
+    rows = [
+        (
+            "",
+            "",
+            "",
+            case,
+            attributes.get("set", ""),
+            label,
+            name,
+            value,
+            "present",
+            json.dumps(attributes, sort_keys=True),
+        )
+        for case, name, value, label, attributes in found
+    ]
+    return pd.DataFrame(rows, columns=list(SCORE_COLUMNS))
+
+
+def _json(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def _csv(path: Path) -> Iterator[dict[str, str]]:
+    with path.open(encoding="utf-8-sig", newline="") as opened:
+        yield from csv.DictReader(opened)
