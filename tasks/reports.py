@@ -103,6 +103,8 @@ class ReportTask(QuestionTask):
             parts.append(f"judged by {provenance[JUDGE]}")
         if self.sections:
             parts.append(f"sections: {' and '.join(self.sections)}")
+        if not self.template:
+            parts += self.told_language()
         if self.clean:
             parts.append(f"words cleaned as {self.clean} does")
         parts += self._read_by(provenance)

@@ -49,8 +49,8 @@ def score_reports(wanted: Mapping[str, Any]) -> None:
     """Scores one table or several, one row of the printed table for each.
 
     Args:
-        wanted: the config of `score`: `reports`, `columns`, `attributes`, `separator`, `sections`, `clean`, `metrics`,
-            `annotators`, `judge`.
+        wanted: the config of `score`: `reports`, `columns`, `attributes`, `separator`, `sections`, `clean`,
+            `language`, `metrics`, `annotators`, `judge`.
 
     Raises:
         UsageError: a key that is for runs alone.
@@ -97,7 +97,7 @@ def _task(wanted: Mapping[str, Any], file: str) -> Task:
             "title": "Reports",
             "layout": layout,
             "splits": {"test": "test"},
-            **{key: wanted[key] for key in ("metrics", "sections", "clean") if wanted[key]},
+            **{key: wanted[key] for key in ("metrics", "sections", "clean", "language") if wanted[key]},
         }
     )
 

@@ -46,6 +46,7 @@ class AnsweredQuestion:
             compares pairs, what it made of this one. Absent of annotators that were not asked.
         corpus: of a report: the set that it belongs to.
         confidence: how sure the model was of the answer, 0 to 1; None where it did not say.
+        language: of the right texts, by its code in ISO 639-1: metrics of words split texts by it.
         clean: of a report: how metrics of words clean texts first, by name, such as "r2gen_iu"; "" for not at all.
     """
 
@@ -62,6 +63,7 @@ class AnsweredQuestion:
     readings: Mapping[str, Any] = field(default_factory=dict)
     corpus: Corpus | None = None
     clean: str = ""
+    language: str = "en"
     confidence: float | None = None
 
     @cached_property

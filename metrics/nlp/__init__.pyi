@@ -1,4 +1,13 @@
 from .corpus import Corpus as Corpus
+from .languages import (
+    ENGLISH as ENGLISH,
+    TOKENISER_OF as TOKENISER_OF,
+    TOKENISERS as TOKENISERS,
+    check_language as check_language,
+    in_english as in_english,
+    is_english as is_english,
+    letters as letters,
+)
 from .porter import stem as stem
 from .report_sections import (
     NAMES as NAMES,

@@ -44,7 +44,7 @@ def _ends(text: str, begun: int, found: re.Match[str]) -> bool:
             text[max(0, begun - 1) : begun] == "." and _MARK.match(text, begun) is not None
         )
     if found["stop"] is None or found.group() != ".":
-        return True
+        return text[begun : found.end()].strip() != "?"  # "? pneumonia" asks in front
     if found.end() - begun < _LONGEST_MARK and _MARK.fullmatch(text, begun, found.end()):
         return False
     word = text[max(begun, found.start() - 8) : found.start()].split()[-1:] or [""]

@@ -66,9 +66,13 @@ def words_13a(text: str) -> tuple[str, ...]:
     text = text.rstrip().replace("<skipped>", "").replace("-\n", "").replace("\n", " ")
     for entity, char in (("&quot;", '"'), ("&amp;", "&"), ("&lt;", "<"), ("&gt;", ">")):
         text = text.replace(entity, char)
-    text = _SPACED.sub(r" \1 ", f" {text} ")
-    text = _POINT_BEFORE.sub(r" \1 \2", _POINT_AFTER.sub(r"\1 \2 ", text))
-    return tuple(_DASH.sub(r"\1 \2 ", text).split())
+    return tuple(marks_apart(f" {text} ").split())
+
+
+def marks_apart(text: str) -> str:
+    """Returns a text with blanks about its marks, by the rule 13a; points and commas within numbers stay."""
+    text = _POINT_BEFORE.sub(r" \1 \2", _POINT_AFTER.sub(r"\1 \2 ", _SPACED.sub(r" \1 ", text)))
+    return _DASH.sub(r"\1 \2 ", text)
 
 
 @lru_cache(maxsize=64)

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.metrics.answers import AnsweredQuestion
+from medimg_eval.metrics.nlp import in_english
 from medimg_eval.metrics.proportions import quotient
 from medimg_eval.metrics.registry import ScoreTable, metric, summary
 from medimg_eval.metrics.reports.labeler import labeler as report_rules
@@ -117,7 +118,7 @@ def finding_f1(pair: AnsweredQuestion) -> float:
     [0, 1]: 1 where neither text states a finding, 0 where only one does, and where nothing was written.
     """
     found = texts_of(pair)
-    if found is None:
+    if found is None or not in_english(pair.language, found[1]):
         return math.nan
     text, references = found
     if not text.strip():
@@ -138,7 +139,7 @@ def temporal_f1(pair: AnsweredQuestion) -> float:
     reference has none. Nothing written is 0 too; the original gives 1 to it where the reference has no such word.
     """
     found = texts_of(pair)
-    if found is None:
+    if found is None or not in_english(pair.language, found[1]):
         return math.nan
     text, references = found
     if not text.strip():

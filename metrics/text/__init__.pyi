@@ -1,4 +1,9 @@
 from .profiles import cleaned as cleaned, cleaner as cleaner
 from .scores import Spread as Spread, TextScores as TextScores, text_scores as text_scores
-from .texts import read_part as read_part, read_value as read_value, texts_of as texts_of
+from .texts import (
+    read_part as read_part,
+    read_value as read_value,
+    texts_of as texts_of,
+    unserved as unserved,
+)
 from .word_overlap import Words as Words, overlap as overlap

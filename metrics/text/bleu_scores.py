@@ -19,8 +19,8 @@ from medimg_eval.errors import UsageError
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.nlp import split_words, words_13a
 from medimg_eval.metrics.registry import ScoreTable, metric, summary
-from medimg_eval.metrics.text.texts import COCO, PAPINENI, Tokeniser, cleaned_of
-from medimg_eval.metrics.text.word_overlap import ORDERS, Counts, Words, counts
+from medimg_eval.metrics.text.texts import COCO, PAPINENI, Tokeniser, cleaned_of, tokeniser_of, unserved
+from medimg_eval.metrics.text.word_overlap import ORDERS, Counts, counts
 
 _TINY, _SMALL = 1e-15, 1e-9
 """What pycocoevalcap adds to matches and to n-grams, so that nothing is divided by 0."""
@@ -183,14 +183,12 @@ def sentence_bleu(pair: AnsweredQuestion, n: float) -> float:
     `sentence_bleu@4` of an answer of three words is 0 even if it is right. Several right texts count together, as in
     `bleu`.
     """
-    order, found = order_of("sentence_bleu", n), _counted(pair, _lower_words)
-    if found is None:
+    order, texts = order_of("sentence_bleu", n), cleaned_of(pair)
+    if texts is None:
         return math.nan
+    lowered = texts[0].lower(), tuple(one.lower() for one in texts[1])
+    found = _counts_of(*lowered, tokeniser_of(split_words, pair.language))
     return bleu_of(found.matches[:order], [max(0, found.words - length) for length in range(order)], found.due)
-
-
-def _lower_words(text: str) -> Words:
-    return split_words(text.lower())
 
 
 @lru_cache(maxsize=8)
@@ -199,8 +197,11 @@ def _counts_of(text: str, references: tuple[str, ...], tokenise: Tokeniser) -> C
 
 
 def _counted(pair: AnsweredQuestion, tokenise: Tokeniser) -> Counts | None:
+    """Returns what is counted, in words of the pair's language; None also of 13a where that has no blanks."""
     found = cleaned_of(pair)
-    return None if found is None else _counts_of(*found, tokenise)
+    if found is None or (tokenise is words_13a and unserved(["bleu_13a"], pair.language)):
+        return None
+    return _counts_of(*found, tokenise if tokenise is words_13a else tokeniser_of(tokenise, pair.language))
 
 
 _evidence = partial(metric, kind="answer", source=PAPINENI, intermediate=True, worst=math.nan, best=math.nan)

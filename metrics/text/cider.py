@@ -14,7 +14,7 @@ from medimg_eval.errors import UsageError
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.nlp import split_words
 from medimg_eval.metrics.text.profiles import cleaned
-from medimg_eval.metrics.text.texts import cleaned_of, overlap_metric
+from medimg_eval.metrics.text.texts import cleaned_of, overlap_metric, tokeniser_of
 from medimg_eval.metrics.text.word_overlap import ORDERS, Words
 
 _SIGMA = 6.0
@@ -174,13 +174,13 @@ def cider_d(pair: AnsweredQuestion) -> float:
     found = cleaned_of(pair)
     if found is None:
         return math.nan
-    corpus = pair.corpus
+    corpus, tokenise = pair.corpus, tokeniser_of(split_words, pair.language)
     if corpus is None:
         raise UsageError("Metric 'cider_d' weighs words by all right texts of a set, which only a run gathers")
 
     def weigh() -> Consensus:
         tidy = partial(cleaned, name=pair.clean) if pair.clean else str
-        return Consensus.of([[split_words(tidy(one)) for one in references] for references in corpus.references])
+        return Consensus.of([[tokenise(tidy(one)) for one in references] for references in corpus.references])
 
-    consensus = corpus.once(("cider_d", pair.clean), weigh)
-    return consensus.score(split_words(found[0]), [split_words(one) for one in found[1]])
+    consensus = corpus.once(("cider_d", pair.clean, pair.language), weigh)
+    return consensus.score(tokenise(found[0]), [tokenise(one) for one in found[1]])

@@ -10,7 +10,7 @@ from medimg_eval.errors import UsageError
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.nlp import words
 from medimg_eval.metrics.registry import ScoreTable, metric, summary
-from medimg_eval.metrics.text.texts import PAPINENI, RUNS, cleaned_of
+from medimg_eval.metrics.text.texts import PAPINENI, RUNS, cleaned_of, tokeniser_of
 
 
 @metric(
@@ -33,7 +33,8 @@ def length_ratio(pair: AnsweredQuestion) -> float:
     found = cleaned_of(pair)
     if found is None:
         return math.nan
-    said, dues = len(words(found[0])), [len(words(one)) for one in found[1]]
+    tokenise = tokeniser_of(words, pair.language)
+    said, dues = len(tokenise(found[0])), [len(tokenise(one)) for one in found[1]]
     due = min(dues, key=lambda length: (abs(length - said), length))
     return said / due if due else math.nan
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from medimg_eval.metrics.answers import AnsweredQuestion
-from medimg_eval.metrics.nlp import stem, words
+from medimg_eval.metrics.nlp import ENGLISH, stem, words
 from medimg_eval.metrics.text.texts import RUNS, best_of, overlap_metric
 from medimg_eval.metrics.text.word_overlap import Words, aligned_words
 
 
-def meteor_of(text: Words, reference: Words) -> float:
+def meteor_of(text: Words, reference: Words, stem: Callable[[str], str] = stem) -> float:
     """Returns METEOR of words that are equal or have the same stem, without synonyms.
 
     With m words aligned in c runs, P = m / words said, R = m / words of the reference:
@@ -34,4 +37,5 @@ def meteor_no_synonyms(pair: AnsweredQuestion) -> float:
     the Java program's. Words as in `rouge_1`. In [0, 1), for identical texts of w words 1 - 0.5 / w^3; of several right
     texts the best.
     """
-    return best_of(pair, words, meteor_of)
+    # Porter's stems are English: of other languages only equal words match.
+    return best_of(pair, words, meteor_of if pair.language == ENGLISH else partial(meteor_of, stem=str))

@@ -7,7 +7,7 @@ from functools import partial
 
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.nlp import blank_words, stemmed_words, words
-from medimg_eval.metrics.text.texts import COCO, RUNS, best_of, cleaned_of, overlap_metric
+from medimg_eval.metrics.text.texts import COCO, RUNS, best_of, cleaned_of, overlap_metric, tokeniser_of
 from medimg_eval.metrics.text.word_overlap import Words, common_subsequence, overlap
 
 _rouge = partial(overlap_metric, source="Lin 2004; rouge-score", settings=RUNS)
@@ -103,8 +103,9 @@ def rouge_l_coco(pair: AnsweredQuestion) -> float:
     found = cleaned_of(pair)
     if found is None:
         return math.nan
-    text = blank_words(found[0])
-    references = [blank_words(reference) for reference in found[1]]
+    tokenise = tokeniser_of(blank_words, pair.language)
+    text = tokenise(found[0])
+    references = [tokenise(reference) for reference in found[1]]
     shared = [common_subsequence(text, reference) for reference in references]
     if not any(shared):
         return 0.0

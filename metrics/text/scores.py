@@ -69,6 +69,7 @@ def text_scores(
     profile: str = "",
     *,
     clean: str = "",
+    language: str = "en",
     missing: Literal["raise", "empty"] = "raise",
 ) -> TextScores:
     """Scores texts beside their references, with metrics that need neither weights nor a judge.
@@ -85,6 +86,7 @@ def text_scores(
             of MIMIC-CXR), "r2gen-iu" (its cleaner of IU X-ray) or "sacrebleu-13a" (but in [0, 1]); `metrics` must then
             be among the profile's.
         clean: what both texts are cleaned by without a profile: "r2gen_iu", "r2gen_mimic", or "" for nothing.
+        language: of the texts, as in ISO 639-1; by it texts are split into words. Signatures name the tokeniser.
         missing: what a prediction of None or NaN is: an error, or an empty text.
 
     Returns:
@@ -92,15 +94,20 @@ def text_scores(
 
     Raises:
         UsageError: numbers of references and predictions that differ or are 0; something that is no text; a metric,
-            profile or cleaner that does not exist; a metric that needs weights or a judge, or is none of texts.
+            profile, cleaner or language that does not exist; a metric that needs weights or a judge, is none of texts,
+            or cannot serve the language.
     """
-    from medimg_eval.metrics.nlp import Corpus
+    from medimg_eval.metrics.nlp import Corpus, check_language
+    from medimg_eval.metrics.text.texts import unserved
 
     written = _predictions(predictions, missing)
     right = _references(references, len(written))
     names, cleaner = _asked(metrics, profile, clean)
+    check_language(language)
+    if lacking := unserved(names, language):
+        raise UsageError(lacking[0].upper() + lacking[1:])
     corpus = Corpus([texts for one in right if (texts := tuple(text for text in one if text.strip()))])
-    pairs = _pairs(written, right, corpus, cleaner)
+    pairs = _pairs(written, right, corpus, cleaner, language)
     measured = _Measured(pairs)
     measured.take(names)
     values, each = {}, {}
@@ -120,7 +127,7 @@ def text_scores(
     several = sorted({len(texts) for texts in corpus.references})
     about = [f"references:{' to '.join(map(str, dict.fromkeys((several[0], several[-1]))))}"] if several else []
     about += [f"reports:{len(corpus.references)}", f"clean:{cleaner or 'none'}", f"version:{medimg_eval.__version__}"]
-    return TextScores(values, each, {name: _signature(name, about) for name in names}, measured)
+    return TextScores(values, each, {name: _signature(name, about, language) for name in names}, measured)
 
 
 def _predictions(given: Sequence[Any], missing: str) -> list[str]:
@@ -187,7 +194,7 @@ def _check(name: str) -> None:
 
 
 def _pairs(
-    written: Sequence[str], right: Sequence[tuple[str, ...]], corpus: Any, cleaner: str
+    written: Sequence[str], right: Sequence[tuple[str, ...]], corpus: Any, cleaner: str, language: str
 ) -> list[AnsweredQuestion]:
     from medimg_eval.metrics.answers import AnsweredQuestion
 
@@ -198,8 +205,9 @@ def _pairs(
         def text(self) -> str:
             return self.output
 
+    about: dict[str, Any] = {"corpus": corpus, "clean": cleaner, "language": language}
     both = zip(written, right, strict=True)
-    return [Given("report", text, list(texts), outputs=(text,), corpus=corpus, clean=cleaner) for text, texts in both]
+    return [Given("report", text, list(texts), outputs=(text,), **about) for text, texts in both]
 
 
 class _Measured:
@@ -276,6 +284,8 @@ def _mean(values: Real) -> float:
     return float(known.mean()) if known.size else math.nan
 
 
-def _signature(name: str, about: Sequence[str]) -> str:
-    how = parse(name)[0].settings
+def _signature(name: str, about: Sequence[str], language: str) -> str:
+    from medimg_eval.metrics.text.texts import told_in
+
+    how = told_in(parse(name)[0].settings, language)
     return "|".join([name, *(part.replace(": ", ":", 1) for part in how.split(", ") if part), *about])

@@ -8,11 +8,13 @@ value; a right text of nothing but blanks is none, and its answer is not judged.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
 from medimg_eval.metrics.answers import AnsweredQuestion
+from medimg_eval.metrics.nlp import ENGLISH, TOKENISER_OF, TOKENISERS, letters, stemmed_words, words
 from medimg_eval.metrics.registry import metric
 from medimg_eval.metrics.text.profiles import cleaned
 from medimg_eval.metrics.text.word_overlap import Words
@@ -23,6 +25,9 @@ COCO = "Chen et al. 2015, pycocoevalcap"
 RUNS = "tokeniser: runs of letters and digits, case: lower, aggregation: mean"
 
 Tokeniser = Callable[[str], Words]
+
+_OF_LETTERS = (words, stemmed_words)
+_FOR_ENGLISH = re.compile(r"rouge_\w+_stem\b|bleu_13a")
 
 overlap_metric = partial(metric, kind="answer", higher_is_better=True, best=1.0, worst=0.0)
 
@@ -49,11 +54,56 @@ def cleaned_of(pair: AnsweredQuestion) -> tuple[str, tuple[str, ...]] | None:
     return cleaned(found[0], pair.clean), tuple(cleaned(one, pair.clean) for one in found[1])
 
 
+def tokeniser_of(tokenise: Tokeniser, language: str) -> Tokeniser:
+    """Returns the tokeniser of a language that stands for one made for English.
+
+    One that splits at blanks becomes the language's own, and runs of letters and digits become letters where that is
+    `char`; as they are, they part Chinese and kana into characters.
+    """
+    if language == ENGLISH:
+        return tokenise
+    name = TOKENISER_OF[language]
+    if tokenise in _OF_LETTERS:
+        return letters if name == "char" else words
+    return TOKENISERS[name]
+
+
+def told_in(settings: str, language: str) -> str:
+    """Returns what decides a metric's value in a language, from what does in English, by names of tokenisers.
+
+    >>> told_in("tokeniser: blanks, case: kept", "zh")
+    'tokeniser: zh, case: kept, language: zh'
+    """
+    if language == ENGLISH or "tokeniser" not in settings:
+        return settings
+    name = TOKENISER_OF[language]
+    told = re.sub(r"tokeniser: (?:single )?blanks", f"tokeniser: {name}", settings)
+    if name == "char":
+        told = told.replace("runs of letters and digits", "letters and digits one by one")
+    return f"{told.replace('words and stems', 'words')}, language: {language}"
+
+
+def unserved(metrics: Iterable[str], language: str) -> str:
+    """Returns which of some metrics cannot serve a language, and why, in words; "" where all can.
+
+    Porter's stems are English; the rule 13a is that of languages with blanks.
+    """
+    if language == ENGLISH:
+        return ""
+    blanks = TOKENISER_OF[language] == "intl"
+    found = [name for name in metrics if (hit := _FOR_ENGLISH.match(name)) and not (blanks and "13a" in hit.group())]
+    if not found:
+        return ""
+    why = "words by the rule 13a, which needs blanks" if "13a" in found[0] else "stems of English words"
+    return f"metric {found[0]!r} has {why}, and language {language!r} none; take bleu@4 or rouge_l"
+
+
 def best_of(pair: AnsweredQuestion, tokenise: Tokeniser, judge: Callable[[Words, Words], float]) -> float:
     """Returns the best value over the right texts, which is NaN where there is nothing to judge."""
     found = cleaned_of(pair)
     if found is None:
         return math.nan
+    tokenise = tokeniser_of(tokenise, pair.language)
     text = tokenise(found[0])
     return max(judge(text, tokenise(reference)) for reference in found[1])
 

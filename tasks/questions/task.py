@@ -41,6 +41,7 @@ from medimg_eval.tasks.questions.answers import (
 from medimg_eval.tasks.questions.confidence import confidence_of, status_of, with_confidence
 from medimg_eval.tasks.questions.judge_questions import JudgeQuestion, rounds
 from medimg_eval.tasks.questions.judge_subjects import judge_facts, judge_notes, judge_subjects, verdicts_on
+from medimg_eval.tasks.questions.languages import InLanguage
 from medimg_eval.tasks.questions.shared_texts import REFERENCE, SharedTexts, write_verdicts
 from medimg_eval.tasks.questions.templates import Template, moved, without_images
 
@@ -65,7 +66,7 @@ IMAGE_LENGTH = 1000  # characters that an image counts as, where questions of li
 
 
 @dataclass(frozen=True, kw_only=True)
-class QuestionTask(TrainsOnPrompts, Task):
+class QuestionTask(InLanguage, TrainsOnPrompts, Task):
     """Questions with an answer key.
 
     Attributes:
@@ -106,6 +107,7 @@ class QuestionTask(TrainsOnPrompts, Task):
     def __post_init__(self) -> None:
         """Refuses settings that cannot be meant."""
         check_metrics(self, "answers")
+        self.check_languages()
         for key, options in {"answer_by": ("generate", "likelihood"), "blind": ("", *self.image_ablations)}.items():
             if getattr(self, key) not in options:
                 raise UsageError(f"task.{key} is {getattr(self, key)!r}{nearest(str(getattr(self, key)), options)}")
@@ -441,8 +443,7 @@ class QuestionTask(TrainsOnPrompts, Task):
     def definition(self, metric: str, provenance: Mapping[str, str] = NOBODY) -> str:
         """The choices behind one metric; without the judge, where it does not rest on verdicts."""
         judged = self.judge_extracts or any(need.provider == JUDGE for need in required(metric))
-        kept = {name: revision for name, revision in provenance.items() if judged or name != JUDGE}
-        return super().definition(metric, kept)
+        return super().definition(metric, {name: one for name, one in provenance.items() if judged or name != JUDGE})
 
     @property
     def judge_extracts(self) -> bool:
@@ -455,7 +456,7 @@ class QuestionTask(TrainsOnPrompts, Task):
 
     def _choices(self, provenance: Mapping[str, str]) -> list[str]:
         rule = ", ".join(f"{kind}: {name}" if kind else name for kind, name in self._rules.items())
-        parts = [f"extraction: {rule}"]
+        parts = [f"extraction: {rule}", *self.told_language()]
         if self.answer_by == "likelihood":
             parts.append("the likeliest option is the answer")
         elif self._decoding.temperature > 0:
@@ -539,6 +540,7 @@ class QuestionTask(TrainsOnPrompts, Task):
             readings=self._readings(case, context.evidence),
             corpus=getattr(context.shared, "corpus", None),
             confidence=confidence_of(packed),
+            language=self.language_of(case),
         )
 
     def _verdicts_in(self, case: Case, packed: Mapping[str, Any], context: Context) -> Mapping[str, Any]:

@@ -6,13 +6,14 @@ from typing import Any
 
 _NOT_BEFORE = """
 no|without|nor|denies|neither|never|absent
+w / o ?evidence|sign~ ?of
 not|doesn't|isn't|aren't|don't|nothing
 ?there is|are no|without evidence|sign~|finding~|indication|suggestion of|for|to|that ?developing
 ?there is|are no|without suspicion|appearance|development|focus|area~ of|for|to|that ?developing
 no|without finding~ suggestive|suspicious|concerning|worrisome|indicative of|for
 no reason to suspect
 negative|neg for
-free|clear of
+free|clear|devoid of
 absence|lack|exclusion of
 rules out
 excludes
@@ -122,7 +123,7 @@ in the differential
 _ASKED = """
 ?please|to|for evaluate|eval|evaluation|assess|assessment|look|looking|check|screen|screening|monitor ?for|of
 rule out
-r o
+r ?/ o
 to|and exclude|confirm
 please|question|interval rule|eval|check ?out|for
 ?past|medical|clinical|remote|known|prior history of
@@ -131,7 +132,7 @@ hx of
 history
 h o
 if ?there ?is ?a ?clinically|clinical ?high
-clinical|clinically suspicion|concern|suspected ?for|of
+?if ?there ?is|are ?a ?high clinical|clinically suspicion|concern|suspected ?for|of
 symptoms|signs of
 risk of|for
 treated|treatment|treat for
@@ -144,9 +145,11 @@ _CLOSED = """
 ?the|is evaluation|assessment|exam|examination|study|visualization is|was limited|suboptimal|degraded ?by|due ?to
 age|acuity indeterminate|uncertain
 indeterminate|uncertain age|acuity|chronicity
-, none|nil
+?is|was|were not present|seen|identified|there on|in ?the|a prior|previous|earlier
+, none|nil on|in|at
 not|no only
 no doubt
+doubtful|uncertain|questionable ?acute|clinical importance|significance
 not necessarily
 no prior|priors|comparison|comparisons|previous
 no study|studies|exam|films ?available
@@ -193,10 +196,11 @@ _SIZES = """
 small|mild|mildly|moderate|moderately|tiny|minimal|minimally
 trace|severe|marked|extensive|subtle|slight|slightly|faint|bibasilar
 basilar|patchy|dense|multifocal|diffuse|discoid|subsegmental|linear|hazy
+sm|mod
 multiple|several|scattered|interstitial|loculated|layering|sizable|sizeable|minor
 """
 _NORMAL = """
-normal|unremarkable|wnl
+normal|unremarkable|wnl|nl
 normal|unremarkable limits|range
 within ?the normal limits|range
 not enlarged|widened|dilated|increased|prominent
@@ -232,6 +236,7 @@ in ?the setting|context of
 """
 _FITS = """
 consistent|compatible with
+c / w
 in keeping with
 characteristic|typical|diagnostic|due to|of
 represents|representing|reflects|reflecting|indicates|indicating
@@ -250,11 +255,12 @@ and / or
 _AGAINST = """
 versus|vs
 ?is|are|as less|more likely than
-?is|are favored over
+?is|are favored|preferred over
 as opposed to
 """
 _BOTH_SIDES = """
-bilateral|bilaterally|both|bibasilar|biapical|bibasal
+bilateral|bilaterally|both|bibasilar|biapical|bibasal|bilat
+b / l
 left and right
 right and left
 left greater|more|larger than right
@@ -294,12 +300,12 @@ CUES: tuple[tuple[str, Any, str], ...] = (
     ("turn", None, _TURNS),
     (",", None, ","),
     (":", None, ":"),
-    ("with", None, "with|showing|plus"),
+    ("with", None, "with|showing|plus\nw ?/"),
     ("and", None, _AND),
     ("or", None, _OR),
     ("or", "versus", _AGAINST),
-    ("side", "left", "left|lt|leftward"),
-    ("side", "right", "right|rt|rightward"),
+    ("side", "left", "left|lt|l|lul|lll|leftward"),
+    ("side", "right", "right|rt|r|rul|rml|rll|rightward"),
     ("side", "bilateral", _BOTH_SIDES),
 )
 """Kind, what it holds, phrases; a later one replaces an equal one."""

@@ -114,14 +114,14 @@ consolidative|consolidated|consolidating ?opacity|opacities|process|change~
 """
 _CONSOLIDATED = "consolidative|consolidated|consolidating airspace|space opacity|opacities"
 _PNEUMONIA = """
-pneumonia~|pneumonic|bronchopneumonia|pneumoniae
+pneumonia~|pna|pnas|pneumonic|bronchopneumonia|pneumoniae
 pneumonic|infectious infiltrate~|process|focus|consolidation
 infection~
 infectious|infective ?process|processes|etiology|cause|disease
 infected
 """
 _ATELECTASIS = """
-atelectasis|atelectases|atelectatic|atelectic|atelectasia
+atelectasis|atelectases|atx|atel|atelectatic|atelectic|atelectasia
 atelectatic change~
 plate like atelectasis
 ?lobar|lung|lobe collapse
@@ -129,10 +129,11 @@ plate like atelectasis
 collapse|collapsed
 """
 _PNEUMOTHORAX = """
-pneumothorax|pneumothoraces|pneumothoraxes|ptx|pneumothoracies
+pneumothorax|pneumothoraces|pneumothoraxes|ptx|ptxs|pnx|pneumothoracies
 """
 _EFFUSION = """
 ?pleural|parapneumonic|subpulmonic effusion~
+?pleural eff~
 pleural|subpulmonic|loculated|layering fluid
 fluid in|within the ?left|right ?pleural|costophrenic|fissural fissure~|space|cavity|angle|sulcus
 hemothorax|haemothorax|hydrothorax|hemothoraces|chylothorax|pyothorax
@@ -153,13 +154,16 @@ fibrotic change~|scarring|disease
 calcified|pleural pleural plaque~
 empyema
 """
-_FRACTURE = "fracture~|fractured|fx"
+_FRACTURE = """
+fracture~|fractured|fx|fxs
+vertebral|compression|wedge ?body ?compression deformity|deformities|collapse
+"""
 _DEVICES = """
 pacemaker~|pacer~|aicd~|icd~|picc~|defibrillator~
 cardioverter|mediport~|portacath~|catheter~|cannula~|cannulae|hardware
 tube~|line~|wire~|clip~|stent~|drain~|sheath~|coils|screw~
 plate|plates|rods|staples|sutures|prosthesis|prostheses|prosthetic|arthroplasty|arthroplasties
-device~|apparatus|equipment|leads|electrode~|ett|ngt|ogt|iabp|ecmo
+device~|apparatus|equipment|leads|electrode~|ett|ngt|ogt|cvl|cvc|iabp|ecmo
 lvad|impella|dobhoff|dobbhoff|pigtail|tracheostomy|intubated|marker~|valve~|bioprosthesis|bioprosthetic
 support|monitoring|medical|assist device~|apparatus|equipment|hardware|lead~|line~
 et|ng|og|endotracheal|nasogastric|orogastric|enteric|feeding|chest|tracheostomy tube~|catheter~|drain~
@@ -210,7 +214,6 @@ end plate|plates
 fatty infiltration|infiltrate
 in line with
 axillary|axillary|midclavicular|shallow|straight line~
-vertebral|compression|body collapse
 renal|kidney|respiratory|hepatic|liver|treatment failure
 lung|airspace|air|opaque markings
 bone|osseous|bony|lytic|sclerotic|blastic|rib|skin ?lytic|sclerotic|blastic|bony|bone lesion~|mass|masses
@@ -257,8 +260,6 @@ foreign body|bodies
 tracheal|mediastinal deviation|shift
 calcified nodule~|granuloma~|node~
 calcified ?pulmonary|lung nodule~|granuloma~
-vertebral|compression deformity|deformities|collapse
-vertebral body|compression collapse
 """
 _HEART_SEEN = """
 heart|cardiac|cardiopericardial|cardiothymic size|silhouette~|shadow|contour~|outline

@@ -7,11 +7,12 @@ They were written for X-ray reports of the chest in English; of other reports th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from medimg_eval.metrics.nlp import lower, section_spans, sections, sentence_spans
+from medimg_eval.metrics.nlp import is_english, lower, section_spans, sections, sentence_spans
 from medimg_eval.metrics.reports.labeler.findings import (
     ATELECTASIS,
     CONSOLIDATION,
@@ -66,6 +67,9 @@ OBSERVATIONS = (
 """The 14 observations, spelled as CheXpert has them, in the order of CheXbert; join them by name, never by position."""
 
 _ASIDE = ("indication", "comparison", "technique", "examination")
+_SPEAKS_OF_IT = re.compile(
+    r"(?:it|they|these|this|both) (?:has|have|had|is|are|was|were|may|could|cannot|does|do)\b", re.IGNORECASE
+)
 _SPEAKS = ("normal", "not before", "not behind", "held")
 
 
@@ -94,7 +98,8 @@ def label_report(text: str) -> dict[str, int]:
 
     Returns the status of every observation by name: 0 not mentioned, 1 positive, 2 negative, 3 uncertain, and for
     "No Finding" 0 or 1, as CheXbert writes them. Several mentions of an observation are put together by `combined`.
-    Indication, comparison, technique and examination are left out where the report has such headings.
+    Indication, comparison, technique and examination are left out where the report has such headings. A text in another
+    language than English (`medimg_eval.metrics.nlp.is_english`) is 0 throughout, and has no `mentions`.
 
     No Finding is 1 where no other observation but Support Devices, and no other abnormality such as emphysema, is
     positive or uncertain, and the text does say something: that something is absent or normal, or that there is a
@@ -186,13 +191,29 @@ def sentences(text: str) -> list[str]:
 
 @lru_cache(maxsize=64)  # metrics of one report, which are computed together, read it once
 def _read(text: str) -> tuple[Sentence, ...]:
+    if not is_english(text):
+        return ()
     lowered = lower(text)
     return tuple(
         read(lowered, first, behind)
         for name, start, end in section_spans(text)
         if name not in _ASIDE
-        for first, behind in sentence_spans(text, start, end)
+        for first, behind in _thoughts(text, start, end)
     )
+
+
+def _thoughts(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yields where sentences lie; one that speaks of "it" belongs to that before it: "A tube. It has been removed."."""
+    whole: tuple[int, int] | None = None
+    for first, behind in sentence_spans(text, start, end):
+        if whole and _SPEAKS_OF_IT.match(text, first):
+            whole = whole[0], behind
+            continue
+        if whole:
+            yield whole
+        whole = first, behind
+    if whole:
+        yield whole
 
 
 def _fails(lowered: str, sentence: Sentence, said: Said) -> bool:

@@ -15,6 +15,7 @@ from medimg_eval.metrics.reports.labeler.cues import CUES, FILLERS
 from medimg_eval.metrics.reports.labeler.findings import DEVICES, NAMED, NEGATIVE, POSITIVE, UNCERTAIN
 from medimg_eval.metrics.reports.labeler.phrase_tree import Node, longest, planted
 from medimg_eval.metrics.reports.labeler.sentence import ABOUT, ASKED, DOUBT, HELD, NOT, WORD, Item, Said, Sentence
+from medimg_eval.metrics.reports.labeler.spelling import misspellings
 
 _NEAR = 4
 """How many words may lie between a word about size and what it is about, where it stands in front."""
@@ -90,6 +91,7 @@ def _after(sentence: Sentence, at: int) -> tuple[int | None, bool]:
 _SOFT = (",", "and", "or", "with")
 _OF = 3
 """How many words may stand between a part and its whole: "tip of the right"."""
+_ARTICLES = ("a", "an", "the", "there", "only", "now", "some", "this", "these")
 _NAMES = ("finding", "other", "seen")
 
 
@@ -99,6 +101,11 @@ def tree() -> Node:
     return planted((*NAMED, *CUES))
 
 
+@cache
+def _misspelt() -> dict[str, str]:
+    return misspellings(tree())
+
+
 def read(lowered: str, start: int, end: int) -> Sentence:
     """Returns what a sentence names and says; `lowered` is the text in lower case, the sentence lies in it."""
     return replace(_read(lowered[start:end]), text=lowered, start=start, end=end)
@@ -106,10 +113,10 @@ def read(lowered: str, start: int, end: int) -> Sentence:
 
 @lru_cache(maxsize=4096)  # reports say the same again and again: "No pneumothorax."
 def _read(said: str) -> Sentence:
-    words = WORD.findall(said)
+    words = [_misspelt().get(word, word) for word in WORD.findall(said)]
     sentence = Sentence(said, 0, len(said), len(words), list(_items(words)))
     if any(item.kind in _NAMES for item in sentence.items):
-        _Forward(sentence).run()
+        _Forward(sentence, words).run()
         judge_seen(sentence)
         _either_or(sentence)
     return sentence
@@ -148,11 +155,11 @@ def _has_contour(words: list[str], at: int) -> bool:
 class _Forward:
     """The pass from left to right."""
 
-    def __init__(self, sentence: Sentence) -> None:
+    def __init__(self, sentence: Sentence, words: list[str]) -> None:
         self.items = sentence.items
         self.said = sentence.said
         self.scopes = sentence.scopes
-        self.words = sentence.length
+        self.words = words
         self.scope = ""
         self.gone = ""
         self.soft: Item | None = None
@@ -204,10 +211,14 @@ class _Forward:
         if self._affirms(at, item):
             return
         soft = self.soft
-        if soft is None or soft.behind != item.first or soft.kind == "or":
+        if soft is None or not self._follows(soft, item) or soft.kind == "or":
             return
         if soft.kind != "," or not self.or_ahead[at]:
             self._open("", soft)
+
+    def _follows(self, before: Item, item: Item) -> bool:
+        """Whether nothing but articles stands between two phrases: "with a small effusion"."""
+        return all(word in _ARTICLES for word in self.words[before.behind : item.first])
 
     def _affirms(self, at: int, item: Item) -> bool:
         """Whether what a negation seemed to cover is given a size: "no pneumothorax, the effusion is small"."""
@@ -242,7 +253,7 @@ class _Forward:
 
     def doubt_before(self, at: int, item: Item) -> None:
         if not self.named_ahead[at]:
-            aside = self.soft is not None and self.soft.behind == item.first and item.behind < self.words
+            aside = self.soft is not None and self.soft.behind == item.first and item.behind < len(self.words)
             turned = self.said and any(one.kind == "turn" for one in self.items[self.said[-1].at : at])
             if not aside and not turned:  # "nodular density, possibly a nipple": what is possible is no observation
                 self._back(at, UNCERTAIN, item)
@@ -281,7 +292,7 @@ class _Forward:
 
     def seen(self, at: int, item: Item) -> None:
         soft = self.soft
-        if soft is not None and soft.kind in (",", "and") and not self.or_ahead[at] and self._begins(at):
+        if soft is not None and soft.kind in (",", "and", "with") and not self.or_ahead[at] and self._begins(at):
             self._open("", item)  # "no effusion, and the lungs are clear"
         self.said.append(Said(at, item.holds, None, self.scope))
         self.soft = None
@@ -303,7 +314,7 @@ class _Forward:
                 said.doubted = status == UNCERTAIN
             elif said.scope != ASKED and not self._is_tip(said, item):
                 # "no evidence that the effusion has resolved"
-                twice = said.scope == NOT and not said.joined and item.holds and status == NEGATIVE
+                twice = said.scope == NOT and not said.joined and item.holds and status == NEGATIVE and not said.trend
                 said.status = POSITIVE if twice else status
                 said.trend = item.holds or said.trend
         return nearest >= 0
@@ -320,7 +331,7 @@ class _Forward:
         item, before = self.items[at], self.items[at - 1] if at else None
         if before is None:
             return item.first <= 1
-        return before.kind in (",", "and", "turn") and item.first - before.behind <= 1
+        return before.kind in (",", "and", "with", "turn") and item.first - before.behind <= 1
 
     def _joined(self, left: int, right: int, nearest: bool) -> bool:
         kinds = [item.kind for item in self.items[left + 1 : right]]

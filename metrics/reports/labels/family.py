@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from medimg_eval.errors import CaseError
 from medimg_eval.metrics.answers import AnsweredQuestion
+from medimg_eval.metrics.nlp import in_english
 from medimg_eval.metrics.proportions import quotient
 from medimg_eval.metrics.registry import Requirement, ScoreTable, metric, read_by, summary
 from medimg_eval.metrics.reports.labels.f1 import STATES, Counts, Efficacy, LabelCounts, scored, value_of
@@ -59,6 +60,7 @@ def label_family(
     annotator: str = "",
     by: str = "",
     caution: str = "",
+    english: bool = False,
 ) -> None:
     """Declares the metrics of a labeller: `NAME_f1`, `NAME_precision`, `NAME_recall`, `NAME_support` and more.
 
@@ -75,6 +77,7 @@ def label_family(
         annotator: otherwise the name of the `TextAnnotator` that reads: label -> state, and maybe `cut`.
         by: who reads, in words; by default the title.
         caution: what every table is to say of it beside how scores are averaged.
+        english: whether the labeller reads nothing else: cases with a reference in another language are not judged.
 
     Raises:
         ValueError: not exactly one of `labeller` and `annotator` is given, or a metric of such a name is known.
@@ -85,7 +88,9 @@ def label_family(
     def known() -> Taxonomy:
         return loaded(taxonomy) if isinstance(taxonomy, str) else taxonomy
 
-    read = _by_rules(name, known, labeller) if labeller is not None else _by_annotator(annotator, known)
+    read = (
+        _by_rules(name, known, labeller, english=english) if labeller is not None else _by_annotator(annotator, known)
+    )
     settings = "; ".join(part for part in (_how(taxonomy), caution) if part)
     called = _Named(name, title, by or title, read_by(*filter(None, [annotator])), settings, source)
     _declare_states(called, read)
@@ -162,7 +167,7 @@ def _by_report(case: npt.NDArray[np.int64], known: npt.NDArray[np.bool_], one_ho
     return added
 
 
-def _by_rules(name: str, taxonomy: Known, labeller: Labeller) -> Reader:
+def _by_rules(name: str, taxonomy: Known, labeller: Labeller, *, english: bool) -> Reader:
     @lru_cache(maxsize=KEPT)
     def labels(text: str) -> dict[str, int]:
         return labels_of(labeller(text) if text.strip() else {}, taxonomy().labels, name)
@@ -170,6 +175,8 @@ def _by_rules(name: str, taxonomy: Known, labeller: Labeller) -> Reader:
     def read(pair: AnsweredQuestion) -> Both | None:
         if len(pair.references) > 1:
             raise CaseError(f"{name} compares with one reference, and there are {len(pair.references)}; give one")
+        if english and not in_english(pair.language, pair.references):
+            return None
         return labels(pair.references[0]), labels(pair.text)
 
     return read

@@ -55,6 +55,7 @@ label_family(
     source="CheXpert's 14 observations, read by rules of our own",
     labeller=_by_rules,
     by="our own rules",
+    english=True,
     caution="labels by our own rules, in English; their agreement with CheXbert on real reports is unknown, and "
     "`python -m medimg_eval agree reports=FILE.csv` measures it where the weights are there",
 )

@@ -1,0 +1,38 @@
+"""Misspelt names of findings: words that are one edit away from a long one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from string import ascii_lowercase
+
+from medimg_eval.metrics.reports.labeler.phrase_tree import Node
+
+_NAMES = (
+    *("atelectasis", "atelectatic", "cardiomegaly", "catheter", "congestion", "consolidation", "consolidations"),
+    *("effusion", "effusions", "fracture", "fractures", "infiltrate", "infiltrates", "mediastinum", "opacification"),
+    *("opacity", "opacities", "pneumonia", "pneumothorax", "pneumothoraces"),
+)
+_SHORTEST = 7
+"""Shorter words are too near to others."""
+
+
+def misspellings(root: Node) -> dict[str, str]:
+    """Returns the name that is meant by each word one edit away from it; words of phrases are no misspellings."""
+    words = _words(root)
+    near = ((wrong, name) for name in _NAMES for wrong in _one_edit_away(name))
+    return {wrong: name for wrong, name in near if len(wrong) >= _SHORTEST and wrong not in words}
+
+
+def _words(node: Node) -> set[str]:
+    return {word for word in node if word}.union(*(_words(node[word]) for word in node if word))
+
+
+def _one_edit_away(word: str) -> Iterator[str]:
+    """Yields what comes of one letter left out, swapped with the next, replaced, or put in; the first one stays."""
+    for at in range(1, len(word) + 1):
+        head, tail = word[:at], word[at:]
+        yield head + tail[1:]
+        yield head + tail[1:2] + tail[:1] + tail[2:]
+        for letter in ascii_lowercase:
+            yield head + letter + tail[1:]
+            yield head + letter + tail
