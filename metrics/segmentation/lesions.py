@@ -42,6 +42,7 @@ from medimg_eval.metrics.segmentation.pairs import LabelPair
 from medimg_eval.metrics.segmentation.surface_distance import hd95
 
 if TYPE_CHECKING:
+    from medimg_eval.metrics.segmentation.pairs import Surface
     from medimg_eval.metrics.segmentation.surfaces import Bools, Floats
 
 BRATS = "BraTS 2023 and 2024, https://github.com/rachitsaluja/BraTS-2023-Metrics and BraTS-2024-Metrics"
@@ -290,6 +291,50 @@ def lesion_nsd(pair: LabelPair, tolerance: float) -> float:
 def _surface_dice(pair: LabelPair, tolerance: float) -> float:
     both = pair.reference_distances, pair.prediction_distances
     return sum(one.within(tolerance) / one.size for one in both) / 2
+
+
+@once_per_pair
+def _kept(pair: LabelPair) -> dict[Surface, LabelPair]:
+    """The whole label without predicted lesions that the rule drops, to measure between either kind of surface."""
+    prediction = lesions_of(pair).prediction > 0
+    return {kind: LabelPair(pair.reference, prediction, pair.spacing, kind) for kind in ("surfel", "voxel")}
+
+
+@_score(title="Legacy Dice", higher_is_better=True, best=1.0, worst=0.0)
+def legacy_dice(pair: LabelPair) -> float:
+    """The Dice of the whole label, where predicted lesions that the rule drops are background.
+
+    The column of this name of BraTS. In [0, 1]; 1 if both masks are then empty.
+    """
+    kept = _kept(pair)["voxel"]
+    both = kept.reference_size + kept.prediction_size
+    return 2 * kept.overlap_size / both if both else 1.0
+
+
+@_score(title="Legacy HD95", higher_is_better=False, unit="mm", best=0.0, worst="diagonal")
+def legacy_hd95(pair: LabelPair) -> float:
+    """The HD95 of the whole label, where predicted lesions that the rule drops are background.
+
+    The column of this name of BraTS, whose code numbers lesions in 2024 and then measures wrongly from the second on:
+    this is what it was meant to be. Between surfels, whatever the table's surface is. In mm; 0 if both masks are then
+    empty, the rule's penalty if one is.
+    """
+    kept = _kept(pair)["surfel"]
+    if kept.reference_size and kept.prediction_size:
+        return hd95(kept)
+    return lesions_of(pair).penalty if kept.reference_size or kept.prediction_size else 0.0
+
+
+@_score(title="Legacy NSD", higher_is_better=True, best=1.0, worst=0.0, parameter="tolerance in mm")
+def legacy_nsd(pair: LabelPair, tolerance: float) -> float:
+    """The surface Dice of the whole label, by the rule of `lesion_nsd`, without predicted lesions that are dropped.
+
+    The column of this name of BraTS 2024. In [0, 1]; 1 if both masks are then empty, 0 if one is.
+    """
+    kept = _kept(pair)["voxel"]
+    if kept.reference_size and kept.prediction_size:
+        return _surface_dice(kept, tolerance)
+    return float(not kept.reference_size and not kept.prediction_size)
 
 
 @_score(

@@ -12,6 +12,9 @@ from surface_distance import compute_robust_hausdorff, compute_surface_distances
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics import LabelPair, LesionRule, Settings, available, segmentation_scores
 from medimg_eval.metrics.segmentation.lesions import (
+    legacy_dice,
+    legacy_hd95,
+    legacy_nsd,
     lesion_dice,
     lesion_f1,
     lesion_fn,
@@ -566,3 +569,41 @@ def test_the_metrics_say_that_they_follow_the_rule():
     assert len(ours) == 9
     assert all(found.rules == ("lesions",) and found.defined_when_empty for found in ours.values())
     assert {name for name, found in ours.items() if found.intermediate} == {"lesion_tp", "lesion_fp", "lesion_fn"}
+
+
+def whole_plainly(reference, prediction, spacing, rule):
+    """Legacy Dice, HD95 and NSD at 1 mm: everything that is no dropped lesion, as one."""
+    truth, guess = (numbers > 0 for numbers in numbered_plainly(reference, prediction, spacing, rule))
+    if not truth.any() or not guess.any():
+        penalty = math.dist(truth.shape, (0, 0, 0)) if rule.penalty == "diagonal" else rule.penalty
+        return (0.0, penalty, 0.0) if truth.any() or guess.any() else (1.0, 0.0, 1.0)
+    there, back = border_distances(guess, truth, spacing), border_distances(truth, guess, spacing)
+    return (
+        2 * (guess & truth).sum() / (guess.sum() + truth.sum()),
+        compute_robust_hausdorff(compute_surface_distances(truth, guess, spacing), 95),
+        (np.mean(there <= 1 + 1e-6) + np.mean(back <= 1 + 1e-6)) / 2,
+    )
+
+
+@pytest.mark.parametrize("name", LESION_RULES)
+@pytest.mark.parametrize("case", CASES)
+def test_whole_image_columns_leave_out_what_the_rule_drops(case, name):
+    reference, prediction = (blocks(*boxes) for boxes in CASES[case])
+    spacing, rule = (1.0, 1.0, 1.5), LESION_RULES[name]
+    pair = LabelPair(reference, prediction, spacing, Settings(lesions=rule))
+    found = legacy_dice(pair), legacy_hd95(pair), legacy_nsd(pair, 1.0)
+    assert found == pytest.approx(whole_plainly(reference, prediction, spacing, rule), abs=1e-6)
+
+
+def test_a_small_predicted_lesion_is_in_no_legacy_column_of_2024_and_in_that_of_2023():
+    reference, prediction = blocks(BIG), blocks(BIG, ((30, 20, 10), (2, 2, 2)))
+    pairs = {
+        year: LabelPair(reference, prediction, UNIT, Settings(lesions=LESION_RULES[f"brats{year}-gli"]))
+        for year in (2023, 2024)
+    }
+    assert legacy_dice(pairs[2024]) == 1
+    assert legacy_dice(pairs[2023]) == pytest.approx(2 * 216 / (2 * 216 + 8))
+    empty = LabelPair(
+        reference, blocks(((30, 20, 10), (2, 2, 2))), UNIT, Settings(lesions=LESION_RULES["brats2024-gli"])
+    )
+    assert legacy_hd95(empty) == 337
