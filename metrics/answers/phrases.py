@@ -39,6 +39,11 @@ _CHINESE = (
     r"(?:应该|应当|应|就|只能|最可能)?(?:是|为|選|选择?|[:=]|は|应为|為)\s*:?"
     r"|(?:应该|应|故|只能|因此|所以|建议|我)?(?:选择|选|選)(?:择|项|了|的是)?\s*:?(?=\s*[(\"'\[]*[a-j0-9])|选项(?:是|为|:)"
 )
+_JAPANESE = (
+    r"(?:最も|もっとも|最初に|まず|第一に)[^。、,:\n]{0,24}?のは[、,]?\s*"
+    r"|(?:最も|もっとも)(?:考えられ|考えやす|疑われ|適切|妥当|可能性|当てはま|適し|適当)[^。、,:\n]{0,20}?は[、,]?\s*"
+    r"|べき(?:なの|もの)?[^。、,:\n]{0,10}?は[、,]\s*"
+)
 _KOREAN = r"(?:최종\s*)?(?:정답|답변|답)(?:은|는|:|\s+)\s*:?"
 _ARABIC = (
     r"(?:الإجابة|الجواب|الاجابة|الخيار|إجابتي|الاختيار)(?:\s+(?:الصحيحة?|النهائية?|هو|هي|الأصح|الأنسب))*\s*"
@@ -95,8 +100,24 @@ _IN_EUROPE = (
     "choisi",
     "wähl",
 )
+_SUPERLATIVE = (
+    r"\b(?:el|la|lo|o|a)\s(?:[^\W\d]+\s){0,3}(?:más|mais)\s"
+    r"(?:probable|prov[áa]vel|adecuad[oa]|adequad[oa]|apropiad[oa]|correct[oa]|indicad[oa])\s(?:es|é|sería|seria)\b\s*:?"
+)
 _OTHER = re.compile(
-    "|".join([_CHINESE, _KOREAN, _ARABIC, _HEBREW, r"(?:^|\n)答:", r"उत्तर(?:\s+है)?\s*:?", r"คำตอบ(?:ที่ถูกต้อง)?(?:คือ|:)?"])
+    "|".join(
+        [
+            _SUPERLATIVE,
+            _CHINESE,
+            _JAPANESE,
+            _KOREAN,
+            _ARABIC,
+            _HEBREW,
+            r"(?:^|\n)答:",
+            r"उत्तर(?:\s+है)?\s*:?",
+            r"คำตอบ(?:ที่ถูกต้อง)?(?:คือ|:)?",
+        ]
+    )
 )
 
 
@@ -177,7 +198,8 @@ WITHDRAWN = re.compile(
 _CORRECTION = re.compile(
     r"\b"
     + either(
-        r"""wait, correction, corrected(?= ?(?:answer|to)?:), scratch that, on second thoughts?, let me re-?\w+,
+        r"""(?<!can )(?<!could )(?<!should )(?<!to )(?<!may )(?<!must )(?<!not )(?<!will )wait(?! until| for),
+        correction, corrected(?= ?(?:answer|to)?:), scratch that, on second thoughts?, let me re-?\w+,
         let me (?:think again|double.?check|correct),
         i (?:made a mistake|was wrong|take that back|misread|misspoke|meant|mean), oops, hold on,
         chang(?:e|ed|ing) (?:my mind|(?:my|the) (?:final )?answer)(?: (?:from \W*\w\W+)?to)?, edit(?=:), revised,
@@ -190,7 +212,7 @@ _CORRECTION = re.compile(
     + r"\w*|\b(?:after|when|now) (?:re-?)?"
     + either("look, check, think, view, examin, consider, inspect, read")
     + r"\w*(?: [a-z]+){0,4} (?:again|once more|more (?:carefully|closely)|a second time)\b"
-    r"|(?:[.!?\n,;—-]\s*|\bbut )(?:actually|hmm|rather)\b|(?<=[.!?\n…])\s*(?:no|sorry)[,.]"
+    r"|(?:[.!?\n,;—-]\s*|\bbut )(?:actually|hmm|rather(?! than))\b|(?<=[.!?\n…])\s*(?:no|sorry)[,.]"
     r"|等等|等一下|不对|更正|重新考虑|修正|いや|待って"
 )
 _CORRECTS = tuple(

@@ -1296,3 +1296,31 @@ CASES = [
 @pytest.mark.parametrize(("output", "options", "expected"), CASES)
 def test_an_output_gives_the_option_that_a_careful_reader_takes(output, options, expected):
     assert extract_choice(output, options).letter == expected
+
+
+JAPANESE = {"A": "大腸癌", "B": "便秘症", "C": "腸結核", "D": "大腸憩室炎"}
+SPANISH = {"A": "Miocarditis", "B": "Pericarditis", "C": "Endocarditis", "D": "Aortitis"}
+
+
+@pytest.mark.parametrize(
+    ("output", "options", "letter"),
+    [
+        (
+            "最も考えられる疾患は「大腸憩室炎 (D)」です。\n\n- **大腸癌 (A)**: 慢性です。\n- **腸結核 (C)**: まれです。",
+            JAPANESE,
+            "D",
+        ),
+        ("最も考えられるのは C. 腸結核 です。大腸癌や便秘症は経過が異なります。", JAPANESE, "C"),
+        ("まず疑うべきなのは、A. 大腸癌です。便秘症や腸結核には該当しません。", JAPANESE, "A"),
+        ("De estas, la más probable es:\n\nB. Pericarditis.\n\nLa miocarditis, menos.", SPANISH, "B"),
+        ("O diagnóstico mais provável é:\n\nC. Endocarditis\n\nMiocarditis não explica o sopro.", SPANISH, "C"),
+        (
+            "It is **B. Pericarditis**.\n\n* A. Miocarditis: can wait until noon.\n* **D. Aortitis**",
+            SPANISH,
+            "B",
+        ),
+        ("The answer is **D. Aortitis**.\n\n* A wall, rather than a rub.\n* **B. Pericarditis:** a rub.", SPANISH, "D"),
+    ],
+)
+def test_what_is_called_most_likely_is_the_answer_and_what_can_wait_corrects_nothing(output, options, letter):
+    assert extract_choice(output, options).letter == letter
