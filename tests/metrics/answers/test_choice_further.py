@@ -1306,7 +1306,7 @@ SPANISH = {"A": "Miocarditis", "B": "Pericarditis", "C": "Endocarditis", "D": "A
     ("output", "options", "letter"),
     [
         (
-            "最も考えられる疾患は「大腸憩室炎 (D)」です。\n\n- **大腸癌 (A)**: 慢性です。\n- **腸結核 (C)**: まれです。",
+            "最も考えられる疾患は「大腸憩室炎 (D)」です。\n\n- **大腸癌 (A)**: 慢性です。\n- **腸結核 (C)**: 稀です。",
             JAPANESE,
             "D",
         ),
