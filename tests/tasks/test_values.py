@@ -57,7 +57,7 @@ def test_fields_say_what_they_decide_and_another_default_does_not_change_that():
 
     assert SegmentationTask.scoring_fields() == OF_ALL | SEGMENTATION
     assert Own.scoring_fields() == OF_ALL | SEGMENTATION | {"rule"}
-    assert QuestionTask.scoring_fields() == OF_ALL | {"extraction", "authors", "judge", "table"}
+    assert QuestionTask.scoring_fields() == OF_ALL | {"extraction", "authors", "judge", "table", "language"}
     assert "splits" in SynthesisTask.scoring_fields()
 
 
