@@ -19,6 +19,7 @@ from medimg_eval.data.stored import require_ours
 from medimg_eval.errors import UsageError, UserError, missing_extra, nearest
 from medimg_eval.evaluation.identity import code_identity
 from medimg_eval.evaluation.model_spec import ModelSpec
+from medimg_eval.metrics import parse
 from medimg_eval.models import Model
 from medimg_eval.tasks import Task
 
@@ -45,7 +46,7 @@ def build_task(config: Mapping[str, Any]) -> Task:
     """Makes a task.
 
     Raises:
-        UsageError: what the config names is not a Task.
+        UsageError: what the config names is not a Task, or its card cannot be read.
     """
     config = found_now(config)
     task = build(config)
@@ -56,6 +57,8 @@ def build_task(config: Mapping[str, Any]) -> Task:
         raise UsageError(f"task {task.name!r}: its card is {card!r}; expected keys with values")
     task = replace(task, card=card, config=config)
     _ = task.may_leave  # refused here, and not when something is about to be sent
+    for metric in {number.metric for number in task.published_numbers} - set(task.metrics):
+        parse(metric)
     return task
 
 

@@ -22,6 +22,7 @@ from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.generation import SET
 from medimg_eval.metrics.registry import Requirement, canonical, required
 from medimg_eval.panels import Panel
+from medimg_eval.published_numbers import PublishedNumber, published_numbers
 from medimg_eval.tasks.checks import Checked, check_grids, count_grids
 from medimg_eval.tasks.degradations import DEGRADATIONS, degraded
 
@@ -118,7 +119,8 @@ class Task(ABC):
         splits: which split of the layout serves `fit`, `validate` and `test`.
         expected: number of cases by split or by what it serves (`test`), compared with what is found.
         monitor: the metric that validation during `fit` follows.
-        card: description, source, licence, access, split, for people; `may_leave`: whether the data may go to a server.
+        card: description, source, licence, access, split, for people; `may_leave`: whether the data may go to a server;
+            `published`: numbers that papers print.
         config: what it was made of, recorded with a run and hashed into its id; set by whoever makes it.
     """
 
@@ -315,6 +317,11 @@ class Task(ABC):
     def may_leave(self) -> MayLeave:
         """Whether its data may go to another machine, as its card says; raises UsageError where that says neither."""
         return permission(self.card.get("may_leave"), f"task {self.name!r}: card.may_leave")
+
+    @property
+    def published_numbers(self) -> tuple[PublishedNumber, ...]:
+        """What papers print of its benchmark, as its card says; raises UsageError where an entry cannot be read."""
+        return published_numbers(self.card.get("published"), self.name)
 
     @property
     def partners(self) -> Mapping[str, Any]:

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from omegaconf import DictConfig
+from rich.markup import escape
 from rich.table import Table
 
 from medimg_eval.arguments import as_list
@@ -13,6 +14,7 @@ from medimg_eval.catalogue import config_named, configs_of
 from medimg_eval.commands.console import printer
 from medimg_eval.errors import UsageError, nearest
 from medimg_eval.metrics import available
+from medimg_eval.published_numbers import published_numbers
 
 KINDS = ("tasks", "models", "metrics", "suites")
 
@@ -29,8 +31,14 @@ def run(config: DictConfig) -> None:
     if config.json:
         console.print_json(json.dumps(found))
     elif config.card is not None:
+        numbers = published_numbers(found["card"].get("published"), str(config.card))
         for key, value in found["card"].items():
-            console.print(f"[bold]{key}[/]: {' '.join(map(str, as_list(value)))}", highlight=False)
+            if key == "published" and numbers:
+                console.print(
+                    f"[bold]{key}[/]:", *(f"\n  {escape(str(number))}" for number in numbers), highlight=False
+                )
+            else:
+                console.print(f"[bold]{key}[/]: {' '.join(map(str, as_list(value)))}", highlight=False)
     else:
         for kind, entries in found.items():
             table = Table("name", "what it is", title=kind, title_justify="left", title_style="bold", box=None)

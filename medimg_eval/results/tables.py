@@ -61,6 +61,7 @@ def _usual(runs: Sequence[RunScores], wanted: Mapping[str, Any]) -> Table:
         seed=wanted["seed"],
         interval=wanted["interval"],
         stratify_by=wanted["stratify_by"],
+        published=_published(wanted),
     )
     if not table.columns:
         raise UserError(
@@ -96,13 +97,22 @@ def _authors(runs: Sequence[RunScores], wanted: Mapping[str, Any]) -> dict[str, 
             raise UsageError(f"table={wanted['table']} has columns of its own; leave out {key}={wanted[key]}")
     numbers = {key: wanted[key] for key in ("resamples", "level", "seed", "interval", "stratify_by")}
     if wanted["table"] == CARD:
+        if _published(wanted):
+            raise UsageError("published numbers have no place on the score card of pictures; leave out published=true")
         bootstrap = {key: wanted[key] for key in ("resamples", "level", "seed")}
         tables = build_cards(runs, utility_of_card(runs, _studies(wanted), **bootstrap))
     else:
-        tables = build_authors_tables(runs, **numbers)
+        tables = build_authors_tables(runs, **numbers, published=_published(wanted))
     if len(tables) == 1:
         return {"table": tables[0]}
     return {f"table-{table.columns[0].task}": table for table in tables}
+
+
+def _published(wanted: Mapping[str, Any]) -> bool:
+    """Returns whether published numbers are shown."""
+    if not isinstance(wanted["published"], bool):
+        raise UsageError(f"published must be true or false, got {wanted['published']!r}")
+    return bool(wanted["published"])
 
 
 def _studies(wanted: Mapping[str, Any]) -> list[Study]:

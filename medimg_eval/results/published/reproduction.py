@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
 from medimg_eval.errors import UserError, nearest
+from medimg_eval.published_numbers import half_digit
 from medimg_eval.results.published.readers import READERS, Reading
 from medimg_eval.results.runs import RunScores
 from medimg_eval.results.statistics import case_values
@@ -67,12 +68,6 @@ class Reproduced:
             return None
         slack = half_digit(self.number.published)
         return self.low - slack <= float(self.number.published) <= self.high + slack
-
-
-def half_digit(published: str) -> float:
-    """Returns half of the last digit of a number as it is printed, such as 0.005 of "17.11"."""
-    digits, _, power = published.lower().partition("e")
-    return float(0.5 * 10.0 ** (int(power or 0) - len(digits.partition(".")[2])))
 
 
 def classify(number: Number, ours: float, authors: float = math.nan) -> Class:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, get_args
 
 from medimg_eval.errors import UsageError, nearest
 from medimg_eval.results.runs import LABEL, listed
+from medimg_eval.results.table.cells import NO_RUN, Cell
 from medimg_eval.results.table.columns import AUTO, MOST_DECIMALS
 
 if TYPE_CHECKING:
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from medimg_eval.results.table.cells import Cell, Column, Row
+    from medimg_eval.results.table.cells import Column, Row
+    from medimg_eval.results.table.published_rows import PublishedCell, PublishedRow
     from medimg_eval.results.table.table import Table
 
 Style = Literal["plain", "best", "second", "interval", "quiet", "head"]
@@ -135,6 +137,10 @@ def lay_out(table: Table) -> Layout:
         # Baselines stand apart from the models above them.
         opens |= row.baseline and bool(lines) and not table.rows[place - 1].baseline
         lines.append(Line(names, _cells(table.columns, row.cells), opens))
+    for place, printed in enumerate(table.published):
+        names = [one_line(name) for name in _names(table.by, printed)]
+        cells = [_published_spans(column, cell) for column, cell in zip(table.columns, printed.cells, strict=True)]
+        lines.append(Line(names, cells, opens=place == 0))
     return Layout(
         groups=[(one_line(title), span) for title, span in groups.items()],
         headings=[_heading(column) for column in table.columns],
@@ -151,7 +157,7 @@ def _heading(column: Column) -> Heading:
     return Heading(one_line(column.group), one_line(column.title) + percent, column.arrow)
 
 
-def _names(by: str, row: Row) -> list[str]:
+def _names(by: str, row: Row | PublishedRow) -> list[str]:
     if not by:
         return [row.name]
     return [row.group, row.name] if by == LABEL else [row.name, row.group]
@@ -171,6 +177,13 @@ def _spans(column: Column, cell: Cell) -> list[Span]:
     if cell.remark:
         spans.append(Span(cell.remark, "interval"))
     return spans
+
+
+def _published_spans(column: Column, cell: PublishedCell) -> list[Span]:
+    if cell.absent:
+        return [Span(NO_RUN, "quiet")]
+    value, interval = cell.texts(column)
+    return [Span(value), *(Span(text, "interval") for text in (interval, cell.verdict) if text)]
 
 
 def one_line(text: str) -> str:
@@ -231,10 +244,10 @@ def _transposed(table: Table) -> Layout:
     several = wide.several_tasks
     title = "Models" if several else "".join(name for name, _ in wide.groups)
     headings = []
-    for row, line in zip(table.rows, wide.lines, strict=True):
+    blocks = ["Baselines" if row.baseline else title for row in table.rows] + ["Published"] * len(table.published)
+    for block, line in zip(blocks, wide.lines, strict=True):
         *outer, name = line.names
-        group = outer[0] if outer else "Baselines" if row.baseline else title
-        headings.append(Heading(group, name, ""))
+        headings.append(Heading(outer[0] if outer else block, name, ""))
     lines: list[Line] = []
     for place, heading in enumerate(wide.headings):
         names = [heading.group, heading.text] if several else [heading.text]
@@ -281,9 +294,11 @@ def _long(table: Table) -> Layout:
     wide = lay_out(table)
     several = wide.several_tasks
     lines: list[Line] = []
+    rows: list[Sequence[Cell | PublishedCell]] = [row.cells for row in table.rows]
+    rows += [row.cells for row in table.published]
     for task, _ in wide.groups:
-        for row, line in zip(table.rows, wide.lines, strict=True):
-            for heading, cell, spans in zip(wide.headings, row.cells, line.cells, strict=True):
+        for cells, line in zip(rows, wide.lines, strict=True):
+            for heading, cell, spans in zip(wide.headings, cells, line.cells, strict=True):
                 if cell.absent or heading.group != task:
                     continue
                 names = [*([task] if several else []), *line.names, heading.text]
@@ -297,9 +312,11 @@ def _long(table: Table) -> Layout:
     )
 
 
-def _apart(cell: Cell, spans: Sequence[Span]) -> list[list[Span]]:
+def _apart(cell: Cell | PublishedCell, spans: Sequence[Span]) -> list[list[Span]]:
     """Returns the value, its interval and its n as cells of their own."""
     value, *after = spans
+    if not isinstance(cell, Cell):
+        return [[value], after, [Span(str(cell.number.n))] if cell.number is not None and cell.number.n else []]
     bounds = [span for span in after if span.text != cell.remark]
     sized = cell.remark.removeprefix("n = ") if cell.remark.startswith("n = ") else f"{cell.n}{cell.remark}"
     return [[value], bounds, [Span(sized)] if cell.n else []]

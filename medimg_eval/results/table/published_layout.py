@@ -12,6 +12,7 @@ import numpy as np
 from medimg_eval import metrics
 from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.metrics.fairness import UNKNOWN_GROUPS
+from medimg_eval.published_numbers import cases_where
 from medimg_eval.results.runs import LABEL, Part, attributes, is_known, is_set, is_summary, listed
 from medimg_eval.results.statistics import case_values, units
 from medimg_eval.results.table.cells import (
@@ -27,6 +28,7 @@ from medimg_eval.results.table.cells import (
 from medimg_eval.results.table.columns import titles
 from medimg_eval.results.table.footnotes import write_footnotes
 from medimg_eval.results.table.groups import SMALL
+from medimg_eval.results.table.published_rows import PublishedRow, published_rows
 from medimg_eval.results.table.table import (
     SHARES,
     Table,
@@ -157,6 +159,7 @@ def build_authors_tables(
     seed: int = 0,
     interval: Method = "percentile",
     stratify_by: str | None = None,
+    published: bool = False,
 ) -> list[Table]:
     """Builds the tables that the papers of benchmarks print, one per task, from `table` in the tasks' configs.
 
@@ -170,6 +173,7 @@ def build_authors_tables(
         seed: Seed of the bootstrap.
         interval: Which bounds the bootstrap takes: "percentile" or "bca".
         stratify_by: Attribute within whose values patients are drawn; None for what each task says.
+        published: Whether the numbers on the tasks' cards stand below as rows of their own.
 
     Raises:
         UsageError: If a task has no such table, its columns cannot be understood, or an interval is asked for that
@@ -186,18 +190,23 @@ def build_authors_tables(
     for task, title in titles(runs).items():
         members = {name: by_task[task] for name, by_task in named.items() if task in by_task}
         cases = {name: _Cases(run) for name, run in members.items() if run.finished}
-        tables.append(_table(_Field(task, title, members, cases), settings))
+        tables.append(_table(_Field(task, title, members, cases), settings, published=published))
     return tables
 
 
-def _table(field: _Field, settings: Settings) -> Table:
+def _table(field: _Field, settings: Settings, *, published: bool) -> Table:
     columns = _columns(field)
     rows = baselines_last(
         Row(name, tuple(_cell(field, name, column, settings) for column in columns)) for name in field.runs
     )
     rows = ranked(columns, rows)
     notes = write_footnotes(columns, rows, shown=rows, settings=settings, hidden=[], by="")
-    return Table(tuple(columns), tuple(rows), [*notes, *_notes(field, columns, rows)], own_columns=True)
+    notes += _notes(field, columns, rows)
+    printed: tuple[PublishedRow, ...] = ()
+    if published:
+        printed, more = published_rows([field.newest], columns, rows, by="", compared=True)
+        notes += more
+    return Table(tuple(columns), tuple(rows), notes, own_columns=True, published=printed)
 
 
 def _cell(field: _Field, name: str, column: Column, settings: Settings) -> Cell:
@@ -234,7 +243,7 @@ def _of_entry(field: _Field, entry: Any, number: int) -> Iterator[Column]:
     if metric not in field.scored:
         metrics.parse(metric)
     column = make_column(field.task, field.title, metric, run)
-    where = _conditions(entry.get("where") or {}, place)
+    where = cases_where(entry.get("where") or {}, place)
     if "by" not in entry:
         if wrong := [key for key in ("order", "titles") if key in entry]:
             raise UsageError(f"{place}: `{wrong[0]}` needs `by`, the attribute whose values are the columns")
@@ -243,15 +252,6 @@ def _of_entry(field: _Field, entry: Any, number: int) -> Iterator[Column]:
     attribute, shown = str(entry["by"]), {str(key): str(text) for key, text in (entry.get("titles") or {}).items()}
     for value in _values(field, attribute, [str(value) for value in entry.get("order") or ()], place):
         yield replace(column, title=shown.get(value, value), where=(*where, (attribute, (value,))))
-
-
-def _conditions(where: Any, place: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    if not isinstance(where, dict):
-        raise UsageError(f"{place}: expected `where` to be attribute: value, got {where!r}")
-    return tuple(
-        (str(attribute), tuple(map(str, wanted)) if isinstance(wanted, list) else (str(wanted),))
-        for attribute, wanted in where.items()
-    )
 
 
 def _values(field: _Field, attribute: str, order: Sequence[str], place: str) -> list[str]:

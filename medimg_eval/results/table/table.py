@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -16,6 +16,7 @@ from medimg_eval.results.table.columns import make_columns, restyled
 from medimg_eval.results.table.footnotes import write_footnotes
 from medimg_eval.results.table.groups import GAP, divided
 from medimg_eval.results.table.layout import USUAL, Look, lay_out_as
+from medimg_eval.results.table.published_rows import PUBLISHED, PublishedRow, published_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -41,6 +42,8 @@ FRAME_TYPES = {
 }
 """The columns of a table's frame with their types; `group` only where it is divided, `column` only where a metric alone
 does not name what stands there."""
+PUBLISHED_TYPES = {"source": "str", "in_our_interval": "str"}
+"""Further columns of a frame that holds published numbers."""
 SHARES = "Values are shares of 1, as in every table; papers print 100 times as much."
 """Stands below a paper's own table, unless it is printed in percent."""
 PERCENT = "%: shares times 100; numbers in these notes are not."
@@ -58,6 +61,8 @@ class Table:
     own_columns: bool = False
     """Whether its columns are those of a benchmark's own table, which a metric alone does not name."""
     look: Look = USUAL
+    published: tuple[PublishedRow, ...] = ()
+    """Rows of published numbers, which stand below the others and are neither ranked nor tested."""
 
     def looking(self, look: Look) -> Table:
         """Returns the table as it is to be printed; its numbers stay as they are.
@@ -88,13 +93,16 @@ class Table:
         for task in dict.fromkeys(column.task for column in self.columns):
             part = self._of([place for place, column in enumerate(self.columns) if column.task == task])
             kept = tuple(row for row in part.rows if not all(cell.absent for cell in row.cells))
-            tables.append(replace(part, rows=kept))
+            printed = tuple(row for row in part.published if not all(cell.absent for cell in row.cells))
+            tables.append(replace(part, rows=kept, published=printed))
         return tables
 
     def _of(self, places: Sequence[int]) -> Table:
         """Returns the table of some columns, without footnotes."""
         rows = tuple(replace(row, cells=tuple(row.cells[place] for place in places)) for row in self.rows)
-        return replace(self, columns=tuple(self.columns[place] for place in places), rows=rows, footnotes=[])
+        published = tuple(replace(row, cells=tuple(row.cells[place] for place in places)) for row in self.published)
+        columns = tuple(self.columns[place] for place in places)
+        return replace(self, columns=columns, rows=rows, footnotes=[], published=published)
 
     def layout(self) -> Layout:
         """Returns every text of the table in its place and style."""
@@ -130,7 +138,8 @@ class Table:
         `patients` counts what the interval resamples, which is cases in a run whose manifest says so; `interval` says
         how it was made: "percentile", "bca", "wilson", "exact", "own" (of a set of pictures), "too few" (there is none)
         or "". Tasks that a model was not run on have no row. The types are those of `FRAME_TYPES`, also of an empty
-        table.
+        table. Published numbers have a row each, on our scale, whose `status` is "published"; then `source` says where
+        they are printed and `in_our_interval` whether they lie there.
         """
         records = [
             {
@@ -153,9 +162,37 @@ class Table:
             for column, cell in zip(self.columns, row.cells, strict=True)
             if cell.run is not None
         ]
-        frame = pd.DataFrame(records, columns=list(FRAME_TYPES)).astype(FRAME_TYPES)
+        types = FRAME_TYPES | (PUBLISHED_TYPES if self.published else {})
+        records = [record | dict.fromkeys(PUBLISHED_TYPES, "") for record in records] + self._published_records()
+        frame = pd.DataFrame(records, columns=list(types)).astype(types)
         left_out = [name for name, kept in (("group", self.by), ("column", self.own_columns)) if not kept]
         return frame.drop(columns=left_out)
+
+    def _published_records(self) -> list[dict[str, Any]]:
+        """Returns the published numbers as rows of the frame, on our scale and unrounded."""
+        return [
+            {
+                "task": column.task,
+                "model": cell.number.model,
+                "group": row.group,
+                "run": "",
+                "column": column.title,
+                "metric": column.metric,
+                "mean": cell.number.value,
+                "low": cell.number.bounds[0],
+                "high": cell.number.bounds[1],
+                "n": cell.number.n,
+                "patients": 0,
+                "failed": 0,
+                "status": PUBLISHED,
+                "interval": PUBLISHED if cell.number.interval else "",
+                "source": cell.number.source,
+                "in_our_interval": cell.verdict,
+            }
+            for row in self.published
+            for column, cell in zip(self.columns, row.cells, strict=True)
+            if cell.number is not None
+        ]
 
 
 def build_table(  # noqa: PLR0913 - one argument for each key of the command
@@ -169,6 +206,7 @@ def build_table(  # noqa: PLR0913 - one argument for each key of the command
     seed: int = 0,
     interval: Method = "percentile",
     stratify_by: str | None = None,
+    published: bool = False,
 ) -> Table:
     """Builds the table of `runs`.
 
@@ -190,6 +228,8 @@ def build_table(  # noqa: PLR0913 - one argument for each key of the command
         seed: Seed of the bootstrap.
         interval: Which bounds the bootstrap takes: "percentile" or "bca".
         stratify_by: Attribute within whose values patients are drawn; None for what each task says.
+        published: Whether the numbers that papers print, as the tasks' cards state them, stand below as rows of their
+            own, each with whether it lies in our interval of the same model.
 
     Raises:
         UsageError: If no run has scores of one of `metrics`, no case has the attribute `by` or `stratify_by`, there is
@@ -212,7 +252,10 @@ def build_table(  # noqa: PLR0913 - one argument for each key of the command
     rows = divided(columns, named, whole, by=by, settings=settings) if by else whole
     rows = ranked(columns, rows)
     notes = write_footnotes(columns, whole, shown=rows, settings=settings, hidden=hidden, by=by or "")
-    return Table(tuple(columns), tuple(rows), notes, by or "")
+    if not published:
+        return Table(tuple(columns), tuple(rows), notes, by or "")
+    printed, more = published_rows(runs, columns, rows, by=by or "", compared=mean == "case")
+    return Table(tuple(columns), tuple(rows), [*notes, *more], by or "", published=printed)
 
 
 def check_numbers(resamples: object, level: object, seed: object) -> None:
