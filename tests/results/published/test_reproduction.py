@@ -7,7 +7,9 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
+from medimg_eval.catalogue import configs_of
 from medimg_eval.errors import UsageError, UserError
+from medimg_eval.published_numbers import published_numbers
 from medimg_eval.results.published import (
     READERS,
     Benchmark,
@@ -212,6 +214,18 @@ def test_what_is_declared_is_complete():
             assert one.reader in READERS
             float(one.published)
             assert bool(one.deviation) == (one.at_most > 0)
+
+
+def test_what_is_computed_again_stands_on_the_cards_of_its_tasks():
+    tasks = configs_of("task")
+    for benchmark in filter(lambda one: one.task, map(declared, declared_names())):
+        cards = {
+            name: config["card"] for name, config in tasks.items() if name in (benchmark.task, f"{benchmark.task}_free")
+        }
+        stated = {
+            number.number for name, card in cards.items() for number in published_numbers(card["published"], name)
+        }
+        assert {number.published for number in benchmark.numbers} <= stated
 
 
 def test_faults_of_a_declaration_are_named():
