@@ -58,7 +58,10 @@ def build_task(config: Mapping[str, Any]) -> Task:
     task = replace(task, card=card, config=config)
     _ = task.may_leave  # refused here, and not when something is about to be sent
     for metric in {number.metric for number in task.published_numbers} - set(task.metrics):
-        parse(metric)
+        try:
+            parse(metric)
+        except UsageError as error:
+            raise UsageError(f"task {task.name!r}: card.published: {error}") from error
     return task
 
 

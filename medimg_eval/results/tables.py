@@ -61,7 +61,7 @@ def _usual(runs: Sequence[RunScores], wanted: Mapping[str, Any]) -> Table:
         seed=wanted["seed"],
         interval=wanted["interval"],
         stratify_by=wanted["stratify_by"],
-        published=_published(wanted),
+        published_numbers=_published(wanted),
     )
     if not table.columns:
         raise UserError(
@@ -98,11 +98,13 @@ def _authors(runs: Sequence[RunScores], wanted: Mapping[str, Any]) -> dict[str, 
     numbers = {key: wanted[key] for key in ("resamples", "level", "seed", "interval", "stratify_by")}
     if wanted["table"] == CARD:
         if _published(wanted):
-            raise UsageError("published numbers have no place on the score card of pictures; leave out published=true")
+            raise UsageError(
+                "published numbers have no place on the score card of pictures; leave out published_numbers=true"
+            )
         bootstrap = {key: wanted[key] for key in ("resamples", "level", "seed")}
         tables = build_cards(runs, utility_of_card(runs, _studies(wanted), **bootstrap))
     else:
-        tables = build_authors_tables(runs, **numbers, published=_published(wanted))
+        tables = build_authors_tables(runs, **numbers, published_numbers=_published(wanted))
     if len(tables) == 1:
         return {"table": tables[0]}
     return {f"table-{table.columns[0].task}": table for table in tables}
@@ -110,9 +112,9 @@ def _authors(runs: Sequence[RunScores], wanted: Mapping[str, Any]) -> dict[str, 
 
 def _published(wanted: Mapping[str, Any]) -> bool:
     """Returns whether published numbers are shown."""
-    if not isinstance(wanted["published"], bool):
-        raise UsageError(f"published must be true or false, got {wanted['published']!r}")
-    return bool(wanted["published"])
+    if not isinstance(wanted["published_numbers"], bool):
+        raise UsageError(f"published_numbers must be true or false, got {wanted['published_numbers']!r}")
+    return bool(wanted["published_numbers"])
 
 
 def _studies(wanted: Mapping[str, Any]) -> list[Study]:

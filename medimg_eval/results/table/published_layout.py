@@ -159,7 +159,7 @@ def build_authors_tables(
     seed: int = 0,
     interval: Method = "percentile",
     stratify_by: str | None = None,
-    published: bool = False,
+    published_numbers: bool = False,
 ) -> list[Table]:
     """Builds the tables that the papers of benchmarks print, one per task, from `table` in the tasks' configs.
 
@@ -173,7 +173,7 @@ def build_authors_tables(
         seed: Seed of the bootstrap.
         interval: Which bounds the bootstrap takes: "percentile" or "bca".
         stratify_by: Attribute within whose values patients are drawn; None for what each task says.
-        published: Whether the numbers on the tasks' cards stand below as rows of their own.
+        published_numbers: Whether the numbers on the tasks' cards stand below as rows of their own.
 
     Raises:
         UsageError: If a task has no such table, its columns cannot be understood, or an interval is asked for that
@@ -190,7 +190,7 @@ def build_authors_tables(
     for task, title in titles(runs).items():
         members = {name: by_task[task] for name, by_task in named.items() if task in by_task}
         cases = {name: _Cases(run) for name, run in members.items() if run.finished}
-        tables.append(_table(_Field(task, title, members, cases), settings, published=published))
+        tables.append(_table(_Field(task, title, members, cases), settings, published=published_numbers))
     return tables
 
 

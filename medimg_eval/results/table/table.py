@@ -206,7 +206,7 @@ def build_table(  # noqa: PLR0913 - one argument for each key of the command
     seed: int = 0,
     interval: Method = "percentile",
     stratify_by: str | None = None,
-    published: bool = False,
+    published_numbers: bool = False,
 ) -> Table:
     """Builds the table of `runs`.
 
@@ -228,8 +228,8 @@ def build_table(  # noqa: PLR0913 - one argument for each key of the command
         seed: Seed of the bootstrap.
         interval: Which bounds the bootstrap takes: "percentile" or "bca".
         stratify_by: Attribute within whose values patients are drawn; None for what each task says.
-        published: Whether the numbers that papers print, as the tasks' cards state them, stand below as rows of their
-            own, each with whether it lies in our interval of the same model.
+        published_numbers: Whether the numbers that papers print, as the tasks' cards state them, stand below as rows of
+            their own, each with whether it lies in our interval of the same model.
 
     Raises:
         UsageError: If no run has scores of one of `metrics`, no case has the attribute `by` or `stratify_by`, there is
@@ -252,7 +252,7 @@ def build_table(  # noqa: PLR0913 - one argument for each key of the command
     rows = divided(columns, named, whole, by=by, settings=settings) if by else whole
     rows = ranked(columns, rows)
     notes = write_footnotes(columns, whole, shown=rows, settings=settings, hidden=hidden, by=by or "")
-    if not published:
+    if not published_numbers:
         return Table(tuple(columns), tuple(rows), notes, by or "")
     printed, more = published_rows(runs, columns, rows, by=by or "", compared=mean == "case")
     return Table(tuple(columns), tuple(rows), [*notes, *more], by or "", published=printed)

@@ -231,7 +231,7 @@ def command(folder, **keys):
         "direction": None,
         "card": True,
         "marks": None,
-        "published": False,
+        "published_numbers": False,
         **Look()._asdict(),
     }
     numbers = {"resamples": 50, "level": 0.95, "seed": 0, "interval": "percentile", "stratify_by": None}

@@ -5,6 +5,7 @@ import math
 import openpyxl
 import pytest
 
+from medimg_eval.commands.cli import start
 from medimg_eval.errors import UsageError
 from medimg_eval.results import build_authors_tables, build_table, load_runs, to_latex, write_all
 from medimg_eval.results.comparison import marked
@@ -40,7 +41,7 @@ def runs(write_run):
 
 
 def table_of(runs, **options):
-    return build_table(runs, **({"resamples": 200, "published": True} | options))
+    return build_table(runs, **({"resamples": 200, "published_numbers": True} | options))
 
 
 def test_a_number_is_inside_our_interval_of_the_same_model_or_not(runs):
@@ -197,7 +198,7 @@ def test_the_papers_own_table_takes_the_numbers_of_its_columns(write_run):
         "metrics": ["dice"],
     }
     folder = write_run("u", rows_of(VALUES), attributes, model="U-Net", task_config=config, metrics=["dice"])
-    (table,) = build_authors_tables(load_runs([folder]), resamples=200, published=True)
+    (table,) = build_authors_tables(load_runs([folder]), resamples=200, published_numbers=True)
     (row,) = table.published
     assert [cell.number.number for cell in row.cells] == ["0.55", "0.50"]
     assert "Organs: 2 published numbers are of other metrics or cases than this table's." in table.footnotes
@@ -211,15 +212,27 @@ def test_a_card_in_words_states_no_number(write_run):
     assert table_of(load_runs([folder])).published == ()
 
 
+def test_the_command_prints_and_writes_them(write_run, tmp_path, capfd):
+    folder = write_run("unet", rows_of(VALUES), model="unet", task_config=card(number()))
+    words = ["table", f"runs={folder}", "resamples=50", f"out={tmp_path / 'out'}"]
+    assert start([*words, "published_numbers=true"]) == 0
+    assert "U-Net (published)" in capfd.readouterr().out
+    for suffix in ("md", "tex", "csv", "html"):
+        text = (tmp_path / "out" / f"table.{suffix}").read_text(encoding="utf-8")
+        assert "U-Net" in text
+        assert "in our interval" in text
+    assert start([*words, "published_numbers=some"]) == 2
+
+
 def test_the_setting_is_true_or_false_and_not_for_the_score_card(runs):
     found = runs(number())
     usual = {
         "table": None, "metrics": None, "by": None, "mean": "case", "marks": None, "form": "wide", "ci": "inline",
         "percent": False, "precision": None, "resamples": 50, "level": 0.95, "seed": 0, "interval": "percentile",
-        "stratify_by": None, "published": True, "runs": [],
+        "stratify_by": None, "published_numbers": True, "runs": [],
     }  # fmt: skip
     assert len(tables_of(found, usual)["table"].published) == 1
-    with pytest.raises(UsageError, match="published must be true or false, got 'yes'"):
-        tables_of(found, usual | {"published": "yes"})
+    with pytest.raises(UsageError, match="published_numbers must be true or false, got 'yes'"):
+        tables_of(found, usual | {"published_numbers": "yes"})
     with pytest.raises(UsageError, match="no place on the score card"):
         tables_of(found, usual | {"table": "card"})
