@@ -9,9 +9,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch import Tensor
 
-TORCH_SEED = 67280421310721
-"""That of torch's generator when it is imported."""
-
 _seed_due: int | None = None
 """With which torch is to be seeded once it is there."""
 
@@ -64,7 +61,7 @@ def generator_states() -> tuple[Tensor, list[Tensor]] | None:
         return None
     import torch
 
-    on_gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
+    on_gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
     return torch.get_rng_state(), on_gpus
 
 
@@ -76,8 +73,8 @@ def restore_generators(states: tuple[Tensor, list[Tensor]] | None) -> None:
         return
     import torch
 
-    if states is None:  # it was imported meanwhile
-        torch.manual_seed(TORCH_SEED)
+    if states is None:  # it was imported meanwhile, when it begins somewhere by chance
+        torch.seed()
         return
     torch.set_rng_state(states[0])
     if states[1]:
