@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 from medimg_eval.arguments import as_list
 from medimg_eval.data.cache import VolumeCache
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.evaluation.lazy_torch import generator_states, restore_generators, seed_torch, sees_gpu
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.settings import Settings, read_conditions
 from medimg_eval.instantiate import Annotators, Extractors, build, build_candidate, build_task
+from medimg_eval.lazy_torch import generator_states, restore_generators, seed_torch, sees_gpu
 from medimg_eval.system import rank
 from medimg_eval.tasks import Task
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from medimg_eval.case import Case
-from medimg_eval.evaluation.lazy_torch import sees_gpu
 from medimg_eval.evaluation.progress import tracked
+from medimg_eval.lazy_torch import sees_gpu
 from medimg_eval.patients import salt_of
 from medimg_eval.store import digest
 from medimg_eval.system import file_digest, threads

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from medimg_eval.errors import UserError
 from medimg_eval.evaluation.identity import slug
-from medimg_eval.evaluation.lazy_torch import import_seeded, is_network, uses_torch
 from medimg_eval.evaluation.readiness import made_of
 from medimg_eval.evidence import JUDGE
+from medimg_eval.lazy_torch import import_seeded, is_network, uses_torch
 from medimg_eval.metrics.registry import Requirement
 from medimg_eval.models.providers import Judge, Provider
 from medimg_eval.store import digest

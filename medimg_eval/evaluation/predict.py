@@ -16,7 +16,6 @@ from medimg_eval.case import Case, Failure, Prompt, Trial
 from medimg_eval.codecs import Stored
 from medimg_eval.data.prompts import PreparedCase, PromptBatches
 from medimg_eval.errors import CaseError, UserError
-from medimg_eval.evaluation.lazy_torch import import_seeded, is_network, uses_torch
 from medimg_eval.evaluation.manifest import Manifest
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.plan import prepare_model
@@ -25,6 +24,7 @@ from medimg_eval.evaluation.run import Run, answered
 from medimg_eval.evaluation.score import ScoreKeys, submit_early
 from medimg_eval.evaluation.scoring import Scorer, scoring_workers
 from medimg_eval.evidence import one_each
+from medimg_eval.lazy_torch import import_seeded, is_network, uses_torch
 from medimg_eval.models import Model
 from medimg_eval.models.precomputed import PrecomputedReports
 from medimg_eval.tasks.base import Task

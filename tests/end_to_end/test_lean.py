@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from medimg_eval.evaluation import lazy_torch
+from medimg_eval import lazy_torch
 from medimg_eval.evaluation.score import WORTH_PROCESSES
 from medimg_eval.models import Precomputed
 
