@@ -18,6 +18,7 @@ from medimg_eval.errors import UsageError, UserError
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.settings import Settings, read_conditions
 from medimg_eval.instantiate import Annotators, Extractors, build, build_candidate, build_task
+from medimg_eval.lazy_torch import generator_states, restore_generators, seed_torch, sees_gpu
 from medimg_eval.system import rank
 from medimg_eval.tasks import Task
 
@@ -136,10 +137,9 @@ def undisturbed() -> Iterator[None]:
     import random
 
     import numpy as np
-    import torch
 
-    states = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
-    on_devices = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
+    states = random.getstate(), np.random.get_state()  # noqa: NPY002
+    torch_states = generator_states()
     levels = {name: logging.getLogger(name).level for name in LIGHTNING}
     variables = {name: os.environ.get(name) for name in (*RANK_VARIABLES, *SEED_VARIABLES)}
     try:
@@ -148,9 +148,7 @@ def undisturbed() -> Iterator[None]:
     finally:
         random.setstate(states[0])
         np.random.set_state(states[1])  # noqa: NPY002
-        torch.set_rng_state(states[2])
-        if on_devices:
-            torch.cuda.set_rng_state_all(on_devices)
+        restore_generators(torch_states)
         for name, level in levels.items():
             logging.getLogger(name).setLevel(level)
         _restore(variables)
@@ -176,20 +174,20 @@ def _seed(seed: int) -> None:
     import random
 
     import numpy as np
-    import torch
 
     os.environ |= {"PL_GLOBAL_SEED": str(seed), "PL_SEED_WORKERS": "1"}
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002 - for libraries that draw from it
-    torch.manual_seed(seed)
+    seed_torch(seed)
 
 
 def refuse_absent_device(accelerator: str) -> None:
     """Raises UserError when the machine has no such accelerator."""
+    if accelerator not in ("gpu", "cuda"):
+        return
     import torch
 
-    there = torch.cuda.is_available() or (accelerator == "gpu" and torch.backends.mps.is_available())
-    if accelerator in ("gpu", "cuda") and not there:
+    if not (torch.cuda.is_available() or (accelerator == "gpu" and torch.backends.mps.is_available())):
         raise UserError(
             f"trainer.accelerator={accelerator}: torch sees no GPU here; set it to cpu, or leave it at auto"
         )
@@ -204,10 +202,10 @@ def _precision(trainer: Mapping[str, Any]) -> str | int:
         )
     if wanted != "auto":
         return wanted
+    if trainer["accelerator"] == "cpu" or not sees_gpu():
+        return "32-true"
     import torch
 
-    if trainer["accelerator"] == "cpu" or not torch.cuda.is_available():
-        return "32-true"
     return "bf16-mixed" if torch.cuda.is_bf16_supported() else "16-mixed"
 
 

@@ -38,6 +38,9 @@ class Model:
     reads_images: ClassVar[bool] = True
     """False when answers do not depend on pixels, so that images are not read at all."""
 
+    uses_torch: bool = True
+    """False when nothing of it is computed by torch, which is then not imported for it."""
+
     remote: bool = False
     """Whether it is asked on another machine: a wrapper of a server elsewhere says so, and may tell its `base_url`."""
 

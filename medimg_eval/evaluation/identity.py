@@ -18,6 +18,7 @@ from typing import Any
 
 from medimg_eval.case import Case
 from medimg_eval.evaluation.progress import tracked
+from medimg_eval.lazy_torch import sees_gpu
 from medimg_eval.patients import salt_of
 from medimg_eval.store import digest
 from medimg_eval.system import file_digest, threads
@@ -173,9 +174,6 @@ def trainer_identity(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def provenance() -> dict[str, Any]:
     """Versions, git revision if any, and hardware."""
-    import torch
-
-    cuda = torch.cuda.is_available()
     return {
         "python": platform.python_version(),
         "versions": {name: importlib.metadata.version(name) for name in RECORDED if _installed(name)},
@@ -185,9 +183,18 @@ def provenance() -> dict[str, Any]:
             "machine": platform.machine(),
             "system": platform.system(),
             "cpus": os.cpu_count(),
-            "gpus": [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())] if cuda else [],
+            "gpus": _gpus(),
         },
     }
+
+
+def _gpus() -> list[str]:
+    """Names of the GPUs that torch sees."""
+    if not sees_gpu():
+        return []
+    import torch
+
+    return [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
 
 
 def _contents(paths: Sequence[Path]) -> list[str]:

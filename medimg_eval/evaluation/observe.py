@@ -10,6 +10,7 @@ from medimg_eval.errors import UserError
 from medimg_eval.evaluation.identity import slug
 from medimg_eval.evaluation.readiness import made_of
 from medimg_eval.evidence import JUDGE
+from medimg_eval.lazy_torch import import_seeded, is_network, uses_torch
 from medimg_eval.metrics.registry import Requirement
 from medimg_eval.models.providers import Judge, Provider
 from medimg_eval.store import digest
@@ -338,11 +339,9 @@ def judge_source(
         seed: of the run, for a judge that draws what it says.
         permitted: raises before it is loaded where it must not be asked, and notes what it is sent.
     """
-    from torch import nn
-
     precision = str(trainer.get("precision", "32-true"))
     identity = judge.identity
-    if issubclass(judge.wrapper, nn.Module) and precision != "32-true":
+    if is_network(judge.wrapper) and precision != "32-true":
         identity = identity | {"precision": precision}
     if seed and (judge.config.get("extra") or {}).get("temperature", 0) != 0:
         identity = identity | {"seed": seed}
@@ -352,9 +351,14 @@ def judge_source(
         from medimg_eval.evaluation.predict import device_of, in_use
 
         permitted()
+        if uses_torch(judge.wrapper):
+            import_seeded()
         provider = Judge(judge.model, identity.get("seed", 0))
         if lacks := provider.missing():
             raise UserError(f"judge {judge.name!r}: {lacks[0].message}")
+        if not uses_torch(judge.wrapper):
+            yield provider
+            return
         with in_use(judge.model, device_of(str(trainer.get("accelerator", "auto"))), precision):
             yield provider
 

@@ -31,7 +31,8 @@ def test(task: Task, model: ModelSpec, settings: Settings) -> Run:
         UserError: the task has no cases, something is missing, or the folder is in use or holds another run.
     """
     with prepare(task, model, settings) as plan:
-        with reading_ahead(task, [plan.case_of[trial.case] for trial in plan.left], settings.num_workers):
+        num_workers = settings.num_workers if getattr(model.wrapper, "reads_images", True) else 0
+        with reading_ahead(task, [plan.case_of[trial.case] for trial in plan.left], num_workers):
             from medimg_eval.evaluation.predict import predict  # imports torch, which scoring does without
 
             predict(plan)

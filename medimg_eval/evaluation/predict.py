@@ -1,18 +1,16 @@
-"""Asks a model about cases and hands its answers on. Imports no Lightning."""
+"""Asks a model about cases and hands its answers on. Imports no Lightning, and torch only for a model that uses it."""
 
 from __future__ import annotations
 
 import gc
 import logging
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import torch
-from torch import nn
 
 from medimg_eval.case import Case, Failure, Prompt, Trial
 from medimg_eval.codecs import Stored
@@ -26,11 +24,14 @@ from medimg_eval.evaluation.run import Run, answered
 from medimg_eval.evaluation.score import ScoreKeys, submit_early
 from medimg_eval.evaluation.scoring import Scorer, scoring_workers
 from medimg_eval.evidence import one_each
+from medimg_eval.lazy_torch import import_seeded, is_network, uses_torch
 from medimg_eval.models import Model
 from medimg_eval.models.precomputed import PrecomputedReports
 from medimg_eval.tasks.base import Task
 
 if TYPE_CHECKING:
+    import torch
+
     from medimg_eval.evaluation.plan import Plan
     from medimg_eval.evaluation.settings import Settings
 
@@ -40,6 +41,8 @@ log = logging.getLogger(__name__)
 def predict(plan: Plan) -> None:
     """Asks about the trials that are left, and scores beside the model what needs nothing else."""
     run, model = plan.run, plan.model
+    if uses_torch(model.wrapper):
+        import_seeded()
     if plan.settings.config.get("efficiency") and "efficiency" not in run.manifest:
         _measure(plan, model)
     if not plan.left:
@@ -57,21 +60,22 @@ def predict(plan: Plan) -> None:
 def _ask(plan: Plan, model: Model) -> tuple[float, float]:
     """Asks the model; returns the seconds that took, and those of them in its `generate` and `choose`."""
     settings, run, seconds, in_model = plan.settings, plan.run, 0.0, 0.0
+    reads_images = getattr(model, "reads_images", True)
     keys = ScoreKeys(plan.task, run.digests())
     with Scorer(plan.task, run, scoring_workers(settings.score_workers)) as scorer:
-        if plan.task.codec.heavy and settings.rank == 0:
+        if plan.task.codec.heavy and settings.rank == 0 and uses_torch(model):
             submit_early(plan, scorer, keys)
         for (repeat, condition), left in plan.rounds().items():
             task = plan.task.variant(repeat, plan.conditions.get(condition))
             options: dict[str, Any] = {
                 "batch_size": settings.batch_size or int(getattr(model, "preferred_batch", 1)),
-                "num_workers": min(settings.num_workers, len(left)),
-                "read_images": getattr(model, "reads_images", True),
+                "num_workers": min(settings.num_workers, len(left)) if reads_images else 0,
+                "read_images": reads_images,
                 "skip": frozenset(case.id for case in plan.cases) - left,
                 "condition": plan.conditions.get(condition),
             }
             asker = Predictor(task, model, run, scorer, keys, (repeat, condition))
-            if not task.codec.heavy and _alone(settings):
+            if _alone(settings) and not (task.codec.heavy and uses_torch(model)):
                 ask_here(asker, PromptBatches(task, plan.cases, **options), settings.config.get("trainer") or {})
             else:
                 _ask_by_lightning(asker, settings, plan.cases, options)
@@ -150,7 +154,7 @@ class Predictor:
         varied: tuple[int, str] = (0, ""),
     ) -> None:
         self.task, self.run, self.scorer, self._keys, self._varied = task, run, scorer, keys, varied
-        self._early = keys.early()
+        self._early = keys.early() if uses_torch(model) else []  # what takes no time is not worth processes beside it
         self.model = model
         self.seconds_in_model = 0.0
         """Time spent in `generate`, `choose`, `embed` and `classify`."""
@@ -215,8 +219,11 @@ class Predictor:
         # Only here is the error gone, and with it what it holds of the device's memory.
         self._most = len(prompts) // 2
         log.warning("out of memory with %d prompts at once; goes on with %d", len(prompts), self._most)
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
+        if "torch" in sys.modules:
+            import torch
+
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()
         return self._ask(prompts)
 
     def _count(self, seconds: float) -> None:
@@ -242,8 +249,7 @@ def ask_here(asker: Predictor, batches: Counted[Sequence[PreparedCase]], trainer
         batches: of prompts.
         trainer: the trainer's settings, of which `accelerator` and `precision` count.
     """
-    device = device_of(str(trainer.get("accelerator", "auto")))
-    with in_use(asker.model, device, str(trainer.get("precision", "32-true"))):
+    with _ready(asker.model, trainer):
         asker.start()
         gc.freeze()  # what is loaded stays; to search it for garbage would take 0.2 s, between two questions
         try:
@@ -253,12 +259,20 @@ def ask_here(asker: Predictor, batches: Counted[Sequence[PreparedCase]], trainer
             gc.unfreeze()
 
 
+def _ready(model: Model, trainer: Mapping[str, Any]) -> AbstractContextManager[None]:
+    if not uses_torch(model):
+        return nullcontext()
+    return in_use(model, device_of(str(trainer.get("accelerator", "auto"))), str(trainer.get("precision", "32-true")))
+
+
 @contextmanager
 def in_use(model: Any, device: torch.device, precision: str) -> Iterator[None]:
     """Evaluation mode, no gradients, on a device, in the precision of a run; the mode is put back."""
+    import torch
+
     kinds = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}
     with torch.inference_mode(), torch.autocast(device.type, kinds.get(precision), enabled=precision in kinds):
-        if not isinstance(model, nn.Module):
+        if not is_network(model):
             yield
             return
         training = model.training
@@ -271,6 +285,8 @@ def in_use(model: Any, device: torch.device, precision: str) -> Iterator[None]:
 
 def device_of(accelerator: str) -> torch.device:
     """The device that Lightning takes for the name of an accelerator."""
+    import torch
+
     if accelerator in ("gpu", "cuda") or (accelerator == "auto" and torch.cuda.is_available()):
         return torch.device("cuda")
     if accelerator == "mps" or (accelerator == "auto" and torch.backends.mps.is_available()):
@@ -280,7 +296,8 @@ def device_of(accelerator: str) -> torch.device:
 
 def parameter_count(model: Model) -> int | None:
     """Number of parameters, or None for a model that is not an `nn.Module`."""
-    return sum(parameter.numel() for parameter in model.parameters()) if isinstance(model, nn.Module) else None
+    made: Any = model
+    return sum(parameter.numel() for parameter in made.parameters()) if is_network(made) else None
 
 
 class _Timed:
@@ -306,6 +323,6 @@ class _Timed:
 
 
 def _out_of_memory(error: Exception) -> bool:
-    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # that is torch's
         return True
     return isinstance(error, RuntimeError) and "out of memory" in str(error).lower()

@@ -27,8 +27,11 @@ if TYPE_CHECKING:
 TRIED = 200
 """Trials that tell how long judging takes."""
 
-WORTH_PROCESSES = 4.0
-"""Seconds of judging above which further processes are started, which takes each of them about one."""
+WORTH_PROCESSES = 10.0
+"""Seconds of judging above which further processes are started, which takes each of them one or two."""
+
+TRIED_S = 1.0
+"""Seconds of judging predictions in files after which is known how long it takes."""
 
 TOGETHER = 1000
 """Trials whose scores are written at once, where judging one takes less time than a disk needs to confirm it."""
@@ -175,11 +178,7 @@ def score(plan: Plan, context: Context) -> ScoreKeys:
         if not task.codec.heavy:
             _score_light(plan, waiting, context)
         else:
-            workers = min(scoring_workers(plan.settings.score_workers, beside_model=False), len(waiting))
-            said = evidence_by_trial(context.evidence)
-            with Scorer(task, run, workers, patient=True, context=context) as scorer:
-                for due in tracked(waiting, "scoring"):
-                    scorer.submit(due._replace(evidence=said.get(due.trial.id, EMPTY_EVIDENCE)))
+            _score_heavy(plan, waiting, context)
         counts["done"] = len(waiting)
     return keys
 
@@ -193,6 +192,30 @@ def submit_early(plan: Plan, scorer: Scorer, keys: ScoreKeys) -> None:
             due = keys.due(trial, plan.judged_as(trial), prediction, stored.get(trial.id), early)
             if due:
                 scorer.submit(due)
+
+
+def _score_heavy(plan: Plan, waiting: Sequence[Due], context: Context) -> None:
+    """Scores predictions that lie in files, each written down as soon as it is known.
+
+    Where nobody has said how many processes, the first of them are scored in this one, and tell whether more are worth
+    their start.
+    """
+    task, run, wanted = plan.task, plan.run, plan.settings.score_workers
+    said = evidence_by_trial(context.evidence)
+    sent = iter(tracked([due._replace(evidence=said.get(due.trial.id, EMPTY_EVIDENCE)) for due in waiting], "scoring"))
+    left, begun = len(waiting), time.perf_counter()
+    if wanted is None:
+        with Scorer(task, run, 0, patient=True, context=context) as scorer:
+            for due in sent:
+                scorer.submit(due)
+                left, seconds = left - 1, time.perf_counter() - begun
+                if seconds > TRIED_S and seconds / (len(waiting) - left) * left > WORTH_PROCESSES:
+                    break
+    with Scorer(
+        task, run, min(scoring_workers(wanted, beside_model=False), left), patient=True, context=context
+    ) as scorer:
+        for due in sent:
+            scorer.submit(due)
 
 
 def _score_light(plan: Plan, waiting: Sequence[Due], context: Context) -> None:

@@ -20,6 +20,7 @@ class ClassFrequency(Classifier):
     """
 
     reads_images: ClassVar[bool] = False
+    uses_torch = False
     preferred_batch = 64
 
     def __init__(self) -> None:

@@ -46,6 +46,7 @@ class Baseline(VisionLanguageModel, Chooser):
     """Prefers options by what is known without the image; where there are none, it writes."""
 
     reads_images: ClassVar[bool] = False
+    uses_torch = False
     preferred_batch = 64
     chooses_first: ClassVar[bool] = True
     """Asked to choose wherever there are options, although it also writes."""

@@ -29,6 +29,7 @@ class PrecomputedAnnotations(Segmenter, Detector):
         UserError: the folder does not exist, or the pattern holds no `{case}`.
     """
 
+    uses_torch = False
     file_arguments: ClassVar[tuple[str, ...]] = ("root",)
 
     def __init__(

@@ -31,6 +31,7 @@ class PrecomputedClasses(Classifier):
     """
 
     reads_images: ClassVar[bool] = False
+    uses_torch = False
     file_arguments: ClassVar[tuple[str, ...]] = ("root",)
 
     def __init__(

@@ -36,6 +36,7 @@ class PrecomputedImages(Synthesizer):
     """
 
     reads_images: ClassVar[bool] = False
+    uses_torch = False
     file_arguments: ClassVar[tuple[str, ...]] = ("root",)
     preferred_batch = 16
 
@@ -135,6 +136,7 @@ class PrecomputedReconstructions(Reconstructor):
     """
 
     reads_images: ClassVar[bool] = False
+    uses_torch = False
     file_arguments: ClassVar[tuple[str, ...]] = ("root",)
 
     def __init__(

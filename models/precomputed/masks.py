@@ -40,6 +40,7 @@ class Precomputed(Segmenter):
     """
 
     reads_images: ClassVar[bool] = False
+    uses_torch = False
     file_arguments: ClassVar[tuple[str, ...]] = ("root",)
 
     def __init__(

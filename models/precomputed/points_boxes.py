@@ -50,6 +50,7 @@ class PrecomputedPlaces(Detector):
         UsageError: settings that do not go together.
     """
 
+    uses_torch = False
     file_arguments: ClassVar[tuple[str, ...]] = ("root",)
 
     def __init__(
@@ -202,6 +203,7 @@ class PrecomputedNumbers(Detector):
     """
 
     reads_images: ClassVar[bool] = False
+    uses_torch = False
     file_arguments: ClassVar[tuple[str, ...]] = ("root",)
 
     def __init__(

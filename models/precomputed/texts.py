@@ -31,6 +31,7 @@ class PrecomputedReports(VisionLanguageModel):
     """
 
     reads_images: ClassVar[bool] = False
+    uses_torch = False
     file_arguments: ClassVar[tuple[str, ...]] = ("file",)
     preferred_batch = 1000
 

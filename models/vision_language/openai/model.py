@@ -82,6 +82,7 @@ class OpenAICompatible(VisionLanguageModel):
         UsageError: an argument is none of its values.
     """
 
+    uses_torch = False
     file_arguments = ()
     pace_arguments = (
         *("api_key_env", "concurrency", "timeout_s", "retries", "deadline_s", "backoff_s", "requests_per_minute"),

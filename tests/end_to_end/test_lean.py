@@ -1,0 +1,114 @@
+"""What only reads files and scores imports neither torch nor what comes with it, and starts no process."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import nibabel as nib
+import numpy as np
+import pytest
+import torch
+
+from medimg_eval import lazy_torch
+from medimg_eval.evaluation.score import WORTH_PROCESSES
+from medimg_eval.models import Precomputed
+
+HEAVY = ("torch", "lightning", "transformers", "matplotlib", "monai", "multiprocessing.popen_spawn_posix")
+
+PROGRAM = """
+import json, sys
+from medimg_eval.commands.cli import start
+code = start(sys.argv[2:])
+print(json.dumps([code, sorted(set(sys.argv[1].split(",")) & set(sys.modules))]))
+"""
+
+
+def imported_by(*words: str) -> list[str]:
+    """Of `HEAVY`, what a command has imported."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, ",".join(HEAVY), *words], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    code, modules = json.loads(done.stdout.splitlines()[-1])
+    assert code == 0, done.stderr
+    return list(modules)
+
+
+def test_reports_are_scored_without_torch(tmp_path: Path) -> None:
+    table = tmp_path / "reports.csv"
+    table.write_text("id,reference,prediction\n" + "".join(f"{i},No effusion.,No effusion seen.\n" for i in range(3)))
+    assert imported_by("score", f"reports={table}", f"runs={tmp_path / 'runs'}") == []
+
+
+def test_stored_masks_are_scored_without_torch(tmp_path: Path) -> None:
+    mask = np.zeros((8, 8, 4), np.uint8)
+    mask[2:5, 2:5, 1:3] = 1
+    for folder in ("images", "labels", "predictions"):
+        (tmp_path / folder).mkdir()
+        for case in ("a", "b"):
+            nib.save(nib.Nifti1Image(mask, np.diag([1, 1, 2, 1])), tmp_path / folder / f"{case}.nii.gz")
+    (tmp_path / "task").mkdir()
+    (tmp_path / "task" / "masks.yaml").write_text(
+        f"""
+_target_: medimg_eval.tasks.SegmentationTask
+name: masks
+labels: {{1: liver}}
+metrics: [dice, hd95]
+layout:
+  _target_: medimg_eval.data.layouts.Volumes
+  root: {tmp_path}
+  image: images/{{case}}.nii.gz
+  mask: labels/{{case}}.nii.gz
+splits: {{test: test}}
+card: {{description: Masks.}}
+"""
+    )
+    words = [
+        "test",
+        "--config-dir",
+        str(tmp_path),
+        "task=masks",
+        "model=precomputed",
+        f"model.root={tmp_path}/predictions",
+    ]
+    assert imported_by(*words, f"runs={tmp_path / 'runs'}") == []
+    (scores,) = (tmp_path / "runs").rglob("scores.parquet")
+    assert scores.is_file()
+
+
+class Network(torch.nn.Module):
+    """A wrapper that says nothing of torch."""
+
+
+class Learned(Precomputed, torch.nn.Module):
+    """One that inherits that it needs none."""
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"), [(Network, True), (object(), True), (Learned, True), (Precomputed, False)]
+)
+def test_torch_is_set_up_unless_a_model_says_that_it_needs_none(model: object, *, expected: bool) -> None:
+    assert lazy_torch.uses_torch(model) is expected
+
+
+def test_torch_is_seeded_once_and_put_back() -> None:
+    states = lazy_torch.generator_states()
+    try:
+        lazy_torch.seed_torch(7)
+        drawn = torch.rand(3)
+        lazy_torch.import_seeded()
+        drawn_later = torch.rand(3)
+        torch.manual_seed(7)
+        assert torch.equal(torch.rand(3), drawn)
+        assert torch.equal(torch.rand(3), drawn_later)
+    finally:
+        lazy_torch.restore_generators(states)
+    after = lazy_torch.generator_states()
+    assert states is not None
+    assert after is not None
+    assert torch.equal(states[0], after[0])
+
+
+def test_processes_are_worth_ten_seconds() -> None:
+    assert WORTH_PROCESSES >= 10
