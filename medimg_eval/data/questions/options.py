@@ -85,10 +85,10 @@ def options_of(config: Mapping[str, Any], record: Record) -> dict[str, str]:
     strip = bool(config.get("strip"))
     if form == "columns":
         return _lettered({letter: record.value(column) for letter, column in _columns(config["columns"])}, strip=strip)
-    if form == "list":
-        return listed(_read(record, config["list"]), record, strip=strip)
-    if form == "dict":
-        found = _read(record, config["dict"])
+    if form in ("list", "dict"):
+        found = _read(record, config[form])
+        if form == "list" or (isinstance(found, list) and found and all(isinstance(one, Mapping) for one in found)):
+            return listed(found, record, strip=strip)
         if not isinstance(found, Mapping) and not said_nothing(found):
             raise record.error(f"options {found!r:.60} are no object of letters and texts")
         if isinstance(found, Repeated):

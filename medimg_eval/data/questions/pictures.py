@@ -193,7 +193,9 @@ def filled_items(record: Record, pattern: str) -> Iterator[Cell | str]:
     for one in values[lists[0]] if lists else [None]:
         if lists and said_nothing(one):
             continue
-        item = {**values, lists[0]: one} if lists else values
+        # Some authors write each picture of a list as an object that holds its name alone.
+        named = next(iter(one.values())) if isinstance(one, Mapping) and len(one) == 1 else one
+        item = {**values, lists[0]: named} if lists else values
         cell = next((value for value in item.values() if isinstance(value, Cell)), None)
         if cell is not None:
             yield cell

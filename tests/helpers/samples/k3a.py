@@ -443,9 +443,36 @@ def medbookvqa(root):
     write_json(
         root / "data.json",
         [
-            record("m1", "M", "Which modality is it?", "C", "CT", ["B", "A", "D"], ["PET", "MRI", "Ultrasound"], "CT"),
-            record("d1", "D", "What is it?", "A", "Cyst", ["B", "C", "D"], ["Abscess", "Tumour", "Stone"], "MRI"),
-            record("s1", "S", "What is seen?", "B", "Oedema", ["C", "D", "A"], ["Rash", "Ulcer", "Scar"], "MRI"),
+            record(
+                "m1",
+                "Modality Recognition",
+                "Which modality is it?",
+                "C",
+                "CT",
+                ["B", "A", "D"],
+                ["PET", "MRI", "Ultrasound"],
+                "CT",
+            ),
+            record(
+                "d1",
+                "Disease Diagnosis",
+                "What is it?",
+                "A",
+                "Cyst",
+                ["B", "C", "D"],
+                ["Abscess", "Tumour", "Stone"],
+                "MRI",
+            ),
+            record(
+                "s1",
+                "Symptom Recognition",
+                "What is seen?",
+                "B",
+                "Oedema",
+                ["C", "D", "A"],
+                ["Rash", "Ulcer", "Scar"],
+                "MRI",
+            ),
         ],
     )
     write_zip(root / "figures.zip", "figures/book/m1.png", "figures/book/d1.png", "figures/book/s1.png")

@@ -1,0 +1,74 @@
+"""What the files that authors released taught us, in invented records of the same form."""
+
+import pytest
+
+from medimg_eval.errors import CaseError
+from medimg_eval.instantiate import build_task
+from tests.helpers.catalogue import answered, composed, config_of, picture, right_reply, worth, write_json, write_lines
+
+LETTERS = [{"letter": "A", "content": "Nodule"}, {"letter": "B", "content": "Cyst"}]
+
+
+def medxpertqa(name, label, *images):
+    return {
+        "id": name,
+        "question": "What is seen?\nAnswer Choices: (A) Nodule (B) Cyst",
+        "options": LETTERS,
+        "label": [label],
+        "images": [{"image_path": image} for image in images],
+        "medical_task": "Diagnosis",
+        "body_system": "Nervous",
+        "question_type": "Reasoning",
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "images"), [("medxpertqa_mm", "MM/test.jsonl", 2), ("medxpertqa_text", "Text/test.jsonl", 0)]
+)
+def test_medxpertqa_is_read_from_the_repository_as_from_the_hub(tmp_path, name, file, images):
+    """The repository's eval/data lists options as objects, the label and each image in one more layer."""
+    shown = ["1-a.jpeg", "1-b.jpeg"][:images]
+    write_lines(tmp_path / file, [medxpertqa("X-1", "B", *shown), medxpertqa("X-2", "A", *shown)])
+    for image in shown:
+        picture(tmp_path / "images" / image)
+    task = build_task(config_of(name, tmp_path))
+    cases = task.cases("test")
+    assert [dict(case.question.options) for case in cases] == [{"A": "Nodule", "B": "Cyst"}] * 2
+    assert [case.target.read().value for case in cases] == ["B", "A"]
+    assert [[image.read().array.shape[-2:] for image in case.images] for case in cases] == [[(32, 32)] * images] * 2
+    assert worth(answered(task, {case.id: right_reply(case) for case in cases}, tmp_path / "run"))["accuracy"] == 1
+
+
+def test_options_without_letters_are_no_object_of_options(tmp_path):
+    write_lines(tmp_path / "Text/test.jsonl", [medxpertqa("X-1", "B") | {"options": ["Nodule", "Cyst"]}])
+    (case,) = build_task(config_of("medxpertqa_text", tmp_path)).cases("test")
+    with pytest.raises(CaseError, match="no object of letters and texts"):
+        case.target.read()
+
+
+def test_medbookvqas_columns_are_its_types_by_name(tmp_path):
+    """QAtype says "Symptom Recognition", not S: the authors' Ovis.py chooses questions by these names."""
+    (column,) = [entry for entry in composed("medbookvqa")["table"] if entry.get("by") == "qa_type"]
+    assert column["order"][:3] == ["Modality Recognition", "Anatomy Identification", "Symptom Recognition"]
+    assert "titles" not in column
+
+
+def test_medbookvqas_images_are_found_by_the_path_of_its_readme(tmp_path):
+    """./figures/ID.jpg as released, ../figures/ID.jpg after the authors' change_path.py."""
+    for name in ("a1", "b2"):
+        picture(tmp_path / f"figures/{name}.jpg")
+    record = {
+        "QAtype": "Symptom Recognition", "Question": "What is seen?", "Answer": " Oedema ", "correct_choice": "C",
+        "Distractors": ["Rash", "Ulcer", "Scar"], "other_choices": ["A", "B", "D"],
+        "LABEL": {"Modality": ["MRI", "MRI"], "Anatomy": ["Skin"] * 4, "Department": ["Surgery"] * 2},
+    }  # fmt: skip
+    write_json(
+        tmp_path / "data.json",
+        [
+            record | {"_id": "a1", "image_path": "./figures/a1.jpg"},
+            record | {"_id": "b2", "image_path": "../figures/b2.jpg"},
+        ],
+    )
+    cases = build_task(config_of("medbookvqa", tmp_path)).cases("test")
+    assert [case.images[0].read().array.shape[-2:] for case in cases] == [(32, 32)] * 2
+    assert [right_reply(case) for case in cases] == ["C", "C"]
