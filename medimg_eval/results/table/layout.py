@@ -134,7 +134,8 @@ def lay_out(table: Table) -> Layout:
         opens = bool(table.by and lines) and lines[-1].names[0] != names[0]
         # Baselines stand apart from the models above them.
         opens |= row.baseline and bool(lines) and not table.rows[place - 1].baseline
-        lines.append(Line(names, _cells(table.columns, row.cells), opens))
+        spans = [_spans(column, cell) for column, cell in zip(table.columns, row.cells, strict=True)]
+        lines.append(Line(names, spans, opens))
     return Layout(
         groups=[(one_line(title), span) for title, span in groups.items()],
         headings=[_heading(column) for column in table.columns],
@@ -155,10 +156,6 @@ def _names(by: str, row: Row) -> list[str]:
     if not by:
         return [row.name]
     return [row.group, row.name] if by == LABEL else [row.name, row.group]
-
-
-def _cells(columns: Sequence[Column], cells: Sequence[Cell]) -> list[list[Span]]:
-    return [_spans(column, cell) for column, cell in zip(columns, cells, strict=True)]
 
 
 def _spans(column: Column, cell: Cell) -> list[Span]:
