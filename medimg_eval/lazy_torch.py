@@ -61,7 +61,8 @@ def generator_states() -> tuple[Tensor, list[Tensor]] | None:
         return None
     import torch
 
-    on_gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+    cuda: Any = torch.cuda  # whether its functions have types depends on torch's version
+    on_gpus = cuda.get_rng_state_all() if cuda.is_initialized() else []
     return torch.get_rng_state(), on_gpus
 
 
