@@ -50,7 +50,7 @@ def spread(rows: ScoreTable) -> tuple[float, float]:
     """Returns the SD between the means of repeats and that within cases (the root of the mean variance; both n - 1)."""
     values = by_repeat(rows).values
     means = _without_gaps(values.T)
-    return float(_sd(means)), math.sqrt(_mean(_variances(values)))
+    return float(_sd(means)), math.sqrt(float(_without_gaps(_variances(values)[None])[0]))
 
 
 def case_pieces(rows: ScoreTable, first: npt.NDArray[np.intp], values: Floats) -> Floats:
@@ -296,10 +296,6 @@ def _variances(values: Floats) -> Floats:
     """Returns the variance (n - 1) of each row of those that are known, (row,); NaN of fewer than two."""
     apart = np.nan_to_num(values - _without_gaps(values)[:, None])
     return quotient((apart**2).sum(axis=1), (~np.isnan(values)).sum(axis=1) - 1)
-
-
-def _mean(values: Floats) -> float:
-    return float(_without_gaps(values[None])[0])
 
 
 def _sd(values: Floats) -> Floats:

@@ -102,7 +102,7 @@ def objects(text: str) -> Iterator[Mapping[str, Any]]:
     Mended are what judges often get wrong: backslashes that escape nothing, commas before a closing bracket, and line
     breaks in texts. Of keys that stand twice the first counts.
     """
-    decoder = json.JSONDecoder(strict=False, object_pairs_hook=_first_kept)
+    decoder = json.JSONDecoder(strict=False, object_pairs_hook=lambda pairs: dict(reversed(pairs)))
     mended = _COMMA.sub("", _ESCAPE.sub(r"\\\\", text))
     place = mended.find("{")
     while place >= 0:
@@ -123,7 +123,3 @@ def sentences(text: str) -> list[str]:
     """
     parts = (_NUMBER.sub("", part.strip()) for part in _END.split(text))
     return [" ".join(part.split()) for part in parts if any(map(str.isalpha, part))]
-
-
-def _first_kept(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    return dict(reversed(pairs))

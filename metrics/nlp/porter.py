@@ -98,10 +98,6 @@ def _measure(word: str) -> int:
     return sum(after and not before for before, after in pairwise(_consonants(word)))
 
 
-def _has_vowel(word: str) -> bool:
-    return not all(_consonants(word))
-
-
 def _is_cvc(word: str) -> bool:
     """Whether it ends in consonant, vowel, consonant, and the last is not w, x or y; or is a vowel and a consonant."""
     kinds = _consonants(word)
@@ -125,7 +121,7 @@ def _past_and_progressive(word: str) -> str:
     if word.endswith("eed"):
         return word[:-1] if _measure(word[:-3]) > 0 else word
     for ending in ("ed", "ing"):
-        if word.endswith(ending) and _has_vowel(word[: -len(ending)]):
+        if word.endswith(ending) and not all(_consonants(word[: -len(ending)])):
             word = word[: -len(ending)]
             break
     else:

@@ -191,10 +191,6 @@ def _pieces(scope: str, rows: ScoreTable) -> npt.NDArray[np.float64]:
     return np.stack([np.where(rows.label == f"{scope}{count}", value, 0.0) for count in _COUNTS], axis=-1)
 
 
-def _mean_error(sums: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    return quotient(sums[..., 1], sums[..., 0])
-
-
 def _missing(sums: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return quotient(sums[..., 2], sums[..., 0] + sums[..., 2])
 
@@ -232,7 +228,7 @@ for _name, _of, _scope in (
         f"{_title} MAE",
         "mm",
         _scope,
-        _mean_error,
+        lambda sums: quotient(sums[..., 1], sums[..., 0]),
         f"The mean absolute difference of {_of} that report and reference both state.",
     )
     _register(

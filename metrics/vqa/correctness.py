@@ -147,7 +147,7 @@ def token_f1(pair: AnsweredQuestion) -> float:
 
     A word counts as often as both have it. Each Han or kana character is a word. Of several right texts the best.
     """
-    return _best(pair, _f1)
+    return _best(pair, lambda said, due: 2 * overlap(said, due) / (len(said) + len(due)))
 
 
 @_answers(title="Token recall", source=MULTIMEDEVAL)
@@ -220,10 +220,6 @@ def _best(pair: AnsweredQuestion, judge: Callable[[tuple[str, ...], tuple[str, .
         return math.nan
     said = words(normalised(found[0]))
     return max(judge(said, one) for one in due)
-
-
-def _f1(said: tuple[str, ...], due: tuple[str, ...]) -> float:
-    return 2 * overlap(said, due) / (len(said) + len(due))
 
 
 def _llava_med_words(text: str) -> list[str]:

@@ -142,7 +142,8 @@ class Table(FolderLayout):
                     raise entry.row.error(
                         f"puts case {first.id!r} to {what} {said!r}, which {first.row.place} puts to {before!r}"
                     )
-        images = {_key(image): image for entry in group for image in entry.images}
+        every = [image for entry in group for image in entry.images]
+        images = {image.cell if isinstance(image, EmbeddedImage) else image.files: image for image in every}
         return replace(first, rows=rows, images=tuple(images.values()))
 
 
@@ -190,10 +191,6 @@ def _files(root: Path, folder: str) -> dict[str, list[Path]]:
 
 def _listed(value: Any) -> set[str]:
     return {str(one) for one in value} if isinstance(value, list | tuple) else {str(value)}
-
-
-def _key(image: Reference[Image]) -> Any:
-    return image.cell if isinstance(image, EmbeddedImage) else image.files
 
 
 def _name(image: Reference[Image], root: Path) -> str:

@@ -248,10 +248,6 @@ def _shuffle(records: list[Record], step: Step, _root: Path) -> list[Record]:
     return [records[place] for place in np.random.default_rng(int(step["shuffle"])).permutation(len(records))]
 
 
-def _first(records: list[Record], step: Step, _root: Path) -> list[Record]:
-    return records[: int(step["first"])]
-
-
 STEPS: Mapping[str, tuple[Callable[[list[Record], Step, Path], list[Record]], set[str]]] = {
     "explode": (_explode, set()),
     "pair": (_pair, set()),
@@ -261,7 +257,7 @@ STEPS: Mapping[str, tuple[Callable[[list[Record], Step, Path], list[Record]], se
     "without": (_without, set()),
     "listed": (_listed, {"on", "at", "literal"}),
     "shuffle": (_shuffle, set()),
-    "first": (_first, set()),
+    "first": (lambda records, step, _root: records[: int(step["first"])], set()),
     ROTATE: (lambda records, _step, _root: records, set()),
 }
 

@@ -198,11 +198,7 @@ def _correlation(name: str) -> Judge:
 def _spans(found: Measured | None) -> list[Span]:
     if found is None:
         return [Span("\N{EN DASH}", "quiet")]
-    return bounded(found.value, found.low, found.high, _text)
-
-
-def _text(value: float) -> str:
-    return f"{round(value, 3) + 0.0:.3f}"
+    return bounded(found.value, found.low, found.high, lambda value: f"{round(value, 3) + 0.0:.3f}")
 
 
 def _notes(

@@ -97,7 +97,8 @@ def build_cards(runs: Sequence[RunScores], utility: Mapping[str, Utility] | None
 def _card(title: str, runs: Sequence[RunScores], utility: Utility) -> Table:
     task, settings = runs[0].task, Settings(1, 0.95, 0)
     shown = list(dict.fromkeys(metric for run in runs for metric in run.metrics if is_set(metric)))
-    columns = [make_column(task, _side(metric), metric, runs[0]) for metric in shown]
+    sides = [GROUPS.get(metrics.get(metric).name, "fidelity").capitalize() for metric in shown]
+    columns = [make_column(task, side, metric, runs[0]) for side, metric in zip(sides, shown, strict=True)]
     columns.sort(key=lambda column: SIDES.index(column.group.lower()))
     named = named_runs(runs)
     rows = baselines_last(
@@ -118,10 +119,6 @@ def _card(title: str, runs: Sequence[RunScores], utility: Utility) -> Table:
     if not utility:
         said.insert(0, "Utility: nothing was trained on the pictures, so this side of the card is empty.")
     return Table(tuple(columns), tuple(rows), [f"Score card of {title}.", *said, *notes], own_columns=True)
-
-
-def _side(metric: str) -> str:
-    return GROUPS.get(metrics.get(metric).name, "fidelity").capitalize()
 
 
 def _utility_column(task: str, key: str | Column) -> Column:

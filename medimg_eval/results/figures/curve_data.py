@@ -234,10 +234,6 @@ def _froc_along(one: Sums, grid: Floats) -> Floats:
     return _roc_along(one, grid)
 
 
-def _cpm(one: Sums) -> float:
-    return float(np.mean(_froc_along(one, np.array(CPM_RATES))))
-
-
 def _risk(one: Sums) -> tuple[Floats, Floats]:
     """Returns coverage and risk at every confidence."""
     total = one.true[-1] + one.false[-1]
@@ -284,7 +280,7 @@ CURVES = {
         FROC_GRID,
         _froc,
         _froc_along,
-        _cpm,
+        lambda one: float(np.mean(_froc_along(one, np.array(CPM_RATES)))),
         "CPM",
     ),
     "risk_coverage": Curve(

@@ -176,7 +176,7 @@ def _caption(pieces: Pieces, column: Column, found: Sequence[dict[str, Any]], la
     return text + pieces.end()
 
 
-RADAR_COLUMNS = ["axis", "model", "mean", "low", "high", "n", "clusters", "interval"]
+RADAR_COLUMNS = ["axis", *COLUMNS[1:]]
 _CAUTION = (
     "Read the values along the axes only: the area of a shape depends on the order of the axes and grows with the "
     "square of the values, and the intervals, which are in the numbers, are not drawn. A forest plot shows both."
@@ -213,20 +213,8 @@ def radar(source: Source, metric: str, *, by: str = "", width: Width = "single",
         pieces = take(found, [metric], by=by if len(tasks) > 1 else by or LABEL)
         ends |= dict.fromkeys(pieces.left_out)
         for piece in pieces.members:
-            cell = make_cell(piece.part, metric, settings)
             places.setdefault(piece.model, (len(places), piece.baseline))
-            records.append(
-                {
-                    "axis": piece.group or pieces.title,
-                    "model": piece.model,
-                    "mean": cell.mean,
-                    "low": cell.low,
-                    "high": cell.high,
-                    "n": cell.n,
-                    "clusters": cell.n_clusters,
-                    "interval": interval_text(cell.method, settings.level, piece.part.run.unit),
-                }
-            )
+            records.append({"axis": piece.group or pieces.title, **_mean(piece, metric, settings)})
     frame = pd.DataFrame.from_records(records, columns=RADAR_COLUMNS)
     _check_radar(frame, metric)
     title = metrics.title(metric) if is_known(metric) else metric

@@ -57,7 +57,8 @@ def _figures_of_kind(kind: str, runs: Runs, wanted: Wanted) -> Iterator[tuple[st
 
     found = KINDS[kind]
     tasks = by_task(runs)
-    parts = [kind, *(str(wanted[key]) for key in ("metric", "by", "label", "baseline") if _reads(found, wanted, key))]
+    named = [key for key in ("metric", "by", "label", "baseline") if key in found.takes and wanted[key] is not None]
+    parts = [kind, *(str(wanted[key]) for key in named)]
     if not found.each_task or len(tasks) == 1:
         yield _stem(parts), found.draw(runs, wanted)
         return
@@ -68,10 +69,6 @@ def _figures_of_kind(kind: str, runs: Runs, wanted: Wanted) -> Iterator[tuple[st
         stem = f"{stem}-{place + 1}" if stem in used else stem
         used.add(stem)
         yield stem, found.draw(members, wanted)
-
-
-def _reads(kind: Kind, wanted: Wanted, key: str) -> bool:
-    return key in kind.takes and wanted[key] is not None
 
 
 def _stem(parts: Sequence[str]) -> str:

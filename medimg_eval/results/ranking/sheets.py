@@ -167,11 +167,9 @@ def _friedman_note(ranking: Ranking, how: CompareSettings) -> str:
     )
     if not ranking.cliques:
         return f"{found}; all pairs differ."
-    return f"{found}; no difference is shown within {listed([_braced(group) for group in ranking.cliques])}."
-
-
-def _braced(names: Sequence[str]) -> str:
-    return "{" + ", ".join(names) + "}"
+    return (
+        f"{found}; no difference is shown within {listed(['{' + ', '.join(group) + '}' for group in ranking.cliques])}."
+    )
 
 
 def _per_column(ranking: Ranking, columns: Sequence[RankColumn], resamples: int) -> Sheet:

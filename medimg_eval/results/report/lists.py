@@ -103,7 +103,8 @@ class TaskCases:
         for model, run in enumerate(self.runs.values()):
             rows = run.scores
             named = {
-                metric: (_title(self.task, metric, run), int(is_evidence(metric))) for metric in rows["metric"].unique()
+                metric: (make_column(self.task, run.task_title, metric, run).title, int(is_evidence(metric)))
+                for metric in rows["metric"].unique()
             }
             for case, label, metric, value, status in zip(
                 *(rows[name].tolist() for name in ("case", "label", "metric", "value", "status")), strict=True
@@ -186,10 +187,6 @@ def _columns(task: str, runs: Sequence[RunScores]) -> tuple[Column, ...]:
     single = [metric for metric in ordered if not (is_summary(metric) or is_set(metric))]
     plain = [metric for metric in single if not is_evidence(metric)] or single
     return tuple(make_column(task, runs[0].task_title, metric, runs[0]) for metric in plain)
-
-
-def _title(task: str, metric: str, run: RunScores) -> str:
-    return make_column(task, run.task_title, metric, run).title
 
 
 def _rounded(values: np.ndarray[Any, np.dtype[np.float64]], column: Column) -> list[float | None]:

@@ -136,7 +136,8 @@ def lay_out(table: Table) -> Layout:
         opens = bool(table.by and lines) and lines[-1].names[0] != names[0]
         # Baselines stand apart from the models above them.
         opens |= row.baseline and bool(lines) and not table.rows[place - 1].baseline
-        lines.append(Line(names, _cells(table.columns, row.cells), opens))
+        spans = [_spans(column, cell) for column, cell in zip(table.columns, row.cells, strict=True)]
+        lines.append(Line(names, spans, opens))
     for place, printed in enumerate(table.published):
         names = [one_line(name) for name in _names(table.by, printed)]
         cells = [_published_spans(column, cell) for column, cell in zip(table.columns, printed.cells, strict=True)]
@@ -161,10 +162,6 @@ def _names(by: str, row: Row | PublishedRow) -> list[str]:
     if not by:
         return [row.name]
     return [row.group, row.name] if by == LABEL else [row.name, row.group]
-
-
-def _cells(columns: Sequence[Column], cells: Sequence[Cell]) -> list[list[Span]]:
-    return [_spans(column, cell) for column, cell in zip(columns, cells, strict=True)]
 
 
 def _spans(column: Column, cell: Cell) -> list[Span]:

@@ -110,7 +110,8 @@ class Taxonomy:
         import yaml
 
         text = str(place)
-        file: Any = Path(text) if text.endswith((".yaml", ".yml")) else _shipped() / f"{text}.yaml"
+        shipped = files("medimg_eval.configs") / "labels" / f"{text}.yaml"
+        file: Any = Path(text) if text.endswith((".yaml", ".yml")) else shipped
         if not file.is_file():
             raise UserError(f"{file}: there is no such taxonomy of labels")
         try:
@@ -191,7 +192,3 @@ def labels_of(states: Mapping[str, Any], labels: Sequence[str], who: str) -> dic
 
 def _without_plus(text: str) -> tuple[str, Uncertain]:
     return (text[:-1], "positive") if text.endswith("+") else (text, "negative")
-
-
-def _shipped() -> Any:
-    return files("medimg_eval.configs") / "labels"
