@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import betaincinv, ndtri
 
 Floats = npt.NDArray[np.float64]
 
@@ -41,9 +40,12 @@ def exact_interval(count: float, of: float, level: float = 0.95) -> tuple[float,
     if not of:
         return math.nan, math.nan
     tail = (1 - level) / 2
-    low = float(betaincinv(count, of - count + 1, tail)) if count else 0.0
-    high = float(betaincinv(count + 1, of - count, 1 - tail)) if count < of else 1.0
-    return low, high
+    if count in (0, of):  # the beta distribution is a power then, and SciPy, which takes long to import, is not needed
+        end = tail ** (1 / of)
+        return (0.0, 1 - end) if not count else (end, 1.0)
+    from scipy.special import betaincinv
+
+    return float(betaincinv(count, of - count + 1, tail)), float(betaincinv(count + 1, of - count, 1 - tail))
 
 
 FEW_TRIALS = 10
@@ -75,6 +77,8 @@ def wilson_interval(count: float, of: float, level: float = 0.95) -> tuple[float
         raise ValueError(f"Expected `count` to be between 0 and {of}, of more than none, got {count}")
     if not 0 < level < 1:
         raise ValueError(f"Expected `level` to be between 0 and 1, got {level}")
+    from scipy.special import ndtri
+
     share, squared = count / of, float(ndtri((1 + level) / 2)) ** 2
     centre = (share + squared / (2 * of)) / (1 + squared / of)
     half = math.sqrt(squared * (share * (1 - share) / of + squared / (4 * of**2))) / (1 + squared / of)

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import comb
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.proportions import quotient
@@ -73,6 +72,8 @@ def _counted(rows: ScoreTable) -> tuple[Floats, Floats, npt.NDArray[np.intp]]:
 
 def at_least(n: Floats, right: Floats, k: int, least: int) -> Floats:
     """Returns the chance that k draws without replacement hold at least so many right ones; NaN where n < k."""
+    from scipy.special import comb
+
     ways = [comb(right, hits) * comb(n - right, k - hits) for hits in range(least, k + 1)]
     return quotient(np.asarray(sum(ways, start=np.zeros_like(n)), dtype=np.float64), comb(n, k))
 

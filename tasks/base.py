@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, cast
@@ -302,7 +303,7 @@ class Task(ABC):
         """The images of a case as they are shown under a condition."""
         return tuple(degraded(image, condition) for image in images)
 
-    @property
+    @cached_property
     def case_metrics(self) -> list[str]:
         """The metrics that a single case is judged by: the task's own, and those that its summaries need."""
         wanted: dict[str, None] = {}

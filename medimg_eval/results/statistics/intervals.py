@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtr, ndtri
 
 from medimg_eval.metrics.proportions import proportion_interval
 from medimg_eval.results.statistics.resampling import Resamples
@@ -70,6 +69,8 @@ def bca_bounds(value: float, drawn: npt.NDArray[np.float64], speed: float, level
     below = (np.count_nonzero(drawn < value - near) + np.count_nonzero(drawn <= value + near)) / (2 * drawn.size)
     if not 0 < below < 1 or not np.isfinite(speed):
         return None
+    from scipy.special import ndtr, ndtri  # takes longer to import than to score a short table
+
     bias = ndtri(below)
     tails = bias + ndtri(np.array([(1 - level) / 2, (1 + level) / 2]))
     if (1 - speed * tails <= 0).any():

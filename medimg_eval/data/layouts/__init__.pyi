@@ -1,0 +1,20 @@
+from .base import FolderLayout as FolderLayout
+from .bids import Bids as Bids
+from .bundle import ArrayFiles as ArrayFiles, Arrays as Arrays, FairSeg as FairSeg
+from .detection import Coco as Coco, Yolo as Yolo
+from .dicom import DicomTree as DicomTree, ReferencedMask as ReferencedMask
+from .folders import FolderPerClass as FolderPerClass, PairedFolders as PairedFolders, Volumes as Volumes
+from .frames import Frames as Frames
+from .kspace import KSpaceScans as KSpaceScans
+from .nnunet import MsdDatalist as MsdDatalist, NnUNet as NnUNet
+from .pannuke import PanNuke as PanNuke
+from .questions import Questions as Questions
+from .reconstructed import Reconstructed as Reconstructed
+from .report_sets import Llava as Llava, R2Gen as R2Gen, Studies as Studies
+from .synthesis import (
+    CheXGenBench as CheXGenBench,
+    Generated as Generated,
+    MixedDataset as MixedDataset,
+    Prompts as Prompts,
+)
+from .table import Slides as Slides, Table as Table
