@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from medimg_eval.case import Failure, Score, Trial
 from medimg_eval.codecs import Stored
@@ -30,8 +30,48 @@ Raised = dict[str, str]
 """What a metric raised: `case`, `metric` and `message`."""
 
 
+class _Written(NamedTuple):
+    """What the manifest and the summary say of the rows that were written."""
+
+    failures: dict[Trial, Failure]
+    raised: list[Raised]
+    raised_of_sets: list[Raised]
+    judged: int
+    """Cases; one may be judged as several, such as the stages of a conversation."""
+    predicted: int
+    """Cases with an answer."""
+
+
 def summarise(plan: Plan, keys: ScoreKeys, context: Context) -> None:
     """Writes the Score rows in the task's order of cases, the summary and the manifest; the run then has its table."""
+    task, run = plan.task, plan.run
+    written = _write_scores(plan, keys, context)
+    said = judged(task, context.evidence.provenance)
+    said |= Manifest(
+        schema=SCHEMA,
+        notes=[*said["notes"], *_notes(plan, written.raised, context)],
+        status="finished",
+        partial=in_words(plan.every, [case.id for case in plan.cases]),
+        cases=max(len(plan.cases), written.judged),
+        predicted=written.predicted,
+        failed_cases=len({trial.case for trial in written.failures}),
+        ended=now(),
+    )
+    run.note(**said)
+    run.table = build_table(load_runs([run.folder]))
+    write_json(
+        run.folder / "summary.json",
+        {
+            "metrics": json.loads(run.table.frame().to_json(orient="records")),  # NaN, which JSON lacks, becomes null
+            "failures": [{"case": t.id, "stage": f.stage, "message": f.message} for t, f in written.failures.items()],
+            "raised": [*written.raised, *written.raised_of_sets],
+            "read_with": run.read_with(),
+        },
+    )
+
+
+def _write_scores(plan: Plan, keys: ScoreKeys, context: Context) -> _Written:
+    """Writes the rows; they take as much memory as the table that is made next, and are gone before it."""
     task, run = plan.task, plan.run
     predictions, stored = run.predictions(), stored_scores(task, run)
     rows: list[Score] = []
@@ -52,29 +92,8 @@ def summarise(plan: Plan, keys: ScoreKeys, context: Context) -> None:
         rows += of_case
     of_sets = task.score_set(plan.cases, predictions, context)
     run.write_scores([*rows, *task.rows_of_all(of_sets, run=run.run, model=plan.model_name)])
-    said = judged(task, context.evidence.provenance)
-    said |= Manifest(
-        schema=SCHEMA,
-        notes=[*said["notes"], *_notes(plan, raised, context)],
-        status="finished",
-        partial=in_words(plan.every, [case.id for case in plan.cases]),
-        # A case may be judged as several, such as the stages of a conversation; tables count those.
-        cases=max(len(plan.cases), len({row.case for row in rows})),
-        predicted=len({trial.case for trial in plan.trials if answered(predictions.get(trial.id))}),
-        failed_cases=len({trial.case for trial in failures}),
-        ended=now(),
-    )
-    run.note(**said)
-    run.table = build_table(load_runs([run.folder]))
-    write_json(
-        run.folder / "summary.json",
-        {
-            "metrics": json.loads(run.table.frame().to_json(orient="records")),  # NaN, which JSON lacks, becomes null
-            "failures": [{"case": t.id, "stage": f.stage, "message": f.message} for t, f in failures.items()],
-            "raised": [*raised, *_raised_of_sets(of_sets)],
-            "read_with": run.read_with(),
-        },
-    )
+    predicted = {trial.case for trial in plan.trials if answered(predictions.get(trial.id))}
+    return _Written(failures, raised, _raised_of_sets(of_sets), len({row.case for row in rows}), len(predicted))
 
 
 def _kept(

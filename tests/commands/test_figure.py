@@ -41,7 +41,8 @@ def scores(tmp_path):
 def draw(scores, folder, **keys):
     """Runs the command with its defaults, here."""
     config = OmegaConf.load(CONFIG)
-    del config["defaults"]
+    for key in ("defaults", "hydra"):  # what Hydra takes out of it
+        config.pop(key, None)
     config.update({"runs": None, "direction": None, "scores": str(scores), "out": str(folder), "resamples": 50} | keys)
     figure.run(config)
 

@@ -397,7 +397,8 @@ def _batches(places: Sequence[int], pooled: Sequence[_Pooled]) -> Iterator[list[
 def _resampled_means(alike: Sequence[_Pooled], how: Bootstrap) -> list[npt.NDArray[np.float64]]:
     """Returns the means of each on every resample, (resample,); all have as many clusters in the same strata."""
     first = alike[0]
-    resamples = Resamples(len(first.sums), resamples=how.resamples, seed=how.seed, strata=first.strata)
+    size, strata = len(first.sums), first.strata
+    resamples = Resamples(size, resamples=how.resamples, seed=how.seed, strata=strata, keep=False)
     # Where each cluster holds one value, every resample holds as many values.
     features = [one.sums if one.plain else np.hstack([one.sums, one.counts]) for one in alike]
     drawn = [resamples.sums_by_kind(one) for one in features]

@@ -11,8 +11,8 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_CHUNK_DRAWS = 1 << 20
-"""Draws held in memory at a time: 8 MiB of indices, however many clusters or resamples are asked for."""
+_CHUNK_DRAWS = 1 << 17
+"""Draws held in memory at a time: 1 MiB of indices, which stay in a processor's cache, however many clusters or resamples are asked for."""
 _MOST_KEPT = 1 << 26
 """Counts of at most so many draws are kept for the next column or model: 64 MiB, 6,710 clusters at 10,000 resamples."""
 _MANY_DRAWS = 1 << 25
@@ -32,10 +32,20 @@ class Resamples:
         resamples: Number of resamples.
         seed: Seed of the random draws.
         strata: (cluster,), the stratum of each cluster; None where all are drawn together.
+        keep: Whether the counts stay in memory for the next model; False where one pass takes all there are.
     """
 
-    def __init__(self, size: int, *, resamples: int, seed: int, strata: npt.NDArray[np.generic] | None = None) -> None:
+    def __init__(
+        self,
+        size: int,
+        *,
+        resamples: int,
+        seed: int,
+        strata: npt.NDArray[np.generic] | None = None,
+        keep: bool = True,
+    ) -> None:
         self.size = size
+        self._keep = keep
         self.resamples = resamples
         self.seed = seed
         self._order: npt.NDArray[np.intp] | None = None
@@ -53,7 +63,7 @@ class Resamples:
 
     def times(self) -> Iterator[npt.NDArray[np.uint8]]:
         """Yields how often each cluster is drawn, some resamples at a time: (resample, cluster)."""
-        if self.size * self.resamples <= _MOST_KEPT:
+        if self._keep and self.size * self.resamples <= _MOST_KEPT:
             chunks: Iterator[npt.NDArray[np.uint8]] = iter(_kept(self._members, self.resamples, self.seed))
         else:
             chunks = _counted(self._members, self.resamples, self.seed)
