@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _CHUNK_DRAWS = 1 << 17
-"""Draws held in memory at a time: 1 MiB of indices, which stay in a processor's cache, however many clusters or resamples are asked for."""
+"""Draws held in memory at a time: 1 MiB of indices, which stays in the cache, whatever number is asked for."""
 _MOST_KEPT = 1 << 26
 """Counts of at most so many draws are kept for the next column or model: 64 MiB, 6,710 clusters at 10,000 resamples."""
 _MANY_DRAWS = 1 << 25
