@@ -7,7 +7,6 @@ from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 import numpy.typing as npt
-from scipy import linalg
 
 from medimg_eval.metrics.fidelity.feature_sets import (
     PRODUCT,
@@ -156,6 +155,8 @@ def frechet_distance_of_moments(
     Raises:
         SetError: The shapes do not fit, or numbers are not finite.
     """
+    from scipy import linalg
+
     means = [np.asarray(one, dtype=np.float64) for one in (mean, other_mean)]
     covariances = [np.asarray(one, dtype=np.float64) for one in (covariance, other_covariance)]
     d = means[0].size
@@ -183,6 +184,8 @@ def _rank_flags(sets: Sets) -> tuple[str, ...]:
 
 
 def _side(rows: Array) -> _Side:
+    from scipy import linalg
+
     n, d = rows.shape
     mean = rows.mean(axis=0, dtype=np.float64)
     if n <= d:
@@ -197,6 +200,8 @@ def _side(rows: Array) -> _Side:
 
 def _root(covariance: npt.NDArray[np.float64]) -> npt.NDArray[np.float64] | None:
     """Returns the Cholesky triangle L with L L' = S, below the diagonal only; None where S is singular."""
+    from scipy import linalg
+
     triangle, failed = linalg.lapack.dpotrf(covariance, lower=1, clean=0)
     squares = np.diag(triangle) ** 2
     if failed or squares.min() <= SINGULAR * len(squares) * squares.max():
@@ -206,6 +211,8 @@ def _root(covariance: npt.NDArray[np.float64]) -> npt.NDArray[np.float64] | None
 
 def _factor(side: _Side) -> npt.NDArray[np.float64]:
     """Returns F with F'F = S: (rank, d), upper triangular for a tall set."""
+    from scipy import linalg
+
     if not side.tall:
         return side.spread
     root = _root(side.spread)
@@ -227,6 +234,8 @@ def _distance(one: _Side, other: _Side) -> tuple[float, float]:
 
 def _nuclear(one: _Side, other: _Side, allowed: float) -> float:
     """Returns the nuclear norm of F1 F2': from eigenvalues of its square, or the singular values where they differ."""
+    from scipy import linalg
+
     if one.tall and other.tall:
         root = _root(one.spread)
         if root is not None:
@@ -251,6 +260,8 @@ def _root_sum(square: npt.NDArray[np.float64]) -> tuple[float, float]:
 
     Eigenvalues are off by about the machine epsilon of the largest, so roots of small ones are off by far more.
     """
+    from scipy import linalg
+
     values = linalg.eigh(square, lower=True, eigvals_only=True, driver="evd", overwrite_a=True, check_finite=False)
     if values[0] <= 0:
         return math.nan, math.inf
@@ -286,6 +297,8 @@ def _variance(sets: Sets, one: _Side, other: _Side) -> float:
     With T the optimal map between the two normal distributions, a row x of the first set moves the distance by
     2 (m1 - m2)'(x - m1) + |x - m1|^2 - (x - m1)' T (x - m1), and one of the second alike with the inverse of T.
     """
+    from scipy import linalg
+
     factor, other_factor = _factor(one), _factor(other)
     cross = factor @ other_factor.T
     squares, vectors = np.linalg.eigh(cross @ cross.T)
