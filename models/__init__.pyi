@@ -56,7 +56,7 @@ from .precomputed.images import (
     PrecomputedImages as PrecomputedImages,
     PrecomputedReconstructions as PrecomputedReconstructions,
 )
-from .precomputed.masks import NnUnetResults as NnUnetResults, Precomputed as Precomputed
+from .precomputed.masks import MaskFiles as MaskFiles, NnUnetResults as NnUnetResults, Precomputed as Precomputed
 from .precomputed.annotations import PrecomputedAnnotations as PrecomputedAnnotations
 from .precomputed.points_boxes import PrecomputedNumbers as PrecomputedNumbers, PrecomputedPlaces as PrecomputedPlaces
 from .precomputed.texts import PrecomputedReports as PrecomputedReports

@@ -11,6 +11,7 @@ from omegaconf import DictConfig
 from medimg_eval.api import BELONGS, score
 from medimg_eval.arguments import as_list
 from medimg_eval.commands.console import fail_if_cases_failed, printer, show
+from medimg_eval.commands.score_masks import score_masks
 from medimg_eval.configs.overrides import plain
 from medimg_eval.data.layouts.report_sets import ReportTable
 from medimg_eval.errors import UsageError
@@ -30,8 +31,13 @@ from medimg_eval.tasks import Task
 def run(config: DictConfig) -> None:
     """Scores one run or several, with other metrics or conventions when they are given."""
     wanted = plain(config)
-    if (wanted["run"] is None) == (wanted["reports"] is None):
-        raise UsageError("name what to score: run=DIR, a run folder, or reports=FILE, a table of reports")
+    if sum(wanted[key] is not None for key in ("run", "reports", "masks")) != 1:
+        raise UsageError(
+            "name what to score: run=DIR, a run folder; masks=DIR references=DIR, label maps; or reports=FILE, a table"
+        )
+    if wanted["masks"] is not None:
+        fail_if_cases_failed([one.folder for one in score_masks(wanted)])
+        return
     if wanted["reports"] is not None:
         score_reports(wanted)
         return

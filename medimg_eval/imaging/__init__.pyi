@@ -1,4 +1,9 @@
-from .files import ImageFile as ImageFile, MaskFile as MaskFile
+from .files import (
+    PICTURES as PICTURES,
+    ImageFile as ImageFile,
+    MaskFile as MaskFile,
+    find_label_maps as find_label_maps,
+)
 from .formats import identify as identify
 from .geometry import orientation as orientation, reorient as reorient, resample as resample
 from .reading import read as read, read_grid as read_grid, read_mask as read_mask

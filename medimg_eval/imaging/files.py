@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from medimg_eval.case import Geometry, Image, Mask
+from medimg_eval.errors import MissingDataError, UserError
 from medimg_eval.imaging.reading import read, read_grid, read_mask
 from medimg_eval.imaging.volumes import Region
 
@@ -70,3 +71,44 @@ class MaskFile(_Files):
         """Reads the grid alone."""
         options = {key: value for key, value in self.options.items() if key != "objects"}  # no matter of headers
         return read_grid(self.files, **options)
+
+
+PICTURES = (".png", ".tif", ".tiff", ".bmp")
+"""How the names of pictures end that hold label maps; JPEG blurs their edges."""
+
+_LABEL_MAPS = (".nii.gz", ".seg.nrrd", ".nii", ".mha", ".mhd", ".nrrd", ".dcm", *PICTURES)
+
+
+def find_label_maps(folder: Path) -> dict[str, Path]:
+    """Finds the label maps of a folder by their names without endings, sorted.
+
+    A case may also be a folder of its own that holds one DICOM file. Where there is neither, those of nnU-Net's
+    cross-validation are found (`fold_0/validation`, `fold_1/validation`, ...).
+
+    Raises:
+        MissingDataError: there is no such folder, or nothing in it.
+        UserError: two files stand for one case.
+    """
+    if not folder.is_dir():
+        raise MissingDataError(f"{folder}: no such folder of label maps")
+    found = _label_maps(folder) or _label_maps(*sorted(folder.glob("fold_*/validation")))
+    if not found:
+        raise MissingDataError(f"{folder}: holds no label maps; their names end in {', '.join(_LABEL_MAPS)}")
+    return dict(sorted(found.items()))
+
+
+def _label_maps(*folders: Path) -> dict[str, Path]:
+    found: dict[str, Path] = {}
+    for path in [path for folder in folders for path in folder.iterdir() if not path.name.startswith(".")]:
+        ending = next((one for one in _LABEL_MAPS if path.name.lower().endswith(one)), None)
+        within = list(path.glob("*.dcm")) if path.is_dir() else []
+        if len(within) == 1:
+            name, file = path.name, within[0]
+        elif ending and path.is_file():
+            name, file = path.name[: -len(ending)], path
+        else:
+            continue
+        if name in found:
+            raise UserError(f"{file}: stands for case {name!r}, as {found[name]} does; keep one of them")
+        found[name] = file
+    return found

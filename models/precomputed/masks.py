@@ -14,7 +14,7 @@ import numpy as np
 
 from medimg_eval.case import Mask, Prompt, Prompts
 from medimg_eval.errors import CaseError, UserError
-from medimg_eval.imaging import read_mask
+from medimg_eval.imaging import MaskFile, find_label_maps, read_mask, resample
 from medimg_eval.models.base import Example, Segmenter
 from medimg_eval.models.class_mapping import Translation, Translator, known_classes
 from medimg_eval.models.segmentation import Step, postprocessed_mask
@@ -123,6 +123,41 @@ class Precomputed(Segmenter):
         close = difflib.get_close_matches(path.name, names, n=1, cutoff=0.8)
         hint = f" (there is {close[0]!r}; set model.pattern if files are named otherwise)" if close else ""
         raise CaseError(f"{path}: no prediction for case {case_id!r}{hint}")
+
+
+class MaskFiles(Precomputed):
+    """A folder of label maps of any format, each named as its case.
+
+    Args:
+        root: the folder, or nnU-Net's of a cross-validation: see `find_label_maps`.
+        grids: a folder of label maps of the same names, to whose grids these are brought by the nearest voxel. None
+            leaves them as they are, and refuses what lies on another grid than the reference.
+
+    Raises:
+        UserError: a folder does not exist or is empty, or two files stand for one case.
+    """
+
+    file_arguments: ClassVar[tuple[str, ...]] = ("root", "grids")
+
+    def __init__(self, root: str, grids: str | None = None) -> None:
+        super().__init__(root)
+        self.files = find_label_maps(self.root)
+        self.grids = {} if grids is None else find_label_maps(Path(grids).expanduser())
+
+    def _read(self, prompt: Prompt) -> Mask:
+        mask = super()._read(prompt)
+        if not self.grids:
+            return mask
+        grid = MaskFile(self.grids[prompt.case_id]).geometry()
+        try:
+            return resample(mask, grid)
+        except ValueError as error:
+            raise CaseError(f"{self.files[prompt.case_id]}: {error}") from error
+
+    def _path(self, case_id: str, class_name: str = "") -> Path:
+        if case_id not in self.files:
+            raise CaseError(f"{self.root}: holds no label map of case {case_id!r}")
+        return self.files[case_id]
 
 
 class NnUnetResults(Precomputed):

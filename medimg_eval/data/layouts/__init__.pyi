@@ -3,7 +3,12 @@ from .bids import Bids as Bids
 from .bundle import ArrayFiles as ArrayFiles, Arrays as Arrays, FairSeg as FairSeg
 from .detection import Coco as Coco, Yolo as Yolo
 from .dicom import DicomTree as DicomTree, ReferencedMask as ReferencedMask
-from .folders import FolderPerClass as FolderPerClass, PairedFolders as PairedFolders, Volumes as Volumes
+from .folders import (
+    FolderPerClass as FolderPerClass,
+    MaskFolder as MaskFolder,
+    PairedFolders as PairedFolders,
+    Volumes as Volumes,
+)
 from .frames import Frames as Frames
 from .kspace import KSpaceScans as KSpaceScans
 from .nnunet import MsdDatalist as MsdDatalist, NnUNet as NnUNet

@@ -14,6 +14,7 @@ from medimg_eval.data.splits import SHOWN
 from medimg_eval.data.tables import read_table
 from medimg_eval.data.targets import ClassName, MaskTarget
 from medimg_eval.errors import MissingDataError, UsageError, UserError
+from medimg_eval.imaging import find_label_maps
 
 
 @dataclass(kw_only=True)
@@ -126,6 +127,49 @@ def find(root: Path, pattern: str) -> list[tuple[Path, dict[str, str]]]:
         if fitting and not any(part.startswith(".") or part == "__MACOSX" for part in inner.parts):
             held.append((path, fitting.groupdict()))
     return sorted(held, key=lambda one: (one[1].get("split", ""), one[1].get("case", ""), one[0]))
+
+
+@dataclass(kw_only=True)
+class MaskFolder(FolderLayout):
+    """Label maps of any format without their images, one per case, for models that have answered already.
+
+    Args:
+        table: a table with a column `case`, optionally `patient`; every other column becomes an attribute. It says
+            which cases there are and in which order; without it each label map is one.
+        others: see `FolderLayout`.
+    """
+
+    table: str = ""
+
+    def split_files(self, root: Path) -> tuple[Path, ...]:
+        """The table."""
+        return (Path(self.table),) if self.table else ()
+
+    def entries(self, root: Path) -> list[Entry]:
+        """The cases of the table, or those that were found, sorted by name."""
+        files = find_label_maps(root)
+        rows = {name: Row(path, "", {}) for name, path in files.items()}
+        if self.table:
+            rows = {row.text("case"): row for row in read_table(Path(self.table))}
+            if lost := [name for name in rows if name not in files]:
+                raise UserError(f"{self.table}: {len(lost)} cases have no label map in {root}: {shortened(lost)}")
+        made = []
+        for name, row in rows.items():
+            file = Row(row.path, row.place, {**row.values, "mask": files[name].relative_to(root).as_posix()})
+            attributes = texts(row.values, without=("case", "patient"))
+            patient = (row.text("patient") or None) if "patient" in row.values else None
+            entry = Entry(name, root, (file,), patient=patient, attributes=attributes)
+            made.append(replace(entry, patient=self.patient_of(entry)))
+        return made
+
+    def truth(self, root: Path, entries: Sequence[Entry]) -> Target:
+        """The label map."""
+        return MaskTarget("mask")
+
+
+def shortened(names: Sequence[str]) -> str:
+    """The first of many names, and that there are more."""
+    return ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
 
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".dcm")
