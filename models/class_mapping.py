@@ -16,7 +16,7 @@ from medimg_eval.errors import UsageError, nearest
 log = logging.getLogger(__name__)
 
 Classes = str | Mapping[Any, str] | Sequence[str]
-"""A model's classes: the name of a list in configs/labels, integer -> name, or names from 1 on."""
+"""A model's classes: the name of a list in configs/class_lists, integer -> name, or names from 1 on."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def known_classes(classes: Classes) -> dict[int, str]:
     """Reads a model's classes.
 
     Args:
-        classes: the name of a list in configs/labels, a mapping integer -> name, or names from 1 on.
+        classes: the name of a list in configs/class_lists, a mapping integer -> name, or names from 1 on.
 
     Returns:
         Integer -> name, without background.
@@ -197,7 +197,7 @@ def _known(given: Any, numbers: Mapping[str, int], shown: Any, complaint: str) -
 def _stored(name: str) -> Mapping[Any, str]:
     import yaml
 
-    folder = resources.files("medimg_eval.configs") / "labels"
+    folder = resources.files("medimg_eval.configs") / "class_lists"
     names = {entry.name.removesuffix(".yaml") for entry in folder.iterdir() if entry.name.endswith(".yaml")}
     if name not in names:
         raise UsageError(f"model.translate.from: there is no list of classes {name!r}{nearest(name, names)}")

@@ -47,7 +47,7 @@ class ReportClassifier(TextAnnotator):
     Args:
         weights: a folder as transformers saves a classifier, or `owner/name` of the hub's cache.
         taxonomy: names the labels where the classifier does not, in the order of its outputs: a name of
-            `configs/labels`, or a YAML file.
+            `configs/class_lists`, or a YAML file.
         none: the label of a report without any other, which is no output of the classifier; "" for no such label.
         unit: what is classified: the report, or each of its sentences, whose labels are united.
         threshold: in [0, 1].

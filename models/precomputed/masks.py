@@ -27,7 +27,7 @@ class Precomputed(Segmenter):
         root: the folder.
         pattern: the file of a case in it, holding `{case}`; `.nii` is found beside `.nii.gz`. With `{class}` there
             is one binary mask per class; the files of classes without a label of the task are not opened.
-        translate: from the model's classes to the task's labels: `from` (a list in configs/labels, integer -> name,
+        translate: from the model's classes to the task's labels: `from` (a list in configs/class_lists, integer -> name,
             or names from 1 on), `to` (class -> label, or null to drop it; equal names match by themselves) and
             `lacks` (labels the model has no class for). None takes the integers as the task's own.
         postprocess: steps on the label map, see docs/models.md.

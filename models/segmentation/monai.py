@@ -53,7 +53,7 @@ class MonaiSegmenter(nn.Module, Segmenter):
         bundle: folder of a MONAI bundle, instead of `network`. What is left at null here (`roi_size`, `overlap`,
             `sw_batch_size`, `preprocess`) is taken from its inference config.
         classes: the label of each output channel; by default 0 and the task's labels in ascending order.
-        translate: instead of `classes`, by name: `from` (a list in configs/labels, channel -> name, or names from
+        translate: instead of `classes`, by name: `from` (a list in configs/class_lists, channel -> name, or names from
             1 on; null takes those of the bundle), `to` (class -> label, or null to drop it; equal names match by
             themselves) and `lacks` (labels that the network has no class for).
         spatial_dims: of the network; null takes those of the image. 2 segments a volume slice by slice, across its

@@ -102,7 +102,7 @@ class Taxonomy:
 
     @classmethod
     def load(cls, place: str | Path) -> Taxonomy:
-        """Reads it from a YAML file, or from `configs/labels` of this package by name.
+        """Reads it from a YAML file, or from `configs/class_lists` of this package by name.
 
         Raises:
             UserError: there is no such file, or it cannot be read as YAML; also as in `of`.
@@ -110,7 +110,7 @@ class Taxonomy:
         import yaml
 
         text = str(place)
-        shipped = files("medimg_eval.configs") / "labels" / f"{text}.yaml"
+        shipped = files("medimg_eval.configs") / "class_lists" / f"{text}.yaml"
         file: Any = Path(text) if text.endswith((".yaml", ".yml")) else shipped
         if not file.is_file():
             raise UserError(f"{file}: there is no such taxonomy of labels")
