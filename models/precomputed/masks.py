@@ -27,9 +27,9 @@ class Precomputed(Segmenter):
         root: the folder.
         pattern: the file of a case in it, holding `{case}`; `.nii` is found beside `.nii.gz`. With `{class}` there
             is one binary mask per class; the files of classes without a label of the task are not opened.
-        translate: from the model's classes to the task's labels: `from` (a list in configs/class_lists, integer -> name,
-            or names from 1 on), `to` (class -> label, or null to drop it; equal names match by themselves) and
-            `lacks` (labels the model has no class for). None takes the integers as the task's own.
+        translate: from the model's classes to the task's labels: `from` (a list in configs/class_lists,
+            integer -> name, or names from 1 on), `to` (class -> label, or null to drop it; equal names match by
+            themselves) and `lacks` (labels the model has no class for). None takes the integers as the task's own.
         postprocess: steps on the label map, see docs/models.md.
         objects: of files that number objects: `values` where each value is an object of label 1, or what labels were
             multiplied by before the number was added, such as 1000.
