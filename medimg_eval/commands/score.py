@@ -31,14 +31,14 @@ from medimg_eval.tasks import Task
 def run(config: DictConfig) -> None:
     """Scores one run or several, with other metrics or conventions when they are given."""
     wanted = plain(config)
-    if sum(wanted[key] is not None for key in ("run", "reports", "masks")) != 1:
+    if sum(wanted.get(key) is not None for key in ("run", "reports", "masks")) != 1:
         raise UsageError(
             "name what to score: run=DIR, a run folder; masks=DIR references=DIR, label maps; or reports=FILE, a table"
         )
-    if wanted["masks"] is not None:
+    if wanted.get("masks") is not None:
         fail_if_cases_failed([one.folder for one in score_masks(wanted)])
         return
-    if wanted["reports"] is not None:
+    if wanted.get("reports") is not None:
         score_reports(wanted)
         return
     keys = ("metrics", "drop", "judge", "root", "annotators", "extractors", "score_workers", "may_leave", *BELONGS)
