@@ -2,6 +2,7 @@
 
     python benchmarks/segmentation_metrics.py [--parts mni ct13 ct104 ct13e8 masks lesions] [--peers NAME ...]
         [--size 512 512 300] [--masks 1000] [--all] [--repeat 3] [--out RESULTS.json]
+        [--brats CLONE]
 
 Dice, HD95, ASSD and NSD at 2 mm of every label; in the part `lesions`, Dice and HD95 of every lesion. Each
 implementation runs in a process of its own and on one thread. What counts is CPU time, since machines are shared; wall
@@ -268,6 +269,28 @@ def lesions_on_whole_volumes(reference: Array, prediction: Array, spacing: Spaci
     return dict(zip(LESION_METRICS, (sum(dices) / whole, (sum(distances) + 374 * false) / whole), strict=True))
 
 
+def challenge_script(part: Part) -> list[Values]:
+    """BraTS 2023's own script on the files it asks for: the lesion-wise part of its table, for one label."""
+    import runpy
+
+    import nibabel
+
+    clone = os.environ["BRATS_2023"]
+    vars(np)["Inf"] = np.inf  # its surface_distance is of before NumPy 2
+    sys.path.insert(0, clone)
+    script = runpy.run_path(f"{clone}/metrics.py")
+    sys.path.remove(clone)
+    with tempfile.TemporaryDirectory() as folder:
+        for name, mask in zip(("reference", "prediction"), part.pairs[0], strict=True):
+            nibabel.save(nibabel.Nifti1Image(mask, np.diag([*part.spacing, 1])), f"{folder}/{name}.nii")
+        files = f"{folder}/prediction.nii", f"{folder}/reference.nii"
+        found = script["get_LesionWiseScores"](*files, "WT", 3)
+    false, rows = len(found[2]), [row for row in found[4] if row[2] > 50]
+    distances = sum(min(row[4], 374.0) for row in rows)
+    sums = sum(row[3] for row in rows), distances + 374 * false
+    return [dict(zip(LESION_METRICS, (float(one) / (len(rows) + false) for one in sums), strict=True))]
+
+
 class Peer(NamedTuple):
     """An implementation: what it needs, of what surfaces it speaks, and how it judges a mask or a whole part."""
 
@@ -289,6 +312,7 @@ PEERS = {
 LESION_PEERS = {
     "ours, surfel": Peer("medimg_eval", "surfel", whole=our_lesions),
     "whole volumes, surface-distance": Peer("surface_distance", "surfel", lesions_on_whole_volumes),
+    "BraTS 2023's script": Peer("cc3d", "surfel", whole=challenge_script),
 }
 PACKAGES = ("numpy", "scipy", "torch", "monai", "surface-distance", "SimpleITK", "MedPy")
 
@@ -361,12 +385,16 @@ def run_part(name: str, options: argparse.Namespace, folder: Path) -> dict[str, 
     for peer, about in peers_of(name).items():
         if options.peers and peer not in options.peers:
             continue
+        if about.whole is challenge_script and not options.brats:
+            found[peer] = {"error": "no clone"}
+            continue
         if importlib.util.find_spec(about.package) is None:
             found[peer] = {"error": "not installed"}
             continue
         words = [sys.executable, __file__, "--one", name, peer, str(folder), "--repeat", str(options.repeat)]
         words += ["--all"] * options.all
         environment = os.environ | {"OMP_NUM_THREADS": "1", "ITK_GLOBAL_DEFAULT_NUMBER_OF_THREADS": "1"}
+        environment["BRATS_2023"] = str(options.brats or "")
         done = subprocess.run(words, check=False, capture_output=True, text=True, env=environment)
         ended = done.stdout.strip().splitlines() or done.stderr.strip().splitlines() or ["no answer"]
         found[peer] = json.loads(ended[-1]) if done.returncode == 0 else {"error": ended[-1]}
@@ -425,6 +453,7 @@ def main() -> None:
     parser.add_argument("--masks", type=int, default=1000, help="how many 2-D masks")
     parser.add_argument("--all", action="store_true", help="sample nothing; takes hours")
     parser.add_argument("--repeat", type=int, default=3, help="the best of so many, for those that are quick")
+    parser.add_argument("--brats", type=Path, help="a clone of rachitsaluja/BraTS-2023-Metrics; needs cc3d")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -12,7 +12,7 @@ from medimg_eval.errors import CaseError
 from medimg_eval.evidence import EMPTY, JUDGE, Context, Evidence
 from medimg_eval.metrics import LabelScore
 from medimg_eval.metrics.answers import AnsweredQuestion
-from medimg_eval.metrics.nlp import Corpus
+from medimg_eval.metrics.nlp import Corpus, chosen
 from medimg_eval.metrics.reports import Written
 from medimg_eval.metrics.text import cleaner
 from medimg_eval.question import Reply
@@ -27,8 +27,9 @@ class ReportTask(QuestionTask):
     """Reports to be written.
 
     Attributes:
-        sections: which sections are judged, such as `[findings]`: of what a model writes under headings, these are
-            taken; a text without headings is taken for them. All of it where none are named.
+        sections: which sections are judged, such as `[findings]`: of texts with headings, those of models and
+            references alike, these are taken; a text without headings is taken for them. All of it where none are
+            named.
         clean: how metrics of words clean both texts first, by name, as the authors of a benchmark do: see
             `medimg_eval.metrics.text_scores`. Metrics of what a report says see it as it is.
     """
@@ -110,10 +111,14 @@ class ReportTask(QuestionTask):
         parts += self._read_by(provenance)
         return ", ".join(parts) or "whole texts"
 
+    def _references(self, case: Case) -> tuple[str, ...]:
+        return tuple(chosen(one, self.sections) for one in super()._references(case))
+
     def _pair(self, case: Case, packed: Mapping[str, Any], context: Context = EMPTY) -> AnsweredQuestion:
         pair = super()._pair(case, packed, context)
         return replace(
             pair,
+            value=[chosen(one, self.sections) for one in pair.references] if self.sections else pair.value,
             more={
                 **pair.more,
                 "sections": tuple(self.sections),

@@ -337,6 +337,29 @@ def legacy_nsd(pair: LabelPair, tolerance: float) -> float:
     return float(not kept.reference_size and not kept.prediction_size)
 
 
+@_score(title="Legacy sensitivity", higher_is_better=True, best=1.0, worst=0.0)
+def legacy_sensitivity(pair: LabelPair) -> float:
+    """The share of the reference's voxels that are predicted, without predicted lesions that the rule drops.
+
+    The column Sensitivity of BraTS, whose code numbers lesions in 2024 and then sums those numbers from the second on:
+    this is what it was meant to be. In [0, 1]; without a reference 1 if the prediction is then empty too, else 0.
+    """
+    kept = _kept(pair)["voxel"]
+    return kept.overlap_size / kept.reference_size if kept.reference_size else float(not kept.prediction_size)
+
+
+@_score(title="Legacy specificity", higher_is_better=True, best=1.0, worst=0.0)
+def legacy_specificity(pair: LabelPair) -> float:
+    """The share of voxels outside the reference that are not predicted, without predicted lesions that are dropped.
+
+    The column Specificity of BraTS, over all voxels of the image; see `legacy_sensitivity`. In [0, 1]; 0 if the
+    reference fills the image.
+    """
+    kept = _kept(pair)["voxel"]
+    outside = math.prod(pair.shape) - kept.reference_size
+    return (outside - kept.prediction_size + kept.overlap_size) / outside if outside else 0.0
+
+
 @_score(
     title="Lesions found", higher_is_better=True, best=math.nan, worst=math.nan, intermediate=True, value_kind="count"
 )

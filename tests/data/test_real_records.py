@@ -5,6 +5,7 @@ import pytest
 from medimg_eval.errors import CaseError
 from medimg_eval.instantiate import build_task
 from tests.helpers.catalogue import answered, composed, config_of, picture, right_reply, worth, write_json, write_lines
+from tests.helpers.samples.reports_studies import table
 
 LETTERS = [{"letter": "A", "content": "Nodule"}, {"letter": "B", "content": "Cyst"}]
 
@@ -72,3 +73,17 @@ def test_medbookvqas_images_are_found_by_the_path_of_its_readme(tmp_path):
     cases = build_task(config_of("medbookvqa", tmp_path)).cases("test")
     assert [case.images[0].read().array.shape[-2:] for case in cases] == [(32, 32)] * 2
     assert [right_reply(case) for case in cases] == ["C", "C"]
+
+
+def test_an_impression_that_holds_a_whole_report_is_cut_in_the_reference_as_in_the_reply(tmp_path):
+    """Report 2415 of IU X-ray repeats itself under headings within its column of the impression."""
+    whole = "Low volumes. IMPRESSION: Exam: CHEST History: Cough FINDINGS: Large heart. IMPRESSION: Low volumes today."
+    row = {"uid": "1", "findings": "Large heart.", "impression": whole, "indication": "Cough", "comparison": "None"}
+    table(tmp_path / "indiana_reports.csv", [row | {"Problems": "edema"}])
+    table(tmp_path / "indiana_projections.csv", [{"uid": "1", "filename": "a.png", "projection": "Frontal"}])
+    picture(tmp_path / "images/images_normalized/a.png")
+    task = build_task(config_of("iu_xray_impression", tmp_path))
+    (case,) = task.cases("test")
+    right = worth(answered(task, {case.id: whole}, tmp_path / "whole"))
+    assert right["rouge_l"] == 1
+    assert right["length_ratio"] == 1

@@ -15,6 +15,8 @@ from medimg_eval.metrics.segmentation.lesions import (
     legacy_dice,
     legacy_hd95,
     legacy_nsd,
+    legacy_sensitivity,
+    legacy_specificity,
     lesion_dice,
     lesion_f1,
     lesion_fn,
@@ -572,16 +574,19 @@ def test_the_metrics_say_that_they_follow_the_rule():
 
 
 def whole_plainly(reference, prediction, spacing, rule):
-    """Legacy Dice, HD95 and NSD at 1 mm: everything that is no dropped lesion, as one."""
+    """Legacy Dice, HD95, NSD at 1 mm, sensitivity, specificity: everything that is no dropped lesion, as one."""
     truth, guess = (numbers > 0 for numbers in numbered_plainly(reference, prediction, spacing, rule))
+    specific = (~truth & ~guess).sum() / (~truth).sum()
     if not truth.any() or not guess.any():
         penalty = math.dist(truth.shape, (0, 0, 0)) if rule.penalty == "diagonal" else rule.penalty
-        return (0.0, penalty, 0.0) if truth.any() or guess.any() else (1.0, 0.0, 1.0)
+        return (0.0, penalty, 0.0, 0.0, specific) if truth.any() or guess.any() else (1.0, 0.0, 1.0, 1.0, 1.0)
     there, back = border_distances(guess, truth, spacing), border_distances(truth, guess, spacing)
     return (
         2 * (guess & truth).sum() / (guess.sum() + truth.sum()),
         compute_robust_hausdorff(compute_surface_distances(truth, guess, spacing), 95),
         (np.mean(there <= 1 + 1e-6) + np.mean(back <= 1 + 1e-6)) / 2,
+        (truth & guess).sum() / truth.sum(),
+        specific,
     )
 
 
@@ -591,7 +596,8 @@ def test_whole_image_columns_leave_out_what_the_rule_drops(case, name):
     reference, prediction = (blocks(*boxes) for boxes in CASES[case])
     spacing, rule = (1.0, 1.0, 1.5), LESION_RULES[name]
     pair = LabelPair(reference, prediction, spacing, Settings(lesions=rule))
-    found = legacy_dice(pair), legacy_hd95(pair), legacy_nsd(pair, 1.0)
+    shares = legacy_sensitivity(pair), legacy_specificity(pair)
+    found = legacy_dice(pair), legacy_hd95(pair), legacy_nsd(pair, 1.0), *shares
     assert found == pytest.approx(whole_plainly(reference, prediction, spacing, rule), abs=1e-6)
 
 
@@ -607,3 +613,36 @@ def test_a_small_predicted_lesion_is_in_no_legacy_column_of_2024_and_in_that_of_
         reference, blocks(((30, 20, 10), (2, 2, 2))), UNIT, Settings(lesions=LESION_RULES["brats2024-gli"])
     )
     assert legacy_hd95(empty) == 337
+
+
+def test_legacy_shares_of_voxels_worked_out_by_hand():
+    lesion = blocks(((4, 4, 4), (8, 5, 5)))  # 200 of 28,800 voxels
+    # 100 of them, 125 beside them, and a lesion of 8 voxels that 2024 drops
+    guess = blocks(((4, 4, 4), (4, 5, 5)), ((4, 9, 4), (5, 5, 5)), ((30, 20, 10), (2, 2, 2)))
+    for rule, wrong in (("brats2023-gli", 133), ("brats2024-gli", 125)):
+        pair = LabelPair(lesion, guess, UNIT, Settings(lesions=LESION_RULES[rule]))
+        assert legacy_sensitivity(pair) == 100 / 200
+        assert legacy_specificity(pair) == (28600 - wrong) / 28600
+
+
+def test_legacy_shares_of_voxels_where_a_mask_is_empty_or_full():
+    full, nothing = np.ones((3, 4, 5), bool), np.zeros((3, 4, 5), bool)
+    for masks, expected in (
+        ((nothing, nothing), (1, 1)),
+        ((nothing, full), (0, 0)),
+        ((full, nothing), (0, 0)),  # the authors' 0 / 0 is 0
+        ((full, full), (1, 0)),
+    ):
+        pair = LabelPair(*masks, UNIT)
+        assert (legacy_sensitivity(pair), legacy_specificity(pair)) == expected
+
+
+def test_whole_masks_of_the_metastases_script_are_those_of_a_rule_that_keeps_small_lesions():
+    reference, prediction = blocks(BIG), blocks(BIG, ((30, 20, 10), (2, 1, 1)))
+    asked = ["legacy_dice", "legacy_sensitivity", "legacy_specificity"]
+    for rule, missed in (("brats2024-met", 0), ({"preset": "brats2024-met", "small_predictions": "keep"}, 2)):
+        scores = segmentation_scores(
+            reference.astype(np.uint8), prediction.astype(np.uint8), UNIT, labels=[1], metrics=asked, lesions=rule
+        )
+        outside = math.prod(SHAPE) - 216
+        assert [one.value for one in scores] == [2 * 216 / (2 * 216 + missed), 1, (outside - missed) / outside]
