@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from medimg_eval.phantoms.cohort import (
     Member,
     Record,
     folder_of,
+    read_rows,
     write_phantoms,
     yes_or_no,
 )
@@ -99,12 +99,8 @@ class _Chest:
 class Drawn:
     """One X-ray and what is true of it.
 
-    Attributes:
-        image: uint16, (1, row, column), bright where dense.
-        labels: uint8, (row, column), 1 lung, 2 heart.
-        found: what is there.
-        marks: name and place of findings, bool, (row, column).
-        ratio: width of the heart over that of the chest.
+    `image` is uint16, (1, row, column), bright where dense; `labels` uint8, (row, column), 1 lung, 2 heart; `marks`
+    name findings and hold their places, bool, (row, column); `ratio` is the width of the heart over that of the chest.
     """
 
     image: Image
@@ -146,13 +142,8 @@ def picture(member: Member) -> Drawn:
 
 def write_case(folder: Path, member: Member) -> Record:
     """Writes one case's X-ray and mask."""
-    from PIL import Image as Picture
-
     drawn = picture(member)
-    files = {"image": f"images/{member.case}.dcm", "mask": f"masks/{member.case}.png"}
-    write_x_ray(folder / files["image"], drawn.image, member)
-    (folder / "masks").mkdir(exist_ok=True)
-    Picture.fromarray(drawn.labels).save(folder / files["mask"])
+    files = write_x_ray(folder, drawn.image, drawn.labels, member)
     there = {one.name for one in drawn.found}
     record = Record(files=files, findings={name: name in there for name in DESCRIBED})
     record.boxes = [(name, None, box(mark)) for name, mark in drawn.marks if mark.any()]
@@ -197,8 +188,14 @@ class ChestReports:
         folder = folder_of(REPORTS, self.root, self.count, self.seed)
         write_phantoms(REPORTS, folder, cases=self.count, seed=self.seed)
         table = folder / "cases.csv"
-        with table.open(newline="", encoding="utf-8") as stream:
-            return [self._case(table, row) for row in csv.DictReader(stream) if row["split"] == split]
+        return [self._case(table, row) for row in read_rows(table) if row["split"] == split]
+
+    def with_findings(self, split: str) -> list[tuple[Case, Path, Mapping[str, str]]]:
+        """The cases, each with the table of findings and its row in it."""
+        table = folder_of(REPORTS, self.root, self.count, self.seed) / "findings.csv"
+        cases = self.cases(split)
+        rows = {row["case"]: row for row in read_rows(table)}
+        return [(case, table, rows[case.id]) for case in cases]
 
     def _case(self, table: Path, row: Mapping[str, str]) -> Case:
         image = ImageFile(table.parent / row["image"], modality="DX")
@@ -251,8 +248,8 @@ def _consolidation(chest: _Chest, rng: np.random.Generator, air: Array) -> None:
     placed = _place(chest, rng, air, 26)
     if placed is None:
         return
-    (x, y), side, zone = placed
-    distance = np.sqrt(ball((frame.x, frame.y), (x, y), (rng.uniform(26, 36), rng.uniform(24, 34))))
+    middle, side, zone = placed
+    distance = np.sqrt(ball((frame.x, frame.y), middle, (rng.uniform(26, 36), rng.uniform(24, 34))))
     filled = step(1 + 0.12 * frame.texture(rng, 12) - distance, 0.2) * chest.aerated * ~air
     chest.extra += 0.62 * filled
     chest.found.append(Finding("consolidation", side, zone))

@@ -31,10 +31,8 @@ class Member:
     """One case of the cohort.
 
     Attributes:
-        case: its id, such as `ct-003`.
-        index: of the case, from 0 on.
-        patient: whose it is.
-        number: of the patient, from 0 on.
+        case: its id, such as `ct-003`; `index` counts cases from 0 on.
+        patient: whose it is; `number` counts patients from 0 on.
         split: `fit`, `validate` or `test`; all cases of a patient lie in one.
         seed: of the whole cohort.
     """
@@ -95,9 +93,7 @@ def cohort(kind: str, cases: int, seed: int) -> list[Member]:
 class Question:
     """A question about a case with one right answer.
 
-    Attributes:
-        options: what can be chosen from, the right answer among it; empty for an open question.
-        frame: index in the clip, where the question is about one frame.
+    Without `options` it is an open one; `frame` is an index in the clip, where it is about one frame.
     """
 
     question: str
@@ -143,11 +139,11 @@ def write_tables(folder: Path, members: Sequence[Member], records: Sequence[Reco
         [m.case, m.patient, m.split, *m.attributes.values(), *(r.files[f] for f in files), *said.values()]
         for (m, r), said in zip(both, texts, strict=True)
     )
-    _table(folder / "cases.csv", ["case", "patient", "split", *members[0].attributes, *files, *texts[0]], cases)
+    write_rows(folder / "cases.csv", ["case", "patient", "split", *members[0].attributes, *files, *texts[0]], cases)
     names = list(records[0].findings)
     if names:
         rows = ([m.case, *(int(r.findings[name]) for name in names)] for m, r in both)
-        _table(folder / "findings.csv", ["case", *names], rows)
+        write_rows(folder / "findings.csv", ["case", *names], rows)
     corners = [f"{end}_{axis}" for end in ("first", "last") for axis in range(3)]
     boxes = [
         [m.case, name, "" if frame is None else frame, *_three(found)]
@@ -155,9 +151,9 @@ def write_tables(folder: Path, members: Sequence[Member], records: Sequence[Reco
         for name, frame, found in r.boxes
     ]
     if boxes:
-        _table(folder / "boxes.csv", ["case", "name", "frame", *corners], boxes)
+        write_rows(folder / "boxes.csv", ["case", "name", "frame", *corners], boxes)
     rows = ([m.case, name, f"{value:.6g}", unit] for m, r in both for name, value, unit in r.measurements)
-    _table(folder / "measurements.csv", ["case", "name", "value", "unit"], rows)
+    write_rows(folder / "measurements.csv", ["case", "name", "value", "unit"], rows)
     lines = [
         json.dumps({"case": m.case, "frame": q.frame, "question": q.question, "answer": q.answer, "options": q.options})
         for m, r in both
@@ -173,7 +169,14 @@ def _three(corners: tuple[int, ...]) -> list[int | str]:
     return [*corners[:half], *padding, *corners[half:], *padding]
 
 
-def _table(path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+def read_rows(path: Path) -> list[dict[str, str]]:
+    """Reads a CSV table."""
+    with path.open(newline="", encoding="utf-8") as stream:
+        return list(csv.DictReader(stream))
+
+
+def write_rows(path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Writes a CSV table."""
     with path.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(columns)
@@ -200,13 +203,9 @@ STAMP = "phantom.json"
 
 
 def write_phantoms(kind: str, folder: Path, *, cases: int, seed: int) -> bool:
-    """Writes the phantoms of one kind, unless they are there already; safe with many processes at once.
+    """Writes the phantoms of one kind, unless they are there.
 
-    Args:
-        kind: a key of `KINDS`, or `chest_reports`.
-        folder: where to; it must not exist, be empty, or hold phantoms of the same settings.
-        cases: how many.
-        seed: the same seed gives the same files, byte for byte; the first cases do not depend on how many follow.
+    The same seed gives the same files, byte for byte; the first cases do not depend on how many follow.
 
     Returns:
         True when something was written, False when all of it was there.
@@ -224,15 +223,12 @@ def write_phantoms(kind: str, folder: Path, *, cases: int, seed: int) -> bool:
 
 
 def write_once(folder: Path, stamp: Mapping[str, Any], fill: Callable[[Path], None]) -> bool:
-    """Has a folder of phantoms written, unless it is there; it appears whole or not at all, whoever else writes it.
+    """Has `fill` write a folder of phantoms, unless it is there.
 
-    Args:
-        folder: where to; it must not exist, be empty, or hold phantoms of the same stamp.
-        stamp: what they are made with, as JSON holds it.
-        fill: writes the files into the folder that it is given.
+    It appears whole or not at all, whoever else writes it. The stamp says what they are made with, as JSON holds it.
 
     Returns:
-        True when it was written, False when it was there.
+        True when it was written, False when phantoms of the same stamp were there.
 
     Raises:
         UserError: the folder holds something else, or cannot be written.
@@ -330,8 +326,7 @@ class Phantom:
     def cases(self, split: str) -> list[Case]:
         """The cases of `fit`, `validate` or `test`; no patient lies in two of them.
 
-        Raises:
-            UserError: there is no such kind or split, or the phantoms cannot be written.
+        Raises UserError where there is no such kind or split, or the phantoms cannot be written.
         """
         if split not in SPLITS:
             raise UserError(f"phantoms have no split {split!r}{nearest(split, SPLITS)}")
@@ -339,8 +334,7 @@ class Phantom:
             raise UserError(f"there is no phantom {self.kind!r}{nearest(self.kind, KINDS)}")
         folder = folder_of(self.kind, self.root, self.count, self.seed)
         write_phantoms(self.kind, folder, cases=self.count, seed=self.seed)
-        with (folder / "cases.csv").open(newline="", encoding="utf-8") as stream:
-            rows = [row for row in csv.DictReader(stream) if row["split"] == split]
+        rows = [row for row in read_rows(folder / "cases.csv") if row["split"] == split]
         return [case for row in rows for case in _MAKERS[self.kind](folder, row)]
 
 
@@ -365,8 +359,8 @@ def _frames(folder: Path, row: Row) -> Iterator[Case]:
     """The labelled frames that show a polyp."""
     from medimg_eval.phantoms.endoscopy import mask_file
 
-    with (folder / row["frames"]).open(newline="", encoding="utf-8") as stream:
-        shown = [int(r["frame"]) for r in csv.DictReader(stream) if (r["labelled"], r["polyp"]) == ("1", "1")]
+    rows = read_rows(folder / row["frames"])
+    shown = [int(r["frame"]) for r in rows if (r["labelled"], r["polyp"]) == ("1", "1")]
     for index in shown:
         image = FramePicture(folder / row["image"], index, modality="ES")
         target = MaskFile(folder / mask_file(row["case"], index))

@@ -17,7 +17,7 @@ from medimg_eval.imaging import write_mask
 from medimg_eval.imaging.dicom import save, write_segmentation, write_series
 from medimg_eval.imaging.geometry import LPS_TO_RAS
 from medimg_eval.phantoms.cohort import Member, Question, Record, yes_or_no
-from medimg_eval.phantoms.shapes import ball, box, step, texture
+from medimg_eval.phantoms.shapes import ball, box, places, step, texture
 
 LABELS = {1: "lung", 2: "heart", 3: "liver", 4: "spleen", 5: "kidney", 6: "bone"}
 """The organs of the mask."""
@@ -31,15 +31,11 @@ PORTAL = {2: 105.0, 3: 112.0, 4: 122.0, 5: 165.0, 6: 365.0}
 
 @dataclass(frozen=True)
 class Build:
-    """What one patient's torso looks like; lengths in mm.
+    """One patient's torso; lengths in mm.
 
-    Attributes:
-        width: half the width of the chest.
-        depth: half its depth.
-        fat: thickness under the skin.
-        dome: height of the right half of the diaphragm above the middle of the volume.
-        scale: size of the organs.
-        warp: how far outlines wander from their plain shapes.
+    `width` and `depth` are half those of the chest, `fat` is the thickness under the skin, `dome` the height of the
+    right half of the diaphragm above the middle of the volume, `scale` the size of the organs, and `warp` how far
+    outlines wander from their plain shapes.
     """
 
     width: float
@@ -71,8 +67,7 @@ class Torso:
         build: the patient.
         body: numbers that belong to the patient.
 
-    Attributes:
-        labels: uint8, keys of `LABELS`.
+    Its `labels` are uint8, keys of `LABELS`.
     """
 
     def __init__(self, places: Sequence[Array], build: Build, body: np.random.Generator) -> None:
@@ -163,12 +158,7 @@ class Torso:
             self.labels[soft] = 0
 
     def hounsfield(self, rng: np.random.Generator, *, contrast: bool) -> Array:
-        """Values without noise and blur, float32.
-
-        Args:
-            rng: numbers that belong to the scan.
-            contrast: portal-venous phase instead of none.
-        """
+        """Values without noise and blur, float32; with contrast those of the portal-venous phase."""
         shape: tuple[int, ...] = self.labels.shape
         _, y, z = self._at
         fine = texture(rng, shape, [n / 26 for n in shape])
@@ -239,13 +229,7 @@ TEXT = (
 
 @dataclass(frozen=True)
 class Lesion:
-    """A ball in the lung or the liver.
-
-    Attributes:
-        name: `lung nodule` or `liver lesion`.
-        centre: x, y, z in mm, DICOM's way.
-        diameter: in mm.
-    """
+    """A `lung nodule` or `liver lesion`: its centre (x, y, z, as DICOM has them) and diameter in mm."""
 
     name: str
     centre: tuple[float, float, float]
@@ -256,11 +240,8 @@ class Lesion:
 class Scan:
     """One series and what is true of it.
 
-    Attributes:
-        image: int16 HU, (1, i, j, k).
-        labels: uint8, (i, j, k).
-        lesions: uint8, (i, j, k), the number of the ball, from 1 on.
-        found: the balls.
+    `image` is int16 HU, (1, i, j, k); `labels` and `lesions` are uint8, (i, j, k); in `lesions` stands the number of
+    the ball in `found`, from 1 on.
     """
 
     image: Image
@@ -270,12 +251,9 @@ class Scan:
 
 
 def scan(member: Member, *, contrast: bool | None = None, tilt: float = 0) -> Scan:
-    """Makes one series in memory.
+    """Makes one series in memory; the tilt of the gantry is in degrees.
 
-    Args:
-        member: the case.
-        contrast: portal-venous phase or none; None leaves it to the case.
-        tilt: of the gantry, in degrees.
+    Contrast is the portal-venous phase or none; None leaves it to the case.
     """
     body, own = member.body, member.own
     build = Build.of(body)
@@ -283,13 +261,13 @@ def scan(member: Member, *, contrast: bool | None = None, tilt: float = 0) -> Sc
     affine = _affine(own, pixel, tilt)
     if contrast is None:
         contrast = bool(own.random() < 0.5)
-    places = _places(affine)
-    torso = Torso(_posed(places, own), build, body)
-    found, lesions = _lesions(torso, places, own, pixel)
+    voxels = places(LPS_TO_RAS @ affine, SHAPE)  # x left, y back, z up
+    torso = Torso(_posed(voxels, own), build, body)
+    found, lesions = _lesions(torso, voxels, own, pixel)
     hu = torso.hounsfield(own, contrast=contrast)
     for number, lesion in enumerate(found, 1):
         hu[lesions == number] = own.uniform(-60, 60) if lesion.name == "lung nodule" else own.uniform(8, 70)
-    hu[_couch(places)] = -150
+    hu[_couch(voxels)] = -150
     # Voxels at an edge hold some of both sides; noise of a filtered back-projection is not white.
     hu = gaussian_filter(hu, (0.55, 0.55, 0.35), truncate=2.5)
     grain = gaussian_filter(own.standard_normal(SHAPE, dtype=np.float32), (0.6, 0.6, 0), truncate=2)
@@ -381,13 +359,6 @@ def _affine(rng: np.random.Generator, pixel: float, tilt: float) -> Array:
     middle = (np.array(SHAPE) - 1) / 2
     lps[:3, 3] = np.round(rng.uniform(-8, 8, 3) - lps[:3, :3] @ middle, 3)
     return LPS_TO_RAS @ lps
-
-
-def _places(affine: Array) -> list[Array]:
-    """Where every voxel lies in mm: x (left), y (back), z (up)."""
-    lps = LPS_TO_RAS @ affine
-    i, j, k = np.ogrid[tuple(slice(0, n) for n in SHAPE)]
-    return [(a * i + b * j + c * k + d).astype(np.float32) for a, b, c, d in lps[:3]]
 
 
 def _posed(places: list[Array], rng: np.random.Generator) -> list[Array]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from medimg_eval.case import Array
 from medimg_eval.imaging.video import write_video
-from medimg_eval.phantoms.cohort import Member, Question, Record, yes_or_no
+from medimg_eval.phantoms.cohort import Member, Question, Record, write_rows, yes_or_no
 from medimg_eval.phantoms.shapes import box, cylinder_noise, step, texture
 
 LABELS = {1: "polyp"}
@@ -43,11 +42,8 @@ TEXT = (
 class Clip:
     """One clip and what is true of it.
 
-    Attributes:
-        frames: uint8, (frame, row, column, 3).
-        masks: bool, (frame, row, column), the polyp.
-        phases: of each frame.
-        labelled: the frames whose mask is written.
+    `frames` are uint8, (frame, row, column, 3); `masks` of the polyp bool, (frame, row, column); `phases` has one of
+    each frame; `labelled` lists the frames whose mask is written.
     """
 
     frames: Array
@@ -115,11 +111,9 @@ def write_case(folder: Path, member: Member) -> Record:
         (folder / name).mkdir(exist_ok=True)
     # Lossless, so that the frames read back are exactly those the masks were drawn on.
     write_video(folder / files["image"], made.frames, FPS, lossless=True)
-    with (folder / files["frames"]).open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(["frame", "polyp", "phase", "labelled"])
-        rows = zip(made.visible.astype(int), made.phases, strict=True)
-        writer.writerows([n, polyp, phase, int(n in made.labelled)] for n, (polyp, phase) in enumerate(rows))
+    labels = zip(made.visible.astype(int), made.phases, strict=True)
+    rows = ([n, polyp, phase, int(n in made.labelled)] for n, (polyp, phase) in enumerate(labels))
+    write_rows(folder / files["frames"], ["frame", "polyp", "phase", "labelled"], rows)
     present = bool(made.visible.any())
     record = Record(files=files, findings={"polyp": present})
     record.measurements.append(("frames with a polyp", float(made.visible.sum()), "frames"))

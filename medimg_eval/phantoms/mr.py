@@ -12,7 +12,7 @@ from scipy.ndimage import distance_transform_edt, gaussian_filter
 from medimg_eval.case import Array, Image, Mask
 from medimg_eval.imaging.volumes import write_image, write_mask
 from medimg_eval.phantoms.cohort import Member, Question, Record, yes_or_no
-from medimg_eval.phantoms.shapes import ball, box, step, texture
+from medimg_eval.phantoms.shapes import ball, box, places, step, texture
 
 LABELS = {1: "cerebrospinal fluid", 2: "grey matter", 3: "white matter", 4: "lesion"}
 """What the mask holds, in the order of brightness but for the lesion."""
@@ -31,11 +31,8 @@ TEXT = "images/CASE.nii.gz: T1-weighted heads; masks/CASE.nii.gz: " + ", ".join(
 class Head:
     """One head and what is true of it.
 
-    Attributes:
-        image: int16, (1, i, j, k).
-        labels: uint8, (i, j, k).
-        side: `left` or `right` where there is a lesion, else empty.
-        diameter: of the lesion in mm, 0 without one.
+    `image` is int16, (1, i, j, k), `labels` uint8, (i, j, k). Of a lesion there are `side` (`left` or `right`, else
+    empty) and `diameter` in mm (0 without one).
     """
 
     image: Image
@@ -48,12 +45,12 @@ def scan(member: Member) -> Head:
     """Makes one volume in memory."""
     body, own = member.body, member.own
     grid = _affine(own)
-    places = _places(grid)
+    voxels = places(grid, SHAPE)  # x right, y front, z up
     size = body.uniform(0.93, 1.05)
     wander = [texture(body, SHAPE, 18) * np.float32(1.8) for _ in range(3)]
-    at = [(p + w) / np.float32(size) for p, w in zip(places, wander, strict=True)]
+    at = [(p + w) / np.float32(size) for p, w in zip(voxels, wander, strict=True)]
     labels, deep = _brain(at, body)
-    side, diameter = _lesion(labels, places, own)
+    side, diameter = _lesion(labels, voxels, own)
     signal = _signal(at, labels, deep, own)
     # The scanner's sensitivity differs from place to place; the magnitude of complex noise is Rician.
     bias = np.exp(np.float32(own.uniform(0.08, 0.2)) * texture(own, SHAPE, [n / 1.6 for n in SHAPE]))
@@ -96,12 +93,6 @@ def _affine(rng: np.random.Generator) -> Array:
         affine[:3, 0] *= -1
     affine[:3, 3] = rng.uniform(-4, 4, 3) - affine[:3, :3] @ ((np.array(SHAPE) - 1) / 2)
     return affine.astype(np.float32).astype(np.float64)  # what NIfTI stores
-
-
-def _places(affine: Array) -> list[Array]:
-    """Where every voxel lies in mm: x (right), y (front), z (up)."""
-    i, j, k = np.ogrid[tuple(slice(0, n) for n in SHAPE)]
-    return [(a * i + b * j + c * k + d).astype(np.float32) for a, b, c, d in affine[:3]]
 
 
 def _brain(at: Sequence[Array], rng: np.random.Generator) -> tuple[Array, Array]:

@@ -50,13 +50,7 @@ PATTERN = ("test", "fit", "fit", "validate", "fit", "test")
 class Scan:
     """What is to be measured.
 
-    Attributes:
-        case: its id, such as `multicoil-003-c16-r8`.
-        patient: whose slices they are.
-        number: of the patient, from 0 on.
-        split: `fit`, `validate` or `test`.
-        coils: how many.
-        sampling: which lines.
+    Its `case` is an id such as `multicoil-003-c16-r8`; `number` is that of the patient, from 0 on.
     """
 
     case: str
@@ -154,12 +148,7 @@ class MulticoilTissue(MulticoilPhantom):
 class Tissue(OnImage):
     """Which tissue lies where in a scan: 1 grey matter, 2 white matter.
 
-    Attributes:
-        image: whose grid it has.
-        split: whose levels the patient has.
-        number: of the patient.
-        slices: how many.
-        seed: of the cohort.
+    It has the grid of `image`; `split` and `number` are the patient's, `slices` and `seed` those of the cohort.
     """
 
     image: Reference[Image]
@@ -203,12 +192,6 @@ def write_scan(path: Path, scan: Scan, *, slices: int, seed: int) -> None:
     """Measures a patient's slices and writes them as fastMRI does: under-sampled k-space, mask, and the full image.
 
     `reconstruction_rss` is the root of the sum of squares of all lines, with their noise, as in fastMRI.
-
-    Args:
-        path: the file.
-        scan: whose, with how many coils, and which lines.
-        slices: how many.
-        seed: of the cohort.
     """
     import h5py
 
@@ -234,10 +217,7 @@ def write_scan(path: Path, scan: Scan, *, slices: int, seed: int) -> None:
 def anatomy(split: str, slices: int, rng: np.random.Generator) -> Array:
     """Axial slices of the template, bent, with another contrast, and a slow phase, complex64, (slice, row, column).
 
-    Args:
-        split: which levels are taken.
-        slices: neighbours, 2 mm apart.
-        rng: of the patient.
+    The slices are neighbours 2 mm apart, out of the levels of the split; the numbers are the patient's.
     """
     from scipy.ndimage import map_coordinates
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from scipy.ndimage import binary_dilation, binary_erosion, gaussian_filter, labe
 
 from medimg_eval.case import Array
 from medimg_eval.imaging.slides import write_pyramid
-from medimg_eval.phantoms.cohort import Member, Question, Record, yes_or_no
+from medimg_eval.phantoms.cohort import Member, Question, Record, write_rows, yes_or_no
 from medimg_eval.phantoms.shapes import ball, box, spread, texture
 
 LABELS = {1: "tumour", 2: "other tissue"}
@@ -75,13 +74,11 @@ def write_case(folder: Path, member: Member) -> Record:
         (folder / part).mkdir(exist_ok=True)
     write_pyramid(folder / files["image"], made.pixels, um_per_px=UM)
     Picture.fromarray(made.regions).save(folder / files["mask"])
-    with (folder / files["nuclei"]).open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(["row", "column", "kind", "length", "width", "angle"])
-        for (row, column, long, short, angle), kind in zip(made.nuclei, made.kinds, strict=True):
-            writer.writerow(
-                [f"{row:.2f}", f"{column:.2f}", kind, f"{2 * long:.2f}", f"{2 * short:.2f}", f"{angle:.1f}"]
-            )
+    rows = (
+        [f"{row:.2f}", f"{column:.2f}", kind, f"{2 * long:.2f}", f"{2 * short:.2f}", f"{angle:.1f}"]
+        for (row, column, long, short, angle), kind in zip(made.nuclei, made.kinds, strict=True)
+    )
+    write_rows(folder / files["nuclei"], ["row", "column", "kind", "length", "width", "angle"], rows)
     return _record(made, files)
 
 

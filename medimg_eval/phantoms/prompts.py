@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -37,10 +36,8 @@ WORDS: Mapping[str, Sequence[str]] = {
 class ChestPrompts:
     """Chest X-ray phantoms whose impressions are prompts; each case has its real image and its findings.
 
-    Args:
-        root: folder that holds `chest_reports`; None keeps it in the cache. Written on first use.
-        count: cases, over all splits.
-        seed: of the cohort.
+    `root` holds `chest_reports` (None keeps it in the cache), written on first use; `count` is that of cases over all
+    splits.
     """
 
     root: str | None = None
@@ -49,22 +46,13 @@ class ChestPrompts:
 
     def cases(self, split: str) -> list[Case]:
         """The cases of `fit`, `validate` or `test`; no patient lies in two of them."""
-        reports = ChestReports(root=self.root, count=self.count, seed=self.seed, text="impression").cases(split)
-        if not reports:
-            return []
-        table = reports[0].target.files[0].parent / "findings.csv"
-        with table.open(newline="", encoding="utf-8") as stream:
-            findings = {row.pop("case"): row for row in csv.DictReader(stream)}
-        return [
-            Case(
-                case.id,
-                case.images,
-                Given(Text(str(case.target.read().value)), case.target.files),
-                case.patient,
-                {**case.attributes, **findings[case.id]},
-            )
-            for case in reports
-        ]
+        layout = ChestReports(root=self.root, count=self.count, seed=self.seed, text="impression")
+        cases = []
+        for case, _, row in layout.with_findings(split):
+            target = Given(Text(str(case.target.read().value)), case.target.files)
+            findings = {name: value for name, value in row.items() if name != "case"}
+            cases.append(Case(case.id, case.images, target, case.patient, {**case.attributes, **findings}))
+        return cases
 
 
 class PhantomGenerator(Synthesizer):
@@ -78,12 +66,9 @@ class PhantomGenerator(Synthesizer):
         noise: standard deviation of that noise, in grey levels.
         tries: chests that are drawn for a picture, of which the one whose findings fit the prompt best is kept.
         blur: how blurred other pictures are, in pixels: what makes them worse than real ones.
-        root: of the training phantoms, as in `ChestPrompts`.
-        count: of the training phantoms.
-        seed: of the training phantoms.
-
-    Raises:
-        UsageError: a number that cannot be meant.
+        root: of the training phantoms, as `count` and `seed`; see `ChestPrompts`.
+        count: cases, over all splits.
+        seed: of the cohort.
     """
 
     reads_images: ClassVar[bool] = False

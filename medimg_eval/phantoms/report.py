@@ -231,12 +231,7 @@ MENTIONED = 0.75
 
 
 def sections(found: Sequence[Finding], rng: np.random.Generator) -> dict[str, str]:
-    """A report in the wording of many: `indication`, `findings` and `impression`, which say what is there and no more.
-
-    Args:
-        found: all that is there.
-        rng: chooses the words.
-    """
+    """A report of all that is there and no more: `indication`, `findings` and `impression`."""
     present = {one.name: one for one in found}
     sentences = {name: _described(present[name], DESCRIBED, rng) for name in DESCRIBED if name in present}
     if "cardiomegaly" not in present and rng.random() < MENTIONED:

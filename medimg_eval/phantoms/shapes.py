@@ -17,10 +17,7 @@ from medimg_eval.case import Array
 def texture(rng: np.random.Generator, shape: Sequence[int], cell: float | Sequence[float]) -> Array:
     """Smooth noise: random numbers on a coarse grid, joined by cubic B-splines.
 
-    Args:
-        rng: where the numbers come from.
-        shape: of the result.
-        cell: distance between the coarse grid's points in voxels, one or one per axis.
+    `cell` is the distance between the coarse grid's points in voxels, one or one per axis.
 
     Returns:
         float32 of mean 0 and standard deviation 1.
@@ -42,6 +39,12 @@ def texture(rng: np.random.Generator, shape: Sequence[int], cell: float | Sequen
     return field
 
 
+def places(affine: Array, shape: Sequence[int]) -> list[Array]:
+    """Where every voxel lies in mm along the three axes, float32, each of the full shape."""
+    i, j, k = np.ogrid[tuple(slice(0, n) for n in shape)]
+    return [(a * i + b * j + c * k + d).astype(np.float32) for a, b, c, d in affine[:3]]
+
+
 def ball(
     coordinates: Sequence[Array], centre: Sequence[float], radii: float | Sequence[float], turn: float = 0
 ) -> Array:
@@ -51,7 +54,7 @@ def ball(
         coordinates: one array per axis, of shapes that broadcast.
         centre: of the ellipsoid.
         radii: one, or one per axis.
-        turn: angle in degrees from the first axis towards the second, by which the ellipsoid is turned.
+        turn: angle in degrees from the first axis towards the second.
     """
     offsets = [c - np.float32(m) for c, m in zip(coordinates, centre, strict=True)]
     lengths = [float(radii)] * len(offsets) if isinstance(radii, int | float) else [float(r) for r in radii]
@@ -75,8 +78,7 @@ def step(value: Array, width: float) -> Array:
 def box(mask: Array) -> tuple[int, ...]:
     """First and last voxel that is set along each axis: all the first ones, then all the last ones.
 
-    Raises:
-        ValueError: nothing is set.
+    Raises ValueError where nothing is set.
     """
     axes = range(mask.ndim)
     ends = [np.flatnonzero(mask.any(axis=tuple(a for a in axes if a != axis))) for axis in axes]

@@ -42,13 +42,9 @@ TEXT = (
 class Chest:
     """One X-ray and what is true of it.
 
-    Attributes:
-        image: uint16, (1, row, column), bright where dense.
-        labels: uint8, (row, column).
-        ratio: width of the heart over that of the chest.
-        marks: finding -> where it is, bool, (row, column).
-        sides: finding -> `left` or `right`.
-        diameter: of the nodule in mm, 0 without.
+    `image` is uint16, (1, row, column), bright where dense; `labels` uint8, (row, column); `ratio` is the width of the
+    heart over that of the chest; `marks` says of each finding where it is, bool, (row, column), `sides` whether `left`
+    or `right`; `diameter` is the nodule's in mm, 0 without.
     """
 
     image: Image
@@ -70,7 +66,7 @@ class Frame:
 
     Attributes:
         pixel: edge of a pixel in mm.
-        x: float32, (row, column).
+        x: float32, (row, column), as y.
         y: float32, (row, column).
         half: of the width of the chest.
         top: of the lungs.
@@ -124,13 +120,13 @@ def picture(member: Member) -> Chest:
 
 
 def exposed(frame: Frame, density: Array, aerated: Array, branching: Array, rng: np.random.Generator) -> Image:
-    """The X-ray of a chest, bright where dense.
+    """The X-ray of a chest, bright where dense; all arrays are (row, column).
 
     Args:
         frame: where things lie.
-        density: of all but the lungs, float, (row, column).
-        aerated: how much of a pixel is aerated lung, 0 to 1, float32, (row, column).
-        branching: where the lungs show vessels, bool, (row, column).
+        density: of all but the lungs, float.
+        aerated: how much of a pixel is aerated lung, 0 to 1, float32.
+        branching: where the lungs show vessels, bool.
         rng: of unevenness, vessels, noise and exposure.
     """
     density -= (0.95 + 0.1 * frame.texture(rng, 60)) * frame.blurred(aerated, 1.2)
@@ -152,14 +148,8 @@ def ratio(labels: Array) -> float:
 
 def write_case(folder: Path, member: Member) -> Record:
     """Writes one case's X-ray and mask."""
-    from PIL import Image as Picture
-
     chest = picture(member)
-    files = {"image": f"images/{member.case}.dcm", "mask": f"masks/{member.case}.png"}
-    write_x_ray(folder / files["image"], chest.image, member)
-    (folder / "masks").mkdir(exist_ok=True)
-    Picture.fromarray(chest.labels).save(folder / files["mask"])
-    record = Record(files=files, findings=chest.findings)
+    record = Record(files=write_x_ray(folder, chest.image, chest.labels, member), findings=chest.findings)
     record.boxes = [(name, None, box(mark)) for name, mark in chest.marks.items()]
     if chest.findings["cardiomegaly"]:
         record.boxes.append(("cardiomegaly", None, box(chest.labels == 2)))
@@ -175,11 +165,14 @@ def write_case(folder: Path, member: Member) -> Record:
     return record
 
 
-def write_x_ray(path: Path, image: Image, member: Member) -> None:
-    """Writes an X-ray as DICOM, of the two photometric interpretations in turn."""
+def write_x_ray(folder: Path, image: Image, labels: Array, member: Member) -> dict[str, str]:
+    """Writes an X-ray as DICOM, of the two photometric interpretations in turn, and its mask; returns their places."""
+    from PIL import Image as Picture
+
+    files = {"image": f"images/{member.case}.dcm", "mask": f"masks/{member.case}.png"}
     photometric: Literal["MONOCHROME1", "MONOCHROME2"] = "MONOCHROME1" if member.index % 2 else "MONOCHROME2"
     write_picture(
-        path,
+        folder / files["image"],
         image,
         photometric=photometric,
         seed=member.seed,
@@ -188,6 +181,9 @@ def write_x_ray(path: Path, image: Image, member: Member) -> None:
         PixelSpacingCalibrationType="GEOMETRY",
         PixelSpacingCalibrationDescription="magnification of 1.06",
     )
+    (folder / "masks").mkdir(exist_ok=True)
+    Picture.fromarray(labels).save(folder / files["mask"])
+    return files
 
 
 def frame_of(
@@ -264,11 +260,7 @@ def fluid_of(frame: Frame, lung: Array, left: bool, height: float) -> Array:
 def free_air(frame: Frame, inside: Array, left: bool, depth: float) -> tuple[Array, Array]:
     """Where air lies between lung and ribs on one side, bool, and the line of the pleura, 0 to 1, (row, column).
 
-    Args:
-        frame: where things lie.
-        inside: the fields of the lungs, bool, (row, column).
-        left: of the two sides.
-        depth: of the air in mm.
+    `inside` holds the fields of the lungs, bool, (row, column); the depth of the air is in mm.
     """
     side, _ = frame.side(left)
     edge = np.minimum(frame.outline - side, (frame.y - frame.top) * 0.8) - depth * step(35 - frame.y, 45)
