@@ -99,12 +99,7 @@ class Header:
 def judge_attribute(header: Header, tag: int, vr: str, text: str, name: str) -> None:
     """Judges one filled attribute, not of a sequence; also of a side-car that names attributes of DICOM.
 
-    Args:
-        header: gets what is found.
-        tag: of the attribute.
-        vr: its value representation.
-        text: its value.
-        name: what it is called, with its sequences.
+    `header` gets what is found; `name` is what the attribute is called, with its sequences.
     """
     if not text:
         return
@@ -218,12 +213,8 @@ def side_car(
 ) -> list[Finding]:
     """Looks through the attributes of DICOM that a JSON side-car repeats, by keyword or tag, and its other texts.
 
-    Args:
-        values: the side-car.
-        path: named in the findings.
-        terms: what names patients of the same folder.
-        keep: names of `OPTIONS` that the data may make use of.
-        left_out: counts what was taken for dummies.
+    `terms` name patients of the same folder; `keep` are names of `OPTIONS` that the data may make use of; `left_out`
+    counts what was taken for dummies.
     """
     header = Header(path, frozenset(OPTIONS[name][0] for name in keep), terms=terms, left_out=left_out)
     _side_values(header, values, "")

@@ -17,14 +17,7 @@ from typing import Any
 from medimg_eval.deid.attributes import REGISTERED, SAME_DAY, Header, judge_attribute, kind_of
 from medimg_eval.deid.ps3_15 import OPTIONS, rules
 from medimg_eval.deid.quick_scan import DRAWN_ON, SECONDARY_CAPTURE
-from medimg_eval.deid.values import (
-    Finding,
-    Past,
-    is_counter,
-    like_pseudonym,
-    names_nobody,
-    text_of,
-)
+from medimg_eval.deid.values import Finding, Past, is_counter, like_pseudonym, names_nobody, text_of, words_of
 from medimg_eval.errors import CaseError
 from medimg_eval.metrics.phi import Vocabulary
 
@@ -37,32 +30,18 @@ _WORD = re.compile(rb"[A-Za-z0-9^ ]{6,}")
 
 _SENDERS = ("SourceApplicationEntityTitle", "SendingApplicationEntityTitle", "ReceivingApplicationEntityTitle")
 
-_NUMBERS = frozenset(
-    [
-        "PatientID",
-        "OtherPatientIDs",
-        "AccessionNumber",
-        "AdmissionID",
-        "MedicalRecordLocator",
-        "ServiceEpisodeID",
-        "PatientAddress",
-        "PatientTelephoneNumbers",
-        "InstitutionName",
-        "InstitutionAddress",
-        "ClinicalTrialSubjectID",
-        "RequestedProcedureID",
-        "FillerOrderNumberImagingServiceRequest",
-        "PlacerOrderNumberImagingServiceRequest",
-    ]
-)
+_NUMBERS = words_of("""
+    PatientID OtherPatientIDs AccessionNumber AdmissionID MedicalRecordLocator ServiceEpisodeID PatientAddress
+    PatientTelephoneNumbers InstitutionName InstitutionAddress ClinicalTrialSubjectID RequestedProcedureID
+    FillerOrderNumberImagingServiceRequest PlacerOrderNumberImagingServiceRequest
+""")
 """Attributes whose values no text should repeat, beside the names of persons."""
 
 
 def read_whole(path: Path) -> Any:
     """Reads all of a DICOM file but its pixels, also what stands behind them.
 
-    Raises:
-        CaseError: the header cannot be read.
+    Raises CaseError where the header cannot be read.
     """
     from pydicom import dcmread
 
@@ -108,10 +87,10 @@ def header_findings(
     past: Past | None = None,
     left_out: Counter[str] | None = None,
 ) -> tuple[list[Finding], Vocabulary, frozenset[str]]:
-    """Looks through a header.
+    """Looks through a pydicom Dataset.
 
     Args:
-        dataset: a pydicom Dataset.
+        dataset: the header.
         path: named in the findings.
         keep: names of `OPTIONS` that the data may make use of, beside those that the file declares.
         past: the file, or all files, before de-identification.

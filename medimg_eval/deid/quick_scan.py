@@ -15,17 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from medimg_eval.deid.values import words_of
 from medimg_eval.errors import CaseError
 from medimg_eval.imaging.formats import identify
 
 Kind = Literal["identity", "date", "text", "private", "pixels", "name"]
 
 
-def _keywords(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-MAY_BE_DUMMY = _keywords("""
+MAY_BE_DUMMY = words_of("""
     PatientName PatientID PatientBirthDate ReferringPhysicianName ConsultingPhysicianName ContentCreatorName
     AccessionNumber StudyID PersonName VerifyingObserverName FillerOrderNumberImagingServiceRequest OperatorsName
     InstitutionName PlacerOrderNumberImagingServiceRequest StationName DeviceSerialNumber DetectorID
@@ -34,7 +31,7 @@ MAY_BE_DUMMY = _keywords("""
 """)
 """Attributes that the profile lets be filled with a dummy, where the file says that the identity was removed."""
 
-IDENTITY = _keywords("""
+IDENTITY = words_of("""
     PatientID PatientBirthDate OtherPatientIDs OtherPatientIDsSequence IssuerOfPatientID PatientBirthName
     PatientMotherBirthName PatientAddress PatientTelephoneNumbers PatientTelecomInformation RegionOfResidence
     CountryOfResidence PatientInsurancePlanCodeSequence PatientPrimaryLanguageCodeSequence
@@ -59,7 +56,7 @@ IDENTITY = _keywords("""
 """)
 """Numbers, addresses and places. Attributes that hold a person's name are told by their value representation."""
 
-TEXT = _keywords("""
+TEXT = words_of("""
     StudyDescription SeriesDescription ProtocolName ImageComments PatientComments FrameComments StudyComments
     AdditionalPatientHistory AdmittingDiagnosesDescription AdmittingDiagnosesCodeSequence AcquisitionComments
     AcquisitionProtocolDescription AcquisitionDeviceProcessingDescription CommentsOnThePerformedProcedureStep
@@ -77,10 +74,10 @@ TEXT = _keywords("""
 """)
 """Words somebody typed, or copies of older headers."""
 
-PIXELS = _keywords("IconImageSequence GraphicAnnotationSequence EncapsulatedDocument WaveformSequence")
+PIXELS = words_of("IconImageSequence GraphicAnnotationSequence EncapsulatedDocument WaveformSequence")
 """Pictures and documents inside the file."""
 
-DRAWN_ON = _keywords("US IVUS ES XC GM OT SC CR RF XA DOC SR OP")
+DRAWN_ON = words_of("US IVUS ES XC GM OT SC CR RF XA DOC SR OP")
 """Modalities whose pixels often show text, and so should say whether they do."""
 
 PHILIPS: Mapping[str, Kind] = {
@@ -119,13 +116,10 @@ class Doubt:
 
 
 def scan(path: Path) -> list[Doubt]:
-    """Looks for what may identify a patient in the header of a DICOM, NIfTI, MetaImage or NRRD file.
+    """What may identify a patient in a DICOM, NIfTI, MetaImage or NRRD header.
 
-    Returns:
-        What to look at; empty for other formats, and where nothing is in doubt.
-
-    Raises:
-        CaseError: the file is missing or of no known format.
+    Empty for other formats, and where nothing is in doubt. Raises CaseError where the file is missing or of no known
+    format.
     """
     family = identify(path)
     if family in ("dicom", "slide") and path.is_file():
@@ -155,11 +149,9 @@ def identities(path: Path) -> dict[str, str]:
 
 
 def scan_names(paths: Iterable[Path], known: Mapping[str, str]) -> list[Doubt]:
-    """Looks for names of files that look like a person, a date or a record number.
+    """Names of files that look like a person, a date or a record number.
 
-    Args:
-        paths: files.
-        known: keyword -> value found in headers (see `identities`), which no name should repeat.
+    No name should repeat the values `known` by the keyword of their header (see `identities`).
     """
     # A name may be written in another order: its parts are looked for.
     parted = {
@@ -317,18 +309,25 @@ def _volume(path: Path) -> list[Doubt]:
         if head[2:9] == b"b2frame":
             return []  # chunks of voxels, without free text
         raise CaseError(f"{path}: its header cannot be read ({type(error).__name__}); copy it again") from error
-    header = getattr(image, "nifti_header", image.header)  # a CIFTI file has two
-    stated = header.keys() if hasattr(header, "keys") else ()
+    header, texts = header_texts(image)
     doubts = [
         Doubt(path, f"the header's {field} is filled; it may hold a name", "text", field)
-        for field in ("descrip", "aux_file", "db_name", "intent_name", "patient_id", "exp_date")
-        if field in stated and header[field].tobytes().strip(b"\0 ")
+        for field, text in texts.items()
+        if text.strip(b"\0 ")
     ]
     codes = Counter(int(extension.get_code()) for extension in getattr(header, "extensions", []))
     for code, count in sorted(codes.items()):
         what = "holds a DICOM header" if code == 2 else f"of code {code} may hold anything"
         doubts.append(Doubt(path, f"a header extension {what}", "identity" if code == 2 else "private", "", count))
     return doubts
+
+
+def header_texts(image: Any) -> tuple[Any, dict[str, bytes]]:
+    """The header of an image that nibabel opened, and its fields of text."""
+    header = getattr(image, "nifti_header", image.header)  # a CIFTI file has two
+    stated = header.keys() if hasattr(header, "keys") else ()
+    fields = ("descrip", "aux_file", "db_name", "intent_name", "patient_id", "exp_date")
+    return header, {field: header[field].tobytes() for field in fields if field in stated}
 
 
 def _keys(path: Path, head: bytes) -> list[Doubt]:

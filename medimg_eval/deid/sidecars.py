@@ -64,8 +64,7 @@ _PEOPLE = re.compile(r"(?i)author|artist|owner|patient|operator|physician|name|s
 def volume_findings(path: Path, terms: Vocabulary) -> list[Finding]:
     """Looks at the header of a NIfTI, MetaImage, NRRD or PAR file, and whether its name says that it shows a head.
 
-    Raises:
-        CaseError: the header cannot be read.
+    Raises CaseError where the header cannot be read.
     """
     found = []
     values = _nifti_texts(path)
@@ -94,13 +93,8 @@ def _nifti_texts(path: Path) -> dict[str, str]:
         image: Any = nib.load(path)
     except Exception:  # noqa: BLE001 - `phi.scan` says what is wrong
         return {}
-    header = getattr(image, "nifti_header", image.header)
-    stated = header.keys() if hasattr(header, "keys") else ()
-    return {
-        name: text_of(header[name].tobytes())
-        for name in ("descrip", "aux_file", "db_name", "intent_name")
-        if name in stated
-    }
+    _, texts = phi.header_texts(image)
+    return {name: text_of(texts[name]) for name in ("descrip", "aux_file", "db_name", "intent_name") if name in texts}
 
 
 def _action(keyword: str) -> str:
@@ -118,8 +112,7 @@ def _judged(path: Path, kind: Kind, attribute: str, text: str, terms: Vocabulary
 def json_findings(path: Path, terms: Vocabulary, keep: Collection[str], left_out: Counter[str]) -> list[Finding]:
     """Looks through a JSON side-car: attributes of DICOM by keyword or tag, and texts.
 
-    Raises:
-        CaseError: the file is no JSON, or too large for a side-car.
+    Raises CaseError where the file is no JSON, or too large for a side-car.
     """
     if path.stat().st_size > LARGEST:
         raise CaseError(f"{path}: is larger than a side-car ({LARGEST >> 20} MiB), and was not looked at")
@@ -136,8 +129,7 @@ def json_findings(path: Path, terms: Vocabulary, keep: Collection[str], left_out
 def picture_findings(path: Path, terms: Vocabulary, left_out: Counter[str]) -> list[Finding]:
     """Looks at EXIF, XMP, comments and text chunks of a picture, never at its pixels.
 
-    Raises:
-        CaseError: the header cannot be read.
+    Raises CaseError where the header cannot be read.
     """
     found: dict[str, Finding] = {}
     try:
@@ -182,11 +174,8 @@ def _fields(path: Path) -> Iterator[tuple[str, Any]]:
         if exif.get_ifd(0x8825):
             yield "EXIF GPSInfo", "a place"
         for key, value in picture.info.items():
-            if (
-                isinstance(value, str | bytes)
-                and not png
-                and key not in ("exif", "icc_profile", "compression", "version")
-            ):
+            technical = png or key in ("exif", "icc_profile", "compression", "version")
+            if isinstance(value, str | bytes) and not technical:
                 yield str(key), value
 
 
@@ -211,8 +200,7 @@ def _inflated(kind: bytes, rest: bytes) -> bytes:
 def slide_findings(path: Path, terms: Vocabulary, left_out: Counter[str]) -> list[Finding]:
     """Looks at what a slide says of itself, and whether it holds a picture of its label.
 
-    Raises:
-        CaseError: the slide cannot be opened.
+    Raises CaseError where the slide cannot be opened.
     """
     import openslide
 

@@ -30,7 +30,8 @@ KINDS: dict[str, str] = {
 """Kind of a finding -> what it is."""
 
 
-def _words(text: str) -> frozenset[str]:
+def words_of(text: str) -> frozenset[str]:
+    """A set of words, written as they follow each other."""
     return frozenset(text.split())
 
 
@@ -92,7 +93,7 @@ _PSEUDONYM = re.compile(
 )
 
 
-_TECHNICAL = _words("""
+_TECHNICAL = words_of("""
     abdomen adc angio angiography ap arterial axial body bone brain breast cardiac cervical chest cine contrast cor
     coronal ct cta delayed diffusion dwi dynamic early echo enhanced epi fat fdg femur fl flair foot fse gre hand
     head heart helical hip image images kidney knee l late lateral left liver localiser localizer lower lumbar lung
@@ -101,7 +102,7 @@ _TECHNICAL = _words("""
     spiral standard stir swi t1 t1w t2 t2w thin thoracic thorax tissue topogram tra transverse tse unenhanced upper
     us venous vibe view volume w whole with without wo wrist xray
 """)
-_STOCK = _words("acquisitionequipmentofthesourceimages softwarelibraryusedtocreatethisinstance")
+_STOCK = words_of("acquisitionequipmentofthesourceimages softwarelibraryusedtocreatethisinstance")
 """Sentences that highdicom writes into every file."""
 
 _SHORT_NUMBER = re.compile(r"\d{1,3}|\d{1,3}(mm|cm|kv|s|d)|[bt]\d{1,4}")
@@ -184,10 +185,7 @@ def mask(text: str) -> str:
 def suspicions(text: str, vocabulary: Vocabulary, *, dates: bool = True) -> list[str]:
     """Says what in a text names a patient, each kind once: "repeats the PatientName", "holds what looks like a date".
 
-    Args:
-        text: any.
-        vocabulary: what is known of patients.
-        dates: whether a date tells anything; a version of a program is often written as one.
+    `dates` says whether a date tells anything; a version of a program is often written as one.
     """
     said = [
         f"repeats the {span.kind}" if span.known else f"holds what looks like a {span.kind}"
