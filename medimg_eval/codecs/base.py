@@ -39,12 +39,9 @@ class Codec(ABC):
 
     @abstractmethod
     def write(self, folder: Path, trial: str, value: Any) -> Stored:
-        """Stores a prediction; its file appears whole or not at all.
+        """Stores what `Task.accept` returned; its file appears whole or not at all.
 
-        Args:
-            folder: for files of predictions; made where it is needed.
-            trial: id.
-            value: what `Task.accept` returned.
+        `folder` is for files of predictions, made where it is needed; `trial` is an id.
         """
 
     @abstractmethod

@@ -15,11 +15,9 @@ from medimg_eval.trust import place_in
 
 
 class GeneratedImages(NamedTuple):
-    """The images of one prompt.
+    """The images of one prompt, and the seed of each.
 
-    Attributes:
-        pictures: arrays, uint8 or uint16, (row, column) or (row, column, 3); of a stored prediction their files.
-        seeds: of each.
+    They are arrays, uint8 or uint16, (row, column) or (row, column, 3); of a stored prediction their files.
     """
 
     pictures: Sequence[Any]

@@ -22,11 +22,7 @@ class Recorded(Protocol):
 
 
 class Records(Codec):
-    """What the prediction's own `as_record` gives.
-
-    Args:
-        kind: class of the predictions.
-    """
+    """What the own `as_record` of predictions of a class gives."""
 
     form = "record"
     heavy = False

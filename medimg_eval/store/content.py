@@ -42,9 +42,8 @@ COLUMNS = {
 class Stored(NamedTuple):
     """What is kept under a key.
 
-    Attributes:
-        value: what JSON holds, or a float32 array (feature,).
-        meta: facts about the content, such as the size of a picture.
+    The value is what JSON holds, or a float32 array (feature,); `meta` has facts about the content, such as the size of
+    a picture.
     """
 
     value: Any
@@ -160,9 +159,8 @@ def reply_store(folder: Path | None = None) -> ContentStore:
 def observation_store(kind: str, identity: str) -> ContentStore:
     """What a provider has said, in the user's cache.
 
-    Args:
-        kind: verdict, annotation, comparison, features or distance.
-        identity: of the provider: its name with a hash of its settings and weights.
+    The kind is verdict, annotation, comparison, features or distance; the identity the provider's name with a hash of
+    its settings and weights.
     """
     folder = FOLDERS.get(kind, "annotations")
     place = user_cache() / folder

@@ -65,9 +65,7 @@ def sentence_key(text: str) -> str:
 def prompt_key(prompt: Prompt, max_new_tokens: int | None = None) -> str:
     """Key of what a judge is shown.
 
-    Args:
-        prompt: messages and images.
-        max_new_tokens: how long it may write; None for the usual length, which is no part of the key.
+    `max_new_tokens` says how long it may write; None is the usual length, which is no part of the key.
     """
     pixels = [(image.array.shape, hashlib.blake2b(image.array.tobytes()).hexdigest()) for image in prompt.images]
     shown: list[Any] = [[(message.role, message.parts) for message in prompt.messages], pixels]
