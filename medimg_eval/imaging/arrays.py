@@ -30,11 +30,8 @@ ORDER = {"c": 0, "t": 1, "f": 1}
 class Header:
     """What a file says of an array without its values.
 
-    Attributes:
-        shape: as stored.
-        dtype: as stored.
-        offset: where in the file the values lie, when they lie there as they are in memory; None otherwise.
-        fortran: whether the first axis varies fastest.
+    `offset` is where in the file the values lie as they are in memory; None where they do not. In `fortran` order the
+    first axis varies fastest.
     """
 
     shape: tuple[int, ...]
@@ -46,22 +43,17 @@ class Header:
 class Bundle:
     """The arrays of one file: .npz, HDF5 (keys are paths such as `a/b`), or .npy (whose one key is `array`).
 
-    Attributes:
-        path: the file.
-        headers: key -> shape and dtype, read without the values.
+    `headers` holds the shape and dtype of each key, read without the values.
     """
 
     def __init__(self, path: str | Path, *, cache: str | Path | None = None, allow_pickle: bool = False) -> None:
-        """Reads the headers.
+        """Reads the headers; raises CaseError of a file that is missing, cut short, damaged, or of another kind.
 
         Args:
             path: the file.
             cache: a folder that compressed members of an .npz are unpacked into, once, to be memory-mapped
                 from then on. Several processes may share it. Without it they are unpacked at each read.
             allow_pickle: read arrays of Python objects. Pickles can run code: only for files you trust.
-
-        Raises:
-            CaseError: missing, cut short, damaged, or of another kind.
         """
         self.path = Path(path)
         self._cache = None if cache is None else Path(cache).expanduser()
@@ -76,16 +68,14 @@ class Bundle:
     def array(self, key: str) -> Array:
         """Reads an array, whole or memory-mapped (writable in memory, never to the file).
 
-        Raises:
-            CaseError: no such key, Python objects without `allow_pickle`, or damaged.
+        Raises CaseError for no such key, Python objects without `allow_pickle`, or damage.
         """
         return self._read(key, None)
 
     def item(self, key: str, index: int) -> Array:
         """Reads `array(key)[index]`, of HDF5 and memory-mapped arrays without reading the rest.
 
-        Raises:
-            CaseError: what `array` raises, or an index out of range.
+        Raises CaseError as `array` does, and for an index out of range.
         """
         shape = self.header(key).shape
         if not shape or not 0 <= index < shape[0]:

@@ -54,12 +54,7 @@ class ImageFile(_Files):
 
 @dataclass(frozen=True)
 class MaskFile(_Files):
-    """A label map of any known format.
-
-    Attributes:
-        path: a file, or the files that make up one label map.
-        options: passed to `read_mask`.
-    """
+    """A label map of any known format: a file, or the files that make up one; `options` are passed to `read_mask`."""
 
     options: Mapping[str, Any] = field(default_factory=dict)
 

@@ -36,13 +36,7 @@ _DICOM_NAME = re.compile(r"\.(dcm|dicom|dic|ima)(\.gz)?$", re.IGNORECASE)
 
 
 def identify(path: str | Path) -> str:
-    """Says which family a file or folder is of.
-
-    Args:
-        path: a file, or a folder whose files are of one kind (a DICOM series, the frames of a clip).
-
-    Returns:
-        A key of `FAMILIES`.
+    """Says which of `FAMILIES` a file is of, or a folder of one kind (a DICOM series, the frames of a clip).
 
     Raises:
         CaseError: there is no such file, it is empty, or of no known format; or a folder holds images of several kinds.
@@ -127,6 +121,12 @@ def _is_volume(path: Path, head: bytes) -> bool:
     )
 
 
+def natural_order(name: str) -> list[tuple[int, int, str]]:
+    """What names are sorted by so that 2 comes before 10."""
+    parts = [part for part in re.split(r"(\d+)", name) if part]
+    return [(0, int(part), part) if part.isdecimal() else (1, 0, part) for part in parts]
+
+
 def named_as_dicom(path: Path) -> bool:
     """Whether a file's name says that it is DICOM, whatever it holds."""
     return _DICOM_NAME.search(path.name) is not None
@@ -135,8 +135,7 @@ def named_as_dicom(path: Path) -> bool:
 def survey(folder: Path) -> tuple[str, list[str]]:
     """Looks at all files of a folder; says which family it is of, and what is passed over, in sentences.
 
-    Raises:
-        CaseError: the folder holds no image, images of several kinds, or files that are to be named one by one.
+    Raises CaseError where it holds no image, images of several kinds, or files that are to be named one by one.
     """
     found: dict[str, list[Path]] = {}
     for name, _ in walk(folder):

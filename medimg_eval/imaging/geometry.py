@@ -27,10 +27,7 @@ HALF = 0.5 + 1e-6
 def orientation(affine: Array) -> str:
     """Says where the three voxel axes point, such as `RAS`: the first letter is where the first axis ends.
 
-    Oblique axes get the letter of the nearest patient axis, no two axes the same.
-
-    Args:
-        affine: (4, 4), voxel index to RAS+ mm.
+    Oblique axes get the letter of the nearest patient axis, no two axes the same. The affine is (4, 4), to RAS+ mm.
     """
     steps = np.asarray(affine, np.float64)[:3, :3]
     cosines = steps / np.linalg.norm(steps, axis=0)
@@ -43,12 +40,8 @@ def reorient(thing: Thing, code: str = "RAS") -> Thing:
 
     No value is changed: arrays are views of the given ones, and every voxel stays where it was in the patient.
 
-    Args:
-        thing: an image or label map of three spatial axes.
-        code: three letters, one of each of R or L, A or P, S or I, such as `RAS` or `LPS`.
-
     Raises:
-        ValueError: another code, or another number of axes.
+        ValueError: a code that has not one of each of R or L, A or P, S or I, or another number of axes than three.
     """
     if len(code) != 3 or any(sum(letter in ends for letter in code) != 1 for ends in ENDS):
         raise ValueError(f"expected one of each of R or L, A or P, S or I, such as 'RAS', got {code!r}")
@@ -80,17 +73,11 @@ def ends_of(letter: str) -> str:
 
 
 def grid_of_spacing(geometry: Geometry, spacing: Sequence[float]) -> Geometry:
-    """Returns the grid of another spacing over the same field of view.
+    """Returns the grid of another spacing, mm along each axis, over the same field of view.
 
     The middle of the volume and the directions of its axes stay. The field of view (from the outer face of the
-    first voxel to the outer face of the last) is rounded to whole voxels, by the same amount at both ends.
-
-    Args:
-        geometry: the grid now.
-        spacing: mm along each spatial axis.
-
-    Raises:
-        ValueError: not one number above 0 per axis.
+    first voxel to the outer face of the last) is rounded to whole voxels, by the same amount at both ends. Raises
+    ValueError where the spacing is not one number above 0 per axis.
     """
     if len(spacing) != len(geometry.shape) or not all(0 < step < math.inf for step in spacing):
         raise ValueError(f"expected {len(geometry.shape)} spacings above 0, got {tuple(spacing)}")
@@ -348,8 +335,7 @@ LPS_TO_RAS = np.diag([-1.0, -1.0, 1.0, 1.0])
 def check_affine(path: Path, affine: Array) -> None:
     """Refuses an affine that is no map from voxels to space.
 
-    Raises:
-        CaseError: it holds NaN or infinity, has an axis without length, or axes that lie in one plane.
+    Raises CaseError where it holds NaN or infinity, has an axis without length, or axes that lie in one plane.
     """
     steps = affine[:3, :3]
     lengths = np.linalg.norm(steps, axis=0)
@@ -377,10 +363,9 @@ def shifted(affine: Array, box: Box | None) -> Array:
 
 
 def clip_box(path: Path, shape: tuple[int, ...], box: Box | None) -> Box | None:
-    """Returns the box as whole numbers, after looking whether it lies in the volume.
+    """Returns the box as whole numbers.
 
-    Raises:
-        CaseError: it has other axes than the volume, is empty, or sticks out.
+    Raises CaseError where it has other axes than the volume, is empty, or sticks out.
     """
     if box is None:
         return None

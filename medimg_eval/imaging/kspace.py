@@ -71,15 +71,15 @@ PRESETS: Mapping[str, KeyMap] = {
 
 @dataclass(frozen=True, eq=False)
 class KSpace:
-    """What a scan, or a run of its slices, measured.
+    """What a scan, or a run of its slices, measured; arrays are None where the file has none.
 
     Attributes:
         samples: complex, one axis per name in `axes`, without alternating signs.
         axes: what the axes are.
         centred: whether the lowest frequency lies in the middle.
-        maps: complex, coil sensitivities as stored; None where the file has none.
-        target: the image to be reconstructed as stored; None where the file has none, as of test data.
-        mask: the sampling mask as stored; None where the file has none, as of fully sampled data.
+        maps: complex, coil sensitivities as stored.
+        target: the image to be reconstructed as stored; test data have none.
+        mask: the sampling mask as stored; fully sampled data have none.
         attributes: acquisition and norms, as text.
     """
 
@@ -93,11 +93,7 @@ class KSpace:
 
 
 def kspace_shape(path: str | Path, keys: KeyMap | str) -> tuple[int, ...]:
-    """Reads the shape of the samples, (one length per axis of the key map), without reading them.
-
-    Raises:
-        CaseError: as `read_kspace`.
-    """
+    """Reads the shape of the samples, (one length per axis of the key map), alone; raises as `read_kspace`."""
     keys = _key_map(keys)
     with _Opened(Path(path)) as file:
         return _shape(file, keys)
@@ -106,8 +102,7 @@ def kspace_shape(path: str | Path, keys: KeyMap | str) -> tuple[int, ...]:
 def target_shape(path: str | Path, keys: KeyMap | str) -> tuple[int, ...] | None:
     """Reads the shape of the image to be reconstructed as stored, without reading it; None where the file has none.
 
-    Raises:
-        CaseError: as `read_kspace`.
+    Raises as `read_kspace`.
     """
     keys = _key_map(keys)
     with _Opened(Path(path)) as file:
@@ -156,9 +151,8 @@ def read_dataset(path: str | Path, key: str) -> Array:
 def rss(data: KSpace) -> Array:
     """Reconstructs by an inverse FFT of each coil, and the root of the sum of squares over coils.
 
-    Returns:
-        Magnitude, real, with the axes of `data` but the coil's. The transform is orthonormal: authors who
-        use numpy's default get values smaller by the square root of the number of frequencies.
+    Magnitude, real, with the axes of `data` but the coil's. The transform is orthonormal: authors who use numpy's
+    default get values smaller by the square root of the number of frequencies.
     """
     frequencies = [place for place, name in enumerate(data.axes) if name.startswith("k")]
     images = np.abs(inverse_fft(data.samples, frequencies, centred=data.centred))
@@ -169,16 +163,10 @@ def rss(data: KSpace) -> Array:
 
 
 def inverse_fft(samples: Array, axes: Sequence[int], *, centred: bool = True) -> Array:
-    """Takes the orthonormal inverse FFT.
+    """Takes the orthonormal inverse FFT along the frequency axes; single precision stays single.
 
-    Args:
-        samples: complex; single precision stays single.
-        axes: the frequency axes.
-        centred: the lowest frequency lies at index n // 2 and the image's origin goes there too; otherwise
-            both lie at index 0, as numpy has them.
-
-    Returns:
-        Complex, shaped like `samples`.
+    Centred, the lowest frequency lies at index n // 2 and the image's origin goes there too; otherwise both lie at
+    index 0, as numpy has them.
     """
     from scipy import fft
 

@@ -55,16 +55,13 @@ def from_values(
 
 
 def from_colours(pixels: Array, path: Path, colours: Mapping[int, Sequence[int]], *, lossy: bool = False) -> Array:
-    """Takes colours as labels.
+    """Takes colours as labels, int64, (row, column).
 
     Args:
         pixels: (row, column, 3), or (row, column) of grey; 8 or 16 bits.
         path: named in errors.
         colours: label -> red, green, blue; black is label 0 unless either of them is taken.
         lossy: whether the file was compressed with loss.
-
-    Returns:
-        Labels, int64, (row, column).
 
     Raises:
         CaseError: a colour that stands for no label.
@@ -98,9 +95,8 @@ def from_colours(pixels: Array, path: Path, colours: Mapping[int, Sequence[int]]
 def label_map(array: Array, path: Path) -> Array:
     """Turns channels of numbers into labels, (*spatial), of the smallest integer dtype.
 
-    Raises:
-        CaseError: several channels, values that are not whole, NaN or infinity, or those of an image; the message
-            names `path`.
+    Raises CaseError, naming the path, of several channels, values that are not whole, NaN or infinity, or those of an
+    image.
     """
     if array.shape[0] != 1 or array.ndim not in (3, 4):
         raise CaseError(f"{path}: expected a 2-D or 3-D label map of one channel, got {array.shape} (channel first)")
@@ -134,16 +130,13 @@ def smallest_type(labels: Array) -> np.dtype[Any]:
 
 
 def split_codes(codes: Array, path: Path, objects: Literal["values"] | int) -> tuple[Array, Array]:
-    """Takes whole numbers that name objects apart into labels and numbers.
+    """Takes whole numbers that name objects apart into labels and numbers, each in the smallest integer dtype.
 
     Args:
         codes: integers, (*spatial); 0 is background.
         path: named in errors.
         objects: "values" where every value above 0 is an object, all of label 1; or a number that each label was
             multiplied by before the object's number was added: 1000 where 2003 is the third object of label 2.
-
-    Returns:
-        Labels and numbers, each (*spatial) in the smallest integer dtype.
 
     Raises:
         CaseError: a value below 0.
@@ -160,8 +153,7 @@ def split_codes(codes: Array, path: Path, objects: Literal["values"] | int) -> t
 def join_codes(labels: Array, numbers: Array, factor: int) -> Array:
     """Returns `factor` times the labels plus the numbers, which are made small enough where they are not.
 
-    Raises:
-        CaseError: there are more objects than `factor` has numbers for.
+    Raises CaseError where there are more objects than `factor` has numbers for.
     """
     if numbers.size and int(numbers.max()) >= factor:
         known, places = np.unique(np.append(numbers.ravel(), 0), return_inverse=True)

@@ -25,16 +25,13 @@ Source = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
 def read(source: Source, *, nan: Literal["raise"] | float = "raise", **options: Any) -> Image:
-    """Reads an image of any known format.
+    """Reads an image of any known format, in its stored dtype where that loses nothing.
 
     Args:
         source: a file, a folder holding one DICOM series or the frames of one clip, or a list of files.
         nan: what NaN and infinite voxels become; `raise` refuses them.
         options: the family's own, such as `series` (DICOM), `frames` (video) or `um_per_px` (slides); see
             the `read` of `medimg_eval.imaging.dicom.reading`, `volumes`, `pictures`, `video`, `slides`, `arrays`.
-
-    Returns:
-        The image, in its stored dtype where that loses nothing. `notes` says what was mended or doubted.
 
     Raises:
         CaseError: the file is missing, damaged or ambiguous; the message names it and the mend.

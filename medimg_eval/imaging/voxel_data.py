@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Literal, Protocol, cast
+from typing import Any, BinaryIO, Literal, Protocol
 
 import numpy as np
 
@@ -54,8 +54,7 @@ def head(path: Path, count: int) -> bytes:
 def check_own(path: Path, stored: Any) -> Any:
     """Returns an HDF5 array if its numbers lie in the file itself; a file from elsewhere could name any other.
 
-    Raises:
-        CaseError: they lie in another file: by an external link, external storage, or as a view of other files.
+    Raises CaseError where they lie in another file: by an external link, external storage, or as a view of other files.
     """
     elsewhere = stored.file.filename != str(path) or stored.external
     if elsewhere or (stored.is_virtual and any(one.file_name != "." for one in stored.virtual_sources())):
@@ -159,16 +158,12 @@ class Stream:
 
     @contextmanager
     def _named(self) -> Iterator[None]:
+        from isal import isal_zlib
+
         try:
             yield
-        except (OSError, EOFError, ValueError, zlib.error, _isal_error()) as error:
+        except (OSError, EOFError, ValueError, zlib.error, isal_zlib.IsalError) as error:
             raise CaseError(f"{self.path}: is cut short or damaged ({error}); write or copy it again") from error
-
-
-def _isal_error() -> type[Exception]:
-    from isal import isal_zlib
-
-    return cast("type[Exception]", isal_zlib.IsalError)
 
 
 @dataclass(frozen=True)
@@ -201,8 +196,7 @@ class Layout:
 def check_room(layout: Layout) -> None:
     """Refuses a file that cannot hold what its header asks for, before any memory is taken.
 
-    Raises:
-        CaseError: the file is too short, or the voxels would not fit in this machine's memory.
+    Raises CaseError where it is too short, or the voxels would not fit in this machine's memory.
     """
     size = layout.path.stat().st_size
     most = (size - layout.start) * DEFLATE_RATIO if layout.codec else size
@@ -215,11 +209,7 @@ def check_room(layout: Layout) -> None:
 
 
 def check_memory(path: Path, count: int) -> None:
-    """Refuses voxels that would not fit in this machine's memory.
-
-    Raises:
-        CaseError: there are more bytes than that.
-    """
+    """Raises CaseError for voxels that would not fit in this machine's memory."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if count > memory:
         raise CaseError(
@@ -233,7 +223,7 @@ def read_voxels(layout: Layout, box: Box | None, transform: Transform | None) ->
 
     Memory holds the result and one piece of the file. What is read whole, unchanged, from a plain file is a
     private (copy-on-write) map of it: nothing is read until it is touched, and writing to the array leaves the file
-    alone.
+    alone. Raises CaseError where the file is cut short or damaged.
 
     Args:
         layout: where they lie.
@@ -242,9 +232,6 @@ def read_voxels(layout: Layout, box: Box | None, transform: Transform | None) ->
 
     Returns:
         (component, i, j, k, channel), Fortran-contiguous; and what there is to note.
-
-    Raises:
-        CaseError: the file is cut short or damaged.
     """
     check_room(layout)
     with Stream(layout.path, layout.start, layout.codec) as stream:

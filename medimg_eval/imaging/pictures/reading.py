@@ -168,11 +168,7 @@ def read(paths: Sequence[Path], *, channels: Channels = "as stored", page: int |
 def decode(data: bytes, name: str, *, channels: Channels = "as stored", page: int | None = None) -> Image:
     """Reads a picture from bytes, such as a cell of a parquet table; otherwise like `read`.
 
-    Args:
-        data: the content of a picture file.
-        name: what error messages call it.
-        channels: see `read`.
-        page: see `read`.
+    `name` is what error messages call it.
     """
     return _image(_load(data, name, page), name, channels)
 
@@ -441,16 +437,11 @@ def _jpeg_ends(data: bytes) -> bool:
 
 
 def as_picture(image: Image) -> Picture:
-    """Turns an image into a PIL image, RGB.
+    """Turns an image of 1 to 4 channels, (channel, row, column), into a PIL image, RGB.
 
     Pictures of 8 bits stay as they are; grey ones get three equal channels, and an alpha channel is laid over white.
-    Of other types the values are stretched from the smallest to the largest; what is not finite counts as 0.
-
-    Args:
-        image: (channel, row, column), of 1 to 4 channels.
-
-    Raises:
-        CaseError: it is a volume or a clip, whose slice or frames the layout must name, or holds nothing.
+    Of other types the values are stretched from the smallest to the largest; what is not finite counts as 0. Raises
+    CaseError for a volume or a clip, whose slice or frames the layout must name, or what holds nothing.
     """
     from PIL import Image as Pictures
 

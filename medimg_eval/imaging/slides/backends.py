@@ -34,10 +34,9 @@ class Backend(Protocol):
         name: of the library.
         sizes: (rows, columns) of each level.
         downsamples: level-0 pixels per pixel of each level.
-        vendor: of the scanner or format, empty when unknown.
+        vendor: of the scanner or format, as objective (magnification) empty when unknown.
         stated: micrometres per level-0 pixel along rows and columns as the file states them, or None.
         background: red, green, blue of what was not scanned.
-        objective: magnification, empty when unknown.
         associated: names of the pictures beside the pyramid, such as `label`.
     """
 
@@ -83,7 +82,7 @@ class OpenSlideBackend:
         self._tiles = stored_tiles(path, self.sizes) if self.vendor in PLAIN else None
 
     def cut(self, level: int, row: int, column: int, rows: int, columns: int) -> Array:
-        """Reads a rectangle that lies within a level, in that level's pixels: uint8, (row, column, 3)."""
+        """See `Backend.cut`."""
         found = None if self._tiles is None else self._tiles.cut(level, row, column, rows, columns)
         if found is not None:
             return found
@@ -176,13 +175,9 @@ class WsiDicomBackend:
 
 
 def open_backend(path: Path) -> tuple[Backend, tuple[str, ...]]:
-    """Opens a slide with the first library that can.
+    """Opens a slide with the first library that can, and notes why an earlier one could not.
 
-    Returns:
-        The open slide, and notes: why an earlier library could not.
-
-    Raises:
-        CaseError: none can; says what each said, and what is not installed.
+    Raises CaseError when none can; it says what each said, and what is not installed.
     """
     file = _one_file(path)
     notes = []
@@ -329,10 +324,8 @@ class StoredTiles:
     def cut(self, level: int, row: int, column: int, rows: int, columns: int) -> Array | None:
         """Reads a rectangle that lies within a level, uint8, (row, column, 3).
 
-        Returns None where a tile is not stored: what lies there is for openslide to say.
-
-        Raises:
-            ValueError: a tile is damaged or cut short.
+        None where a tile is not stored: what lies there is for openslide to say. Raises ValueError when a tile is
+        damaged or cut short.
         """
         high, wide = self._levels[level].tile
         out = np.empty((rows, columns, 3), np.uint8)

@@ -43,15 +43,12 @@ class Features:
 
 
 def read_features(path: str | Path, *, coordinate_columns: int = 0) -> Features:
-    """Reads the features of one slide.
+    """Reads the features of one slide, in float32, and the coordinates where there are any.
 
     Args:
         path: .h5 (`features`, `coords`), .pt (a tensor, or a dict of the same), or .npy (tile, feature). An axis of
             length one in front is dropped; a single vector is one row. Coordinates are stored as x, y.
         coordinate_columns: columns of an .npy before the features, of which the last two are x and y (Phikon: 3).
-
-    Returns:
-        The features in float32, and the coordinates where there are any.
 
     Raises:
         CaseError: the file is missing, damaged, empty, of another shape, or holds NaN or infinite features.

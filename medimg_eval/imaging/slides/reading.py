@@ -85,16 +85,14 @@ def read(
 ) -> Image:
     """Reads a slide, or a part of it, (3, row, column) of uint8.
 
+    The affine holds the steps in mm, or ones where the slide states no credible size (`units` is `pixel`).
+
     Args:
         paths: the file, a folder of one DICOM slide, or that slide's files.
         um_per_px: micrometres per pixel of the result.
         level: instead, a level as it is stored.
         region: (start, stop) of rows and of columns, in level-0 pixels; None reads the whole slide.
         level0_um_per_px: size of a level-0 pixel, where the file states none or a wrong one.
-
-    Returns:
-        The image; its affine holds the steps in mm, or ones where the slide states no credible size (`units` is
-        `pixel`).
 
     Raises:
         CaseError: the slide cannot be opened or is damaged, the level or region is not on it, or it is larger than
@@ -142,8 +140,7 @@ def placement(
 ) -> tuple[tuple[int, int], tuple[float, float]]:
     """Says where the pixels lie that `read` gives for the same arguments; raises what it does.
 
-    Returns:
-        Row and column of their corner in level-0 pixels, and level-0 pixels to one of them along rows and columns.
+    Row and column of their corner are in level-0 pixels, as are the steps along rows and columns.
     """
     with _slide(paths, level0_um_per_px) as slide:
         plan = _plan(slide, um_per_px, level, region)
@@ -160,8 +157,7 @@ def read_mask(
 ) -> Mask:
     """Reads a slide whose grey values are labels; takes what `read` does, and picks the nearest pixel.
 
-    Raises:
-        CaseError: what `read` raises, or the slide is in colour.
+    Raises CaseError as `read` does, and where the slide is in colour.
     """
     with _slide(paths, level0_um_per_px) as slide:
         plan = _plan(slide, um_per_px, level, region)

@@ -25,12 +25,7 @@ BLOCK = 1024
 
 @dataclass(frozen=True)
 class Level:
-    """One level of a pyramid.
-
-    Attributes:
-        size: (rows, columns).
-        downsample: level-0 pixels per pixel along rows and columns.
-    """
+    """One level of a pyramid: (rows, columns), and level-0 pixels per pixel along them."""
 
     size: tuple[int, int]
     downsample: tuple[float, float]
@@ -51,18 +46,12 @@ class _View:
 
 
 class Slide:
-    """A slide, opened when it is first needed and again in each process that uses it; may be pickled.
-
-    Attributes:
-        path: the file, or a folder of one DICOM slide.
-    """
+    """A slide, opened when it is first needed and again in each process that uses it; may be pickled."""
 
     def __init__(self, path: Path, um_per_px: float | None = None) -> None:
-        """Takes the slide; nothing is opened yet.
+        """Takes the file, or the folder of one DICOM slide; nothing is opened yet.
 
-        Args:
-            path: the file, or a folder of one DICOM slide.
-            um_per_px: size of a level-0 pixel in micrometres, where the file states none or a wrong one.
+        `um_per_px` is the size of a level-0 pixel in micrometres, where the file states none or a wrong one.
         """
         self.path = Path(path)
         self._given = um_per_px
@@ -128,7 +117,7 @@ class Slide:
         *,
         downsample: float | tuple[float, float] | None = None,
     ) -> Array:
-        """Reads a rectangle at a size of pixel.
+        """Reads a rectangle at a size of pixel, uint8, (row, column, 3).
 
         The level is the coarsest that is still as fine as asked for; its pixels are averaged down (a triangle filter
         twice as wide as the output pixel), or returned as stored where that moves none of them by more than a pixel.
@@ -140,9 +129,6 @@ class Slide:
             size: rows and columns of the result; one number for a square.
             um_per_px: micrometres per pixel of the result; None for level-0 pixels.
             downsample: instead, level-0 pixels per pixel of the result.
-
-        Returns:
-            uint8, (row, column, 3).
 
         Raises:
             CaseError: the slide states no micrometres per pixel and none were given, or the pixels are damaged.

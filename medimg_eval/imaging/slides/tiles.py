@@ -32,8 +32,7 @@ class Tiles:
     Attributes:
         coordinates: int64, (tile, 2), row and column of each tile's first pixel, in level-0 pixels.
         edge: rows and columns of a tile, in level-0 pixels; need not be whole.
-        size: pixels along a side once it is read.
-        um_per_px: of those pixels; None where it is not known.
+        size: pixels along a side once it is read, of `um_per_px` where that is known.
         overlap: pixels that neighbours share.
     """
 
@@ -90,8 +89,7 @@ def tile_grid(
 def read_tiles(slide: Slide, tiles: Tiles, indices: Iterable[int] | None = None) -> Array:
     """Reads tiles, uint8, (tile, 3, size, size); all of them unless `indices` says which.
 
-    Raises:
-        CaseError: the slide is damaged.
+    Raises CaseError when the slide is damaged.
     """
     which = range(len(tiles)) if indices is None else list(indices)
     out = np.empty((len(which), 3, tiles.size, tiles.size), np.uint8)
@@ -106,14 +104,12 @@ def tissue_mask(slide: Slide, *, um_per_px: float = 8.0, ink: bool = True) -> Ma
     """Finds tissue by its colour: saturated, not black, smoothed, without dust and with small holes filled.
 
     The threshold on saturation is Otsu's, kept within `SATURATION`. Blue and green ink is left out, and bright red ink.
+    Labels are uint8, (row, column) over the whole slide, 1 is tissue; the affine has steps in mm (ones without a size).
 
     Args:
         slide: the slide.
         um_per_px: of the mask's pixels; where the slide states no size of pixel, its longer side has 2,048 of them.
         ink: leaves pen marks out; False for strong blue and green stains (alcian blue, trichrome).
-
-    Returns:
-        Labels of uint8, (row, column) over the whole slide, 1 is tissue; affine of steps in mm (ones without a size).
 
     Raises:
         CaseError: the slide is damaged.

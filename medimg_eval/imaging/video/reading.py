@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import re
 import statistics
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,6 +18,7 @@ import numpy as np
 from medimg_eval.case import Array, Geometry, Image
 from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.imaging import pictures
+from medimg_eval.imaging.formats import natural_order
 from medimg_eval.system import whole
 
 FRAME_SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".gif")
@@ -34,7 +34,7 @@ class Folder:
         if len(kinds) != 1:
             found = f"frames of several kinds ({', '.join(kinds)})" if kinds else "no frames"
             raise CaseError(f"{path}: holds {found}; expected the frames of one clip, such as frame_0001.png")
-        self.files = sorted(files, key=_natural)
+        self.files = sorted(files, key=lambda path: natural_order(path.stem))
         self.path, self.fps, self.count, self.decoded = path, fps, len(files), 0
         self.notes: list[str] = []
         self.attributes = {"fps": f"{fps:g}"} if fps else {}
@@ -76,11 +76,6 @@ class Folder:
         """Nothing stays open."""
 
 
-def _natural(path: Path) -> list[tuple[int, int, str]]:
-    parts = [part for part in re.split(r"(\d+)", path.stem) if part]
-    return [(0, int(part), part) if part.isdecimal() else (1, 0, part) for part in parts]
-
-
 _INHERITED: list[Any] = []
 
 
@@ -88,11 +83,9 @@ _INHERITED: list[Any] = []
 class _Index:
     """What the packets of a video stream say without being decoded.
 
-    Attributes:
-        times: float64, (frame,), seconds after the first frame, ascending.
-        number: time stamp -> frame; empty where stamps do not tell frames apart and they must be counted.
-        keys: the frames that decoding can start at, ascending.
-        offsets: where to seek to for each of `keys`.
+    `times` are seconds after the first frame, ascending; `number` is time stamp -> frame, empty where stamps do not
+    tell frames apart and they must be counted; `keys` are the frames that decoding can start at, ascending, and
+    `offsets` where to seek to for each of them.
     """
 
     times: Array
@@ -316,17 +309,12 @@ class Video:
 
     A file is opened when it is needed, and again in each process, so a Video may be handed to data-loader
     workers. It is not for several threads at once.
-
-    Attributes:
-        path: the file or folder.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, fps: float | None = None) -> None:
-        """Opens nothing yet.
+        """Takes a video file, or a folder of pictures of one kind in natural order (2 before 10).
 
-        Args:
-            path: a video file, or a folder of pictures of one kind, taken in natural order (2 before 10).
-            fps: frames per second of a folder; a file states its own times.
+        `fps` are frames per second of a folder; a file states its own times.
         """
         self.path = Path(path)
         self._fps = fps
@@ -369,10 +357,8 @@ class Video:
     def times(self) -> Array:
         """When each frame is shown: float64, (frame,), seconds after the first.
 
-        Of a file these are the times it states, whatever the rate; they are read without decoding.
-
-        Raises:
-            CaseError: a folder that was given no fps.
+        Of a file these are the times it states, whatever the rate; they are read without decoding. Raises CaseError of
+        a folder that was given no fps.
         """
         return self._source.times
 
@@ -394,8 +380,7 @@ class Video:
     def index_at(self, seconds: float) -> int:
         """Says which frame is shown at a time, to the microsecond.
 
-        Raises:
-            CaseError: before the first frame, or after the last.
+        Raises CaseError before the first frame, or after the last.
         """
         times = self.times
         step = statistics.median(np.diff(times)) if len(times) > 1 else 1 / (self.fps or 1)
@@ -411,11 +396,9 @@ class Video:
     def frames(self, indices: Sequence[int]) -> Array:
         """Reads frames, (channel, frame, row, column), in the order asked for; one may be asked for twice.
 
-        Each stretch between key frames is decoded once at most, and frames asked for one after the other
-        go on from where the last call stopped.
-
-        Raises:
-            CaseError: an index out of range, a damaged frame, or frames of different sizes.
+        Each stretch between key frames is decoded once at most, and frames asked for one after the other go on from
+        where the last call stopped. Raises CaseError for an index out of range, a damaged frame, or frames of different
+        sizes.
         """
         indices = [int(index) for index in indices]
         if not indices:

@@ -76,8 +76,7 @@ class Header:
     Attributes:
         reader: SimpleITK's, which has read the header.
         nrrd: whether it is a NRRD.
-        fields: the header's own words.
-        length: bytes of it.
+        fields: the header's own words, of so many bytes.
         shape: the spatial axes.
         affine: float64, (4, 4), voxel index to RAS+ mm.
         units: `pixel` where no voxel size is stated.

@@ -56,10 +56,7 @@ def is_nifti(start: bytes) -> bool:
 def read(path: Path, start: bytes, box: Box | None) -> Image:
     """Reads a volume; see `medimg_eval.imaging.volumes.reading.read`.
 
-    Args:
-        path: the `.nii`, `.nii.gz` or `.hdr`.
-        start: the first bytes of the file, inflated.
-        box: what to cut out.
+    `start` holds the first bytes of the `.nii`, `.nii.gz` or `.hdr`, inflated.
     """
     header = parse(path, start)
     box = clip_box(path, header.shape, box)
@@ -81,8 +78,7 @@ def grid(path: Path, start: bytes, box: Box | None) -> Geometry:
 def parse(path: Path, start: bytes) -> Header:
     """Takes a header apart.
 
-    Raises:
-        CaseError: it is cut short, or says something impossible; the message names the file and the field.
+    Raises CaseError, naming the field, where it is cut short or says something impossible.
     """
     raw = _raw_header(path, start)
     shape, channels = _shape(path, raw)

@@ -82,13 +82,8 @@ def grid(paths: Sequence[Path], *, region: Region | None = None) -> Geometry:
 def write_mask(path: str | Path, mask: Mask, *, objects: int | None = None) -> None:
     """Writes a label map as `.nii.gz` or `.nii`; the file appears whole or not at all.
 
-    The axes stay in their order: a mask of (row, column) is read back as (row, column).
-
-    Args:
-        path: where to; its folder exists.
-        mask: integer labels, (*spatial), and their affine in RAS+ mm.
-        objects: what labels are multiplied by before the numbers of `mask.instances` are added, such as 1000; None
-            writes labels alone. `read_mask` takes the same.
+    The axes stay in their order: a mask of (row, column) is read back as (row, column). With `objects`, such as 1000,
+    labels are multiplied by it before the numbers of `mask.instances` are added; `read_mask` takes the same.
 
     Raises:
         CaseError: another suffix, labels that are no whole numbers, or more objects than fit.
@@ -106,9 +101,7 @@ def write_mask(path: str | Path, mask: Mask, *, objects: int | None = None) -> N
 def write_image(path: str | Path, image: Image) -> None:
     """Writes an image as `.nii.gz` or `.nii` in its dtype; the file appears whole or not at all.
 
-    Args:
-        path: where to; its folder exists.
-        image: (channel, *spatial); several channels come last on disk, as NIfTI has it.
+    Several channels come last on disk, as NIfTI has it.
 
     Raises:
         CaseError: another suffix, or a dtype NIfTI has not, such as bool or float16.
@@ -345,12 +338,8 @@ def write_probabilities(path: str | Path, probabilities: Probabilities) -> None:
 
     `medimg_eval.imaging.read` reads what is written as an image of as many channels.
 
-    Args:
-        path: where to, ending in `.b2nd`; its folder exists.
-        probabilities: float16, float32 or float64.
-
     Raises:
-        CaseError: another suffix, or values that are no floats.
+        CaseError: another suffix than `.b2nd`, or values that are no floats.
     """
     import blosc2
 
@@ -383,8 +372,7 @@ def write_probabilities(path: str | Path, probabilities: Probabilities) -> None:
 def read_probabilities(path: str | Path) -> Probabilities:
     """Reads what `write_probabilities` wrote.
 
-    Raises:
-        CaseError: missing, damaged, larger than memory, or not such a file.
+    Raises CaseError when that is missing, damaged, larger than memory, or no such file.
     """
     import blosc2
 

@@ -111,16 +111,9 @@ class Header:
 
 
 def read_header(path: Path) -> Header | None:
-    """Reads the header of one file, whatever its name.
+    """Reads the header of one file, whatever its name; None when the file is not DICOM.
 
-    Args:
-        path: a file.
-
-    Returns:
-        The header, or None when the file is not DICOM.
-
-    Raises:
-        CaseError: the file is DICOM but damaged, or cannot be opened.
+    Raises CaseError where the file is DICOM but damaged, or cannot be opened.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY)
@@ -168,12 +161,7 @@ def required_header(path: Path) -> Header:
 
 
 def header_of(dataset: Any, path: Path) -> Header:
-    """Makes the header of a pydicom dataset that was read already.
-
-    Args:
-        dataset: a pydicom `Dataset`, with its file meta where it has one.
-        path: the file it came from, for messages.
-    """
+    """Makes the header of a pydicom dataset, with its file meta where it has one; the path is for messages."""
     found = {}
     for name, tag in ELEMENTS.items():
         group = getattr(dataset, "file_meta", None) if tag >> 16 == 2 else dataset

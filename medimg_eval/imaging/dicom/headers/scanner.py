@@ -89,10 +89,8 @@ class CutShortError(OddError):
 class Scan:
     """Steps through the elements of a file of little-endian order.
 
-    Attributes:
-        found: name -> raw value.
-        floating: bits of a floating-point sample, 0 for whole numbers.
-        pixels: offset and length of the pixel data (length `UNDEFINED` when encapsulated), None without.
+    It finds raw values by name, the bits of a floating-point sample (0 for whole numbers), and offset and length of the
+    pixel data (length `UNDEFINED` when encapsulated).
     """
 
     def __init__(self, descriptor: int) -> None:

@@ -25,19 +25,13 @@ LEAST_DOSE = 1e5
 def factor(dataset: pydicom.Dataset) -> float:
     """Says what turns a PET image's rescaled voxels into body-weight SUV, in g/ml.
 
-    Follows the vendor-neutral recipe of QIBA: the dose decays from the injection to the moment the image
-    was corrected to, which is the start of the series (`START`), the injection (`ADMIN`), or the middle of
-    the frame (`NONE`). Where the series time was set after the scan, by a later reconstruction, the start
-    is worked out from the acquisition time. Philips counts have factors of their own.
+    Follows the vendor-neutral recipe of QIBA: the dose decays from the injection to the moment the image was corrected
+    to, which is the start of the series (`START`), the injection (`ADMIN`), or the middle of the frame (`NONE`, for
+    which the factor holds for this slice only). Where the series time was set after the scan, by a later
+    reconstruction, the start is worked out from the acquisition time. Philips counts have factors of their own.
 
-    Args:
-        dataset: the header of one slice; of the earliest acquisition when the series covers several beds.
-
-    Returns:
-        A factor for values after RescaleSlope and RescaleIntercept. For `NONE` it holds for this slice only.
-
-    Raises:
-        CaseError: something the factor needs is missing or contradicts itself; the message names it.
+    The header is that of one slice; of the earliest acquisition when the series covers several beds. Raises CaseError
+    where something the factor needs is missing or contradicts itself; the message names it.
     """
     units = _text(dataset, "Units").upper()
     if units == "GML":

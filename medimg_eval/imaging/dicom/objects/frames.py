@@ -22,12 +22,10 @@ TOLERANCE = 0.01
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """One frame.
+    """One frame, and the segment it shows: 0 where each pixel says that itself.
 
-    Attributes:
-        segment: what it shows; 0 where each pixel says that itself.
-        plane: float64, (4, 3), RAS+ mm: a step along the columns, a step along the rows, the first pixel.
-        shape: (columns, rows).
+    `plane` is float64, (4, 3), RAS+ mm: a step along the columns, a step along the rows, the first pixel; `shape` is
+    (columns, rows).
     """
 
     number: int
@@ -136,9 +134,8 @@ def placed(
 ) -> Iterator[tuple[Array, int, Array]]:
     """Gives, per frame and segment, the part of `out` the frame covers, the segment, and a bool array of where it is.
 
-    Raises:
-        CaseError: the frames do not lie on the grid, voxels of a segment lie outside it, or a segment is
-            shown twice at one place.
+    Raises CaseError where the frames do not lie on the grid, voxels of a segment lie outside it, or a segment is shown
+    twice at one place.
     """
     if len(geometry.shape) != 3:
         raise CaseError(f"{path}: a segmentation is placed on a volume, got a grid of shape {geometry.shape}")

@@ -34,14 +34,8 @@ def read(path: Path, header: Header | None = None, *, voi: bool = False) -> Imag
     that is noted; CT, MR, PET and NM values are measurements and stay. Palettes and YBR become RGB, three
     channels. Overlays are left off. Where the scanner padded, `valid` is False.
 
-    Args:
-        path: the file.
-        header: what `read_header` said of it; read again without.
-        voi: apply the VOI LUT, else the first window, to grey values: float32, 0 (black) to 1 (white).
-            Colour stays as it is stored.
-
-    Raises:
-        CaseError: the file has no pixels, or of a kind that is not known; the message names it.
+    With `voi`, grey values go through the VOI LUT, else the first window: float32, 0 (black) to 1 (white). Raises
+    CaseError where the file has no pixels, or of a kind that is not known; the message names it.
     """
     header = header or required_header(path)
     dataset = metadata(path)

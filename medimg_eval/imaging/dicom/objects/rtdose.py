@@ -16,13 +16,9 @@ from medimg_eval.imaging.dicom.series.grouping import DOSE
 def read(path: Path) -> Image:
     """Reads a dose grid.
 
-    Returns:
-        float32, (1, i, j, k) = (1, column, row, plane), in gray, or with a note a relative dose as stored;
-        `attributes` says which type of dose it is and how plans were summed.
-
-    Raises:
-        CaseError: the file is no dose grid, states no unit, scaling or place, or its planes lie at uneven
-            distances.
+    It is float32, (1, i, j, k) = (1, column, row, plane), in gray, or with a note a relative dose as stored;
+    `attributes` says which type of dose it is and how plans were summed. Raises CaseError where the file is no dose
+    grid, states no unit, scaling or place, or its planes lie at uneven distances.
     """
     dataset = _open(path, pixels=True)
     geometry, order = _geometry(dataset, path)

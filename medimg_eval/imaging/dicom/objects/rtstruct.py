@@ -12,7 +12,7 @@ import numpy as np
 from medimg_eval.case import Array, Geometry, Mask
 from medimg_eval.errors import CaseError, nearest
 from medimg_eval.imaging.dicom.objects.frames import TO_RAS
-from medimg_eval.imaging.dicom.objects.seg import Segments
+from medimg_eval.imaging.dicom.objects.seg import Segments, paint
 from medimg_eval.imaging.dicom.series.grouping import STRUCTURES
 
 CLOSED = ("CLOSED_PLANAR", "CLOSEDPLANAR_XOR")
@@ -37,19 +37,12 @@ class _Region:
 
 
 def read_mask(path: Path, *, grid: Geometry | None = None, labels: Mapping[str, int] | None = None) -> Mask:
-    """Fills the contours of an RTSTRUCT.
+    """Fills the contours of an RTSTRUCT on the grid of the image they were drawn on, in any orientation.
 
-    A voxel is inside when its centre is inside an odd number of the structure's contours, so that contours
-    within contours and keyholes are holes. A centre on an edge belongs to the region on its upper side.
-    Contours between slices go to the nearest slice.
-
-    Args:
-        path: the file.
-        grid: of the image the contours were drawn on, in any orientation.
-        labels: structure name -> integer, of the structures wanted. Without it the integer is the ROI number.
-
-    Returns:
-        Labels of the smallest unsigned dtype, on `grid`, and what they are called.
+    A voxel is inside when its centre is inside an odd number of the structure's contours, so that contours within
+    contours and keyholes are holes. A centre on an edge belongs to the region on its upper side. Contours between
+    slices go to the nearest slice. Labels are of the smallest unsigned dtype: the integers that `labels` gives to the
+    names of the structures wanted, without it ROI numbers.
 
     Raises:
         CaseError: no grid was given, the file is no structure set, wanted structures overlap, there is no
@@ -58,23 +51,11 @@ def read_mask(path: Path, *, grid: Geometry | None = None, labels: Mapping[str, 
     regions, notes, grid = _regions(path, grid)
     values = _values(regions, labels, path)
     out = np.zeros(grid.shape, dtype=np.min_scalar_type(max(values.values(), default=0)))
-    called: dict[int, str] = {}
-    overlaps: set[tuple[int, int]] = set()
-    for region in regions:
-        value = values.get(region.number)
-        if value is None:
-            continue
-        called[value] = f"{called[value]} + {region.name}" if value in called else region.name
-        for plane, inside in _filled(region, grid, path, notes):
-            part = plane(out)
-            overlaps |= {(int(other), value) for other in np.unique(part[inside]) if other not in (0, value)}
-            part[inside] = value
-    if overlaps:
-        pairs = ", ".join(f"{called[one]!r} and {called[other]!r}" for one, other in sorted(overlaps))
-        raise CaseError(
-            f"{path}: structures overlap, which a label map cannot hold ({pairs}); choose structures that do not with "
-            "labels={NAME: INTEGER}, or read each by itself with medimg_eval.imaging.dicom.read_structures"
-        )
+    wanted = [(values[region.number], region) for region in regions if region.number in values]
+    parts = (
+        (plane(out), value, inside) for value, region in wanted for plane, inside in _filled(region, grid, path, notes)
+    )
+    called = paint(parts, [(value, region.name) for value, region in wanted], "structures", path)
     return Mask(out, grid.affine, called, tuple(notes))
 
 
@@ -90,11 +71,9 @@ def read_structures(path: Path, *, grid: Geometry | None = None) -> Segments:
 
 
 def fill(contours: Sequence[Array], shape: tuple[int, int]) -> Array:
-    """Fills polygons even-odd.
+    """Fills polygons even-odd, on a picture of a shape.
 
-    Args:
-        contours: (point, 2) each, in pixel indices where a whole number is a pixel's centre; closed by themselves.
-        shape: of the picture.
+    Contours are (point, 2) each, in pixel indices where a whole number is a pixel's centre; closed by themselves.
 
     Returns:
         bool, (*shape): True where a pixel's centre lies inside an odd number of contours. Of centres on an

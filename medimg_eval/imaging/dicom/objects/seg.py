@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,7 @@ from medimg_eval.imaging.dicom.series.grouping import SEGMENTATIONS
 class Segments:
     """The segments of one file, each by itself, for segmentations whose segments overlap.
 
-    Attributes:
-        geometry: the grid all of them lie on.
-        names: segment number -> what the file calls it.
-        arrays: segment number -> bool, (i, j, k).
-        notes: what was mended or assumed, in words.
+    `names` and `arrays`, bool (i, j, k) on the geometry, are by segment number; `notes` say what was mended or assumed.
     """
 
     geometry: Geometry
@@ -33,16 +29,11 @@ class Segments:
 
 
 def read_mask(path: Path, *, grid: Geometry | None = None, labels: Mapping[str, int] | None = None) -> Mask:
-    """Reads a DICOM-SEG as a label map.
+    """Reads a DICOM-SEG as a label map, (i, j, k) = (column, row, slice), of the smallest unsigned dtype.
 
-    Args:
-        path: the file.
-        grid: the image's grid. Frames are placed on it, so slices that the file leaves out as empty are
-            background. Without it the mask is the box that the frames span.
-        labels: segment name -> integer, of the segments wanted. Without it the integer is the segment's number.
-
-    Returns:
-        Labels of the smallest unsigned dtype, (i, j, k) = (column, row, slice), and what they are called.
+    Frames are placed on the image's grid, so slices that the file leaves out as empty are background; without it the
+    mask is the box that the frames span. Labels are the integers that `labels` gives to the names of the segments
+    wanted, without it their numbers.
 
     Raises:
         CaseError: the file is no segmentation in patient space, wanted segments overlap, there is no such
@@ -55,25 +46,33 @@ def read_mask(path: Path, *, grid: Geometry | None = None, labels: Mapping[str, 
     geometry, notes = box(frames, dataset, path) if grid is None else (grid, [])
     frames = [frame for frame in frames if frame.segment in values or not frame.segment]
     out = np.zeros(geometry.shape, dtype=np.min_scalar_type(max(values.values(), default=0)))
+    placements = placed(dataset, frames, out, geometry, path)
+    parts = ((part, values[segment], inside) for part, segment, inside in placements if segment in values)
+    called = paint(parts, [(value, names[number]) for number, value in values.items()], "segments", path)
+    return Mask(out, geometry.affine, called, (*notes, *_doubts(dataset)))
+
+
+def paint(
+    parts: Iterable[tuple[Array, int, Array]], names: Iterable[tuple[int, str]], what: str, path: Path
+) -> dict[int, str]:
+    """Writes labels into parts of a map, each where it is inside; returns what the labels are called.
+
+    Raises CaseError where labels overlap.
+    """
     overlaps: set[tuple[int, int]] = set()
-    for part, segment, inside in placed(dataset, frames, out, geometry, path):
-        if segment not in values:
-            continue
-        value = values[segment]
-        for other in np.unique(part[inside]):
-            if other not in (0, value):
-                overlaps.add((int(other), value))
+    for part, value, inside in parts:
+        overlaps |= {(int(other), value) for other in np.unique(part[inside]) if other not in (0, value)}
         part[inside] = value
     called: dict[int, str] = {}
-    for number, value in values.items():
-        called[value] = f"{called[value]} + {names[number]}" if value in called else names[number]
+    for value, name in names:
+        called[value] = f"{called[value]} + {name}" if value in called else name
     if overlaps:
-        pairs = ", ".join(f"{called[one]!r} and {called[other]!r}" for one, other in sorted(overlaps))
+        pairs = ", ".join(f"{called[label]!r} and {called[other]!r}" for label, other in sorted(overlaps))
         raise CaseError(
-            f"{path}: segments overlap, which a label map cannot hold ({pairs}); choose segments that do not with "
-            "labels={NAME: INTEGER}, or read each by itself with medimg_eval.imaging.dicom.read_segments"
+            f"{path}: {what} overlap, which a label map cannot hold ({pairs}); choose {what} that do not with "
+            f"labels={{NAME: INTEGER}}, or read each by itself with medimg_eval.imaging.dicom.read_{what}"
         )
-    return Mask(out, geometry.affine, called, (*notes, *_doubts(dataset)))
+    return called
 
 
 def read_segments(path: Path, *, grid: Geometry | None = None) -> Segments:

@@ -22,7 +22,7 @@ HEAD = 65536
 
 
 def rgb(path: Path, frames: Array, dataset: pydicom.Dataset, header: Header, notes: list[str]) -> Array:
-    """Turns frames of any colour model into RGB.
+    """Turns frames of any colour model into RGB: (3, frame, row, column), in the stored dtype, or that of the palette.
 
     Args:
         path: the file, named in errors.
@@ -30,9 +30,6 @@ def rgb(path: Path, frames: Array, dataset: pydicom.Dataset, header: Header, not
         dataset: holds the palette.
         header: says how colours are coded.
         notes: gains a sentence where the JPEG stream contradicts the header, which it is then believed over.
-
-    Returns:
-        (3, frame, row, column), in the stored dtype, or that of the palette.
 
     Raises:
         CaseError: a palette that cannot be read, or a colour model that is not known.

@@ -27,13 +27,7 @@ def stored_range(dataset: pydicom.Dataset) -> Range:
 
 
 def rescaled(stored: Array, span: Range, slope: float, intercept: float) -> tuple[Array, Range]:
-    """Applies slope and intercept.
-
-    Args:
-        stored: stored values.
-        span: their possible range.
-        slope: not zero.
-        intercept: what 0 stands for.
+    """Applies slope (not zero) and intercept to stored values and their possible range.
 
     Returns:
         Whole numbers where slope is 1 and intercept whole (the stored dtype where the range fits in it, else
@@ -55,13 +49,7 @@ def _holds(dtype: np.dtype[Any], low: float, high: float) -> bool:
 
 
 def looked_up(path: Path, values: Array, item: pydicom.Dataset, dataset: pydicom.Dataset) -> tuple[Array, Range]:
-    """Looks values up in one item of a modality or VOI LUT sequence.
-
-    Args:
-        path: named in errors.
-        values: stored or rescaled values.
-        item: holds LUTDescriptor and LUTData.
-        dataset: the whole file, for its byte order.
+    """Looks stored or rescaled values up in one item of a modality or VOI LUT sequence of a dataset.
 
     Returns:
         uint8 or uint16, and the range its bits leave room for. Values outside the table take its ends.
@@ -95,13 +83,9 @@ def _entries(data: Any, count: int, bits: int, dataset: pydicom.Dataset) -> Arra
 
 
 def shown(path: Path, values: Array, span: Range, dataset: pydicom.Dataset) -> tuple[Array, str]:
-    """Turns values into what a reader is shown: by the VOI LUT, else by the first window, else by the range.
+    """Turns values after the modality LUT, and their range, into what a reader is shown.
 
-    Args:
-        path: named in errors.
-        values: after the modality LUT.
-        span: the range they may take.
-        dataset: the header.
+    That is by the VOI LUT, else by the first window, else by the range.
 
     Returns:
         float32, 0 (black) to 1 (white) before any inversion, and a note of what was applied.
@@ -126,11 +110,7 @@ def shown(path: Path, values: Array, span: Range, dataset: pydicom.Dataset) -> t
 def windowed(values: Array, center: float, width: float, shape: str = "LINEAR") -> Array:
     """Maps values to 0 to 1 through a window (PS3.3 C.11.2.1.2); float32.
 
-    Args:
-        values: numbers of any dtype.
-        center: in their units.
-        width: in their units; at least 1 for `LINEAR`, above 0 otherwise.
-        shape: `LINEAR`, `LINEAR_EXACT` or `SIGMOID`.
+    Centre and width are in their units; the width is at least 1 for `LINEAR`, above 0 for `LINEAR_EXACT` and `SIGMOID`.
     """
     numbers = values.astype(np.float64)
     if shape == "SIGMOID":

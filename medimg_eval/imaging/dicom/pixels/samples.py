@@ -31,11 +31,7 @@ _NATIVE = (IMPLICIT, EXPLICIT, BIG_ENDIAN, DEFLATED)
 
 
 def stored_frames(source: Path | Any, header: Header | None = None) -> Array:
-    """Decodes all frames of one file.
-
-    Args:
-        source: a file, or a pydicom `Dataset` with its pixel data.
-        header: its header, where it was read before.
+    """Decodes all frames of a file, or of a pydicom `Dataset` with its pixels.
 
     Returns:
         (frames, rows, columns), or (frames, rows, columns, samples) for several samples, in the stored integer
@@ -69,18 +65,10 @@ def stored_frames(source: Path | Any, header: Header | None = None) -> Array:
 
 
 def decode_into(header: Header, out: Array) -> bool:
-    """Decodes the one frame of a file into a slot of a larger array.
+    """Decodes the one frame of a file into a slot of a larger array; says whether bits outside BitsStored were cleared.
 
-    Args:
-        header: of a file of one frame.
-        out: (rows, columns) or (rows, columns, samples), C-contiguous, of `stored_dtype(header)` or an integer
-            type of its size.
-
-    Returns:
-        Whether bits outside BitsStored were set, and cleared.
-
-    Raises:
-        CaseError: pixels cut short or damaged, or a codec that is not installed.
+    The slot is (rows, columns) or (rows, columns, samples), C-contiguous, of `stored_dtype(header)` or an integer type
+    of its size. Raises CaseError for pixels cut short or damaged, or a codec that is not installed.
     """
     _check(header)
     slot = out.view(stored_dtype(header))
@@ -126,8 +114,7 @@ def is_encapsulated(header: Header) -> bool:
 def tidy(array: Array, header: Header) -> bool:
     """Moves samples to the low bits, extends their sign and clears what lies above, in place.
 
-    Returns:
-        Whether bits outside BitsStored were set (overlays lived there once) and are now cleared.
+    Says whether bits outside BitsStored were set (overlays lived there once) and are now cleared.
     """
     allocated, stored = header.bits_allocated, header.bits_stored
     if header.floating or allocated == 1 or not 0 < stored < allocated:
@@ -314,14 +301,9 @@ def cut_short(header: Header, found: int, expected: int) -> CaseError:
 
 
 def split_frames(header: Header, data: bytes) -> list[bytes]:
-    """Splits encapsulated pixel data into the coded bytes of each frame.
+    """Splits encapsulated pixel data, from the basic offset table on, into the coded bytes of each frame.
 
-    Args:
-        header: says how many frames to expect.
-        data: from the basic offset table on.
-
-    Raises:
-        CaseError: a fragment runs past the end.
+    Raises CaseError where a fragment runs past the end.
     """
     offsets, pieces = _items(header, data)
     if header.frames == 1:

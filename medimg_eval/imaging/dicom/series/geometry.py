@@ -48,12 +48,10 @@ class Stack:
 
 
 def arrange(headers: Sequence[Header], gaps: Gaps = "raise") -> Stack:
-    """Sorts the slices of one group, and works out where they lie.
+    """Sorts slices that agree in orientation, size and pixel spacing, and works out where they lie.
 
-    Args:
-        headers: agreeing in orientation, size and pixel spacing.
-        gaps: what to do about uneven steps: `raise`, `resample` linearly onto the median step, or keep the
-            `largest-run` of even steps.
+    Uneven steps are refused (`raise`), interpolated linearly onto the median step (`resample`), or only the
+    `largest-run` of even steps is kept.
 
     Raises:
         UnevenSlices: the steps differ by more than 1 % of their median and 1 um.

@@ -80,12 +80,9 @@ class Group:
 def gather(paths: Sequence[Path]) -> list[Header]:
     """Reads the headers of all DICOM files among files and folders.
 
-    Files that are not DICOM are passed over inside folders, unless their names say that they are meant as slices:
-    notes and tables lie beside images.
-
-    Raises:
-        CaseError: a file that was named, or is named like the slices, is not DICOM; a DICOM file is damaged; or nothing
-            is found.
+    Files that are not DICOM are passed over inside folders, unless their names say that they are meant as slices: notes
+    and tables lie beside images. Raises CaseError where a file that was named, or is named like the slices, is not
+    DICOM; a DICOM file is damaged; or nothing is found.
     """
     found: list[Header] = []
     others: list[tuple[Path, int | None]] = []
@@ -151,17 +148,11 @@ def damage(header: Header, size: int) -> str:
 
 
 def groups_of(headers: Sequence[Header]) -> list[Group]:
-    """Sorts headers into groups that make up one image each.
+    """Sorts headers into labelled groups that make up one image each, in the order of their series numbers.
 
     Slices are one stack when they agree in patient, study, series, kind, orientation, size and pixel spacing.
     Where positions repeat, they are split by the acquisition, time, echo, b-value or image type that sets complete
-    stacks apart.
-
-    Args:
-        headers: of any files; those without pixels are passed over.
-
-    Returns:
-        Groups in the order of their series numbers, labelled.
+    stacks apart. Headers without pixels are passed over.
     """
     singles: list[tuple[Kind, list[Header], str]] = []
     stacks: list[list[Header]] = []
@@ -185,16 +176,13 @@ def groups_of(headers: Sequence[Header]) -> list[Group]:
 
 
 def choose(groups: Sequence[Group], series: str | None, path: Path) -> tuple[Group, list[str]]:
-    """Picks the group to read.
+    """Picks the group to read, and notes what was left out.
 
     Args:
         groups: all there are.
         series: a series UID, the label of a group, or its number in the list counted from 1; None for the one
             that is clearly meant, beside which there are only localizers, single pictures and strays.
         path: what is being read, for messages.
-
-    Returns:
-        The group, and notes on what was left out.
 
     Raises:
         CaseError: there is no such group, or several could be meant; the message lists them.

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-import re
 import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,6 +20,7 @@ from typing import Any, Literal
 from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.imaging.dicom.headers.header import Header, read_header, salvaged_header
 from medimg_eval.imaging.dicom.series.grouping import VOLUMETRIC, close, damage, is_meant, shape_of
+from medimg_eval.imaging.formats import natural_order
 from medimg_eval.patients import patient_key, salt_name, salt_of
 from medimg_eval.system import user_cache, walk, whole
 
@@ -174,14 +174,11 @@ class Series:
         modality: DICOM code.
         sop_class: UID of what kind of object it is.
         localizer: whether ImageType says so.
-        rows: of the first file.
-        columns: of the first file.
+        rows: of the first file, as columns.
         frames: in one file.
         spacing: mm between rows and between columns; None where not stated.
         orientation: six cosines, LPS; None where not stated.
-        body_part: BodyPartExamined.
-        view: ViewPosition.
-        laterality: ImageLaterality, else Laterality.
+        body_part: BodyPartExamined; view: ViewPosition; laterality: ImageLaterality, else Laterality.
         paths: the files, in the order of their names; damaged ones that are meant to be among them, so that reading
             says what is wrong with them.
         damaged: whether none of the files can be read, so that what is not said may be anything.
@@ -213,7 +210,6 @@ class Index:
     """The images under a folder.
 
     Attributes:
-        root: the folder.
         entries: one for each image, by study, series and group.
         problems: file -> why it could not be read, links to nowhere and files that are named like DICOM and are none
             among them; it is tried again every time.
@@ -226,15 +222,11 @@ class Index:
     opened: int
 
     def series(self, **filters: Any) -> list[Series]:
-        """Returns the images that match every filter.
+        """The images that match every filter, a field of `Series` -> the value wanted, or a list, tuple or set of them.
 
-        Args:
-            filters: a field of `Series` -> the value wanted, or a list, tuple or set of them; texts are
-                compared without regard to case, a PatientID to the letter. Of `patient` and `description` the words
-                themselves are wanted, or keys. What a damaged image does not say fits any value.
-
-        Raises:
-            UsageError: `Series` has no such field.
+        Texts are compared without regard to case, a PatientID to the letter. Of `patient` and `description` the words
+        themselves are wanted, or keys. What a damaged image does not say fits any value. Raises UsageError where
+        `Series` has no such field.
         """
         known = [one.name for one in fields(Series) if one.name not in ("paths", "damaged")]
         for name in filters:
@@ -254,15 +246,10 @@ class Index:
 def index_tree(root: Path, *, cache: Path | None = None) -> Index:
     """Looks at every file under a folder once, whatever its name, and remembers what it is.
 
-    Later calls open only files whose size or time of change differ. The index is kept in the user's cache
-    (`MEDIMG_EVAL_CACHE`, else `~/.cache/medimg_eval`), by the folder's place: a folder that moves is looked at again.
-
-    Args:
-        root: the folder; hidden files and folders are passed over.
-        cache: a folder to keep the index in instead.
-
-    Raises:
-        CaseError: there is no such folder, or no DICOM file in it.
+    Later calls open only files whose size or time of change differ. The index is kept in `cache`, else in the user's
+    cache (`MEDIMG_EVAL_CACHE`, else `~/.cache/medimg_eval`), by the folder's place: a folder that moves is looked at
+    again. Hidden files and folders are passed over. Raises CaseError where there is no such folder, or no DICOM file in
+    it.
     """
     root = Path(root)
     if not root.is_dir():
@@ -507,14 +494,10 @@ def _series_of(facts: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def place_damaged(groups: Sequence[Group], damaged: Mapping[str, Header]) -> Iterator[list[str]]:
-    """Puts damaged files into the images they are meant for.
+    """Puts damaged files, name -> what is left of the header, into the images they are meant for.
 
     That is the stack of the series that the rest of the header names; without that the stack in the same folder, and
-    of several those that its neighbours by name belong to.
-
-    Args:
-        groups: of the readable files; their `files` grow.
-        damaged: name -> what is left of the header.
+    of several those that its neighbours by name belong to. The `files` of these groups grow.
 
     Yields:
         The files of each image of which nothing else is known: of a series, of a folder of damaged files alone, or one.
@@ -558,13 +541,8 @@ def _neighbours(name: str, beside: Sequence[tuple[str, Group]]) -> list[Group]:
     stacks = {id(group): group for _, group in beside if group.kind == "stack"}
     if len(stacks) == 1:
         return list(stacks.values())
-    ordered = sorted((_natural(other), id(group)) for other, group in beside if len(group.files) > 1)
+    ordered = sorted((natural_order(other), id(group)) for other, group in beside if len(group.files) > 1)
     ordered = [(key, group) for key, group in ordered if group in stacks]
-    before = [group for key, group in ordered if key < _natural(name)][-1:]
-    after = [group for key, group in ordered if key > _natural(name)][:1]
+    before = [group for key, group in ordered if key < natural_order(name)][-1:]
+    after = [group for key, group in ordered if key > natural_order(name)][:1]
     return [stacks[group] for group in dict.fromkeys(before + after)]
-
-
-def _natural(name: str) -> list[tuple[int, int, str]]:
-    parts = [part for part in re.split(r"(\d+)", name) if part]
-    return [(0, int(part), part) if part.isdecimal() else (1, 0, part) for part in parts]

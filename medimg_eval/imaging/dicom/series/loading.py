@@ -28,12 +28,8 @@ class _DoesNotFitError(Exception):
 class _Plan:
     """How stored samples become voxels.
 
-    Attributes:
-        dtype: of the volume.
-        slopes: one per slice.
-        intercepts: one per slice.
-        plain: stored samples are the voxels.
-        shifted: voxels are stored samples plus a whole intercept.
+    Slopes and intercepts are one per slice. Where it is `plain`, stored samples are the voxels; where it is `shifted`,
+    voxels are stored samples plus a whole intercept.
     """
 
     dtype: np.dtype[Any]
@@ -44,11 +40,9 @@ class _Plan:
 
 
 def load(headers: Sequence[Header], factors: Array | None = None) -> tuple[Array, Array | None, list[str]]:
-    """Reads the pixels of slices into one volume.
+    """Reads the pixels of slices, in order and of one size, into one volume.
 
-    Args:
-        headers: the slices in order, of one size.
-        factors: float64, (slices,), multiplied into the rescaled values (SUV); None for none.
+    Factors (SUV), float64, (slices,), are multiplied into the rescaled values.
 
     Returns:
         The volume, (channel, column, row, slice), a view of memory laid out slice by slice; what is not padding,
@@ -75,8 +69,7 @@ def load(headers: Sequence[Header], factors: Array | None = None) -> tuple[Array
 def rescales(headers: Sequence[Header]) -> tuple[Array, Array]:
     """The slope and the intercept of each slice, float64, (slices,).
 
-    Raises:
-        CaseError: one of them is no number or missing beside others, or a slope is 0; the message names the file.
+    Raises CaseError where one is no number or missing beside others, or a slope is 0; the message names the file.
     """
     slopes = np.array([1.0 if header.slope is None else header.slope for header in headers])
     intercepts = np.array([header.intercept or 0.0 for header in headers])
@@ -205,12 +198,7 @@ def _require_fit(header: Header, samples: Array, intercept: int, dtype: np.dtype
 
 
 def resample(volume: Array, valid: Array | None, weights: Array) -> tuple[Array, Array | None]:
-    """Interpolates slices linearly.
-
-    Args:
-        volume: (channel, column, row, slice).
-        valid: bool, (column, row, slice), or None.
-        weights: as in `Stack`.
+    """Interpolates slices of a volume, (channel, column, row, slice), linearly by the weights of a `Stack`.
 
     Returns:
         float32, (channel, column, row, slices of the grid), and what is valid on both sides.
@@ -230,8 +218,7 @@ def resample(volume: Array, valid: Array | None, weights: Array) -> tuple[Array,
 def suv_factors(headers: Sequence[Header]) -> Array:
     """What turns the rescaled values of PET slices into body-weight SUV, float64, (slices,).
 
-    Raises:
-        CaseError: the series is not PET, or its header lacks what SUV needs.
+    Raises CaseError where the series is not PET, or its header lacks what SUV needs.
     """
     import pydicom
 

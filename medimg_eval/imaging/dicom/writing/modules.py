@@ -181,11 +181,7 @@ def radiograph(dataset: Any, photometric: str) -> None:
 
 
 def set_attributes(dataset: Any, attributes: Mapping[str, Any]) -> None:
-    """Sets attributes by DICOM keyword.
-
-    Raises:
-        UserError: there is no such keyword.
-    """
+    """Sets attributes by DICOM keyword; raises UserError where there is no such keyword."""
     from pydicom.datadict import tag_for_keyword
 
     for keyword, value in attributes.items():
@@ -199,14 +195,9 @@ def set_attributes(dataset: Any, attributes: Mapping[str, Any]) -> None:
 def set_pixels(
     dataset: Any, pixels: Array, syntax: Syntax, photometric: str = "MONOCHROME2", bits: int | None = None
 ) -> None:
-    """Encodes (row, column) whole numbers of 8 or 16 bits into a dataset.
+    """Encodes (row, column) whole numbers, uint8, uint16 or int16, into a pydicom dataset.
 
-    Args:
-        dataset: pydicom's.
-        pixels: uint8, uint16 or int16.
-        syntax: how to encode.
-        photometric: MONOCHROME1 or MONOCHROME2.
-        bits: stored; without, the fewest of 8, 12 and 16 that hold the values.
+    `bits` are those stored; without, the fewest of 8, 12 and 16 that hold the values.
     """
     signed = pixels.dtype.kind == "i"
     if bits is None:
