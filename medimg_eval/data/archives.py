@@ -38,8 +38,7 @@ class Archive:
     def of(cls, config: str | Mapping[str, Any]) -> Archive:
         """What an item of `card.download.unpack` says: a name, or `{zip: name, strip: prefix, below: folder}`.
 
-        Raises:
-            UsageError: a key is not known, or the archive is not named.
+        Raises UsageError where a key is not known, or the archive is not named.
         """
         if isinstance(config, str):
             return cls(config)
@@ -51,11 +50,7 @@ class Archive:
         return cls(str(config["zip"]), str(config.get("strip", "")), str(config.get("below", "")))
 
     def unpack(self, root: Path, say: Callable[[str], None]) -> None:
-        """Writes the members; those that are there with the right size stay.
-
-        Args:
-            root: the folder that the archive lies below.
-            say: is told how many were written.
+        """Writes the members below the root; those that are there with the right size stay. `say` is told how many.
 
         Raises:
             UserError: the archive is damaged, needs a password, names places outside of the folder, declares more than

@@ -35,9 +35,7 @@ PIECE = 1 << 22
 class StoredArray:
     """An array on disk that unpacks what is asked for: `array[:, 10:106, 20:116, 30:126]`.
 
-    Attributes:
-        shape: (channel, *spatial), or whatever was stored.
-        dtype: as it was stored.
+    Shape and dtype are those that were stored, usually (channel, *spatial).
     """
 
     def __init__(self, path: Path) -> None:
@@ -51,8 +49,7 @@ class StoredArray:
     def __getitem__(self, where: Any) -> Array:
         """Returns a new array of the voxels asked for; ints and slices along each axis.
 
-        Raises:
-            CaseError: the file was damaged after it was opened.
+        Raises CaseError where the file was damaged after it was opened.
         """
         try:
             return np.asarray(self._stored[where])
@@ -68,12 +65,7 @@ class StoredArray:
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """What a key stands for.
-
-    Attributes:
-        arrays: name -> array on disk.
-        meta: what was stored along with them.
-    """
+    """What a key stands for: arrays on disk by name, and what was stored along with them."""
 
     arrays: Mapping[str, StoredArray]
     meta: Mapping[str, Any]
@@ -131,10 +123,8 @@ class VolumeCache:
     def put(self, key: str, arrays: Mapping[str, Array], meta: Mapping[str, Any] | None = None) -> Entry:
         """Stores arrays under a key, and forgets the least recently used entries beyond the limit.
 
-        When another process stored the same key first, its entry is kept: both hold the same.
-
-        Raises:
-            UserError: a name that is no plain word, or one entry larger than the limit.
+        When another process stored the same key first, its entry is kept: both hold the same. Raises UserError for a
+        name that is no plain word, or one entry larger than the limit.
         """
         odd = next((name for name in arrays if not re.fullmatch(r"\w+", name)), None)
         if odd is not None or not arrays:

@@ -30,12 +30,9 @@ class Sample(Protocol):
     """Turns a case that was read into training samples."""
 
     def __call__(self, shown: Any, target: Any, *, seed: int) -> Samples:
-        """Draws from `seed` alone, so that workers do not repeat each other.
+        """Draws from the seed of a visit alone, so that workers do not repeat each other.
 
-        Args:
-            shown: the image; of a question the prompt.
-            target: the mask; of a question the entry of the answer key.
-            seed: of this visit.
+        Shown is the image, of a question the prompt; the target is the mask, of a question the entry of the answer key.
         """
 
 

@@ -50,11 +50,7 @@ class HubFiles:
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> HubFiles:
-        """What `card.download` of a task says.
-
-        Raises:
-            UsageError: a key is not known, or `hub` or `files` is missing.
-        """
+        """What `card.download` of a task says; raises UsageError for an unknown key, or without `hub` or `files`."""
         unknown = next((key for key in config if key not in KEYS), None)
         if unknown is not None:
             raise UsageError(f"task.card.download has no key {unknown!r}{nearest(str(unknown), KEYS)}")
@@ -76,14 +72,10 @@ class HubFiles:
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file as the hub lists it.
+    """A file as the hub lists it: its place in the dataset, and its size in bytes.
 
-    Attributes:
-        path: its place in the dataset.
-        size: bytes.
-        sha256: of what it holds; empty for small files, which the hub keeps in git.
-        blob: the name that git gives it, the SHA-1 of its size and what it holds; what is compared where `sha256` is
-            empty.
+    `sha256` is empty for small files, which the hub keeps in git; `blob`, the name that git gives it (the SHA-1 of its
+    size and what it holds), is compared then.
     """
 
     path: str
@@ -119,10 +111,7 @@ class Fetched:
 def fetch(wanted: HubFiles, root: Path, say: Say) -> Fetched:
     """Brings the files below a folder; what is there whole stays, what broke off goes on, all of it is verified.
 
-    Args:
-        wanted: which files of which dataset.
-        root: the folder; is made.
-        say: is told what happens, a line at a time.
+    `say` is told what happens, a line at a time.
 
     Raises:
         AccessError: the dataset is gated or private, and the hub does not accept the user's token.
@@ -154,13 +143,8 @@ def fetch(wanted: HubFiles, root: Path, say: Say) -> Fetched:
 def listing(wanted: HubFiles, say: Say) -> tuple[str, list[RemoteFile]]:
     """The commit that the revision stands for, and its files that are wanted, sorted by path.
 
-    Args:
-        wanted: which files of which dataset.
-        say: is told of patterns that match none.
-
-    Raises:
-        UserError: a file that is named is not there, no pattern matches any, or the hub gives a file a name outside of
-            the folder.
+    `say` is told of patterns that match none. Raises UserError where a file that is named is not there, no pattern
+    matches any, or the hub gives a file a name outside of the folder.
     """
     api = _hub().HfApi()
     commit = str(api.repo_info(wanted.hub, repo_type="dataset", revision=wanted.revision or None).sha)

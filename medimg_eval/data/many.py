@@ -14,15 +14,8 @@ def nnunet_task(*, layout: NnUNet, labels: Mapping[int, str] | None = None, **se
     """Makes a segmentation task whose labels are those that nnU-Net's `dataset.json` names.
 
     Where the dataset is not there yet, the task has one label, `foreground`, so that it can be listed; asking it
-    for cases then says which folder is missing.
-
-    Args:
-        layout: the dataset's folder.
-        labels: label -> name, where other names are wanted than the dataset's own.
-        settings: `SegmentationTask`'s other arguments.
-
-    Raises:
-        UserError: `dataset.json` is there, and is not understood.
+    for cases then says which folder is missing. `labels` gives other names than the dataset's own, `settings` are
+    `SegmentationTask`'s other arguments. Raises UserError where `dataset.json` is there, and is not understood.
     """
     if not labels:
         there = (Path(layout.root).expanduser() / "dataset.json").is_file()

@@ -45,9 +45,8 @@ COLUMNS = {"left": (70, 46, 22), "right": (103, 127, 151)}
 class MniTissueBlocks:
     """Blocks of the MNI152 T1 template, with grey and white matter as truth.
 
-    Args:
-        minimum_tissue: fraction of a block that must be grey or white matter, 0 to 1; blocks with less
-            are neither tested nor validated on, for a boundary metric says little about a corner of cortex.
+    `minimum_tissue` is the fraction of a block that must be grey or white matter, 0 to 1; blocks with less are neither
+    tested nor validated on, for a boundary metric says little about a corner of cortex.
     """
 
     minimum_tissue: float = 0.25

@@ -32,13 +32,7 @@ AHEAD = 2
 
 
 def reading_ahead(task: Task, cases: Sequence[Case], num_workers: int) -> AbstractContextManager[None]:
-    """Has reading processes started while the model is loaded.
-
-    Args:
-        task: what they will read for.
-        cases: which.
-        num_workers: processes that read ahead.
-    """
+    """Has reading processes started while the model is loaded."""
     return started_ahead(_read_header, (task, cases[:1]), _processes(cases, num_workers))
 
 
@@ -54,13 +48,7 @@ def _read_header(shown: tuple[Task, Sequence[Case]]) -> None:
 
 
 class UnpaddedDistributedSampler:
-    """Deals indices out over ranks: each to exactly one rank, none repeated to make shards even.
-
-    Args:
-        wanted: indices to visit.
-        rank: this process.
-        world: number of processes.
-    """
+    """Deals indices out over the ranks of a world: each to exactly one rank, none repeated to make shards even."""
 
     def __init__(self, wanted: Sequence[int], rank: int, world: int) -> None:
         # A case belongs to the same rank however many were done before, so ranks need not agree on that.
@@ -76,13 +64,7 @@ class UnpaddedDistributedSampler:
 
 
 class PromptDataset:
-    """Cases, which become prompts where they are read.
-
-    Args:
-        task: what is asked about them.
-        cases: the cases.
-        read_images: False for models that need no pixels.
-    """
+    """Cases, which become prompts where they are read; without `read_images`, for models that need no pixels."""
 
     def __init__(self, task: Task, cases: Sequence[Case], *, read_images: bool) -> None:
         self._cases, self._state = cases, (task, read_images, None)
@@ -119,13 +101,8 @@ def share(
 ) -> UnpaddedDistributedSampler:
     """Indices of the cases that one rank visits, in order.
 
-    Args:
-        task: what is asked.
-        cases: about which.
-        batch_size: cases of one batch. Of several, those of like length come together, the longest first, within
-            `WINDOW` batches.
-        place: rank of this process, and number of processes.
-        skip: ids of cases that are left out, being done already.
+    Of several cases of one batch, those of like length come together, the longest first, within `WINDOW` batches. The
+    place is the rank of this process, and the number of processes; `skip` are ids of cases that are done already.
     """
     left = [index for index, case in enumerate(cases) if case.id not in skip]
     if batch_size > 1:  # it takes as long as its longest prompt

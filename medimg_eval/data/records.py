@@ -24,10 +24,8 @@ first group if there is one) `{name~patient\d+}`."""
 class Row:
     """One record of a table, and where it stands.
 
-    Attributes:
-        path: the table.
-        place: such as `line 4`, `row 7` or `train[3]`; empty for a record that no table holds.
-        values: column -> value; text in a CSV table, any JSON value elsewhere.
+    The place is such as `line 4`, `row 7` or `train[3]`, empty for a record that no table holds; values are text in a
+    CSV table, any JSON value elsewhere.
     """
 
     path: Path
@@ -39,11 +37,7 @@ class Row:
         return UserError(f"{self.path}, {self.place}: {message}" if self.place else f"{self.path}: {message}")
 
     def value(self, column: str) -> Any:
-        """The value of a column, named or, as `#1` for the first, by position.
-
-        Raises:
-            UserError: there is no such column.
-        """
+        """The value of a column, named or, as `#1` for the first, by position; raises UserError where there is none."""
         if column in self.values:
             return self.values[column]
         if re.fullmatch(r"#[1-9]\d*", column) and int(column[1:]) <= len(self.values):
@@ -58,11 +52,7 @@ class Row:
         return "" if value is None or (isinstance(value, float) and math.isnan(value)) else str(value)
 
     def number(self, column: str) -> float:
-        """The value of a column as a number.
-
-        Raises:
-            UserError: it is none.
-        """
+        """The value of a column as a number; raises UserError where it is none."""
         try:
             return float(self.value(column))
         except (TypeError, ValueError, OverflowError):
@@ -71,8 +61,7 @@ class Row:
     def fill(self, pattern: str) -> str:
         """Puts values into the fields of a pattern; a pattern without fields is itself the name of a column.
 
-        Raises:
-            UserError: there is no such column, or an expression finds nothing in it.
+        Raises UserError where there is no such column, or an expression finds nothing in it.
         """
         return self.filled(pattern, self.text)
 
@@ -121,16 +110,23 @@ class Entry:
         return self.rows[0]
 
     @property
+    def image(self) -> Reference[Image] | None:
+        """The first image, if there is one."""
+        return self.images[0] if self.images else None
+
+    def image_below(self, what: str) -> Reference[Image]:
+        """The first image, on which something lies; raises UserError where there is none."""
+        if not self.images:
+            raise self.row.error(f"{what} need the image they lie in")
+        return self.images[0]
+
+    @property
     def alike(self) -> list[Row]:
         """The records that have the first one's columns: of COCO's, the image's alone."""
         return [row for row in self.rows if row.values.keys() == self.row.values.keys()]
 
     def agreed(self, read: Callable[[Row], T]) -> T:
-        """What all records say.
-
-        Raises:
-            UserError: one says otherwise than the first; the message names both lines.
-        """
+        """What all records say; raises UserError naming both lines where one says otherwise than the first."""
         value = read(self.row)
         for row in self.rows[1:]:
             other = read(row)
@@ -141,16 +137,14 @@ class Entry:
     def fill(self, pattern: str) -> str:
         """Fills a pattern from the first record, and from `case`, `split`, `patient`, `name` and `stem` of the image.
 
-        Raises:
-            UserError: a field is none of these.
+        Raises UserError for a field that is none of these.
         """
         return self.row.filled(pattern, partial(self._text, row=self.row))
 
     def path(self, pattern: str) -> Path:
         """The file that a filled pattern names, below the root.
 
-        Raises:
-            UserError: a field is unknown, or empty in this record, or the case's records name different files.
+        Raises UserError where a field is unknown, or empty in this record, or the case's records name different files.
         """
         filled = self.fill(pattern)
         if len(self.rows) > 1:
@@ -187,8 +181,7 @@ class Target(Protocol):
     def reference(self, entry: Entry) -> Reference[Any]:
         """Where the truth of one case will be read from.
 
-        Raises:
-            UserError: a record cannot be understood; the message names file and line.
+        Raises UserError, naming file and line, where a record cannot be understood.
         """
 
 
@@ -221,13 +214,7 @@ class OnImage:
 
 @dataclass(frozen=True, eq=False)
 class Given(OnImage, Generic[T]):
-    """A truth that was read with the table it stands in.
-
-    Attributes:
-        value: the truth.
-        files: the table.
-        image: the image it is about, which has the grid.
-    """
+    """A truth that was read with the table it stands in; the image it is about has the grid."""
 
     value: T
     files: tuple[Path, ...]
@@ -241,7 +228,7 @@ class Given(OnImage, Generic[T]):
 def given(value: T, entry: Entry) -> Given[T]:
     """The reference to a value that was read from an entry's records."""
     tables = tuple(dict.fromkeys(row.path for row in entry.rows))
-    return Given(value, tables, entry.images[0] if entry.images else None)
+    return Given(value, tables, entry.image)
 
 
 def grid_of(image: Reference[Image] | None, files: Sequence[Path]) -> Geometry:

@@ -47,12 +47,7 @@ class _Resized(_Made[T]):
 
 @dataclass(frozen=True)
 class ResizedImage(_Resized[Image]):
-    """A picture brought to a size by linear interpolation without smoothing, as `cv2.INTER_LINEAR` does.
-
-    Attributes:
-        stored: the picture.
-        size: rows and columns.
-    """
+    """A picture brought to a size, (rows, columns), linearly and without smoothing, as `cv2.INTER_LINEAR` does."""
 
     def read(self) -> Image:
         """Reads and resizes it; raises CaseError where it is no picture."""
@@ -64,12 +59,7 @@ class ResizedImage(_Resized[Image]):
 
 @dataclass(frozen=True)
 class ResizedMask(_Resized[Mask]):
-    """A label map brought to a size, each pixel taking the label that `cv2.INTER_NEAREST` takes.
-
-    Attributes:
-        stored: the label map.
-        size: rows and columns.
-    """
+    """A label map brought to a size, (rows, columns), each pixel taking the label that `cv2.INTER_NEAREST` takes."""
 
     def read(self) -> Mask:
         """Reads and resizes it; raises CaseError where it is no picture."""
@@ -86,12 +76,7 @@ class ResizedMask(_Resized[Mask]):
 
 @dataclass(frozen=True)
 class ShrunkPicture(_Made[Image]):
-    """A picture whose longer side is brought down to a length, by Pillow's bicubic filter; smaller ones stay.
-
-    Attributes:
-        stored: the picture.
-        longest: pixels of the longer side.
-    """
+    """A picture whose longer side is brought down to a length, by Pillow's bicubic filter; smaller ones stay."""
 
     longest: int
 

@@ -22,8 +22,7 @@ SHOWN = 5
 class Splits(Protocol):
     """The authors' file, or files, that say which case belongs to which split.
 
-    Attributes:
-        key: what its ids name: `{case}`, `{stem}` or `{name}` of the image, `{patient}`, or a column.
+    The key is what its ids name: `{case}`, `{stem}` or `{name}` of the image, `{patient}`, or a column.
     """
 
     key: str
@@ -37,12 +36,7 @@ class Splits(Protocol):
 
 @dataclass
 class SplitLists:
-    """One text file per split, one id a line.
-
-    Args:
-        lists: split -> file below the root.
-        key: what the ids name.
-    """
+    """One text file below the root per split, one id a line."""
 
     lists: Mapping[str, str]
     key: str = "{case}"
@@ -104,13 +98,7 @@ class SplitTable:
 
 @dataclass
 class SplitColumns:
-    """A table with a column of ids for each split, as CLAM writes them; empty cells fill shorter columns up.
-
-    Args:
-        table: below the root.
-        columns: the splits.
-        key: what the ids name.
-    """
+    """A table with a column of ids for each split, as CLAM writes them; empty cells fill shorter columns up."""
 
     table: str
     columns: Sequence[str] = ("train", "val", "test")
@@ -133,10 +121,7 @@ class SplitColumns:
 class SplitJson:
     """A JSON object of one list of ids per split, or a list of such objects, one per fold, as nnU-Net writes them.
 
-    Args:
-        file: below the root.
-        fold: which of the objects, from 0; None for a file of one object.
-        key: what the ids name.
+    The fold says which of the objects, from 0; None is for a file of one object.
     """
 
     file: str
@@ -168,14 +153,10 @@ class SplitJson:
 class SplitFolds:
     """Folds drawn from a seed, for data whose authors publish none: the ones that nnU-Net draws.
 
-    Patients, or cases where no patient is known, are sorted by name, shuffled, and cut into as many pieces as there
-    are folds: what `KFold(folds, shuffle=True, random_state=seed)` of scikit-learn does. One piece is `val`, the others
-    are `train`. Cases that the layout has put into a split of another name than `train` or `training` stay there.
-
-    Args:
-        fold: the piece to validate on, from 0.
-        folds: how many there are.
-        seed: of the shuffle; nnU-Net's by default.
+    Patients, or cases where no patient is known, are sorted by name, shuffled, and cut into as many pieces as there are
+    folds: what `KFold(folds, shuffle=True, random_state=seed)` of scikit-learn does. The piece `fold`, from 0, is
+    `val`, the others are `train`. Cases that the layout has put into a split of another name than `train` or `training`
+    stay there.
     """
 
     fold: int = 0
@@ -187,11 +168,7 @@ class SplitFolds:
         return ()
 
     def divide(self, entries: Sequence[Entry], root: Path) -> list[Entry]:
-        """Puts each case into `train` or `val`.
-
-        Raises:
-            UserError: there is no such fold, or there are fewer patients than folds.
-        """
+        """Puts each case into `train` or `val`; raises UserError for no such fold, or fewer patients than folds."""
         divided = [entry for entry in entries if entry.split in (None, "train", "training")]
         if not 0 <= self.fold < self.folds:
             raise UserError(f"there is no fold {self.fold} of {self.folds} (the first is 0)")
@@ -228,11 +205,8 @@ def _drawn(entries: Sequence[Entry], fold: int, folds: int, seed: int) -> frozen
 def assign(entries: Sequence[Entry], splits: Splits | SplitFolds, root: Path) -> list[Entry]:
     """Gives entries the split that the authors' file gives them; those it does not list are left out.
 
-    Returns:
-        Entries in the order of the file; one that it puts into two splits comes twice.
-
-    Raises:
-        UserError: an id is listed twice in a split, or names no entry.
+    Entries come in the order of the file; one that it puts into two splits comes twice. Raises UserError where an id is
+    listed twice in a split, or names no entry.
     """
     if isinstance(splits, SplitFolds):
         return splits.divide(entries, root)
@@ -269,13 +243,7 @@ def _names(entry: Entry, key: str) -> set[str]:
 def joined(entries: Sequence[Entry], folds: Mapping[str, Any], root: Path) -> list[Entry]:
     """Gives the cases of several folds one split; those of folds that no split takes are left out.
 
-    Args:
-        entries: with the authors' folds as their splits.
-        folds: split -> the fold, or folds, it is made of.
-        root: for error messages.
-
-    Raises:
-        UserError: there is no such fold.
+    `folds` says of which fold, or folds, a split is made. Raises UserError where there is no such fold.
     """
     held = {entry.split for entry in entries if entry.split is not None}
     chosen = []

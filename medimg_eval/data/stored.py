@@ -26,14 +26,9 @@ def require_ours(config: Any, source: Path) -> None:
     """Refuses a config that names anything but tasks, layouts, targets, splits and models of ours.
 
     Ours are the classes that this package defines, and those of installed packages with our entry points. A module or
-    function that is reached through one of them is not.
-
-    Args:
-        config: of a task or a layout, as a manifest has it, with classes called as they are now.
-        source: the file that it stands in.
-
-    Raises:
-        UserError: it names something else, or refers to other values (`${...}`), and the folder is not trusted.
+    function that is reached through one of them is not. The config is that of a task or a layout, as the manifest
+    `source` has it, with classes called as they are now. Raises UserError where it names something else, or refers to
+    other values (`${...}`), and the folder is not trusted.
     """
     require_trust(source, _strangers(config, "task_config"))
 

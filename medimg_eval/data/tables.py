@@ -28,7 +28,10 @@ LONGEST = 2**31 - 1
 def read_table(
     path: Path, *, separator: str = "", header: Sequence[str] = (), strays: list[UserError] | None = None
 ) -> list[Row]:
-    """Reads the records of a table.
+    """Reads the records of a table, in its order.
+
+    Names of columns lose the blanks about them. Cells of a Parquet table that hold files become `Cell`s, which are read
+    later.
 
     Args:
         path: `.csv`, `.tsv`, `.txt`, `.json`, `.jsonl`, each also with `.gz`, or `.parquet`. A JSON object of lists
@@ -38,10 +41,6 @@ def read_table(
         header: the names of the columns, for a text table without a header line.
         strays: takes what is wrong with lines that are not understood, and the others are read; without it the first
             of them is raised. A quote that is left open is raised all the same: nothing after it can be told apart.
-
-    Returns:
-        Records in the table's order. Names of columns lose the blanks about them. Cells of a Parquet table
-        that hold files become `Cell`s, which are read later.
 
     Raises:
         UserError: the table is missing, or a line is not understood; the message names file and line.
@@ -58,11 +57,7 @@ def read_table(
 
 
 def read_json(path: Path) -> Any:
-    """Reads a JSON file.
-
-    Raises:
-        UserError: it is missing or no JSON; the message names file and line.
-    """
+    """Reads a JSON file; raises UserError, naming file and line, where it is missing or no JSON."""
     try:
         return json.loads(read_text(path))
     except json.JSONDecodeError as error:
@@ -70,11 +65,7 @@ def read_json(path: Path) -> Any:
 
 
 def read_lines(path: Path) -> list[Row]:
-    """The lines of a text file that are not blank, as records of one column, `line`.
-
-    Raises:
-        UserError: it is missing, or no text.
-    """
+    """The lines of a text file that are not blank, as records of one column, `line`; raises as `read_text`."""
     lines = enumerate(io.StringIO(read_text(path), newline=None), start=1)
     return [Row(path, f"line {number}", {"line": line.strip()}) for number, line in lines if line.strip()]
 
@@ -87,8 +78,7 @@ def _nearest_file(path: Path) -> str:
 def read_text(path: Path) -> str:
     """The text of a file, unpacked where its name ends in `.gz`, without a byte order mark.
 
-    Raises:
-        UserError: it is missing, or no UTF-8 text; the message names file and line.
+    Raises UserError, naming file and line, where it is missing, or no UTF-8 text.
     """
     if not path.is_file():
         raise UserError(f"{path}: no such file{_nearest_file(path)}")
@@ -189,14 +179,7 @@ def _record(path: Path, place: str, item: Any, **more: str) -> Row:
 
 @dataclass(frozen=True)
 class Encoded:
-    """A file in a text table, in base64.
-
-    Attributes:
-        path: the table.
-        column: the column.
-        place: such as `line 7`.
-        text: what the field holds.
-    """
+    """A file in a text table, in base64; its place is such as `line 7`."""
 
     path: Path
     column: str
@@ -204,11 +187,7 @@ class Encoded:
     text: str = field(repr=False)
 
     def read(self) -> tuple[bytes, str]:
-        """Returns the file's bytes, and an empty name.
-
-        Raises:
-            CaseError: the field is no base64.
-        """
+        """Returns the file's bytes, and an empty name; raises CaseError where the field is no base64."""
         try:
             return base64.b64decode(self.text.rpartition("base64,")[2], validate=True), ""
         except ValueError as error:
@@ -219,12 +198,7 @@ class Encoded:
 class Cell:
     """A file inside a Parquet table, read when it is needed.
 
-    Attributes:
-        path: the table.
-        group: its row group.
-        index: the row within that.
-        column: the column.
-        place: such as `row 7` of the table.
+    It is a row (`index`) of a row group; its place is such as `row 7` of the table.
     """
 
     path: Path
@@ -234,10 +208,9 @@ class Cell:
     place: str
 
     def read(self) -> tuple[bytes, str]:
-        """Returns the file's bytes, and the name it was stored under or an empty one.
+        """Returns the file's bytes, and the name it was stored under, or an empty one.
 
-        Raises:
-            CaseError: the cell is empty.
+        Raises CaseError for an empty cell.
         """
         value = _column(self.path, self.group, self.column)[self.index].as_py()
         data, name = (value.get("bytes"), value.get("path")) if isinstance(value, dict) else (value, None)

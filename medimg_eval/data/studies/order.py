@@ -20,14 +20,10 @@ UNKNOWN = -1
 
 
 def ranks(columns: Sequence[Sequence[str]]) -> Array:
-    """Ranks rows in time: rows of the same time have the same rank, those without one have `UNKNOWN`.
+    """Ranks rows in time, int64, (row,): rows of the same time have the same rank, those without one have `UNKNOWN`.
 
-    Args:
-        columns: texts by row, the coarsest first, such as dates and then times of day. A column of numbers alone, such
-            as 93014.531 for half past nine, counts as numbers, any other by the letters, as dates like 2024-05-31 want.
-
-    Returns:
-        int64, (row,).
+    Columns are texts by row, the coarsest first, such as dates and then times of day. A column of numbers alone, such
+    as 93014.531 for half past nine, counts as numbers, any other by the letters, as dates like 2024-05-31 want.
 
     Raises:
         UserError: letters would not put a column in order: it holds numbers among texts, or texts whose first numbers
@@ -73,13 +69,8 @@ def _check(texts: Sequence[str]) -> None:
 def priors(patients: Mapping[str, str], times: Mapping[str, int]) -> dict[str, str]:
     """Finds the study before each: the last of the same patient that was strictly earlier.
 
-    Args:
-        patients: study -> patient, in the table's order.
-        times: study -> rank in time.
-
-    Returns:
-        study -> the study before; studies without one, or of unknown time, are left out. Of several earlier ones of
-        the very same time it is the last in the table.
+    Studies without one, or of unknown time, are left out. Of several earlier ones of the very same time it is the last
+    in the order of `patients`, the table's; times are ranks.
     """
     own: dict[str, list[str]] = {}
     for study, patient in patients.items():
@@ -110,11 +101,9 @@ class View(NamedTuple):
 
 @dataclass(frozen=True)
 class Views:
-    """The views that are shown.
+    """The views that are shown, and how many images of a study at most (0 for all).
 
-    Attributes:
-        ranks: view in upper case -> its place in the order; empty where all are shown as they come.
-        most: how many images of a study are shown; 0 for all.
+    A view in upper case has its place in the order; without any all are shown as they come.
     """
 
     ranks: Mapping[str, int]
@@ -127,10 +116,9 @@ class Views:
         return cls({str(name).upper(): place for place, some in enumerate(several) for name in some}, most)
 
     def shown(self, images: Sequence[tuple[str, str]]) -> list[View]:
-        """The images that are shown, in the order of their views, those of one view in the order given.
+        """The images that are shown, by file and view, in the order of views.
 
-        Args:
-            images: file and view of each; one without a file is left out.
+        Those of one view stay in the order given. One without a file is left out.
         """
         others = self.ranks.get(OTHERS)
         ranked = [

@@ -29,7 +29,9 @@ FILE, PLACE = "\0file", "\0place"
 
 
 def read_frame(root: Path, files: Sequence[str], key: str, wanted: Collection[str]) -> pd.DataFrame:
-    """Reads one table out of one or several files, one after the other.
+    """Reads one table out of one or several files, one after the other: a row a record.
+
+    Cells of text tables are texts, "" where they are empty; others are as the file has them.
 
     Args:
         root: the dataset's folder.
@@ -37,9 +39,6 @@ def read_frame(root: Path, files: Sequence[str], key: str, wanted: Collection[st
             of OpenI, a report a file, of which `read_openi` says what columns it gives.
         key: of the config, for people.
         wanted: the columns that are needed; a text table's others are passed over.
-
-    Returns:
-        A row a record. Cells of text tables are texts, "" where they are empty; others are as the file has them.
 
     Raises:
         UserError: a file is missing or not understood, or there is no record.
@@ -92,14 +91,11 @@ def _xml(paths: Sequence[Path]) -> pd.DataFrame:
 
 
 def read_openi(path: Path) -> dict[str, Any]:
-    """Reads one report of OpenI's `ecgen-radiology`.
+    """Reads one report of OpenI's `ecgen-radiology`; raises UserError for what is none.
 
-    Returns:
-        `uid` such as `CXR1`; `images`: the ids of its images, which are their files' names without ending, in order;
-        `findings`, `impression`, `indication`, `comparison`, and what else the abstract is divided into, in lower case.
-
-    Raises:
-        UserError: the file is no such report.
+    It gives `uid` such as `CXR1`; `images`: the ids of its images, which are their files' names without ending, in
+    order; `findings`, `impression`, `indication`, `comparison`, and what else the abstract is divided into, in lower
+    case.
     """
     try:
         report = ET.fromstring(_plain(path))  # noqa: S314 -- it defines no entities
@@ -116,13 +112,7 @@ def read_openi(path: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Join:
-    """Another table whose columns are added.
-
-    Attributes:
-        table: its name below the root.
-        own: the columns that must be the same, in the rows that there are.
-        others: the same in the other table.
-    """
+    """Another table whose columns are added, where its `others` are the same as the `own` columns of a row."""
 
     table: str
     own: tuple[str, ...]
@@ -132,8 +122,7 @@ class Join:
     def of(cls, given: Any) -> Join:
         """Reads `{join: table, on: column}`, with several columns as a list, or own column -> the other's.
 
-        Raises:
-            UsageError: it has another form.
+        Raises UsageError for another form.
         """
         step = {"on" if key is True else key: value for key, value in dict(given).items()}  # YAML's old word for true
         on = step.get("on")
@@ -152,16 +141,10 @@ def _plain(path: Path) -> bytes:
 
 
 def joined(frame: pd.DataFrame, steps: Sequence[Join], root: Path, wanted: Collection[str]) -> pd.DataFrame:
-    """Adds columns of other tables.
+    """Adds columns of other tables to rows, which stay in their order.
 
-    Args:
-        frame: the rows that stay, in their order.
-        steps: the tables. A column that both have stays as it is. Rows of the other that say the same count once.
-        root: the dataset's folder.
-        wanted: the columns that are needed.
-
-    Raises:
-        UserError: a table is missing, has not the column, or says two things of one row.
+    A column that both have stays as it is. Rows of the other that say the same count once. Raises UserError where a
+    table is missing, has not the column, or says two things of one row.
     """
     for step in steps:
         other = read_frame(root, [step.table], "join", {*wanted, *step.others})
@@ -196,8 +179,7 @@ def _keys(frame: pd.DataFrame, names: Sequence[str]) -> list[str]:
 def exploded(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
     """Makes a row of every item of a list, taking several columns apart together; of an empty list, one without.
 
-    Raises:
-        UserError: lists of one row are of different lengths.
+    Raises UserError where lists of one row are of different lengths.
     """
     import pandas as pd
 
@@ -240,15 +222,7 @@ def places_of(frame: pd.DataFrame) -> list[str]:
 
 
 def check_columns(frame: pd.DataFrame, patterns: Mapping[str, Iterable[str]]) -> None:
-    """Refuses patterns that name a column which is not there.
-
-    Args:
-        frame: the rows.
-        patterns: key of the config -> patterns.
-
-    Raises:
-        UserError: the message offers the nearest column.
-    """
+    """Refuses patterns, by key of the config, that name no column; the UserError offers the nearest."""
     for key, some in patterns.items():
         _check(frame, list(names_of(some)), key)
 
@@ -266,13 +240,8 @@ def _check(frame: pd.DataFrame, names: Sequence[str], key: str) -> None:
 def filled(frame: pd.DataFrame, pattern: str, *, whole: bool = False) -> list[str]:
     """Fills a pattern, or takes a column, of every row; "" of an empty pattern.
 
-    Args:
-        frame: the rows.
-        pattern: the pattern.
-        whole: whether a row that says nothing of a field gives "", as of a file's name.
-
-    Raises:
-        UserError: a regular expression of the pattern finds nothing in some row.
+    With `whole`, a row that says nothing of a field gives "", as of a file's name. Raises UserError where a regular
+    expression of the pattern finds nothing in some row.
     """
     if not pattern:
         return [""] * len(frame)

@@ -26,23 +26,17 @@ Sections = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Texts:
-    """Finds the sections of reports.
+    """Finds the sections of reports in the dataset's folder.
 
-    Attributes:
-        root: the dataset's folder.
-        report: the pattern of text files; `{zip: archive, member: pattern}`, where the unpacked file is taken if the
-            archive is not there; or `{columns: {section: column or pattern}}`.
+    `report` is the pattern of text files; `{zip: archive, member: pattern}`, where the unpacked file is taken if the
+    archive is not there; or `{columns: {section: column or pattern}}`.
     """
 
     root: Path
     report: str | Mapping[str, Any]
 
     def __post_init__(self) -> None:
-        """Refuses another form.
-
-        Raises:
-            UsageError: the message says which there are.
-        """
+        """Refuses another form."""
         known = isinstance(self.report, str) or set(self.report) in ({"zip", "member"}, {"columns"})
         if not known or not self.report:
             raise UsageError(

@@ -53,8 +53,8 @@ class DrawnPoints:
     Args:
         path: pattern below the root of the GeoJSON or XML.
         names: class or group -> what the task calls it; None takes the classes themselves.
-        others: as of `DrawnAreas`; of no effect without `names`.
-        absent: as of `DrawnAreas`.
+        others: as of `DrawnAreas`, as absent; of no effect without `names`.
+        absent: see `others`.
     """
 
     path: str

@@ -75,8 +75,7 @@ class TableTarget:
 class JoinedPoints:
     """The points of several targets, such as a table of nodules and one of findings that nobody needs to find.
 
-    Args:
-        targets: what gives the points; those of the first come first.
+    Those of the first come first.
     """
 
     targets: Sequence[Target]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -125,22 +125,15 @@ class MergedMask:
 
     def read(self) -> Mask:
         """Merges them; raises CaseError when one is not binary, or lies on another grid."""
-        merged: Array | None = None
         grid = self.geometry()
+        merged = np.zeros(grid.shape, np.min_scalar_type(max(self.paths)))
         overlap = 0
-        for label, path in self.paths.items():
-            mask = read_mask(path)
-            difference = grid.difference(mask.geometry)
-            if difference:
-                raise CaseError(f"{path}: {difference} of {self.files[0]}; structures of one case share a grid")
+        for label, (path, mask) in zip(self.paths, _on_grid(self.files, grid, "structures"), strict=True):
             if len(np.unique(mask.labels[mask.labels != 0])) > 1:
                 raise CaseError(f"{path}: holds several labels, expected one structure per file")
-            if merged is None:
-                merged = np.zeros(grid.shape, np.min_scalar_type(max(self.paths)))
             inside = mask.labels != 0
             overlap += int(np.count_nonzero(merged[inside]))
             merged[inside] = label
-        assert merged is not None  # noqa: S101 - there is at least one structure
         notes = (f"{overlap} voxels belong to two structures; the later one has them",) if overlap else ()
         return Mask(merged, grid.affine, self.names, notes, grid.units)
 
@@ -191,10 +184,9 @@ class RunLength:
             if (lengths < 0).any() or (starts < 0).any() or (np.diff(starts) < 0).any():
                 raise row.error(f"column {self.column!r}: runs go backwards; is their form {self.form!r}?")
             runs.append(Runs(row.path, row.place, tuple(starts.tolist()), tuple(lengths.tolist())))
-        if not entry.images:
-            raise entry.row.error("runs need the image they lie in")
+        image = entry.image_below("runs")
         shape = None if self.shape is None else (int(self.shape[0]), int(self.shape[1]))
-        return RunMask(entry.row.path, tuple(runs), entry.images[0], shape, self.order == "columns", self.label)
+        return RunMask(entry.row.path, tuple(runs), image, shape, self.order == "columns", self.label)
 
 
 @dataclass(frozen=True)
@@ -242,9 +234,7 @@ class RunMask(OneFile):
 class FilledBoxes:
     """A label map of boxes filled in, as BenchX makes masks of RSNA's opacities.
 
-    Args:
-        boxes: the target that gives the boxes.
-        labels: label -> class of the boxes, as the task's `labels`; where two overlap the later box wins.
+    `labels` says label -> class of the boxes, as the task's `labels`; where two overlap the later box wins.
     """
 
     boxes: Target
@@ -252,10 +242,9 @@ class FilledBoxes:
 
     def reference(self, entry: Entry) -> Reference[Mask]:
         """The boxes, filled in when read."""
-        if not entry.images:
-            raise entry.row.error("boxes need the image they lie in")
+        image = entry.image_below("boxes")
         numbers = {str(name): int(label) for label, name in self.labels.items()}
-        return FilledMask(self.boxes.reference(entry), entry.images[0], numbers)
+        return FilledMask(self.boxes.reference(entry), image, numbers)
 
 
 @dataclass(frozen=True)
@@ -290,10 +279,8 @@ class FilledMask(OnImage):
 class ImageTarget:
     """An image that a model should make: a reconstruction, or another modality.
 
-    Args:
-        path: pattern below the root, or the column that holds the file.
-        modality: DICOM code, where the file says none.
-        options: passed to the reader.
+    The path is a pattern below the root, or the column that holds the file; the modality a DICOM code, where the file
+    says none; options are passed to the reader.
     """
 
     path: str
@@ -306,16 +293,9 @@ class ImageTarget:
 
 
 def decode_runs(starts: Sequence[int], lengths: Sequence[int], shape: tuple[int, ...], *, by_columns: bool) -> Array:
-    """Turns runs of pixels into a mask.
+    """Turns runs of pixels, by first pixel (from 0) and length, into a mask: bool, (row, column).
 
-    Args:
-        starts: first pixel of each run, counted from 0.
-        lengths: pixels in each run; no run ends beyond the last pixel.
-        shape: rows and columns.
-        by_columns: True when pixels are counted down the columns one by one.
-
-    Returns:
-        bool, (row, column).
+    No run ends beyond the last pixel. Pixels are counted along rows, or down the columns one by one.
     """
     flat = np.zeros(shape[0] * shape[1], bool)
     for start, length in zip(starts, lengths, strict=True):
@@ -328,10 +308,8 @@ def coco_counts(text: str) -> list[int]:
 
     Each number is written in groups of five bits, lowest first, as characters from `0` on; the bit of value 32 says
     that another group follows, the bit of value 16 in the last group that the number is negative. From the fourth
-    number on, what is written is the difference to the number two places before.
-
-    Raises:
-        ValueError: the text breaks off, or holds other characters.
+    number on, what is written is the difference to the number two places before. Raises ValueError where the text
+    breaks off, or holds other characters.
     """
     counts: list[int] = []
     value = shift = 0
@@ -356,8 +334,7 @@ def coco_counts(text: str) -> list[int]:
 class MaskParts:
     """One file per object of a case; together they are the foreground, label 1, with the objects numbered.
 
-    Args:
-        path: pattern below the root of the files, whose name is `*.png` or the like: `{case}/masks/*.png`.
+    The path is a pattern below the root of the files, whose name is `*.png` or the like: `{case}/masks/*.png`.
     """
 
     path: str
@@ -381,25 +358,26 @@ class MaskParts:
 class JoinedMask:
     """Binary masks of one grid; a pixel of any is foreground, and belongs to the last object that has it."""
 
-    paths: tuple[Path, ...]
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """The objects' files."""
-        return self.paths
+    files: tuple[Path, ...]
 
     def read(self) -> Mask:
         """Joins them; raises CaseError when one lies on another grid."""
         grid = self.geometry()
-        numbers = np.zeros(grid.shape, np.min_scalar_type(len(self.paths)))
-        for number, path in enumerate(self.paths, start=1):
-            mask = read_mask(path)
-            difference = grid.difference(mask.geometry)
-            if difference:
-                raise CaseError(f"{path}: {difference} of {self.paths[0]}; the objects of one case share a grid")
+        numbers = np.zeros(grid.shape, np.min_scalar_type(len(self.files)))
+        for number, (_, mask) in enumerate(_on_grid(self.files, grid, "the objects"), start=1):
             numbers[mask.labels != 0] = number
         return Mask((numbers > 0).astype(np.uint8), grid.affine, units=grid.units, instances=numbers)
 
     def geometry(self) -> Geometry:
         """The grid of the first file."""
-        return MaskFile(self.paths[0]).geometry()
+        return MaskFile(self.files[0]).geometry()
+
+
+def _on_grid(files: Sequence[Path], grid: Geometry, parts: str) -> Iterator[tuple[Path, Mask]]:
+    """Reads masks; raises CaseError for one on another grid than that of the first."""
+    for path in files:
+        mask = read_mask(path)
+        difference = grid.difference(mask.geometry)
+        if difference:
+            raise CaseError(f"{path}: {difference} of {files[0]}; {parts} of one case share a grid")
+        yield path, mask

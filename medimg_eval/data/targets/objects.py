@@ -33,8 +33,7 @@ class InstanceMat:
     def reference(self, entry: Entry) -> Reference[Mask]:
         """The file."""
         values = {int(value): int(label) for value, label in self.values.items()}
-        image = entry.images[0] if entry.images else None
-        return NumberedMat(entry.path(self.path), self.instances, self.types, values, image)
+        return NumberedMat(entry.path(self.path), self.instances, self.types, values, entry.image)
 
 
 @dataclass(frozen=True, eq=False)

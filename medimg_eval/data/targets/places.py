@@ -29,12 +29,9 @@ NOTHING = ("", "nan", "none")
 def corners_from_edges(edges: Array) -> Array:
     """Turns edges of boxes in pixels into corners by our convention.
 
-    Args:
-        edges: float, (box, 4): left, top, right, bottom, where 0 is the edge of the first pixel, so that a box of one
-            pixel has right = left + 1.
-
-    Returns:
-        float64, (box, 4): row, column, row, column of the first and last pixel inside.
+    Edges are float, (box, 4): left, top, right, bottom, where 0 is the edge of the first pixel, so that a box of one
+    pixel has right = left + 1. Corners are float64, (box, 4): row, column, row, column of the first and last pixel
+    inside.
     """
     left, top, right, bottom = np.asarray(edges, dtype=np.float64).reshape(-1, 4).T
     return np.stack([top, left, bottom - 1, right - 1], axis=1)
@@ -166,10 +163,9 @@ class PointColumns:
         if self.space == "voxel":
             # A picture's axes are row and column, a volume's are column, row and slice.
             return given(Points(xyz[:, ::-1] if len(self.columns) == 2 else xyz, names, values), entry)
-        if not entry.images:
-            raise entry.row.error("points in mm need the image they lie in")
+        image = entry.image_below("points in mm")
         ras = xyz * (-1, -1, 1) if self.space == "lps" else xyz
-        return WorldPoints(entry.row.path, Points(ras, names, values), entry.images[0])
+        return WorldPoints(entry.row.path, Points(ras, names, values), image)
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,7 +198,7 @@ class LandmarkMat:
 
     def reference(self, entry: Entry) -> Reference[Points]:
         """The file."""
-        return MatPoints(entry.path(self.path), self.key, self.per_group, entry.images[0] if entry.images else None)
+        return MatPoints(entry.path(self.path), self.key, self.per_group, entry.image)
 
 
 @dataclass(frozen=True)

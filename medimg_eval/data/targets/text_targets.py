@@ -40,9 +40,8 @@ class ReportText:
 
     def reference(self, entry: Entry) -> Reference[Text]:
         """The text, or the file it will be read from."""
-        image = entry.images[0] if entry.images else None
         if self.file:
-            return TextFile(entry.path(self.file), tuple(self.sections), self.blank == "keep", image)
+            return TextFile(entry.path(self.file), tuple(self.sections), self.blank == "keep", entry.image)
         text = entry.agreed(lambda row: row.text(self.column))
         found = section(text, self.sections) if self.sections else text
         if not found and self.blank == "raise":
@@ -141,11 +140,7 @@ class FrameTable:
 
 
 def frame_number(row: Row, column: str, stride: int) -> int:
-    """The index of the frame that a record speaks of.
-
-    Raises:
-        UserError: it is no whole number of 0 or more.
-    """
+    """The index of the frame that a record speaks of; raises UserError where it is no whole number of 0 or more."""
     number = row.number(column) * stride
     if not (number >= 0 and number.is_integer()):
         raise row.error(f"column {column!r} holds {row.text(column)!r}, expected a frame of 0 or more")

@@ -23,17 +23,15 @@ class VertebraCentroids:
     """Centres of vertebral bodies in a JSON file per volume, as VerSe's restructured release stores them.
 
     The file's coordinates are voxels along axes that its first entry names, such as P, I, R; they are turned to the
-    axes of the image. VerSe's MICCAI release gives mm without such an entry, and is refused.
-
-    Args:
-        path: pattern below the root, or the column that holds the file.
+    axes of the image. VerSe's MICCAI release gives mm without such an entry, and is refused. The path is a pattern
+    below the root, or the column that holds the file.
     """
 
     path: str
 
     def reference(self, entry: Entry) -> Reference[Points]:
         """The file, read with the grid of the image."""
-        return VertebraFile(entry.path(self.path), _image(entry))
+        return VertebraFile(entry.path(self.path), entry.image_below("centroids"))
 
 
 @dataclass
@@ -43,17 +41,14 @@ class MiccaiCentroids:
     The coordinates are those of the volume turned so that its axes run from superior to inferior, anterior to
     posterior and right to left, and sampled at 1 mm: they count mm from the centre of its first voxel. They are put
     onto the grid of the image as it is stored. The restructured release gives voxels and says along which axes, and
-    is refused.
-
-    Args:
-        path: pattern below the root, such as `{case}_ctd.json`, or the column that holds the file.
+    is refused. The path is a pattern below the root, such as `{case}_ctd.json`, or the column that holds the file.
     """
 
     path: str
 
     def reference(self, entry: Entry) -> Reference[Points]:
         """The file, read with the grid of the image."""
-        return MiccaiFile(entry.path(self.path), _image(entry))
+        return MiccaiFile(entry.path(self.path), entry.image_below("centroids"))
 
 
 @dataclass(frozen=True)
@@ -119,9 +114,3 @@ class MiccaiFile(CentroidFile):
 
     def _step(self, grid: Geometry, axis: int) -> float:
         return grid.spacing[axis]
-
-
-def _image(entry: Entry) -> Reference[Image]:
-    if not entry.images:
-        raise entry.row.error("centroids need the image they lie in")
-    return entry.images[0]
