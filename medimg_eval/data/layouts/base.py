@@ -58,8 +58,7 @@ class FolderLayout(Layout, ABC):
     def entries(self, root: Path) -> list[Entry]:
         """The cases of all splits the layout knows of, in a fixed order.
 
-        Raises:
-            UserError: a file is missing or not understood; the message names it and the line.
+        Raises UserError, naming file and line, where a file is missing or not understood.
         """
 
     def completed(self, entry: Entry) -> Entry:
@@ -132,17 +131,17 @@ class FolderLayout(Layout, ABC):
         return ImageFile(path, modality=self.modality, options={**self.options, **options})
 
     def patient_of(self, entry: Entry) -> str | None:
-        """The patient that `patient` names.
-
-        Raises:
-            UserError: the record leaves it empty, or does not fit.
-        """
+        """The patient that `patient` names; raises UserError where the record leaves it empty, or does not fit."""
         if not self.patient:
             return entry.patient
         text = entry.fill(self.patient)
         if not text:
             raise entry.row.error(f"patient {self.patient!r} is empty")
         return text
+
+    def with_patient(self, entry: Entry) -> Entry:
+        """A case in the making with its patient; raises as `patient_of`."""
+        return replace(entry, patient=self.patient_of(entry))
 
     def _named(self, root: Path) -> str:
         files = self.split_files(root) if self.splits is None else self.splits.files(root)

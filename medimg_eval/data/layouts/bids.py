@@ -61,7 +61,7 @@ class Bids(FolderLayout):
                     subject = people.get(f"sub-{entry.row.text('sub')}", {})
                     if self._meant(entry.row):
                         made.append(replace(entry, split=split, attributes=subject))
-        return [replace(entry, patient=self.patient_of(entry)) for entry in made]
+        return [self.with_patient(entry) for entry in made]
 
     def truth(self, root: Path, entries: Sequence[Entry]) -> Target:
         """The label map that `mask` names."""
@@ -89,14 +89,9 @@ def _plain(value: Any) -> str:
 
 
 def parse_name(path: Path, name: str) -> dict[str, str]:
-    """The entities of a BIDS name, in their order.
+    """The entities of a BIDS name without ending, such as `sub-01_run-1_T1w`, in their order.
 
-    Args:
-        path: the file, for error messages.
-        name: its name without ending, such as `sub-01_run-1_T1w`.
-
-    Raises:
-        UserError: a part before the suffix is no `key-value`, or the first is no subject.
+    Raises UserError where a part before the suffix is no `key-value`, or the first is no subject.
     """
     entities: dict[str, str] = {}
     for part in name.split("_")[:-1]:

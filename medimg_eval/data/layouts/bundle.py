@@ -83,8 +83,7 @@ class Arrays(FolderLayout):
             place = {"split": split, "index": index, "labels": labels, "cache": self.cache, "axes": axes}
             row = Row(bundle.path, f"{labels}[{index}]", place if said is None else place | said[index])
             image = self.image_file(bundle.path, key=images, index=index, **options)
-            entry = Entry(f"{split}-{index:06d}", root, (row,), (image,), split)
-            made.append(replace(entry, patient=self.patient_of(entry)))
+            made.append(self.with_patient(Entry(f"{split}-{index:06d}", root, (row,), (image,), split)))
         return made
 
     def _said(self, bundle: Bundle, key: str) -> list[dict[str, Any]]:
@@ -142,7 +141,7 @@ class ArrayFiles(FolderLayout):
         for path, fields in find(root, self.file):
             row = Row(path, "", {"name": path.name, "stem": path.stem, **fields})
             entry = Entry(fields["case"], root, (row,), split=fields.get("split"), patient=fields["case"])
-            made.append(replace(entry, patient=self.patient_of(entry)))
+            made.append(self.with_patient(entry))
         if not made:
             raise MissingDataError(f"{root / self.file}: there is no such file")
         return made
@@ -190,11 +189,7 @@ class FairSeg(ArrayFiles):
 
     The data come in two spellings. The README's has `slo_fundus`, `disc_cup_mask`, races 0, 1, 2; the code's has
     `fundus_slo`, `disc_cup`, races 2, 3, 7 for the same, and ages in days, which become years. -1 is not known.
-
-    Args:
-        file: pattern of the files.
-        allow_pickle: True for files whose demographics are stored as Python objects.
-        others: see `FolderLayout`.
+    `allow_pickle` is for files whose demographics are stored as Python objects.
     """
 
     file: str = "data/{case}.npz"

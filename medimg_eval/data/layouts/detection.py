@@ -75,7 +75,7 @@ class Coco(FolderLayout):
         said = {name: row.text(name) for name in self.attributes}
         entry = Entry(row.text("file_name"), root, (row, *objects), split=split, attributes=said)
         entry = replace(entry, images=(self.image_file(entry.path(self.images)),))
-        return replace(entry, patient=self.patient_of(entry))
+        return self.with_patient(entry)
 
 
 def _by_id(rows: Sequence[Row]) -> dict[Any, Row]:
@@ -181,11 +181,8 @@ def _inside(row: Row, shape: tuple[int, int]) -> Any:
 class Yolo(FolderLayout):
     """Ultralytics' layout: `data.yaml`, folders of images, and a text file of boxes beside each, below `labels`.
 
-    A picture without a text file holds no object, as Ultralytics reads it.
-
-    Args:
-        data: the YAML below the root: `names`, and for `train`, `val` and `test` a folder of images, or several.
-        others: see `FolderLayout`.
+    A picture without a text file holds no object, as Ultralytics reads it. The YAML `data` below the root names classes
+    (`names`), and for `train`, `val` and `test` a folder of images, or several.
     """
 
     data: str = "data.yaml"
@@ -244,8 +241,7 @@ class Yolo(FolderLayout):
     def _entry(self, root: Path, folder: Path, path: Path, split: str) -> Entry:
         inner = path.relative_to(folder)
         row = Row(_labels(folder) / inner.with_suffix(".txt"), "", {"file": path.name})
-        entry = Entry(inner.with_suffix("").as_posix(), root, (row,), (self.image_file(path),), split)
-        return replace(entry, patient=self.patient_of(entry))
+        return self.with_patient(Entry(inner.with_suffix("").as_posix(), root, (row,), (self.image_file(path),), split))
 
 
 def _labels(images: Path) -> Path:

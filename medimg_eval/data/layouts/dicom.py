@@ -170,9 +170,8 @@ def referenced_series(path: Path) -> set[str]:
 class ReferencedMask:
     """The DICOM-SEG or RTSTRUCT that refers to a series, drawn on its grid; for a `DicomTree`.
 
-    Args:
-        labels: label -> name of the segment or structure, as the task's `labels`; others are left out. Without it the
-            file's own numbers.
+    `labels` says label -> name of the segment or structure, as the task's `labels`; others are left out. Without it the
+    file's own numbers.
     """
 
     labels: Mapping[int, str] = field(default_factory=dict)

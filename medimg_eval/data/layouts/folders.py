@@ -44,11 +44,8 @@ class Volumes(FolderLayout):
         """The table's cases in its order, or those found, sorted by id."""
         images, found_by = self._patterns()
         entries = self._listed(root, root / self.table) if self.table else self._found(root, found_by)
-        shown = [
-            replace(entry, images=tuple(self.image_file(entry.path(pattern)) for pattern in images))
-            for entry in entries
-        ]
-        return [replace(entry, patient=self.patient_of(entry)) for entry in shown]
+        shown = [tuple(self.image_file(entry.path(pattern)) for pattern in images) for entry in entries]
+        return [self.with_patient(replace(entry, images=some)) for entry, some in zip(entries, shown, strict=True)]
 
     def split_files(self, root: Path) -> tuple[Path, ...]:
         """The table."""
@@ -133,10 +130,8 @@ def find(root: Path, pattern: str) -> list[tuple[Path, dict[str, str]]]:
 class MaskFolder(FolderLayout):
     """Label maps of any format without their images, one per case, for models that have answered already.
 
-    Args:
-        table: a table with a column `case`, optionally `patient`; every other column becomes an attribute. It says
-            which cases there are and in which order; without it each label map is one.
-        others: see `FolderLayout`.
+    A `table` with a column `case`, optionally `patient`, says which cases there are and in which order; every other
+    column becomes an attribute. Without it each label map is one.
     """
 
     table: str = ""
@@ -158,8 +153,7 @@ class MaskFolder(FolderLayout):
             file = Row(row.path, row.place, {**row.values, "mask": files[name].relative_to(root).as_posix()})
             attributes = texts(row.values, without=("case", "patient"))
             patient = (row.text("patient") or None) if "patient" in row.values else None
-            entry = Entry(name, root, (file,), patient=patient, attributes=attributes)
-            made.append(replace(entry, patient=self.patient_of(entry)))
+            made.append(self.with_patient(Entry(name, root, (file,), patient=patient, attributes=attributes)))
         return made
 
     def truth(self, root: Path, entries: Sequence[Entry]) -> Target:
@@ -199,8 +193,7 @@ class FolderPerClass(FolderLayout):
             if path.suffix.lower() in self.endings:
                 row = Row(path, "", fields)
                 name = path.relative_to(root).as_posix()
-                entry = Entry(name, root, (row,), (self.image_file(path),), fields.get("split"))
-                made.append(replace(entry, patient=self.patient_of(entry)))
+                made.append(self.with_patient(Entry(name, root, (row,), (self.image_file(path),), fields.get("split"))))
         if not made:
             raise UserError(f"{root / self.pattern}: there is no such picture; they end in {', '.join(self.endings)}")
         return made
@@ -228,11 +221,7 @@ class PairedFolders(FolderLayout):
     endings: Sequence[str] = ENDINGS
 
     def entries(self, root: Path) -> list[Entry]:
-        """The pairs, sorted by split and name.
-
-        Raises:
-            UserError: an image has no label map, or a label map no image.
-        """
+        """The pairs, sorted by split and name; raises UserError for an image or a label map that is alone."""
         images, masks = (self._pictures(root, folder) for folder in (self.images, self.masks))
         if self.images == self.masks and self.mask_suffix:
             masks = {key: path for key, path in masks.items() if key[1].endswith(self.mask_suffix)}
@@ -266,5 +255,4 @@ class PairedFolders(FolderLayout):
 
     def _entry(self, root: Path, split: str | None, name: str, image: Path, mask: Path) -> Entry:
         row = Row(image, "", {"case": name, "file": image.name, "mask": mask.relative_to(root).as_posix()})
-        entry = Entry(name, root, (row,), (self.image_file(image),), split)
-        return replace(entry, patient=self.patient_of(entry))
+        return self.with_patient(Entry(name, root, (row,), (self.image_file(image),), split))

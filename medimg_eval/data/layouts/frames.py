@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -57,8 +57,7 @@ class Frames(FolderLayout):
             if self.unit == "frame":
                 made += [self._frame(root, name, path, row) for row in rows]
             else:
-                entry = Entry(name, root, tuple(rows), (self.image_file(path),), patient=name)
-                made.append(replace(entry, patient=self.patient_of(entry)))
+                made.append(self.with_patient(Entry(name, root, tuple(rows), (self.image_file(path),), patient=name)))
         return made
 
     def truth(self, root: Path, entries: Sequence[Entry]) -> Target:
@@ -90,8 +89,7 @@ class Frames(FolderLayout):
         index = frame_number(row, self.frame, self.stride)
         row = Row(row.path, row.place, {**row.values, "index": index})
         image = FramePicture(path, index, self.modality, tuple(sorted(self.options.items())))
-        entry = Entry(f"{name}-{index:06d}", root, (row,), (image,), patient=name)
-        return replace(entry, patient=self.patient_of(entry))
+        return self.with_patient(Entry(f"{name}-{index:06d}", root, (row,), (image,), patient=name))
 
 
 def _of(row: Row, video: str) -> Row:

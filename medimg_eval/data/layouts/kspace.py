@@ -74,7 +74,7 @@ class KSpaceScans(FolderLayout):
                 row = replace(rows[said["case"]], values={**rows[said["case"]].values, **said})
                 own |= {name: row.text(column) for name, column in self.columns.items()}
             entry = Entry(said["case"], root, (row,), (image,), said.get("split"), attributes=own)
-            made.append(replace(entry, patient=self.patient_of(entry)))
+            made.append(self.with_patient(entry))
         if not made:
             raise MissingDataError(f"{root / self.file}: there is no such file")
         return made
@@ -113,14 +113,9 @@ def _ends(slices: Sequence[int] | None) -> Slices | None:
 
 @dataclass(frozen=True)
 class Samples:
-    """The samples of one scan.
+    """The samples of one scan, of `slices` along the first axis.
 
-    Attributes:
-        path: the file.
-        keys: where it keeps what.
-        slices: along the first axis.
-        modality: DICOM code.
-        mask: as of `KSpaceScans`, the pattern of files with its folder; "" for all samples.
+    The mask is as of `KSpaceScans`, the pattern of files with its folder; "" for all samples.
     """
 
     path: Path
@@ -209,12 +204,8 @@ class _Reconstructions:
 class Reconstruction:
     """The image that a file holds for its samples, or the root of the sum of squares over the coils.
 
-    Attributes:
-        path: the file.
-        keys: where it keeps what.
-        slices: along the first axis.
-        square: whether it is cut to as many rows as columns.
-        labels: which tissue lies where, of all slices.
+    `slices` are along the first axis; `square` says whether it is cut to as many rows as columns; `labels` which tissue
+    lies where, of all slices.
     """
 
     path: Path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -128,8 +128,7 @@ class NnUNet(FolderLayout):
         # MSD keeps all channels in one 4-D file without a number.
         images = [whole] if whole.exists() and not files[0].exists() else files
         row = Row(path, "", {"case": name, "mask": f"{folders[1]}/{name}{ending}"})
-        entry = Entry(name, root, (row,), tuple(self.image_file(image) for image in images), split)
-        return replace(entry, patient=self.patient_of(entry))
+        return self.with_patient(Entry(name, root, (row,), tuple(self.image_file(image) for image in images), split))
 
 
 def _regions(path: Path, content: Mapping[str, Any]) -> tuple[dict[str, tuple[int, ...]], list[int]]:
@@ -204,15 +203,9 @@ class MsdDatalist(FolderLayout):
         if self.fold is not None and split == "training":
             split = "validation" if row.number("fold") == self.fold else "training"
         images = tuple(self.image_file(root / one) for one in listed)
-        entry = Entry(
-            listed[0].removeprefix("./"),
-            root,
-            (row,),
-            images,
-            split,
-            attributes=texts(row.values, without=(self.image, self.label, "fold")),
-        )
-        return replace(entry, patient=self.patient_of(entry))
+        attributes = texts(row.values, without=(self.image, self.label, "fold"))
+        entry = Entry(listed[0].removeprefix("./"), root, (row,), images, split, attributes=attributes)
+        return self.with_patient(entry)
 
 
 def _item(path: Path, split: str, place: int, item: Any, image: str) -> Mapping[str, Any]:

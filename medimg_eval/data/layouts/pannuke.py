@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -58,7 +58,7 @@ class PanNuke(FolderLayout):
             row = Row(masks, f"picture {index}", {"index": index, "tissue": str(tissue)})
             image = self.image_file(images, key="array", index=index)
             entry = Entry(f"{split}-{index:04d}", root, (row,), (image,), split, attributes={"tissue": str(tissue)})
-            made.append(replace(entry, patient=self.patient_of(entry)))
+            made.append(self.with_patient(entry))
         return made
 
 
@@ -79,8 +79,7 @@ class NumberedChannels(OneFile):
     def read(self) -> Mask:
         """Returns labels from 1 in the order of the classes; a pixel of several classes has the last.
 
-        Raises:
-            CaseError: numbers below 0, or that are not whole.
+        Raises CaseError for numbers below 0, or that are not whole.
         """
         stored = np.asarray(Bundle(self.path).array("array")[self.index, ..., :-1])
         if not np.array_equal(stored, np.rint(stored)) or stored.min(initial=0) < 0:

@@ -51,8 +51,8 @@ class Reconstructed(Layout):
     def cases(self, split: str) -> Sequence[Case]:
         """The layout's cases in their order.
 
-        Raises:
-            UserError: there is no such run, it is not finished, it made something else, or nothing of the cases.
+        Raises UserError where there is no such run, it is not finished, it made something else, or nothing of the
+        cases.
         """
         if not self.run:
             raise UserError("Reconstructed: set task.layout.run to the folder of a run of a reconstruction task")
@@ -116,8 +116,7 @@ class StoredReconstruction:
     def read(self) -> Image:
         """Returns the magnitude, float32, (1, *spatial), on the grid of the image that it replaces.
 
-        Raises:
-            CaseError: the run has none, the file cannot be read, or it is no image of that shape.
+        Raises CaseError where the run has none, the file cannot be read, or it is no image of that shape.
         """
         if self.path is None:
             raise CaseError(f"{self.folder}: has no reconstruction of {self.name!r}; run its test again")

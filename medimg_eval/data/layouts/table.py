@@ -104,11 +104,7 @@ class Table(FolderLayout):
         return replace(entry, patient=self.patient_of(entry), attributes=texts(kept))
 
     def images(self, root: Path, row: Row, pattern: str) -> list[Reference[Image]]:
-        """The images that a column or a pattern names in one row.
-
-        Raises:
-            UserError: it names none.
-        """
+        """The images that a column or a pattern names in one row; raises UserError where it names none."""
         columns = [match[1] for match in FIELD.finditer(pattern)] or [pattern]
         value = row.value(columns[0]) if len(columns) == 1 else None
         if isinstance(value, Cell):

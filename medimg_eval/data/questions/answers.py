@@ -42,11 +42,7 @@ ABSENT = ("fail", "leave_out")
 
 
 def check_answer(config: Mapping[str, Any]) -> None:
-    """Refuses a way to say what is right that there is not.
-
-    Raises:
-        UsageError: the message names the key.
-    """
+    """Refuses a way to say what is right that there is not; the UsageError names the key."""
     form = form_of(config, FORMS, "answer")
     unknown = next((key for key in config if form and key not in (form, "absent", *FORMS[form])), None)
     if unknown is not None:
@@ -57,11 +53,7 @@ def check_answer(config: Mapping[str, Any]) -> None:
 
 
 def check_kind(config: Any) -> None:
-    """Refuses a kind that there is not.
-
-    Raises:
-        UsageError: the config is neither a kind, nor `by_answer`, nor `{column: ..., kinds: ...}`.
-    """
+    """Raises UsageError for what is neither a kind, nor `by_answer`, nor `{column: ..., kinds: ...}`."""
     if isinstance(config, Mapping) and not config.get(BY_ANSWER):
         if not config.get("column") or not isinstance(config.get("kinds"), Mapping):
             raise UsageError(f"task.layout.kind is {dict(config)!r}, expected a kind, {BY_ANSWER}, or column and kinds")
@@ -80,15 +72,9 @@ def answer_names(config: Mapping[str, Any]) -> list[str]:
 
 
 def kind_of(config: Any, record: Record, answer: Mapping[str, Any]) -> Kind:
-    """The kind of a record's question.
+    """The kind of a record's question, by what the config and the config of the answer say.
 
-    Args:
-        config: a kind; `by_answer`; or `{column: ..., kinds: {value: kind}}`.
-        record: the record.
-        answer: the config of the answer.
-
-    Raises:
-        CaseError: the record's column holds a value that is given no kind.
+    Raises CaseError where the record's column holds a value that is given no kind.
     """
     if isinstance(config, Mapping) and "column" in config:
         said, kinds = record.text(config["column"]), {as_text(one): kind for one, kind in config["kinds"].items()}
@@ -125,8 +111,7 @@ def is_absent(config: Mapping[str, Any], record: Record) -> bool:
 def value_of(config: Mapping[str, Any], record: Record, kind: Kind, options: Mapping[str, str]) -> Any:
     """What is right about a record, as `medimg_eval.question.Key` holds it; boxes, and label maps, as they are written.
 
-    Raises:
-        CaseError: the record does not say, or says something that is not possible.
+    Raises CaseError where the record does not say, or says something that is not possible.
     """
     form = form_of(config, FORMS, "answer")
     if not form:
@@ -338,12 +323,7 @@ def _placed(box: Sequence[Any], config: Mapping[str, Any], size: Callable[[], tu
 
 @dataclass(frozen=True, eq=False)
 class Faulty:
-    """What stands where the truth of a wrong record would.
-
-    Attributes:
-        record: the record.
-        message: what is wrong, and how to mend it.
-    """
+    """What stands where the truth of a wrong record would; the message says how to mend it."""
 
     record: Record
     message: str
@@ -389,12 +369,7 @@ def more_of(config: Mapping[str, Any], record: Record) -> tuple[dict[str, Any], 
 
 @dataclass(frozen=True)
 class LabelBoxes:
-    """The boxes about the labels of a volume.
-
-    Attributes:
-        path: the label map.
-        names: label -> name of the box.
-    """
+    """The boxes about the labels of a volume, by the name of each label."""
 
     path: Path
     names: Mapping[int, str]
@@ -402,10 +377,8 @@ class LabelBoxes:
     def read(self) -> dict[str, tuple[int, ...]]:
         """Name -> (x1, y1, z1, x2, y2, z2): voxel indices along the stored axes, the far ends outside.
 
-        Labels that the map does not hold have no box.
-
-        Raises:
-            CaseError: the label map cannot be read, or holds none of the labels.
+        Labels that the map does not hold have no box. Raises CaseError where it cannot be read, or holds none of the
+        labels.
         """
         labels = read_mask(self.path).labels
         found = {}

@@ -41,12 +41,8 @@ class Member:
 class ZipPicture(OneFile):
     """A picture in a zip file. No handle is kept, so it may be read in any process.
 
-    Attributes:
-        path: the zip file.
-        member: its name there.
-        place: the record that names it, for people.
-        modality: DICOM code, where known.
-        reading: passed to the reader of pictures.
+    The place is the record that names it, for people; the modality a DICOM code, where known; `reading` is passed to
+    the reader of pictures.
     """
 
     member: str
@@ -68,11 +64,7 @@ class ZipPicture(OneFile):
 
 
 def unzipped(path: Path, member: str, place: str) -> bytes:
-    """The content of a member.
-
-    Raises:
-        CaseError: there is no such member, or it is damaged or too large.
-    """
+    """The content of a member; raises CaseError where there is none, or it is damaged or too large."""
     found = _member(path, member, place)
     where = f"{path}, member {member!r} ({place})"
     if found.size > LARGEST:

@@ -33,13 +33,7 @@ BATCH, RECENT = 16, 8
 
 @dataclass(frozen=True)
 class Cell(ABC):
-    """What one field of one record holds.
-
-    Attributes:
-        path: the table.
-        column: the column.
-        place: such as `line 7` or `row 7`.
-    """
+    """What one field of one record holds; its place is such as `line 7` or `row 7`."""
 
     path: Path
     column: str
@@ -50,11 +44,7 @@ class Cell(ABC):
         """What is stored."""
 
     def read(self) -> bytes:
-        """The file that is stored, in base64 where it is stored as text.
-
-        Raises:
-            CaseError: the cell is empty, or no base64.
-        """
+        """The file that is stored, unpacked where it is text in base64; raises CaseError where there is none."""
         content = self.content()
         if isinstance(content, str) or content[:5] == b"data:" or self.as_text:
             content = self._unpacked(content.encode() if isinstance(content, str) else content)
@@ -103,12 +93,7 @@ class TextCell(Cell):
 
 @dataclass(frozen=True)
 class StreamedCell(Cell):
-    """A stretch of a text table.
-
-    Attributes:
-        start: its first byte.
-        stop: the byte behind its last.
-    """
+    """A stretch of a text table, from its first byte to the one behind its last."""
 
     start: int = 0
     stop: int = 0
@@ -130,13 +115,10 @@ class StreamedCell(Cell):
 
 @dataclass(frozen=True)
 class ParquetCell(Cell):
-    """A field of a Parquet table.
+    """A field of a Parquet table: a row (`index`) of a row group.
 
-    Attributes:
-        group: its row group.
-        index: the row within that.
-        item: which item of a list, from 0; None for a field that holds no list.
-        key: which member of an object, where that is not `bytes`.
+    `item` says which item of a list, from 0 (None for a field that holds no list); `key` which member of an object,
+    where that is not `bytes`.
     """
 
     group: int = 0
@@ -217,18 +199,13 @@ def rows_of(path: Path, group: int, column: str, _process: int) -> Rows:
 
 
 def read_parquet(path: Path, *, pictures: Collection[str] = ()) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Reads a Parquet table, row by row.
+    """Reads a Parquet table, row by row; raises UserError where it is none.
 
-    Args:
-        path: the table.
-        pictures: columns that hold images in base64; columns of bytes, of `{bytes, path}` as the `datasets` library
-            writes them, and of lists of these are known by their type.
+    `pictures` are columns that hold images in base64; columns of bytes, of `{bytes, path}` as the `datasets` library
+    writes them, and of lists of these are known by their type.
 
     Yields:
         The place, such as `row 7`, and the values. A picture is a `ParquetCell`, or a list of such, or None.
-
-    Raises:
-        UserError: the file is no Parquet.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq

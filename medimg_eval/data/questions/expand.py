@@ -23,11 +23,8 @@ Step = Mapping[str, Any]
 def expanded(records: Sequence[Record], steps: Sequence[Any], root: Path) -> list[Record]:
     """Takes the steps one after the other; records with a fault pass through.
 
-    Args:
-        records: what a source held.
-        steps: `{explode: ...}`, `{pair: ...}`, `{cross: ...}`, `{join: ...}`, `{filter: ...}`, `{without: ...}`,
-            `{listed: ...}`, `{shuffle: ...}`, `{first: ...}`.
-        root: the dataset's folder.
+    They are `{explode: ...}`, `{pair: ...}`, `{cross: ...}`, `{join: ...}`, `{filter: ...}`, `{without: ...}`,
+    `{listed: ...}`, `{shuffle: ...}`, `{first: ...}`.
 
     Raises:
         UsageError: there is no such step, or a step has no such key.

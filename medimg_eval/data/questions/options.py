@@ -33,11 +33,7 @@ MARK = re.compile(r"(?:(?<=\s)|^)(?:\(([A-Z])\)|([A-Z])[).:])\s+")
 
 
 def check_options(config: Mapping[str, Any]) -> None:
-    """Refuses a way to say options that there is not.
-
-    Raises:
-        UsageError: the message names the key.
-    """
+    """Refuses a way to say options that there is not; the UsageError names the key."""
     form = form_of(config, FORMS, "options")
     if form:
         unknown = next((key for key in config if key != form and key not in FORMS[form]), None)
@@ -48,11 +44,7 @@ def check_options(config: Mapping[str, Any]) -> None:
 
 
 def form_of(config: Mapping[str, Any], forms: Mapping[str, Any], what: str) -> str:
-    """The key that tells how something is said; empty for an empty config.
-
-    Raises:
-        UsageError: no key of the config is one of the forms.
-    """
+    """The key that tells how something is said; empty for an empty config; raises UsageError where there is none."""
     if not config:
         return ""
     for form in forms:
@@ -78,8 +70,7 @@ def option_names(config: Mapping[str, Any]) -> list[str]:
 def options_of(config: Mapping[str, Any], record: Record) -> dict[str, str]:
     """Letter -> text, in their order; those that are absent, empty or NaN are left out.
 
-    Raises:
-        CaseError: the record's options cannot be understood.
+    Raises CaseError where the record's options cannot be understood.
     """
     form = form_of(config, FORMS, "options")
     strip = bool(config.get("strip"))
@@ -145,8 +136,7 @@ def _unprefixed(text: str, letter: str) -> str:
 def listed(found: Any, record: Record, *, strip: bool) -> dict[str, str]:
     """Options of a list: of texts, whose letters are by their order, or of objects with `letter` and `content`.
 
-    Raises:
-        CaseError: it is no list, or is longer than the alphabet.
+    Raises CaseError for what is no list, or is longer than the alphabet.
     """
     if said_nothing(found):
         return {}

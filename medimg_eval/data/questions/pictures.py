@@ -36,11 +36,7 @@ Picture = Reference[Image]
 
 @dataclass(frozen=True)
 class FilePicture(ImageFile):
-    """A picture in a file of its own.
-
-    Attributes:
-        said_by: the table and the place of the record that names it.
-    """
+    """A picture in a file of its own; `said_by` is the table and the place of the record that names it."""
 
     said_by: str = ""
 
@@ -64,10 +60,9 @@ class FilePicture(ImageFile):
 
 @dataclass(frozen=True)
 class Pictures:
-    """Finds the pictures of a record.
+    """Finds the pictures of a record below the dataset's folder.
 
     Attributes:
-        root: the dataset's folder.
         specs: the ways, in the order in which pictures are shown; a text is a path.
         modality: DICOM code, where files say none.
         reading: passed to the reader of images.
@@ -149,11 +144,7 @@ def content_of(picture: Picture) -> str:
 
 
 def specs_of(images: Any) -> tuple[Mapping[str, Any], ...]:
-    """The ways that a config names: one, or a list of them.
-
-    Raises:
-        UsageError: one has a key that there is not.
-    """
+    """The ways that a config names: one, or a list of them; raises UsageError for a key that there is not."""
     several = images if isinstance(images, list | tuple) else [images] if images else []
     specs: list[Mapping[str, Any]] = [{"path": one} if isinstance(one, str) else one for one in several]
     for spec in specs:
@@ -181,8 +172,7 @@ def cell_columns(specs: Sequence[Mapping[str, Any]]) -> set[str]:
 def filled_items(record: Record, pattern: str) -> Iterator[Cell | str]:
     """What a pattern gives of a record: once, or once for each item of a field that is a list; nothing of an empty one.
 
-    Raises:
-        CaseError: two fields are lists, or an expression finds nothing.
+    Raises CaseError where two fields are lists, or an expression finds nothing.
     """
     values = {name: bracketed(record.value(name)) for name in names_in(pattern)}
     if any(said_nothing(value) for value in values.values()):
@@ -206,9 +196,8 @@ def filled_items(record: Record, pattern: str) -> Iterator[Cell | str]:
 def pointed(records: Sequence[Record], specs: Sequence[Mapping[str, Any]]) -> list[Record]:
     """Gives records whose cell names another record that one's image.
 
-    Args:
-        records: all of the files, before any is left out.
-        specs: those with a `pointer`, the column that the short cells name, say where it may be so.
+    Records are all of the files, before any is left out; specs with a `pointer`, the column that the short cells name,
+    say where it may be so.
     """
     made = list(records)
     for spec in specs:

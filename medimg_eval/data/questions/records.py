@@ -22,11 +22,7 @@ SHOWN = 1000
 
 
 class Repeated(dict[str, Any]):
-    """An object of JSON that names a key more than once.
-
-    Attributes:
-        pairs: all that it holds.
-    """
+    """An object of JSON that names a key more than once; `pairs` is all that it holds."""
 
     pairs: list[tuple[str, Any]]
 
@@ -118,8 +114,7 @@ def _within(value: Any, path: Sequence[str]) -> Any:
 def literal(value: Any) -> Any:
     """What a text that holds a JSON or Python literal stands for; any other value as it is.
 
-    Raises:
-        ValueError: the text is neither.
+    Raises ValueError for a text that is neither.
     """
     if not isinstance(value, str) or not value.strip():
         return value
@@ -154,13 +149,8 @@ def names_in(pattern: Any) -> list[str]:
 def check_names(names: Iterable[tuple[str, str]], records: Sequence[Record], known: Sequence[str] = ()) -> None:
     """Refuses the name of a field that no record has.
 
-    Args:
-        names: key of the config, and the name it gives.
-        records: what there is, at least one.
-        known: names that are no fields of records.
-
-    Raises:
-        UserError: no record has a field; the message offers the nearest name.
+    Names come with the key of the config that gives them; `known` are no fields of records. Raises UserError, which
+    offers the nearest name.
     """
     sound = [record for record in records if not record.fault]
     for key, name in dict.fromkeys(names):

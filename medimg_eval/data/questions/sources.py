@@ -52,8 +52,7 @@ class Source:
     def paths(self, root: Path) -> list[Path]:
         """The files, each pattern's in the order of their names.
 
-        Raises:
-            UserError: a file is missing, or a pattern finds none.
+        Raises UserError where a file is missing, or a pattern finds none.
         """
         found: list[Path] = []
         for name in self.files:
@@ -74,8 +73,7 @@ class Source:
     def read(self, root: Path) -> Iterator[Record]:
         """The records, in the order of the files.
 
-        Raises:
-            UserError: a file is missing or not understood; the message names it and the line.
+        Raises UserError, naming file and line, where a file is missing or not understood.
         """
         paths = self.paths(root)
         alike = len({stem(path) for path in paths}) < len(paths)
@@ -133,8 +131,7 @@ def _twice(value: Any) -> str:
 def _parsed_json(text: str) -> Any:
     r"""What a JSON text says; what `\ud83d` alone stands for, half of a sign, becomes U+FFFD.
 
-    Raises:
-        ValueError: it is no JSON, or nests too deep.
+    Raises ValueError where it is no JSON, or nests too deep.
     """
     try:
         value = json.loads(text, object_pairs_hook=_object)
@@ -157,8 +154,7 @@ def _whole_signs(value: Any) -> Any:
 def load(path: Path) -> Any:
     """The content of a JSON file; an object that names a key twice is a `Repeated`.
 
-    Raises:
-        UserError: it is missing or no JSON; the message names file and line.
+    Raises UserError, naming file and line, where it is missing or no JSON.
     """
     try:
         return _parsed_json(read_text(path))
@@ -206,8 +202,7 @@ def _lines(path: Path) -> Iterator[tuple[str, dict[str, Any], dict[str, str], st
 def walk(path: Path, content: Any, at: str) -> Iterator[tuple[Any, tuple[str, ...], str]]:
     """The records of a JSON file, each with the keys that were passed at a `*`, and its place in words.
 
-    Raises:
-        UserError: `at` leads nowhere.
+    Raises UserError where `at` leads nowhere.
     """
     if at == ".":
         yield content, (), "item 1"
@@ -268,11 +263,7 @@ def _ends(path: Path) -> str:
 
 
 def source_of(given: Any, key: str, **more: Any) -> Source:
-    """The source that a config describes by the name of a file, or a list of names.
-
-    Raises:
-        UsageError: it is neither.
-    """
+    """The source that a config describes by the name of a file, or a list of names; raises UsageError for neither."""
     if isinstance(given, str):
         return Source((given,), **more)
     if isinstance(given, list | tuple) and given and all(isinstance(one, str) for one in given):

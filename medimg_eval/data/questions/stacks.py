@@ -46,11 +46,8 @@ class Stack:
     def numbers(self, there: int) -> list[int]:
         """Which slices or frames, of those that are there.
 
-        Evenly spaced slices include both ends, and places between two slices are cut down to the lower one; of a
-        video, each frame is the middle one of one of `count` equal stretches.
-
-        Raises:
-            CaseError: a slice that there is not.
+        Evenly spaced slices include both ends, and places between two slices are cut down to the lower one; of a video,
+        each frame is the middle one of one of `count` equal stretches. Raises CaseError for a slice that there is not.
         """
         if self.plane == "frames":
             return [int((place + 0.5) * there / self.count) for place in range(self.count)]
@@ -131,8 +128,7 @@ def _grey(array: Array, low: float, high: float) -> Array:
 def stack_of(path: Path, config: Mapping[str, Any]) -> Stack:
     """The stack that `{volume: ..., slices: ..., window: ...}` or `{video: ..., frames: ...}` describes.
 
-    Raises:
-        UsageError: `slices`, `window` or `frames` is none of what is known.
+    Raises UsageError where `slices`, `window` or `frames` is none of what is known.
     """
     if "video" in config:
         return Stack(path, _whole(config.get("frames", 8), "frames"), plane="frames")

@@ -35,12 +35,9 @@ RUN = re.compile(rb"(?:[A-Za-z0-9+/=_-]|\\[nr/]|\s){%d,}" % (POINTER + 1))
 
 
 class Line(NamedTuple):
-    """One record of a text table.
+    """One record of a text table, and the line it starts in, from 1.
 
-    Attributes:
-        number: the line it starts in, from 1.
-        values: column -> text, or a cell, or a list of cells; empty with a fault.
-        fault: what is wrong with it, in words.
+    Values are texts, cells, or lists of cells by column; empty with a fault, which says in words what is wrong.
     """
 
     number: int

@@ -41,13 +41,10 @@ SECTIONS = tuple(name for name in NAMES if name.isidentifier())
 
 @dataclass(frozen=True, eq=False)
 class StudyReport:
-    """The report of a study.
+    """The report of a study, or what is wrong with that.
 
-    Attributes:
-        content: its text, and what templates may name beside, which decide together what is asked.
-        wrong: what is wrong with the study, if anything is.
-        images: of the study.
-        files: none, for tables and archives hold more than one report.
+    `content` is its text, and what templates may name beside, which decide together what is asked; `files` are none,
+    for tables and archives hold more than one report.
     """
 
     content: Mapping[str, Any]

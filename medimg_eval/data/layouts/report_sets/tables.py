@@ -28,10 +28,8 @@ MISSING = frozenset(("nan", "<na>"))
 class Stated:
     """A reference that stands in the table, beside what was written in its place: tables with the same one agree.
 
-    Attributes:
-        content: the reference, or several.
-        wrong: what is wrong with the row, if anything is.
-        files: none, for the table holds more than the reference.
+    `content` is the reference, or several; `wrong` says what is wrong with the row. `files` are none, for the table
+    holds more than the reference.
     """
 
     content: str | tuple[str, ...]
@@ -184,13 +182,7 @@ def _text(row: Row, column: str, value: Any) -> str:
 class R2Gen(Table):
     """R2Gen's `annotation.json`: an object of lists of {id, image_path: [...], report, split}.
 
-    Args:
-        table: the file below the root.
-        image: the pattern of the images below the root.
-        id: the key of the case id.
-        split: the key of the split.
-        views: the first images that are shown, such as 1 for MIMIC-CXR; all when 0.
-        others: see `FolderLayout`.
+    `views` says how many first images are shown, such as 1 for MIMIC-CXR; all when 0. Others are as of `Table`.
     """
 
     table: str | Mapping[str, str] = "annotation.json"
@@ -214,13 +206,7 @@ class Llava(Table):
     """LLaVA's conversations: a list of {id, image, conversations: [{from: human, value}, {from: gpt, value}]}.
 
     Each question is a case, with the question (without its `<image>`) among the attributes and the answer as the truth.
-    Of an item of several questions, the cases are called `id-1`, `id-2`, ...
-
-    Args:
-        table: split -> file, or one file, below the root.
-        image: the pattern of the images below the root.
-        id: the key of the id, or a pattern.
-        others: see `FolderLayout`.
+    Of an item of several questions, the cases are called `id-1`, `id-2`, ... Arguments are those of `Table`.
     """
 
     image: str | Sequence[str] = "images/{image}"

@@ -72,8 +72,7 @@ class Generated(Layout):
     def cases(self, split: str) -> list[Case]:
         """The pictures in the order of their prompts.
 
-        Raises:
-            UserError: there is no such run, it is not finished, it made no pictures, or its prompts are gone.
+        Raises UserError where there is no such run, it is not finished, it made no pictures, or its prompts are gone.
         """
         folder = Path(self.run).expanduser()
         manifest = manifest_of(folder)
@@ -143,8 +142,7 @@ class Generated(Layout):
 def manifest_of(folder: Path) -> dict[str, Any]:
     """The manifest of a finished run that made pictures.
 
-    Raises:
-        UserError: there is none, it cannot be read, the run is not finished, or it made something else.
+    Raises UserError where there is none, it cannot be read, the run is not finished, or it made something else.
     """
     file = folder / MANIFEST
     try:
@@ -225,11 +223,7 @@ class MixedDataset(Layout):
             raise UsageError(f"setting {self.setting!r} needs the layout of the synthetic cases, and none is given")
 
     def cases(self, split: str) -> list[Case]:
-        """The cases of one split.
-
-        Raises:
-            UserError: there are no synthetic cases, or there is no such split.
-        """
+        """The cases of one split; raises UserError where there are no synthetic cases, or there is no such split."""
         if split != self.fit:
             return list(self.real.cases(split))
         real, made = self.parts()

@@ -39,11 +39,7 @@ REDACTED = "___"
 
 @dataclass(frozen=True)
 class PromptText:
-    """A prompt in a column of a table.
-
-    Attributes:
-        column: its name, or a pattern of columns.
-    """
+    """A prompt in a column of a table, or a pattern of columns."""
 
     column: str
 
@@ -105,12 +101,7 @@ class CheXGenBench(Prompts):
 
     Each of CheXpert's 14 observations becomes an attribute: `1` stated, `0` denied, `-1` uncertain, and no attribute
     where the report does not speak of it. `redacted` is `1` where the prompt holds a mark of de-identification: such
-    prompts are memorised most.
-
-    Args:
-        table: split -> CSV below the root.
-        image: the pattern of the images below the root.
-        others: see `Prompts`.
+    prompts are memorised most. Arguments are those of `Prompts`.
     """
 
     table: str | Mapping[str, str]
