@@ -24,10 +24,8 @@ KEYS = {"zip", "strip", "below"}
 class Archive:
     """A zip archive, or several, that is unpacked beside itself.
 
-    Attributes:
-        name: its path below the root, or a pattern with `*`.
-        strip: what is taken off the names of members that begin with it.
-        below: the folder, beside the archive, that they are put into.
+    `name` is its path below the root, or a pattern with `*`; `strip` is taken off the names of members that begin with
+    it; `below` is the folder, beside the archive, that they are put into.
     """
 
     name: str

@@ -98,15 +98,10 @@ class _Training(Dataset[Samples | Failure]):
 class CaseDataModule(pl.LightningDataModule):
     """Batches of prompts for `test` and validation, of training samples for `fit`.
 
-    Args:
-        task: whose cases are read.
-        batch_size: cases asked about at once, or visited in one training step.
-        num_workers: processes that read ahead.
-        read_images: False for models that need no pixels.
-        cases: those `test` visits; by default the task's test cases.
-        skip: ids of cases that `test` leaves out, being done already.
-        sample: turns what was read of a case into training samples; needed by `fit`.
-        cache: keeps the cases that `fit` reads; without it each worker keeps them in its memory.
+    `batch_size` cases are asked about at once, or visited in one training step; models that need no pixels are given
+    none without `read_images`. `test` visits `cases`, by default the task's test cases, but for the ids in `skip`.
+    `fit` needs `sample`, which turns what was read of a case into training samples; the cache keeps the cases that it
+    reads, without it each worker keeps them in its memory.
     """
 
     # A rank may own no case that is left to do.

@@ -32,14 +32,10 @@ class AccessError(UserError):
 
 @dataclass(frozen=True)
 class HubFiles:
-    """The files of a hub dataset that a benchmark needs.
+    """The files of a hub dataset, `owner/name`, that a benchmark needs.
 
-    Attributes:
-        hub: `owner/name`.
-        files: patterns of paths in the dataset; `*` also stands for `/`.
-        revision: branch, tag or commit; the main branch when empty.
-        unpack: archives that are unpacked beside themselves.
-        then: steps that are left to the user.
+    In patterns of `files`, `*` also stands for `/`. The revision is a branch, tag or commit, the main branch when
+    empty. Archives to unpack are unpacked beside themselves; `then` are steps that are left to the user.
     """
 
     hub: str

@@ -47,20 +47,12 @@ def _read_header(shown: tuple[Task, Sequence[Case]]) -> None:
         image.geometry()
 
 
-class UnpaddedDistributedSampler:
+class UnpaddedDistributedSampler(list[int]):
     """Deals indices out over the ranks of a world: each to exactly one rank, none repeated to make shards even."""
 
     def __init__(self, wanted: Sequence[int], rank: int, world: int) -> None:
         # A case belongs to the same rank however many were done before, so ranks need not agree on that.
-        self._own = [index for index in wanted if index % world == rank]
-
-    def __iter__(self) -> Iterator[int]:
-        """Yields this rank's indices in order."""
-        return iter(self._own)
-
-    def __len__(self) -> int:
-        """How many cases this rank visits."""
-        return len(self._own)
+        super().__init__(index for index in wanted if index % world == rank)
 
 
 class PromptDataset:
@@ -89,11 +81,11 @@ def _read(state: tuple[Task, bool, Condition | None], case: Case) -> Prompt | Fa
     except UserError as error:
         return Failure(case.id, "read", str(error))
     except Exception as error:  # noqa: BLE001 - one unreadable case must not end the run
-        return Failure(case.id, "read", f"{_files(case)}: {type(error).__name__}: {error}")
+        return _failure(case, f"{type(error).__name__}: {error}")
 
 
-def _files(case: Case) -> str:
-    return ", ".join(str(path) for path in case.files)
+def _failure(case: Case, why: str) -> Failure:
+    return Failure(case.id, "read", f"{', '.join(map(str, case.files))}: {why}")
 
 
 def share(
@@ -115,17 +107,9 @@ def share(
 class PromptBatches:
     """Batches of prompts in their order, read ahead by processes that are replaced when they die.
 
-    A case whose process died is read again by itself; one that dies then too is a failure of stage `read`.
-
-    Args:
-        task: what is asked.
-        cases: about which.
-        batch_size: cases of one batch.
-        num_workers: processes that read ahead; 0 reads in this one.
-        read_images: False for models that need no pixels.
-        skip: ids of cases that are left out, being done already.
-        place: rank of this process, and number of processes.
-        condition: what is done to the images before they are shown.
+    A case whose process died is read again by itself; one that dies then too is a failure of stage `read`. Without
+    workers this process reads, without `read_images` no pixels; `skip` and `place` are those of `share`, and the
+    condition is what is done to the images before they are shown.
     """
 
     def __init__(
@@ -156,10 +140,9 @@ class PromptBatches:
         state = (self._task, self._read_images, self._condition)
         workers = Workers(_read, state, self._count, name="reading", setting="num_workers")
         for part, prompts in zip(parts, workers.ordered(parts, AHEAD * self._count), strict=True):
-            prepared = [PreparedCase(case, prompt or _died(case)) for case, prompt in zip(part, prompts, strict=True)]
+            prepared = [
+                PreparedCase(case, prompt or _failure(case, "the reading process died twice (out of memory?)"))
+                for case, prompt in zip(part, prompts, strict=True)
+            ]
             for start in range(0, len(prepared), self._size):
                 yield prepared[start : start + self._size]
-
-
-def _died(case: Case) -> Failure:
-    return Failure(case.id, "read", f"{_files(case)}: the reading process died twice (out of memory?)")

@@ -86,14 +86,8 @@ class Row:
 class Entry:
     """A case in the making.
 
-    Attributes:
-        id: unique within its split.
-        root: the dataset's folder.
-        rows: the records that speak of it, at least one.
-        images: what a model will be shown.
-        split: where the layout's own files put it; None where they do not say.
-        patient: who it belongs to, where that is known.
-        attributes: for subgroup tables.
+    Its id is unique within its split; the records that speak of it are at least one. The split is where the layout's
+    own files put it, None where they do not say; attributes are for subgroup tables.
     """
 
     id: str
@@ -195,6 +189,20 @@ class OneFile:
     def files(self) -> tuple[Path, ...]:
         """The file."""
         return (self.path,)
+
+
+class Unreadable:
+    """What raises CaseError, its message, in the place of a truth."""
+
+    message: str
+
+    def read(self) -> Any:
+        """Raises CaseError with the message."""
+        raise CaseError(self.message)
+
+    def geometry(self) -> Geometry:
+        """Raises CaseError with the message."""
+        raise CaseError(self.message)
 
 
 class OnImage:

@@ -57,7 +57,6 @@ class Header:
         options: letters of the options that the file declares or the user allows.
         removed: PatientIdentityRemoved: None where nothing is asked of it, as in a side-car.
         moved: whether it says that dates were changed.
-        past: what is known of the files before.
         terms: what names its patient, as far as it still says so.
         left_out: what values are that were taken for dummies -> how many.
         seen: keys of findings -> (finding without its count, count).

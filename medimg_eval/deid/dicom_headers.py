@@ -87,17 +87,11 @@ def header_findings(
     past: Past | None = None,
     left_out: Counter[str] | None = None,
 ) -> tuple[list[Finding], Vocabulary, frozenset[str]]:
-    """Looks through a pydicom Dataset.
+    """What a pydicom Dataset holds; what names its patient; the options that the file declares, by name.
 
-    Args:
-        dataset: the header.
-        path: named in the findings.
-        keep: names of `OPTIONS` that the data may make use of, beside those that the file declares.
-        past: the file, or all files, before de-identification.
-        left_out: counts what was taken for dummies.
-
-    Returns:
-        What was found; what names its patient; the options that the file declares, by name.
+    The path is named in the findings; `keep` are names of `OPTIONS` that the data may make use of, beside those that
+    the file declares; `past` is the file, or all files, before de-identification; `left_out` counts what was taken for
+    dummies.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -75,17 +75,9 @@ class PhiReport:
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yields one flat record per finding."""
-        for one in self.findings:
-            yield {
-                "path": one.path.as_posix(),
-                "level": one.level,
-                "kind": one.kind,
-                "attribute": one.attribute,
-                "rule": one.rule,
-                "action": one.action,
-                "count": one.count,
-                "masked": one.masked,
-            }
+        columns = ("level", "kind", "attribute", "rule", "action", "count", "masked")
+        for finding in self.findings:
+            yield {"path": finding.path.as_posix()} | {name: getattr(finding, name) for name in columns}
 
 
 def scan_folder(path: str | Path, *, before: Path | None = None, keep: Collection[str] = ()) -> PhiReport:

@@ -98,14 +98,10 @@ BLANK = frozenset(
 
 @dataclass(frozen=True)
 class Doubt:
-    """Something that may identify a patient.
+    """Something that may identify a patient: what to look at, in words; never a value.
 
-    Attributes:
-        path: the file.
-        what: what to look at, in words; never a value.
-        kind: `identity`, `date`, `text` somebody typed, `private` attributes, `pixels`, or the file's `name`.
-        tag: the attribute by DICOM keyword or header field, where it is one.
-        count: how often it is filled in the file.
+    The kind is `identity`, `date`, `text` somebody typed, `private` attributes, `pixels`, or the file's `name`; the tag
+    the attribute by DICOM keyword or header field, where it is one; the count how often it is filled in the file.
     """
 
     path: Path

@@ -69,10 +69,8 @@ class Finding:
 class Past:
     """What files held before they were de-identified.
 
-    Attributes:
-        values: attribute with its sequences -> its values, of one file.
-        uids: every UID that identifies an instance, of all files.
-        terms: what names a patient: of one file, or of all where files are not paired.
+    Values are those of one file, by attribute with its sequences; UIDs those of all files that identify an instance;
+    terms name a patient: of one file, or of all where files are not paired.
     """
 
     values: dict[str, set[str]] = field(default_factory=dict, repr=False)

@@ -71,16 +71,11 @@ PRESETS: Mapping[str, KeyMap] = {
 
 @dataclass(frozen=True, eq=False)
 class KSpace:
-    """What a scan, or a run of its slices, measured; arrays are None where the file has none.
+    """What a scan, or a run of its slices, measured; arrays are as stored, None where the file has none.
 
-    Attributes:
-        samples: complex, one axis per name in `axes`, without alternating signs.
-        axes: what the axes are.
-        centred: whether the lowest frequency lies in the middle.
-        maps: complex, coil sensitivities as stored.
-        target: the image to be reconstructed as stored; test data have none.
-        mask: the sampling mask as stored; fully sampled data have none.
-        attributes: acquisition and norms, as text.
+    Samples are complex, with an axis for each name in `axes`, and without alternating signs; `centred` says whether the
+    lowest frequency lies in the middle. Test data have no target, fully sampled data no mask; the attributes are
+    acquisition and norms, as text.
     """
 
     samples: Array

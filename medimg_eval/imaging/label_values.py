@@ -15,20 +15,11 @@ from medimg_eval.errors import CaseError, UsageError
 def from_values(
     pixels: Array, path: Path, threshold: float | None = None, *, foreground: bool = False, lossy: bool = False
 ) -> tuple[Array, list[str]]:
-    """Takes grey values, or equal channels, as labels.
+    """Takes grey values, or equal channels, as labels; returns doubts in words, too.
 
-    Args:
-        pixels: (row, column) or (row, column, channel).
-        path: named in errors.
-        threshold: values at or above it become 1, all others 0.
-        foreground: every value but 0 becomes 1.
-        lossy: whether the file was compressed with loss, so that its values are not exact.
-
-    Returns:
-        Labels, (row, column), and doubts in words.
-
-    Raises:
-        CaseError: channels that differ, or values that are not exact with nothing said about them.
+    Pixels are (row, column) or (row, column, channel). Values at or above the threshold become 1, all others 0; with
+    `foreground` every value but 0 becomes 1. `lossy` says that the values of the file are not exact. Raises CaseError
+    for channels that differ, or values that are not exact with nothing said about them.
     """
     channels = np.moveaxis(np.atleast_3d(pixels), -1, 0)
     values: Array = channels[0]
@@ -55,13 +46,9 @@ def from_values(
 
 
 def from_colours(pixels: Array, path: Path, colours: Mapping[int, Sequence[int]], *, lossy: bool = False) -> Array:
-    """Takes colours as labels, int64, (row, column).
+    """Takes colours of 8 or 16 bits, (row, column, 3), or (row, column) of grey, as labels: int64, (row, column).
 
-    Args:
-        pixels: (row, column, 3), or (row, column) of grey; 8 or 16 bits.
-        path: named in errors.
-        colours: label -> red, green, blue; black is label 0 unless either of them is taken.
-        lossy: whether the file was compressed with loss.
+    `colours` say label -> red, green, blue; black is label 0 unless either of them is taken.
 
     Raises:
         CaseError: a colour that stands for no label.
@@ -132,15 +119,9 @@ def smallest_type(labels: Array) -> np.dtype[Any]:
 def split_codes(codes: Array, path: Path, objects: Literal["values"] | int) -> tuple[Array, Array]:
     """Takes whole numbers that name objects apart into labels and numbers, each in the smallest integer dtype.
 
-    Args:
-        codes: integers, (*spatial); 0 is background.
-        path: named in errors.
-        objects: "values" where every value above 0 is an object, all of label 1; or a number that each label was
-            multiplied by before the object's number was added: 1000 where 2003 is the third object of label 2.
-
-    Raises:
-        CaseError: a value below 0.
-        UsageError: `objects` is neither.
+    0 is background. `objects` is "values" where every value above 0 is an object, all of label 1; or a number that each
+    label was multiplied by before the object's number was added: 1000 where 2003 is the third object of label 2. Raises
+    CaseError for a value below 0, UsageError for another `objects`.
     """
     if objects != "values" and (isinstance(objects, bool) or not isinstance(objects, int) or objects < 2):
         raise UsageError(f"expected objects to be 'values' or a whole number such as 1000, got {objects!r}")

@@ -219,19 +219,12 @@ def check_memory(path: Path, count: int) -> None:
 
 
 def read_voxels(layout: Layout, box: Box | None, transform: Transform | None) -> tuple[Array, list[str]]:
-    """Reads voxels, or a box of them, in this machine's byte order.
+    """Reads voxels, or a box of them along i, j and k, in this machine's byte order; says what there is to note.
 
-    Memory holds the result and one piece of the file. What is read whole, unchanged, from a plain file is a
-    private (copy-on-write) map of it: nothing is read until it is touched, and writing to the array leaves the file
-    alone. Raises CaseError where the file is cut short or damaged.
-
-    Args:
-        layout: where they lie.
-        box: (start, stop) along i, j and k; None for all.
-        transform: from stored to real values, or None.
-
-    Returns:
-        (component, i, j, k, channel), Fortran-contiguous; and what there is to note.
+    They are (component, i, j, k, channel), Fortran-contiguous; a transform turns stored into real values. Memory holds
+    the result and one piece of the file. What is read whole, unchanged, from a plain file is a private (copy-on-write)
+    map of it: nothing is read until it is touched, and writing to the array leaves the file alone. Raises CaseError
+    where the file is cut short or damaged.
     """
     check_room(layout)
     with Stream(layout.path, layout.start, layout.codec) as stream:

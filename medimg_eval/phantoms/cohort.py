@@ -28,13 +28,10 @@ SITES, SCANNERS, AGES = ("north", "south"), ("A", "B", "C"), ("under 40", "40 to
 
 @dataclass(frozen=True)
 class Member:
-    """One case of the cohort.
+    """One case of the cohort, with an id such as `ct-003`.
 
-    Attributes:
-        case: its id, such as `ct-003`; `index` counts cases from 0 on.
-        patient: whose it is; `number` counts patients from 0 on.
-        split: `fit`, `validate` or `test`; all cases of a patient lie in one.
-        seed: of the whole cohort.
+    `index` counts cases, `number` patients, each from 0 on; the split is `fit`, `validate` or `test`, and all cases of
+    a patient lie in one.
     """
 
     case: str
@@ -106,14 +103,9 @@ class Question:
 class Record:
     """What is true of one case, by construction.
 
-    Attributes:
-        files: what the case consists of -> path below the kind's folder.
-        findings: name -> present or not.
-        boxes: name, frame (None without), corners as `shapes.box` gives them.
-        measurements: name, value, unit.
-        questions: with their answers.
-        report: of a radiologist, where there is one.
-        texts: further ones, by their column in cases.csv.
+    Files are paths below the kind's folder by what they are; boxes are name, frame (None without), and corners as
+    `shapes.box` gives them; measurements are name, value, unit; texts go beside the report, by their column in
+    cases.csv.
     """
 
     files: dict[str, str] = field(default_factory=dict)

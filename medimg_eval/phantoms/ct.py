@@ -60,14 +60,10 @@ class Build:
 
 
 class Torso:
-    """A patient's organs at given places.
+    """A patient's organs at given places; `labels` are uint8, keys of `LABELS`.
 
-    Args:
-        places: x (left), y (back) and z (up) of every voxel in mm, float32, each of the full shape.
-        build: the patient.
-        body: numbers that belong to the patient.
-
-    Its `labels` are uint8, keys of `LABELS`.
+    Places are x (left), y (back) and z (up) of every voxel in mm, float32, each of the full shape; `body` gives numbers
+    that belong to the patient.
     """
 
     def __init__(self, places: Sequence[Array], build: Build, body: np.random.Generator) -> None:

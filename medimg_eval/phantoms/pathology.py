@@ -39,11 +39,9 @@ TEXT = (
 class Slide:
     """One slide and what is true of it.
 
-    Attributes:
-        pixels: uint8, (row, column, 3), level 0.
-        regions: uint8, (row, column), keys of `LABELS`, one pixel per COARSE x COARSE of level 0.
-        nuclei: float64, (nucleus, 5): row, column, half length, half width, angle.
-        kinds: of the nuclei: `tumour`, `stroma` or `lymphocyte`.
+    Pixels are uint8, (row, column, 3), of level 0; regions uint8, (row, column), keys of `LABELS`, one pixel per COARSE
+    x COARSE of level 0; nuclei float64, (nucleus, 5): row, column, half length, half width, angle. Their kinds are
+    `tumour`, `stroma` or `lymphocyte`.
     """
 
     pixels: Array

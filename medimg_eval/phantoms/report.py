@@ -59,12 +59,8 @@ def report(
 ) -> str:
     """Puts findings into words, in an order and in sentences that differ from case to case.
 
-    Args:
-        findings: name -> present or not.
-        sides: name of a present finding -> `left` or `right`.
-        ratio: cardiothoracic.
-        diameter: of the nodule in mm.
-        rng: chooses the sentences.
+    Sides are those of present findings, `left` or `right`; the ratio is cardiothoracic, the diameter the nodule's in
+    mm.
     """
     sentences: list[str] = []
     summary: list[str] = []

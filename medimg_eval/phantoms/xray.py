@@ -64,14 +64,9 @@ class Chest:
 class Frame:
     """Places in mm about the middle of the chest, x to the patient's left, y down, and the patient's measures.
 
-    Attributes:
-        pixel: edge of a pixel in mm.
-        x: float32, (row, column), as y.
-        y: float32, (row, column).
-        half: of the width of the chest.
-        top: of the lungs.
-        base: heights of the two halves of the diaphragm, right and left.
-        outline: distance of the ribs from the midline, (row, column).
+    The edge of a pixel is in mm; x, y and `outline`, the distance of the ribs from the midline, are float32, (row,
+    column); `half` is that of the width of the chest, `top` that of the lungs, and `base` has the heights of the two
+    halves of the diaphragm, right and left.
     """
 
     pixel: float
@@ -122,12 +117,9 @@ def picture(member: Member) -> Chest:
 def exposed(frame: Frame, density: Array, aerated: Array, branching: Array, rng: np.random.Generator) -> Image:
     """The X-ray of a chest, bright where dense; all arrays are (row, column).
 
-    Args:
-        frame: where things lie.
-        density: of all but the lungs, float.
-        aerated: how much of a pixel is aerated lung, 0 to 1, float32.
-        branching: where the lungs show vessels, bool.
-        rng: of unevenness, vessels, noise and exposure.
+    The density, float, is that of all but the lungs; `aerated` says how much of a pixel is aerated lung, 0 to 1,
+    float32; `branching`, bool, where the lungs show vessels. Numbers are those of unevenness, vessels, noise and
+    exposure.
     """
     density -= (0.95 + 0.1 * frame.texture(rng, 60)) * frame.blurred(aerated, 1.2)
     density += vessels(frame, rng) * frame.blurred(aerated * branching, 1.5)

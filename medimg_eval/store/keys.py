@@ -26,17 +26,11 @@ def digest(value: Any, length: int = 8) -> str:
 
 
 def content_key(files: Iterable[Path], transform: Any) -> str:
-    """Returns the key of what a transform makes of some files.
+    """Returns the key of what a transform, as JSON can hold it, makes of some files.
 
-    Where files lie and what they are called does not matter; what they hold, their order, and the transform do.
-    A file is hashed once per process, and again when its size, time or inode changes.
-
-    Args:
-        files: what is read; of a folder, every file below it that is not hidden.
-        transform: says what is done to it: anything JSON can hold, such as a mapping of settings.
-
-    Raises:
-        CaseError: a file is missing, or a folder cannot be opened.
+    Where files lie and what they are called does not matter; what they hold, their order, and the transform do. Of a
+    folder that is every file below it that is not hidden. A file is hashed once per process, and again when its size,
+    time or inode changes. Raises CaseError where a file is missing, or a folder cannot be opened.
     """
     digests = []
     for path in files:

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from medimg_eval.case import Case, Geometry, Image, Mask, Reference
+from medimg_eval.case import Case, Image, Mask, Reference
 from medimg_eval.data.layouts.base import FolderLayout
-from medimg_eval.data.records import Entry, OneFile, OnImage, Row, Target
-from medimg_eval.errors import CaseError, UserError
+from medimg_eval.data.records import Entry, OneFile, OnImage, Row, Target, Unreadable
+from medimg_eval.errors import UserError
 from medimg_eval.imaging import read_mask
 from medimg_eval.imaging.dicom import NAMING, Series, index_tree, naming, salvaged_header
 from medimg_eval.patients import patient_key
@@ -183,18 +183,10 @@ class ReferencedMask:
 
 
 @dataclass(frozen=True)
-class Lost(OneFile):
+class Lost(Unreadable, OneFile):
     """A truth that cannot be found, of an image that cannot be read."""
 
-    why: str
-
-    def read(self) -> Any:
-        """Raises CaseError."""
-        raise CaseError(self.why)
-
-    def geometry(self) -> Geometry:
-        """Raises CaseError."""
-        raise CaseError(self.why)
+    message: str
 
 
 @dataclass(frozen=True)

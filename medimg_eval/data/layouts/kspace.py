@@ -61,7 +61,7 @@ class KSpaceScans(FolderLayout):
     def entries(self, root: Path) -> list[Entry]:
         """The files that fit the pattern, sorted."""
         keys, slices = self._keys(), _ends(self.slices)
-        rows = self._rows(root)
+        rows = {row.fill(self.id): row for row in read_table(root / self.table)} if self.table else None
         made = []
         for path, said in find(root, self.file):
             mask = str(root / self.mask) if self.mask.endswith(".npy") else self.mask
@@ -83,9 +83,6 @@ class KSpaceScans(FolderLayout):
         """The image to be reconstructed."""
         tissues = MaskTarget(self.tissues) if self.tissues else None
         return _Reconstructions(self._keys(), _ends(self.slices), self.square, tissues)
-
-    def _rows(self, root: Path) -> dict[str, Row] | None:
-        return {row.fill(self.id): row for row in read_table(root / self.table)} if self.table else None
 
     def _keys(self) -> KeyMap:
         if isinstance(self.keys, str):

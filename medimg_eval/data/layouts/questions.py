@@ -245,14 +245,10 @@ class Questions(Layout):
         if self.set and not attributes["set"]:
             raise record.error(f"set {self.set!r} is empty")
         fields = {key: record.fill(column) for key, column in self.fields.items()}
-        return Case(
-            name,
-            images,
-            KeyOf(value, record, more, images, self._box_form(), sized, labels_of(self.answer, record, pictures.root)),
-            self._patient(record, attributes, images),
-            attributes,
-            Question(text, kind, options, fields),
-        )
+        boxes = {key: self.answer[key] for key in ("box", "scale") if key in self.answer}
+        target = KeyOf(value, record, more, images, boxes, sized, labels_of(self.answer, record, pictures.root))
+        patient = self._patient(record, attributes, images)
+        return Case(name, images, target, patient, attributes, Question(text, kind, options, fields))
 
     def _attributes(self) -> dict[str, str]:
         """The attributes, and those that make sets."""
@@ -267,9 +263,6 @@ class Questions(Layout):
                 with suppress(CaseError):
                     found[key] = record.fill(column)
         return {key: text for key, text in found.items() if text}
-
-    def _box_form(self) -> Mapping[str, Any]:
-        return {key: self.answer[key] for key in ("box", "scale") if key in self.answer}
 
     def _patient(self, record: Record, attributes: Mapping[str, str], images: Sequence[Picture]) -> str | None:
         if not self.patient:

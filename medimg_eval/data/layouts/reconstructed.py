@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from medimg_eval.case import Case, Geometry, Image, Reference
 from medimg_eval.codecs import Arrays
-from medimg_eval.data.layouts.synthesis import manifest_of
+from medimg_eval.data.layouts.synthesis import manifest_of, stored_files
 from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.tasks.base import Layout, split_source
-from medimg_eval.trust import place_in
 
 IMAGE = "image"
 """The attribute that tells where images come from: the model that reconstructed them."""
@@ -138,12 +135,7 @@ class StoredReconstruction:
 
 def _stored(folder: Path) -> dict[str, Path]:
     """By case, the file of its reconstruction; raises UserError where the run stored something else."""
-    found: dict[str, Path] = {}
-    for shard in sorted(folder.glob("predictions-*.jsonl")):
-        for line in shard.read_text(encoding="utf-8").splitlines():
-            record: dict[str, Any] = json.loads(line)
-            if "file" in record:
-                found[record["case"]] = place_in(folder, record["file"])
+    found = stored_files(folder)
     other = next((file for file in found.values() if file.suffix != ".npy"), None)
     if other is not None:
         raise UserError(f"{other}: is no reconstruction; name the folder of a run of a reconstruction task")

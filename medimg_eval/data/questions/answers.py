@@ -14,7 +14,7 @@ import numpy as np
 from medimg_eval.case import Geometry, Image, Reference
 from medimg_eval.data.questions.options import LETTERS, PREFIX, form_of
 from medimg_eval.data.questions.records import MISSING, Record, as_text, bracketed, names_in, said_nothing
-from medimg_eval.data.records import below
+from medimg_eval.data.records import Unreadable, below
 from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.imaging import read_mask
 from medimg_eval.metrics.text import cleaned
@@ -264,14 +264,8 @@ def _number(raw: Any, record: Record) -> float:
 class KeyOf:
     """The entry of the answer key, whose place in the image is known when the image's size is.
 
-    Attributes:
-        value: as `Key` has it, but for the box.
-        record: where it is written.
-        more: what goes beside it.
-        images: what the question is about.
-        config: how the answer is said, of a box.
-        sized: name in `more` -> place of the image whose (width, height) it gets.
-        labels: the label map whose boxes are the value.
+    `value` is as `Key` has it, but for the box; `more` goes beside it. `config` tells how a box is said; `sized` gives
+    a name in `more` the (width, height) of the image of a place; of `labels`, the boxes are the value.
     """
 
     value: Any
@@ -322,7 +316,7 @@ def _placed(box: Sequence[Any], config: Mapping[str, Any], size: Callable[[], tu
 
 
 @dataclass(frozen=True, eq=False)
-class Faulty:
+class Faulty(Unreadable):
     """What stands where the truth of a wrong record would; the message says how to mend it."""
 
     record: Record
@@ -332,14 +326,6 @@ class Faulty:
     def files(self) -> tuple[Path, ...]:
         """The file of the record."""
         return (self.record.path,)
-
-    def read(self) -> Key:
-        """Raises CaseError with the message."""
-        raise CaseError(self.message)
-
-    def geometry(self) -> Geometry:
-        """Raises CaseError with the message."""
-        raise CaseError(self.message)
 
 
 def labels_of(config: Mapping[str, Any], record: Record, root: Path) -> LabelBoxes | None:

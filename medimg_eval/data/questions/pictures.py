@@ -60,13 +60,10 @@ class FilePicture(ImageFile):
 
 @dataclass(frozen=True)
 class Pictures:
-    """Finds the pictures of a record below the dataset's folder.
+    """Finds the pictures of a record below the dataset's folder, in the order of the ways (`specs`) to do so.
 
-    Attributes:
-        specs: the ways, in the order in which pictures are shown; a text is a path.
-        modality: DICOM code, where files say none.
-        reading: passed to the reader of images.
-        max_side: pixels that the longer side is brought down to; 0 to leave pictures as they are.
+    The modality is a DICOM code, where files say none; `reading` is passed to the reader of images; `max_side` are
+    pixels that the longer side is brought down to, 0 to leave pictures as they are.
     """
 
     root: Path

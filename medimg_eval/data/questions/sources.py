@@ -30,14 +30,12 @@ HALF = re.compile(r"\\u[dD][89a-fA-F]")
 
 @dataclass(frozen=True)
 class Source:
-    """Records of one or several files.
+    """Records of one or several files, named below the root or by patterns with `*`, one after the other.
 
     Attributes:
-        files: names below the root, or patterns with `*`, one after the other.
         at: where they lie in a JSON file: `""` for a list, or an object of lists or of objects; `.` for the whole file
             as one record; else names of keys joined by `.`, where `*` stands for every key or place.
-        literal: columns that hold a JSON or Python literal.
-        pictures: columns that hold images.
+        literal: columns that hold a JSON or Python literal; `pictures`: columns that hold images.
         separator: between the fields of a text table; by its ending when empty.
         split: what `{split}` is.
     """

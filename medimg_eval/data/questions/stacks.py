@@ -26,13 +26,10 @@ class Stack:
     """Pictures out of one volume or video.
 
     Attributes:
-        path: its file.
-        count: how many pictures.
         wanted: which slices: their numbers, from 0; or empty for `count` of them, evenly spaced.
         between: the first and the last of evenly spaced slices; None for the first and last there are.
         plane: `axial`, `coronal` or `sagittal`; `frames` of a video.
-        low: the value that becomes black; None for the least in the volume.
-        high: the value that becomes white; None for the largest.
+        low: the value that becomes black, as `high` white; None for the least, or largest, in the volume.
     """
 
     path: Path

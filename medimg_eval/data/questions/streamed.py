@@ -63,17 +63,15 @@ def read_streamed(path: Path, *, separator: str = "", pictures: Collection[str] 
     """Reads a CSV or TSV, also with `.gz`, record by record.
 
     Quoted fields may hold separators, line breaks and doubled quotes. Memory holds no more than one record and a chunk
-    of the file beside what is yielded.
+    of the file beside what is yielded. A record of too few or too many fields, with a quote that is left open or closed
+    too early, or that is no UTF-8 text, has a fault; behind a wrong quote, reading goes on with the next line of the
+    file.
 
     Args:
         path: the table; its first line names the columns.
         separator: between fields; a tab in `.tsv` and a comma elsewhere when empty.
         pictures: columns that hold images in base64, or lists of such: cells longer than `POINTER` become
             `StreamedCell`s, which know where they stand. So do cells of other columns longer than `LONG`.
-
-    Yields:
-        The records. One of too few or too many fields, with a quote that is left open or closed too early, or that is
-        no UTF-8 text, has a fault; behind a wrong quote, reading goes on with the next line of the file.
 
     Raises:
         UserError: the table is missing, empty or damaged, or its header cannot be understood.

@@ -29,19 +29,12 @@ FILE, PLACE = "\0file", "\0place"
 
 
 def read_frame(root: Path, files: Sequence[str], key: str, wanted: Collection[str]) -> pd.DataFrame:
-    """Reads one table out of one or several files, one after the other: a row a record.
+    """Reads one table out of one or several files below the root, one after the other: a row a record.
 
-    Cells of text tables are texts, "" where they are empty; others are as the file has them.
-
-    Args:
-        root: the dataset's folder.
-        files: names below it, or patterns with `*`: CSV, TSV, JSON, JSON lines (each also with `.gz`), Parquet; or XML
-            of OpenI, a report a file, of which `read_openi` says what columns it gives.
-        key: of the config, for people.
-        wanted: the columns that are needed; a text table's others are passed over.
-
-    Raises:
-        UserError: a file is missing or not understood, or there is no record.
+    Files, or patterns with `*`, are CSV, TSV, JSON, JSON lines (each also with `.gz`), Parquet; or XML of OpenI, a
+    report a file, of which `read_openi` says what columns it gives. Cells of text tables are texts, "" where they are
+    empty; others are as the file has them. A text table's columns that are not wanted are passed over. The key is that
+    of the config, for people. Raises UserError where a file is missing or not understood, or there is no record.
     """
     import pandas as pd
 

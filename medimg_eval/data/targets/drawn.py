@@ -50,11 +50,8 @@ class DrawnAreas:
 class DrawnPoints:
     """The points that are drawn, and the centres of areas.
 
-    Args:
-        path: pattern below the root of the GeoJSON or XML.
-        names: class or group -> what the task calls it; None takes the classes themselves.
-        others: as of `DrawnAreas`, as absent; of no effect without `names`.
-        absent: see `others`.
+    `names` says class or group -> what the task calls it; None takes the classes themselves. Path, others (of no effect
+    without names) and absent are as of `DrawnAreas`.
     """
 
     path: str

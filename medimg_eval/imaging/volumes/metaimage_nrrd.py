@@ -71,16 +71,10 @@ LPS = "left-posterior-superior"
 
 @dataclass(frozen=True, eq=False)
 class Header:
-    """What a header says.
+    """What a header says: its own words by field, and their length in bytes.
 
-    Attributes:
-        reader: SimpleITK's, which has read the header.
-        nrrd: whether it is a NRRD.
-        fields: the header's own words, of so many bytes.
-        shape: the spatial axes.
-        affine: float64, (4, 4), voxel index to RAS+ mm.
-        units: `pixel` where no voxel size is stated.
-        notes: what was converted or guessed.
+    The reader is SimpleITK's, which has read it. The shape is that of the spatial axes; the affine is float64, (4, 4),
+    voxel index to RAS+ mm; units are `pixel` where no voxel size is stated.
     """
 
     reader: Any

@@ -31,13 +31,9 @@ MILLIMETRES = {1: (1000.0, "metres"), 3: (0.001, "micrometres")}
 class Header:
     """What a header says, checked.
 
-    Attributes:
-        layout: where the voxels lie.
-        shape: the spatial axes, two or three.
-        affine: float64, (4, 4), voxel index to RAS+ mm.
-        scale: slope and intercept, None for stored values.
-        notes: what was mended or is doubted.
-        units: `pixel` of what `write_mask` and `write_image` wrote without a physical size.
+    The shape has two or three spatial axes; the affine is float64, (4, 4), voxel index to RAS+ mm; the scale is slope
+    and intercept, None for stored values; units are `pixel` of what `write_mask` and `write_image` wrote without a
+    size.
     """
 
     layout: Layout

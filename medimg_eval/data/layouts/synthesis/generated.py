@@ -154,16 +154,21 @@ def manifest_of(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def _pictures(folder: Path) -> dict[str, list[Path]]:
-    """By prompt, the files of its pictures; raises UserError where the run made none, or one is missing."""
+def stored_files(folder: Path) -> dict[str, Path]:
+    """By case, the file of its prediction in the folder of a run."""
     stored: dict[str, Path] = {}
     for shard in sorted(folder.glob("predictions-*.jsonl")):
         for line in shard.read_text(encoding="utf-8").splitlines():
             record = json.loads(line)
             if "file" in record:
                 stored[record["case"]] = place_in(folder, record["file"])
+    return stored
+
+
+def _pictures(folder: Path) -> dict[str, list[Path]]:
+    """By prompt, the files of its pictures; raises UserError where the run made none, or one is missing."""
     made: dict[str, list[Path]] = {}
-    for case, file in stored.items():
+    for case, file in stored_files(folder).items():
         try:
             made[case] = list(Pictures().read(file).pictures)
         except CaseError as error:

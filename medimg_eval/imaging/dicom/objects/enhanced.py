@@ -72,14 +72,7 @@ def read(
     Frames are sorted by the projection of their position on the normal, whatever order they are stored in, and checked
     as the files of a series are. Each has its own slope and intercept. Frames without a place in the patient are read
     as a clip, and that is noted. The dtype is the stored one where there is no rescale, int16 where the slope is 1 and
-    the values fit, float32 otherwise.
-
-    Args:
-        path: the file.
-        header: what `read_header` said of it; read again without.
-        stack: which of several stacks (times, b-values, echoes, ...), counted from 1 as the error lists them.
-        gaps: what to do about uneven steps: `raise`, `resample`, or keep the `largest-run`.
-        suv: multiply PET into body-weight SUV.
+    the values fit, float32 otherwise. Options are those of `medimg_eval.imaging.dicom.reading.read`.
 
     Raises:
         CaseError: several stacks, two frames at one place, or frames that contradict the header.

@@ -24,15 +24,9 @@ HEAD = 65536
 def rgb(path: Path, frames: Array, dataset: pydicom.Dataset, header: Header, notes: list[str]) -> Array:
     """Turns frames of any colour model into RGB: (3, frame, row, column), in the stored dtype, or that of the palette.
 
-    Args:
-        path: the file, named in errors.
-        frames: (frame, row, column) indices of a palette, or (frame, row, column, sample).
-        dataset: holds the palette.
-        header: says how colours are coded.
-        notes: gains a sentence where the JPEG stream contradicts the header, which it is then believed over.
-
-    Raises:
-        CaseError: a palette that cannot be read, or a colour model that is not known.
+    Frames are (frame, row, column) indices of the dataset's palette, or (frame, row, column, sample). The notes gain a
+    sentence where the JPEG stream contradicts the header, which it is then believed over. Raises CaseError for a
+    palette that cannot be read, or a colour model that is not known.
     """
     model = header.photometric.upper()
     if model == "PALETTE COLOR":

@@ -83,12 +83,10 @@ def _entries(data: Any, count: int, bits: int, dataset: pydicom.Dataset) -> Arra
 
 
 def shown(path: Path, values: Array, span: Range, dataset: pydicom.Dataset) -> tuple[Array, str]:
-    """Turns values after the modality LUT, and their range, into what a reader is shown.
+    """Turns values after the modality LUT, and their range, into what a reader is shown, and notes what was applied.
 
-    That is by the VOI LUT, else by the first window, else by the range.
-
-    Returns:
-        float32, 0 (black) to 1 (white) before any inversion, and a note of what was applied.
+    That is by the VOI LUT, else by the first window, else by the range: float32, 0 (black) to 1 (white) before any
+    inversion.
     """
     tables = dataset.get("VOILUTSequence")
     if tables:

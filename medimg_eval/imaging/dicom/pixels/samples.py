@@ -45,7 +45,8 @@ def stored_frames(source: Path | Any, header: Header | None = None) -> Array:
         header = header or required_header(source)
         dataset = None if header.pixel_offset is not None else _whole(header)
     else:
-        header, dataset = header or header_of(source, _path_of(source)), source
+        path = Path(str(getattr(source, "filename", None) or "dataset in memory"))
+        header, dataset = header or header_of(source, path), source
     _check(header)
     shape = (header.frames, *frame_shape(header))
     check_memory(header.path, math.prod(shape) * stored_dtype(header).itemsize)
@@ -166,10 +167,6 @@ def _check(header: Header) -> None:
         raise CaseError(
             f"{header.path}: states HighBit {header.high_bit} of {header.bits_allocated} bits a sample; mend its header"
         )
-
-
-def _path_of(dataset: Any) -> Path:
-    return Path(str(getattr(dataset, "filename", None) or "dataset in memory"))
 
 
 def _whole(header: Header) -> Any:

@@ -31,14 +31,10 @@ class UnevenSlices(CaseError):  # noqa: N818 - read as a sentence where it is ca
 
 @dataclass(frozen=True, eq=False)
 class Stack:
-    """Slices in order, and the grid they make.
+    """Slices in order along the normal, the grid (column, row, slice) they make, and what is doubted.
 
-    Attributes:
-        headers: the slices to read, by position along the normal.
-        geometry: (column, row, slice).
-        notes: what was mended or is doubted.
-        weights: for each slice of the grid, the index of the slice before it and how far towards the next one it
-            lies, float64, (slices, 2); None where slices are used as they are.
+    `weights`, float64, (slices, 2), hold for each slice of the grid the index of the slice before it and how far
+    towards the next one it lies; None where slices are used as they are.
     """
 
     headers: tuple[Header, ...]

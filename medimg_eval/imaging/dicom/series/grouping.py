@@ -178,14 +178,9 @@ def groups_of(headers: Sequence[Header]) -> list[Group]:
 def choose(groups: Sequence[Group], series: str | None, path: Path) -> tuple[Group, list[str]]:
     """Picks the group to read, and notes what was left out.
 
-    Args:
-        groups: all there are.
-        series: a series UID, the label of a group, or its number in the list counted from 1; None for the one
-            that is clearly meant, beside which there are only localizers, single pictures and strays.
-        path: what is being read, for messages.
-
-    Raises:
-        CaseError: there is no such group, or several could be meant; the message lists them.
+    A series is a series UID, the label of a group, or its number in the list counted from 1; None stands for the one
+    that is clearly meant, beside which there are only localizers, single pictures and strays. Raises CaseError where
+    there is no such group, or several could be meant; the message lists them.
     """
     if series is not None:
         wanted = [group for group in groups if series in (group.label, group.headers[0].series_uid)]

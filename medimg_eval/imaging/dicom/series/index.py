@@ -40,12 +40,10 @@ Stamp = tuple[int, int]
 
 @dataclass
 class Group:
-    """A row of the index.
+    """A row of the index, with files by name relative to the root.
 
-    Attributes:
-        kind: slices of one geometry, a file that is an image by itself, or the files that are not DICOM.
-        facts: what is said of the image: the fields of `Series`.
-        files: by name relative to the root.
+    The kind says slices of one geometry, a file that is an image by itself, or the files that are not DICOM; facts are
+    the fields of `Series`.
     """
 
     kind: Literal["stack", "single", "other"]
@@ -496,11 +494,9 @@ def _series_of(facts: Mapping[str, Any]) -> tuple[Any, ...]:
 def place_damaged(groups: Sequence[Group], damaged: Mapping[str, Header]) -> Iterator[list[str]]:
     """Puts damaged files, name -> what is left of the header, into the images they are meant for.
 
-    That is the stack of the series that the rest of the header names; without that the stack in the same folder, and
-    of several those that its neighbours by name belong to. The `files` of these groups grow.
-
-    Yields:
-        The files of each image of which nothing else is known: of a series, of a folder of damaged files alone, or one.
+    That is the stack of the series that the rest of the header names; without that the stack in the same folder, and of
+    several those that its neighbours by name belong to. The `files` of these groups grow. Yields the files of each
+    image of which nothing else is known: of a series, of a folder of damaged files alone, or one.
     """
     by_series: dict[str, list[Group]] = defaultdict(list)
     by_folder: dict[str, list[tuple[str, Group]]] = defaultdict(list)

@@ -42,14 +42,12 @@ class _Plan:
 def load(headers: Sequence[Header], factors: Array | None = None) -> tuple[Array, Array | None, list[str]]:
     """Reads the pixels of slices, in order and of one size, into one volume.
 
-    Factors (SUV), float64, (slices,), are multiplied into the rescaled values.
+    Factors (SUV), float64, (slices,), are multiplied into the rescaled values. Raises CaseError, naming the file, where
+    a slice is cut short, damaged, or of an unreadable codec.
 
     Returns:
         The volume, (channel, column, row, slice), a view of memory laid out slice by slice; what is not padding,
         bool, (column, row, slice), or None where nothing is; and notes.
-
-    Raises:
-        CaseError: a slice is cut short, damaged, or of an unreadable codec; the message names the file.
     """
     plan = _planned(headers, factors)
     loader = _Loader(headers, plan)

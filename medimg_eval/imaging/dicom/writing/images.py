@@ -121,19 +121,10 @@ def write_picture(
 ) -> Path:
     """Writes a picture as an X-ray for presentation; the same input gives the same bytes.
 
-    Args:
-        path: where to; its folder is made when missing. The file appears whole or not at all.
-        image: (1, row, column), whole numbers from 0 on, bright meaning dense. With units `mm` the diagonal
-            of the affine is the pixel spacing.
-        modality: DX or CR.
-        photometric: MONOCHROME1 stores the values inverted, so that a viewer shows the same picture.
-        transfer_syntax: a key of `SYNTAXES`.
-        seed: of the UIDs.
-        patient: name and id of the made-up patient.
-        attributes: further attributes by DICOM keyword; they win over what is made here.
-
-    Raises:
-        UserError: the image cannot be stored so.
+    The image is (1, row, column), whole numbers from 0 on, bright meaning dense. With units `mm` the diagonal of the
+    affine is the pixel spacing. MONOCHROME1 stores the values inverted, so that a viewer shows the same picture. The
+    folder is made when missing, and the file appears whole or not at all; other arguments are those of `write_series`.
+    Raises UserError where the image cannot be stored so.
     """
     path = Path(path)
     _known("modality", modality, ("DX", "CR"))
