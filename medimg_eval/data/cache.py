@@ -77,15 +77,11 @@ Made = tuple[Mapping[str, Array], Mapping[str, Any]]
 
 @dataclass
 class VolumeCache:
-    """A folder of entries that grows up to a limit, then forgets what was not used for longest.
+    """A folder of entries that grows up to a limit in GiB, then forgets what was not used for longest.
 
     Any number of processes may use one folder at once, on one machine or several that share it (its file system
     must know locks). An entry that is forgotten while another process reads it stays readable there: on Linux a
     mapped file lives until it is unmapped.
-
-    Args:
-        root: the folder; made when it is not there.
-        limit_gib: how large all entries together may grow, in GiB.
     """
 
     root: Path | str

@@ -45,8 +45,6 @@ class Finding:
     """A place that identifies a patient, or that a person has to look at.
 
     Attributes:
-        path: the file.
-        kind: a key of `KINDS`.
         attribute: DICOM keyword or tag, with the sequences it is in; a header's or side-car's field.
         rule: what is wrong, in words; never a value.
         action: what the profile wants done with it, such as "X: remove"; "" where it says nothing.

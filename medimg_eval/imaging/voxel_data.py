@@ -171,9 +171,7 @@ class Layout:
     """How voxels lie in a file.
 
     Attributes:
-        path: the file.
-        codec: how the file is compressed, from `start` on.
-        start: bytes before the compressed part; 0 of a plain file.
+        codec: how the file is compressed, from `start` on, which is 0 of a plain file.
         offset: bytes before the first voxel, inflated.
         dtype: as stored, byte order included.
         shape: (component, i, j, k, channel), the first running fastest; components are the numbers of

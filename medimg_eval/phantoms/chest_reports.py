@@ -163,7 +163,6 @@ class ChestReports:
         root: folder that holds `chest_reports`, as `python -m medimg_eval phantom out=ROOT kinds=[chest_reports]` makes
             it; None keeps it in the cache (`MEDIMG_EVAL_CACHE`, or ~/.cache/medimg_eval). Written on first use.
         count: cases, over all splits.
-        seed: of the cohort.
         text: what is asked for: `report`, `findings` or `impression`.
         question: how it is asked for.
     """

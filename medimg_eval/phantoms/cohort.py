@@ -300,14 +300,12 @@ Row = Mapping[str, str]
 
 @dataclass
 class Phantom:
-    """Phantoms of one kind.
+    """Phantoms of one kind: `ct`, `mr`, `xray`, `endoscopy` or `pathology`.
 
     Args:
-        kind: `ct`, `mr`, `xray`, `endoscopy` or `pathology`.
         root: folder that holds the kind's own folder, as `python -m medimg_eval phantom out=ROOT` makes it;
             None keeps them in the cache (`MEDIMG_EVAL_CACHE`, or ~/.cache/medimg_eval). Written on first use.
-        cases: how many are made, over all splits; of `endoscopy`, how many clips.
-        seed: of the cohort.
+        count: how many are made, over all splits; of `endoscopy`, how many clips.
     """
 
     kind: str

@@ -67,8 +67,6 @@ class PhantomGenerator(Synthesizer):
         tries: chests that are drawn for a picture, of which the one whose findings fit the prompt best is kept.
         blur: how blurred other pictures are, in pixels: what makes them worse than real ones.
         root: of the training phantoms, as `count` and `seed`; see `ChestPrompts`.
-        count: cases, over all splits.
-        seed: of the cohort.
     """
 
     reads_images: ClassVar[bool] = False

@@ -29,7 +29,6 @@ class Bids(FolderLayout):
             ... a single value.
         raw: the folder that holds `sub-*`, or split -> such a folder.
         endings: of the images.
-        others: see `FolderLayout`.
     """
 
     suffix: str

@@ -35,7 +35,6 @@ class Arrays(FolderLayout):
         axes: of one image, where the reader cannot tell: see `medimg_eval.imaging.arrays.read`. A mask has the same but
             for the channel.
         cache: a folder that compressed arrays are unpacked into, once; without it each image costs the whole array.
-        others: see `FolderLayout`.
     """
 
     file: str

@@ -30,7 +30,6 @@ class Coco(FolderLayout):
         attributes: keys of an image's record that become attributes, such as `scanner`.
         truth_kind: `boxes`, or `masks`: a label map of the categories' ids, of outlines and runs, whose objects are
             numbered; where two overlap the later one wins.
-        others: see `FolderLayout`.
     """
 
     annotations: str | Mapping[str, str]

@@ -28,7 +28,6 @@ class Volumes(FolderLayout):
         mask: pattern of the label map; `target` instead where the truth is of another kind.
         table: optional CSV below `root` with a column `case`, optionally `patient` and `split`; every other column
             becomes an attribute. Without it every file that matches `mask`, or else the first image, is a case.
-        others: see `FolderLayout`.
     """
 
     image: str | Sequence[str] = ""
@@ -179,7 +178,6 @@ class FolderPerClass(FolderLayout):
             folders that say nothing. The case id is the path below the root.
         classes: every class, in order; those that are found when empty.
         endings: of the pictures.
-        others: see `FolderLayout`.
     """
 
     pattern: str = "{split}/{class}/{file}"
@@ -212,7 +210,6 @@ class PairedFolders(FolderLayout):
         masks: the same of the label maps; the same folder where `mask_suffix` tells them apart.
         mask_suffix: what the name of a label map has behind the name of its image, such as `_anno`.
         endings: of the pictures.
-        others: see `FolderLayout`.
     """
 
     images: str = "images"

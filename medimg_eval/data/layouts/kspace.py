@@ -44,7 +44,6 @@ class KSpaceScans(FolderLayout):
         table: optional CSV below the root with a row for each scan.
         id: the column of the table that names the scan, or a pattern.
         columns: attribute -> the column of the table that holds it.
-        others: see `FolderLayout`.
     """
 
     file: str

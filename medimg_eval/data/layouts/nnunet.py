@@ -32,7 +32,6 @@ class NnUNet(FolderLayout):
             data.
         region: a region that version 2's labels join, such as `whole tumor`; the target is 1 inside it. Needed only for
             one of several labels; a task asks for single labels by their numbers.
-        others: see `FolderLayout`.
     """
 
     fold: int | None = None
@@ -157,7 +156,6 @@ class MsdDatalist(FolderLayout):
         fold: the fold to validate on; None leaves the lists as they are.
         image: the key of the path below the root, or of a list of them; an item that is a text is such a path.
         label: the key of the label map; items without it need a `target`.
-        others: see `FolderLayout`.
     """
 
     datalist: str = "dataset.json"

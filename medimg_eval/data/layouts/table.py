@@ -35,7 +35,6 @@ class Table(FolderLayout):
         separator: between the fields of a text table; by its ending when empty.
         encoded: whether the column of the image holds the file itself, in base64.
         header: names of the columns, for a text table that has no header line.
-        others: see `FolderLayout`.
     """
 
     table: str | Mapping[str, str]

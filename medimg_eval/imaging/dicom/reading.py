@@ -6,9 +6,11 @@ is ambiguous or incomplete is refused with the choices named, and what was mende
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, Literal, cast
 
 from medimg_eval.case import Geometry, Image, Mask
 from medimg_eval.errors import CaseError
@@ -20,6 +22,14 @@ from medimg_eval.imaging.dicom.series.loading import attributes, load, resample,
 from medimg_eval.imaging.library_logs import silence_values
 
 __all__ = ["UnevenSlices", "grid", "read", "read_mask"]
+
+OBJECTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "picture": ("projection", ("voi",)),
+    "frames": ("enhanced", ("stack", "gaps", "suv")),
+    "labels": ("seg", ()),
+    "dose": ("rtdose", ()),
+}
+"""Kind of a group -> the module that reads it, and the options that mean something to it."""
 
 silence_values()
 
@@ -57,7 +67,9 @@ def read(
     group, notes = _chosen(paths, series)
     _require_meaning(group, suv=suv, voi=voi, stack=stack)
     if group.kind != "slices":
-        image = _single(group, gaps=gaps, suv=suv, voi=voi, stack=stack)
+        if group.kind == "labels":
+            raise CaseError(f"{group.headers[0].path}: is a segmentation; read it with read_mask")
+        image = cast("Image", _asked_of_object("read", group, gaps=gaps, suv=suv, voi=voi, stack=stack))
         return replace(image, notes=(*notes, *image.notes))
     slices = arrange(group.headers, gaps)
     head = slices.headers[0]
@@ -94,22 +106,7 @@ def grid(
     if group.kind == "slices":
         _require_grey(group.headers)
         return arrange(group.headers, gaps).geometry
-    head = group.headers[0]
-    if group.kind == "picture":
-        from medimg_eval.imaging.dicom.objects import projection as pictures
-
-        return pictures.grid(head.path, head, voi=voi)
-    if group.kind == "frames":
-        from medimg_eval.imaging.dicom.objects import enhanced as multiframe
-
-        return multiframe.grid(head.path, head, stack=stack, gaps=gaps, suv=suv)
-    if group.kind == "labels":
-        from medimg_eval.imaging.dicom.objects import seg as segmentation
-
-        return segmentation.grid(head.path)
-    from medimg_eval.imaging.dicom.objects import rtdose as dose
-
-    return dose.grid(head.path)
+    return cast("Geometry", _asked_of_object("grid", group, gaps=gaps, suv=suv, voi=voi, stack=stack))
 
 
 def read_mask(
@@ -182,22 +179,14 @@ def _chosen(paths: Sequence[Path], series: str | None) -> tuple[Group, list[str]
     return group, notes
 
 
-def _single(group: Group, *, gaps: Gaps, suv: bool, voi: bool, stack: int | None) -> Image:
-    """Reads one file that is an image by itself."""
+def _asked_of_object(what: Literal["read", "grid"], group: Group, **options: Any) -> Image | Geometry:
+    """Calls the reader of one file that is an image by itself, with the options that it takes."""
+    name, taken = OBJECTS[group.kind]
+    reader = importlib.import_module(f"medimg_eval.imaging.dicom.objects.{name}")
     head = group.headers[0]
-    if group.kind == "labels":
-        raise CaseError(f"{head.path}: is a segmentation; read it with read_mask")
-    if group.kind == "dose":
-        from medimg_eval.imaging.dicom.objects import rtdose as dose
-
-        return dose.read(head.path)
-    if group.kind == "picture":
-        from medimg_eval.imaging.dicom.objects import projection as pictures
-
-        return pictures.read(head.path, head, voi=voi)
-    from medimg_eval.imaging.dicom.objects import enhanced as multiframe
-
-    return multiframe.read(head.path, head, stack=stack, gaps=gaps, suv=suv)
+    known = (head.path, head) if taken else (head.path,)
+    result: Image | Geometry = getattr(reader, what)(*known, **{option: options[option] for option in taken})
+    return result
 
 
 def _require_meaning(group: Group, *, suv: bool, voi: bool, stack: int | None) -> None:

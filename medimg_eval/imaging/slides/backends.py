@@ -28,10 +28,9 @@ INSTALL = "pip install 'medimg-eval[slides]'"
 
 
 class Backend(Protocol):
-    """An open slide.
+    """An open slide, by the library of its `name`.
 
     Attributes:
-        name: of the library.
         sizes: (rows, columns) of each level.
         downsamples: level-0 pixels per pixel of each level.
         vendor: of the scanner or format, as objective (magnification) empty when unknown.

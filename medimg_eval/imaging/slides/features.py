@@ -30,12 +30,10 @@ _DAMAGE = (
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """Features of the tiles of one slide.
+    """Features of the tiles of one slide, float32, (tile, feature).
 
-    Attributes:
-        features: float32, (tile, feature).
-        coordinates: int64, (tile, 2), row and column of each tile, in level-0 pixels (or whatever the file counts
-            in: Phikon's are tile indices of a deep-zoom level); None where the file holds none.
+    Coordinates are int64, (tile, 2), row and column of each tile, in level-0 pixels (or whatever the file counts in:
+    Phikon's are tile indices of a deep-zoom level); None where the file holds none.
     """
 
     features: Array

@@ -29,11 +29,9 @@ SMOOTHING = 5
 class Tiles:
     """Square tiles of one slide.
 
-    Attributes:
-        coordinates: int64, (tile, 2), row and column of each tile's first pixel, in level-0 pixels.
-        edge: rows and columns of a tile, in level-0 pixels; need not be whole.
-        size: pixels along a side once it is read, of `um_per_px` where that is known.
-        overlap: pixels that neighbours share.
+    `coordinates`, int64, (tile, 2), are row and column of each tile's first pixel, and `edge` its rows and columns,
+    which need not be whole, both in level-0 pixels. `size` are pixels along a side once it is read, of `um_per_px`
+    where that is known, and neighbours share `overlap` of them.
     """
 
     coordinates: Array

@@ -164,10 +164,8 @@ class Series:
 
     Attributes:
         patient: key of the PatientID (see `patient_key`); `naming` reads the id itself.
-        study: StudyInstanceUID.
-        series: SeriesInstanceUID; may be empty.
+        study: StudyInstanceUID, as series (may be empty) SeriesInstanceUID, and number SeriesNumber.
         group: numbers the images of a series, from 1.
-        number: SeriesNumber.
         description: key of the SeriesDescription in small letters, since people write names there.
         modality: DICOM code.
         sop_class: UID of what kind of object it is.

@@ -29,8 +29,6 @@ from medimg_eval.imaging.geometry import LPS_TO_RAS
 
 REPEATED = ("PatientID", "PatientBirthDate", "PatientSex", "AccessionNumber", "StudyID", "StudyDate", "StudyTime")
 """What a DICOM-SEG repeats of its series."""
-"""DICOM counts towards the patient's left and back, an affine of ours towards right and front."""
-
 
 MAKER = {
     "manufacturer": "medimg_eval",
