@@ -28,10 +28,9 @@ from medimg_eval.system import walk
 
 @dataclass
 class PhiReport:
-    """What was found in a folder.
+    """What was found in a folder, or in the folder of the one file.
 
     Attributes:
-        root: the folder, or the folder of the one file.
         findings: in the order of the files; their paths are relative, and parts that name a patient are masked.
         looked: what a file is -> how many were looked at.
         passed: suffix -> how many files are of a kind that is not looked at, but for their names.

@@ -38,10 +38,8 @@ def orientation(affine: Array) -> str:
 def reorient(thing: Thing, code: str = "RAS") -> Thing:
     """Turns a volume so that its axes point along `code`, as nearly as whole quarter turns and flips can.
 
-    No value is changed: arrays are views of the given ones, and every voxel stays where it was in the patient.
-
-    Raises:
-        ValueError: a code that has not one of each of R or L, A or P, S or I, or another number of axes than three.
+    No value is changed: arrays are views of the given ones, and every voxel stays where it was in the patient. Raises
+    ValueError for a code that has not one of each of R or L, A or P, S or I, or another number of axes than three.
     """
     if len(code) != 3 or any(sum(letter in ends for letter in code) != 1 for ends in ENDS):
         raise ValueError(f"expected one of each of R or L, A or P, S or I, such as 'RAS', got {code!r}")

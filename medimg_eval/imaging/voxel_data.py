@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Literal, Protocol
+from typing import Any, BinaryIO, Literal, Protocol, cast
 
 import numpy as np
 
@@ -160,9 +160,10 @@ class Stream:
     def _named(self) -> Iterator[None]:
         from isal import isal_zlib
 
+        isal_error = cast("type[Exception]", isal_zlib.IsalError)  # which its stub takes for an instance
         try:
             yield
-        except (OSError, EOFError, ValueError, zlib.error, isal_zlib.IsalError) as error:
+        except (OSError, EOFError, ValueError, zlib.error, isal_error) as error:
             raise CaseError(f"{self.path}: is cut short or damaged ({error}); write or copy it again") from error
 
 

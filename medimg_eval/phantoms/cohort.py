@@ -195,12 +195,9 @@ STAMP = "phantom.json"
 
 
 def write_phantoms(kind: str, folder: Path, *, cases: int, seed: int) -> bool:
-    """Writes the phantoms of one kind, unless they are there.
+    """Writes the phantoms of one kind; False when all of them were there.
 
     The same seed gives the same files, byte for byte; the first cases do not depend on how many follow.
-
-    Returns:
-        True when something was written, False when all of it was there.
 
     Raises:
         UsageError: there is no such kind, no case is asked for, or the seed is negative.
@@ -215,15 +212,10 @@ def write_phantoms(kind: str, folder: Path, *, cases: int, seed: int) -> bool:
 
 
 def write_once(folder: Path, stamp: Mapping[str, Any], fill: Callable[[Path], None]) -> bool:
-    """Has `fill` write a folder of phantoms, unless it is there.
+    """Has `fill` write a folder of phantoms; False when phantoms of the same stamp were there.
 
     It appears whole or not at all, whoever else writes it. The stamp says what they are made with, as JSON holds it.
-
-    Returns:
-        True when it was written, False when phantoms of the same stamp were there.
-
-    Raises:
-        UserError: the folder holds something else, or cannot be written.
+    Raises UserError where the folder holds something else, or cannot be written.
     """
     from filelock import FileLock
 

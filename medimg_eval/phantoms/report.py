@@ -79,15 +79,11 @@ def report(
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that a report describes.
+    """Something that a report describes: a key of `DESCRIBED`.
 
-    Attributes:
-        name: a key of `DESCRIBED`.
-        side: `left`, `right` or `both`; empty where there is none.
-        zone: `upper`, `mid` or `lower`; empty where there is none.
-        size: of an effusion its height, of a pneumothorax its depth, of a nodule its diameter, of a tube the distance
-            of its tip from the carina, all in mm; of the heart the cardiothoracic ratio.
-        larger: of both sides the one with more.
+    The side is `left`, `right` or `both`, `larger` of both the one with more; the zone `upper`, `mid` or `lower`. The
+    size is of an effusion its height, of a pneumothorax its depth, of a nodule its diameter, of a tube the distance of
+    its tip from the carina, all in mm; of the heart the cardiothoracic ratio.
     """
 
     name: str

@@ -17,10 +17,8 @@ from medimg_eval.case import Array
 def texture(rng: np.random.Generator, shape: Sequence[int], cell: float | Sequence[float]) -> Array:
     """Smooth noise: random numbers on a coarse grid, joined by cubic B-splines.
 
-    `cell` is the distance between the coarse grid's points in voxels, one or one per axis.
-
-    Returns:
-        float32 of mean 0 and standard deviation 1.
+    `cell` is the distance between the coarse grid's points in voxels, one or one per axis. The result is float32 of
+    mean 0 and standard deviation 1.
     """
     cells = [float(cell)] * len(shape) if isinstance(cell, int | float) else [float(c) for c in cell]
     coarse = [int(np.ceil(n / c)) + 4 for n, c in zip(shape, cells, strict=True)]
@@ -48,13 +46,10 @@ def places(affine: Array, shape: Sequence[int]) -> list[Array]:
 def ball(
     coordinates: Sequence[Array], centre: Sequence[float], radii: float | Sequence[float], turn: float = 0
 ) -> Array:
-    """Squared distance from a centre in units of the radii: below 1 inside an ellipsoid.
+    """Squared distance from a centre in units of the radii (one, or one per axis): below 1 inside an ellipsoid.
 
-    Args:
-        coordinates: one array per axis, of shapes that broadcast.
-        centre: of the ellipsoid.
-        radii: one, or one per axis.
-        turn: angle in degrees from the first axis towards the second.
+    Coordinates are one array per axis, of shapes that broadcast; the turn is an angle in degrees from the first axis
+    towards the second.
     """
     offsets = [c - np.float32(m) for c, m in zip(coordinates, centre, strict=True)]
     lengths = [float(radii)] * len(offsets) if isinstance(radii, int | float) else [float(r) for r in radii]

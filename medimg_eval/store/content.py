@@ -53,14 +53,10 @@ class Stored(NamedTuple):
 class ContentStore:
     """A file of values by key, which threads and processes may share; made on first use.
 
-    What `put` has returned from outlives the process, however that ends. The journal is SQLite's plain one: the
-    faster write-ahead log must not lie on a network file system, where many home folders do.
-
-    Args:
-        path: of the file; tables in it that earlier versions wrote are read, too.
-        mend: what to do where it cannot be used, for messages.
-        former: a file of an earlier version, read for keys that this one lacks.
-        wrapped: the key under which the former file holds values.
+    What `put` has returned from outlives the process, however that ends. The journal is SQLite's plain one: the faster
+    write-ahead log must not lie on a network file system, where many home folders do. Tables that earlier versions
+    wrote are read, too, and a former file for keys that this one lacks, `wrapped` in an object under that key. `mend`
+    says what to do where the file cannot be used.
     """
 
     def __init__(self, path: Path, mend: str = OF_USER, *, former: Path | None = None, wrapped: str = "") -> None:

@@ -25,7 +25,6 @@ class FolderLayout(Layout, ABC):
     r"""A dataset below one folder.
 
     Args:
-        root: the dataset's folder.
         target: how the truth is written down.
         splits: the authors' file of splits, where the layout's own files do not say; or folds drawn from a seed.
         folds: split -> the fold, or list of folds, of the authors' files that it is made of, such as

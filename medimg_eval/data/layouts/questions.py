@@ -57,7 +57,6 @@ class Questions(Layout):
     becomes a case without a question, whose target says what is wrong when it is read; the others go on.
 
     Args:
-        root: the dataset's folder.
         records: the file below the root, a pattern with `*`, or a list of these, one after the other; or split -> such.
         at: where records lie in a JSON file, such as `questions` or `*.test`; or split -> such.
         literal: columns that hold a JSON or Python literal.

@@ -201,12 +201,9 @@ class Slides(Table):
     A case is a slide; with `id: case_id` it is all slides of a patient.
 
     Args:
-        image: pattern of the slide below the root.
         features: pattern of the file of features of its tiles, which then is the image: (1, tile, feature) in float32.
         coordinate_columns: columns of an .npy before the features (Phikon: 3).
-        id: the column of the case id.
         patient: the column of the patient, or a pattern: `{slide_id:.12}` of TCGA's names.
-        modality: DICOM code.
         options: passed to the reader of slides, such as `um_per_px`.
         others: see `Table`; the authors' splits are a `SplitColumns` with the key `{slide_id}`.
     """

@@ -24,11 +24,8 @@ def expanded(records: Sequence[Record], steps: Sequence[Any], root: Path) -> lis
     """Takes the steps one after the other; records with a fault pass through.
 
     They are `{explode: ...}`, `{pair: ...}`, `{cross: ...}`, `{join: ...}`, `{filter: ...}`, `{without: ...}`,
-    `{listed: ...}`, `{shuffle: ...}`, `{first: ...}`.
-
-    Raises:
-        UsageError: there is no such step, or a step has no such key.
-        UserError: a step names a field that no record has, or a file that is missing.
+    `{listed: ...}`, `{shuffle: ...}`, `{first: ...}`. Raises UsageError where there is no such step, or a step has no
+    such key, UserError where one names a field that no record has, or a file that is missing.
     """
     made = list(records)
     for given in steps:

@@ -121,17 +121,9 @@ class Slide:
 
         The level is the coarsest that is still as fine as asked for; its pixels are averaged down (a triangle filter
         twice as wide as the output pixel), or returned as stored where that moves none of them by more than a pixel.
-        Places past the border have the background's colour.
-
-        Args:
-            row: first row, in level-0 pixels; column likewise.
-            column: see `row`.
-            size: rows and columns of the result; one number for a square.
-            um_per_px: micrometres per pixel of the result; None for level-0 pixels.
-            downsample: instead, level-0 pixels per pixel of the result.
-
-        Raises:
-            CaseError: the slide states no micrometres per pixel and none were given, or the pixels are damaged.
+        Places past the border have the background's colour. First row and column are in level-0 pixels; one size is
+        that of a square. A pixel of the result has so many micrometres, or level-0 pixels (`downsample`). Raises
+        CaseError where the slide states no micrometres per pixel and none were given, or the pixels are damaged.
         """
         rows, columns = (size, size) if isinstance(size, int) else size
         scale = self.scale(um_per_px) if downsample is None else _pair(downsample)

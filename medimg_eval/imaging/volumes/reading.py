@@ -83,10 +83,8 @@ def write_mask(path: str | Path, mask: Mask, *, objects: int | None = None) -> N
     """Writes a label map as `.nii.gz` or `.nii`; the file appears whole or not at all.
 
     The axes stay in their order: a mask of (row, column) is read back as (row, column). With `objects`, such as 1000,
-    labels are multiplied by it before the numbers of `mask.instances` are added; `read_mask` takes the same.
-
-    Raises:
-        CaseError: another suffix, labels that are no whole numbers, or more objects than fit.
+    labels are multiplied by it before the numbers of `mask.instances` are added; `read_mask` takes the same. Raises
+    CaseError for another suffix, labels that are no whole numbers, or more objects than fit.
     """
     path = Path(path)
     if mask.labels.dtype.kind not in "iub":
@@ -101,10 +99,8 @@ def write_mask(path: str | Path, mask: Mask, *, objects: int | None = None) -> N
 def write_image(path: str | Path, image: Image) -> None:
     """Writes an image as `.nii.gz` or `.nii` in its dtype; the file appears whole or not at all.
 
-    Several channels come last on disk, as NIfTI has it.
-
-    Raises:
-        CaseError: another suffix, or a dtype NIfTI has not, such as bool or float16.
+    Several channels come last on disk, as NIfTI has it. Raises CaseError for another suffix, or a dtype NIfTI has not,
+    such as bool or float16.
     """
     path = Path(path)
     array = image.array[0] if len(image.array) == 1 else np.moveaxis(image.array, 0, -1)
@@ -336,10 +332,8 @@ UNITS = "medimg_eval.units"
 def write_probabilities(path: str | Path, probabilities: Probabilities) -> None:
     """Writes probabilities without loss, in their dtype; the file appears whole or not at all.
 
-    `medimg_eval.imaging.read` reads what is written as an image of as many channels.
-
-    Raises:
-        CaseError: another suffix than `.b2nd`, or values that are no floats.
+    `medimg_eval.imaging.read` reads what is written as an image of as many channels. Raises CaseError for another
+    suffix than `.b2nd`, or values that are no floats.
     """
     import blosc2
 

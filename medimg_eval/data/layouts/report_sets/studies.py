@@ -77,7 +77,6 @@ class Studies(Layout):
     as `prior_findings`, empty where there is no study before.
 
     Args:
-        root: the dataset's folder.
         records: the table of images or of studies: a file below the root, a pattern, or a list of these, one after the
             other; or split -> such, of which the split that is asked for is read alone.
         join: tables whose columns are added: `{join: table, on: column}`.

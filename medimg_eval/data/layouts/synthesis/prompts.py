@@ -57,7 +57,6 @@ class Prompts(Table):
 
     Args:
         prompt: the column of the text, or a pattern of columns.
-        id: the column of the case id, or a pattern.
         parts: name of a split that is made of another -> `of`, that split; `distinct`, whether a prompt counts once, of
             rows with the same text the first; and `sample` with `seed`, how many of what is left are drawn.
         others: see `Table`. Where there is an `image`, it is the real one that belongs to the prompt.

@@ -73,11 +73,9 @@ def read_structures(path: Path, *, grid: Geometry | None = None) -> Segments:
 def fill(contours: Sequence[Array], shape: tuple[int, int]) -> Array:
     """Fills polygons even-odd, on a picture of a shape.
 
-    Contours are (point, 2) each, in pixel indices where a whole number is a pixel's centre; closed by themselves.
-
-    Returns:
-        bool, (*shape): True where a pixel's centre lies inside an odd number of contours. Of centres on an
-        edge those count that have the region at higher indices, so that neighbours share no pixel.
+    Contours are (point, 2) each, in pixel indices where a whole number is a pixel's centre; closed by themselves. The
+    result is bool, (*shape): True where a pixel's centre lies inside an odd number of contours. Of centres on an edge
+    those count that have the region at higher indices, so that neighbours share no pixel.
     """
     starts = np.concatenate([np.asarray(one, dtype=np.float64) for one in contours])
     ends = np.concatenate([np.roll(np.asarray(one, dtype=np.float64), -1, axis=0) for one in contours])

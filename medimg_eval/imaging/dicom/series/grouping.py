@@ -48,11 +48,10 @@ _SAME = 1e-4
 
 @dataclass(frozen=True)
 class Group:
-    """Files that make up one image.
+    """Files that make up one image: stacked slices, or one that holds frames, a picture, a dose or a segmentation.
 
     Attributes:
         label: names the group: the series UID, with `/1`, `/2`, ... where several groups share it.
-        kind: stacked slices, or one file that holds frames, a picture, a dose or a segmentation.
         headers: in no particular order.
         aside: localizers, which are never meant when there is anything else.
         value: what sets a stack apart from others at the same positions, such as `echo time 30`.
