@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -75,6 +76,12 @@ def threads(pieces: int) -> int:
     """How many threads to share pieces of work among: as many as this process has cores, up to `THREADS`."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(cores, THREADS, pieces)
+
+
+def natural_order(name: str) -> list[tuple[int, int, str]]:
+    """What names are sorted by so that 2 comes before 10."""
+    parts = [part for part in re.split(r"(\d+)", name) if part]
+    return [(0, int(part), part) if part.isdecimal() else (1, 0, part) for part in parts]
 
 
 def walk(root: Path, *, hidden: bool = False) -> Iterator[tuple[str, os.stat_result | None]]:

@@ -15,14 +15,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from medimg_eval.deid.values import words_of
 from medimg_eval.errors import CaseError
 from medimg_eval.imaging.formats import identify
 
 Kind = Literal["identity", "date", "text", "private", "pixels", "name"]
 
 
-MAY_BE_DUMMY = words_of("""
+def _keywords(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+MAY_BE_DUMMY = _keywords("""
     PatientName PatientID PatientBirthDate ReferringPhysicianName ConsultingPhysicianName ContentCreatorName
     AccessionNumber StudyID PersonName VerifyingObserverName FillerOrderNumberImagingServiceRequest OperatorsName
     InstitutionName PlacerOrderNumberImagingServiceRequest StationName DeviceSerialNumber DetectorID
@@ -31,7 +34,7 @@ MAY_BE_DUMMY = words_of("""
 """)
 """Attributes that the profile lets be filled with a dummy, where the file says that the identity was removed."""
 
-IDENTITY = words_of("""
+IDENTITY = _keywords("""
     PatientID PatientBirthDate OtherPatientIDs OtherPatientIDsSequence IssuerOfPatientID PatientBirthName
     PatientMotherBirthName PatientAddress PatientTelephoneNumbers PatientTelecomInformation RegionOfResidence
     CountryOfResidence PatientInsurancePlanCodeSequence PatientPrimaryLanguageCodeSequence
@@ -56,7 +59,7 @@ IDENTITY = words_of("""
 """)
 """Numbers, addresses and places. Attributes that hold a person's name are told by their value representation."""
 
-TEXT = words_of("""
+TEXT = _keywords("""
     StudyDescription SeriesDescription ProtocolName ImageComments PatientComments FrameComments StudyComments
     AdditionalPatientHistory AdmittingDiagnosesDescription AdmittingDiagnosesCodeSequence AcquisitionComments
     AcquisitionProtocolDescription AcquisitionDeviceProcessingDescription CommentsOnThePerformedProcedureStep
@@ -74,10 +77,10 @@ TEXT = words_of("""
 """)
 """Words somebody typed, or copies of older headers."""
 
-PIXELS = words_of("IconImageSequence GraphicAnnotationSequence EncapsulatedDocument WaveformSequence")
+PIXELS = _keywords("IconImageSequence GraphicAnnotationSequence EncapsulatedDocument WaveformSequence")
 """Pictures and documents inside the file."""
 
-DRAWN_ON = words_of("US IVUS ES XC GM OT SC CR RF XA DOC SR OP")
+DRAWN_ON = _keywords("US IVUS ES XC GM OT SC CR RF XA DOC SR OP")
 """Modalities whose pixels often show text, and so should say whether they do."""
 
 PHILIPS: Mapping[str, Kind] = {

@@ -121,12 +121,6 @@ def _is_volume(path: Path, head: bytes) -> bool:
     )
 
 
-def natural_order(name: str) -> list[tuple[int, int, str]]:
-    """What names are sorted by so that 2 comes before 10."""
-    parts = [part for part in re.split(r"(\d+)", name) if part]
-    return [(0, int(part), part) if part.isdecimal() else (1, 0, part) for part in parts]
-
-
 def named_as_dicom(path: Path) -> bool:
     """Whether a file's name says that it is DICOM, whatever it holds."""
     return _DICOM_NAME.search(path.name) is not None

@@ -18,8 +18,7 @@ import numpy as np
 from medimg_eval.case import Array, Geometry, Image
 from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.imaging import pictures
-from medimg_eval.imaging.formats import natural_order
-from medimg_eval.system import whole
+from medimg_eval.system import natural_order, whole
 
 FRAME_SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".gif")
 """What counts as a frame in a folder."""

@@ -20,9 +20,8 @@ from typing import Any, Literal
 from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.imaging.dicom.headers.header import Header, read_header, salvaged_header
 from medimg_eval.imaging.dicom.series.grouping import VOLUMETRIC, close, damage, is_meant, shape_of
-from medimg_eval.imaging.formats import natural_order
 from medimg_eval.patients import patient_key, salt_name, salt_of
-from medimg_eval.system import user_cache, walk, whole
+from medimg_eval.system import natural_order, user_cache, walk, whole
 
 OLD_NAME = ".medimg_eval_index.parquet"
 """Where earlier versions kept it, in the data's folder and with patients' ids."""
