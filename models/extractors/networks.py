@@ -49,8 +49,6 @@ class Inception(Network):
 
     Args:
         weights: torchvision's file of weights.
-        device: of torch; `auto` takes a GPU where there is one.
-        preferred_batch: pictures at once.
     """
 
     needs: ClassVar[Sequence[Weights]] = (
@@ -109,8 +107,6 @@ class TransformersEncoder(Network):
             last layer) or `mean` (over the tokens of patches).
         what: the weights are called, for messages.
         licence: of the weights, for messages.
-        device: of torch; `auto` takes a GPU where there is one.
-        preferred_batch: pictures at once.
     """
 
     def __init__(
@@ -174,8 +170,6 @@ class TimmEncoder(Network):
         backbone: timm's name, such as `resnet50`.
         weights: a file of weights of it.
         options: further arguments of `timm.create_model`.
-        device: of torch; `auto` takes a GPU where there is one.
-        preferred_batch: pictures at once.
     """
 
     needs: ClassVar[Sequence[Weights]] = (
@@ -281,8 +275,6 @@ class BioViLT(Network):
 
     Args:
         weights: a folder, or `OWNER/NAME[@REVISION]` in the model hub's cache, with both models.
-        device: of torch; `auto` takes a GPU where there is one.
-        preferred_batch: pictures, or texts, at once.
     """
 
     reads_texts: ClassVar[bool] = True
@@ -403,8 +395,6 @@ class PatientSiamese(Network):
         backbone: timm's name of the branch.
         features: outputs of a branch.
         edge: of the square that pictures are stretched to.
-        device: of torch; `auto` takes a GPU where there is one.
-        preferred_batch: pictures at once.
     """
 
     tells_patients: ClassVar[bool] = True

@@ -109,16 +109,10 @@ def is_centred(image: Image) -> bool:
 
 
 def sensitivities(samples: Array, measured: Array, axes: Sequence[int], centre: int) -> Array:
-    """Estimates how sensitive each coil is at each place.
+    """Returns how sensitive each coil is at each place: complex, shaped like the samples (coil, *axes).
 
-    Args:
-        samples: complex, (coil, *axes), the lowest frequency in the middle.
-        measured: bool, (1, *axes), where there are samples.
-        axes: the frequency axes.
-        centre: at most how many lines along each of these are taken.
-
-    Returns:
-        Complex, shaped like `samples`; the sum of squares over coils is 1 where there is any signal, else 0.
+    The sum of squares over coils is 1 where there is any signal, else 0. `measured` is bool, (1, *axes); the lowest
+    frequency lies in the middle, of which at most `centre` lines along each frequency axis are taken.
 
     Raises:
         CaseError: the middle of k-space was not measured.
