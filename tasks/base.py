@@ -35,14 +35,10 @@ MayLeave = Literal["yes", "no", "ask"]
 
 
 def permission(value: Any, where: str) -> MayLeave:
-    """Reads a permission; nothing means `ask`.
-
-    Args:
-        value: of a config or the command line; YAML reads yes and no as booleans.
-        where: it stands, for messages.
+    """Reads a permission of a config or the command line; nothing means `ask`, and YAML's booleans yes and no.
 
     Raises:
-        UsageError: it is none of the three.
+        UsageError: it is none of the three; the message says where it stands.
     """
     if value is None:
         return "ask"
@@ -199,13 +195,9 @@ class Task(ABC):
     def subjects(
         self, need: Requirement, cases: Sequence[Case], predictions: Mapping[str, Any], evidence: Evidence
     ) -> Iterable[Subject]:
-        """What a provider is shown.
+        """Returns what a provider is shown of the run's cases, in order, to meet one requirement.
 
-        Args:
-            need: which provider, and of a judge which question.
-            cases: of the run, in order.
-            predictions: by trial id: what is stored, or a Failure.
-            evidence: what is known by now.
+        Predictions are by trial id: what is stored, or a Failure. Evidence is what is known by now.
 
         Raises:
             UsageError: this family shows nothing to such a provider.
@@ -511,11 +503,9 @@ class TrainsOnPrompts:
 
 
 def check_metrics(task: Task, what: str = "") -> None:
-    """Makes a list of a task's metrics.
+    """Makes a list of a task's metrics; summaries need at least one metric of a kind that it `judges`.
 
-    Args:
-        task: whose; summaries need at least one metric of a kind that it `judges`.
-        what: metrics of these kinds judge, for the message; "" leaves them to the task.
+    `what` says what metrics of these kinds judge, for the message; "" leaves them to the task.
 
     Raises:
         UsageError: one is named twice, or judges something else.

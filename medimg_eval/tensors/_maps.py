@@ -34,11 +34,6 @@ class TensorMaps:
         regions: The labels that make up each region, 1 or above; no two share one.
         surface: What distances are measured between: "surfel" or "voxel".
         ignore: A label of the reference whose voxels are background in both maps.
-
-    Attributes:
-        shape: Voxels of the image along each axis.
-        spacing: Voxel size in mm along each axis.
-        surface: As above.
     """
 
     def __init__(
