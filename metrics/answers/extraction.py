@@ -127,16 +127,11 @@ def extract(
 
 
 def extract_choice(output: str, options: Mapping[str, str]) -> ChoiceExtraction:
-    """Takes the one option that an output commits to.
+    """Takes the one option that an output commits to, thinking and all.
 
-    Args:
-        output: what the model wrote, thinking and all.
-        options: letter -> text, in their order; letters may be A-J, a-j, numbers, or letters of another script.
-
-    Returns:
-        The letter as `options` has it, and the rule; no letter where the output commits to no option, to several, or
-        to a label that was not offered. The text decides nothing where a label is given, but a label beside the whole
-        text of another option is no answer.
+    Returns the letter as `options` has it (A-J, a-j, numbers, or letters of another script), and the rule; none where
+    the output commits to no option, to several, or to a label that was not offered. The text decides nothing where a
+    label is given, but a label beside the whole text of another option is no answer.
     """
     letter, rule = choose(output, options)
     return ChoiceExtraction(letter, rule)

@@ -192,10 +192,6 @@ def worst_measurement_scores(reference: Mapping[str, float], metrics: Sequence[s
     What the reference says stays: `measured_reference` and `measured_by_reader` keep their values, and what it lacks
     has no other one than NaN.
 
-    Args:
-        reference: As for `measurement_scores`.
-        metrics: As for `measurement_scores`.
-
     Raises:
         UsageError: If there is no such metric of measurements.
     """
