@@ -21,7 +21,7 @@ from medimg_eval.metrics.answers.cleaning import (
     visible,
     without_end_tokens,
 )
-from medimg_eval.metrics.answers.rule_registry import CASCADE, AnswerRule, answer_rule, rule_named, rules
+from medimg_eval.metrics.answers.rule_registry import CASCADE, rule_named
 from medimg_eval.metrics.answers.structured import (
     box_in,
     boxes3d,
@@ -34,23 +34,6 @@ from medimg_eval.metrics.answers.structured import (
 )
 from medimg_eval.metrics.answers.yes_no import yes_or_no
 from medimg_eval.metrics.nlp import chosen
-
-__all__ = [
-    "AnswerRule",
-    "ChoiceExtraction",
-    "Extraction",
-    "answer_rule",
-    "extract",
-    "extract_box",
-    "extract_choice",
-    "extract_choices",
-    "extract_number",
-    "extract_open",
-    "extract_point",
-    "extract_report",
-    "extract_yes_no",
-    "rules",
-]
 
 Reason = Literal["", "unparsed", "refused", "empty"]
 

@@ -19,23 +19,9 @@ import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.answers import AnsweredQuestion
-from medimg_eval.metrics.phi.patterns import PATTERNS, PLACEHOLDER, Span, Vocabulary, spans_of
+from medimg_eval.metrics.phi.patterns import PATTERNS, PLACEHOLDER, Vocabulary, spans_of
 from medimg_eval.metrics.proportions import exact_interval
 from medimg_eval.metrics.registry import metric
-
-__all__ = [
-    "Leakage",
-    "RarePhrases",
-    "Share",
-    "Span",
-    "Vocabulary",
-    "leakage",
-    "phi_placeholders",
-    "phi_suspected",
-    "placeholders",
-    "rare_phrases",
-    "spans_of",
-]
 
 TOKENS = 8
 """Words of the shortest phrase that is looked for in training texts."""

@@ -18,8 +18,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 
-from medimg_eval.metrics.reconstruction.presets import PRESETS, ImagePreset, Slice, Window, image_pair, preset_of
-from medimg_eval.metrics.reconstruction.scores import image_metrics, image_scores, worst_image_scores
+from medimg_eval.metrics.reconstruction.presets import Slice, Window, image_pair
 from medimg_eval.metrics.reconstruction.structural_similarity import (
     SMALLEST,
     multiscale_similarity,
@@ -35,23 +34,6 @@ from medimg_eval.metrics.reconstruction.vif_haarpsi_gmsd import (
     information_fidelity,
 )
 from medimg_eval.metrics.registry import metric
-
-__all__ = [
-    "PRESETS",
-    "ImagePreset",
-    "gmsd",
-    "haarpsi",
-    "image_metrics",
-    "image_scores",
-    "ms_ssim",
-    "nmse",
-    "nrmse",
-    "preset_of",
-    "psnr",
-    "ssim",
-    "vif",
-    "worst_image_scores",
-]
 
 Array: TypeAlias = npt.NDArray[Any]
 Norm: TypeAlias = Literal["l2", "range", "mean"]

@@ -30,8 +30,6 @@ CHANGE_WORDS = frozenset(_WORDS.split())
 """The 44 words of F1-temporal, after Bannur et al. 2023 (BioViL-T), as Libra and RadEval have them."""
 
 
-__all__ = ["change_words", "finding_facts", "matched_measurements", "set_f1"]
-
 FACTCHEXCKER = "after FactCheXcker (Heiman et al. 2024)"
 LIBRA = "Zhang et al. 2024 (Libra); RadEval's F1Temporal"
 OWN = "medimg_eval"
