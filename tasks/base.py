@@ -96,8 +96,7 @@ def left_out(layout: Any) -> Mapping[str, str]:
 def _said_by(layout: Any, what: str) -> Mapping[str, str]:
     # Users' layouts need `cases` alone; `left_out` may be a mapping there.
     said = getattr(layout, what, {})
-    facts: Mapping[str, str] = said() if callable(said) else said
-    return facts
+    return said() if callable(said) else said
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,8 +231,7 @@ class Task(ABC):
 
     def numbered_labels(self) -> Mapping[int, str]:
         """Integer -> name of what a model is asked for; a family's own field or property `labels` counts."""
-        labels: Mapping[int, str] = getattr(self, "labels", {})
-        return labels
+        return getattr(self, "labels", {})
 
     def training_images(self, case: Case) -> Mapping[str, Any]:
         """What is read of a case to train on it, by name, Images and Masks; kept in the cache of `fit`."""

@@ -126,8 +126,7 @@ class Guides:
         return still
 
     def _moves(self, count: int, still: Array, rng: np.random.Generator) -> Array:
-        moves: Array = rng.integers(-self.jitter, self.jitter + 1, (count, len(still))) * ~still
-        return moves
+        return rng.integers(-self.jitter, self.jitter + 1, (count, len(still))) * ~still
 
     def _box(
         self, corner: Array, piece: Array, shape: tuple[int, ...], still: Array, rng: np.random.Generator

@@ -210,8 +210,7 @@ def labels_of(given: npt.ArrayLike | None, name: str, kept: npt.NDArray[np.bool_
     labels = np.asarray(given)
     if labels.shape != kept.shape:
         raise SetError(f"Expected one label per row in `{name}`, {len(kept)}, got shape {labels.shape}")
-    chosen: Array = labels[kept]
-    return chosen
+    return labels[kept]
 
 
 def numbered(labels: Array | None) -> npt.NDArray[np.int64] | None:

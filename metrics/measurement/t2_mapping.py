@@ -248,5 +248,4 @@ def t2_agreement(subjects: Sequence[Mapping[str, RegionT2]]) -> dict[str, T2Agre
 def _believed(values: Array, limits: tuple[float, float]) -> Array:
     """Those within the limits, float64; NaN is not."""
     given = values.astype(np.float64)
-    kept: Array = given[(given > limits[0]) & (given <= limits[1])]
-    return kept
+    return given[(given > limits[0]) & (given <= limits[1])]

@@ -85,8 +85,7 @@ def copying_test(
 def _above(one: Doubles, other: Doubles) -> Doubles:
     """Returns the share of `other` that each of `one` is above, ties halved, (row,)."""
     ordered = np.sort(other)
-    found: Doubles = (np.searchsorted(ordered, one, "left") + np.searchsorted(ordered, one, "right")) / (2 * len(other))
-    return found
+    return (np.searchsorted(ordered, one, "left") + np.searchsorted(ordered, one, "right")) / (2 * len(other))
 
 
 def _centres(rows: Doubles, many: int, rng: np.random.Generator) -> Doubles:

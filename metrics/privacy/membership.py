@@ -160,8 +160,7 @@ def lira_scores(target: npt.ArrayLike, shadows: npt.ArrayLike, trained_on: npt.A
         return -out
     in_mean, in_spread = _normal(many, inside, "trained on it")
     member = (losses - in_mean) / in_spread
-    found: npt.NDArray[np.float64] = 0.5 * (out**2 - member**2) + np.log(out_spread / in_spread)
-    return found
+    return 0.5 * (out**2 - member**2) + np.log(out_spread / in_spread)
 
 
 def _normal(losses: Array, chosen: Array, what: str) -> tuple[Array, Array]:
@@ -210,8 +209,7 @@ def _groups(given: npt.ArrayLike | None, rows: int) -> Array | None:
     labels = np.asarray(given)
     if labels.shape != (rows,):
         raise SetError(f"Expected one group per score, {rows}, got shape {labels.shape}")
-    numbers: Array = np.unique(labels, return_inverse=True)[1]
-    return numbers
+    return np.unique(labels, return_inverse=True)[1]
 
 
 def _small(one: Array, other: Array, first: str, second: str) -> tuple[Any, ...]:

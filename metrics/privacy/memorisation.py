@@ -217,8 +217,7 @@ def _dense(groups: Array | None) -> Array | None:
 def _nearest_other(rows: FeatureSet, groups: Array | None) -> npt.NDArray[np.float64]:
     """Returns squared distances to the nearest other row, of another group where there are groups."""
     both = None if groups is None else (groups, groups)
-    squares: npt.NDArray[np.float64] = near(rows, rows, 1, groups=both, itself=groups is None).squares[:, 0]
-    return squares
+    return near(rows, rows, 1, groups=both, itself=groups is None).squares[:, 0]
 
 
 def _accuracy(

@@ -140,8 +140,7 @@ class ImagePair:
         errors, powers = self.sums()
         if not powers.all():
             raise ValueError(f"Expected a reference that shows something, got {self._where(powers == 0)} of zeros")
-        found: Array = errors / powers
-        return found
+        return errors / powers
 
     def levels(self, which: Literal["range", "mean"], data_range: float | None) -> Array:
         """Returns the spread or the mean of the reference, float64: of the volume, or by slice.

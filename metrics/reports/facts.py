@@ -16,8 +16,7 @@ from medimg_eval.metrics.nlp import in_english
 from medimg_eval.metrics.proportions import quotient
 from medimg_eval.metrics.registry import ScoreTable, metric, summary
 from medimg_eval.metrics.reports.labeler import labeler as report_rules
-from medimg_eval.metrics.reports.labeler.labeler import Measurement
-from medimg_eval.metrics.reports.labeler.lengths import TUBE
+from medimg_eval.metrics.reports.labeler.lengths import TUBE, Measurement
 from medimg_eval.metrics.text import texts_of
 
 _WORDS = """

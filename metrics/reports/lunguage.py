@@ -249,8 +249,7 @@ def _looked_up(given: Sequence[str], said: Sequence[str], similarity: Similarity
         found[1:, 1:] = table
     at = {text: place for place, text in enumerate(ones, 1)}, {text: place for place, text in enumerate(others, 1)}
     rows, columns = [at[0].get(text, 0) for text in given], [at[1].get(text, 0) for text in said]
-    looked: Numbers = found[np.ix_(rows, columns)]
-    return looked
+    return found[np.ix_(rows, columns)]
 
 
 def _phrase(row: Row) -> str:

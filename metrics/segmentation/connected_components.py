@@ -169,5 +169,4 @@ def hungarian(ones: Integers, others: Integers, reward: Floats) -> Integers:
     places = np.full(rewards.shape, -1)
     places[row, column] = np.arange(len(reward))
     taken = places[linear_sum_assignment(rewards, maximize=True)]
-    chosen: Integers = np.sort(taken[taken >= 0])
-    return chosen
+    return np.sort(taken[taken >= 0])

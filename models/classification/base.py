@@ -79,8 +79,7 @@ class Moves:
         grid = nn.functional.affine_grid(
             torch.from_numpy(matrix[None].astype(np.float32)), [1, *image.shape], align_corners=False
         )
-        moved: Tensor = nn.functional.grid_sample(image[None], grid, padding_mode="border", align_corners=False)[0]
-        return moved
+        return nn.functional.grid_sample(image[None], grid, padding_mode="border", align_corners=False)[0]
 
 
 class NetworkClassifier(nn.Module, Classifier):

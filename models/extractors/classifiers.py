@@ -52,8 +52,7 @@ class FindingClassifier(TimmEncoder):
         """Returns probabilities, (picture, finding)."""
         import torch
 
-        found: Array = torch.sigmoid(torch.from_numpy(super().embed(pictures))).numpy()
-        return found
+        return torch.sigmoid(torch.from_numpy(super().embed(pictures))).numpy()
 
 
 class ViewClassifier(TimmEncoder):
@@ -90,8 +89,7 @@ class ViewClassifier(TimmEncoder):
         """Returns probabilities that sum to 1, (picture, choice)."""
         import torch
 
-        found: Array = torch.softmax(torch.from_numpy(super().embed(pictures)), dim=1).numpy()
-        return found
+        return torch.softmax(torch.from_numpy(super().embed(pictures)), dim=1).numpy()
 
 
 class ModelClassifier(FeatureExtractor):

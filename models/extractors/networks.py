@@ -331,8 +331,7 @@ class BioViLT(Network):
             missing = network.encoder.missing_previous_emb.expand_as(static)
             places = network.projector.model(torch.cat([static, missing], dim=1))
             vectors = torch.nn.functional.normalize(places.mean(dim=(2, 3)), dim=1)
-        found: Array = vectors.float().cpu().numpy()
-        return found
+        return vectors.float().cpu().numpy()
 
     def embed_texts(self, texts: Sequence[str]) -> Array:
         """Returns vectors of length 1, (text, 128)."""

@@ -133,15 +133,13 @@ def sensitivities(samples: Array, measured: Array, axes: Sequence[int], centre: 
         window = window * np.where(distance < 1, np.cos(np.pi / 2 * np.minimum(distance, 1)) ** 2, 0).reshape(shape)
     coarse = inverse_fft(samples * window.astype(np.float32), list(axes))
     size = np.sqrt(np.square(np.abs(coarse)).sum(axis=0, keepdims=True))
-    found: Array = np.where(size > FLOOR * size.max(), coarse / np.maximum(size, np.finfo(size.dtype).tiny), 0)
-    return found
+    return np.where(size > FLOOR * size.max(), coarse / np.maximum(size, np.finfo(size.dtype).tiny), 0)
 
 
 def _forward_fft(images: Array, axes: Sequence[int]) -> Array:
     from scipy import fft
 
-    found: Array = np.fft.fftshift(fft.fftn(np.fft.ifftshift(images, axes), axes=axes, norm="ortho"), axes)
-    return found
+    return np.fft.fftshift(fft.fftn(np.fft.ifftshift(images, axes), axes=axes, norm="ortho"), axes)
 
 
 def _solved(

@@ -76,8 +76,7 @@ class PromptableSegmenter(Segmenter):
             return array
         low, high = np.percentile(array, (0.5, 99.5)) if self.window is None else self.window
         scaled = (array.astype(np.float32) - low) / max(float(high) - float(low), 1e-6)
-        shown: Array = np.round(np.clip(scaled, 0, 1) * 255).astype(np.uint8)
-        return shown
+        return np.round(np.clip(scaled, 0, 1) * 255).astype(np.uint8)
 
 
 def _rgb(picture: Array) -> Array:

@@ -109,8 +109,7 @@ class GumbelSampler:
         noise = torch.stack(
             [torch.empty(likely.shape[1]).exponential_(generator=generator) for generator in self.generators]
         )
-        drawn: Tensor = likely - noise.log().to(likely.device)
-        return drawn
+        return likely - noise.log().to(likely.device)
 
 
 def count_completion_tokens(ids: Tensor, settings: Any) -> int:
