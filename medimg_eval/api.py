@@ -103,15 +103,7 @@ def run_tests(
     model: ModelSpec | None = None,
     judge: ModelSpec | None = None,
 ) -> list[RunResults]:
-    """Runs a model on a task or on every task of a suite, then what it is compared with.
-
-    Args:
-        wanted: the config of `test`, resolved.
-        overrides: the words that changed it.
-        task: in place of the config's.
-        model: in place of the config's.
-        judge: in place of the config's.
-    """
+    """Runs a model on a task or on every task of a suite, then what it is compared with."""
     from medimg_eval.evaluation import pipeline
     from medimg_eval.evaluation.plan import refuse_incapable
     from medimg_eval.settings import build_settings, build_tasks, undisturbed
@@ -286,21 +278,10 @@ def fit(
     trust: bool = False,
     **settings: Any,
 ) -> Path:
-    """Trains a model on a task's `fit` cases, as the command `fit` does.
+    """Trains a model on a task's `fit` cases, as the command `fit` does; returns the run folder.
 
-    Args:
-        task: as for `test`.
-        model: as for `test`; an `nn.Module` that can be trained.
-        runs: as for `test`.
-        name: as for `test`.
-        identity: as for `test`.
-        overrides: as for `test`.
-        config_dir: as for `test`.
-        trust: as for `test`.
-        settings: keys of the command `fit`, such as `fit={"lr": 1e-4}`, `trainer={"max_epochs": 10}`.
-
-    Returns:
-        The run folder, which is a `checkpoint` for the same model.
+    That folder is a `checkpoint` for the same model. Arguments are as for `test`; the model is an `nn.Module` that can
+    be trained, and `settings` are keys of the command `fit`, such as `fit={"lr": 1e-4}`, `trainer={"max_epochs": 10}`.
     """
     asked = _Asked("fit", task, model, None, name, identity, overrides, config_dir, trust)
     with _resolving(asked, settings) as given:

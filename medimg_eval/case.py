@@ -44,8 +44,7 @@ class Geometry:
         A picture's axes span a plane of the patient; of its positions all three coordinates count.
         """
         axes = positions.shape[1]
-        moved: Array = positions @ self.affine[:3, :axes].T + self.affine[:3, 3]
-        return moved
+        return positions @ self.affine[:3, :axes].T + self.affine[:3, 3]
 
     def difference(self, other: Geometry) -> str | None:
         """Says in words how `other` lies elsewhere, or returns None when both are the same grid.

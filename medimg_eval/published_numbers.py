@@ -106,12 +106,10 @@ def same_cases(where: Where, other: Where) -> bool:
 
 
 def published_numbers(stated: Any, task: str) -> tuple[PublishedNumber, ...]:
-    """Reads the key `published` of a card.
+    """Reads the key `published` of a task's card: a list of entries, whose keys are those of `PublishedNumber`.
 
-    Args:
-        stated: A list of entries, whose keys are those of `PublishedNumber`; one with `by`, attribute: {value: number},
-            states a number of each group of cases. None and a text, which tells people in words, state none.
-        task: Whose card it is, for messages.
+    One with `by`, attribute: {value: number}, states a number of each group of cases. None and a text, which tells
+    people in words, state none.
 
     Raises:
         UsageError: An entry lacks a key or has a strange one, or a value of the wrong kind, or a number stands twice.

@@ -49,12 +49,9 @@ def build_tasks(config: Mapping[str, Any]) -> list[Task]:
 def build_settings(
     config: Mapping[str, Any], overrides: Sequence[str] = (), judge: ModelSpec | None = None
 ) -> Settings:
-    """Takes what `test` and `fit` share from the config, and seeds every generator.
+    """Returns what `test` and `fit` share, from the resolved config of the command, and seeds every generator.
 
-    Args:
-        config: of the command, resolved.
-        overrides: the words that changed it, which the manifest records.
-        judge: in place of the config's.
+    The manifest records the words in `overrides`; a judge takes the place of the config's.
 
     Raises:
         UsageError: a number is none, or too small.

@@ -42,9 +42,7 @@ def trusting(trusted: bool = True, *, allow: str = IN_PYTHON) -> Iterator[None]:
 def require_trust(source: Path, would_run: Iterable[str]) -> None:
     """Refuses what would run code that a folder brings or names, unless the folder is trusted.
 
-    Args:
-        source: the file or folder, for people.
-        would_run: what would run, and where it stands; nothing is refused where this is empty.
+    What would run is told with where it stands; nothing is refused where it is empty.
 
     Raises:
         UserError: there is such code, and it is not trusted.

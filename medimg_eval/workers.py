@@ -173,11 +173,9 @@ class Workers(Generic[State, Item, Result]):
         return results
 
     def ordered(self, parts: Sequence[Sequence[Item]], ahead: int) -> Iterator[list[Result | None]]:
-        """Results of parts in their order, None for an item whose process died twice; the processes end with it.
+        """Yields results of parts in their order, None for an item whose process died twice; the processes end with it.
 
-        Args:
-            parts: what is done.
-            ahead: parts that may be under way or wait to be taken.
+        So many parts may be `ahead`: under way, or waiting to be taken.
 
         Raises:
             UserError: no process can be started.

@@ -20,13 +20,8 @@ def quotient(part: Floats, of: npt.NDArray[Any], otherwise: float = math.nan) ->
 def exact_interval(count: float, of: float, level: float = 0.95) -> tuple[float, float]:
     """Returns the interval of Clopper and Pearson of a share: it holds the true one at least as often as it says.
 
-    Args:
-        count: how many, perhaps no whole number.
-        of: of how many, which are independent; where they are not, of how many that would tell as much.
-        level: in (0, 1).
-
-    Returns:
-        Its ends, in [0, 1]; NaN of nothing.
+    Where draws are not independent, count and `of` are those of as many that would tell as much, perhaps no whole
+    numbers. In [0, 1]; NaN of nothing.
 
     Raises:
         ValueError: the count is no part, or the level no share.
@@ -55,13 +50,8 @@ FEW_TRIALS = 10
 def wilson_interval(count: float, of: float, level: float = 0.95) -> tuple[float, float]:
     """Returns Wilson's score interval of a share: the shares that a test at this level does not reject.
 
-    Args:
-        count: How many, perhaps no whole number.
-        of: Of how many, which are independent, more than none; where they are not, of how many that would tell as much.
-        level: Coverage, between 0 and 1.
-
-    Returns:
-        Its ends, in [0, 1].
+    Where draws are not independent, count and `of` are those of as many that would tell as much, perhaps no whole
+    numbers. In [0, 1].
 
     Raises:
         ValueError: If the count is no part, or the level is out of range.

@@ -302,5 +302,4 @@ def _variances(values: Floats) -> Floats:
 def _sd(values: Floats) -> Floats:
     """Returns the standard deviation (n - 1) along the last axis of what is known; NaN of fewer than two."""
     flat = values.reshape(-1, values.shape[-1])
-    found: Floats = np.sqrt(_variances(flat)).reshape(values.shape[:-1])
-    return found
+    return np.sqrt(_variances(flat)).reshape(values.shape[:-1])

@@ -84,12 +84,9 @@ def retrieval_ranks(queries: npt.ArrayLike, gallery: npt.ArrayLike, groups: npt.
 
 
 def retrieval_places(images: npt.ArrayLike, reports: npt.ArrayLike, texts: Sequence[str]) -> list[Placed]:
-    """Returns where the right ones come, of every pair, in both directions.
+    """Returns where the right ones come, of every pair of an image and a report, (pair, feature), in both directions.
 
-    Args:
-        images: float, (pair, feature).
-        reports: float, (pair, feature).
-        texts: the reports themselves, of which some may be equal.
+    Some of the texts of the reports may be equal.
 
     Raises:
         UsageError: As `retrieval_ranks` does.

@@ -39,13 +39,7 @@ class Translation:
         return [self.targets.get(index, 0) for index in range(max(self.classes) + 1)]
 
     def apply(self, labels: Array) -> tuple[Array, dict[str, int]]:
-        """Translates a label map.
-
-        Args:
-            labels: integers of the model's classes, 0 for background.
-
-        Returns:
-            The task's integers; and how many voxels of each dropped class became background.
+        """Returns a label map in the task's integers, and how many voxels of each dropped class became background.
 
         Raises:
             ValueError: the map holds an integer that is no class of the model.
@@ -106,13 +100,9 @@ class Translator:
 
 
 def known_classes(classes: Classes) -> dict[int, str]:
-    """Reads a model's classes.
+    """Reads a model's classes: integer -> name, without background.
 
-    Args:
-        classes: the name of a list in configs/class_lists, a mapping integer -> name, or names from 1 on.
-
-    Returns:
-        Integer -> name, without background.
+    They are given by the name of a list in configs/class_lists, as such a mapping, or as names from 1 on.
 
     Raises:
         UsageError: there is no such list, or a number or name occurs twice.
@@ -142,14 +132,9 @@ def translation(
 ) -> Translation:
     """Works out what each class of a model becomes.
 
-    Equal names match, whatever their case and whether spaces, hyphens or underscores part their words. Several
-    classes may become one label, as the lobes of a lung do.
-
-    Args:
-        classes: of the model, integer -> name.
-        labels: of the task, integer -> name.
-        to: name of a class -> name of a label, or null to drop the class; before equal names.
-        lacks: names of the task's labels that the model has no class for.
+    Equal names match, whatever their case and whether spaces, hyphens or underscores part their words. Several classes
+    may become one label, as the lobes of a lung do. `to` goes before equal names: name of a class -> name of a label,
+    or null to drop the class; `lacks` names labels that the model has no class for.
 
     Raises:
         UsageError: a name that nobody knows, or a label of the task that no class becomes and that is not in

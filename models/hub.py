@@ -36,17 +36,10 @@ class Weights:
     on_hub: bool = True
 
     def find(self, given: str | None, who: str, role: str = "annotator") -> Path:
-        """Finds weights on this machine: a file or folder, or a repository `owner/name[@revision][:file]` of the hub.
+        """Finds weights on this machine: a file, a folder, or a repository `owner/name[@revision][:file]` of the hub.
 
-        The hub is not asked: what is not in its cache here is missing, so that this takes no time.
-
-        Args:
-            given: the setting; None or "" for none.
-            who: needs it, for the message.
-            role: of whoever that is: `annotator` or `extractor`.
-
-        Returns:
-            The file or folder.
+        The hub is not asked: what is not in its cache here is missing, so that this takes no time. `given` is the
+        setting, `who` needs the weights, and `role` is what that is: `annotator` or `extractor`.
 
         Raises:
             UserError: it is not there; the message says what, where it is had, on which terms, and which key names it.

@@ -73,15 +73,10 @@ def build_network(
 
 
 def fitting_window(name: str, shape: Sequence[int], axes: int) -> tuple[int, ...]:
-    """The window for images of this shape: the default, or less where the image is smaller.
+    """Returns the window for images of this shape: the network's default, or less where the image is smaller.
 
-    Args:
-        name: of the network.
-        shape: of an image, (*spatial).
-        axes: of the network; a network of fewer axes than the image sees its first ones.
-
-    Returns:
-        Voxels along each of the network's axes, in multiples of `STEP`.
+    In voxels along each of the network's axes, in multiples of `STEP`; a network of fewer axes than the image
+    (*spatial) sees its first ones.
     """
     least = LEAST.get(name, {}).get(axes, STEP)
     return tuple(max(least, min(WINDOW[axes], -(-size // STEP) * STEP)) for size in shape[:axes])
@@ -104,9 +99,8 @@ def _names() -> list[str]:
 def load_weights(network: nn.Module, path: Path) -> None:
     """Loads weights saved by `fit`, by Lightning, by torch or as safetensors into a network.
 
-    Args:
-        network: whose `state_dict` the weights must cover; what they hold beside it, such as a head, is left out.
-        path: a checkpoint, or the folder of a `fit` run.
+    They must cover its `state_dict`; what they hold beside it, such as a head, is left out. A path is a checkpoint, or
+    the folder of a `fit` run.
 
     Raises:
         UserError: no such file, not a checkpoint, or weights of another architecture.
@@ -134,11 +128,9 @@ def load_weights(network: nn.Module, path: Path) -> None:
 
 
 def kept_beside(path: Path, name: str) -> Tensor | None:
-    """A tensor that a checkpoint of `fit` keeps beside its weights, such as names of classes; None of any other file.
+    """Returns a buffer that a checkpoint of `fit` keeps beside its weights, such as names of classes.
 
-    Args:
-        path: a checkpoint, or the folder of a `fit` run.
-        name: of the buffer of the model.
+    None of any other file. A path is a checkpoint, or the folder of a `fit` run.
 
     Raises:
         UserError: there is no such file, or it is no checkpoint.

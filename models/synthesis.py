@@ -40,7 +40,6 @@ class Diffusers(Synthesizer):
         precision: `float32`, `float16` or `bfloat16`, of weights and computing.
         arguments: further ones of the pipeline's call, such as `{max_sequence_length: 300}`.
         batch: pictures drawn at once.
-        device: of torch; `auto` takes a GPU where there is one.
 
     Raises:
         UsageError: settings that cannot be meant; `check_ready` raises UserError where library or weights are missing.

@@ -48,13 +48,9 @@ def tokenizer_of(folder: Path) -> Any:
 
 
 def pretrained(kind: str, folder: Path, what: str, **options: Any) -> Any:
-    """What transformers loads from a folder, without asking the network or running code that lies there.
+    """Returns what transformers loads from a folder, without asking the network or running code that lies there.
 
-    Args:
-        kind: the class that loads it, such as `AutoModel`.
-        folder: where it is.
-        what: it is, for the message.
-        options: further arguments of `from_pretrained`.
+    `kind` is the class that loads it, such as `AutoModel`; `options` go to `from_pretrained`.
 
     Raises:
         UserError: it cannot be loaded.
@@ -131,7 +127,6 @@ class NameVectors:
 
     Args:
         folder: with its configuration, weights and tokenizer.
-        device: "auto" takes a GPU where there is one.
         longest: tokens that are read of a name.
 
     Raises:

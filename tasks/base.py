@@ -35,14 +35,10 @@ MayLeave = Literal["yes", "no", "ask"]
 
 
 def permission(value: Any, where: str) -> MayLeave:
-    """Reads a permission; nothing means `ask`.
-
-    Args:
-        value: of a config or the command line; YAML reads yes and no as booleans.
-        where: it stands, for messages.
+    """Reads a permission of a config or the command line; nothing means `ask`, and YAML's booleans yes and no.
 
     Raises:
-        UsageError: it is none of the three.
+        UsageError: it is none of the three; the message says where it stands.
     """
     if value is None:
         return "ask"
@@ -100,8 +96,7 @@ def left_out(layout: Any) -> Mapping[str, str]:
 def _said_by(layout: Any, what: str) -> Mapping[str, str]:
     # Users' layouts need `cases` alone; `left_out` may be a mapping there.
     said = getattr(layout, what, {})
-    facts: Mapping[str, str] = said() if callable(said) else said
-    return facts
+    return said() if callable(said) else said
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,13 +194,9 @@ class Task(ABC):
     def subjects(
         self, need: Requirement, cases: Sequence[Case], predictions: Mapping[str, Any], evidence: Evidence
     ) -> Iterable[Subject]:
-        """What a provider is shown.
+        """Returns what a provider is shown of the run's cases, in order, to meet one requirement.
 
-        Args:
-            need: which provider, and of a judge which question.
-            cases: of the run, in order.
-            predictions: by trial id: what is stored, or a Failure.
-            evidence: what is known by now.
+        Predictions are by trial id: what is stored, or a Failure. Evidence is what is known by now.
 
         Raises:
             UsageError: this family shows nothing to such a provider.
@@ -240,8 +231,7 @@ class Task(ABC):
 
     def numbered_labels(self) -> Mapping[int, str]:
         """Integer -> name of what a model is asked for; a family's own field or property `labels` counts."""
-        labels: Mapping[int, str] = getattr(self, "labels", {})
-        return labels
+        return getattr(self, "labels", {})
 
     def training_images(self, case: Case) -> Mapping[str, Any]:
         """What is read of a case to train on it, by name, Images and Masks; kept in the cache of `fit`."""
@@ -511,11 +501,9 @@ class TrainsOnPrompts:
 
 
 def check_metrics(task: Task, what: str = "") -> None:
-    """Makes a list of a task's metrics.
+    """Makes a list of a task's metrics; summaries need at least one metric of a kind that it `judges`.
 
-    Args:
-        task: whose; summaries need at least one metric of a kind that it `judges`.
-        what: metrics of these kinds judge, for the message; "" leaves them to the task.
+    `what` says what metrics of these kinds judge, for the message; "" leaves them to the task.
 
     Raises:
         UsageError: one is named twice, or judges something else.

@@ -167,10 +167,8 @@ class DessT2:
     def measure(self, case: Case, reference: Array, image: Array) -> tuple[dict[str, float], dict[str, float]]:
         """Returns the mean T2 of each tissue in the reference and in the image, in ms.
 
-        Args:
-            case: whose target has tissues, and whose attributes say how it was measured.
-            reference: (echo, *spatial), two echoes; of complex numbers the magnitude counts.
-            image: the same.
+        Both are (echo, *spatial), two echoes; of complex numbers the magnitude counts. The case's target has tissues,
+        and its attributes say how it was measured.
 
         Raises:
             CaseError: there are not two echoes, or tissues or attributes are missing.
@@ -409,15 +407,9 @@ class ReconstructionTask(Task):
         return self.pictures(case, prediction, preset or None)[number][1]
 
     def pictures(self, case: Case, prediction: Path, preset: str | None) -> list[tuple[str, Array]]:
-        """What networks are shown of a stored reconstruction and its reference.
+        """Returns what networks are shown of a stored reconstruction and its reference, for each echo.
 
-        Args:
-            case: the scan.
-            prediction: the stored reconstruction.
-            preset: that pictures are scaled by; None takes `data_range`.
-
-        Returns:
-            A label and float32, (slice, 2, row, column), from 0 to 1, for each echo.
+        A label and float32, (slice, 2, row, column), from 0 to 1, scaled by the preset, or by `data_range` without one.
 
         Raises:
             CaseError: one of them cannot be read or judged.

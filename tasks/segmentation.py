@@ -80,15 +80,9 @@ class Guides:
                 raise UsageError(f"expected task.guides.{what} to be a whole number of at least {least}, got {value!r}")
 
     def of(self, case_id: str, mask: Array, labels: Mapping[int, str]) -> dict[int, tuple[Guide, ...]]:
-        """Draws the guides of one case; the same for the same seed, case and mask.
+        """Returns the guides of one case, the same for the same seed, case and mask (integers, (*spatial)).
 
-        Args:
-            case_id: of the case.
-            mask: integers, (*spatial).
-            labels: integer -> name.
-
-        Returns:
-            Label -> its guides, in the order of slices and components; labels that the mask lacks are left out.
+        Label -> its guides, in the order of slices and components; labels that the mask lacks are left out.
         """
         drawn = {label: tuple(self._drawn(case_id, label, mask == label)) for label in sorted(labels)}
         return {label: guides for label, guides in drawn.items() if guides}
@@ -132,8 +126,7 @@ class Guides:
         return still
 
     def _moves(self, count: int, still: Array, rng: np.random.Generator) -> Array:
-        moves: Array = rng.integers(-self.jitter, self.jitter + 1, (count, len(still))) * ~still
-        return moves
+        return rng.integers(-self.jitter, self.jitter + 1, (count, len(still))) * ~still
 
     def _box(
         self, corner: Array, piece: Array, shape: tuple[int, ...], still: Array, rng: np.random.Generator

@@ -315,12 +315,10 @@ class SynthesisTask(Task):
 
 
 def picture_of(given: Any, what: str) -> Array:
-    """A picture as it is stored: uint8 or uint16, (row, column) or (row, column, 3).
+    """Returns a picture as it is stored: uint8 or uint16, (row, column) or (row, column, 3).
 
-    Args:
-        given: an `Image` or an array, (channel, row, column), of 1 or 3 channels: uint8, uint16, or floats from 0 to 1,
-            of which one channel is kept in 16 bits and three in 8.
-        what: it is, for the message.
+    It is given as an `Image` or an array, (channel, row, column), of 1 or 3 channels: uint8, uint16, or floats from 0
+    to 1, of which one channel is kept in 16 bits and three in 8.
 
     Raises:
         CaseError: it is something else, or holds values that are not finite or not between 0 and 1.

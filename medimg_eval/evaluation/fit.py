@@ -67,17 +67,11 @@ def fit(
     settings: Settings,
     loggers: Callable[[Path], Sequence[Logger]],
 ) -> Path:
-    """Trains until the trainer's last epoch, from the last checkpoint when there is one.
+    """Trains until the trainer's last epoch, from the last checkpoint when there is one; returns the run folder.
 
-    Args:
-        task: needs cases to `fit` and to `validate`.
-        candidate: an `nn.Module` with `training_samples` and `training_loss`, as `Trainable` has them.
-        recipe: optimiser, schedule, averaging, stopping.
-        settings: as for `test`; `settings.config["trainer"]` holds the number of epochs.
-        loggers: makes the loggers, given the run folder.
-
-    Returns:
-        The run folder; its `checkpoints/best.ckpt` has the best validation score.
+    The task needs cases to `fit` and to `validate`, the candidate `training_samples` and `training_loss` of
+    `Trainable`. `settings.config["trainer"]` holds the number of epochs; `checkpoints/best.ckpt` has the best
+    validation score.
 
     Raises:
         UsageError: the metric to follow is not named, has no direction, or needs another model.

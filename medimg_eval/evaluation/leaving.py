@@ -53,13 +53,8 @@ def permitted_by(card: MayLeave, said: MayLeave) -> str:
 def permit(data: Data, said: Any, role: str, name: str, asked: Any, what: Sequence[str]) -> list[Sent]:
     """Returns what would leave this machine, one entry for each server; none for what stays here.
 
-    Args:
-        data: what is to be sent is of these.
-        said: `may_leave=` of the command; None where nothing is said.
-        role: of `asked`, such as `model` or `judge`.
-        name: of `asked`.
-        asked: a model, or a logger of Lightning's.
-        what: is sent, such as `images`.
+    `said` is `may_leave=` of the command, None where nothing is said. What is asked, of a `role` such as `model` or
+    `judge`, is a model or a logger of Lightning's; `what` is sent to it, such as `images`.
 
     Raises:
         LeaveError: it may not leave.

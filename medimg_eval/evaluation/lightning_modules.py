@@ -49,9 +49,6 @@ class FitModule(pl.LightningModule):
         task: whose `monitor` metric validation follows.
         model: an `nn.Module` that is `Trainable`.
         also: further metrics of cases that validation logs.
-        lr: learning rate at the start.
-        weight_decay: of AdamW.
-        warmup: fraction of the steps over which the rate rises from zero, 0 to 1.
     """
 
     def __init__(

@@ -69,5 +69,4 @@ class ModelSpec:
 
     @property
     def _pace(self) -> Sequence[str]:
-        pace: Sequence[str] = getattr(self.wrapper, "pace_arguments", Model.pace_arguments)
-        return pace
+        return getattr(self.wrapper, "pace_arguments", Model.pace_arguments)

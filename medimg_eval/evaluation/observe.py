@@ -73,14 +73,8 @@ class Source:
 def gather_evidence(task: Task, run: Run, cases: Sequence[Case], sources: Mapping[str, Source]) -> Evidence:
     """Has providers say what the metrics of a task require, of what is stored, and appends it to the run.
 
-    What was said before, in this run or another, is not asked again; what failed is. Requirements are met in the
-    task's order, in which each comes after those that it goes on from.
-
-    Args:
-        task: says what is required, and what is shown.
-        run: whose predictions are shown.
-        cases: of the run.
-        sources: by provider.
+    What was said before, in this run or another, is not asked again; what failed is. Requirements are met in the task's
+    order, in which each comes after those that it goes on from.
 
     Raises:
         UserError: a provider cannot be asked at all, such as one whose key is refused.

@@ -44,10 +44,8 @@ def test(task: Task, model: ModelSpec, settings: Settings) -> Run:
 def rescore(folder: Path, task: Task, settings: Settings) -> Run:
     """Judges the stored predictions of a run again, loading no model: what is fresh stays as it is.
 
-    Args:
-        folder: the run.
-        task: as it is to be judged now, with all metrics that the run is to have; its cases must be those of the run.
-        settings: of which the judge, annotators, extractors, `score_workers` and `config` count.
+    The task is as it is to be judged now, with all metrics that the run is to have; its cases must be those of the run.
+    Of the settings the judge, annotators, extractors, `score_workers` and `config` count.
 
     Raises:
         UserError: the run's data have changed, it is not done, or it is in use.

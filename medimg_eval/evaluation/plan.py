@@ -150,12 +150,7 @@ def prepare(task: Task, model: ModelSpec, settings: Settings) -> Iterator[Plan]:
 
 @contextmanager
 def reopen(folder: Path, task: Task, settings: Settings) -> Iterator[Plan]:
-    """Opens a run whose predictions are to be judged again.
-
-    Args:
-        folder: the run.
-        task: as it is to be judged now; its cases must be those of the run.
-        settings: providers, processes, and what may leave this machine.
+    """Opens a run whose predictions are to be judged again, by a task whose cases must be those of the run.
 
     Raises:
         UserError: the run's data have changed, it is not done, or it is in use.
@@ -424,11 +419,8 @@ NAMED = 5
 def prepare_model(task: Task, model: Any, cases: Sequence[Case]) -> None:
     """Lets a model take from the task what its config left open, when it has a `prepare`.
 
-    Args:
-        task: its labels are passed on.
-        model: a wrapper.
-        cases: the first whose image can be read is the example; always the same, so that a run that is resumed
-            goes on with the same model.
+    The first case whose image can be read is the example: always the same, so that a run that is resumed goes on with
+    the same model.
 
     Raises:
         UserError: the model cannot serve the task, or no image can be read.
@@ -456,13 +448,7 @@ def prepare_model(task: Task, model: Any, cases: Sequence[Case]) -> None:
 
 
 def choose(task: Task, cases: Sequence[Case], limit: Any, only: Sequence[str]) -> frozenset[str]:
-    """Returns the ids of the cases that are asked for.
-
-    Args:
-        task: whose cases.
-        cases: all of them, in its order.
-        limit: so many of them, the first ones; None for all.
-        only: ids of those that count; empty for all.
+    """Returns the ids of the cases that are asked for: the first `limit` of all, of those in `only` where it names any.
 
     Raises:
         UsageError: the limit is no number of cases, or there is no such case.

@@ -136,10 +136,6 @@ class Predictor:
     """Asks for each batch, stores what is answered before the next one, and queues it for scoring.
 
     Args:
-        task: what is asked.
-        model: who answers, on its device.
-        run: where predictions go.
-        scorer: who judges them.
         keys: what their scores rest on.
         varied: which repeat it is, and the key of what is done to cases before they are shown.
     """

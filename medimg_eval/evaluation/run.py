@@ -89,7 +89,6 @@ class Run:
     Use as a context manager: the folder is this process's alone until it leaves.
 
     Args:
-        folder: where the run lies; made when it is not there.
         run: id, the hash of everything that decides the predictions.
         rank: of this process; only rank 0 writes the manifest and the final files.
 
@@ -173,16 +172,10 @@ class Run:
 
     @contextmanager
     def stage(self, name: str, of: int) -> Iterator[dict[str, int]]:
-        """Notes in the manifest that a stage is under way, and how it ended.
+        """Notes in the manifest that a stage about so many trials is under way, and how it ended.
 
-        That it came to its end is written with whatever is noted next: another stage, or the end of the run.
-
-        Args:
-            name: of the stage.
-            of: how many trials it is about.
-
-        Yields:
-            `done` and `failed`, for the stage to count.
+        It yields `done` and `failed`, for the stage to count. That it came to its end is written with whatever is noted
+        next: another stage, or the end of the run.
         """
         counts, started = {"done": 0, "failed": 0}, now()
 

@@ -90,14 +90,9 @@ class ScoreKeys:
         scores: TrialScores | None,
         metrics: Sequence[str] | None = None,
     ) -> Due | None:
-        """What is missing or stale of a trial's scores, or was lost to an error; None where all are fresh.
+        """Returns what of a trial's scores is missing, stale, or was lost to an error; None where all are fresh.
 
-        Args:
-            trial: the trial.
-            case: what it is about.
-            prediction: as it is stored.
-            scores: what is stored of its scores.
-            metrics: that are asked for; None for all.
+        All metrics are asked for where none are named; `scores` is what is stored of them.
         """
         wanted = self.of(trial, metrics)
         if scores is not None and scores.keys:

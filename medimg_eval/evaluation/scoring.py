@@ -72,14 +72,8 @@ def score_case(
     """Judges one stored prediction; what goes wrong costs a metric its value, or this case alone.
 
     A metric that raises, or gives an infinite value, is no fault of the model: it has NaN, of a status that begins with
-    `RAISED`, and the others keep their values. The case fails where it cannot be judged by any.
-
-    Args:
-        task: how to judge.
-        case: the case.
-        prediction: as it is stored.
-        metrics: by which; None for all of the task's.
-        context: what scores depend on beside the case.
+    `RAISED`, and the others keep their values. The case fails where it cannot be judged by any. It is judged by all of
+    the task's metrics where none are named.
     """
     try:
         return [_finite(score) for score in task.score(case, prediction, metrics, **_told(context))]
@@ -135,16 +129,10 @@ def _finite(score: LabelScore) -> LabelScore:
 def score_parts(
     task: Task, parts: Sequence[Sequence[Due]], workers: int, context: Context = EMPTY
 ) -> Iterator[list[Scored]]:
-    """Judges small predictions part by part, in other processes where several are wanted.
+    """Yields of one part after the other what each of its trials scores.
 
-    Args:
-        task: how to judge.
-        parts: what is due.
-        workers: processes; 1 judges in this one.
-        context: of all cases; a process is sent what they share once, and of the evidence that of its part.
-
-    Yields:
-        Of one part after the other, what each of its trials scores.
+    One worker is this process; several are other processes, which are sent once what all cases share in the context,
+    and the evidence of their part.
     """
     count = workers if workers > 1 else 0
     sent = [[due._replace(evidence=context.evidence) for due in part] for part in parts]
@@ -191,8 +179,6 @@ class Scorer:
     process dies too has the case failed.
 
     Args:
-        task: how to judge.
-        run: where the scores go.
         workers: processes; 0 judges in this one.
         patient: whether `submit` waits when workers fall behind; a model must not be kept waiting.
         context: what all trials share; the evidence of each comes with it.

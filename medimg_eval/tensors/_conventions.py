@@ -59,15 +59,9 @@ def read_pair(
 ) -> tuple[Tensor, Tensor, int]:
     """Returns both sides of a case as integer label maps or as boolean masks, and how many axes are spatial.
 
-    Args:
-        prediction: (*spatial) or (channel, *spatial).
-        target: Likewise.
-        axes: How many axes are spatial; None to find it in the shapes.
-        regions: The labels that make up each region.
-        ignore: A label of the target whose voxels are taken out of masks; in label maps they stay.
-
-    Returns:
-        The prediction and the target: both (*spatial), or both bool, (region, *spatial); and 2 or 3.
+    Both sides are given as (*spatial) or (channel, *spatial), and come back as (*spatial), or both bool, (region,
+    *spatial); with 2 or 3, found in the shapes unless `axes` says it. Voxels of the target with the label `ignore` are
+    taken out of masks; in label maps they stay.
 
     Raises:
         ValueError: If a side is in no convention, or in more than one.

@@ -34,11 +34,6 @@ class TensorMaps:
         regions: The labels that make up each region, 1 or above; no two share one.
         surface: What distances are measured between: "surfel" or "voxel".
         ignore: A label of the reference whose voxels are background in both maps.
-
-    Attributes:
-        shape: Voxels of the image along each axis.
-        spacing: Voxel size in mm along each axis.
-        surface: As above.
     """
 
     def __init__(
@@ -91,8 +86,7 @@ class TensorMaps:
         one, other = self._maps
         found = (one, other, torch.where(one == other, one, 0))
         counts = [torch.bincount(part.reshape(-1), minlength=self._regions + 1) for part in found]
-        rows: list[list[int]] = torch.stack(counts, dim=1).tolist()
-        return rows
+        return torch.stack(counts, dim=1).tolist()
 
     @cached_property
     def _boxes(self) -> list[Box]:
@@ -152,5 +146,4 @@ def _by_label(
 
 
 def _host(values: Tensor) -> npt.NDArray[Any]:
-    array: npt.NDArray[Any] = values.cpu().numpy()
-    return array
+    return values.cpu().numpy()

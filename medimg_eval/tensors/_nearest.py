@@ -35,16 +35,8 @@ def nearest(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
     """Returns the rank of the distance of each point of `start`, and the distances of those beyond all ranks.
 
-    Args:
-        start: The points to measure from; each label must have a point in `target`.
-        target: The points to measure to.
-        shape: Of the box that the points of both lie in.
-        spacing: Voxel size in mm along each axis.
-        around: Where to look first.
-
-    Returns:
-        (n,) the place in `around.lengths`, its length for a point that is farther; and (far,) mm, of those points
-        in their order.
+    That is (n,), the place in `around.lengths`, its length for a point that is farther; and (far,) mm, of those points
+    in their order. Each label of `start` must have a point in `target`; both lie in a box of that shape.
     """
     ranks = _near_ranks(start, target, shape, around)
     far = ranks == len(around.lengths)

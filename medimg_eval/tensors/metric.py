@@ -51,12 +51,6 @@ class SegmentationScores(Metric):
         spacing: Of every case that `update` is given no spacing for, whatever a MetaTensor brings.
         mean: "case" averages over the labels of each case, then over cases (as tables do, and MONAI); "class" over
             the cases of each label, then over labels (as nnU-Net); "none" over the cases of each label.
-        surface: What distances are measured between: "surfel" or "voxel".
-        empty: What a label is worth that one side lacks, or each.
-        tolerances: In mm by label name, of metrics asked for without one.
-        ignore: A label of the target whose voxels nobody is judged on.
-        instances: How masks fall into instances.
-        lesions: How lesion-wise metrics tell lesions apart.
         **options: Of `torchmetrics.Metric`, such as `dist_sync_on_step`.
 
     Raises:
@@ -191,7 +185,6 @@ class SegmentationScore(SegmentationScores):
 
     Args:
         metric: Name of a metric of kind "mask".
-        labels: As for `SegmentationScores`.
         **options: As for `SegmentationScores`; with `mean="none"` there is a number per label.
 
     >>> dice = SegmentationScore("dice", [1], spacing=(1, 1))

@@ -35,22 +35,10 @@ def segmentation_scores(  # noqa: PLR0913 - named arguments, each with a default
 ) -> list[LabelScore]:
     """Returns the score of every label under every metric, label by label: `medimg_eval.metrics` on tensors.
 
-    Overlaps are counted, and surfaces and their distances found, on the device of the maps; the values are those
-    of `medimg_eval.metrics.segmentation_scores`. A metric that looks at the masks themselves, such as clDice or
-    the instance metrics, is given them on the CPU, cropped.
-
-    Args:
-        reference: Integer label map, 2-D or 3-D; or boolean masks that may overlap, (label, *spatial).
-        prediction: Of the same kind and shape, on the same device.
-        spacing: As for `medimg_eval.metrics.segmentation_scores`, like all that follows.
-        labels: What is judged.
-        metrics: Names of metrics of kind "mask".
-        surface: What distances are measured between: "surfel" or "voxel".
-        empty: What a label is worth that one side lacks, or each.
-        tolerances: In mm by label name, of metrics asked for without one ("nsd").
-        ignore: A label of the reference whose voxels are taken out of both maps before anything is judged.
-        instances: How masks fall into instances.
-        lesions: How lesion-wise metrics tell lesions apart.
+    Overlaps are counted, and surfaces and their distances found, on the device of the maps; the arguments and the
+    values are those of `medimg_eval.metrics.segmentation_scores`. Integer label maps are 2-D or 3-D; boolean masks,
+    which may overlap, (label, *spatial). A metric that looks at the masks themselves, such as clDice or the instance
+    metrics, is given them on the CPU, cropped.
 
     Raises:
         ValueError: If an argument is not as said above, or the maps' shapes or devices differ.

@@ -73,12 +73,8 @@ def intraclass_correlation(ratings: npt.ArrayLike, form: Literal["2,1", "3,1"] =
 def bland_altman(reference: npt.ArrayLike, prediction: npt.ArrayLike) -> BlandAltman:
     """Returns the mean of prediction - reference and the limits within which 95 % of differences are expected.
 
-    Args:
-        reference: (case,); pairs with NaN are left out.
-        prediction: (case,).
-
-    Returns:
-        In the unit of the values; the standard deviation is that of a sample (n - 1), so limits are NaN for one pair.
+    Both are (case,); pairs with NaN are left out. In the unit of the values; the standard deviation is that of a sample
+    (n - 1), so limits are NaN for one pair.
 
     Raises:
         ValueError: If the two have different shapes.

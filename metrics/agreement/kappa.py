@@ -14,12 +14,7 @@ Floats = npt.NDArray[np.float64]
 def cohen_kappa(one: Sequence[float], other: Sequence[float]) -> float:
     """Returns Cohen's kappa of two readings of the same cases, unweighted: (po - pe) / (1 - pe).
 
-    Args:
-        one: (case,) categories.
-        other: (case,).
-
-    Returns:
-        At most 1; NaN without cases, or where both readings are one and the same category throughout.
+    At most 1; NaN without cases, or where both readings are one and the same category throughout.
 
     Raises:
         ValueError: If the readings differ in length.
@@ -41,14 +36,9 @@ def fleiss_kappa(labels: Floats) -> float:
     """Returns the agreement of several readers on names, beyond what chance would give them.
 
     kappa = (P - E) / (1 - E): P is the mean over images of the share of pairs of readers that agree, E the sum of
-    squared shares of the labels in all readings. Images that fewer than two readers labelled are left out; with unequal
-    numbers of readers P is the mean over images all the same.
-
-    Args:
-        labels: (reader, item); NaN where there is none.
-
-    Returns:
-        At most 1; NaN where no image has two readings, or all readings are equal.
+    squared shares of the labels in all readings. Labels are (reader, item), NaN where there is none. Images that fewer
+    than two readers labelled are left out; with unequal numbers of readers P is the mean over images all the same. At
+    most 1; NaN where no image has two readings, or all readings are equal.
 
     Source: Fleiss, Psychological Bulletin 76, 1971.
     """

@@ -21,7 +21,7 @@ from medimg_eval.metrics.answers.cleaning import (
     visible,
     without_end_tokens,
 )
-from medimg_eval.metrics.answers.rule_registry import CASCADE, AnswerRule, answer_rule, rule_named, rules
+from medimg_eval.metrics.answers.rule_registry import CASCADE, rule_named
 from medimg_eval.metrics.answers.structured import (
     box_in,
     boxes3d,
@@ -34,23 +34,6 @@ from medimg_eval.metrics.answers.structured import (
 )
 from medimg_eval.metrics.answers.yes_no import yes_or_no
 from medimg_eval.metrics.nlp import chosen
-
-__all__ = [
-    "AnswerRule",
-    "ChoiceExtraction",
-    "Extraction",
-    "answer_rule",
-    "extract",
-    "extract_box",
-    "extract_choice",
-    "extract_choices",
-    "extract_number",
-    "extract_open",
-    "extract_point",
-    "extract_report",
-    "extract_yes_no",
-    "rules",
-]
 
 Reason = Literal["", "unparsed", "refused", "empty"]
 
@@ -127,16 +110,11 @@ def extract(
 
 
 def extract_choice(output: str, options: Mapping[str, str]) -> ChoiceExtraction:
-    """Takes the one option that an output commits to.
+    """Takes the one option that an output commits to, thinking and all.
 
-    Args:
-        output: what the model wrote, thinking and all.
-        options: letter -> text, in their order; letters may be A-J, a-j, numbers, or letters of another script.
-
-    Returns:
-        The letter as `options` has it, and the rule; no letter where the output commits to no option, to several, or
-        to a label that was not offered. The text decides nothing where a label is given, but a label beside the whole
-        text of another option is no answer.
+    Returns the letter as `options` has it (A-J, a-j, numbers, or letters of another script), and the rule; none where
+    the output commits to no option, to several, or to a label that was not offered. The text decides nothing where a
+    label is given, but a label beside the whole text of another option is no answer.
     """
     letter, rule = choose(output, options)
     return ChoiceExtraction(letter, rule)

@@ -117,11 +117,7 @@ def murphy(sure: Floats, right: Floats, place: Places) -> tuple[float, float, fl
 
     Brier = reliability - resolution + uncertainty + left over, the last being what statements of one bin that differ in
     their confidence add (Stephenson et al., Weather and Forecasting 2008); 0 where those of a bin are all alike.
-
-    Args:
-        sure: (statement,), confidence.
-        right: (statement,), 0 or 1.
-        place: (statement,), the bin of each.
+    Confidence, 0 or 1 for right, and the place of the bin are (statement,).
     """
     numbers = np.bincount(place).astype(np.float64)
     filled = numbers > 0

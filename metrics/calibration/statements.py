@@ -149,12 +149,9 @@ def confidence(pair: AnsweredQuestion) -> float:
 def vote_confidence(votes: Sequence[int], options: int) -> float:
     """Returns how sure of its answer a model is that was asked several times: 1 - H / log K, 0 to 1.
 
-    H is the entropy of the shares of its votes with the correction of Miller and Madow, (m - 1) / 2T for m answers that
-    got a vote; without it, a guesser among 4 options would be 0.12 sure after 10 votes.
-
-    Args:
-        votes: how often each answer was given, T in all.
-        options: K, how many there are to choose from, two or more.
+    H is the entropy of the shares of its votes with the correction of Miller and Madow, (m - 1) / 2T for m of the K
+    options, two or more, that got one of T votes; without it, a guesser among 4 options would be 0.12 sure after 10
+    votes.
 
     Raises:
         ValueError: there is no vote, or there are fewer than two options or fewer than answers.

@@ -189,8 +189,7 @@ def counts(rows: ScoreTable, parameter: str) -> Floats:
 def decided(rows: ScoreTable) -> Floats:
     """Returns of each row whether its class is said to be present, float64, (row,): 0, 1, or a part of a tie."""
     if rows.facts.get(CLASSES) != EXCLUSIVE:
-        above: Floats = (rows.value > THRESHOLD).astype(np.float64)
-        return above
+        return (rows.value > THRESHOLD).astype(np.float64)
     _, owner = np.unique(rows.case, return_inverse=True)
     largest = np.full(int(owner.max()) + 1 if owner.size else 0, -math.inf)
     np.maximum.at(largest, owner, rows.value)

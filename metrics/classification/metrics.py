@@ -28,22 +28,6 @@ from medimg_eval.metrics.classification.curves import (
 )
 from medimg_eval.metrics.registry import ScoreTable, Weighed, metric, summary
 
-__all__ = [
-    "Classified",
-    "auprc",
-    "auroc",
-    "class_accuracy",
-    "class_balanced_accuracy",
-    "class_sensitivity",
-    "class_specificity",
-    "exact_match_ratio",
-    "f1_score",
-    "ppv",
-    "probability",
-    "probability_error",
-    "top1_accuracy",
-]
-
 KIND = "classification"
 
 Curves: TypeAlias = Callable[[ScoreTable, str], Weighed]

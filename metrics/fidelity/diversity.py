@@ -31,21 +31,14 @@ def vendi_score(
 ) -> SetValue:
     """The effective number of different rows: the exponential of the entropy of the eigenvalues of K / n.
 
-    K holds the cosines of the generated rows. Vendi score, Friedman and Dieng 2023; its order q is that of Rényi's
-    entropy. It grows with n, so that it stands beside the same of as many real rows: `details` has "real".
+    K holds the cosines of the generated rows. Vendi score, Friedman and Dieng 2023; its order q, above 0, is that of
+    Rényi's entropy: 1 is Shannon's, infinity looks at the largest eigenvalue only. The larger set is cut down to the
+    size of the smaller. In [1, min(n, d)], 1 where all rows point the same way. It grows with n, so that it stands
+    beside the same of as many real rows: `details` has "real". The option `floor` changes nothing.
 
     The interval is that of its expectation **at this n**, from the influence of each row on the entropy. Where nearly
     every row points its own way (the value is above half of n), rows move it by less than what is left out, and there
     is none: the flag `no_interval` says so.
-
-    Args:
-        real: (n, d).
-        generated: (m, d); rows are divided by their length. The larger set is cut down to the size of the smaller.
-        order: q, above 0; 1 is Shannon's entropy, infinity looks at the largest eigenvalue only.
-        **options: see `Options`; `floor` changes nothing.
-
-    Returns:
-        In [1, min(n, d)]: 1 where all rows point the same way.
 
     Raises:
         SetError: A row is zero, the order is not above 0; see also `prepare`.
@@ -112,17 +105,10 @@ def intra_prompt_ms_ssim(
 ) -> SetValue:
     """The mean multi-scale structural similarity of images that were generated from the same prompt, over prompts.
 
-    Each prompt counts once, with the mean over its pairs of images. Near 1 a generator gives one image per prompt.
-    `details` has "prompts", how many there are.
-
-    Args:
-        images: (m, row, column), grey, at least 176 pixels each way.
-        prompts: (m,): the prompt of each; those with one image are left out, with a flag.
-        data_range: the largest possible value less the smallest.
-        interval: whether to compute the interval, over prompts.
-
-    Returns:
-        In [0, 1]; `d` is the number of pixels.
+    Images are grey, (m, row, column), at least 176 pixels each way, with one of `prompts` each; prompts with one image
+    are left out, with a flag. Each prompt counts once, with the mean over its pairs of images. In [0, 1]; near 1 a
+    generator gives one image per prompt. `details` has "prompts", how many there are; `d` is the number of pixels. The
+    data range is the largest possible value less the smallest.
 
     Raises:
         SetError: Images are no stack, there is not one prompt per image, or no prompt has two.
@@ -167,18 +153,10 @@ def radiomics_frechet_distance(
 ) -> SetValue:
     """The squared Fréchet distance of two tables of radiomics features, in standard deviations of the real set.
 
-    Features that are not finite in a row, or constant in the real set, are left out and listed in a flag; rows never
-    are. FRD (Konz et al. 2024) is its logarithm in one of two forms: their article logs d, their code d squared.
-
-    Args:
-        real: (n, feature).
-        generated: (m, feature).
-        names: (feature,): for the flag.
-        log_form: "none": d squared itself; "d2": its logarithm, as the code has; "d": half of that, as the article.
-        **options: see `Options`.
-
-    Returns:
-        As `frechet_distance`, with its floor and interval, all in the form that was asked for.
+    Features that are not finite in a row, or constant in the real set, are left out and listed by their `names` in a
+    flag; rows never are. FRD (Konz et al. 2024) is its logarithm in one of two forms: `log_form` "d2" logs d squared,
+    as their code does, and "d" is half of that, as in their article. Floor and interval are in the form that was asked
+    for.
 
     Raises:
         SetError: No feature is left, names do not fit, there is no such form; see also `prepare`.

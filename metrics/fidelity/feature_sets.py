@@ -146,11 +146,7 @@ class Sets:
 def prepare(real: npt.ArrayLike, generated: npt.ArrayLike, given: Options, *, least: int = 2) -> Sets:
     """Returns two sets that are fit to be compared, with the flags that they deserve.
 
-    Args:
-        real: (n, d) numbers.
-        generated: (m, d).
-        given: the caller's options; what it lacks has its default.
-        least: rows that each needs.
+    What the caller's options lack has its default; each set needs at least `least` rows.
 
     Raises:
         SetError: A set is no matrix of numbers, d differs, rows are not finite, there are too few of them, or the
@@ -214,8 +210,7 @@ def labels_of(given: npt.ArrayLike | None, name: str, kept: npt.NDArray[np.bool_
     labels = np.asarray(given)
     if labels.shape != kept.shape:
         raise SetError(f"Expected one label per row in `{name}`, {len(kept)}, got shape {labels.shape}")
-    chosen: Array = labels[kept]
-    return chosen
+    return labels[kept]
 
 
 def numbered(labels: Array | None) -> npt.NDArray[np.int64] | None:

@@ -70,25 +70,14 @@ class _Side(NamedTuple):
 def frechet_distance(real: npt.ArrayLike, generated: npt.ArrayLike, **options: Unpack[Options]) -> SetValue:
     """The squared Fréchet distance of two sets, as normal distributions with their means and unbiased covariances.
 
-    It is |m1 - m2|^2 + tr(S1 + S2 - 2 (S1 S2)^1/2), in float64, neither rooted nor logged. With Inception-2015
-    features of images resized as clean-fid does it is the FID (Heusel et al. 2017).
+    It is |m1 - m2|^2 + tr(S1 + S2 - 2 (S1 S2)^1/2), in squared units of the features, neither rooted nor logged. With
+    Inception-2015 features of images resized as clean-fid does it is the FID (Heusel et al. 2017).
 
     The trace of the root is the nuclear norm of F1 F2' for any factors F'F = S: of Cholesky triangles, or, of sets with
     fewer rows than features, of the centred rows, so that the work grows with n and not with d.
 
-    The value is biased upwards, the more the smaller n is: below n = d it says little but n. Compare values at equal
-    n only, and with their floor. `details` has "mean_part", |m1 - m2|^2.
-
-    Args:
-        real: (n, d).
-        generated: (m, d).
-        **options: see `Options`.
-
-    Returns:
-        In [0, infinity) but for rounding, in squared units of the features.
-
-    Raises:
-        SetError: See `prepare`.
+    The value is biased upwards, the more the smaller n is: below n = d it says little but n. Compare values at equal n
+    only, and with their floor. `details` has "mean_part", |m1 - m2|^2.
     """
     sets = prepare(real, generated, options)
     sides = _side(sets.real), _side(sets.generated)
@@ -105,19 +94,11 @@ def frechet_distance_inf(real: npt.ArrayLike, generated: npt.ArrayLike, **option
     """The Fréchet distance extrapolated to infinite n: the intercept of a line through its values against 1 / n.
 
     Ten sizes from n / 2 to n are drawn from both sets alike, whole patients at a time, where n is the size of the
-    smaller set (Chong and Forsyth 2020). The standard error joins that of the intercept with that of the value at n.
-    `details` has "slope" and "at_n", the value at n.
-
-    Args:
-        real: (n, d) with n >= 1.5 d: below that the bias is no line in 1 / n, and the intercept is wrong.
-        generated: (m, d), likewise.
-        **options: see `Options`.
-
-    Returns:
-        In squared units of the features; a little below 0 where the sets are alike.
+    smaller set (Chong and Forsyth 2020). It is a little below 0 where the sets are alike. The standard error joins that
+    of the intercept with that of the value at n. `details` has "slope" and "at_n", the value at n.
 
     Raises:
-        SetError: There are fewer than 1.5 d rows in a set; see also `prepare`.
+        SetError: There are fewer than 1.5 d rows in a set, where the bias is no line in 1 / n; see also `prepare`.
     """
     sets = prepare(real, generated, options)
     n, d = min(len(sets.real), len(sets.generated)), sets.real.shape[1]
@@ -144,13 +125,8 @@ def frechet_distance_of_moments(
 ) -> float:
     """The squared Fréchet distance of two normal distributions whose means and covariances are known.
 
-    For statistics that others have published. From features, `frechet_distance` is more exact and knows n.
-
-    Args:
-        mean: (d,).
-        covariance: (d, d), symmetric, positive semidefinite.
-        other_mean: (d,).
-        other_covariance: (d, d).
+    For statistics that others have published: means (d,), covariances (d, d), symmetric and positive semidefinite. From
+    features, `frechet_distance` is more exact and knows n.
 
     Raises:
         SetError: The shapes do not fit, or numbers are not finite.

@@ -72,24 +72,14 @@ def kernel_distance(
 ) -> SetValue:
     """The unbiased squared maximum mean discrepancy of two sets with the kernel (x'y / d + 1)^3, over all pairs.
 
-    With Inception features it is the KID (Binkowski et al. 2018), whose usual mean over subsets estimates the same;
-    see `kernel_distance_subsets`. Its expectation does not depend on n, so that it may be compared across n.
+    With Inception features it is the KID (Binkowski et al. 2018), whose usual mean over subsets estimates the same; see
+    `kernel_distance_subsets`. Its expectation does not depend on n, so that it may be compared across n: 0 where both
+    sets are draws of one distribution, so that it is often a little below 0, as of sets with rows in common. Values are
+    not clipped. In general the kernel is (`gamma` x'y + `offset`) to the power of `degree`.
 
     The standard error is that of the statistic: from the spread of the rows' means and of what is left of the kernel
     once they are taken out. Rows of one patient, or prompt, are not compared with each other and count as one draw.
     Above 10,000 rows, sets are cut at random into parts of at most 5,000 that are compared in pairs.
-
-    Args:
-        real: (n, d).
-        generated: (m, d).
-        degree: of the polynomial.
-        gamma: what x'y is multiplied with; 1 / d by default.
-        offset: what is added to it.
-        **options: see `Options`.
-
-    Returns:
-        0 in expectation where both sets are draws of one distribution, so that it is often a little below 0; sets
-        with rows in common are below 0. Values are not clipped.
 
     Raises:
         SetError: See `prepare`; or all rows of a set belong to one group.
@@ -113,17 +103,8 @@ def kernel_distance_subsets(
     For comparison with published values only: `kernel_distance` uses all pairs once. `details` has "sd_of_subsets",
     which is no standard error, as subsets overlap. The interval is by the variance of the statistic over all pairs, and
     by that of the mean of so many subsets. Draws are those of torch-fidelity for the same `seed`, whose own is 2020.
-
-    Args:
-        real: (n, d).
-        generated: (m, d).
-        subsets: how many.
-        size: rows of each, less than n and m: with all rows every subset would be the same set.
-        **options: see `Options`; subsets do not keep patients together, as what is published does not: they count for
-            the interval alone. There is no floor.
-
-    Returns:
-        As `kernel_distance`.
+    Subsets do not keep patients together, as what is published does not: they count for the interval alone. There is no
+    floor.
 
     Raises:
         SetError: `size` is not in [2, min(n, m) - 1], or `subsets` is less than 1; see also `prepare`.
@@ -157,17 +138,9 @@ def mmd_rbf(
 ) -> SetValue:
     """The unbiased squared maximum mean discrepancy of two sets with a Gaussian kernel.
 
-    The kernel is exp(-|x - y|^2 / (2 s^2)). `details` has "bandwidth", s.
-
-    Args:
-        real: (n, d).
-        generated: (m, d).
-        bandwidth: s, above 0; by default the median distance between (up to 1,000) real rows, so that values with
-            different real sets are on different scales.
-        **options: see `Options`.
-
-    Returns:
-        Below 2; 0 in expectation where the sets are draws of one distribution.
+    The kernel is exp(-|x - y|^2 / (2 s^2)); s, the bandwidth, is by default the median distance between (up to 1,000)
+    real rows, so that values with different real sets are on different scales. `details` has "bandwidth". Below 2; 0 in
+    expectation where the sets are draws of one distribution.
 
     Raises:
         SetError: The bandwidth is not above 0; see also `kernel_distance`.
@@ -182,16 +155,8 @@ def mmd_rbf(
 def cmmd(real: npt.ArrayLike, generated: npt.ArrayLike, **options: Unpack[Options]) -> SetValue:
     """1000 times the unbiased squared maximum mean discrepancy of rows of length 1, with a Gaussian kernel of s = 10.
 
-    CMMD (Jayasumana et al. 2024) is defined so, with CLIP features; its published code takes the biased form, which
-    is `cmmd_published`.
-
-    Args:
-        real: (n, d); rows are divided by their length.
-        generated: (m, d).
-        **options: see `Options`.
-
-    Returns:
-        As `mmd_rbf`, times 1000.
+    CMMD (Jayasumana et al. 2024) is defined so, with CLIP features; its published code takes the biased form, which is
+    `cmmd_published`. Rows are divided by their length first.
 
     Raises:
         SetError: A row is zero, which has no direction; see also `kernel_distance`.
@@ -203,15 +168,8 @@ def cmmd(real: npt.ArrayLike, generated: npt.ArrayLike, **options: Unpack[Option
 def cmmd_published(real: npt.ArrayLike, generated: npt.ArrayLike, **options: Unpack[Options]) -> SetValue:
     """CMMD as its published code has it: each row is also compared with itself, which adds about 1 / n.
 
-    For comparison with published values only. Rows of one patient are compared with each other.
-
-    Args:
-        real: (n, d); rows are divided by their length.
-        generated: (m, d).
-        **options: see `Options`; there is no interval.
-
-    Returns:
-        In [0, 2000), above 0 also where the sets are draws of one distribution.
+    For comparison with published values only. Rows of one patient are compared with each other; there is no interval.
+    In [0, 2000), above 0 also where the sets are draws of one distribution.
 
     Raises:
         SetError: A row is zero; see also `prepare`.

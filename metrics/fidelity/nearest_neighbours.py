@@ -145,14 +145,10 @@ def near(
     groups: tuple[Array, Array] | None = None,
     itself: bool = False,
 ) -> Neighbours:
-    """Returns the k nearest rows of the gallery for each query.
+    """Returns the k nearest rows of the gallery for each query; both were prepared together.
 
-    Args:
-        queries: (n, d).
-        gallery: (m, d), made together with `queries`.
-        k: how many.
-        groups: (n,) and (m,): a query is not compared with rows of its own group.
-        itself: whether queries are the gallery, and are not compared with themselves.
+    A query is not compared with rows of its own group, of `groups` (query,) and (gallery,); nor with itself, where
+    `itself` says that queries are the gallery.
 
     Raises:
         SetError: A query has fewer than k rows to be compared with.

@@ -77,26 +77,17 @@ def precision_recall_density_coverage(
 ) -> PRDC:
     """Returns precision, recall, density and coverage of a generated set, after Naeem et al. 2020.
 
-    A row's neighbourhood is the open ball up to its k-th nearest row of the same set, itself not counted: what lies
-    at exactly that distance is outside. The larger set is cut down at random to the size of the smaller, with a flag;
-    uncut, the values are those of the package prdc, and depend on both sizes.
-    Neighbours are searched in strips, never as a matrix of all pairs, and settled in float64.
+    A row's neighbourhood is the open ball up to its k-th nearest row of the same set, itself not counted: what lies at
+    exactly that distance is outside. The larger set is cut down at random to the size of the smaller, with a flag; with
+    `cut=False` the values are those of the package prdc, and depend on both sizes. Neighbours are searched in strips,
+    never as a matrix of all pairs, and settled in float64.
 
-    Precision and recall fall as n grows, also where nothing else changes; density and coverage hardly do.
-    `details` of coverage has "expected", 1 - (n-1)...(n-k) / ((n+m-1)...(n+m-k)), its expectation where both sets are
-    draws of one distribution. Intervals are of what new draws of both sets would give at this n: to the spread over
-    rows (over patients or prompts where they are given) comes that over rows of the other set, by what the value would
-    lose without each.
-
-    Args:
-        real: (n, d).
-        generated: (m, d).
-        k: which neighbour ends a neighbourhood; less than n and m.
-        cut: whether sets of unequal size are compared at that of the smaller.
-        **options: see `Options`.
-
-    Returns:
-        Precision, recall and coverage in [0, 1]; density in [0, n / k], 1 in expectation for equal distributions.
+    Precision, recall and coverage are in [0, 1], density in [0, n / k], 1 in expectation for equal distributions.
+    Precision and recall fall as n grows, also where nothing else changes; density and coverage hardly do. `details` of
+    coverage has "expected", 1 - (n-1)...(n-k) / ((n+m-1)...(n+m-k)), its expectation where both sets are draws of one
+    distribution. Intervals are of what new draws of both sets would give at this n: to the spread over rows (over
+    patients or prompts where they are given) comes that over rows of the other set, by what the value would lose
+    without each.
 
     Raises:
         SetError: k is not in [1, min(n, m) - 1]; see also `prepare`.
@@ -146,40 +137,28 @@ def _interval(name: str, part: npt.NDArray[np.float64], groups: Array | None, fu
 def precision(
     real: npt.ArrayLike, generated: npt.ArrayLike, *, k: int = NEIGHBOURS, **options: Unpack[Options]
 ) -> SetValue:
-    """The share of generated rows within the neighbourhood of a real row.
-
-    See `precision_recall_density_coverage`, which gives all four at the cost of one.
-    """
+    """The share of generated rows within the neighbourhood of a real row."""
     return precision_recall_density_coverage(real, generated, k=k, **options).precision
 
 
 def recall(
     real: npt.ArrayLike, generated: npt.ArrayLike, *, k: int = NEIGHBOURS, **options: Unpack[Options]
 ) -> SetValue:
-    """The share of real rows within the neighbourhood of a generated row.
-
-    See `precision_recall_density_coverage`, which gives all four at the cost of one.
-    """
+    """The share of real rows within the neighbourhood of a generated row."""
     return precision_recall_density_coverage(real, generated, k=k, **options).recall
 
 
 def density(
     real: npt.ArrayLike, generated: npt.ArrayLike, *, k: int = NEIGHBOURS, **options: Unpack[Options]
 ) -> SetValue:
-    """The mean number of neighbourhoods of real rows that a generated row lies in, over k.
-
-    See `precision_recall_density_coverage`, which gives all four at the cost of one.
-    """
+    """The mean number of neighbourhoods of real rows that a generated row lies in, over k."""
     return precision_recall_density_coverage(real, generated, k=k, **options).density
 
 
 def coverage(
     real: npt.ArrayLike, generated: npt.ArrayLike, *, k: int = NEIGHBOURS, **options: Unpack[Options]
 ) -> SetValue:
-    """The share of real rows whose neighbourhood holds a generated row.
-
-    See `precision_recall_density_coverage`, which gives all four at the cost of one.
-    """
+    """The share of real rows whose neighbourhood holds a generated row."""
     return precision_recall_density_coverage(real, generated, k=k, **options).coverage
 
 

@@ -49,23 +49,14 @@ def conditional_table(
 ) -> SetTable:
     """Returns a metric of the rows with each finding (or view, sex, site), at one n or with a warning.
 
-    Args:
-        metric: such as `frechet_distance`.
-        real: (row, d).
-        generated: (row, d).
-        real_has: bool, (row, name): which real rows have which finding.
-        generated_has: likewise.
-        names: of the findings.
-        n: rows that are drawn at random from each side of each finding, whole patients side by side, so that values
-            can be compared; findings with fewer rows have no value. By default all rows are taken.
-        allow_unequal_n: whether values of different n may stand in a table of a metric that drifts with n.
-        **options: of the metric. `patients` and `prompts` are cut to the rows, `seed` also draws them.
-
-    Returns:
-        A value per name. It is NaN, and a flag says why, where a side has fewer than two rows, or than `n`.
+    Which rows have which of the `names` is bool, (row, name). With `n`, so many rows of each finding are drawn at
+    random from each side, whole patients side by side, so that values can be compared; by default all are taken. A
+    value is NaN, and a flag says why, where a side has fewer than two rows, or than `n`. `options` are of the metric:
+    `patients` and `prompts` are cut to the rows, `seed` also draws them.
 
     Raises:
-        SetError: The values would not be comparable; the shapes do not fit; see also the metric.
+        SetError: Values of a metric that drifts with n are of different n, without `allow_unequal_n`; the shapes do not
+            fit; see also the metric.
     """
     sides = []
     for rows, has, what in ((real, real_has, "real"), (generated, generated_has, "generated")):
@@ -98,13 +89,9 @@ def conditional_table(
 def compare(values: Mapping[str, SetValue], *, allow_unequal_n: bool = False) -> SetTable:
     """Returns values of several models (or findings) as a table, if they may stand in one.
 
-    Args:
-        values: by name, of one metric.
-        allow_unequal_n: whether a metric that drifts with n may be compared across n.
-
     Raises:
         SetError: The values are of different metrics, extractors or numbers of features; or the metric drifts with n,
-            and n differs.
+            and n differs, without `allow_unequal_n`.
     """
     for what in ("metric", "extractor", "d"):
         found = sorted({str(getattr(one, what)) for one in values.values()})

@@ -218,10 +218,7 @@ class OnePrompt:
 def interval_of_mean(values: npt.NDArray[np.float64], groups: npt.NDArray[Any], how: str) -> dict[str, Any]:
     """Returns `standard_error`, `low`, `high` and `interval` of a mean, values of one group counted as one draw.
 
-    Args:
-        values: (value,).
-        groups: (value,) int, from 0 on.
-        how: the interval is found, in words.
+    Groups are numbered from 0; `how` the interval is found, in words.
     """
     sums = np.bincount(groups, weights=values - values.mean())
     many = len(sums)

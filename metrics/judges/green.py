@@ -53,15 +53,9 @@ def green_score(evaluation: GreenErrors) -> float:
 
 
 def count_errors(evaluation: Errors, which: str = "all", category: str | None = None) -> float:
-    """Returns how many errors a judge counted.
+    """Returns how many errors of a category, a to f, a judge counted; of all without one.
 
-    Args:
-        evaluation: what it counted.
-        which: `significant`, `insignificant` or `all` of them.
-        category: one of a to f; None for their sum.
-
-    Returns:
-        NaN where the reply does not tell.
+    `which` is `significant`, `insignificant` or `all`. NaN where the reply does not tell.
 
     Raises:
         UsageError: there is no such category.

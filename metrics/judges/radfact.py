@@ -162,17 +162,6 @@ def _cells(boxes: Sequence[Box]) -> npt.NDArray[np.bool_]:
     return cells
 
 
-__all__ = [
-    "Box",
-    "Fractions",
-    "Phrase",
-    "entailed_share",
-    "radfact_f1",
-    "radfact_fractions",
-    "read_entailment",
-    "read_phrases",
-]
-
 BANNUR = "Bannur et al. 2024, RadFact"
 SETTINGS = "RadFact's published instructions without its examples, one phrase at a time"
 

@@ -70,16 +70,10 @@ counted = partial(
 
 
 def worth(pair: AnsweredQuestion, question: str, value: Callable[[Any], float]) -> float:
-    """Returns what the verdict on a report is worth.
+    """Returns what `value` makes of the verdict on a report.
 
-    Args:
-        pair: the report beside its reference.
-        question: whose verdict.
-        value: from a verdict to its worth.
-
-    Returns:
-        NaN of answers of another kind, without a reference, and without a verdict. 0 of a case that failed, for which
-        the harness puts a number in the place of every verdict, and takes the metric's worst value.
+    NaN of answers of another kind, without a reference, and without a verdict. 0 of a case that failed, for which the
+    harness puts a number in the place of every verdict, and takes the metric's worst value.
     """
     if pair.kind not in ("open", "report") or not pair.references:
         return math.nan

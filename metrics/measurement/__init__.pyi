@@ -1,3 +1,4 @@
+from .angles import cobb_angles as cobb_angles, measured_between as measured_between
 from .landmarks import (
     Missed as Missed,
     landmark_metrics as landmark_metrics,
@@ -6,8 +7,6 @@ from .landmarks import (
 )
 from .measurements import (
     HeightLoss as HeightLoss,
-    cobb_angles as cobb_angles,
-    measured_between as measured_between,
     measurement_metrics as measurement_metrics,
     measurement_scores as measurement_scores,
     relative_height_loss as relative_height_loss,

@@ -209,11 +209,8 @@ def worst_landmark_scores(
 ) -> list[LabelScore]:
     """Returns the scores, of status "failed", of a case that the model gave no answer for.
 
-    Args:
-        names: The landmarks of the reference.
-        metrics: As for `landmark_scores`.
-        missed: As for `landmark_scores`.
-        diagonal: Of the image in mm; None where even the image is not known: every value is then NaN.
+    Names are the landmarks of the reference. The diagonal of the image is None where even the image is not known: every
+    value is then NaN. The rest is as for `landmark_scores`.
 
     Raises:
         UsageError: If there is no such metric of landmarks.

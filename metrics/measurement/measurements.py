@@ -11,28 +11,9 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from medimg_eval.metrics.measurement.angles import CobbAngles, cobb_angles, joint_angle, measured_between, unwrapped
+from medimg_eval.metrics.measurement.angles import unwrapped
 from medimg_eval.metrics.registry import asked_metrics, metric
 from medimg_eval.metrics.scores import BETWEEN, LabelScore
-
-__all__ = [
-    "CobbAngles",
-    "HeightLoss",
-    "MeasurementPair",
-    "absolute_error",
-    "accuracy_within",
-    "angle_error",
-    "cobb_angles",
-    "joint_angle",
-    "measured",
-    "measured_between",
-    "measured_by_reader",
-    "measured_reference",
-    "measurement_metrics",
-    "measurement_scores",
-    "relative_height_loss",
-    "worst_measurement_scores",
-]
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -191,10 +172,6 @@ def worst_measurement_scores(reference: Mapping[str, float], metrics: Sequence[s
 
     What the reference says stays: `measured_reference` and `measured_by_reader` keep their values, and what it lacks
     has no other one than NaN.
-
-    Args:
-        reference: As for `measurement_scores`.
-        metrics: As for `measurement_scores`.
 
     Raises:
         UsageError: If there is no such metric of measurements.

@@ -113,20 +113,12 @@ def t2_absolute_difference(pair: MeasurementPair) -> float:
 def dess_t2(
     first: Array, second: Array, scan: DessScan, *, t1: Array | float = T1_KNEE, where: Array | None = None
 ) -> Array:
-    """Returns T2 in ms from the two echoes of a DESS scan, by the ratio of their magnitudes.
+    """Returns T2 in ms, float64 (*spatial), from the two echoes of a DESS scan, by the ratio of their magnitudes.
 
     As SKM-TEA computes it: rounded to 0.1 ms, and NaN where T2 is outside 0 to 100 ms, where the first echo is at most
-    15 % of its largest value (fat and noise), or where first - 1.2 second is at most 10 % of its largest (fluid).
-
-    Args:
-        first: Magnitude of the first echo, (*spatial), any unit.
-        second: Of the second echo, in the same unit.
-        scan: How it was measured.
-        t1: In ms, one number or (*spatial).
-        where: bool, (*spatial): voxels that are wanted; all by default. Others are NaN.
-
-    Returns:
-        float64, (*spatial).
+    15 % of its largest value (fat and noise), or where first - 1.2 second is at most 10 % of its largest (fluid). Both
+    echoes are in one unit, any; `t1` is in ms, one number or (*spatial). Voxels that are not wanted, by `where`, are
+    NaN.
 
     Raises:
         ValueError: If shapes differ, the images are no finite magnitudes, or a number of the scan is not above 0.
@@ -224,11 +216,8 @@ def t2_error_ms(
 def t2_agreement(subjects: Sequence[Mapping[str, RegionT2]]) -> dict[str, T2Agreement]:
     """Returns bias, mean absolute error, RMS-CV and limits of agreement of every tissue over subjects.
 
-    Args:
-        subjects: What `t2_error_ms` returned of each; one who has several scans is given once, with their means.
-
-    Returns:
-        Name -> agreement, in the order of the first subject; NaN where no subject has both values.
+    Subjects are what `t2_error_ms` returned of each; one who has several scans is given once, with their means. Tissues
+    are in the order of the first subject; NaN where no subject has both values.
 
     >>> found = t2_agreement([t2_error_ms(np.full(4, 40.0), np.full(4, 42.0), np.ones(4, int), {1: "tibial"})])
     >>> found["tibial"].bias, round(found["tibial"].rms_cv, 4)
@@ -259,5 +248,4 @@ def t2_agreement(subjects: Sequence[Mapping[str, RegionT2]]) -> dict[str, T2Agre
 def _believed(values: Array, limits: tuple[float, float]) -> Array:
     """Those within the limits, float64; NaN is not."""
     given = values.astype(np.float64)
-    kept: Array = given[(given > limits[0]) & (given <= limits[1])]
-    return kept
+    return given[(given > limits[0]) & (given <= limits[1])]

@@ -14,18 +14,6 @@ from medimg_eval.metrics.measurement.measurements import HeightLoss
 from medimg_eval.metrics.registry import ScoreTable, metric, parse, summary
 from medimg_eval.metrics.scores import LabelScore
 
-__all__ = [
-    "GENANT",
-    "Graded",
-    "genant_by_loss",
-    "genant_f1",
-    "genant_grade",
-    "genant_precision",
-    "genant_recall",
-    "rhlv",
-    "vertebra_scores",
-]
-
 Doubles = npt.NDArray[np.float64]
 
 GENANT = (0, 1, 2, 3)

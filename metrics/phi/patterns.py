@@ -124,15 +124,10 @@ def folded(text: str) -> str:
 
 
 def spans_of(text: str, vocabulary: Vocabulary | None = None, *, kinds: Iterable[str] = PATTERNS) -> list[Span]:
-    """Finds what looks like a patient in a text, and what the vocabulary knows to be one.
+    """Returns what looks like a patient in a text, and what the vocabulary knows to be one: spans by their place.
 
-    Args:
-        text: any.
-        vocabulary: terms that are known to name somebody; none where not given.
-        kinds: which of `PATTERNS` to look for.
-
-    Returns:
-        Spans by their place; a pattern within a placeholder or within a term of the vocabulary is left out.
+    `kinds` are those of `PATTERNS` to look for. A pattern within a placeholder or within a term of the vocabulary is
+    left out.
     """
     known = list(vocabulary.spans(text)) if vocabulary is not None else []
     taken = [(found.start(), found.end()) for found in PLACEHOLDER.finditer(text)]

@@ -19,23 +19,9 @@ import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.answers import AnsweredQuestion
-from medimg_eval.metrics.phi.patterns import PATTERNS, PLACEHOLDER, Span, Vocabulary, spans_of
+from medimg_eval.metrics.phi.patterns import PATTERNS, PLACEHOLDER, Vocabulary, spans_of
 from medimg_eval.metrics.proportions import exact_interval
 from medimg_eval.metrics.registry import metric
-
-__all__ = [
-    "Leakage",
-    "RarePhrases",
-    "Share",
-    "Span",
-    "Vocabulary",
-    "leakage",
-    "phi_placeholders",
-    "phi_suspected",
-    "placeholders",
-    "rare_phrases",
-    "spans_of",
-]
 
 TOKENS = 8
 """Words of the shortest phrase that is looked for in training texts."""
@@ -146,12 +132,7 @@ class Leakage:
 def leakage(
     texts: Sequence[str], *, vocabulary: Vocabulary | None = None, training: RarePhrases | None = None
 ) -> Leakage:
-    """Looks for patients in generated texts.
-
-    Args:
-        texts: what was written.
-        vocabulary: what names the patients of the training set: see `Vocabulary.add` and `add_person`.
-        training: phrases of single patients: see `rare_phrases`.
+    """Looks for patients in generated texts: for those of a vocabulary of the training set, and for its rare phrases.
 
     Raises:
         ValueError: there are no texts.
@@ -178,18 +159,13 @@ def leakage(
 
 
 def rare_phrases(texts: Sequence[str], patients: Sequence[str], *, tokens: int = TOKENS) -> RarePhrases:
-    """Finds the runs of words that one patient's texts alone hold; sentences that several patients share name nobody.
+    """Returns the runs of words that one patient's texts alone hold; sentences that several patients share name nobody.
 
     Words are lower-case runs of letters and digits; a placeholder is a word. Longer runs are rare where a part of them
-    is, so that runs of exactly so many words find them all.
-
-    Args:
-        texts: of training.
-        patients: whose each is.
-        tokens: words in a run; less than 8 tell chance from copies badly.
+    is, so that runs of exactly so many words (`tokens`) find them all; less than 8 tell chance from copies badly.
 
     Raises:
-        ValueError: the two differ in length, are empty, or `tokens` is below 1.
+        ValueError: texts and patients differ in length, are empty, or `tokens` is below 1.
     """
     if len(texts) != len(patients) or not len(texts):
         raise ValueError(f"Expected a patient for each of at least one text, got {len(texts)} and {len(patients)}")

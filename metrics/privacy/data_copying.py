@@ -34,20 +34,11 @@ def copying_test(
     C_T of Meehan et al. 2020: training rows are divided into cells by k-means; in each the distances of generated and
     of hold-out rows to their nearest training row are compared by the statistic of Mann and Whitney, scaled to a
     standard deviation of 1 where nothing is copied; cells count by their share of hold-out rows. Below -3 is copying,
-    above 3 is a set that keeps away from its training. `details` has "cells", how many counted.
+    above 3 is a set that keeps away from its training, and 0 is expected where generated rows are draws of what
+    training rows are drawn of. `details` has "cells", how many counted.
 
     The score grows with n where anything is copied at all. The interval is that of the score at this n, by the
     placement of each row, rows of one prompt or patient counted as one draw; cells and neighbours are held fixed.
-
-    Args:
-        train: (n, d).
-        holdout: (h, d).
-        generated: (m, d).
-        cells: of k-means, from 1 to n.
-        **options: see `ScreenOptions`.
-
-    Returns:
-        Any number; 0 in expectation where generated rows are draws of what training rows are drawn of.
 
     Raises:
         SetError: `cells` is not in [1, n], or no cell has 20 generated and 20 hold-out rows; see also
@@ -94,8 +85,7 @@ def copying_test(
 def _above(one: Doubles, other: Doubles) -> Doubles:
     """Returns the share of `other` that each of `one` is above, ties halved, (row,)."""
     ordered = np.sort(other)
-    found: Doubles = (np.searchsorted(ordered, one, "left") + np.searchsorted(ordered, one, "right")) / (2 * len(other))
-    return found
+    return (np.searchsorted(ordered, one, "left") + np.searchsorted(ordered, one, "right")) / (2 * len(other))
 
 
 def _centres(rows: Doubles, many: int, rng: np.random.Generator) -> Doubles:

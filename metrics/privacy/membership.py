@@ -48,9 +48,6 @@ def reid_rate(
         prompts: (m,): which generated images belong together.
         extractor: which network the scores are from.
 
-    Returns:
-        In [0, 1]; higher scores mean the same patient.
-
     Raises:
         SetError: Scores are not finite or not (row,), there is no hold-out image, or there are fewer than 1 / fpr
             pairs of different patients.
@@ -103,9 +100,6 @@ def mia_tpr_at_fpr(
         patients: (n,): of the members, who are the unit of the interval.
         extractor: which model and attack the scores are from.
 
-    Returns:
-        In [0, 1].
-
     Raises:
         SetError: Scores are not finite or not (row,), or there are fewer than 1 / fpr others.
     """
@@ -141,18 +135,11 @@ def mia_tpr_at_fpr(
 def lira_scores(target: npt.ArrayLike, shadows: npt.ArrayLike, trained_on: npt.ArrayLike) -> npt.NDArray[np.float64]:
     """Returns the likelihood ratio of each sample, log p(loss | member) - log p(loss | not): higher means a member.
 
-    Losses of the shadow models that were trained on a sample, and of those that were not, are taken to be normal, a
-    mean each; with fewer than eight models on a side all samples share that side's spread (Carlini et al. 2022). Where
-    no shadow model was trained on any sample (the offline attack), the score is how many standard deviations the loss
-    lies below that of a model that has not seen it.
-
-    Args:
-        target: (sample,): losses of the model that is attacked; log or logit losses are nearer to normal.
-        shadows: (model, sample): losses of shadow models.
-        trained_on: bool, (model, sample): whether the shadow model was.
-
-    Returns:
-        float64, (sample,).
+    Losses of the model that is attacked are (sample,), log or logit losses being nearer to normal; those of the shadow
+    models are (model, sample), and `trained_on` says, bool, whether each was trained on the sample. Those of the models
+    that were, and of those that were not, are taken to be normal, a mean each; with fewer than eight models on a side
+    all samples share that side's spread (Carlini et al. 2022). Where no shadow model was trained on any sample (the
+    offline attack), the score is how many standard deviations the loss lies below that of a model that has not seen it.
 
     Raises:
         SetError: Shapes do not fit, losses are not finite, a sample lacks two shadow models that were not trained on
@@ -173,8 +160,7 @@ def lira_scores(target: npt.ArrayLike, shadows: npt.ArrayLike, trained_on: npt.A
         return -out
     in_mean, in_spread = _normal(many, inside, "trained on it")
     member = (losses - in_mean) / in_spread
-    found: npt.NDArray[np.float64] = 0.5 * (out**2 - member**2) + np.log(out_spread / in_spread)
-    return found
+    return 0.5 * (out**2 - member**2) + np.log(out_spread / in_spread)
 
 
 def _normal(losses: Array, chosen: Array, what: str) -> tuple[Array, Array]:
@@ -223,8 +209,7 @@ def _groups(given: npt.ArrayLike | None, rows: int) -> Array | None:
     labels = np.asarray(given)
     if labels.shape != (rows,):
         raise SetError(f"Expected one group per score, {rows}, got shape {labels.shape}")
-    numbers: Array = np.unique(labels, return_inverse=True)[1]
-    return numbers
+    return np.unique(labels, return_inverse=True)[1]
 
 
 def _small(one: Array, other: Array, first: str, second: str) -> tuple[Any, ...]:

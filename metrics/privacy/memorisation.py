@@ -56,24 +56,12 @@ def nnaa(
 ) -> SetValue:
     """The adversarial accuracy of a nearest neighbour that tells generated rows from training rows.
 
-    It is half of P(d_TS > d_TT) + P(d_ST > d_SS), where d_TS is the distance of a training row to the nearest
-    generated one, and d_TT to the nearest other training row (Yale et al. 2020). 0.5 is indistinguishable; towards 0
-    generated rows are copies, towards 1 they are unlike. The three sets are cut down at random to one size, whatever
-    the difference. The floor is that of training against hold-out. `details` has "holdout", the same of the generated
-    against the hold-out set, "privacy_loss", that less the value: above 0 where generated rows are nearer to training
-    than to other real rows, and "privacy_loss_error", its standard error.
-
-    Args:
-        train: (n, d).
-        holdout: (h, d).
-        generated: (m, d).
-        **options: see `ScreenOptions`; neighbours of the same patient do not count.
-
-    Returns:
-        In [0, 1].
-
-    Raises:
-        SetError: See `prepare_membership_sets`.
+    It is half of P(d_TS > d_TT) + P(d_ST > d_SS), where d_TS is the distance of a training row to the nearest generated
+    one, and d_TT to the nearest other training row (Yale et al. 2020), neighbours of the same patient not counted. In
+    [0, 1]: 0.5 is indistinguishable; towards 0 generated rows are copies, towards 1 they are unlike. The three sets are
+    cut down at random to one size, whatever the difference. The floor is that of training against hold-out. `details`
+    has "holdout", the same of the generated against the hold-out set, "privacy_loss", that less the value: above 0
+    where generated rows are nearer to training than to other real rows, and "privacy_loss_error", its standard error.
     """
     trio = prepare_membership_sets(train, holdout, generated, options, least=3)
     size = min(len(trio.train.rows), len(trio.holdout.rows), len(trio.generated.rows))
@@ -109,20 +97,9 @@ def authenticity(
 ) -> SetValue:
     """The share of generated rows that are further from their nearest training row than that is from its own nearest.
 
-    AuthPct of Alaa et al. 2022, as a share. It depends on n and on how dense the sets are, and does not detect
-    memorisation by itself (Stein et al. 2023): read it beside the floor, the hold-out's.
-
-    Args:
-        train: (n, d).
-        holdout: (h, d).
-        generated: (m, d).
-        **options: see `ScreenOptions`; neighbours of the same patient do not count.
-
-    Returns:
-        In [0, 1].
-
-    Raises:
-        SetError: See `prepare_membership_sets`.
+    AuthPct of Alaa et al. 2022, as a share; neighbours of the same patient do not count. It depends on n and on how
+    dense the sets are, and does not detect memorisation by itself (Stein et al. 2023): read it beside the floor, the
+    hold-out's.
     """
     trio = prepare_membership_sets(train, holdout, generated, options)
     own = _nearest_other(trio.train, trio.patients)
@@ -144,16 +121,6 @@ def memorised_fraction(
     Nearer, that is, than the 5th percentile of the training rows' distances to their nearest other training row, of
     another patient where patients are given. The floor is the share of hold-out rows with a generated row as near.
     `details` has "threshold", that distance.
-
-    Args:
-        train: (n, d).
-        holdout: (h, d).
-        generated: (m, d).
-        percentile: in (0, 100).
-        **options: see `ScreenOptions`.
-
-    Returns:
-        In [0, 1].
 
     Raises:
         SetError: The percentile is not in (0, 100); see also `prepare_membership_sets`.
@@ -187,15 +154,9 @@ def memorisation_curve(
 ) -> list[CurvePoint]:
     """Returns the share of training rows that are memorised, by how often each was seen in training.
 
-    Args:
-        train: (n, d): each image once.
-        holdout: (h, d).
-        generated: (m, d).
-        seen: int, (n,): how often each was seen, at least 1: in the training list, or with its near copies, which
-            `near_copies` counts.
-        edges: the least number of each group; rows below the first are left out, groups without rows too.
-        percentile: as for `memorised_fraction`.
-        **options: see `ScreenOptions`.
+    Each training image stands there once; `seen`, int (n,), at least 1, is how often: in the training list, or with its
+    near copies, which `near_copies` counts. `edges` are the least number of each group; rows below the first are left
+    out, groups without rows too.
 
     Raises:
         SetError: There is not one whole number above 0 per training row; edges do not rise; see also
@@ -224,14 +185,9 @@ def memorisation_curve(
 
 
 def near_copies(rows: npt.ArrayLike, within: float) -> npt.NDArray[np.int64]:
-    """Returns how many rows of a set are no further than `within` from each row, itself counted.
+    """Returns how many rows of a set (n, d) are no further than `within` from each row, itself counted: int64, (n,).
 
-    Args:
-        rows: (n, d).
-        within: in units of the features; 0 counts equal rows.
-
-    Returns:
-        int64, (n,), at least 1.
+    `within` is in units of the features; 0 counts equal rows.
 
     Raises:
         SetError: `rows` is no matrix of finite numbers, or `within` is negative.
@@ -261,8 +217,7 @@ def _dense(groups: Array | None) -> Array | None:
 def _nearest_other(rows: FeatureSet, groups: Array | None) -> npt.NDArray[np.float64]:
     """Returns squared distances to the nearest other row, of another group where there are groups."""
     both = None if groups is None else (groups, groups)
-    squares: npt.NDArray[np.float64] = near(rows, rows, 1, groups=both, itself=groups is None).squares[:, 0]
-    return squares
+    return near(rows, rows, 1, groups=both, itself=groups is None).squares[:, 0]
 
 
 def _accuracy(

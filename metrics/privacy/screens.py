@@ -194,8 +194,8 @@ def dcr(
 ) -> SetValue:
     """The median distance of a generated row to the closest training row (distance to closest record).
 
-    Read it beside the floor, the median of the hold-out rows: it is what images of new patients have. The median does
-    not see a few copies; these do, in `details`:
+    In units of the features; distances are exact also of near copies. Read it beside the floor, the median of the
+    hold-out rows: it is what images of new patients have. The median does not see a few copies; these do, in `details`:
 
     - "closer_than_holdout": the probability that a generated row is nearer to training than a hold-out row, ties
       halved; 0.5 where generated rows are as near as new patients.
@@ -206,18 +206,6 @@ def dcr(
       was made from, and to those of all others, with `patients` and `prompt_patients`.
 
     A screen for similarity: neither a pass nor a failure says whether training data can be inferred.
-
-    Args:
-        train: (n, d): features of the images that the generator was trained on.
-        holdout: (h, d): of real images that it was not trained on.
-        generated: (m, d).
-        **options: see `ScreenOptions`.
-
-    Returns:
-        In [0, infinity), in units of the features; distances are exact also of near copies.
-
-    Raises:
-        SetError: See `prepare_membership_sets`.
     """
     trio = prepare_membership_sets(train, holdout, generated, options)
     made, other = (trio.length(near(part, trio.train, 1).squares[:, 0]) for part in (trio.generated, trio.holdout))
@@ -244,18 +232,6 @@ def dcr_share(
 
     The floor is n / (n + h), what rows have that are no nearer to either by more than chance: with sets of different
     sizes it is not a half.
-
-    Args:
-        train: (n, d).
-        holdout: (h, d).
-        generated: (m, d).
-        **options: see `ScreenOptions`.
-
-    Returns:
-        In [0, 1], 1 where every row is nearer to training.
-
-    Raises:
-        SetError: See `prepare_membership_sets`.
     """
     trio = prepare_membership_sets(train, holdout, generated, options)
     one, other = (near(trio.generated, part, 1).squares[:, 0] for part in (trio.train, trio.holdout))
@@ -270,21 +246,9 @@ def nndr(
 ) -> SetValue:
     """The median ratio of a generated row's distances to the nearest and to the second nearest training row.
 
-    The floor is the hold-out's. A copy has 0; also where both distances are 0. With patients, the second is the
-    nearest row of another patient than the first, so that two images of one patient do not hide a copy. `details` has
-    "closer_than_holdout", the probability that a generated row's ratio is below a hold-out row's.
-
-    Args:
-        train: (n, d), n at least 2.
-        holdout: (h, d).
-        generated: (m, d).
-        **options: see `ScreenOptions`.
-
-    Returns:
-        In [0, 1].
-
-    Raises:
-        SetError: See `prepare_membership_sets`.
+    In [0, 1]; the floor is the hold-out's. A copy has 0; also where both distances are 0. With patients, the second is
+    the nearest row of another patient than the first, so that two images of one patient do not hide a copy. `details`
+    has "closer_than_holdout", the probability that a generated row's ratio is below a hold-out row's.
     """
     trio = prepare_membership_sets(train, holdout, generated, options)
     made, other = (_ratios(part, trio) for part in (trio.generated, trio.holdout))
@@ -306,18 +270,7 @@ def closest_pairs(
     count: int = 12,
     **options: Unpack[ScreenOptions],
 ) -> list[Pair]:
-    """Returns the generated rows that come nearest to training, each with its training row: a gallery to look at.
-
-    Args:
-        train: (n, d).
-        holdout: (h, d).
-        generated: (m, d).
-        count: how many at most.
-        **options: see `ScreenOptions`.
-
-    Raises:
-        SetError: See `prepare_membership_sets`.
-    """
+    """Returns the generated rows that come nearest to training, each with its training row: a gallery to look at."""
     trio = prepare_membership_sets(train, holdout, generated, options)
     found = near(trio.generated, trio.train, 1)
     made = trio.length(found.squares[:, 0])

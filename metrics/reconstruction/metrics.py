@@ -2,7 +2,7 @@
 
 What a number means depends on the data range, the window and the unit, so each function wants to be told: either a
 `data_range`, or the name of a preset, as in `psnr(reference, reconstruction, "fastmri")` and the metric `psnr@fastmri`.
-A volume is (slice, row, column). Grey images only.
+A volume is (slice, row, column). Grey images only. All functions take images as `psnr` does, and raise what it raises.
 
 >>> reference = np.linspace(0, 1, 64 * 64).reshape(64, 64)
 >>> round(psnr(reference, reference + 0.1, data_range=1.0), 6)
@@ -18,8 +18,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 
-from medimg_eval.metrics.reconstruction.presets import PRESETS, ImagePreset, Slice, Window, image_pair, preset_of
-from medimg_eval.metrics.reconstruction.scores import image_metrics, image_scores, worst_image_scores
+from medimg_eval.metrics.reconstruction.presets import Slice, Window, image_pair
 from medimg_eval.metrics.reconstruction.structural_similarity import (
     SMALLEST,
     multiscale_similarity,
@@ -35,23 +34,6 @@ from medimg_eval.metrics.reconstruction.vif_haarpsi_gmsd import (
     information_fidelity,
 )
 from medimg_eval.metrics.registry import metric
-
-__all__ = [
-    "PRESETS",
-    "ImagePreset",
-    "gmsd",
-    "haarpsi",
-    "image_metrics",
-    "image_scores",
-    "ms_ssim",
-    "nmse",
-    "nrmse",
-    "preset_of",
-    "psnr",
-    "ssim",
-    "vif",
-    "worst_image_scores",
-]
 
 Array: TypeAlias = npt.NDArray[Any]
 Norm: TypeAlias = Literal["l2", "range", "mean"]
@@ -120,21 +102,13 @@ def nrmse(
 ) -> float:
     """The root of the mean squared error over the root of the mean square of the reference.
 
-    Args:
-        reference: As for `psnr`.
-        reconstruction: Of the same shape.
-        preset: Whether errors are taken per volume or per slice; per volume without one.
-        normalisation: What the root of the mean squared error is divided by: `l2`, the root of the mean square of the
-            reference; `range`, its largest minus its smallest value, or `data_range`; `mean`, its mean. One and the
-            same error of a brain is .054, .023 or .060 by these.
-        data_range: Of `range` only.
-
-    Returns:
-        At least 0; 1 for an image of zeros (`l2`).
+    Errors are taken per volume, or per slice where the preset says so. `normalisation` is what the root of the mean
+    squared error is divided by: `l2`, the root of the mean square of the reference; `range`, its largest minus its
+    smallest value, or `data_range`; `mean`, its mean. One and the same error of a brain is .054, .023 or .060 by these.
+    At least 0; 1 for an image of zeros (`l2`).
 
     Raises:
         ValueError: As `psnr`; or the reference is 0 everywhere, in the volume or in a slice.
-        UsageError: As `psnr`.
     """
     if normalisation not in get_args(Norm):
         raise ValueError(f"Expected `normalisation` to be one of {', '.join(get_args(Norm))}, got {normalisation!r}")
@@ -159,17 +133,11 @@ def nrmse(
 def nmse(reference: Array, reconstruction: Array, preset: str | None = None) -> float:
     """The sum of squared errors over the sum of squares of the reference.
 
-    Args:
-        reference: As for `psnr`.
-        reconstruction: Of the same shape.
-        preset: Whether sums are taken per volume or per slice; per volume without one.
-
-    Returns:
-        At least 0; 1 for an image of zeros. The square of `nrmse` where there is one slice or volume.
+    Sums are taken per volume, or per slice where the preset says so. At least 0; 1 for an image of zeros. The square of
+    `nrmse` where there is one slice or volume.
 
     Raises:
         ValueError: As `nrmse`.
-        UsageError: As `psnr`.
     """
     pair = image_pair(reference, reconstruction, preset, None, ranged=False)
     return float(pair.relative().mean())
@@ -186,20 +154,11 @@ def ssim(
 ) -> float:
     """The mean structural similarity over all places where the window lies inside the image.
 
-    Args:
-        reference: As for `psnr`, at least as long as the window along rows and columns.
-        reconstruction: Of the same shape.
-        preset: As for `psnr`; it also says which window.
-        data_range: As for `psnr`.
-        window: Without a preset: `gaussian` (11 x 11, sigma 1.5, population variances, as Wang et al. have it) or
-            `uniform` (7 x 7, sample variances, scikit-image's default).
-
-    Returns:
-        -1 to 1; the mean over slices.
+    Without a preset the window is `gaussian` (11 x 11, sigma 1.5, population variances, as Wang et al. have it) or
+    `uniform` (7 x 7, sample variances, scikit-image's default). -1 to 1; the mean over slices.
 
     Raises:
         ValueError: As `psnr`; or the image is smaller than the window.
-        UsageError: As `psnr`.
     """
     if window not in get_args(Window):
         raise ValueError(f"Expected `window` to be one of {', '.join(get_args(Window))}, got {window!r}")
@@ -216,20 +175,11 @@ def ms_ssim(
 ) -> float:
     """The multi-scale structural similarity: contrast and structure at five scales, luminance at the coarsest.
 
-    The window is Gaussian, 11 x 11, whatever the preset; a mean below 0 at a scale counts as 0.
-
-    Args:
-        reference: As for `psnr`, at least 176 pixels along rows and columns.
-        reconstruction: Of the same shape.
-        preset: As for `psnr`.
-        data_range: As for `psnr`.
-
-    Returns:
-        0 to 1; the mean over slices.
+    The window is Gaussian, 11 x 11, whatever the preset; a mean below 0 at a scale counts as 0. 0 to 1; the mean over
+    slices.
 
     Raises:
         ValueError: As `psnr`; or the image is smaller than 176 pixels, for which there are no five scales.
-        UsageError: As `psnr`.
     """
     pair = image_pair(reference, reconstruction, preset, data_range)
     return pair.mean(lambda one: multiscale_similarity(one.reference, one.reconstruction, one.data_range), SMALLEST)
@@ -242,21 +192,11 @@ def vif(
     """The visual information fidelity in the pixel domain: what the reconstruction tells of the reference, in shares.
 
     The data range is scaled to 255, for which the noise variance of 2 is meant. `mcmrrec` scales each slice by the
-    largest value of the reference and takes 0.4.
-
-    Args:
-        reference: As for `psnr`, at least 41 pixels along rows and columns.
-        reconstruction: Of the same shape.
-        preset: As for `psnr`.
-        data_range: As for `psnr`.
-
-    Returns:
-        At least 0; above 1 where contrast is enhanced. The mean over slices, of which those whose reference is constant
-        have no value; NaN where none has.
+    largest value of the reference and takes 0.4. At least 0; above 1 where contrast is enhanced. The mean over slices,
+    of which those whose reference is constant have no value; NaN where none has.
 
     Raises:
         ValueError: As `psnr`; or the image is smaller than 41 pixels.
-        UsageError: As `psnr`.
     """
     pair = image_pair(reference, reconstruction, preset, data_range)
 
@@ -274,18 +214,10 @@ def haarpsi(
 ) -> float:
     """The Haar wavelet-based perceptual similarity of images that were averaged over 2 x 2 pixels.
 
-    Args:
-        reference: As for `psnr`, at least 16 pixels along rows and columns.
-        reconstruction: Of the same shape.
-        preset: As for `psnr`.
-        data_range: As for `psnr`.
-
-    Returns:
-        0 to 1; the mean over slices, of which those where both images are 0 have no value; NaN where none has.
+    0 to 1; the mean over slices, of which those where both images are 0 have no value; NaN where none has.
 
     Raises:
         ValueError: As `psnr`; or the image is smaller than 16 pixels.
-        UsageError: As `psnr`.
     """
     pair = image_pair(reference, reconstruction, preset, data_range)
     return pair.mean(lambda one: haar_similarity(*one.scaled(BITS)), HAAR_SIZE)
@@ -298,20 +230,7 @@ def gmsd(
     """The gradient magnitude similarity deviation: how unevenly the gradients of the two images are alike.
 
     Images are averaged over 2 x 2 pixels first; gradients are Prewitt's; the standard deviation is that of all pixels
-    (1/n, as in the paper).
-
-    Args:
-        reference: As for `psnr`.
-        reconstruction: Of the same shape.
-        preset: As for `psnr`.
-        data_range: As for `psnr`.
-
-    Returns:
-        0 to 0.5; the mean over slices.
-
-    Raises:
-        ValueError: As `psnr`.
-        UsageError: As `psnr`.
+    (1/n, as in the paper). 0 to 0.5; the mean over slices.
     """
     pair = image_pair(reference, reconstruction, preset, data_range)
     return pair.mean(lambda one: gradient_deviation(*one.scaled(1.0)), GMSD_SIZE)

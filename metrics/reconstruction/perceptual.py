@@ -61,12 +61,7 @@ def pictures(reference: Array, reconstruction: Array, preset: str | None, data_r
     """Returns what a network is shown of two images: float32, (slice, 2, row, column), from 0 to 1.
 
     Magnitudes over the data range, cut at 0 and 1. Where the reference goes below 0, its smallest value becomes 0.
-
-    Args:
-        reference: (row, column) or (slice, row, column).
-        reconstruction: Of the same shape.
-        preset: A name of `PRESETS`, instead of `data_range`.
-        data_range: The largest minus the smallest value that such an image can have.
+    Images are given as to `psnr`.
 
     Raises:
         ValueError: As image metrics do.

@@ -140,8 +140,7 @@ class ImagePair:
         errors, powers = self.sums()
         if not powers.all():
             raise ValueError(f"Expected a reference that shows something, got {self._where(powers == 0)} of zeros")
-        found: Array = errors / powers
-        return found
+        return errors / powers
 
     def levels(self, which: Literal["range", "mean"], data_range: float | None) -> Array:
         """Returns the spread or the mean of the reference, float64: of the volume, or by slice.
@@ -192,14 +191,7 @@ def preset_of(name: str) -> ImagePreset:
 def image_pair(
     reference: Array, reconstruction: Array, preset: str | None, data_range: float | None, *, ranged: bool = True
 ) -> ImagePair:
-    """Checks two images and takes their data range.
-
-    Args:
-        reference: (row, column) or (slice, row, column); integers, floats, or complex numbers.
-        reconstruction: Of the same shape.
-        preset: The name of a preset, instead of `data_range`.
-        data_range: The largest minus the smallest value that such an image can have.
-        ranged: Whether a range is needed.
+    """Checks two images, which are given as to `psnr`, and takes their data range, if one is needed.
 
     Raises:
         ValueError: If the images differ in shape or bit depth, are no images, hold values that are not finite, if the

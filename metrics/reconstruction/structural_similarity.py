@@ -80,13 +80,8 @@ def similarity(
 def multiscale_similarity(reference: Array, image: Array, data_range: float) -> float:
     """Returns the product over five scales of contrast, at the coarsest of SSIM, each to its exponent.
 
-    A mean below 0 counts as 0. From scale to scale both images are averaged over 2 x 2 pixels; a last row or column
-    without a partner is dropped.
-
-    Args:
-        reference: float64, (row, column), at least 176 along each axis.
-        image: The same.
-        data_range: Above 0.
+    Images are float64, (row, column), at least 176 along each axis. A mean below 0 counts as 0. From scale to scale
+    both are averaged over 2 x 2 pixels; a last row or column without a partner is dropped.
     """
     product = 1.0
     for scale, exponent in enumerate(SCALES):

@@ -9,15 +9,14 @@ from .labeler.labeler import (
     label_report as label_report,
     measurements as measurements,
     mentions as mentions,
-    sections as sections,
     sentences as sentences,
 )
-from .labels.metrics import (
+from .labels.f1 import label_scores as label_scores
+from .labels.family import label_family as label_family
+from .labels.taxonomies import (
     CHEXPERT_14 as CHEXPERT_14,
     CHEXPERT_5 as CHEXPERT_5,
     Taxonomy as Taxonomy,
-    label_family as label_family,
-    label_scores as label_scores,
     labels_of as labels_of,
 )
 from .lunguage import (

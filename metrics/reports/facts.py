@@ -16,8 +16,7 @@ from medimg_eval.metrics.nlp import in_english
 from medimg_eval.metrics.proportions import quotient
 from medimg_eval.metrics.registry import ScoreTable, metric, summary
 from medimg_eval.metrics.reports.labeler import labeler as report_rules
-from medimg_eval.metrics.reports.labeler.labeler import Measurement
-from medimg_eval.metrics.reports.labeler.lengths import TUBE
+from medimg_eval.metrics.reports.labeler.lengths import TUBE, Measurement
 from medimg_eval.metrics.text import texts_of
 
 _WORDS = """
@@ -29,8 +28,6 @@ stably unaltered unchanged unfolded worse worsen worsened worsening
 CHANGE_WORDS = frozenset(_WORDS.split())
 """The 44 words of F1-temporal, after Bannur et al. 2023 (BioViL-T), as Libra and RadEval have them."""
 
-
-__all__ = ["change_words", "finding_facts", "matched_measurements", "set_f1"]
 
 FACTCHEXCKER = "after FactCheXcker (Heiman et al. 2024)"
 LIBRA = "Zhang et al. 2024 (Libra); RadEval's F1Temporal"

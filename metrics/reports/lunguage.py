@@ -124,14 +124,8 @@ def row_similarity(
 
     The product of three: of the phrases (the finding with what describes it), or of a patient's studies of the groups
     of findings; of the attributes, weighted by `ATTRIBUTES`, where one that only one row has counts 0; and, of a
-    patient's studies, of the times. Where neither row has any attribute, the phrases alone count.
-
-    Args:
-        reference: rows.
-        prediction: rows.
-        similarity: of the texts of attributes.
-        phrases: of phrases, where it is another one.
-        temporal: whether the rows are those of all studies of a patient, with `entity_group`, `sequence`, `episode`.
+    patient's studies, of the times. Where neither row has any attribute, the phrases alone count. `temporal` says that
+    the rows are those of all studies of a patient, with `entity_group`, `sequence`, `episode`.
     """
     named = _group if temporal else _phrase
     given, said = [named(row) for row in reference], [named(row) for row in prediction]
@@ -188,17 +182,10 @@ def lunguage_of(
     *,
     temporal: bool = False,
 ) -> Matched:
-    """Returns LUNGUAGESCORE of one study's rows, or of those of all studies of a patient.
+    """Returns LUNGUAGESCORE of one study's rows, or of those of all studies of a patient; as `soft_match`.
 
-    Args:
-        reference: rows.
-        prediction: rows; none for a report that is missing.
-        similarity: of texts of attributes; the authors' is the mean cosine of BioLORD-2023 and MedCPT.
-        phrases: of phrases, where it is another one; there BioLORD takes the mean of all tokens.
-        temporal: of a patient's studies.
-
-    Returns:
-        As `soft_match`. Equal rows score 1 where equal texts have a similarity of 1.
+    The authors' similarity of texts of attributes is the mean cosine of BioLORD-2023 and MedCPT; of phrases BioLORD
+    takes the mean of all tokens. Equal rows score 1 where equal texts have a similarity of 1.
     """
     if not reference or not prediction:
         return soft_match(np.zeros((len(reference), len(prediction))))
@@ -213,16 +200,10 @@ def lunguage_scores(
     *,
     temporal: bool = False,
 ) -> dict[str, Matched]:
-    """Returns LUNGUAGESCORE of each study, or of each patient, of the references.
+    """Returns LUNGUAGESCORE of each study, or of each patient where `temporal`, of the references.
 
-    One that the predictions lack scores 0; the authors' code leaves it out, so that a model gains by writing less.
-
-    Args:
-        references: study or patient -> rows, as `read_rows` gives them.
-        predictions: likewise.
-        similarity: as in `lunguage_of`.
-        phrases: as there.
-        temporal: whether rows are grouped by patient.
+    Rows are as `read_rows` gives them, similarities as in `lunguage_of`. A study that the predictions lack scores 0;
+    the authors' code leaves it out, so that a model gains by writing less.
     """
     return {
         name: lunguage_of(rows, predictions.get(name, ()), similarity, phrases, temporal=temporal)
@@ -268,8 +249,7 @@ def _looked_up(given: Sequence[str], said: Sequence[str], similarity: Similarity
         found[1:, 1:] = table
     at = {text: place for place, text in enumerate(ones, 1)}, {text: place for place, text in enumerate(others, 1)}
     rows, columns = [at[0].get(text, 0) for text in given], [at[1].get(text, 0) for text in said]
-    looked: Numbers = found[np.ix_(rows, columns)]
-    return looked
+    return found[np.ix_(rows, columns)]
 
 
 def _phrase(row: Row) -> str:

@@ -157,14 +157,9 @@ class Match(NamedTuple):
 
 
 def top_matches(kinds: Sequence[str], others: Sequence[str], similarity: npt.ArrayLike) -> list[Match]:
-    """Returns the match of each entity; none where the other report has no entities.
+    """Returns the match of each entity of one report; none where the other report has no entities.
 
-    Of entities that are as similar, the first counts.
-
-    Args:
-        kinds: types of the entities of one report.
-        others: types of those of the other.
-        similarity: float, (entity, other): cosines.
+    Similarities are cosines, (entity, other); of entities that are as similar, the first counts.
 
     Raises:
         UsageError: `similarity` has another shape.
@@ -179,18 +174,11 @@ def top_matches(kinds: Sequence[str], others: Sequence[str], similarity: npt.Arr
 
 
 def rate_of_matches(of_reference: Iterable[Match], of_prediction: Iterable[Match], table: str = "long") -> float:
-    """Returns RaTEScore of matches in both directions.
+    """Returns RaTEScore of matches in both directions, by the `long` or the `short` table.
 
     In each direction, the mean similarity weighted by the types of the two entities (`AFFINITY`); a similarity counts
-    less where one report says what the other denies. Then the harmonic mean of both.
-
-    Args:
-        of_reference: of each entity of the reference.
-        of_prediction: of each entity of the prediction.
-        table: `long` or `short`.
-
-    Returns:
-        In [0, 1]; 0.5 where one report has no entity, or neither has. A mean similarity below 0 counts as 0.
+    less where one report says what the other denies. Then the harmonic mean of both. In [0, 1]; 0.5 where one report
+    has no entity, or neither has. A mean similarity below 0 counts as 0.
 
     Raises:
         UsageError: An unknown table or type.

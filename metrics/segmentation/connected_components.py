@@ -38,15 +38,9 @@ def once_per_pair(function: Callable[[LabelPair], Found]) -> Callable[[LabelPair
 
 
 def connected_parts(mask: Bools, connectivity: str = "corner") -> tuple[Integers, int]:
-    """Numbers the connected parts of a mask from 1.
+    """Numbers the connected parts of a mask (*spatial) from 1: int32, 0 outside the mask, and how many there are.
 
-    Args:
-        mask: (*spatial), bool.
-        connectivity: "corner": voxels that share a corner are connected (26 neighbours, 2-D: 8); "face": only
-            those that share a face (6, 2-D: 4).
-
-    Returns:
-        int32 (*spatial), 0 outside the mask, and how many parts there are.
+    Voxels that share a "corner" are connected (26 neighbours, 2-D: 8), or only those that share a "face" (6, 2-D: 4).
     """
     from scipy.ndimage import generate_binary_structure, label
 
@@ -106,17 +100,10 @@ def shared_voxels(one: Integers, other: Integers) -> tuple[Integers, Integers, I
 def match_parts(
     reference: Integers, prediction: Integers, spacing: tuple[float, ...], rule: InstanceRule
 ) -> tuple[Integers, Integers, Integers]:
-    """Matches parts one to one.
+    """Matches parts one to one, by a rule.
 
-    Args:
-        reference: (*spatial), parts numbered from 1 without gaps, 0 elsewhere.
-        prediction: The same of the other mask.
-        spacing: Voxel size in mm along each axis.
-        rule: Which parts may match, and which of the possible matches are taken.
-
-    Returns:
-        int64 (match,) each: the part of the reference, of the prediction (ordered by the former), and the
-        voxels they share.
+    Parts are numbered from 1 without gaps, 0 elsewhere, (*spatial). Returns int64 (match,) each: the part of the
+    reference, of the prediction (ordered by the former), and the voxels they share.
     """
     ones, others, shared = shared_voxels(reference, prediction)
     sizes, other_sizes = np.bincount(reference.ravel()), np.bincount(prediction.ravel())
@@ -182,5 +169,4 @@ def hungarian(ones: Integers, others: Integers, reward: Floats) -> Integers:
     places = np.full(rewards.shape, -1)
     places[row, column] = np.arange(len(reward))
     taken = places[linear_sum_assignment(rewards, maximize=True)]
-    chosen: Integers = np.sort(taken[taken >= 0])
-    return chosen
+    return np.sort(taken[taken >= 0])

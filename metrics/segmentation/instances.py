@@ -93,14 +93,12 @@ class Matches:
     @cached_property
     def sums(self) -> Integers:
         """Voxels of both instances of each match, (match,)."""
-        total: Integers = self.sizes[self.ones - 1] + self.predicted_sizes[self.others - 1]
-        return total
+        return self.sizes[self.ones - 1] + self.predicted_sizes[self.others - 1]
 
     @cached_property
     def ious(self) -> Floats:
         """IoU of each match, (match,)."""
-        values: Floats = self.shared / (self.sums - self.shared)
-        return values
+        return self.shared / (self.sums - self.shared)
 
     @cached_property
     def overlaps(self) -> tuple[Integers, Integers, Integers]:
@@ -269,8 +267,7 @@ def aji_plus(pair: LabelPair) -> float:
 
 
 def _ious(found: Matches, ones: Integers, others: Integers, shared: Integers) -> Floats:
-    values: Floats = shared / (found.sizes[ones - 1] + found.predicted_sizes[others - 1] - shared)
-    return values
+    return shared / (found.sizes[ones - 1] + found.predicted_sizes[others - 1] - shared)
 
 
 def _aggregated(found: Matches, ones: Integers, others: Integers, shared: Integers) -> float:

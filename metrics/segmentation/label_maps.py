@@ -74,8 +74,7 @@ def _searched(values: LabelMap, number: dict[int, int]) -> npt.NDArray[np.int64]
         return np.zeros(values.shape, np.int64)
     at = np.searchsorted(labels, values).clip(max=len(labels) - 1)
     numbers = np.array([number[label] for label in labels.tolist()])
-    found: npt.NDArray[np.int64] = np.where(labels[at] == values, numbers[at], 0)
-    return found
+    return np.where(labels[at] == values, numbers[at], 0)
 
 
 Box: TypeAlias = tuple[slice, ...]

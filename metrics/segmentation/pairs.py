@@ -207,15 +207,8 @@ def label_pairs(
 ) -> dict[str, LabelPair]:
     """Returns the pair of masks of each region, by name and in the order of the regions.
 
-    They know each other as siblings.
-
-    Args:
-        reference: Integer label map, or boolean mask, 2-D or 3-D.
-        prediction: Of the same shape.
-        spacing: Voxel size in mm along each axis.
-        regions: The labels that make up each region, 1 or above; regions may overlap.
-        settings: How each region is judged; the surface is the same for all.
-        ignore: A label of the reference whose voxels are background in both maps.
+    They know each other as siblings. Maps are integer label maps or boolean masks, 2-D or 3-D; regions may overlap, and
+    are of labels of 1 or above. Voxels of the reference with the label `ignore` are background in both maps.
     """
     makers: dict[str, Callable[[CaseLabels], LabelPair]] = {}
     for layer in _layers(regions):

@@ -285,10 +285,7 @@ def probability_scores(
 def worst_probability_scores(labels: Labels, metrics: Sequence[str], *, known: bool = True) -> list[LabelScore]:
     """Returns the scores, of status "failed", of a case that the model gave no answer for.
 
-    Args:
-        labels: As for `probability_scores`.
-        metrics: As for `probability_scores`.
-        known: Whether the reference is; every value is NaN where it is not, for then nobody is judged.
+    Every value is NaN where the reference is not `known`, for then nobody is judged.
 
     Raises:
         ValueError: If a metric is named twice.

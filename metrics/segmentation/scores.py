@@ -122,18 +122,8 @@ def scores_of_pairs(
 ) -> list[LabelScore]:
     """Returns what `segmentation_scores` does, of pairs of masks that come from elsewhere, such as a GPU.
 
-    Args:
-        pairs_of: Makes the pairs, given the spacing (checked), the labels of each region, how each region is judged,
-            and the label to ignore; yields the name of each region with its pair.
-        spacing: As for `segmentation_scores`, like all that follows.
-        labels: What is judged.
-        metrics: Names of metrics.
-        surface: What distances are measured between.
-        empty: What a label is worth that one side lacks.
-        tolerances: Of metrics asked for without one.
-        ignore: A label nobody is judged on.
-        instances: How masks fall into instances.
-        lesions: How lesions are told apart.
+    `pairs_of` is given the spacing (checked), the labels of each region, how each region is judged, and the label to
+    ignore; it yields the name of each region with its pair.
     """
     asked = mask_metrics(metrics)
     policy = EmptyPolicy.of(empty)
@@ -166,15 +156,8 @@ def worst_scores(
 ) -> list[LabelScore]:
     """Returns the scores, of status "failed", of a case that the model gave no answer for.
 
-    Every label gets every metric's worst value. Where even the image is unknown (`shape` or `spacing` is
-    None), nothing can be said of the case and every value is NaN.
-
-    Args:
-        labels: As for `segmentation_scores`.
-        metrics: As for `segmentation_scores`.
-        shape: Voxels of the image along each spatial axis.
-        spacing: Voxel size in mm along each spatial axis.
-        empty: As for `segmentation_scores`: its `distance` is what a distance is worth.
+    Every label gets every metric's worst value, a distance the `distance` of the policy for empty masks. Where even the
+    image is unknown (`shape` or `spacing`, in mm, is None), nothing can be said of the case and every value is NaN.
 
     Raises:
         ValueError: If an argument is not as said above.

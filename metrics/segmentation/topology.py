@@ -22,13 +22,10 @@ from medimg_eval.metrics.segmentation.surfaces import Bools, Spacing
 def centreline(mask: Bools, spacing: Spacing) -> Bools:
     """Returns the voxels of a mask's centreline: at least one in every part of the mask.
 
-    The mask is thinned by scikit-image: in 2-D after Zhang and Suen 1984, in 3-D after Lee et al. 1994. Where
-    thinning leaves nothing of a part (voxels that share a corner), as it does with a tube of 4 x 4 voxels
-    (scikit-image issue 3757), the voxels deepest in it stand for its centreline.
-
-    Args:
-        mask: Boolean, 2-D or 3-D.
-        spacing: Voxel size in mm along each axis; depths are measured with it, thinning is by voxels.
+    The mask is thinned by scikit-image: in 2-D after Zhang and Suen 1984, in 3-D after Lee et al. 1994. Where thinning
+    leaves nothing of a part (voxels that share a corner), as it does with a tube of 4 x 4 voxels (scikit-image issue
+    3757), the voxels deepest in it stand for its centreline; depths are measured with the spacing in mm, thinning is by
+    voxels.
     """
     from scipy.ndimage import find_objects
     from skimage.morphology import skeletonize

@@ -138,12 +138,8 @@ def bleu_of(matches: Sequence[int], said: Sequence[int], due: int) -> float:
     """Returns BLEU of what was counted, of one text or summed over many.
 
     The geometric mean of the shares of n-grams that match, times exp(1 - r / c) where the c words said are fewer than
-    the r words of the references. No smoothing: 0 where no n-gram of some length matches.
-
-    Args:
-        matches: by n from 1: n-grams that match, clipped.
-        said: by n from 1: n-grams that were said.
-        due: words of the references.
+    the r words due of the references. No smoothing: 0 where no n-gram of some length matches. n-grams are counted by n
+    from 1; those that match are clipped.
     """
     if not all(matches):
         return 0.0

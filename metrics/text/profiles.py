@@ -55,14 +55,10 @@ CLEANERS: dict[str, Callable[[str], str]] = {"r2gen_iu": r2gen_iu, "r2gen_mimic"
 
 @lru_cache(maxsize=64)
 def cleaned(text: str, name: str) -> str:
-    """Returns a text without what a cleaner takes away, its words between single blanks.
+    """Returns a text without what a cleaner of `CLEANERS` takes away, its words between single blanks.
 
     R2Gen's reports pass through its vocabulary, which leaves single blanks. An empty text stays empty: R2Gen's cleaner
     would make a full stop of it, which a right report has too.
-
-    Args:
-        text: what was written, or what is right.
-        name: of the cleaner, as in `CLEANERS`.
 
     Raises:
         UsageError: there is no such cleaner.

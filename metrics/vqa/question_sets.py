@@ -48,8 +48,7 @@ class Sets(NamedTuple):
     @property
     def sizes(self) -> Ints:
         """(set,): how many rows each set has."""
-        sizes: Ints = np.diff(np.append(self.starts, len(self.order)))
-        return sizes
+        return np.diff(np.append(self.starts, len(self.order)))
 
 
 class Answers:
@@ -141,8 +140,7 @@ def _all_right(answers: Answers) -> Floats:
     sets = sets_of(answers)
     if not len(sets.starts):
         return np.zeros(0)
-    products: Floats = np.multiply.reduceat(answers.value[sets.order], sets.starts)
-    return products
+    return np.multiply.reduceat(answers.value[sets.order], sets.starts)
 
 
 def _mean(values: Floats | Sequence[float]) -> float:

@@ -60,12 +60,7 @@ class PairAnnotator(Annotator):
 
     @abstractmethod
     def compare(self, pairs: Sequence[TextPair], corpus: Corpus) -> Sequence[Any]:
-        """Compares a batch of pairs.
+        """Returns what it found of each pair, in order, as JSON holds it.
 
-        Args:
-            pairs: texts, which may be empty.
-            corpus: all references of the set, whatever part of it is in the batch.
-
-        Returns:
-            What it found of each pair, in order, as JSON holds it.
+        Texts may be empty; `corpus` has all references of the set, whatever part of it is in the batch.
         """

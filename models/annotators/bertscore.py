@@ -60,7 +60,6 @@ class BertScore(PairAnnotator):
             tokens not at all.
         baseline: what `precision`, `recall` and `f1` are rescaled by, x -> (x - b) / (1 - b); None for no rescaling.
         collapse_blanks: takes several blanks for one first, as CXR-Report-Metric does.
-        device: `auto`, or a torch device such as `cuda:1`.
 
     Raises:
         UsageError: a baseline or a layer that cannot be meant.
@@ -105,11 +104,10 @@ class BertScore(PairAnnotator):
         return f"{super().revision} (layer {self.layer}, {weighed}, {scale})"
 
     def compare(self, pairs: Sequence[TextPair], corpus: Corpus) -> list[dict[str, Any]]:
-        """Compares pairs, one at a time.
+        """Compares pairs, one at a time: `precision`, `recall` and `f1` of each.
 
-        Returns:
-            `precision`, `recall` and `f1` of each, None where its reference leaves nothing to judge by; and `cut` where
-            one of its texts is longer than the model reads.
+        They are None where the reference leaves nothing to judge by; `cut` says that a text is longer than the model
+        reads.
 
         Raises:
             UserError: the encoder cannot be loaded.

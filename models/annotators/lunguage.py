@@ -55,8 +55,6 @@ class Lunguage(PairAnnotator):
         rows: JSON lines, one report each, found by its text; blanks do not matter.
         biolord: a folder, or a repository in the hub's cache.
         medcpt: likewise.
-        device: "auto" takes a GPU where there is one.
-        preferred_batch: pairs at once.
     """
 
     needs: ClassVar[Sequence[Weights]] = (_ROWS, _BIOLORD, _MEDCPT)

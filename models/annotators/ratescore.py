@@ -59,12 +59,9 @@ class Entity(NamedTuple):
 def entities_of(tokens: Sequence[str], labels: Sequence[str]) -> list[tuple[int, int, str]]:
     """Returns the entities that labels of tokens say: first token, one behind the last, type in lower case.
 
-    `B-TYPE` begins one, and `I-` of any type goes on with it; an `I-` that follows none is left out, as RaTEScore's
-    code does.
-
-    Args:
-        tokens: without those that the tokenizer adds at the ends.
-        labels: one each: `O`, or `B-` or `I-` with a type.
+    Each token has a label: `O`, or `B-` or `I-` with a type. `B-TYPE` begins an entity, and `I-` of any type goes on
+    with it; an `I-` that follows none is left out, as RaTEScore's code does. Tokens that the tokenizer adds are not
+    given.
     """
     found: list[tuple[int, int, str]] = []
     start, kind = None, ""
@@ -87,8 +84,6 @@ class RaTEScore(PairAnnotator):
     Args:
         weights: the entity model: a folder, or a repository in the hub's cache.
         names: the model of medical names, likewise.
-        device: "auto" takes a GPU where there is one.
-        preferred_batch: pairs at once.
     """
 
     needs: ClassVar[Sequence[Weights]] = (_ENTITIES, _NAMES)

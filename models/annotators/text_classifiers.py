@@ -51,8 +51,6 @@ class ReportClassifier(TextAnnotator):
         none: the label of a report without any other, which is no output of the classifier; "" for no such label.
         unit: what is classified: the report, or each of its sentences, whose labels are united.
         threshold: in [0, 1].
-        device: "auto" takes a GPU where there is one.
-        preferred_batch: reports at once.
 
     Raises:
         UsageError: the unit or the threshold cannot be meant.
@@ -143,9 +141,7 @@ class SrrBert(ReportClassifier):
     Delbrouck et al. 2025. Its tokenizer is that of another repository.
 
     Args:
-        weights: see `ReportClassifier`.
         vocabulary: the folder or repository that holds the tokenizer's `vocab.txt`.
-        settings: those of `ReportClassifier`.
     """
 
     needs: ClassVar[Sequence[Weights]] = (_CLASSIFIER, _VOCABULARY)

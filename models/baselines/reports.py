@@ -177,5 +177,4 @@ def _like(text: str, shared: Counter[str]) -> float:
 
 
 def _unit(vector: Array) -> Array:
-    made: Array = vector / max(float(np.linalg.norm(vector)), 1e-12)
-    return made
+    return vector / max(float(np.linalg.norm(vector)), 1e-12)

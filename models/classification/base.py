@@ -28,14 +28,10 @@ class Classifier(Model, ABC):
 
     @abstractmethod
     def classify(self, prompts: Prompts) -> Sequence[Mapping[str, float]]:
-        """Classifies a batch of images, or of several images each.
+        """Returns class -> probability, 0 to 1, for each prompt: of its classes, or of the model's where it names none.
 
-        Args:
-            prompts: each with `images` and, of a classification, `labels` (integer -> class); where these exclude each
-                other, they are the `options` as well.
-
-        Returns:
-            For each prompt class -> probability, 0 to 1: of its classes, or of the model's where it names none.
+        A prompt has one or several `images` and, of a classification, `labels` (integer -> class); where these exclude
+        each other, they are the `options` as well.
         """
 
 
@@ -83,8 +79,7 @@ class Moves:
         grid = nn.functional.affine_grid(
             torch.from_numpy(matrix[None].astype(np.float32)), [1, *image.shape], align_corners=False
         )
-        moved: Tensor = nn.functional.grid_sample(image[None], grid, padding_mode="border", align_corners=False)[0]
-        return moved
+        return nn.functional.grid_sample(image[None], grid, padding_mode="border", align_corners=False)[0]
 
 
 class NetworkClassifier(nn.Module, Classifier):

@@ -25,10 +25,6 @@ class ImageClassifier(NetworkClassifier):
             its arguments, of which channels and classes follow from the task.
         size: voxels along each axis that images are scaled to; two for pictures, three for volumes.
         checkpoint: weights: the folder of a `fit` run, a Lightning checkpoint, or a state dict saved by torch.
-        classes: see `NetworkClassifier`.
-        augment: see `Moves`; null for none.
-        several: see `NetworkClassifier`.
-        batch: images computed at once.
 
     Raises:
         UsageError: settings that cannot be meant.

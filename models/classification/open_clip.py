@@ -23,15 +23,9 @@ class OpenClipClassifier(NetworkClassifier):
     The head is given the embedding at length 1 times the scale that the model has learned.
 
     Args:
-        model_name: see `OpenClip`.
-        pretrained: see `OpenClip`.
         weights: file or folder of the CLIP model's own weights: the `checkpoint` of `OpenClip`.
         checkpoint: of a `fit` run: its folder, or one of its checkpoints.
         frozen: whether the tower stays as it is, so that `fit` trains the head alone.
-        classes: see `NetworkClassifier`.
-        augment: see `Moves`; null for none.
-        several: see `NetworkClassifier`.
-        batch: images computed at once.
 
     Raises:
         UsageError: settings that cannot be meant; `prepare` raises UserError where the open_clip library is missing or

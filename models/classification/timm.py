@@ -39,12 +39,9 @@ class TimmClassifier(NetworkClassifier, Chooser):
             `config.json` names them, or, of a head that is to be trained, those of the task.
         preprocess: what differs from what the backbone was trained with: `input_size` (3, row, column), `mean`, `std`,
             `interpolation`, `crop_pct`, `crop_mode`.
-        batch: images computed at once.
         weights: file of weights that `fit` begins with; a head in it is left out.
         new_head: of a model on the hub: whether a head for the task's classes takes the place of its own, for `fit`.
         backbone_options: further arguments of `timm.create_model`.
-        augment: how training pictures are moved, see `Moves`; null for none.
-        several: see `NetworkClassifier`.
 
     Raises:
         UsageError: settings that cannot be meant; `prepare` raises UserError where the timm library is missing, or the

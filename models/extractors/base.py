@@ -143,7 +143,6 @@ class Pixels(FeatureExtractor):
 
     Args:
         size: edge of the square; a vector has as many features as the square has pixels.
-        preferred_batch: pictures at once.
     """
 
     gives_pixels: ClassVar[bool] = True
@@ -179,7 +178,6 @@ class FeatureTable(FeatureExtractor):
         weights: the table, CSV.
         file: the column that names the picture: its path, or as much of its end as tells it from others.
         leave_out: columns that are no features.
-        preferred_batch: pictures at once.
     """
 
     looks_up: ClassVar[bool] = True

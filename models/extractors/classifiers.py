@@ -20,14 +20,10 @@ class FindingClassifier(TimmEncoder):
     """A backbone of timm with a head that gives each finding a probability of its own, such as a run of `fit`.
 
     Args:
-        backbone: timm's name, such as `resnet50`.
         weights: a file of weights with the head, or the folder of a `fit` run.
         findings: in the order of the head, called as the attributes of the cases are.
         thresholds: from which probability on a finding is there: a number for all, or finding -> number, of which those
             that are not named have 0.5. Take those that were set on real images.
-        options: further arguments of `timm.create_model`.
-        device: of torch; `auto` takes a GPU where there is one.
-        preferred_batch: pictures at once.
 
     Raises:
         UsageError: findings or thresholds that cannot be meant.
@@ -56,21 +52,16 @@ class FindingClassifier(TimmEncoder):
         """Returns probabilities, (picture, finding)."""
         import torch
 
-        found: Array = torch.sigmoid(torch.from_numpy(super().embed(pictures))).numpy()
-        return found
+        return torch.sigmoid(torch.from_numpy(super().embed(pictures))).numpy()
 
 
 class ViewClassifier(TimmEncoder):
     """A backbone of timm with a head of classes that exclude each other, such as the views of a chest X-ray.
 
     Args:
-        backbone: timm's name, such as `resnet50`.
         weights: a file of weights with the head, or the folder of a `fit` run.
         choices: in the order of the head, called as the values of the attribute are.
         chooses: the attribute.
-        options: further arguments of `timm.create_model`.
-        device: of torch; `auto` takes a GPU where there is one.
-        preferred_batch: pictures at once.
 
     Raises:
         UsageError: fewer than two choices, or one twice.
@@ -98,8 +89,7 @@ class ViewClassifier(TimmEncoder):
         """Returns probabilities that sum to 1, (picture, choice)."""
         import torch
 
-        found: Array = torch.softmax(torch.from_numpy(super().embed(pictures)), dim=1).numpy()
-        return found
+        return torch.softmax(torch.from_numpy(super().embed(pictures)), dim=1).numpy()
 
 
 class ModelClassifier(FeatureExtractor):
@@ -110,9 +100,6 @@ class ModelClassifier(FeatureExtractor):
         findings: of its classes those that are judged, called as the attributes of the cases are; or instead
         choices: classes that exclude each other, called as the values of the attribute are.
         chooses: that attribute.
-        thresholds: as of `FindingClassifier`.
-        device: of torch; `auto` takes a GPU where there is one.
-        preferred_batch: pictures at once.
 
     Raises:
         UsageError: the model does not classify; or names or thresholds that cannot be meant.

@@ -49,8 +49,6 @@ class Inception(Network):
 
     Args:
         weights: torchvision's file of weights.
-        device: of torch; `auto` takes a GPU where there is one.
-        preferred_batch: pictures at once.
     """
 
     needs: ClassVar[Sequence[Weights]] = (
@@ -109,8 +107,6 @@ class TransformersEncoder(Network):
             last layer) or `mean` (over the tokens of patches).
         what: the weights are called, for messages.
         licence: of the weights, for messages.
-        device: of torch; `auto` takes a GPU where there is one.
-        preferred_batch: pictures at once.
     """
 
     def __init__(
@@ -174,8 +170,6 @@ class TimmEncoder(Network):
         backbone: timm's name, such as `resnet50`.
         weights: a file of weights of it.
         options: further arguments of `timm.create_model`.
-        device: of torch; `auto` takes a GPU where there is one.
-        preferred_batch: pictures at once.
     """
 
     needs: ClassVar[Sequence[Weights]] = (
@@ -281,8 +275,6 @@ class BioViLT(Network):
 
     Args:
         weights: a folder, or `OWNER/NAME[@REVISION]` in the model hub's cache, with both models.
-        device: of torch; `auto` takes a GPU where there is one.
-        preferred_batch: pictures, or texts, at once.
     """
 
     reads_texts: ClassVar[bool] = True
@@ -339,8 +331,7 @@ class BioViLT(Network):
             missing = network.encoder.missing_previous_emb.expand_as(static)
             places = network.projector.model(torch.cat([static, missing], dim=1))
             vectors = torch.nn.functional.normalize(places.mean(dim=(2, 3)), dim=1)
-        found: Array = vectors.float().cpu().numpy()
-        return found
+        return vectors.float().cpu().numpy()
 
     def embed_texts(self, texts: Sequence[str]) -> Array:
         """Returns vectors of length 1, (text, 128)."""
@@ -403,8 +394,6 @@ class PatientSiamese(Network):
         backbone: timm's name of the branch.
         features: outputs of a branch.
         edge: of the square that pictures are stretched to.
-        device: of torch; `auto` takes a GPU where there is one.
-        preferred_batch: pictures at once.
     """
 
     tells_patients: ClassVar[bool] = True

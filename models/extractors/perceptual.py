@@ -99,8 +99,6 @@ class LPIPS(PerceptualDistance):
         network: `alex`, which the authors advise for judging, or `vgg`.
         backbone: torchvision's file of the network's weights.
         heads: the authors' file of weights of channels, which belongs to the network.
-        device: of torch; `auto` takes a GPU where there is one.
-        preferred_batch: pairs at once.
     """
 
     NETWORKS: ClassVar[dict[str, tuple[tuple[Any, ...], tuple[int, ...], int, str]]] = {
@@ -169,8 +167,6 @@ class DISTS(PerceptualDistance):
     Args:
         backbone: torchvision's file of the weights of VGG16.
         heads: the authors' file of the weights alpha and beta.
-        device: of torch; `auto` takes a GPU where there is one.
-        preferred_batch: pairs at once.
     """
 
     TAPS = (3, 8, 15, 22, 29)

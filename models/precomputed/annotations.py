@@ -18,7 +18,6 @@ class PrecomputedAnnotations(Segmenter, Detector):
     """A folder with a file of annotations per case: areas are segmented, points and centres of areas are detected.
 
     Args:
-        root: the folder.
         pattern: the file of a case in it, holding `{case}`: GeoJSON, also `.gz`, or XML.
         classes: class or group of the file -> label of the task, in the order of drawing; None where they are equal,
             and drawn in the order of the labels. Objects of other classes are left out.

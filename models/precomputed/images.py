@@ -128,7 +128,6 @@ class PrecomputedReconstructions(Reconstructor):
     """A folder with one file per scan, whichever program made them.
 
     Args:
-        root: the folder.
         pattern: the file of a case in it, holding `{case}`: HDF5, as fastMRI and MC-MRRec have it, .npz or .npy.
         key: of the array in the file; not of .npy.
         fft: how the program scaled its inverse FFT: `ortho`, or `backward`, numpy's default, whose images are smaller

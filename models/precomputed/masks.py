@@ -24,13 +24,11 @@ class Precomputed(Segmenter):
     """A folder with one file per case, or one file per case and class.
 
     Args:
-        root: the folder.
         pattern: the file of a case in it, holding `{case}`; `.nii` is found beside `.nii.gz`. With `{class}` there
             is one binary mask per class; the files of classes without a label of the task are not opened.
         translate: from the model's classes to the task's labels: `from` (a list in configs/class_lists,
             integer -> name, or names from 1 on), `to` (class -> label, or null to drop it; equal names match by
             themselves) and `lacks` (labels the model has no class for). None takes the integers as the task's own.
-        postprocess: steps on the label map, see docs/models.md.
         objects: of files that number objects: `values` where each value is an object of label 1, or what labels were
             multiplied by before the number was added, such as 1000.
 
@@ -167,12 +165,10 @@ class NnUnetResults(Precomputed):
     file names are read from the `dataset.json` that nnU-Net puts into either folder.
 
     Args:
-        root: the folder.
         pattern: name of a case in nnU-Net's files without the ending, holding `{case}`.
         folds: the folds taken of a trained model's folder; None takes all there are.
         translate: as of `Precomputed`; `from` is by default the labels of `dataset.json`. None translates by equal
             names, unless nnU-Net was trained on overlapping regions, whose integers are the dataset's own.
-        postprocess: steps on the label map, see docs/models.md.
 
     Raises:
         UserError: the folder has no such fold, or a case is in two; `prepare` raises it where the folder holds no

@@ -150,8 +150,7 @@ class PrecomputedPlaces(Detector):
             return xyz[:, ::-1] if self.axes == 2 else xyz
         inverse = np.linalg.inv(grid.affine)
         ras = xyz * (-1, -1, 1) if self.space == "lps" else xyz
-        placed: Array = ras @ inverse[:3, :3].T + inverse[:3, 3]
-        return placed
+        return ras @ inverse[:3, :3].T + inverse[:3, 3]
 
     def _corners(self, numbers: Array, grid: Geometry | None, found: Sequence[tuple[Line, Any]], path: Path) -> Array:
         """Returns the first and the last voxel inside, (box, 2 * axis)."""

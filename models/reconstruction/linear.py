@@ -109,16 +109,10 @@ def is_centred(image: Image) -> bool:
 
 
 def sensitivities(samples: Array, measured: Array, axes: Sequence[int], centre: int) -> Array:
-    """Estimates how sensitive each coil is at each place.
+    """Returns how sensitive each coil is at each place: complex, shaped like the samples (coil, *axes).
 
-    Args:
-        samples: complex, (coil, *axes), the lowest frequency in the middle.
-        measured: bool, (1, *axes), where there are samples.
-        axes: the frequency axes.
-        centre: at most how many lines along each of these are taken.
-
-    Returns:
-        Complex, shaped like `samples`; the sum of squares over coils is 1 where there is any signal, else 0.
+    The sum of squares over coils is 1 where there is any signal, else 0. `measured` is bool, (1, *axes); the lowest
+    frequency lies in the middle, of which at most `centre` lines along each frequency axis are taken.
 
     Raises:
         CaseError: the middle of k-space was not measured.
@@ -139,15 +133,13 @@ def sensitivities(samples: Array, measured: Array, axes: Sequence[int], centre: 
         window = window * np.where(distance < 1, np.cos(np.pi / 2 * np.minimum(distance, 1)) ** 2, 0).reshape(shape)
     coarse = inverse_fft(samples * window.astype(np.float32), list(axes))
     size = np.sqrt(np.square(np.abs(coarse)).sum(axis=0, keepdims=True))
-    found: Array = np.where(size > FLOOR * size.max(), coarse / np.maximum(size, np.finfo(size.dtype).tiny), 0)
-    return found
+    return np.where(size > FLOOR * size.max(), coarse / np.maximum(size, np.finfo(size.dtype).tiny), 0)
 
 
 def _forward_fft(images: Array, axes: Sequence[int]) -> Array:
     from scipy import fft
 
-    found: Array = np.fft.fftshift(fft.fftn(np.fft.ifftshift(images, axes), axes=axes, norm="ortho"), axes)
-    return found
+    return np.fft.fftshift(fft.fftn(np.fft.ifftshift(images, axes), axes=axes, norm="ortho"), axes)
 
 
 def _solved(

@@ -90,8 +90,7 @@ class NetworkReconstructor(nn.Module, Reconstructor):
 
     def training_loss(self, batch: Mapping[str, Tensor]) -> Tensor:
         """The mean absolute error of a batch of slices."""
-        loss: Tensor = nn.functional.l1_loss(self._mended(batch["image"]), batch["target"])
-        return loss
+        return nn.functional.l1_loss(self._mended(batch["image"]), batch["target"])
 
     def _reconstruct(self, image: Image) -> Array:
         shown, scale = self._start(image)
@@ -99,8 +98,7 @@ class NetworkReconstructor(nn.Module, Reconstructor):
         pictures = torch.from_numpy(shown / scale)[:, None]
         parts = [self._mended(some.to(device)) for some in torch.split(pictures, self.batch)]
         mended = torch.cat(parts)[:, 0].clamp_min(0).float().cpu().numpy() * scale
-        found: Array = mended.reshape(image.array.shape[1:])
-        return found
+        return mended.reshape(image.array.shape[1:])
 
     def _start(self, image: Image) -> tuple[Array, Array]:
         """The simple reconstruction, float32, (slice, row, column), and its largest values, (slice, 1, 1)."""

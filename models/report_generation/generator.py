@@ -244,15 +244,11 @@ class ReportGenerator(nn.Module, VisionLanguageModel):
             raise UserError("this generator has learned no words yet; call prepare() with a checkpoint, or study()")
 
     def _memory(self, pictures: Tensor, seen: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """What the decoder attends to, and how likely phrases are.
+        """Returns what the decoder attends to, and how likely phrases are.
 
-        Args:
-            pictures: float32, (report, view, 3, row, column).
-            seen: which views there are, bool, (report, view).
-
-        Returns:
-            (report, place, feature), float; which places count, int64, (report, place); of each phrase the logit,
-            (report, phrase), or None without phrases.
+        That is (report, place, feature) float; which places count, int64, (report, place); and the logit of each
+        phrase, (report, phrase), None without phrases. Pictures are float32, (report, view, 3, row, column), `seen`
+        (report, view).
         """
         count, views = seen.shape
         grids = self.places.new_zeros(count, views, *self.places.shape)
@@ -322,12 +318,6 @@ class ReportGenerator(nn.Module, VisionLanguageModel):
 class Encoder(nn.Module):
     """An image encoder whose last features are used, with the pictures that it takes.
 
-    Args:
-        name: timm's, or `hf-hub:OWNER/NAME`; `open_clip:` and open_clip's name, or a folder.
-        weights: a file; of open_clip also its tag.
-        options: further arguments of `timm.create_model`.
-        size: edge of the pictures; None is the encoder's own.
-
     Raises:
         UserError: there is no such encoder, its library is missing, or it cannot be loaded.
     """
@@ -357,12 +347,9 @@ class Encoder(nn.Module):
         return features
 
     def picture(self, image: Image, rng: np.random.Generator | None = None, strength: float = 0) -> Tensor:
-        """A picture as the encoder takes it, float32, (3, row, column): scaled, on a square of black.
+        """Returns a picture as the encoder takes it, float32, (3, row, column): scaled, on a square of black.
 
-        Args:
-            image: (channel, row, column).
-            rng: for training: crops the edges and varies the contrast.
-            strength: by which part of them at most.
+        For training, `rng` crops the edges and varies the contrast, by the part `strength` of them at most.
 
         Raises:
             CaseError: it is no picture of 1 to 4 channels.

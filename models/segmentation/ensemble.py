@@ -19,7 +19,6 @@ class Vote(nn.Module, Segmenter):
 
     Args:
         models: segmenters; a list under `models` in a config, each with its `_target_`.
-        postprocess: steps on the label map, see docs/models.md.
 
     Raises:
         UserError: fewer than two models.

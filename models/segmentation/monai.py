@@ -68,7 +68,6 @@ class MonaiSegmenter(nn.Module, Segmenter):
         preprocess: MONAI dictionary transforms on `image` (and, to resample or crop for training, `label`,
             with `allow_missing_keys=true`). What they do to the grid is undone on the prediction.
         augment: MONAI dictionary transforms on the training patches.
-        postprocess: steps on the label map, see docs/models.md.
         patches_per_case: patches of `roi_size` drawn from a case each time it is visited in training, three in
             four of them centred on a labelled voxel.
 
@@ -369,7 +368,6 @@ class VistaSegmenter(MonaiSegmenter):
         bundle: folder of a MONAI bundle whose network takes `class_vector`.
         prompts: name of a label -> the network's number for it; by default the channels that the bundle's
             `metadata.json` names as the label is called.
-        settings: as for `MonaiSegmenter`: the window, `preprocess`, `flips`, ...
 
     Raises:
         UserError: it is no such bundle.

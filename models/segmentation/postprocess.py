@@ -26,12 +26,7 @@ class Step(ABC):
 
     @abstractmethod
     def __call__(self, mask: Array, names: Names, spacing: Sequence[float]) -> Array:
-        """Returns a changed copy.
-
-        Args:
-            mask: integers, (*spatial).
-            names: of the task's labels.
-            spacing: of the voxels in mm along each axis.
+        """Returns a changed copy of a mask: integers, (*spatial); the spacing is in mm along each axis.
 
         Raises:
             UsageError: the task has no label of a name in `labels`.

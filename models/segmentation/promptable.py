@@ -30,7 +30,6 @@ class PromptableSegmenter(Segmenter):
     Args:
         window: grey levels shown as black and white, [low, high]; None takes the 0.5th and 99.5th percentile of each
             image. Pictures of 8 bits are shown as they are.
-        postprocess: steps on the label map, see docs/models.md.
     """
 
     def __init__(self, window: Sequence[float] | None = None, postprocess: Sequence[Step] = ()) -> None:
@@ -43,14 +42,9 @@ class PromptableSegmenter(Segmenter):
 
     @abstractmethod
     def decode(self, encoded: Any, guides: Sequence[Guide]) -> Sequence[Array]:
-        """Returns one map of scores per guide.
+        """Returns one map of scores per guide: float, (row, column), above 0 where the structure is.
 
-        Args:
-            encoded: of the picture.
-            guides: boxes (row, column, row, column) and points (row, column) of the picture.
-
-        Returns:
-            float, (row, column), above 0 where the structure is.
+        Guides are boxes (row, column, row, column) and points (row, column) of the picture that was encoded.
         """
 
     def segment(self, prompts: Prompts) -> Sequence[Array]:
@@ -82,8 +76,7 @@ class PromptableSegmenter(Segmenter):
             return array
         low, high = np.percentile(array, (0.5, 99.5)) if self.window is None else self.window
         scaled = (array.astype(np.float32) - low) / max(float(high) - float(low), 1e-6)
-        shown: Array = np.round(np.clip(scaled, 0, 1) * 255).astype(np.uint8)
-        return shown
+        return np.round(np.clip(scaled, 0, 1) * 255).astype(np.uint8)
 
 
 def _rgb(picture: Array) -> Array:
@@ -141,8 +134,6 @@ class Sam(nn.Module, PromptableSegmenter):
         hub: name of a model on the Hugging Face hub, such as `facebook/sam-vit-base`; may be downloaded.
         revision: of it: a commit pins the weights.
         checkpoint: folder that `save_pretrained` wrote, instead of `hub`.
-        window: as of `PromptableSegmenter`.
-        postprocess: steps on the label map.
         at_once: guides decoded together.
 
     Raises:

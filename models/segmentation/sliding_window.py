@@ -83,19 +83,11 @@ def distinct_views(axes: int, flips: Sequence[int], rotations: bool) -> list[Vie
 
 
 def strips(pixels: Tensor, predict: Predict, windows: Windows) -> Iterator[Strip]:
-    """Slides windows over an image and yields its class probabilities strip by strip.
+    """Slides windows over an image (channel, *spatial) and yields its class probabilities strip by strip.
 
-    Windows are blended with Gaussian weights as in MONAI's `sliding_window_inference(mode="gaussian")`. Along
-    the axis with the most windows only as many planes are held as a window is thick: what no later window will
-    touch is yielded and forgotten.
-
-    Args:
-        pixels: (channel, *spatial), on `windows.stitched_on`.
-        predict: what is asked of each batch of windows.
-        windows: how to cut.
-
-    Yields:
-        Strips that together cover the image once, along one axis in ascending order.
+    Windows are blended with Gaussian weights as in MONAI's `sliding_window_inference(mode="gaussian")`. Along the axis
+    with the most windows only as many planes are held as a window is thick: what no later window will touch is yielded
+    and forgotten. Strips cover the image once, along one axis in ascending order.
     """
     padded, margin = _padded(pixels, windows.size)
     shape = padded.shape[1:]

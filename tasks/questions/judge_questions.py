@@ -108,13 +108,10 @@ class JudgeQuestion:
         return frozenset(place["name"] for text in texts for place in PLACE.finditer(text) if place["name"])
 
     def fields(self, case: Case, reply: Reply, earlier: Mapping[str, Any], item: str = "") -> Mapping[str, str] | None:
-        """What its template may show of one answer; None where a text that it shows is blank, and nobody is asked.
+        """Returns what its template may show of one answer.
 
-        Args:
-            case: which.
-            reply: what was answered.
-            earlier: by question, the verdicts that it goes on from.
-            item: what it is about, where there is an `each`.
+        None where a text that it shows is blank, and nobody is asked. `earlier` has by question the verdicts that it
+        goes on from; `item` is what it is about, where there is an `each`.
 
         Raises:
             CaseError: the case has no question, or several references where one is to be shown.

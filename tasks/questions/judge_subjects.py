@@ -24,14 +24,9 @@ NAMED = 100
 def judge_subjects(
     question: JudgeQuestion, case: Case, reply: Reply, earlier: Verdicts, images: Callable[[], Sequence[Image]]
 ) -> Iterator[Subject]:
-    """What a judge is shown of one answer to have one question answered.
+    """Yields what a judge is shown of one answer to have one question answered.
 
-    Args:
-        question: to the judge.
-        case: whose answer.
-        reply: as the judge sees it.
-        earlier: verdicts on this answer so far; nothing is asked that goes on from one that is missing.
-        images: reads those of the case.
+    The reply is given as the judge sees it. Nothing is asked that goes on from an earlier verdict which is missing.
 
     Raises:
         CaseError: the case cannot be put to a judge, such as one of several references.

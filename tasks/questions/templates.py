@@ -80,15 +80,7 @@ class Template:
     def messages(
         self, question: Question, attributes: Mapping[str, str], images: int
     ) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
-        """Puts a question.
-
-        Args:
-            question: what is asked.
-            attributes: of its case.
-            images: how many there are to show.
-
-        Returns:
-            The system turn, if any, and the first of the user; and the turns that follow replies.
+        """Returns the system turn, if any, and the first of the user; and the turns that follow replies.
 
         Raises:
             UsageError: a template names a field that the case does not have.

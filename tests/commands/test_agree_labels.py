@@ -8,7 +8,7 @@ from sklearn.metrics import cohen_kappa_score, f1_score
 
 from medimg_eval.commands.cli import start
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.metrics.reports.labels.metrics import CHEXPERT_14
+from medimg_eval.metrics.reports.labels.taxonomies import CHEXPERT_14
 from medimg_eval.models.annotators.base import PairAnnotator, TextAnnotator
 from medimg_eval.results.agreement.labelers import label_agreement
 

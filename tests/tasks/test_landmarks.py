@@ -12,7 +12,7 @@ from medimg_eval.case import Case, Findings, Geometry, Points
 from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.instantiate import build
 from medimg_eval.metrics import LabelScore
-from medimg_eval.metrics.measurement.measurements import cobb_angles
+from medimg_eval.metrics.measurement.angles import cobb_angles
 from medimg_eval.tasks.landmarks import LandmarkTask
 from medimg_eval.tasks.measurements import MeasurementTask
 from tests.helpers.config_files import composed_config

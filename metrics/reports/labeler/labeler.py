@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from medimg_eval.metrics.nlp import is_english, lower, section_spans, sections, sentence_spans
+from medimg_eval.metrics.nlp import is_english, lower, section_spans, sentence_spans
 from medimg_eval.metrics.reports.labeler.findings import (
     ATELECTASIS,
     CONSOLIDATION,
@@ -35,18 +35,6 @@ from medimg_eval.metrics.reports.labeler.findings import (
 from medimg_eval.metrics.reports.labeler.lengths import Measurement, measured
 from medimg_eval.metrics.reports.labeler.sentence import Said, Sentence, side_of, trend_of
 from medimg_eval.metrics.reports.labeler.sentence_findings import read
-
-__all__ = [
-    "OBSERVATIONS",
-    "Measurement",
-    "Mention",
-    "combined",
-    "label_report",
-    "measurements",
-    "mentions",
-    "sections",
-    "sentences",
-]
 
 OBSERVATIONS = (
     ENLARGED,

@@ -129,15 +129,9 @@ def averaged(counts: LabelCounts, average: str) -> Efficacy:
 
 
 def value_of(counts: LabelCounts, average: str, what: str) -> Counts:
-    """Returns one of the numbers of `Efficacy`.
+    """Returns one of the numbers of `Efficacy`, (...), of counts (..., label) that were summed over reports.
 
-    Args:
-        counts: (..., label), summed over reports.
-        average: "micro", "macro" or "weighted".
-        what: "precision", "recall", "f1" or "support".
-
-    Returns:
-        (...).
+    `average` is "micro", "macro" or "weighted"; `what` is "precision", "recall", "f1" or "support".
     """
     due = counts.hits + counts.missed
     if what == "support":

@@ -11,35 +11,13 @@ from collections.abc import Mapping
 
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.registry import comparisons, metric
-from medimg_eval.metrics.reports.labels.f1 import Average, Efficacy, Uncertain, label_scores
-from medimg_eval.metrics.reports.labels.family import Labeller, label_family
+from medimg_eval.metrics.reports.labels.family import label_family
 from medimg_eval.metrics.reports.labels.pet_uptake import uptake_labels
 from medimg_eval.metrics.reports.labels.taxonomies import (
     CHEXPERT,
-    CHEXPERT_5,
-    CHEXPERT_13,
-    CHEXPERT_14,
-    Taxonomy,
-    labels_of,
     loaded,
 )
 from medimg_eval.metrics.text import read_value
-
-__all__ = [
-    "CHEXPERT",
-    "CHEXPERT_5",
-    "CHEXPERT_13",
-    "CHEXPERT_14",
-    "Average",
-    "Efficacy",
-    "Labeller",
-    "Taxonomy",
-    "Uncertain",
-    "label_family",
-    "label_scores",
-    "labels_of",
-    "uptake_labels",
-]
 
 
 def _by_rules(text: str) -> Mapping[str, int]:

@@ -18,18 +18,11 @@ _MARKS = str.maketrans(dict.fromkeys("[]【】()（）"))
 
 
 def uptake_labels(text: str, taxonomy: Taxonomy) -> dict[str, int]:
-    """Returns what a report of PET says of the uptake of organs.
+    """Returns what a report of PET says of the uptake of organs: "ORGAN: KIND" -> 1, and nothing of others.
 
     A clause that speaks of uptake is of the organs it names, or else of those that were last named before it. What it
     says is the first kind of the taxonomy that has a word in it; of an organ that is called normal and something else,
-    the latter counts.
-
-    Args:
-        text: the report.
-        taxonomy: `words` has `cues`, `uptake` (kind -> words) and `organs` (organ -> words).
-
-    Returns:
-        "ORGAN: KIND" -> 1 of what is said; no others.
+    the latter counts. The taxonomy's `words` are `cues`, `uptake` (kind -> words) and `organs` (organ -> words).
     """
     words = taxonomy.words
     cues, kinds = _pattern(words["cues"]), {kind: _pattern(some) for kind, some in words["uptake"].items()}

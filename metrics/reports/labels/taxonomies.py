@@ -172,10 +172,7 @@ def loaded(place: str) -> Taxonomy:
 def labels_of(states: Mapping[str, Any], labels: Sequence[str], who: str) -> dict[str, int]:
     """Returns the state of every label: 0 of those that a labeller does not name.
 
-    Args:
-        states: label -> state, and maybe `cut`, which says that the text was longer than what was read.
-        labels: all there are.
-        who: the labeller, for the message.
+    `cut` among its states says that the text was longer than what was read.
 
     Raises:
         UserError: it names a label that there is not, or a state that is none of the four.

@@ -41,7 +41,6 @@ class Network:
         config: of the encoder, as transformers loads it.
         tokenizer: of the encoder.
         dataset: whose heads are taken where there are several.
-        device: a torch device.
 
     Raises:
         UserError: an archive of another architecture, or an encoder that does not fit it.

@@ -28,7 +28,6 @@ class ChatTemplate:
     image: some templates leave out in silence what they do not know.
 
     Args:
-        name: of the checkpoint, for messages.
         processor: or tokenizer, of the checkpoint.
         file: with a Jinja template to be used instead of the checkpoint's own.
 
@@ -139,7 +138,6 @@ class Reader:
     """Renders, tokenizes, resizes, and pads on the left, where a model that goes on at the right needs it.
 
     Args:
-        name: of the checkpoint, for messages.
         processor: of texts and images; of a model of text alone its tokenizer.
         template: the checkpoint's words for a conversation.
         reads_images: whether the model takes images.

@@ -90,10 +90,6 @@ class GumbelSampler:
 
     A row's draws depend on the seed and on its own prompt alone, so that neither the order of the cases nor the size of
     the batch changes an answer.
-
-    Args:
-        decoding: temperature above 0, and top_p.
-        prompts: one for each row.
     """
 
     def __init__(self, decoding: Decoding, prompts: Prompts) -> None:
@@ -113,8 +109,7 @@ class GumbelSampler:
         noise = torch.stack(
             [torch.empty(likely.shape[1]).exponential_(generator=generator) for generator in self.generators]
         )
-        drawn: Tensor = likely - noise.log().to(likely.device)
-        return drawn
+        return likely - noise.log().to(likely.device)
 
 
 def count_completion_tokens(ids: Tensor, settings: Any) -> int:
@@ -150,14 +145,10 @@ class OptionEnding:
 def score_options(
     texts: Sequence[str], options: Sequence[Mapping[str, str]], tokenizer: Any, read: LogProbabilities
 ) -> list[dict[str, float]]:
-    """Returns the mean log-probability of each option's tokens, for each prompt.
+    """Returns the mean log-probability of each option's tokens, for each rendered prompt.
 
-    Args:
-        texts: rendered prompts.
-        options: for each, letter -> what is weighed.
-        tokenizer: of the model.
-        read: asks the model. Options that are one token are all read off the end of the prompt; longer ones are
-            read one after the other, so that never more sequences than prompts are in memory.
+    Options that are one token are all read off the end of the prompt; longer ones are read one after the other, so that
+    never more sequences than prompts are in memory.
     """
     endings = [
         {letter: _encode_option(text, option, tokenizer) for letter, option in asked.items()}

@@ -66,10 +66,8 @@ class LoadedCheckpoint:
 def find_checkpoint(checkpoint: str, revision: str | None, file: str = "config.json") -> CheckpointSource:
     """Finds a checkpoint on disk, in the hub's cache, or on the hub, and asks the network only if it answers at once.
 
-    Args:
-        checkpoint: a folder, or an id on the hub such as `Qwen/Qwen2.5-VL-7B-Instruct`.
-        revision: branch, tag or commit of the hub's repository.
-        file: that every such checkpoint has.
+    It is a folder, or an id such as `Qwen/Qwen2.5-VL-7B-Instruct` with a branch, tag or commit; `file` is one that
+    every such checkpoint has.
 
     Raises:
         UserError: it is in none of these places, or may not be downloaded.
@@ -119,14 +117,9 @@ def load_checkpoint(
     trust_remote_code: bool,
     options: Mapping[str, Any],
 ) -> LoadedCheckpoint:
-    """Loads a checkpoint.
+    """Loads a checkpoint, with the PEFT adapter that is put on it.
 
-    Args:
-        source: where it is.
-        adapter: a PEFT adapter that is put on it.
-        settings: of its processor, in place of its own.
-        trust_remote_code: whether code that comes with it may be run.
-        options: for the model's `from_pretrained`.
+    `settings` take the place of its processor's own; `options` go to the model's `from_pretrained`.
 
     Raises:
         UserError: a library is missing, weights are missing, or it is no model that reads and writes.

@@ -137,8 +137,6 @@ class Writer(NamedTuple):
     """Writes requests.
 
     Attributes:
-        url: they are sent to.
-        model: the name the server knows it by.
         limit: the field that limits the length of a reply.
         image_format: of the data URLs.
         max_side: longer sides of images are shrunk to so many pixels; None sends them as they are.
@@ -220,8 +218,6 @@ class Server(NamedTuple):
     """Who is asked.
 
     Attributes:
-        url: of chat completions.
-        model: the name it knows the model by.
         key: sent as a bearer token, and never part of a message; "" sends none.
         variable: the environment variable the key came from.
         proxies: whether the environment's proxies are used.

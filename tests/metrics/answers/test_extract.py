@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.answers import rule_registry as registry
 from medimg_eval.metrics.answers.extraction import (
-    AnswerRule,
-    answer_rule,
     extract,
     extract_box,
     extract_choice,
@@ -22,8 +20,8 @@ from medimg_eval.metrics.answers.extraction import (
     extract_open,
     extract_point,
     extract_yes_no,
-    rules,
 )
+from medimg_eval.metrics.answers.rule_registry import AnswerRule, answer_rule, rules
 from medimg_eval.metrics.registry import available
 
 FINDING = {"A": "Pneumonia", "B": "Pleural effusion", "C": "Pneumothorax", "D": "Normal"}

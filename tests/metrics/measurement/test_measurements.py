@@ -10,11 +10,8 @@ from hypothesis.extra.numpy import arrays
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics import LabelScore
-from medimg_eval.metrics.measurement.angles import unwrapped
+from medimg_eval.metrics.measurement.angles import cobb_angles, joint_angle, measured_between, unwrapped
 from medimg_eval.metrics.measurement.measurements import (
-    cobb_angles,
-    joint_angle,
-    measured_between,
     measurement_scores,
     relative_height_loss,
     worst_measurement_scores,

@@ -13,14 +13,13 @@ from scipy import stats
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics import get, parse
 from medimg_eval.metrics.answers.reply import AnsweredQuestion
+from medimg_eval.metrics.phi.patterns import Vocabulary, spans_of
 from medimg_eval.metrics.phi.report_leakage import (
-    Vocabulary,
     leakage,
     phi_placeholders,
     phi_suspected,
     placeholders,
     rare_phrases,
-    spans_of,
     words_of,
 )
 from medimg_eval.metrics.proportions import exact_interval

@@ -10,20 +10,10 @@ from skimage.metrics import normalized_root_mse, peak_signal_noise_ratio, struct
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics import available, get, title
-from medimg_eval.metrics.reconstruction.metrics import (
-    PRESETS,
-    gmsd,
-    haarpsi,
-    image_scores,
-    ms_ssim,
-    nmse,
-    nrmse,
-    psnr,
-    ssim,
-    vif,
-    worst_image_scores,
-)
+from medimg_eval.metrics.reconstruction.metrics import gmsd, haarpsi, ms_ssim, nmse, nrmse, psnr, ssim, vif
 from medimg_eval.metrics.reconstruction.perceptual import pictures
+from medimg_eval.metrics.reconstruction.presets import PRESETS
+from medimg_eval.metrics.reconstruction.scores import image_scores, worst_image_scores
 
 ALL = {"psnr": psnr, "nrmse": nrmse, "nmse": nmse, "ssim": ssim, "ms_ssim": ms_ssim, "vif": vif, "haarpsi": haarpsi}
 ALL["gmsd"] = gmsd

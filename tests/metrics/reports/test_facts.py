@@ -15,7 +15,8 @@ from medimg_eval import metrics
 from medimg_eval.metrics.answers.reply import AnsweredQuestion
 from medimg_eval.metrics.registry import ScoreTable
 from medimg_eval.metrics.reports.facts import CHANGE_WORDS, change_words, finding_facts, matched_measurements, set_f1
-from medimg_eval.metrics.reports.labeler.labeler import Measurement, measurements
+from medimg_eval.metrics.reports.labeler.labeler import measurements
+from medimg_eval.metrics.reports.labeler.lengths import Measurement
 from tests.metrics.reports.labeler.test_mentions import LINES
 
 TEXTS = st.lists(st.sampled_from([text for text, _ in LINES]), max_size=6).map(" ".join)

@@ -9,7 +9,7 @@ import pytest
 from medimg_eval.errors import UserError
 from medimg_eval.evidence import TextPair
 from medimg_eval.metrics.nlp.corpus import Corpus
-from medimg_eval.metrics.reports.labels.metrics import CHEXPERT_14
+from medimg_eval.metrics.reports.labels.taxonomies import CHEXPERT_14
 from tests.helpers.tiny_bert import save_vocabulary
 
 TEXTS = [

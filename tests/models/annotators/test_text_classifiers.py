@@ -7,7 +7,7 @@ import json
 import pytest
 
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.metrics.reports.labels.metrics import Taxonomy
+from medimg_eval.metrics.reports.labels.taxonomies import Taxonomy
 from medimg_eval.models.annotators.text_classifiers import ReportClassifier, SrrBert, sentences
 from tests.helpers.tiny_bert import save_vocabulary
 

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from medimg_eval.metrics.nlp.report_sections import sections
 from medimg_eval.metrics.reports.labeler.labeler import (
     OBSERVATIONS,
     combined,
     label_report,
     measurements,
     mentions,
-    sections,
     sentences,
 )
 from medimg_eval.metrics.reports.labeler.phrase_tree import expanded, planted

@@ -15,17 +15,10 @@ from medimg_eval import metrics
 from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.metrics.answers.reply import AnsweredQuestion, Read
 from medimg_eval.metrics.registry import ScoreTable, read_by
-from medimg_eval.metrics.reports.labels.family import codes, example_scores, sums_of, value_of_sums
-from medimg_eval.metrics.reports.labels.metrics import (
-    CHEXPERT,
-    CHEXPERT_5,
-    CHEXPERT_13,
-    CHEXPERT_14,
-    Taxonomy,
-    label_family,
-    label_scores,
-    uptake_labels,
-)
+from medimg_eval.metrics.reports.labels.f1 import label_scores
+from medimg_eval.metrics.reports.labels.family import codes, example_scores, label_family, sums_of, value_of_sums
+from medimg_eval.metrics.reports.labels.metrics import uptake_labels
+from medimg_eval.metrics.reports.labels.taxonomies import CHEXPERT, CHEXPERT_5, CHEXPERT_13, CHEXPERT_14, Taxonomy
 
 NAMES = ("Edema", "Fracture", "Pneumonia")
 BLANK, YES, NO, MAYBE = range(4)

@@ -16,7 +16,8 @@ from medimg_eval.instantiate import build_candidate
 from medimg_eval.metrics import ScoreTable, available, parse
 from medimg_eval.metrics.answers.reply import AnsweredQuestion
 from medimg_eval.metrics.reports.labeler.labeler import label_report
-from medimg_eval.metrics.reports.labels.metrics import CHEXPERT, CHEXPERT_14, Taxonomy, label_scores
+from medimg_eval.metrics.reports.labels.f1 import label_scores
+from medimg_eval.metrics.reports.labels.taxonomies import CHEXPERT, CHEXPERT_14, Taxonomy
 from medimg_eval.models.annotators.base import TextAnnotator
 from medimg_eval.models.base import VisionLanguageModel
 from medimg_eval.question import Key, Question
