@@ -15,12 +15,12 @@ from medimg_eval.metrics.answers.options import spelled
 from medimg_eval.metrics.answers.per_option import judged_options, right_options
 from medimg_eval.metrics.answers.phrases import MARK, WITHDRAWAL, announcements, corrections
 from medimg_eval.metrics.answers.position import last_label, placed, without_echo
-from medimg_eval.metrics.nlp import LONG, ending, lower
+from medimg_eval.metrics.nlp import LONG, ending, late_pattern, lower
 
-_CITED = re.compile(r"(?<=\S) ?\[\d{1,2}\]")
-_MARKS = re.compile(r"[<\\]|[\"']\s?:|\w\(\s*[\"']")
+_CITED = late_pattern(r"(?<=\S) ?\[\d{1,2}\]")
+_MARKS = late_pattern(r"[<\\]|[\"']\s?:|\w\(\s*[\"']")
 """What may mark an answer."""
-_AGAIN = re.compile(
+_AGAIN = late_pattern(
     r"(?:[\s,.:;—…-]|(?:no|wait|sorry|actually|hmm|i mean|rather|it is|it's|it should be|should be|make that)\b"
     r"|(?:but|so)\b)+",
     re.IGNORECASE,

@@ -18,7 +18,7 @@ from medimg_eval.metrics.answers.phrases import (
     announcements,
     diagnoses,
 )
-from medimg_eval.metrics.nlp import lower
+from medimg_eval.metrics.nlp import late_pattern, lower
 
 _MOST = 24
 """How many announcements are looked at, from the last."""
@@ -28,13 +28,13 @@ _MOST_LABELS = 96
 _REACH = 72
 """How many characters before a label its choice may begin."""
 
-_TENTATIVE = re.compile(r"\b(?:could|may|might|possibly|perhaps|maybe)\b|(?<![最很更])可能(?!性)|也许")
-_DECIDES = re.compile(r"\b(?:therefore|so|thus|hence|however|but|best|most|final|overall|better|conclu\w+)\b")
-_CALLED = re.compile(r"(?:option|choice|answer|letter)s?\s*[(\[\"']*$")
-_CALLED_OR_BRACKETED = re.compile(r"(?:option|choice|answer|letter|[(\[])\s*[(\[]?$")
-_NUMBER_CALLED = re.compile(r"(?:option|choice|answer|number|no\.|[(\[]|选项|选|choose|select|pick)\s*$")
-_WOULD = re.compile(r"\b(?:would|could|might) be\b")
-_ENDS = re.compile(r"\s*(?:[.,;!)]|$|\n|because\b|here\b)")
+_TENTATIVE = late_pattern(r"\b(?:could|may|might|possibly|perhaps|maybe)\b|(?<![最很更])可能(?!性)|也许")
+_DECIDES = late_pattern(r"\b(?:therefore|so|thus|hence|however|but|best|most|final|overall|better|conclu\w+)\b")
+_CALLED = late_pattern(r"(?:option|choice|answer|letter)s?\s*[(\[\"']*$")
+_CALLED_OR_BRACKETED = late_pattern(r"(?:option|choice|answer|letter|[(\[])\s*[(\[]?$")
+_NUMBER_CALLED = late_pattern(r"(?:option|choice|answer|number|no\.|[(\[]|选项|选|choose|select|pick)\s*$")
+_WOULD = late_pattern(r"\b(?:would|could|might) be\b")
+_ENDS = late_pattern(r"\s*(?:[.,;!)]|$|\n|because\b|here\b)")
 
 
 class _Claim(NamedTuple):

@@ -6,45 +6,45 @@ import html
 import re
 import unicodedata
 
-from medimg_eval.metrics.nlp import either
+from medimg_eval.metrics.nlp import either, late_pattern
 
 LONGEST_HEAD, LONGEST_TAIL = 2_000, 6_000
 
 _WITHHELD = "[content filter]"
 
 _NAMES = r"(?:seed:)?(?:think(?:ing)?|thoughts?|reasoning|reason|analysis|scratchpad|reflection|rationale|cot)"
-_THINKING = re.compile(
+_THINKING = late_pattern(
     rf"(?P<open><{_NAMES}(?:\s[^<>]{{0,40}})?>|\[think(?:ing)?\]|◁think▷|<\|start_thinking\|>"
     r"|<\|begin_of_thought\|>|<unused94>|<\|channel>thought)"
     rf"|</{_NAMES}\s*>|\[/think(?:ing)?\]|◁/think▷|<\|end_thinking\|>|<\|end_of_thought\|>|<unused95>|<channel\|>",
     re.IGNORECASE,
 )
-_CHANNEL = re.compile(r"<\|channel\|>\s*(\w+)[^<]{0,40}<\|message\|>")
-_HEADED = re.compile(r"^\s*#{1,4} *\**(?:thinking|thought process)\**:? *$", re.IGNORECASE | re.MULTILINE)
-_HEADING = re.compile(r"^\s*#{1,4} *\**(?!thinking|thought)\w", re.IGNORECASE | re.MULTILINE)
-_TURN = re.compile(
+_CHANNEL = late_pattern(r"<\|channel\|>\s*(\w+)[^<]{0,40}<\|message\|>")
+_HEADED = late_pattern(r"^\s*#{1,4} *\**(?:thinking|thought process)\**:? *$", re.IGNORECASE | re.MULTILINE)
+_HEADING = late_pattern(r"^\s*#{1,4} *\**(?!thinking|thought)\w", re.IGNORECASE | re.MULTILINE)
+_TURN = late_pattern(
     r"\[/INST\]|(?:^|\n) *(?:#+ *)?(?:assistant|response) *: |(?:^|\n) *(?:assistant|model) *\n"
     r"|<\|im_start\|>assistant|<start_of_turn>model|\bASSISTANT:|assistantfinal"
 )
 _TURNS = ("ssistant", "ASSISTANT", "esponse", "model", "[/INST]")
-_RUN_ON = re.compile(r"\n[ \t#*]*(?:question|user|human|instruction|q)[ \t*]*\d*[ \t]*:", re.IGNORECASE)
-_TOKENS = re.compile(
+_RUN_ON = late_pattern(r"\n[ \t#*]*(?:question|user|human|instruction|q)[ \t*]*\d*[ \t]*:", re.IGNORECASE)
+_TOKENS = late_pattern(
     r"<[|｜][^|｜<>\n]{1,40}[|｜]>|(?i:</?s>|<(?:(?:eos|bos|pad|unk)(?:_token)?|image|eot|eod|endoftext"
     r"|(?:start|end)_of_turn|end_of_utterance|extra_id_\d+|unused\d+|turn\||\|turn)>|</assistant>)"
     r"|\[/?INST\]|\[(?:EOS|BOS|PAD|SEP|CLS|UNK)\]|<</?SYS>>"
 )
-_AT_ENDS = re.compile(rf"^\s*(?:(?:{_TOKENS.pattern})\s*)+|(?:(?:{_TOKENS.pattern})\s*)+$")
-_ERROR = re.compile(
+_AT_ENDS = late_pattern(rf"^\s*(?:(?:{_TOKENS.pattern})\s*)+|(?:(?:{_TOKENS.pattern})\s*)+$")
+_ERROR = late_pattern(
     r"\W{0,3}(?:(?:api|http|request|server|runtime|value|connection|timeout|cuda|openai|internal server)?[ _]?error\b"
     r"|traceback \(|failed to (?:obtain|get|fetch|call)|<!doctype|<html|exception\b|request timed out"
     r"|cuda out of memory|(?:4\d\d|5\d\d) (?:too many|bad|internal|service|gateway|not found|unauthorized))",
     re.IGNORECASE,
 )
-_AMOUNT = re.compile(r"\d+(?:[.,/-]\d+)*%?")
-_RUNS = re.compile(r"([^\w.])\1{7,}")
-_NOTHING = re.compile(r"[\W_]*(?:none|null|nan|n/a|na|undefined|nil)?[\W_]*", re.IGNORECASE)
+_AMOUNT = late_pattern(r"\d+(?:[.,/-]\d+)*%?")
+_RUNS = late_pattern(r"([^\w.])\1{7,}")
+_NOTHING = late_pattern(r"[\W_]*(?:none|null|nan|n/a|na|undefined|nil)?[\W_]*", re.IGNORECASE)
 _CANNOT = either("cannot, can't, can not, could not, couldn't")
-_REFUSAL = re.compile(
+_REFUSAL = late_pattern(
     r"\b"
     + either(
         rf"""i(?:'m| am)? (?:really |very )?sorry, as an? (?:ai|language|large),

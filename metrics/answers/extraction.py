@@ -33,12 +33,12 @@ from medimg_eval.metrics.answers.structured import (
     scaled,
 )
 from medimg_eval.metrics.answers.yes_no import yes_or_no
-from medimg_eval.metrics.nlp import chosen
+from medimg_eval.metrics.nlp import chosen, late_pattern
 
 Reason = Literal["", "unparsed", "refused", "empty"]
 
 _NO_REFUSAL = {"several options", "foreign label", "label against text", "withdrawn", "options repeated", "yes and no"}
-_MARKED = re.compile(r"[<\u25c1\u3010]|\bthink", re.IGNORECASE)
+_MARKED = late_pattern(r"[<\u25c1\u3010]|\bthink", re.IGNORECASE)
 _FORMS = {"regions": regions, "grades": last_object, "boxes3d": boxes3d}
 
 

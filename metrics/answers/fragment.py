@@ -12,11 +12,11 @@ from medimg_eval.metrics.answers.negation import denied_after, denied_before
 from medimg_eval.metrics.answers.option_labels import SEPARATOR, Labels, labels_of
 from medimg_eval.metrics.answers.options import Sheet, spelled
 from medimg_eval.metrics.answers.phrases import NOTHING
-from medimg_eval.metrics.nlp import either
+from medimg_eval.metrics.nlp import either, late_pattern
 
 SEVERAL, FOREIGN, NO_ANSWER, DISAGREE = "several options", "foreign label", "no answer", "label against text"
 
-_LEAD = re.compile(
+_LEAD = late_pattern(
     r"(?:[\s\"'(\[{<:=.,>\x02#-]|→|：)*(?:(?:"
     + either(
         """the, my, is, it, it's, its, it is, that, would, should, must, be, to be, most, likely, probably, clearly,
@@ -28,19 +28,19 @@ _LEAD = re.compile(
     + r"|(?-i:[ao](?= [(]?[A-J]\b)))(?![A-Za-z'-])(?<=\S)[\s\"'(\[{:=,.]*)*",
     re.IGNORECASE,
 )
-_CLOSED = re.compile(r"[\s\"')\]}.:,;、|–—-]*")
-_NEGATED = re.compile(
+_CLOSED = late_pattern(r"[\s\"')\]}.:,;、|–—-]*")
+_NEGATED = late_pattern(
     r"(?:(?:is|are|was)\s+)?(?:definitely |clearly )?(?:not\b|neither\b|isn't|never\b|no longer|anything but"
     r"|(?:initially|originally|first|previously) \w+|不是|不)",
     re.IGNORECASE,
 )
-_INSTEAD = re.compile(
+_INSTEAD = late_pattern(
     r"[,;.—-]?\s*\b(?<!anything )(?:but(?: rather)?|instead|rather|it(?:'s| is)|而是)[\s:,]+"
     r"(?:(?:is )?(?:in fact|now)\s)?",
     re.IGNORECASE,
 )
-_SENTENCE = re.compile(r"[.!?。！？](?=\s|$)|[\n\x03]")
-_RIVAL = re.compile(
+_SENTENCE = late_pattern(r"[.!?。！？](?=\s|$)|[\n\x03]")
+_RIVAL = late_pattern(
     r"(?:is|are|was|would be)(?: clearly| also)? (?:not|incorrect|wrong|less|unlikely|ruled)|isn't", re.IGNORECASE
 )
 

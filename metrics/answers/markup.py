@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 
+from medimg_eval.metrics.nlp import late_pattern
+
 OPEN, CLOSE = "\x02", "\x03"
 
-_TAGS = re.compile(
+_TAGS = late_pattern(
     r"<(answer|final[ _-]?answer|ans|choice|option|conclusion|final|result|selected[ _]option|selection|letter|solution"
     r"|response|output|prediction)(?:\s[^<>]{0,40})?>(.*?)(?:</\s*\1\s*>|$)",
     re.IGNORECASE | re.DOTALL,
 )
 _BRACES = r"\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\}){0,300}\}){0,300})\}"
-_BOXED = re.compile(rf"\\+(?:boxed|fbox)\s*(?:{_BRACES}|([A-Za-z0-9])\b)")
-_DRESSED = re.compile(
+_BOXED = late_pattern(rf"\\+(?:boxed|fbox)\s*(?:{_BRACES}|([A-Za-z0-9])\b)")
+_DRESSED = late_pattern(
     r"\\+(?:text|textbf|textrm|textit|mathbf|mathrm|mathbb|mathsf|mathcal|mbox|bf|rm|bm|emph)\s*\{([^{}]*)\}"
 )
 _KEYS = (
@@ -23,22 +25,22 @@ _KEYS = (
     r"|selected|chosen|picked|选项|答案|最终答案|正确答案|정답|답|回答|正解|答え|الإجابة|الاجابة"
     r"|respuesta|réponse|resposta|đáp án"
 )
-_JSON = re.compile(
+_JSON = late_pattern(
     rf"[\"'](?:{_KEYS})[\"']\s*:\s*(?!\s*\{{)(\[[^\[\]]*\]|\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'(?=\s*[,}}\]])|[^,}}\n]*)",
     re.IGNORECASE,
 )
-_TRUE = re.compile(r"[\"']([A-Za-z]|\d{1,2})[\"']\s*:\s*[Tt]rue\b")
-_CALL = re.compile(
+_TRUE = late_pattern(r"[\"']([A-Za-z]|\d{1,2})[\"']\s*:\s*[Tt]rue\b")
+_CALL = late_pattern(
     r"\b(?:final_answer|answer|submit|select_option|choose)\(\s*(?:\w+\s*=\s*)?[\"']?([^()\"'\n]{1,80})[\"']?\s*\)"
 )
-_HTML = re.compile(
+_HTML = late_pattern(
     r"</?(?:b|strong|i|em|u|p|br|div|span|li|ul|ol|h\d|font|center|mark|code)\b[^<>]{0,60}>", re.IGNORECASE
 )
-_BOLD = re.compile(
+_BOLD = late_pattern(
     r"\*\*+[ \t]*([^*\n]{1,120}?)[ \t]*\*\*+|__([^_\n]{1,120})__|<(?:b|strong)>([^<\n]{1,120})</(?:b|strong)>"
 )
-_MATH = re.compile(r"\\[\[\]();,!]|\\(?:quad|,)|\$+")
-_STARS = re.compile(r"[*`]+|(?<!\w)_+(?=\w)|(?<=\w)_+(?!\w)|^[ \t]*(?:#+|>+)[ \t]*|~~[^~\n]*~~", re.MULTILINE)
+_MATH = late_pattern(r"\\[\[\]();,!]|\\(?:quad|,)|\$+")
+_STARS = late_pattern(r"[*`]+|(?<!\w)_+(?=\w)|(?<=\w)_+(?!\w)|^[ \t]*(?:#+|>+)[ \t]*|~~[^~\n]*~~", re.MULTILINE)
 
 
 def marked(text: str) -> str:

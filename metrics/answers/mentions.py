@@ -13,13 +13,13 @@ from medimg_eval.metrics.answers.options import spelled
 from medimg_eval.metrics.answers.phrases import CONDITIONAL, DISBELIEF
 from medimg_eval.metrics.answers.structured import written_number
 from medimg_eval.metrics.answers.yes_no import yes_or_no
-from medimg_eval.metrics.nlp import SENTENCES, either, lower
+from medimg_eval.metrics.nlp import SENTENCES, either, late_pattern, lower
 
 _FEW = 12
 """Words of a text that is short."""
 
-_SENTENCE = re.compile(r"[A-Z](?=[^\n]* )(?:[A-Za-z,]|['’-](?=[a-z])| (?=\S))*[.!]?")
-_CONCLUDES = re.compile(
+_SENTENCE = late_pattern(r"[A-Z](?=[^\n]* )(?:[A-Za-z,]|['’-](?=[a-z])| (?=\S))*[.!]?")
+_CONCLUDES = late_pattern(
     r"\b"
     + either(
         r"""therefore, thus, hence, so, overall, conclusion, in summary, impression, final, diagnosis, consistent with,
@@ -29,7 +29,7 @@ _CONCLUDES = re.compile(
     )
     + r"\b|所以|因此|综上"
 )
-_STATES = re.compile(
+_STATES = late_pattern(
     r"(?:\b"
     + either(
         """is, are, shows?, showing, demonstrates?, depicts?, represents?, reveals?, indicates?, suggests?,
@@ -38,24 +38,24 @@ _STATES = re.compile(
     )
     + r"\b|^|: )\s*(?:an?\b|the\b|that of|\s)*(?:[a-z]+ ){0,2}$"
 )
-_SUBJECT = re.compile(r"\s+(?:is|are|was|were|has|have|shows?|appears?|looks?)\b")
-_SO = re.compile(r"\b(?:so|hence|thus|therefore)\b,? (?:(?:it|this)(?: is|'s) )?")
-_WOULD = re.compile(r"\b(?:would|could|might|should)\b")
-_CLAUSE = re.compile(r",? \b(?:but|however|although|though|whereas|while)\b")
-_NUMBER = re.compile(r"\d{1,6}(?:\.\d{1,6})?")
-_OF_A_PART = re.compile(
+_SUBJECT = late_pattern(r"\s+(?:is|are|was|were|has|have|shows?|appears?|looks?)\b")
+_SO = late_pattern(r"\b(?:so|hence|thus|therefore)\b,? (?:(?:it|this)(?: is|'s) )?")
+_WOULD = late_pattern(r"\b(?:would|could|might|should)\b")
+_CLAUSE = late_pattern(r",? \b(?:but|however|although|though|whereas|while)\b")
+_NUMBER = late_pattern(r"\d{1,6}(?:\.\d{1,6})?")
+_OF_A_PART = late_pattern(
     r"(?:^|[.,;!\n] ?|\band |\bbut )"
     r"(?!(?:this )?(?:it|image|scan|x ray|radiograph|study|picture|film|exam\w*|everything) )"
     r"[a-z][a-z ]{1,40} (?:is|are|appears?|remains?|looks?|was|were)(?: otherwise| within| \w+ly)? $"
 )
-_CUT_OFF = re.compile(
+_CUT_OFF = late_pattern(
     r"(?:[,:(–—-]|\b(?:the|an?|in|of|with|to|and|or|for|on|at|by|from|that|which|as|typically|usually|often|would))\s*$"
 )
 """Ends a text that was cut off in the middle of a sentence."""
-_DISCUSSES = re.compile(
+_DISCUSSES = late_pattern(
     r"\b(?:(?:each|the|every|all)(?: of the)? (?:answer )?(?:options?|choices?)|one by one|one at a time|in turn)\b"
 )
-_COURTESY = re.compile(
+_COURTESY = late_pattern(
     r"\b(?:good|great|excellent|interesting|normal) (?:question|morning|afternoon|evening|day|point|observation)\b"
     r"|\ball right\b"
 )

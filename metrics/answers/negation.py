@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 
-from medimg_eval.metrics.nlp import either
+from medimg_eval.metrics.nlp import either, late_pattern
 
 _REACH = 90
 """How many characters a denial reaches at most."""
 
-_BREAK = re.compile(
+_BREAK = late_pattern(
     r"[.;:!?。；！？](?=\s|$)|\n|[。；！？]|而是|但是?|\bبل\b|\bوانما\b|\bאלא\b|—|->|=>|→|,? "
     + either("(?<!anything )but, however, although, though, whereas, while, yet, sino, sondern, mais, mas, pero")
     + r"\b"
 )
-_BEFORE = re.compile(
+_BEFORE = late_pattern(
     r"\b(?P<wide>"
     + either(
         r"""no(?! doubt| question|w), not(?! only| just| surprising), cannot, without(?! doubt), neither, nor, never,
@@ -35,7 +35,7 @@ _BEFORE = re.compile(
         r"而非,未见,无(?!法),ليس,غير,لا [يت]وجد,(?<!\w)לא(?!\w),(?<!\w)אין(?!\w)"
     )
 )
-_ENDS_WIDE = re.compile(
+_ENDS_WIDE = late_pattern(
     r",.*\b"
     + either(
         r"""is, are, was, consistent, suggest\w*, indicat\w*, show\w*, so, thus, therefore, hence, instead, which, it,
@@ -57,7 +57,7 @@ _HYPOTHETICAL = (
     )
     + r"\b)(?=[a-z])"
 )
-_AFTER = re.compile(
+_AFTER = late_pattern(
     r"[ )\]\"':(–-]{0,3}(?:\(?(?:option |choice )?[a-j]\)?\W{1,3})?(?:[\w'-]+ ){0,3}?"
     + _COPULA
     + r"(?:\w+ly |also |less |very |therefore |thus |quite |all |both )?(?:"

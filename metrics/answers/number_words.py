@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from medimg_eval.metrics.nlp import late_pattern
+
 _ONES = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 _TEENS = ("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen")
 _UNITS = ("zero", *_ONES, "ten", "eleven", "twelve", *_TEENS)
@@ -30,17 +32,17 @@ _CHINESE = {"零": 0, "一": 1, "二": 2, "两": 2, "兩": 2, "三": 3, "四": 4
 _KOREAN = {"하나": 1, "한": 1, "둘": 2, "두": 2, "셋": 3, "세": 3, "넷": 4, "네": 4}
 _KOREAN |= {"다섯": 5, "여섯": 6, "일곱": 7, "여덟": 8, "아홉": 9, "열": 10}
 _PART = "|".join(sorted(_VALUES, key=len, reverse=True))
-_WORD = re.compile(
+_WORD = late_pattern(
     rf"\b(?!one of\b)(?:(?P<hundreds>(?:a|{'|'.join(_ONES)}) hundred)(?: (?:and )?(?=(?:{_PART})\b))?)?"
     rf"(?P<rest>(?:(?:{'|'.join(_TENS)})[ -](?:{'|'.join(_ONES)})|{_PART}))?\b(?P<dozen> dozen\b)?"
     r"|\b(?P<a>half a |a )?dozen\b"
 )
-_EASTERN = re.compile(
+_EASTERN = late_pattern(
     rf"(?<![第每另同])(?P<chinese>[{''.join(_CHINESE)}十]{{1,4}})(?=[个個处處枚颗顆条條块塊张張例つ]|\W*$)"
     rf"|(?<!\w)(?P<korean>{'|'.join(sorted(_KOREAN, key=len, reverse=True))})(?=\s?(?:개|군데|곳|명)|\W*$)"
 )
-_PRONOUN = re.compile(r"\b(?:missed|this|that|which|no|the|another|each|every|only the) $")
-_REPLACED = re.compile(r"\bnot (?:an? )?[\w-]+,? but\b")
+_PRONOUN = late_pattern(r"\b(?:missed|this|that|which|no|the|another|each|every|only the) $")
+_REPLACED = late_pattern(r"\bnot (?:an? )?[\w-]+,? but\b")
 
 
 class NumberWord(NamedTuple):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from medimg_eval.metrics.answers.negation import denied_after, denied_before
-from medimg_eval.metrics.nlp import either
+from medimg_eval.metrics.nlp import either, late_pattern
 
 WORD = "A-Za-z0-9_À-ɏḀ-ỿ"
 _AND = either("and/or, and or, and, or, as well as, plus, y, et, ou, e, und, oder, và, hoặc, и, или")
@@ -28,7 +28,7 @@ _NOUNS = either(
     location, marker, scan, slice, stage, level, position, drug, arm, cohort, doctor, dr, mr, mrs, ms, prof,
     professor, subtype, haemophilus, hemophilus, coenzyme, nodule, mass, tube, sequence, photo, column, row"""
 )
-_COMPOUND = re.compile(
+_COMPOUND = late_pattern(
     r"\s"
     + either(
         """cells?, lines?, section, spine, dimer, coli, waves?, symptoms?, arm, rays?, scan, mode, types?, virus,
@@ -43,15 +43,15 @@ _COMPOUND = re.compile(
     + r"\b",
     re.IGNORECASE,
 )
-_ARTICLE = re.compile(rf"\s+(?!{_FUNCTION}\b)[{WORD}(]", re.IGNORECASE)
-_VERB = re.compile(
+_ARTICLE = late_pattern(rf"\s+(?!{_FUNCTION}\b)[{WORD}(]", re.IGNORECASE)
+_VERB = late_pattern(
     r"\s*(?:$|[.,:;)\]}\"'!?|/&+–—-]|(?:is|because|since|as|seems|appears|would|and|or|but|due|based|given|which)\b)",
     re.IGNORECASE,
 )
-_STOPS = re.compile(rf"\s*(?:$|[^\sA-Za-z0-9]|\n|{_FUNCTION}\b|选)", re.IGNORECASE)
-_PUNCTUATED = re.compile(r"\s*(?:$|[.:;)\]}\"'!?|/&+,–—(\x03]|-\s)|\n")
-_NOUN_BEFORE = re.compile(rf"\b{_NOUNS}s?\.?[ -]?(?:(?:is|was|:|=)\s*)?[(\"']?$", re.IGNORECASE)
-_AMOUNT = re.compile(r"\s*(?:mm|cm|m[lg]|%|years?|yrs?|days?|weeks?|months?|hours?|of|out|×|x\s?\d)\b")
+_STOPS = late_pattern(rf"\s*(?:$|[^\sA-Za-z0-9]|\n|{_FUNCTION}\b|选)", re.IGNORECASE)
+_PUNCTUATED = late_pattern(r"\s*(?:$|[.:;)\]}\"'!?|/&+,–—(\x03]|-\s)|\n")
+_NOUN_BEFORE = late_pattern(rf"\b{_NOUNS}s?\.?[ -]?(?:(?:is|was|:|=)\s*)?[(\"']?$", re.IGNORECASE)
+_AMOUNT = late_pattern(r"\s*(?:mm|cm|m[lg]|%|years?|yrs?|days?|weeks?|months?|hours?|of|out|×|x\s?\d)\b")
 _ADVERBS = either(
     """most likely, likely, probably, maybe, perhaps, possibly, definitely, clearly, certainly, i think, i believe,
     i'd say, i would say, i say, it's, it is, looks like, so, thus, therefore, hence, sure, ok, okay, yes, yeah"""

@@ -9,22 +9,23 @@ from functools import lru_cache
 
 from medimg_eval.metrics.answers.cleaning import plain_letters
 from medimg_eval.metrics.answers.negation import denied
+from medimg_eval.metrics.nlp import late_pattern
 
 ARABIC = "ابجدهوزحطي"
-_SIDES = re.compile(r"^[\s\W_]+|[\s\W_]+$")
-_LEADS = re.compile(r"^(?:(?:the|a|an|it is|it's|this is|there is|there are|image shows|shows)\s+)+")
-_BRITISH = re.compile(r"\bo(?=e(?:de|so|st))|(?<=[a-z])o(?=e[a-z])|a(?=e(?:m|st))|(?<=tumo)u(?=r)|(?<=colo)u(?=r)")
-_MARKS = re.compile(r"[^\w. ]|\.(?!\d)")
-_PLURAL = re.compile(r"(?<=[a-z]no|[a-z]{2}a|cro|bro)ses\b")
-_ARTICLE = re.compile(r"\ban? (?=[a-z])")
-_POSSESSIVE = re.compile(r"(?<=[a-z]{3})'s\b")
-_THE = re.compile(r"\bthe ")
-_SPACE = re.compile(r"[^\S\n]+")
+_SIDES = late_pattern(r"^[\s\W_]+|[\s\W_]+$")
+_LEADS = late_pattern(r"^(?:(?:the|a|an|it is|it's|this is|there is|there are|image shows|shows)\s+)+")
+_BRITISH = late_pattern(r"\bo(?=e(?:de|so|st))|(?<=[a-z])o(?=e[a-z])|a(?=e(?:m|st))|(?<=tumo)u(?=r)|(?<=colo)u(?=r)")
+_MARKS = late_pattern(r"[^\w. ]|\.(?!\d)")
+_PLURAL = late_pattern(r"(?<=[a-z]no|[a-z]{2}a|cro|bro)ses\b")
+_ARTICLE = late_pattern(r"\ban? (?=[a-z])")
+_POSSESSIVE = late_pattern(r"(?<=[a-z]{3})'s\b")
+_THE = late_pattern(r"\bthe ")
+_SPACE = late_pattern(r"[^\S\n]+")
 _DRESS = str.maketrans(dict.fromkeys('*`"$\\)[]{}') | dict.fromkeys("-_‐‑–—/", " ") | {"(": ", "})
-_QUOTES = re.compile(r"(?<![a-z])'|'(?![a-z])")
-_EVIDENCE = re.compile(r"\bno (?:\w+ )?(?:evidence|signs?|indications?) of (?:an? |any )?")
-_BRACKETED = re.compile(r"^(.{2,}?)\s*[(\[]([^()\[\]]{2,})[)\]]\.?$")
-_PREFIX = re.compile(r"\b(non|intra|extra|inter|peri|supra|infra|trans|ultra|micro|multi|x)(?=(?!s\b)[a-z]{4}|ray)")
+_QUOTES = late_pattern(r"(?<![a-z])'|'(?![a-z])")
+_EVIDENCE = late_pattern(r"\bno (?:\w+ )?(?:evidence|signs?|indications?) of (?:an? |any )?")
+_BRACKETED = late_pattern(r"^(.{2,}?)\s*[(\[]([^()\[\]]{2,})[)\]]\.?$")
+_PREFIX = late_pattern(r"\b(non|intra|extra|inter|peri|supra|infra|trans|ultra|micro|multi|x)(?=(?!s\b)[a-z]{4}|ray)")
 _COMMON = frozenset(
     [
         "a",
@@ -50,20 +51,20 @@ _COMMON = frozenset(
 )
 """What is too common in any text to be the mention of an option."""
 _JOINTS = frozenset(["a", "an", "and", "are", "at", "for", "in", "is", "of", "on", "or", "the", "to", "with"])
-_LETTERS = re.compile(r"\b[a-j]\b")
+_LETTERS = late_pattern(r"\b[a-j]\b")
 _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth")
-_ORDINAL = re.compile(
+_ORDINAL = late_pattern(
     rf"\b(?:the )?({'|'.join(_ORDINALS)}|last) (?:answer )?(?:option|choice)\b(?! (?:of|treatment|therapy|drug)\b)",
     re.IGNORECASE,
 )
-_ALL_BUT = re.compile(
+_ALL_BUT = late_pattern(
     r"\b(?i:(?:all|every|each|any)(?:thing)?(?: of)?(?: the)?(?: other)?(?: (?:option|choice|answer|one)s?)?,?"
     r" (?:except|but|other than|apart from|aside from)(?: for)?(?: option| choice)?) [(\"']?([A-J])[)\"']?,?"
     r" (?:(?:is|are|can|could|may|might|must|have|has|been|be|clearly|therefore|safely|also) )+"
     r"(?:wrong|incorrect|false|excluded|eliminated|ruled out|unlikely|implausible|dismissed|rejected|inconsistent)\b"
 )
-_OR_BEFORE = re.compile(r"(\w+) (?:or|and|to|vs\.?|versus) $")
-_OR_AFTER = re.compile(r" (?:or |and |to |vs\.? |versus )?(\w+)\b")
+_OR_BEFORE = late_pattern(r"(\w+) (?:or|and|to|vs\.?|versus) $")
+_OR_AFTER = late_pattern(r" (?:or |and |to |vs\.? |versus )?(\w+)\b")
 
 
 def spelled(text: str) -> str:

@@ -10,32 +10,32 @@ from collections.abc import Iterator
 from medimg_eval.metrics.answers.fragment import FOREIGN, NO_ANSWER, SEVERAL, Found, OptionSet
 from medimg_eval.metrics.answers.markup import marked
 from medimg_eval.metrics.answers.phrases import MARK, announcements, corrections
-from medimg_eval.metrics.nlp import lower
+from medimg_eval.metrics.nlp import late_pattern, lower
 
 _RIGHT_MARK, _WRONG_MARK = "✓✔✅☑🗸", "✗✘❌×✕✖☐☒"
-_MARK = re.compile(rf"(?P<right>[{_RIGHT_MARK}]|\[[xX✓]\])|(?P<wrong>[{_WRONG_MARK}]|\[ ?\])")
+_MARK = late_pattern(rf"(?P<right>[{_RIGHT_MARK}]|\[[xX✓]\])|(?P<wrong>[{_WRONG_MARK}]|\[ ?\])")
 _RIGHT = frozenset(["true", "yes", "correct", "right", "accepted", "selected", "chosen", "supported", *_RIGHT_MARK])
 _WRONG = frozenset(
     ["false", "no", "incorrect", "wrong", "rejected", "excluded", "ruled out", "not selected", "unsupported"]
 ) | set(_WRONG_MARK)
-_OBJECT = re.compile(r"(?:[\"'](?P<key>[^\"'\n]{1,80})[\"']\s*:\s*)?(?P<object>\{[^{}]{3,2000}\})")
-_NAME = re.compile(
+_OBJECT = late_pattern(r"(?:[\"'](?P<key>[^\"'\n]{1,80})[\"']\s*:\s*)?(?P<object>\{[^{}]{3,2000}\})")
+_NAME = late_pattern(
     r"(?:option|choice|answer|candidate)?[ _]?(?:id|key|label|letter|name|text)?|diagnosis|finding", re.I
 )
-_VERDICT = re.compile(
+_VERDICT = late_pattern(
     r"(?:is_?)?(?:correct|true|right|selected|chosen|answer|accepted|supported)|verdict|judge?ment|status|match|result"
     r"|label|(?:final_)?(?:score|prob\w*|confidence|likelihood|p)",
     re.IGNORECASE,
 )
-_DENIES = re.compile(
+_DENIES = late_pattern(
     r"\b(?:incorrect|wrong|excluded?|eliminated?|ruled[ _]out|rejected|against|unlikely|false)\b", re.I
 )
 _AMOUNT = r"\d{1,3}(?:\.\d{1,6})?(?:e-?\d{1,2})?"
-_SCORE = re.compile(rf"\s*(?:≈|~|about )?({_AMOUNT})\s*(%)?\s*(?:/\s*10+)?\s*", re.IGNORECASE)
+_SCORE = late_pattern(rf"\s*(?:≈|~|about )?({_AMOUNT})\s*(%)?\s*(?:/\s*10+)?\s*", re.IGNORECASE)
 _GAP = r"[)\]\"']{0,2}\s*(?::|=|–|—|-|\|)?\s*\(?"
-_CUT_OBJECT = re.compile(r"\A\s*,\s*\{[^{}]*\Z")
+_CUT_OBJECT = late_pattern(r"\A\s*,\s*\{[^{}]*\Z")
 """A further object of a list, in which the output was cut off."""
-_RULE = re.compile(r"[\s|:-]+")
+_RULE = late_pattern(r"[\s|:-]+")
 
 Value = bool | float
 Row = tuple[int, int, str, Value | None]  # start and end in the text, label, verdict or score

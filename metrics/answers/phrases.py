@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 
 from medimg_eval.metrics.answers.markup import CLOSE, OPEN
 from medimg_eval.metrics.answers.option_labels import WORD
-from medimg_eval.metrics.nlp import either
+from medimg_eval.metrics.nlp import either, late_pattern
 
-MARK = re.compile(f"{OPEN}([^{CLOSE}]*)")
+MARK = late_pattern(f"{OPEN}([^{CLOSE}]*)")
 
 _BE = either(
     """is, was, are, would be, will be, should be, must be, has to be, may be, might be, could be, seems to be,
@@ -65,14 +65,14 @@ _EUROPEAN = (
     r"|\b(?:chọn|elijo|elegiría|escolho|choisis|wähle)"
     r"(?:\s+(?:đáp án|la opción|a opção|l'option|phương án|câu))?(?=\s+\W*[a-j]\b)"
 )
-_ANSWER = re.compile(rf"(?:answers?|ans|solution|prediction|verdict){_OF}{_IS}")
+_ANSWER = late_pattern(rf"(?:answers?|ans|solution|prediction|verdict){_OF}{_IS}")
 _ANSWERS = ("ans", "solution", "prediction", "verdict")
-_GOOD_ONE = re.compile(
+_GOOD_ONE = late_pattern(
     rf"{_GOOD}\s+(?:and \w+ )?(?:answer |response )?{_ONE}{_OF}(?:\s+(?:that|which)\s[^.:\n]{{1,60}}?)?{_IS}"
 )
-_HEAD = re.compile(rf"[^\S\n]*{_HEADS}\s*(?:[:=.]|\n)")
-_SPOKEN = re.compile(r"\ba:(?=\s*\(?[a-z]\)?\s*$)|(?<=\?)\s*a:")
-_EUROPE = re.compile(_EUROPEAN)
+_HEAD = late_pattern(rf"[^\S\n]*{_HEADS}\s*(?:[:=.]|\n)")
+_SPOKEN = late_pattern(r"\ba:(?=\s*\(?[a-z]\)?\s*$)|(?<=\?)\s*a:")
+_EUROPE = late_pattern(_EUROPEAN)
 _IN_EUROPE = (
     "resp",
     "opci",
@@ -104,7 +104,7 @@ _SUPERLATIVE = (
     r"\b(?:el|la|lo|o|a)\s(?:[^\W\d]+\s){0,3}(?:más|mais)\s"
     r"(?:probable|prov[áa]vel|adecuad[oa]|adequad[oa]|apropiad[oa]|correct[oa]|indicad[oa])\s(?:es|é|sería|seria)\b\s*:?"
 )
-_OTHER = re.compile(
+_OTHER = late_pattern(
     "|".join(
         [
             _SUPERLATIVE,
@@ -152,7 +152,7 @@ def _at_lines(pattern: re.Pattern[str], low: str) -> Iterator[tuple[int, int]]:
         place = low.find("\n", place) + 1 or -1
 
 
-_SOFT = re.compile(
+_SOFT = late_pattern(
     r"(?:diagnosis|impression|finding|conclusion|assessment|modality|interpretation)"
     r"(?:\s+(?:here|in this (?:case|image)))?\s*(?::|\bis\b)"
 )
@@ -164,11 +164,11 @@ def diagnoses(low: str) -> list[tuple[int, int]]:
     return sorted(_at_words(_SOFT, _SOFTS, low))
 
 
-CONDITIONAL = re.compile(
+CONDITIONAL = late_pattern(
     r"\b(?:if|unless|assuming|suppose|supposing|were (?:it|the|this)|had (?:the|it|this))\b"
     r"(?! (?:i |we )?(?:had|have|were|must|am|look|forced|was)\b| forced| pressed| i'm| you| possible| not)"
 )
-DISBELIEF = re.compile(
+DISBELIEF = late_pattern(
     r"\b"
     + either(
         r"""whether, cannot, can't, unable, not sure, unsure, don't know, doubt, don't think, do not think, not,
@@ -181,7 +181,7 @@ DISBELIEF = re.compile(
 )
 """Stands before what is no commitment: a doubt, what somebody else says."""
 
-WITHDRAWN = re.compile(
+WITHDRAWN = late_pattern(
     r"[\s.,;!?—-]*(?:\(?(?:but|however|though|and|no|wait|hmm|actually|oops|sorry)[\s,.:—-]*)*"
     r"(?:i (?:withdraw|retract|take back)\b|(?:(?:i think|i see|i realize|i believe)[\s,]*)?"
     r"(?:that|this|it|which|the above|my answer|the answer)"
@@ -195,7 +195,7 @@ WITHDRAWN = re.compile(
 )
 """Stands after a commitment and takes it back."""
 
-_CORRECTION = re.compile(
+_CORRECTION = late_pattern(
     r"\b"
     + either(
         r"""(?<!can )(?<!could )(?<!should )(?<!to )(?<!may )(?<!must )(?<!not )(?<!will )wait(?! until| for),
@@ -231,7 +231,7 @@ def corrections(low: str) -> list[tuple[int, int]]:
     return [found.span() for found in _CORRECTION.finditer(low) if found.start() > 0]
 
 
-WITHDRAWAL = re.compile(
+WITHDRAWAL = late_pattern(
     r"\b"
     + either(
         r"""scratch that, take that back, re-?(?:consider|evaluate|think|assess|examine|check), think again,
@@ -239,7 +239,7 @@ WITHDRAWAL = re.compile(
     )
     + r"\b|不对|重新考虑"
 )
-NOTHING = re.compile(
+NOTHING = late_pattern(
     r"\W*"
     + either(
         r"""none\b, n/?a\b, nan\b, null\b, unknown, unclear, uncertain, undetermined, cannot, can't, can not, unable,
@@ -282,7 +282,7 @@ _COPULA = either("is, was, are, seems, appears, looks, would be, should be, must
 _NO_LABEL = rf"(?![^{WORD}][A-Z0-9](?![{WORD}]))"
 _GAP = rf"(?P<gap>(?:(?:{_NO_LABEL}[^.\n!?;\x02]){{1,70}}?)??)(?:(?<=[\s),:-])|(?<=[A-Ja-j0-9]))"
 
-VERDICT = re.compile(
+VERDICT = late_pattern(
     rf"[)\]\"']?[.:]?{_GAP}\s*(?:,\s*)?{_COPULA}\s+(?:to be\s+)?(?=(?i:{_AFFIRMS}))"
     r"|[)\]\"']?\s+(?:best |most closely |clearly |alone )?"
     r"(?:fits|matches|remains|stands out|wins|it is|describes|explains|does(?! not))\b"
@@ -290,13 +290,13 @@ VERDICT = re.compile(
 )
 """Follows a label and calls it right: "B is correct"."""
 
-VERDICT_ELSEWHERE = re.compile(
+VERDICT_ELSEWHERE = late_pattern(
     r"\s*[)\]]?\s*(?:选项|项|番|번|가|이)?\s*(?:是|为|が|는|은|가)?\s*(?:最|更)?"
     r"(?:正确|正しい|適切|正解|正答|合适|可能|符合|정답|입니다|です|だ|이다|더)"
 )
 """The same in other languages."""
 
-CHOICE = re.compile(
+CHOICE = late_pattern(
     rf"(?:\b(?i:{_CHOOSE})\b|\b(?i:not|neither)\b[^.;!?\n]{{1,60}}?\b(?i:but(?: rather)?)\b"
     r"|→|->|=>|⇒|∴|✓|✔|✅|☑|\[[xX]\]|所以|因此|故|选|選|是|支持|\bبل|\bאלא)[ \t]*[,:]?[ \t]*"
     r"(?i:that\s+)?(?i:it(?:'s| is| must be| should be)\s+|(?:the )?(?:correct |right |best )?answer (?:is|to be)\s+)?"

@@ -9,13 +9,13 @@ from medimg_eval.metrics.answers.cleaning import is_prose
 from medimg_eval.metrics.answers.fragment import DISAGREE, FOREIGN, SEVERAL, Found, OptionSet, beside, others
 from medimg_eval.metrics.answers.negation import denied_after, denied_before
 from medimg_eval.metrics.answers.options import spelled
-from medimg_eval.metrics.nlp import SENTENCES, lower
+from medimg_eval.metrics.nlp import SENTENCES, late_pattern, lower
 
-_RIGHT = re.compile(r"[✓✔✅☑]|\[x\]|\b(?:correct|true|yes|right|best)\b")
-_TICK = re.compile(r"[✓✔✅☑]|\[x\]")
-_WRONG = re.compile(r"[✗✘❌×✕]|\[ \]|\b(?:incorrect|false|no|wrong|not|n't|unlikely|ruled out|excluded|less)\b")
-_REASON = re.compile(r"\s+(?:because|since|as|due to|given|based on|rather than|instead of|it is\b|\(|\[|>)")
-_LIST_HEAD = re.compile(r"(?i)\b(?:the )?(?:answer )?(?:options|choices)(?: are| were)?(?: as follows)?\s*:?\s*\n")
+_RIGHT = late_pattern(r"[✓✔✅☑]|\[x\]|\b(?:correct|true|yes|right|best)\b")
+_TICK = late_pattern(r"[✓✔✅☑]|\[x\]")
+_WRONG = late_pattern(r"[✗✘❌×✕]|\[ \]|\b(?:incorrect|false|no|wrong|not|n't|unlikely|ruled out|excluded|less)\b")
+_REASON = late_pattern(r"\s+(?:because|since|as|due to|given|based on|rather than|instead of|it is\b|\(|\[|>)")
+_LIST_HEAD = late_pattern(r"(?i)\b(?:the )?(?:answer )?(?:options|choices)(?: are| were)?(?: as follows)?\s*:?\s*\n")
 
 _FEW = 3
 """Lines of a text that may list its verdicts sentence by sentence."""

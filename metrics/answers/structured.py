@@ -13,19 +13,20 @@ from medimg_eval.errors import UsageError
 from medimg_eval.metrics.answers.markup import CLOSE, OPEN, marked
 from medimg_eval.metrics.answers.number_words import number_words
 from medimg_eval.metrics.answers.phrases import MARK, announcements, corrections
+from medimg_eval.metrics.nlp import late_pattern
 
 Numbers = tuple[float, ...]
 
 _NUMBER = r"[-+]?\d{1,15}(?:\.\d{1,15})?(?:[eE][-+]?\d{1,3})?"
-_ONE = re.compile(rf"(?<![\w.,/^])(?<!\d[-–])(?P<number>{_NUMBER})(?P<percent>\s*%)?(?!\d|\.\d|/\d)")
-_RANGE = re.compile(rf"{_NUMBER}\s*(?:-|–|—|~|to|and|or|到|至)\s*{_NUMBER}")
-_SAID = re.compile(
+_ONE = late_pattern(rf"(?<![\w.,/^])(?<!\d[-–])(?P<number>{_NUMBER})(?P<percent>\s*%)?(?!\d|\.\d|/\d)")
+_RANGE = late_pattern(rf"{_NUMBER}\s*(?:-|–|—|~|to|and|or|到|至)\s*{_NUMBER}")
+_SAID = late_pattern(
     r"(?:\b(?:is|are|was|of|equals?|measures?|about|approximately|around|roughly|total(?:s|ing)?)|[=:≈~])[\s$(\"']*$"
 )
-_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
-_OF_THEM = re.compile(r" (?:in|on|at|of|behind|near|above|below|within)\b")
-_COORDINATE = re.compile(rf"(?<![\w.]){_NUMBER}(?!\w*\d)(?!\.\d)")
-_APART = re.compile(
+_THOUSANDS = late_pattern(r"(?<=\d),(?=\d{3}(?!\d))")
+_OF_THEM = late_pattern(r" (?:in|on|at|of|behind|near|above|below|within)\b")
+_COORDINATE = late_pattern(rf"(?<![\w.]){_NUMBER}(?!\w*\d)(?!\.\d)")
+_APART = late_pattern(
     r"[^\w.]*(?:px|pixels?)?(?:[^\w.]|<[^<>]*>|\b(?:x|y|w|h|left|top|right|bottom|min|max|and|to)_?(?:min|max)?\d?\b)*"
 )
 _SCALES = {"pixels": None, "thousand": 1000.0, "percent": 100.0, "unit": 1.0}
@@ -170,13 +171,13 @@ def scaled(numbers: Numbers, more: Mapping[str, Any]) -> Numbers:
     return tuple(value * (height if place % 2 else width) / scale for place, value in enumerate(numbers))
 
 
-_FINAL = re.compile(
+_FINAL = late_pattern(
     r"(?:^|\n|[.!?]\s)\s*[#*_ ]*(?:the\s+)?(?:final|correct|short)?\s*(?:answer|response|conclusion)(?:\s+is)?"
     r"[*_ ]*(?::|\bis\b|\n)[*_ ]*\s*"
     r"|(?:最终)?答案(?:是|:)\s*",
     re.IGNORECASE,
 )
-_REGION = re.compile(
+_REGION = late_pattern(
     r"(?:region|box|structure|label|object)?\s{0,2}(?:id|number|no\.?)?\s{0,2}[:#]?\s{0,2}[\"'\[(]?(?<!\d)(?P<id>\d{1,6})[\"'\])]?"
     r"\s{0,2}[;,:\-–|=]{1,3}\s{0,2}(?:(?:type|name|class|label|is)\s*[:=]?\s*)?"
     r"[\"']?(?P<name>[A-Za-z][^;,\n|\"'}]*)",

@@ -7,7 +7,7 @@ import re
 from medimg_eval.metrics.answers.cleaning import refuses
 from medimg_eval.metrics.answers.markup import marked
 from medimg_eval.metrics.answers.phrases import MARK, announcements, corrections
-from medimg_eval.metrics.nlp import LONG, SENTENCES, either, ending
+from medimg_eval.metrics.nlp import LONG, SENTENCES, either, ending, late_pattern
 
 _YES = either(
     """yes, yeah, yep, yup, true, affirmative, absolutely, certainly, indeed, definitely, correct, of course,
@@ -22,23 +22,23 @@ _NO = either(
 _CHINESE_NO = "(?:不是(?!很?确定)|没有|否|不存在|未见|无(?!法)|不(?!确定|能|知|清|好)|错误)"
 _CHINESE_YES = "(?:(?:是|有|对|正确|存在)(?![否没不]))"
 _EMPTY_NO = either("doubt, question, idea, image, picture, problem, worries, way to, information, answer")
-_OPENING = re.compile(
+_OPENING = late_pattern(
     rf"\W*(?:(?P<no>{_NO}(?![^\W\d_]|-\w)(?! {_EMPTY_NO}\b)|{_CHINESE_NO})"
     rf"|(?P<yes>{_YES}(?![^\W\d_]|-\w)|{_CHINESE_YES}))"
 )
-_ONLY = re.compile(r"(?:\W*\b(?:yes|no)\b)+\W*")
-_ALONE = re.compile(r"\W*(?:(?P<yes>y)|(?P<no>n))\W*")
-_WORD = re.compile(
+_ONLY = late_pattern(r"(?:\W*\b(?:yes|no)\b)+\W*")
+_ALONE = late_pattern(r"\W*(?:(?P<yes>y)|(?P<no>n))\W*")
+_WORD = late_pattern(
     r"(?<![^\W_])(?<!-)(?:(?P<yes>yes|sí|oui|はい|نعم|예|是的|да|true)"
     r"|(?P<no>no|non|いいえ|لا|아니오|아니요|нет|false))"
     r"(?![^\W_]|-)(?P<noun>[ \t]+(?!(?:in|for|on|at|as|if|when|because|since|with|to)\b)[^\W\d_])?"
 )
-_BOTH = re.compile(
+_BOTH = late_pattern(
     r"\byes\s*(?:and|or|nor|/|\||,)\s*no\b(?=\W*$|[.,:!?)\"']| (?:can|is|to|only|question)\b)"
     r"|\bno\s*(?:and|or|nor|/|\||,)\s*yes\b(?=\W*$|[.,!?])"
     r"|是(?:或|还是|/)否|是不是|是否|有没有"
 )
-_ABSENT = re.compile(
+_ABSENT = late_pattern(
     r"\bthere (?:is|are|appears to be|seems to be|does not|do not) (?:no\b|not\b)|\bthere (?:isn't|aren't)\b|\b"
     + either(
         """not (?:present|seen|visible|detected|identified|observed|there|evident|found), absent, isn't, aren't,
@@ -49,21 +49,21 @@ _ABSENT = re.compile(
     + either("present, visible, seen, evident, detected, identified, observed, found, noted, appreciated")
     + r"\b"
 )
-_SURELY = re.compile(
+_SURELY = late_pattern(
     r"\b(?:there(?: is|'s) |with |without |has |have )?(?:no |a |any )?(?:doubt|question) (?:that|but)\b"
 )
-_PRESENT = re.compile(
+_PRESENT = late_pattern(
     r"\bthere (?:is|are|appears to be|seems to be) (?!no\b|not\b)"
     r"|^(?:it|there|this|they) (?:is|are|does|do|has|have)\W*$"
     r"|\b(?:is|are) (?:clearly |also )?(?:present|visible|seen|evident|detected|identified|observed)\b"
     r"|^\W*present\b|\bpositive for\b"
 )
-_ON_CONDITION = re.compile(r"(?:yes|no)\b[^.!?\n]*\b(?:if|when|unless)\b[^.!?\n]*\b(?:yes|no)\b")
-_WHETHER = re.compile(r"\b(?:whether|if)(?: or not)? (?:there|it|this|they|a|an|any|the)\b.*")
-_CLAUSES = re.compile(r"[.;:!?\n]|,? \b(?:but|however|although|though)\b")
-_SPOKEN_OF = re.compile(r"\b(?:wrong|incorrect|misleading|unsafe|premature|hard) to (?:say|answer)\W*$|\bwords?\W+$")
-_DECIDES = re.compile(r"\b(?:but|however|so|therefore|final|actually|thus|hence|overall)\b")
-_UNSURE = re.compile(r"\b(?:maybe|perhaps|possibly|might|either|unclear|both)\b|也许|可能")
+_ON_CONDITION = late_pattern(r"(?:yes|no)\b[^.!?\n]*\b(?:if|when|unless)\b[^.!?\n]*\b(?:yes|no)\b")
+_WHETHER = late_pattern(r"\b(?:whether|if)(?: or not)? (?:there|it|this|they|a|an|any|the)\b.*")
+_CLAUSES = late_pattern(r"[.;:!?\n]|,? \b(?:but|however|although|though)\b")
+_SPOKEN_OF = late_pattern(r"\b(?:wrong|incorrect|misleading|unsafe|premature|hard) to (?:say|answer)\W*$|\bwords?\W+$")
+_DECIDES = late_pattern(r"\b(?:but|however|so|therefore|final|actually|thus|hence|overall)\b")
+_UNSURE = late_pattern(r"\b(?:maybe|perhaps|possibly|might|either|unclear|both)\b|也许|可能")
 
 Said = tuple[str, str]
 

@@ -11,6 +11,7 @@ from typing import TypedDict
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.judges.verdicts import counted, share, verdict_reader, worth
+from medimg_eval.metrics.nlp import late_pattern
 from medimg_eval.metrics.registry import judge_says
 
 CATEGORIES = {
@@ -78,7 +79,7 @@ _SIGNIFICANT, _INSIGNIFICANT, _MATCHED = (
     re.compile(_SECTION.format(name), re.DOTALL)
     for name in ("Clinically Significant Errors", "Clinically Insignificant Errors", "Matched Findings")
 )
-_COUNT = re.compile(r"(?<=: )\d+(?=\.)")
+_COUNT = late_pattern(r"(?<=: )\d+(?=\.)")
 
 
 @verdict_reader("green")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
 from medimg_eval.errors import UsageError, nearest
 from medimg_eval.metrics.answers import AnsweredQuestion, extract_report
+from medimg_eval.metrics.nlp import late_pattern
 from medimg_eval.metrics.registry import available, metric
 
 Reader = Callable[[str], Any]
@@ -18,13 +18,13 @@ Reader = Callable[[str], Any]
 
 _READERS: dict[str, Reader] = {}
 
-_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])\s*|\n+|(?<=[^\W\d]\.)(?=\d{1,2}\.\D)")
+_END = late_pattern(r"(?<=[.!?])\s+|(?<=[。！？])\s*|\n+|(?<=[^\W\d]\.)(?=\d{1,2}\.\D)")
 """Between sentences; also before the next number of a list that was written without blanks."""
 
-_NUMBER = re.compile(r"^(?:\(?\d{1,2}[.)](?!\d)|[-*•])\s*")
+_NUMBER = late_pattern(r"^(?:\(?\d{1,2}[.)](?!\d)|[-*•])\s*")
 
-_ESCAPE = re.compile(r'\\(?!["\\/bfnrtu])')
-_COMMA = re.compile(r",(?=\s*[}\]])")
+_ESCAPE = late_pattern(r'\\(?!["\\/bfnrtu])')
+_COMMA = late_pattern(r",(?=\s*[}\]])")
 
 
 def verdict_reader(name: str) -> Callable[[Reader], Reader]:

@@ -17,7 +17,14 @@ from .report_sections import (
     section_spans as section_spans,
 )
 from .sentences import sentence_spans as sentence_spans
-from .strings import LONG as LONG, SENTENCES as SENTENCES, either as either, ending as ending, lower as lower
+from .strings import (
+    LONG as LONG,
+    SENTENCES as SENTENCES,
+    either as either,
+    ending as ending,
+    late_pattern as late_pattern,
+    lower as lower,
+)
 from .tokenizers import (
     blank_words as blank_words,
     normalised as normalised,

@@ -6,6 +6,8 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 
+from medimg_eval.metrics.nlp.strings import late_pattern
+
 NAMES = {
     "findings": ("findings", "finding", "report", "observations"),
     "impression": (
@@ -63,7 +65,7 @@ _CALLS = "|".join(re.sub(r"\\?\ ", "[ \t]+", re.escape(one)) for one in sorted(_
 _COLON = r"[ \t]*\*{0,2}[ \t]*:[ \t]*\**"
 _ALONE = r"[ \t]*\**[ \t]*(?=\n|\Z)"
 _MARKS = r"(?:[ \t]|[#*>\u2022-]|\d{1,2}[.)])*"
-_HEADING = re.compile(
+_HEADING = late_pattern(
     # Alone at the end of a line that it does not begin, a name is the first word of a sentence that goes on.
     rf"(?:^|(?<=[.!?}}\]])){_MARKS}(?P<name>{_CALLS}){_COLON}"
     rf"|^{_MARKS}(?P<alone>(?-i:(?=[A-Z]))(?:{_CALLS})){_ALONE}"
@@ -72,13 +74,13 @@ _HEADING = re.compile(
     r"|^[ \t]*(?P<other>(?-i:[A-Z][A-Z /,&()-]*[A-Z)]))[ \t]*:",
     re.IGNORECASE | re.MULTILINE,
 )
-_MAYBE = re.compile(r"[:\n*]|FINDINGS|IMPRESSION|CONCLUSION|^\W*\w+(?:\W+\w+){0,4}\W*$")
+_MAYBE = late_pattern(r"[:\n*]|FINDINGS|IMPRESSION|CONCLUSION|^\W*\w+(?:\W+\w+){0,4}\W*$")
 _ORGANS = r"""
 lungs? heart mediastin\w* cardi\w* pleura\w* bones? bony osseous musculoskeletal soft chest\swall upper abdomen lines?
 tubes? support devices? hardware airways? trachea hila diaphragm\w* vasc\w* vessels aorta other spine ribs thyroid neck
 liver kidneys spleen et ett ng picc right left
 """
-_INNER = re.compile(rf"(?:the )?(?:{'|'.join(_ORGANS.split())})\b")
+_INNER = late_pattern(rf"(?:the )?(?:{'|'.join(_ORGANS.split())})\b")
 """What headings in capitals begin with that part a section by organ instead of ending it."""
 _COVER = {"{": "}", "[": "]"}
 

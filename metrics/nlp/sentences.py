@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from medimg_eval.metrics.nlp.strings import late_pattern
+
 _SHORT = ("dr", "drs", "mr", "mrs", "ms", "vs", "st", "fig", "approx", "e.g", "i.e", "a.m", "p.m", "no", "cf", "resp")
 """What a full stop abbreviates; "no" only before a number."""
 
-_END = re.compile(
+_END = late_pattern(
     r"""[.!?\n\t ](?:  # one set of letters to begin with is far quicker than one for each alternative
     (?<=[.!?])(?P<stop>[.!?]*[)"']*(?=\s|$))
     |(?<=[a-z)]\.)(?P<tight>(?=\d{1,2}[.)]\s?[A-Za-z]|[A-Z][a-z]))
@@ -17,7 +19,7 @@ _END = re.compile(
     |(?<=[ \t])(?P<next>(?=\d{1,2}[.)][ \t]?[A-Z])))""",
     re.VERBOSE,
 )
-_MARK = re.compile(r"(?:[-*\u2022#]+\s+|\(?\d{1,2}[.)](?!\d)\s*)+")
+_MARK = late_pattern(r"(?:[-*\u2022#]+\s+|\(?\d{1,2}[.)](?!\d)\s*)+")
 _LONGEST_MARK = 12
 _WRAPPED = 50
 """A line of fewer letters that ends without a stop ends a sentence if a capital follows; a longer one was wrapped."""

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from medimg_eval.metrics.nlp import late_pattern
+
 LONGEST = 4
 """Words that may be written together, apart or with strokes between them, as parts of one name or number are."""
 
@@ -17,25 +19,25 @@ _MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
 _YEAR = r"(?:19|20)\d\d"
 
 PATTERNS: Mapping[str, re.Pattern[str]] = {
-    "date": re.compile(
+    "date": late_pattern(
         rf"(?<![\d.]){_YEAR}([-_./]?)(?:0[1-9]|1[0-2])\1(?:0[1-9]|[12]\d|3[01])(?!\d)"
         rf"|(?<![\d.])(?:0?[1-9]|[12]\d|3[01])([-_./])(?:0?[1-9]|[12]\d|3[01])\2{_YEAR}(?!\d)"
         r"|(?<![\d./])(?:0?[1-9]|[12]\d|3[01])/(?:0?[1-9]|[12]\d|3[01])/\d\d(?![\d/])"
         rf"|(?i:\b(?:0?[1-9]|[12]\d|3[01])(?:st|nd|rd|th)?[ -]{_MONTH},?[ -](?:{_YEAR}|\d\d)\b)"
         rf"|(?i:\b{_MONTH} (?:0?[1-9]|[12]\d|3[01])(?:st|nd|rd|th)?,? {_YEAR}\b)"
     ),
-    "social security number": re.compile(r"(?<![\d-])\d{3}-\d{2}-\d{4}(?![\d-])"),
-    "telephone": re.compile(
+    "social security number": late_pattern(r"(?<![\d-])\d{3}-\d{2}-\d{4}(?![\d-])"),
+    "telephone": late_pattern(
         r"(?<![\d.])(?:\+\d{1,3}[ -]?)?(?:\(\d{3}\) ?|\d{3}[ .-])\d{3}[ .-]\d{4}(?![\d.])"
         r"|(?<!\d)\+\d{1,3}(?:[ -]?\d{2,4}){3,4}(?!\d)"
     ),
-    "e-mail": re.compile(r"[\w.+-]+@\w[\w-]*(?:\.\w[\w-]*)+"),
-    "record number": re.compile(
+    "e-mail": late_pattern(r"[\w.+-]+@\w[\w-]*(?:\.\w[\w-]*)+"),
+    "record number": late_pattern(
         r"(?i)\b(?:mrn|medical record|record|patient id|pid|ssn|nhs|accession|acc)\b[ #.:=_-]*"
         r"(?:(?:no|number|nr)\b[ #.:=_-]*)?(?=[a-z0-9-]*\d{3})[a-z0-9][a-z0-9-]{3,}"
         r"|\b(?:mrn|ssn|nhs)\d{4,}"
     ),
-    "person": re.compile(
+    "person": late_pattern(
         r"\b(?:Drs?|Prof|Mrs?|Ms|Miss|Herr|Frau|Mme|Doctor|Professor)\b\.? ?(?=[^\W\d_a-z])[^\W\d_]{2,}"
         r"|\b[^\W\d_]{2,}\^[^\W\d_]+"
         r"|(?i:\b(?:patient(?:'s)? )?name\s*[:=]\s*)(?=[^\W\d_])(?!(?i:removed|anon|none|unknown|n/a))\S+"
@@ -43,7 +45,7 @@ PATTERNS: Mapping[str, re.Pattern[str]] = {
 }
 """Kind -> what is written like that. Only full dates count: a year or a month alone names nobody."""
 
-PLACEHOLDER = re.compile(
+PLACEHOLDER = late_pattern(
     r"_{3,}|\[\*\*.*?\*\*\]|\bX{3,}\b"
     r"|[\[<{](?i:(?:de-?identified|redacted|removed|anonymi[sz]ed|patient|name|doctor|physician|date|time|age|phone|id|mrn"
     r"|hospital|institution|location|address|organi[sz]ation|person|per|loc|org)"
@@ -51,7 +53,7 @@ PLACEHOLDER = re.compile(
 )
 """What de-identification leaves behind: MIMIC-CXR's `___`, MIMIC-III's `[** **]`, `XXXX` of IU X-ray, `[NAME]`."""
 
-_WORD = re.compile(r"[^\W_]+")
+_WORD = late_pattern(r"[^\W_]+")
 
 
 class Span(NamedTuple):

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from medimg_eval.metrics.nlp import is_english, lower, section_spans, sentence_spans
+from medimg_eval.metrics.nlp import is_english, late_pattern, lower, section_spans, sentence_spans
 from medimg_eval.metrics.reports.labeler.findings import (
     ATELECTASIS,
     CONSOLIDATION,
@@ -55,7 +55,7 @@ OBSERVATIONS = (
 """The 14 observations, spelled as CheXpert has them, in the order of CheXbert; join them by name, never by position."""
 
 _ASIDE = ("indication", "comparison", "technique", "examination")
-_SPEAKS_OF_IT = re.compile(
+_SPEAKS_OF_IT = late_pattern(
     r"(?:it|they|these|this|both) (?:has|have|had|is|are|was|were|may|could|cannot|does|do)\b", re.IGNORECASE
 )
 _SPEAKS = ("normal", "not before", "not behind", "held")

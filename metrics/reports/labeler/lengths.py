@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from medimg_eval.metrics.nlp import lower, sentence_spans
+from medimg_eval.metrics.nlp import late_pattern, lower, sentence_spans
 from medimg_eval.metrics.reports.labeler.sentence import NOT, Sentence
 from medimg_eval.metrics.reports.labeler.sentence_findings import read
 
@@ -15,18 +15,18 @@ TUBE = "endotracheal tube to carina"
 
 _NUMBER = r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:[.,]\d+)?|\.\d+"
 _UNIT = r"cm|mm|centimet(?:er|re)s?|millimet(?:er|re)s?"
-_LENGTH = re.compile(
+_LENGTH = late_pattern(
     rf"(?<![\w.,])(?P<first>{_NUMBER})(?P<more>(?:[\s-]*(?:{_UNIT})\b\.?)?\s*(?:x|\u00d7|by|-|\u2013|to)\s*(?:{_NUMBER})"
     rf"(?:(?:[\s-]*(?:{_UNIT})\b\.?)?\s*(?:x|\u00d7|by)\s*(?:{_NUMBER}))?)?"
     rf"[\s-]*(?P<unit>{_UNIT})(?![\w\u00b2\u00b3^])(?!\s*(?:h2o|hg|of\s+water|of\s+mercury)\b)",
 )
-_PART = re.compile(rf"(?P<number>{_NUMBER})[\s-]*(?P<unit>{_UNIT})?")
-_TIMES = re.compile(r"x|\u00d7|\bby\b")
-_BEFORE = re.compile(
+_PART = late_pattern(rf"(?P<number>{_NUMBER})[\s-]*(?P<unit>{_UNIT})?")
+_TIMES = late_pattern(r"x|\u00d7|\bby\b")
+_BEFORE = late_pattern(
     r"\b(?:previously|formerly|prior|compared (?:to|with)|versus|vs|from|earlier)\b[^.;]{0,30}$|\bwas\b[^.;,]{0,20}$"
 )
-_AFTERWARDS = re.compile(r"^[^.;,]{0,12}\b(?:previously|before|earlier|on (?:the )?(?:prior|previous))\b")
-_ADVICE = re.compile(
+_AFTERWARDS = late_pattern(r"^[^.;,]{0,12}\b(?:previously|before|earlier|on (?:the )?(?:prior|previous))\b")
+_ADVICE = late_pattern(
     r"\b(?:advanc|withdraw|retract|pull|reposition|push)\w*\b[^.;]{0,40}$|"
     r"\b(?:should|could|recommend\w*|suggest\w*|advise[ds]?|consider)\b[^.;]{0,60}$"
 )
@@ -61,8 +61,8 @@ _THINGS: tuple[tuple[str, str], ...] = (
     ("tube", r"tubes?"),
     ("catheter", r"catheters?|lines?|drains?"),
 )
-_THING = re.compile("|".join(rf"(?P<t{at}>\b(?:{words})\b)" for at, (_, words) in enumerate(_THINGS)))
-_LANDMARK = re.compile(
+_THING = late_pattern("|".join(rf"(?P<t{at}>\b(?:{words})\b)" for at, (_, words) in enumerate(_THINGS)))
+_LANDMARK = late_pattern(
     r"\b(?P<carina>carina)\b|\b(?P<junction>cavo-?\s?atrial junction)\b|\b(?P<stomach>(?:gastro-?esophageal|ge|eg) "
     r"junction)\b|\b(?P<diaphragm>diaphragm)\b"
 )
@@ -86,7 +86,7 @@ _REACH = 120
 """How many letters around a length can say that it is one of another time, or advice."""
 _BACK = 3
 """How many sentences back a tip or a distance looks for its tube."""
-_TIP = re.compile(r"\b(?:tip|it|which|side ?(?:hole|port))\b")
+_TIP = late_pattern(r"\b(?:tip|it|which|side ?(?:hole|port))\b")
 
 
 class Measurement(NamedTuple):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
-WORD = re.compile(r"[a-z]+(?:'[a-z]+)?|\d+(?:\.\d+)?|[,;:/&?]")
+from medimg_eval.metrics.nlp import late_pattern
+
+WORD = late_pattern(r"[a-z]+(?:'[a-z]+)?|\d+(?:\.\d+)?|[,;:/&?]")
 NOT, DOUBT, ASKED, HELD = "not", "doubt", "asked", "held"
 """What can hold for the words that follow."""
 

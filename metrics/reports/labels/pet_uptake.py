@@ -6,14 +6,16 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from medimg_eval.metrics.nlp import late_pattern
+
 if TYPE_CHECKING:
     from medimg_eval.metrics.reports.labels.taxonomies import Taxonomy
 
 NORMAL = "normal"
 """The kind that another one of the same organ outdoes."""
 
-_SENTENCE = re.compile(r"[。；;!?！？]|\.(?!\d)|\n\s*\n")
-_CLAUSE = re.compile(r"[，,、]")
+_SENTENCE = late_pattern(r"[。；;!?！？]|\.(?!\d)|\n\s*\n")
+_CLAUSE = late_pattern(r"[，,、]")
 _MARKS = str.maketrans(dict.fromkeys("[]【】()（）"))
 
 
