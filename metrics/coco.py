@@ -278,7 +278,8 @@ def _labels(rows: ScoreTable, area: tuple[float, float]) -> list[_Label]:
     heads = np.concatenate([[0], np.flatnonzero(rows.label[1:] != rows.label[:-1]) + 1])
     codes = np.repeat(np.unique(rows.label[heads], return_inverse=True)[1], np.diff(heads, append=rows.value.size))
     of_candidate = rows.metric == "coco_candidate"
-    candidates, objects = np.flatnonzero(of_candidate), np.flatnonzero(~of_candidate)
+    # Where a metric raised there is a row without a value.
+    candidates, objects = np.flatnonzero(of_candidate & ~np.isnan(rows.value)), np.flatnonzero(~of_candidate)
     with np.errstate(invalid="ignore"):
         objects = objects[(rows.value[objects] >= area[0]) & (rows.value[objects] <= area[1])]
     candidates = candidates[np.lexsort((-rows.value[candidates], rows.case[candidates], codes[candidates]))]

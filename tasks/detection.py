@@ -93,7 +93,11 @@ class DetectionTask(Task):
         return dict(enumerate(self.labels, start=1))
 
     def accept(self, case: Case, answer: Any, *, what: str = "prediction") -> Points | Boxes:
-        """Checks kind, shapes, names and numbers."""
+        """Checks kind, shapes, names and numbers; of a reference whether it can be matched."""
+        if what == "reference":
+            reference: Points | Boxes = answer
+            self._reference(case)
+            return reference
         where = f"case {case.id!r}: {what}"
         if not isinstance(answer, Points | Boxes):
             raise CaseError(f"{where} is {type(answer).__name__}, expected Points or Boxes")
@@ -213,10 +217,16 @@ class DetectionTask(Task):
     ) -> list[LabelScore]:
         """Returns the rows of every label; `status` is that of a case that failed."""
         rows = []
+        evidence = {"coco_candidate", "coco_object"}
+        present = {*answer.names, *reference.names} if evidence.issuperset(asked) else self.labels
         for label in self.labels:
+            if label not in present:
+                continue  # It leaves no row, and there may be many such.
             if self._rule.matching == "coco" and isinstance(answer, Boxes) and isinstance(reference, Boxes):
                 judged = self._judged_coco(label, answer, reference)
                 rows += coco_scores(label, judged, asked, status or "present")
+                if evidence.issuperset(asked):
+                    continue
                 detections = judged.at_half
             else:
                 detections = self._judged(label, answer, reference, case)
@@ -241,7 +251,8 @@ class DetectionTask(Task):
             areas, object_areas = areas_of_runs(masks), areas_of_runs(objects)
         else:
             edges, others = _edges(_parts(answer)[0][chosen]), _edges(_parts(reference)[0][held])
-            overlaps = box_ious(edges, others, crowds)
+            some = len(edges) and len(others)
+            overlaps = box_ious(edges, others, crowds) if some else np.zeros((len(edges), len(others)))
             areas, object_areas = _sizes(edges), _sizes(others)
             areas = areas if answer.areas is None else np.asarray(answer.areas, float)[chosen]
         if reference.areas is not None:

@@ -151,6 +151,9 @@ def test_what_is_empty():
     assert set(missed.status) == {"failed"}
     false = table_of([(0, *row) for row in coco_scores("x", judged(np.zeros((2, 0))), EVIDENCE)], 1)
     assert np.isnan(value(false, "coco_ap"))
+    raised = (1, "x", "coco_candidate", np.nan, "error: out of memory, so that nothing is known of this case")
+    known = [(0, *row) for row in coco_scores("x", judged([[1.0]]), EVIDENCE)]
+    assert value(table_of([*known, raised], 2), "coco_ap") == 1
     unknown = table_of([(0, "x", "coco_object", np.nan, "failed")], 1)
     assert np.isnan(value(unknown, "coco_ap"))
 

@@ -135,6 +135,18 @@ def test_rows_of_cases_without_an_answer_and_of_empty_ones(tmp_path):
     assert task.signature() == "hit: COCO's protocol for boxes (at most 100, crowds ignored)"
 
 
+def test_check_takes_references_without_confidences(tmp_path):
+    content = content_of([TRUTH, {**TRUTH, "id": 2, "category_id": 2}], 1, 2)
+    write(tmp_path, content, [])
+    settings = {"labels": ["class 1"], "metrics": ["coco_ap"]}
+    for more, doubts in (({"unscored": ["class 2"]}, []), ({}, ["names 'class 2'; add it to the task's"])):
+        task = task_of(tmp_path, content, matching="coco", **settings, **more)
+        (case,) = task.layout.cases("test")
+        found = task.check_case(case).doubts[1:]  # after that the image is constant
+        assert len(found) == len(doubts)
+        assert all(words in doubt for words, doubt in zip(doubts, found, strict=True))
+
+
 def test_what_does_not_go_together_is_told(tmp_path):
     content = content_of([TRUTH], 1, 1)
     write(tmp_path, content, [])
