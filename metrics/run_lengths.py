@@ -82,8 +82,22 @@ def mask_runs(mask: npt.NDArray[Any]) -> Runs:
     >>> mask_runs(np.array([[0, 1], [1, 1]])).tolist()
     [[1, 4]]
     """
-    changes = np.flatnonzero(np.diff(np.pad((mask != 0).T.ravel().astype(np.int8), 1)))
-    return changes.reshape(-1, 2).astype(np.int64)
+    return dict(zip(*objects_as_runs(mask != 0), strict=True)).get(1, np.zeros((0, 2), np.int64))
+
+
+def objects_as_runs(numbers: npt.NDArray[Any]) -> tuple[list[int], list[Runs]]:
+    """Returns the numbers above 0 of a map of objects, (row, column), ascending, and the runs of each.
+
+    >>> objects_as_runs(np.array([[0, 7], [2, 7]]))[0]
+    [2, 7]
+    """
+    flat = numbers.T.ravel().astype(np.int64)
+    bounds = np.concatenate([[0], np.flatnonzero(np.diff(flat)) + 1, [flat.size]])
+    of = flat[bounds[:-1]]
+    order = np.flatnonzero(of > 0)[np.argsort(of[of > 0], kind="stable")]
+    found, first = np.unique(of[order], return_index=True)
+    runs = np.stack([bounds[:-1], bounds[1:]], axis=1)[order]
+    return found.tolist(), np.split(runs, first[1:]) if found.size else []
 
 
 def box_of_runs(runs: Runs, rows: int) -> tuple[int, int, int, int]:

@@ -25,7 +25,7 @@ from medimg_eval.metrics.detection import (
     judged_points,
     judged_regions,
 )
-from medimg_eval.metrics.run_lengths import areas_of_runs, mask_overlaps
+from medimg_eval.metrics.run_lengths import areas_of_runs, box_of_runs, mask_overlaps, objects_as_runs
 from medimg_eval.panels import Panel
 from medimg_eval.tasks.base import NOBODY, SCORES, Task, check_metrics
 
@@ -35,8 +35,8 @@ class DetectionTask(Task):
     """Points or boxes with confidences, judged by which findings they hit.
 
     A reference is `Points`, whose `values` are the findings' diameters in mm, or `Boxes`; matched by "region" a `Mask`,
-    whose label 1 is the first of `labels`, and so on. A model answers with `Points` or `Boxes` and their `scores`;
-    where points are matched, a box is taken for its centre.
+    whose label 1 is the first of `labels`, and so on; by COCO's protocol for masks also one whose objects are numbered.
+    A model answers with `Points` or `Boxes` and their `scores`; where points are matched, a box is taken for its centre.
 
     Attributes:
         labels: the classes of findings to be found, each judged by itself.
@@ -171,6 +171,8 @@ class DetectionTask(Task):
         where = f"case {case.id!r}: the reference ({', '.join(str(path) for path in case.target.files)})"
         if isinstance(reference, Boxes) and not self._rule.of_boxes and self._rule.radius_um is not None:
             reference = Points(_centres(_parts(reference)[0]), reference.names)
+        if isinstance(reference, Mask) and self._rule.masks and reference.instances is not None:
+            reference = self._objects(reference, reference.instances)
         wanted: type[Points | Boxes | Mask] = {"iou": Boxes, "coco": Boxes, "region": Mask}.get(
             self._rule.matching, Points
         )
@@ -259,6 +261,16 @@ class DetectionTask(Task):
             object_areas = np.asarray(reference.areas, float)[held]
         confidences = np.asarray(answer.scores, float)[chosen]
         return judged_coco(confidences, areas, overlaps, object_areas, crowds, ignored | (names[held] != label))
+
+    def _objects(self, mask: Mask, numbers: Array) -> Boxes:
+        """Returns the numbered objects of a label map of a picture as boxes with masks; other labels are left out."""
+        most = int(numbers.max(initial=0)) + 1
+        held = (mask.labels > 0) & (mask.labels <= len(self.labels)) & (numbers > 0)
+        keys, masks = objects_as_runs(np.where(held, mask.labels.astype(np.int64) * most + numbers, 0))
+        boxes = np.array([box_of_runs(runs, len(numbers)) for runs in masks], float).reshape(-1, 4)
+        left, top, width, height = boxes.T
+        corners = np.stack([top, left, top + height - 1, left + width - 1], axis=1)
+        return Boxes(corners, tuple(self.labels[key // most - 1] for key in keys), masks=tuple(masks))
 
     def _check_masks(self, case: Case, boxes: Points | Boxes, where: str) -> None:
         """Raises CaseError where masks are compared and boxes have none, or some that reach beyond the image."""

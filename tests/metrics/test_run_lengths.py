@@ -12,6 +12,7 @@ from medimg_eval.metrics.run_lengths import (
     coco_runs,
     mask_overlaps,
     mask_runs,
+    objects_as_runs,
     shared_pixels,
 )
 
@@ -38,6 +39,14 @@ def test_runs_go_down_the_columns():
     assert box_of_runs(runs, 2) == (0, 0, 2, 2)
     assert box_of_runs(runs[:0], 2) == (0, 0, 0, 0)
     assert coco_runs({"size": [2, 3], "counts": [1, 3, 2]}, (2, 3)).tolist() == [[1, 4]]
+
+
+def test_numbered_objects_have_their_own_runs():
+    numbers = np.array([[3, 3, 0], [9, 3, 9]])
+    found, runs = objects_as_runs(numbers)
+    assert found == [3, 9]
+    assert [one.tolist() for one in runs] == [[[0, 1], [2, 4]], [[1, 2], [5, 6]]]
+    assert objects_as_runs(np.zeros((2, 3), int)) == ([], [])
 
 
 def test_a_crowd_is_measured_by_the_candidate_alone():

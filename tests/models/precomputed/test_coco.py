@@ -1,18 +1,21 @@
 """COCO's annotations and results from the files to the table, beside pycocotools."""
 
 import json
+from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 
 import lightning.pytorch as pl
 import numpy as np
 import pytest
 from PIL import Image as Pillow
 
-from medimg_eval.case import Boxes, Prompt
+from medimg_eval.case import Boxes, Geometry, Mask, Prompt
 from medimg_eval.data.layouts import Coco
 from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.settings import Settings
+from medimg_eval.metrics.run_lengths import mask_runs
 from medimg_eval.models import PrecomputedCoco
 from medimg_eval.tasks.detection import DetectionTask
 from tests.helpers.coco import ASKED, SIDE, content_of, made_up, pycocotools_says
@@ -133,6 +136,26 @@ def test_rows_of_cases_without_an_answer_and_of_empty_ones(tmp_path):
     near = Boxes(np.array([[20.0, 10, 59, 30]]), ("class 1",), np.array([0.5]))
     assert task.score(case, near)[-1] == ("class 1", "detection_recall", 1, "present")
     assert task.signature() == "hit: COCO's protocol for boxes (at most 100, crowds ignored)"
+
+
+def test_numbered_objects_of_a_label_map_are_a_reference_too(tmp_path):
+    labels, numbers = np.zeros((2, 8, 9), int)
+    labels[1:5, 2:6], numbers[1:5, 2:4], numbers[1:5, 4:6] = 1, 7, 8  # two that touch
+    labels[6, 0], numbers[6, 0] = 3, 7  # of another class, which is not asked for
+    content = content_of([], 1, 1)
+    write(tmp_path, content, [])
+    task = task_of(tmp_path, content, matching="coco-masks", metrics=["coco_ap", "coco_ar"])
+    held = SimpleNamespace(files=(), read=lambda: Mask(labels, np.eye(4), instances=numbers))
+    case = replace(task.layout.cases("test")[0], target=held)
+    case = replace(case, images=(SimpleNamespace(files=(), geometry=lambda: Geometry((8, 9), np.eye(4))),))
+    masks = tuple(mask_runs((numbers == number) & (labels == 1)) for number in (8, 7))
+    answer = Boxes(np.zeros((2, 4)), ("class 1",) * 2, np.array([0.9, 0.8]), masks)
+    rows = task.score(case, answer)
+    assert [(row.metric, row.value) for row in rows] == [
+        *(("coco_candidate", 0.9), ("coco_candidate", 0.8)),
+        *(("coco_object", 8), ("coco_object", 8)),
+    ]
+    assert all(row.status[:10] == "h" * 10 for row in rows[:2])
 
 
 def test_check_takes_references_without_confidences(tmp_path):
