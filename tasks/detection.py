@@ -36,7 +36,7 @@ class DetectionTask(Task):
 
     A reference is `Points`, whose `values` are the findings' diameters in mm, or `Boxes`; matched by "region" a `Mask`,
     whose label 1 is the first of `labels`, and so on; by COCO's protocol for masks also one whose objects are numbered.
-    A model answers with `Points` or `Boxes` and their `scores`; where points are matched, a box is taken for its centre.
+    A model answers with `Points` or `Boxes` and `scores`; where points are matched, a box is taken for its centre.
 
     Attributes:
         labels: the classes of findings to be found, each judged by itself.
