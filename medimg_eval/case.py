@@ -188,11 +188,20 @@ class Boxes:
             names a voxel's centre; the opposite corner is the last voxel inside.
         names: one class name per box.
         scores: float64, (box,), confidence 0 to 1; None for a reference.
+        masks: of each box the pixels of its object, which may overlap another's: int64, (run, 2), the first pixel of a
+            run and the one after its last, counted down the picture's columns; None where there are only boxes.
+        areas: float64, (box,), in pixels, as stated; None for those of the masks or boxes.
+        crowds: bool, (box,), which of a reference stand for any number of objects; None for none.
+        ignored: bool, (box,), which of a reference need not be found; None for none.
     """
 
     corners: Array
     names: tuple[str, ...]
     scores: Array | None = None
+    masks: tuple[Array, ...] | None = None
+    areas: Array | None = None
+    crowds: Array | None = None
+    ignored: Array | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -38,7 +38,7 @@ _UNKNOWN_DIAMETER = 10.0
 """mm: what LUNA16's code takes a finding of unknown size (a diameter below 0) for."""
 
 
-Matching = Literal["radius", "iou", "nearest", "region"]
+Matching = Literal["radius", "iou", "nearest", "region", "coco"]
 
 
 @dataclass(frozen=True)
@@ -49,10 +49,10 @@ class DetectionRule:
         matching: "radius": a candidate hits every finding whose centre is less than the finding's radius away;
             the most confident one of a finding counts, the others are ignored (LUNA16). "iou": candidates in the
             order of their confidence each hit the finding of the largest IoU, of those that are still free; what
-            is left is false (PASCAL VOC, COCO). "nearest": each finding in turn takes the nearest candidate
+            is left is false (PASCAL VOC). "nearest": each finding in turn takes the nearest candidate
             within the radius, that distance included, which no finding before took; what is left is false (MIDOG).
             "region": a candidate hits the lesion of a mask on which it lies; the most confident one of a lesion
-            counts, the others are ignored (CAMELYON16).
+            counts, the others are ignored (CAMELYON16). "coco": as `medimg_eval.metrics.coco` has it.
         threshold: Of "iou": the least IoU of a hit.
         limit: At most so many candidates per case and label: if there are more, those that are more confident
             than the first one too many, as in LUNA16's code; None for all.
@@ -62,6 +62,7 @@ class DetectionRule:
         margin_um: Of "region": by how many micrometres lesions are grown before they are told apart.
         smallest_um: Of "region": lesions whose major axis is shorter, grown as they are, need not be found, as
             isolated tumour cells.
+        masks: Of "coco": whether the IoU is that of masks instead of boxes.
     """
 
     matching: Matching = "radius"
@@ -71,6 +72,7 @@ class DetectionRule:
     least_score: float | None = None
     margin_um: float = 37.5
     smallest_um: float = 275.0
+    masks: bool = False
 
     @classmethod
     def of(cls, wanted: DetectionRule | str | Mapping[str, Any]) -> DetectionRule:
@@ -110,13 +112,24 @@ class DetectionRule:
             raise UsageError("Expected matching.radius_um with matching 'nearest': 7.5 is that of MIDOG, got none")
         if not isinstance(self.threshold, int | float) or not 0 < self.threshold <= 1:
             raise UsageError(f"Expected matching.threshold to be an IoU above 0, at most 1, got {self.threshold!r}")
+        if self.matching == "coco" and (self.threshold, self.limit, self.least_score) != (0.5, None, None):
+            raise UsageError(
+                "matching: COCO's protocol sets IoUs and limits; leave out threshold, limit and least_score"
+            )
+        if self.masks and self.matching != "coco":
+            raise UsageError(f"matching.masks is of COCO's protocol, not of {self.matching!r}")
         if self.limit is not None and not (isinstance(self.limit, int) and self.limit >= 1):
             raise UsageError(f"Expected matching.limit to be at least 1, or null for all, got {self.limit!r}")
 
     @property
     def measures_um(self) -> bool:
         """Whether hits are measured in micrometres."""
-        return self.matching == "region" or (self.matching != "iou" and self.radius_um is not None)
+        return self.matching == "region" or (not self.of_boxes and self.radius_um is not None)
+
+    @property
+    def of_boxes(self) -> bool:
+        """Whether boxes are matched by their IoU."""
+        return self.matching in ("iou", "coco")
 
     def describe(self) -> str:
         """Says the rule in words, for the footnote of a table."""
@@ -124,6 +137,7 @@ class DetectionRule:
             "radius": f"distance to the centre < {'radius' if self.radius_um is None else f'{self.radius_um:g} µm'}",
             "iou": f"IoU >= {self.threshold:g}",
             "nearest": f"nearest within {self.radius_um or 0:g} µm, one each",
+            "coco": f"COCO's protocol for {'masks' if self.masks else 'boxes'} (at most 100, crowds ignored)",
             "region": f"on a lesion grown by {self.margin_um:g} µm; those < {self.smallest_um:g} µm ignored",
         }[self.matching]
         least = "" if self.least_score is None else f", confidence >= {self.least_score:g}"
@@ -133,6 +147,8 @@ class DetectionRule:
 PRESETS: Mapping[str, DetectionRule] = {
     "luna16": DetectionRule(limit=100),
     "iou": DetectionRule(matching="iou"),
+    "coco": DetectionRule(matching="coco"),
+    "coco-masks": DetectionRule(matching="coco", masks=True),
     # github.com/DeepMicroscopy: score_detection(..., radius=7.5E-3) of evalutils.
     "midog": DetectionRule(matching="nearest", radius_um=7.5),
     # tupac.grand-challenge.org: several detections of one mitosis count once, as a hit.
@@ -285,12 +301,13 @@ def judged_boxes(
     return Detections(confidences, tuple(statuses), int(counted.sum()))
 
 
-def box_ious(ones: Floats, others: Floats) -> Floats:
+def box_ious(ones: Floats, others: Floats, crowds: npt.NDArray[np.bool_] | None = None) -> Floats:
     """Returns the IoU of each box with each other, (one, other), in 2-D or 3-D.
 
     Args:
         ones: (one, 2 * axes): the lower edges along each axis, then the upper ones, in any unit.
         others: (other, 2 * axes).
+        crowds: (other,): those with which the union is the first box alone, as COCO takes it.
 
     >>> box_ious(np.array([[0, 0, 2, 2]]), np.array([[1, 0, 3, 2], [5, 5, 6, 6]])).round(4).tolist()
     [[0.3333, 0.0]]
@@ -301,6 +318,8 @@ def box_ious(ones: Floats, others: Floats) -> Floats:
     shared = np.clip(high - low, 0, None).prod(axis=2)
     sizes, other_sizes = ((boxes[:, axes:] - boxes[:, :axes]).prod(axis=1) for boxes in (ones, others))
     union: Floats = sizes[:, None] + other_sizes[None] - shared
+    if crowds is not None:
+        union = np.where(crowds[None], sizes[:, None], union)
     return quotient(shared, union, 0.0)
 
 

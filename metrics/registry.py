@@ -507,9 +507,9 @@ def canonical(name: str, kinds: Collection[str] = ()) -> str:
         UsageError: If there is no such metric, or the alias stands for several or for one that we lack.
     """
     _discover()
-    base, at, text = name.partition("@")
+    base, at, text = _without_at(name).partition("@")
     if base in _METRICS:
-        return name
+        return base + at + text
     if base in FORMER:
         new = FORMER[base] + at + text
         log.warning("metric %s is now called %s", name, new)
@@ -529,6 +529,12 @@ def canonical(name: str, kinds: Collection[str] = ()) -> str:
         if typed in (folded(known.name), *map(folded, known.aliases)):
             return known.name + at + text
     raise UsageError(f"Unknown metric {base!r}{nearest(typed, _METRICS, LIST)}")
+
+
+def _without_at(name: str) -> str:
+    """Returns what an alias with "@" in it stands for, such as "AP@[.5:.95]"; another name as it is."""
+    alias = ALIASES.get(folded(name)) if "@" in name else None
+    return name if alias is None else alias.metrics[0]
 
 
 def present_name(name: str) -> str:

@@ -52,6 +52,7 @@ from .extractors.networks import (
 )
 from .extractors.perceptual import DISTS as DISTS, LPIPS as LPIPS, PerceptualDistance as PerceptualDistance
 from .precomputed.classes import PrecomputedClasses as PrecomputedClasses
+from .precomputed.coco import PrecomputedCoco as PrecomputedCoco
 from .precomputed.images import (
     PrecomputedImages as PrecomputedImages,
     PrecomputedReconstructions as PrecomputedReconstructions,

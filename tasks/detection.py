@@ -14,15 +14,18 @@ from medimg_eval.case import Array, Boxes, Case, Geometry, Image, Mask, Points, 
 from medimg_eval.codecs import Codec, Places
 from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.evidence import EMPTY, Context
-from medimg_eval.metrics import LabelScore
+from medimg_eval.metrics import LabelScore, parse
+from medimg_eval.metrics.coco import CocoDetections, coco_scores, judged_coco
 from medimg_eval.metrics.detection import (
     DetectionRule,
     Detections,
+    box_ious,
     detection_scores,
     judged_boxes,
     judged_points,
     judged_regions,
 )
+from medimg_eval.metrics.run_lengths import areas_of_runs, box_of_runs, mask_overlaps, objects_as_runs
 from medimg_eval.panels import Panel
 from medimg_eval.tasks.base import NOBODY, SCORES, Task, check_metrics
 
@@ -32,8 +35,8 @@ class DetectionTask(Task):
     """Points or boxes with confidences, judged by which findings they hit.
 
     A reference is `Points`, whose `values` are the findings' diameters in mm, or `Boxes`; matched by "region" a `Mask`,
-    whose label 1 is the first of `labels`, and so on. A model answers with `Points` or `Boxes` and their `scores`;
-    where points are matched, a box is taken for its centre.
+    whose label 1 is the first of `labels`, and so on; by COCO's protocol for masks also one whose objects are numbered.
+    A model answers with `Points` or `Boxes` and `scores`; where points are matched, a box is taken for its centre.
 
     Attributes:
         labels: the classes of findings to be found, each judged by itself.
@@ -42,8 +45,8 @@ class DetectionTask(Task):
         unscored: names of findings in the reference that play no part, such as look-alikes: candidates on them are as
             false as any.
         um_per_px: micrometres per pixel where pictures state no physical size, or another than the stated.
-        matching: which candidates hit: `luna16`, `iou`, `midog`, `tupac16`, `camelyon16` or a mapping
-            (`{preset: iou, threshold: 0.1}`); see docs/metrics-lesions.md.
+        matching: which candidates hit: `luna16`, `iou`, `coco`, `coco-masks`, `midog`, `tupac16`, `camelyon16` or a
+            mapping (`{preset: iou, threshold: 0.1}`); see docs/metrics-lesions.md.
     """
 
     labels: Sequence[str]
@@ -71,7 +74,11 @@ class DetectionTask(Task):
                 f"task {self.name!r}: expected um_per_px to be micrometres above 0, got {self.um_per_px!r}"
             )
         check_metrics(self, "detections")
-        _ = self._rule
+        for name in self.metrics:
+            if self._rule.matching != "coco" and any(need.startswith("coco_") for need in parse(name)[0].needs):
+                raise UsageError(
+                    f"task {self.name!r}: {name} is of COCO's protocol; set task.matching=coco or coco-masks"
+                )
 
     @cached_property
     def _rule(self) -> DetectionRule:
@@ -86,11 +93,15 @@ class DetectionTask(Task):
         return dict(enumerate(self.labels, start=1))
 
     def accept(self, case: Case, answer: Any, *, what: str = "prediction") -> Points | Boxes:
-        """Checks kind, shapes, names and numbers."""
+        """Checks kind, shapes, names and numbers; of a reference whether it can be matched."""
+        if what == "reference":
+            reference: Points | Boxes = answer
+            self._reference(case)
+            return reference
         where = f"case {case.id!r}: {what}"
         if not isinstance(answer, Points | Boxes):
             raise CaseError(f"{where} is {type(answer).__name__}, expected Points or Boxes")
-        if self._rule.matching == "iou" and not isinstance(answer, Boxes):
+        if self._rule.of_boxes and not isinstance(answer, Boxes):
             raise CaseError(f"{where} is Points, which have no IoU; answer with Boxes, or set task.matching=luna16")
         axes = len(case.images[0].geometry().shape)
         numbers = axes if isinstance(answer, Points) else 2 * axes
@@ -106,11 +117,14 @@ class DetectionTask(Task):
             raise CaseError(f"{where} holds {held}; give each candidate one in `scores`")
         if not (np.isfinite(places).all() and np.isfinite(scores).all()):
             raise CaseError(f"{where} holds numbers that are not finite")
-        if isinstance(answer, Boxes) and (places[:, :axes] > places[:, axes:]).any():
+        # COCO's results hold boxes without any width, which hit nothing.
+        least = -1e-9 if self._rule.matching == "coco" else 1
+        if isinstance(answer, Boxes) and (places[:, axes:] - places[:, :axes] + 1 < least).any():
             raise CaseError(f"{where} holds a box whose opposite corner lies before its first one")
         unknown = sorted(set(answer.names) - set(self.labels))
         if unknown:
             raise CaseError(f"{where} names {unknown[0]!r}{nearest(unknown[0], self.labels)}")
+        self._check_masks(case, answer, where)
         return answer
 
     def answer_panels(self, case: Case, prediction: Any) -> list[Panel]:
@@ -125,30 +139,20 @@ class DetectionTask(Task):
         answer = self.accept(case, answer)
         asked = tuple(self.case_metrics if metrics is None else metrics)
         reference = self._reference(case)
-        return [
-            score
-            for label in self.labels
-            for score in detection_scores(label, self._judged(label, answer, reference, case), asked)
-        ]
+        return self._scores(answer, reference, case, asked)
 
     def worst(self, case: Case, context: Context = EMPTY) -> list[LabelScore]:
         """No candidate, so that every finding is missed; NaN when the reference itself cannot be read."""
         try:
             reference = self._reference(case)
         except CaseError:
-            known = [name for name in self.case_metrics if name != "detection_score"]
+            known = [name for name in self.case_metrics if name not in ("detection_score", "coco_candidate")]
             return [LabelScore(label, name, float("nan"), "failed") for label in self.labels for name in known]
         axes, none = len(case.images[0].geometry().shape), np.zeros(0)
         silence: Points | Boxes = Points(np.zeros((0, axes)), (), scores=none)
         if isinstance(reference, Boxes):
             silence = Boxes(np.zeros((0, 2 * axes)), (), none)
-        return [
-            score
-            for label in self.labels
-            for score in detection_scores(
-                label, self._judged(label, silence, reference, case), tuple(self.case_metrics), "failed"
-            )
-        ]
+        return self._scores(silence, reference, case, tuple(self.case_metrics), "failed")
 
     def signature(self, provenance: Mapping[str, str] = NOBODY) -> str:
         """Which candidates hit, and what need not be found."""
@@ -165,9 +169,13 @@ class DetectionTask(Task):
         """Reads the findings; raises CaseError when they cannot be matched."""
         reference = case.target.read()
         where = f"case {case.id!r}: the reference ({', '.join(str(path) for path in case.target.files)})"
-        if isinstance(reference, Boxes) and self._rule.matching != "iou" and self._rule.radius_um is not None:
+        if isinstance(reference, Boxes) and not self._rule.of_boxes and self._rule.radius_um is not None:
             reference = Points(_centres(_parts(reference)[0]), reference.names)
-        wanted: type[Points | Boxes | Mask] = {"iou": Boxes, "region": Mask}.get(self._rule.matching, Points)
+        if isinstance(reference, Mask) and self._rule.masks and reference.instances is not None:
+            reference = self._objects(reference, reference.instances)
+        wanted: type[Points | Boxes | Mask] = {"iou": Boxes, "coco": Boxes, "region": Mask}.get(
+            self._rule.matching, Points
+        )
         if not isinstance(reference, wanted):
             raise CaseError(
                 f"{where} is {type(reference).__name__}, and matching by {self._rule.matching} needs {wanted.__name__}"
@@ -176,6 +184,7 @@ class DetectionTask(Task):
             self._um_per_px(case)
         if isinstance(reference, Mask):
             return reference
+        self._check_masks(case, reference, where)
         sized = isinstance(reference, Boxes) or reference.values is not None or self._rule.radius_um is not None
         if reference.names and not sized:
             raise CaseError(f"{where} has no diameters; give the layout the column that holds them")
@@ -199,6 +208,83 @@ class DetectionTask(Task):
     def _in_mm(self, grid: Geometry, places: Array) -> Array:
         """Returns voxel indices as mm."""
         return grid.world(places) if self.um_per_px is None else places * (self.um_per_px / 1000)
+
+    def _scores(
+        self,
+        answer: Points | Boxes,
+        reference: Points | Boxes | Mask,
+        case: Case,
+        asked: Sequence[str],
+        status: str = "",
+    ) -> list[LabelScore]:
+        """Returns the rows of every label; `status` is that of a case that failed."""
+        rows = []
+        evidence = {"coco_candidate", "coco_object"}
+        present = {*answer.names, *reference.names} if evidence.issuperset(asked) else self.labels
+        for label in self.labels:
+            if label not in present:
+                continue  # It leaves no row, and there may be many such.
+            if self._rule.matching == "coco" and isinstance(answer, Boxes) and isinstance(reference, Boxes):
+                judged = self._judged_coco(label, answer, reference)
+                rows += coco_scores(label, judged, asked, status or "present")
+                if evidence.issuperset(asked):
+                    continue
+                detections = judged.at_half
+            else:
+                detections = self._judged(label, answer, reference, case)
+            rows += detection_scores(label, detections, tuple(asked), status or None)
+        if "coco_object" in asked and not any(row.metric.startswith("coco_") for row in rows):
+            rows.append(LabelScore(self.labels[0], "coco_object", float("nan"), status or "absent"))
+        return rows
+
+    def _judged_coco(self, label: str, answer: Boxes, reference: Boxes) -> CocoDetections:
+        names = np.array(reference.names, dtype=str)
+        chosen = np.flatnonzero(np.array(answer.names, dtype=str) == label)
+        held = np.flatnonzero((names == label) | np.isin(names, list(self.excluded)))
+        crowds, ignored = (
+            np.zeros(len(held), bool) if flags is None else np.asarray(flags, bool)[held]
+            for flags in (reference.crowds, reference.ignored)
+        )
+        if self._rule.masks:
+            masks, objects = (
+                [(of.masks or ())[at] for at in some] for of, some in ((answer, chosen), (reference, held))
+            )
+            overlaps = mask_overlaps(masks, objects, crowds)
+            areas, object_areas = areas_of_runs(masks), areas_of_runs(objects)
+        else:
+            edges, others = _edges(_parts(answer)[0][chosen]), _edges(_parts(reference)[0][held])
+            some = len(edges) and len(others)
+            overlaps = box_ious(edges, others, crowds) if some else np.zeros((len(edges), len(others)))
+            areas, object_areas = _sizes(edges), _sizes(others)
+            areas = areas if answer.areas is None else np.asarray(answer.areas, float)[chosen]
+        if reference.areas is not None:
+            object_areas = np.asarray(reference.areas, float)[held]
+        confidences = np.asarray(answer.scores, float)[chosen]
+        return judged_coco(confidences, areas, overlaps, object_areas, crowds, ignored | (names[held] != label))
+
+    def _objects(self, mask: Mask, numbers: Array) -> Boxes:
+        """Returns the numbered objects of a label map of a picture as boxes with masks; other labels are left out."""
+        most = int(numbers.max(initial=0)) + 1
+        held = (mask.labels > 0) & (mask.labels <= len(self.labels)) & (numbers > 0)
+        keys, masks = objects_as_runs(np.where(held, mask.labels.astype(np.int64) * most + numbers, 0))
+        boxes = np.array([box_of_runs(runs, len(numbers)) for runs in masks], float).reshape(-1, 4)
+        left, top, width, height = boxes.T
+        corners = np.stack([top, left, top + height - 1, left + width - 1], axis=1)
+        return Boxes(corners, tuple(self.labels[key // most - 1] for key in keys), masks=tuple(masks))
+
+    def _check_masks(self, case: Case, boxes: Points | Boxes, where: str) -> None:
+        """Raises CaseError where masks are compared and boxes have none, or some that reach beyond the image."""
+        if not (isinstance(boxes, Boxes) and self._rule.masks):
+            return
+        shape = case.images[0].geometry().shape
+        if boxes.names and (boxes.masks is None or len(boxes.masks) != len(boxes.names) or len(shape) != 2):
+            raise CaseError(
+                f"{where} has no masks of a picture for its {len(boxes.names)} boxes, which COCO's protocol for masks "
+                "compares; set layout.truth_kind=objects of the layout Coco, or task.matching=coco for boxes"
+            )
+        last = max((int(runs[-1, 1]) for runs in boxes.masks or () if len(runs)), default=0)
+        if last > np.prod(shape):
+            raise CaseError(f"{where} holds a mask of {last} pixels or more, the image has {shape} rows and columns")
 
     def _judged(self, label: str, answer: Points | Boxes, reference: Points | Boxes | Mask, case: Case) -> Detections:
         if isinstance(reference, Mask):
@@ -245,6 +331,13 @@ def _centres(corners: Array) -> Array:
     axes = corners.shape[1] // 2
     middle: Array = (corners[:, :axes] + corners[:, axes:]) / 2
     return middle
+
+
+def _sizes(edges: Array) -> Array:
+    """Returns the area of each box, (box,), from its edges."""
+    axes = edges.shape[1] // 2
+    sizes: Array = (edges[:, axes:] - edges[:, :axes]).prod(axis=1)
+    return sizes
 
 
 def _edges(corners: Array) -> Array:

@@ -56,6 +56,11 @@ def test_every_model_config_says_what_it_is_and_fits_its_class(name, tmp_path):
         return
     if config.get("root") == "???":
         config["root"] = str(tmp_path)
+    if config.get("annotations") == "???":
+        config["annotations"] = str(tmp_path)
+        with pytest.raises(Exception, match="is no JSON"):
+            build(OmegaConf.create(config))
+        return
     for key in ("checkpoint", "model", "file"):
         if config.get(key) == "???":
             config[key] = "an-organisation/a-model"

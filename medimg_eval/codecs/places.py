@@ -47,6 +47,9 @@ class Places(FileCodec):
                 "places": np.asarray(value.positions if isinstance(value, Points) else value.corners, float).tolist(),
                 "confidences": [] if value.scores is None else np.asarray(value.scores, float).tolist(),
             }
+            if isinstance(value, Boxes):
+                content |= {"masks": [runs.tolist() for runs in value.masks]} if value.masks is not None else {}
+                content |= {"areas": np.asarray(value.areas, float).tolist()} if value.areas is not None else {}
         write_json(path, content)
 
     def read(self, stored: Path) -> Points | Boxes | dict[str, float]:
@@ -68,4 +71,8 @@ def _value(content: Mapping[str, Any]) -> Points | Boxes | dict[str, float]:
         return {name: math.nan if value is None else float(value) for name, value in content["numbers"].items()}
     names, places = tuple(content["names"]), np.array(content["places"], float)
     scores = np.array(content["confidences"], float)
-    return Points(places, names, scores=scores) if content["kind"] == "points" else Boxes(places, names, scores)
+    if content["kind"] == "points":
+        return Points(places, names, scores=scores)
+    masks, areas = content.get("masks"), content.get("areas")
+    runs = None if masks is None else tuple(np.array(mask, np.int64).reshape(-1, 2) for mask in masks)
+    return Boxes(places, names, scores, runs, None if areas is None else np.array(areas, float))

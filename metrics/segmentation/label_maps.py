@@ -151,11 +151,12 @@ class LabelMapPair:
         return tuple(found[axis] for axis in range(len(found)))
 
     def masks(self, region: int) -> tuple[Bools, Bools]:
-        """Returns the masks of a region, cropped to its box."""
+        """Returns the masks of a region, cropped to its box, whose last axis is that along which they lie in memory."""
         number = self._numbers[region]
         back = np.argsort(self._order)
         one, other = (
-            (codes[self._inside][self._boxes[number]] == number)[self._turn].transpose(back) for codes in self._codes
+            np.ascontiguousarray((codes[self._inside][self._boxes[number]] == number)[self._turn].transpose(back))
+            for codes in self._codes
         )
         return one, other
 

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from PIL import Image as Pillow
 
 from medimg_eval.data import targets
-from medimg_eval.data.targets.masks import coco_counts, decode_runs
+from medimg_eval.data.targets.masks import decode_runs
 from medimg_eval.errors import CaseError, UserError
+from medimg_eval.metrics.run_lengths import coco_counts
 
 
 def test_relative_runs_go_down_the_columns_as_in_siim(tmp_path, picture):

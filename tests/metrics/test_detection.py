@@ -224,7 +224,7 @@ def test_rows_of_a_case():
 
 
 def test_which_metrics_there_are():
-    assert set(available("detection")) == set(ALL)
+    assert set(available("detection")) == {*ALL, "coco_candidate", "coco_object"}
     assert [name for name in ALL if not available("detection")[name].intermediate] == ["detection_recall"]
     assert all(
         available("run")[name].needs == ("detection_score", "n_reference_lesions")

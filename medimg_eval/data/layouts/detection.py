@@ -10,14 +10,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from medimg_eval.case import Boxes, Geometry, Image, Mask, Reference
+from medimg_eval.case import Array, Boxes, Geometry, Image, Mask, Reference
 from medimg_eval.data.layouts.base import FolderLayout
 from medimg_eval.data.layouts.folders import ENDINGS
 from medimg_eval.data.records import Entry, OnImage, Row, Target, given
 from medimg_eval.data.tables import read_json, read_lines, read_text
-from medimg_eval.data.targets.masks import coco_counts, decode_runs
+from medimg_eval.data.targets.masks import decode_runs
 from medimg_eval.data.targets.places import corners_from_edges
 from medimg_eval.errors import CaseError, UserError, nearest
+from medimg_eval.metrics.run_lengths import areas_of_runs, coco_counts, coco_runs
 
 
 @dataclass(kw_only=True)
@@ -28,13 +29,14 @@ class Coco(FolderLayout):
         annotations: the file below the root, or split -> such a file.
         images: pattern of the images below the root, such as `images/{file_name}`; it may hold `{split}`.
         attributes: keys of an image's record that become attributes, such as `scanner`.
-        truth_kind: `boxes`, or `masks`: a label map of the categories' ids, of outlines and runs, whose objects are
-            numbered; where two overlap the later one wins.
+        truth_kind: `boxes`; `objects`: boxes with their masks, drawn as pycocotools draws them, which may overlap; or
+            `masks`: a label map of the categories' ids, of outlines and runs, whose objects are numbered; where two
+            overlap the later one wins.
     """
 
     annotations: str | Mapping[str, str]
     images: str = "images/{file_name}"
-    truth_kind: Literal["boxes", "masks"] = "boxes"
+    truth_kind: Literal["boxes", "objects", "masks"] = "boxes"
     attributes: Sequence[str] = ()
 
     def entries(self, root: Path) -> list[Entry]:
@@ -47,8 +49,8 @@ class Coco(FolderLayout):
         return () if isinstance(self.annotations, str) else tuple(root / name for name in self.annotations.values())
 
     def truth(self, root: Path, entries: Sequence[Entry]) -> Target:
-        """Boxes or masks."""
-        return CocoBoxes() if self.truth_kind == "boxes" else CocoMasks()
+        """Boxes, boxes with masks, or masks."""
+        return CocoMasks() if self.truth_kind == "masks" else CocoBoxes(with_masks=self.truth_kind == "objects")
 
     def _read(self, root: Path, path: Path, split: str | None) -> list[Entry]:
         content = read_json(path)
@@ -89,7 +91,13 @@ def _by_id(rows: Sequence[Row]) -> dict[Any, Row]:
 
 @dataclass
 class CocoBoxes:
-    """The boxes of one image's annotations."""
+    """The boxes of one image's annotations, with their areas, crowds and what is to be ignored.
+
+    Args:
+        with_masks: whether the masks are read, too.
+    """
+
+    with_masks: bool = False
 
     def reference(self, entry: Entry) -> Reference[Boxes]:
         """The boxes; raises UserError naming the annotation that has none."""
@@ -101,8 +109,56 @@ class CocoBoxes:
             if not (np.isfinite(box).all() and box[2] > 0 and box[3] > 0):
                 raise row.error(f"'bbox' {box} has no area")
             edges.append([box[0], box[1], box[0] + box[2], box[1] + box[3]])
-        names = tuple(row.text("category") for row in entry.rows[1:])
-        return given(Boxes(corners_from_edges(np.array(edges)), names), entry)
+        corners, rows = corners_from_edges(np.array(edges)), entry.rows[1:]
+        names = tuple(row.text("category") for row in rows)
+        crowds, ignored = (np.array([_flag(row, key) for row in rows], bool) for key in ("iscrowd", "ignore"))
+        boxes = Boxes(corners, names, areas=_areas(rows, corners), crowds=crowds, ignored=ignored)
+        return ObjectsOfImage(boxes, entry.rows, entry.images[0]) if self.with_masks else given(boxes, entry)
+
+
+def _flag(row: Row, key: str) -> bool:
+    value = row.values.get(key, 0)
+    if value not in (0, 1):
+        raise row.error(f"{key!r} is {value!r:.60}, expected 0 or 1")
+    return bool(value)
+
+
+def _areas(rows: Sequence[Row], corners: Array) -> Array:
+    """Returns the stated area of each annotation, that of its box where none is stated."""
+    boxes = (corners[:, 2:] - corners[:, :2] + 1).prod(axis=1)
+    areas = np.array([row.values.get("area", box) for row, box in zip(rows, boxes, strict=True)], object)
+    for row, area in zip(rows, areas, strict=True):
+        if not isinstance(area, int | float) or not 0 <= area < np.inf:
+            raise row.error(f"'area' is {area!r:.60}, expected pixels of at least 0")
+    return areas.astype(np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class ObjectsOfImage(OnImage):
+    """Boxes whose masks are drawn when they are read; the first record is the image's."""
+
+    boxes: Boxes
+    rows: tuple[Row, ...]
+    image: Reference[Image]
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The file of annotations."""
+        return (self.rows[0].path,)
+
+    def read(self) -> Boxes:
+        """Draws them; raises CaseError naming the annotation that is not understood."""
+        height, width = self.geometry().shape
+        masks = []
+        for row in self.rows[1:]:
+            try:
+                masks.append(coco_runs(row.value("segmentation"), (height, width)))
+            except (TypeError, ValueError) as error:
+                raise CaseError(f"{row.path}, {row.place}: 'segmentation' is not understood ({error})") from error
+        stated = [row.values.get("area") for row in self.rows[1:]]
+        drawn = areas_of_runs(masks).tolist()
+        areas = np.array([one if area is None else area for area, one in zip(stated, drawn, strict=True)], float)
+        return replace(self.boxes, masks=tuple(masks), areas=areas)
 
 
 @dataclass

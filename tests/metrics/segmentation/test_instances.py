@@ -11,6 +11,7 @@ from scipy import ndimage
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics import InstanceRule, LabelPair, ScoreTable, Settings, available, get, segmentation_scores
+from medimg_eval.metrics.segmentation import connected_components
 from medimg_eval.metrics.segmentation.connected_components import (
     centroids,
     connected_parts,
@@ -87,6 +88,30 @@ def test_parts_by_faces_or_by_corners():
     cubes = np.zeros((4, 4, 4), bool)
     cubes[:2, :2, :2] = cubes[2:, 2:, 2:] = True
     assert (connected_parts(cubes)[1], connected_parts(cubes, "face")[1]) == (1, 2)
+
+
+shapes = st.lists(st.integers(1, 9), min_size=1, max_size=3).map(tuple)
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.integers(0, 2**31), shapes, st.sampled_from([0, 0.03, 0.1, 0.3, 0.6, 1]), st.sampled_from(["corner", "face"]))
+def test_parts_found_from_runs_are_those_of_scipy_in_their_order(seed, shape, share, connectivity):
+    mask = np.random.default_rng(seed).random(shape) < share
+    structure = ndimage.generate_binary_structure(mask.ndim, 1 if connectivity == "face" else mask.ndim)
+    expected, count = ndimage.label(mask, structure)
+    for most, one in itertools.product((0, 16), (mask, np.asfortranarray(mask))):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(connected_components, "_RUNS", most)  # 0: however many runs there are
+            parts, found = connected_parts(one, connectivity)
+        assert found == count
+        assert parts.dtype == np.int32
+        np.testing.assert_array_equal(parts, expected)
+
+
+def test_parts_of_nothing():
+    for shape in ((0, 4), (3, 0), (3, 4)):
+        parts, count = connected_parts(np.zeros(shape, bool))
+        assert (parts.shape, count) == (shape, 0)
 
 
 @pytest.mark.parametrize("axes", [2, 3])

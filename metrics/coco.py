@@ -1,0 +1,294 @@
+"""COCO's protocol for boxes and masks: average precision and recall over ten IoUs, by area and at most so many.
+
+Each case leaves a row for every candidate, whose status tells what it is worth at each IoU and range of areas, and one
+for every object that is to be found, with its area. Summaries are computed from the rows of all cases of a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from medimg_eval.errors import UsageError, nearest
+from medimg_eval.metrics.detection import Detections
+from medimg_eval.metrics.proportions import quotient
+from medimg_eval.metrics.registry import ScoreTable, metric, summary
+from medimg_eval.metrics.scores import LabelScore
+
+Floats = npt.NDArray[np.float64]
+Places = npt.NDArray[np.intp]
+
+COCO = "Lin et al., ECCV 2014, doi 10.1007/978-3-319-10602-1_48, and its cocoeval.py"
+IOUS = np.linspace(0.5, 0.95, 10)
+RECALLS = np.linspace(0.0, 1.0, 101)
+"""Recalls at which a precision is read off the curve."""
+
+AREAS: Mapping[str, tuple[float, float]] = {
+    "all": (0.0, 1e10),
+    "small": (0.0, 32.0**2),
+    "medium": (32.0**2, 96.0**2),
+    "large": (96.0**2, 1e10),
+}
+"""The ranges of areas in pixels; both ends belong to a range."""
+
+MOST = 100
+"""Candidates of a case and label that count."""
+
+_STATES = np.frombuffer(b"fhi", np.uint8)
+_FALSE, _HIT, _IGNORED = range(3)
+
+
+class CocoDetections(NamedTuple):
+    """The candidates of one label of one case, judged by COCO's protocol.
+
+    Attributes:
+        confidences: float64 (candidate,), from the highest down.
+        states: uint8 (candidate, range, IoU): 0 false, 1 hit, 2 ignored.
+        areas: float64 (object,): of those that are to be found.
+    """
+
+    confidences: Floats
+    states: npt.NDArray[np.uint8]
+    areas: Floats
+
+    @property
+    def at_half(self) -> Detections:
+        """The candidates as judged at an IoU of 0.5, whatever their area."""
+        words = np.array(["false", "hit", "ignored"])[self.states[:, 0, 0]]
+        return Detections(self.confidences, tuple(words.tolist()), len(self.areas))
+
+
+def judged_coco(
+    confidences: Floats,
+    areas: Floats,
+    overlaps: Floats,
+    object_areas: Floats,
+    crowds: npt.NDArray[np.bool_],
+    ignored: npt.NDArray[np.bool_],
+) -> CocoDetections:
+    """Judges the candidates of one label of one case, boxes or masks.
+
+    In the order of their confidence (of equal ones, in their own), at most 100 each take the free object of the largest
+    IoU that reaches the threshold; of equal ones the last. Only where there is none, they take an object that is
+    ignored: a crowd, which any number may take, one that need not be found, or one whose area is out of the range.
+    A candidate on such an object is ignored, and so is one without an object whose own area is out of the range.
+
+    Args:
+        confidences: (candidate,).
+        areas: (candidate,) in pixels.
+        overlaps: (candidate, object): as `box_ious` or `mask_overlaps` has them, told of the crowds.
+        object_areas: (object,) in pixels, as the reference states them.
+        crowds: (object,).
+        ignored: (object,): those that need not be found beside the crowds.
+    """
+    order = np.argsort(-confidences, kind="stable")[:MOST]
+    states = np.zeros((len(order), len(AREAS), len(IOUS)), np.uint8)
+    states[_outside(areas[order])] = _IGNORED
+    if order.size and object_areas.size:
+        # From the last object on, since of equal IoUs the last counts.
+        left_out = _outside(object_areas).T | crowds | ignored
+        _match(states, overlaps[order][:, ::-1], left_out[:, ::-1], crowds[::-1])
+    return CocoDetections(confidences[order], states, object_areas[~(crowds | ignored)])
+
+
+def _outside(areas: Floats) -> npt.NDArray[np.bool_]:
+    """Returns which areas lie out of which range, (area, range)."""
+    low, high = np.array(list(AREAS.values())).T
+    outside: npt.NDArray[np.bool_] = (areas[:, None] < low) | (areas[:, None] > high)
+    return outside
+
+
+def _match(
+    states: npt.NDArray[np.uint8], overlaps: Floats, left_out: npt.NDArray[np.bool_], crowds: npt.NDArray[np.bool_]
+) -> None:
+    """Lets candidates take objects; `left_out`: (range, object), those that are ignored there."""
+    reached = overlaps[:, None, :] >= np.minimum(IOUS, 1 - 1e-10)[:, None]
+    free = np.ones((len(AREAS), len(IOUS), len(crowds)), bool)
+    wanted = ~left_out[:, None, :]
+    ranges, ious = np.indices(free.shape[:2])
+    for place in np.flatnonzero(reached[:, 0].any(axis=1)):
+        may = reached[place] & free
+        ranked = np.where(may, overlaps[place] + 2.0 * (may & wanted), -1.0)
+        best = ranked.argmax(axis=2)
+        value = ranked[ranges, ious, best]
+        taken = value >= 0
+        states[place][taken] = np.where(value[taken] >= 2, _HIT, _IGNORED)
+        free[ranges[taken], ious[taken], best[taken]] = crowds[best[taken]]
+
+
+def coco_scores(
+    label: str, detections: CocoDetections, metrics: Collection[str], status: str = "present"
+) -> list[LabelScore]:
+    """Returns the rows of one label of one case; none where there is neither a candidate nor an object.
+
+    Args:
+        label: Its name.
+        detections: Its candidates, judged.
+        metrics: Which of "coco_candidate" and "coco_object".
+        status: Of the objects' rows: "failed" of a case that failed. A candidate's status is of letters: "h" for a hit,
+            "f" for false and "i" for ignored, at the ten IoUs for all areas, then for small, medium and large ones.
+    """
+    rows = []
+    if "coco_candidate" in metrics:
+        length = len(AREAS) * len(IOUS)
+        letters = _STATES[detections.states].tobytes().decode()
+        rows = [
+            LabelScore(label, "coco_candidate", coco_candidate(value), letters[length * place : length * (place + 1)])
+            for place, value in enumerate(detections.confidences.tolist())
+        ]
+    if "coco_object" in metrics:
+        rows += [LabelScore(label, "coco_object", coco_object(area), status) for area in detections.areas.tolist()]
+    return rows
+
+
+_evidence = partial(
+    metric, kind="detection", source=COCO, intermediate=True, worst=np.nan, best=np.nan, higher_is_better=None
+)
+
+
+@_evidence(title="Confidence")
+def coco_candidate(confidence: float) -> float:
+    """The confidence of one candidate; its status tells hit, false or ignored at each IoU and range of areas."""
+    return confidence
+
+
+@_evidence(title="Area", value_kind="count")
+def coco_object(area: float) -> float:
+    """The area in pixels of one object that is to be found; NaN for a case without any, and without candidates."""
+    return area
+
+
+def _checked(parameter: str, names: tuple[str, ...]) -> str:
+    if parameter not in names:
+        raise UsageError(f"COCO's protocol has no {parameter!r}{nearest(parameter, names)}")
+    return parameter
+
+
+_PRECISIONS = (*(f"{round(100 * iou)}" for iou in IOUS), *list(AREAS)[1:])
+_RECALLS = ("1", "10", "100", *list(AREAS)[1:])
+_settings = "101 recalls, IoU 0.5:0.05:0.95, at most 100 candidates a case and label"
+
+_declared = partial(
+    summary,
+    at_once=True,
+    needs=("coco_candidate", "coco_object"),
+    higher_is_better=True,
+    best=1.0,
+    source=COCO,
+    parameter_optional=True,
+    parameter_is_text=True,
+    settings=_settings,
+)
+
+
+class _Label(NamedTuple):
+    """The rows of one label: candidates from the most confident down."""
+
+    candidates: Places
+    ranks: npt.NDArray[np.intp]
+    """Of each candidate, how many of its case are before it."""
+    objects: Places
+
+
+@_declared(title="COCO AP", parameter="IoU in hundredths, or an area", check=partial(_checked, names=_PRECISIONS))
+def coco_ap(rows: ScoreTable, of: str = "") -> Callable[[Floats], Floats]:
+    """COCO's average precision: the mean over ten IoUs and 101 recalls of the best precision at that recall or above.
+
+    `coco_ap@50` and `coco_ap@75` are of one IoU; `coco_ap@small`, `@medium` and `@large` of objects up to 32 x 32
+    pixels, up to 96 x 96, and above. Equal confidences count one after the other, in the order of the cases. In [0, 1];
+    NaN without an object. Of several labels the mean (mAP).
+    """
+    ious = [_PRECISIONS.index(of)] if of.isdigit() else range(len(IOUS))
+
+    def of_label(label: _Label, states: npt.NDArray[np.uint8]) -> Callable[[Floats], Floats]:
+        counted = ~(states == ord("i")).all(axis=1)
+        held, states = label.candidates[counted], states[counted]
+        hits = [np.flatnonzero(states[:, iou] == ord("h")) for iou in ious]
+        ignored = [np.flatnonzero(states[:, iou] == ord("i")) for iou in ious]
+
+        def judge(times: Floats) -> Floats:
+            found = times[:, label.objects].sum(axis=1)[:, None]
+            weights = times[:, held]
+            passed, sums = np.cumsum(weights, axis=1), np.zeros(len(times))
+            for at, out in zip(hits, ignored, strict=True):
+                true = np.cumsum(weights[:, at], axis=1)
+                left_out = np.pad(np.cumsum(weights[:, out], axis=1), ((0, 0), (1, 0)))[:, np.searchsorted(out, at)]
+                precision = quotient(true, passed[:, at] - left_out, 0.0)
+                best = np.maximum.accumulate(precision[:, ::-1], axis=1)[:, ::-1]
+                # A hit raises the recall past some of the 101, which read the precision there.
+                read = np.searchsorted(RECALLS, quotient(true, np.broadcast_to(found, true.shape), 0.0), side="right")
+                sums += (best * np.diff(read, axis=1, prepend=0)).sum(axis=1)
+            return sums / (len(RECALLS) * len(hits))
+
+        return judge
+
+    return _over_labels(rows, of, of_label)
+
+
+@_declared(title="COCO AR", parameter="candidates of a case, or an area", check=partial(_checked, names=_RECALLS))
+def coco_ar(rows: ScoreTable, of: str = "") -> Callable[[Floats], Floats]:
+    """COCO's average recall: the share of objects that a case's 100 most confident candidates hit, mean of ten IoUs.
+
+    `coco_ar@1` and `coco_ar@10` let each case and label have fewer; `coco_ar@small`, `@medium` and `@large` are of
+    objects of these areas. In [0, 1]; NaN without an object. Of several labels the mean.
+    """
+    most = int(of) if of.isdigit() else MOST
+
+    def of_label(label: _Label, states: npt.NDArray[np.uint8]) -> Callable[[Floats], Floats]:
+        share = (states == ord("h")).mean(axis=1) * (label.ranks < most)
+        held = np.flatnonzero(share)
+        candidates, share = label.candidates[held], share[held]
+        return lambda times: quotient(times[:, candidates] @ share, times[:, label.objects].sum(axis=1))
+
+    return _over_labels(rows, of, of_label)
+
+
+def _over_labels(
+    rows: ScoreTable, of: str, of_label: Callable[[_Label, npt.NDArray[np.uint8]], Callable[[Floats], Floats]]
+) -> Callable[[Floats], Floats]:
+    """Returns a function of how often each row counts that returns the mean over labels with objects."""
+    range_ = of if of in AREAS else "all"
+    first = len(IOUS) * list(AREAS).index(range_)
+    # A status of 40 letters is as many code points; one of a case that failed is shorter.
+    letters = np.ascontiguousarray(rows.status.astype("U40")).view(np.uint32).reshape(-1, 40)
+    states = letters[:, first : first + len(IOUS)].astype(np.uint8)
+    labels = _labels(rows, AREAS[range_])
+    judges = [(label.objects, of_label(label, states[label.candidates])) for label in labels]
+
+    def judge(times: Floats) -> Floats:
+        values, defined = np.zeros(len(times)), np.zeros(len(times))
+        for objects, value in judges:
+            held = times[:, objects].any(axis=1)
+            values[held] += value(times if held.all() else times[held])
+            defined += held
+        return quotient(values, defined)
+
+    return judge
+
+
+def _labels(rows: ScoreTable, area: tuple[float, float]) -> list[_Label]:
+    """Returns the rows of each label that has objects of an area."""
+    if not rows.value.size:
+        return []
+    # Rows of a label stand together, so that few texts are compared.
+    heads = np.concatenate([[0], np.flatnonzero(rows.label[1:] != rows.label[:-1]) + 1])
+    codes = np.repeat(np.unique(rows.label[heads], return_inverse=True)[1], np.diff(heads, append=rows.value.size))
+    of_candidate = rows.metric == "coco_candidate"
+    # Where a metric raised there is a row without a value.
+    candidates, objects = np.flatnonzero(of_candidate & ~np.isnan(rows.value)), np.flatnonzero(~of_candidate)
+    with np.errstate(invalid="ignore"):
+        objects = objects[(rows.value[objects] >= area[0]) & (rows.value[objects] <= area[1])]
+    candidates = candidates[np.lexsort((-rows.value[candidates], rows.case[candidates], codes[candidates]))]
+    group = np.stack([codes[candidates], rows.case[candidates]])
+    starts = np.flatnonzero(np.append(True, (np.diff(group, axis=1) != 0).any(axis=0)))[: candidates.size or None]
+    ranks = np.arange(candidates.size) - np.repeat(starts, np.diff(starts, append=candidates.size))
+    made = []
+    for code in np.unique(codes[objects]):
+        own = slice(*np.searchsorted(codes[candidates], [code, code + 1]))
+        order = np.argsort(-rows.value[candidates[own]], kind="stable")
+        made.append(_Label(candidates[own][order], ranks[own][order], objects[codes[objects] == code]))
+    return made
