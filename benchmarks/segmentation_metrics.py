@@ -2,19 +2,21 @@
 
     python benchmarks/segmentation_metrics.py [--parts mni ct13 ct104 ct13e8 masks lesions] [--peers NAME ...]
         [--size 512 512 300] [--masks 1000] [--all] [--repeat 3] [--out RESULTS.json]
-        [--brats CLONE]
+        [--brats CLONE] [--pictures 100]
 
 Dice, HD95, ASSD and NSD at 2 mm of every label; in the part `lesions`, Dice and HD95 of every lesion. Each
 implementation runs in a process of its own and on one thread. What counts is CPU time, since machines are shared; wall
 time and the most memory the process held above its inputs stand beside it. A peer that judges one label at a time and
 is slow gets a sample of the labels or masks, and its times are scaled up: those are marked with ~ (`--all`: no
-sampling). Labels that one map lacks are left to ours: several peers raise.
+sampling). With `--pictures` masks of pictures are judged by each implementation in turn, in one process: the median CPU
+time of a call, without compiling. Labels that one map lacks are left to ours: several peers raise.
 """
 
 import argparse
 import importlib.metadata
 import importlib.util
 import json
+import math
 import os
 import platform
 import subprocess
@@ -443,6 +445,45 @@ def show(found: dict[str, dict[str, Any]]) -> None:
     Console(width=170).print(table)
 
 
+def in_turn(number: int) -> dict[str, Any]:
+    """Median CPU time in ms of a call for one mask of 512 x 512, of implementations in turn, and ratios of pairs."""
+    sys.path.remove(str(Path(__file__).parent))  # numba imports `coverage`, which is not this folder's
+    from medimg_eval.metrics.segmentation import compiled, label_maps
+
+    def alone(judge: Callable[[Part], Any]) -> Callable[[Part], Any]:
+        def judged(part: Part) -> Any:
+            label_maps.kernels = lambda longest: None
+            found = judge(part)
+            label_maps.kernels = compiled.kernels
+            return found
+
+        return judged
+
+    runs = {f"NumPy, {surface}": alone(ours(surface)) for surface in ("voxel", "surfel")}
+    if compiled.kernels(1):
+        runs |= {f"compiled, {surface}": ours(surface) for surface in ("voxel", "surfel")}
+    for name, judge in (("MONAI", monai), ("surface-distance", deepmind)):
+        runs[name] = lambda part, judge=judge: [judge(*(one > 0 for one in part.pairs[0]), part.spacing)]
+    part = masks_2d(argparse.Namespace(masks=number + number // 49 + 2))
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    for pair in [pair for pair in part.pairs if pair[1].any()][: number + 1]:
+        for name, judge in runs.items():
+            best = math.inf  # of two calls: the first finds another's data in the processor's cache
+            for _ in range(2):
+                start = time.process_time()
+                judge(Part([pair], part.spacing, 1))
+                best = min(best, time.process_time() - start)
+            times[name].append(best)
+    took = {name: np.array(some[1:]) for name, some in times.items()}  # the first loads and compiles
+    own = [name for name in took if name not in ("MONAI", "surface-distance")]
+    pairs = [(name, peer) for name in own for peer in took if peer not in own]
+    return {
+        "masks": number,
+        "ms": {name: 1e3 * float(np.median(some)) for name, some in took.items()},
+        "times less": {f"{name}, than {peer}": float(np.median(took[peer] / took[name])) for name, peer in pairs},
+    }
+
+
 def main() -> None:
     """Measures, prints, and writes where it is told to."""
     warnings.simplefilter("ignore")
@@ -455,6 +496,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3, help="the best of so many, for those that are quick")
     parser.add_argument("--brats", type=Path, help="a clone of rachitsaluja/BraTS-2023-Metrics; needs cc3d")
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--pictures", type=int, help="judge so many 2-D masks in turn, and nothing else")
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
@@ -462,6 +504,13 @@ def main() -> None:
         about = peers_of(name)[peer]
         answer = measure(peer, load(Path(folder)), peer=about, repeat=options.repeat, complete=options.all)
         print(json.dumps(answer))
+        return
+    if options.pictures:
+        turns = in_turn(options.pictures)
+        print(json.dumps(turns, indent=2))
+        if options.out:
+            held = json.loads(options.out.read_text(encoding="utf-8"))
+            options.out.write_text(json.dumps(held | {"pictures": turns}, indent=2) + "\n", encoding="utf-8")
         return
     found = {}
     for name in options.parts:

@@ -107,9 +107,13 @@ ALIASES: dict[str, Alias] = {
     "brier": Alias(("brier", "brier_score")),
     "nll": Alias(("nll", "log_loss")),
     "meteor": Alias(
-        refused="METEOR matches synonyms of WordNet, which is not shipped; meteor_no_synonyms leaves them out"
+        refused="METEOR matches synonyms of WordNet, which is not shipped; meteor_no_synonyms leaves them out, and "
+        "meteor_wordnet takes yours by annotators.wordnet.folder=PATH"
     ),
-    "prdc": Alias(refused="name improved_precision, improved_recall, density and coverage, each as NAME@EXTRACTOR"),
+    "prdc": Alias(
+        refused="name improved_precision, improved_recall, density and coverage, each as NAME@EXTRACTOR, or as "
+        "NAME_uncut@EXTRACTOR for the package's values of sets of unequal size"
+    ),
 }
 """Folded alias -> what it stands for."""
 

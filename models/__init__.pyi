@@ -9,6 +9,7 @@ from .annotators.radgraph.model import (
 )
 from .annotators.ratescore import RaTEScore as RaTEScore
 from .annotators.text_classifiers import ReportClassifier as ReportClassifier, SrrBert as SrrBert
+from .annotators.wordnet import WordNetMeteor as WordNetMeteor
 from .base import (
     Chooser as Chooser,
     Detector as Detector,

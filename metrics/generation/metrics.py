@@ -20,6 +20,7 @@ from medimg_eval.metrics.generation.image_sets import (
     ONE_PICTURE,
     ImageSets,
     OnePrompt,
+    SetMetric,
     interval_of_mean,
     set_metric,
 )
@@ -138,6 +139,28 @@ def coverage(sets: ImageSets) -> SetValue:
 
 def _neighbourhoods(sets: ImageSets) -> fidelity.PRDC:
     return sets.once("prdc", lambda: fidelity.precision_recall_density_coverage(*sets.pair, **sets.options))
+
+
+def _declare_uncut(cut: SetMetric, place: int, title: str) -> None:
+    """Declares the metric that differs from another by leaving sets of unequal size as they are."""
+
+    def uncut(sets: ImageSets) -> SetValue:
+        judge = partial(fidelity.precision_recall_density_coverage, *sets.pair, cut=False, **sets.options)
+        return sets.once("prdc uncut", judge)[place]
+
+    first = (cut.__doc__ or "").split("\n\n")[0].rstrip(".")
+    uncut.__doc__ = (
+        f"{first}, at the sizes that the sets have.\n\nAs the package prdc has it. Where sizes differ it depends on "
+        f"both, so that no other sizes compare with it: `{cut.__name__}` cuts the larger set."
+    )
+    uncut.__name__ = uncut.__qualname__ = f"{cut.__name__}_uncut"
+    _neighbourly(title=f"{title} (uncut)")(uncut)
+
+
+for _place, (_cut, _title) in enumerate(
+    ((improved_precision, "Precision"), (improved_recall, "Recall"), (density, "Density"), (coverage, "Coverage"))
+):
+    _declare_uncut(_cut, _place, _title)
 
 
 @set_metric(

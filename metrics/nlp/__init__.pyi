@@ -7,6 +7,7 @@ from .languages import (
     in_english as in_english,
     is_english as is_english,
     letters as letters,
+    words_intl as words_intl,
 )
 from .porter import stem as stem
 from .report_sections import (
@@ -33,3 +34,4 @@ from .tokenizers import (
     words as words,
     words_13a as words_13a,
 )
+from .wordnet import WORDNET_FILES as WORDNET_FILES, WordNet as WordNet

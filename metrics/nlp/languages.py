@@ -50,6 +50,7 @@ def words_char(text: str) -> tuple[str, ...]:
 @lru_cache(maxsize=64)
 def words_intl(text: str) -> tuple[str, ...]:
     """Returns a text's words as sacreBLEU's `intl` (mteval-v14): symbols apart, and punctuation but within numbers."""
+    text = text.rstrip()
     for pattern, before, after in ((r"[^N]P", 1, 1), (r"P[^N]", 0, 0), (r"S", 0, 0)):
         kinds = "".join(unicodedata.category(char)[0] for char in text)
         found = [match.start() for match in re.finditer(pattern, kinds)]

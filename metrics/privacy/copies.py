@@ -425,21 +425,28 @@ def _clipped(picture: Floats) -> npt.NDArray[np.bool_]:
 
 
 def _correlation(one: Floats, other: Floats, inside: npt.NDArray[np.bool_]) -> float:
-    """Returns atanh of the mean of the correlation of all pixels and of the mean correlation of blocks."""
-    whole = _ncc(one[inside], other[inside])
+    """Returns atanh of the mean of the correlation of all pixels and of the mean correlation of blocks.
+
+    Blocks weigh by their contrast: where there is hardly any, compression and noise leave nothing to correlate.
+    """
+    whole, _ = _ncc(one[inside], other[inside])
     edge = len(one) // BLOCKS
-    parts = []
+    parts, weights = [], []
     for row, column in product(range(BLOCKS), repeat=2):
         block = np.s_[row * edge : (row + 1) * edge, column * edge : (column + 1) * edge]
         if inside[block].mean() > 0.25:
-            parts.append(_ncc(one[block][inside[block]], other[block][inside[block]]))
-    return float(np.arctanh(np.clip((whole + np.mean(parts or [whole])) / 2, -0.9995, 0.9995)))
+            alike, contrast = _ncc(one[block][inside[block]], other[block][inside[block]])
+            parts.append(alike)
+            weights.append(math.sqrt(contrast))
+    blocks = np.average(parts, weights=weights) if sum(weights) > 0 else whole
+    return float(np.arctanh(np.clip((whole + blocks) / 2, -0.9995, 0.9995)))
 
 
-def _ncc(one: Floats, other: Floats) -> float:
+def _ncc(one: Floats, other: Floats) -> tuple[float, float]:
+    """Returns the correlation of two lists of pixels, and the product of their contrasts; 0 where one has none."""
     a, b = one - one.mean(), other - other.mean()
     length = math.sqrt(float((a * a).sum()) * float((b * b).sum()))
-    return float((a * b).sum()) / length if length > 1e-12 else 0.0
+    return (float((a * b).sum()) / length, length) if length > 1e-12 else (0.0, 0.0)
 
 
 def _opencv() -> Any:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from medimg_eval.metrics.segmentation.compiled import contour_profiles, kernels
 from medimg_eval.metrics.segmentation.distance_samples import Distances
 from medimg_eval.metrics.segmentation.nearest_surface import DistanceProfiles, ball, nearest
 from medimg_eval.metrics.segmentation.surfaces import Bools, Codes, Spacing, surfel_border, voxel_border
@@ -32,7 +33,8 @@ class LabelIndex:
 
     def __init__(self, maps: Sequence[LabelMap], regions: Sequence[Sequence[int]]) -> None:
         self._regions = regions
-        self._low = min(0, *(int(one.min(initial=0)) for one in maps))
+        signed = [one for one in maps if one.dtype.kind == "i"]
+        self._low = min((int(one.min(initial=0)) for one in signed), default=0)
         self._high = max(int(one.max(initial=0)) for one in maps)
         small = self._low == 0 and self._high <= 4 * len(regions)
         self.kept = small and all(len(labels) == 1 for labels in regions)
@@ -184,10 +186,21 @@ class LabelMapPair:
         found = [find_objects(codes[self._inside], max_label=highest) for codes in self._codes]
         return [nowhere, *(_union(one or other, other or one) or nowhere for one, other in zip(*found, strict=True))]
 
+    @property
+    def _padded_boxes(self) -> Iterator[tuple[int, Box]]:
+        """Each number that occurs, and its box in the padded maps."""
+        starts = [part.start for part in self._inside]
+        for number in np.flatnonzero(self._counts[:2].any(axis=0)).tolist():
+            box = zip(starts, self._boxes[number], strict=True)
+            if number:
+                yield number, tuple(slice(start + part.start, start + part.stop) for start, part in box)
+
     @cached_property
     def _profiles(self) -> tuple[DistanceProfiles, DistanceProfiles]:
         """The distances from the reference's surfaces and from the prediction's."""
         highest = self._counts.shape[1] - 1
+        if len(self.shape) == 2 and (compiled := kernels(max(self._codes[0].shape))):
+            return contour_profiles(compiled, self._codes, self._padded_boxes, highest, self._spacing, self.surface)
         if self.surface == "voxel":
             one, other = (voxel_border(codes, highest) for codes in self._codes)
         else:
@@ -197,7 +210,11 @@ class LabelMapPair:
 
 def _joint_box(maps: Sequence[LabelMap]) -> Box:
     """Returns the smallest box that holds every voxel that is not 0 in one of the maps."""
-    filled = [np.logical_or(*both) for both in zip(*(_filled(one) for one in maps), strict=True)]
+    native = all(one.dtype.isnative for one in maps)
+    if maps[0].ndim == 2 and native and (compiled := kernels(0)):
+        filled = compiled.find_filled(*maps)
+    else:
+        filled = [np.logical_or(*both) for both in zip(*(_filled(one) for one in maps), strict=True)]
     box = []
     for line in filled:
         at = np.flatnonzero(line)
@@ -207,6 +224,9 @@ def _joint_box(maps: Sequence[LabelMap]) -> Box:
 
 def _filled(one: LabelMap) -> list[npt.NDArray[np.generic]]:
     """Returns for each axis what is not 0 where there is something at a place along it."""
+    if one.ndim == 2 and one.flags.c_contiguous and one[0].nbytes % 8 == 0:
+        wide = one.view(np.uint64)
+        return [np.bitwise_or.reduce(wide, axis=1), np.bitwise_or.reduce(wide, axis=0).view(one.dtype)]
     across = np.bitwise_or.reduce(one, axis=0)
     lines = [np.bitwise_or.reduce(one, axis=tuple(range(1, one.ndim)))]
     if one.ndim == 2:
@@ -232,6 +252,11 @@ def _counts(maps: Sequence[Codes], highest: int) -> npt.NDArray[np.int64]:
     """Returns the voxels of each number above 0 in one map, in the other and in both, (3, highest + 1)."""
     counts = np.zeros((3, highest + 1))
     one, other = (codes.ravel() for codes in maps)
+    if highest == 1:  # then they hold nothing but 0 and 1
+        for start in range(0, len(one), VOXELS_AT_ONCE):
+            masks = [codes[start : start + VOXELS_AT_ONCE].view(np.bool_) for codes in (one, other)]
+            counts[:, 1] += [np.count_nonzero(mask) for mask in (*masks, masks[0] & masks[1])]
+        return counts.astype(np.int64)
     for start in range(0, len(one), VOXELS_AT_ONCE):
         first, second = one[start : start + VOXELS_AT_ONCE], other[start : start + VOXELS_AT_ONCE]
         lengths = None

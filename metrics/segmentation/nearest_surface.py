@@ -2,17 +2,17 @@
 
 Most points lie near: the places around each are looked up in the order of their distance, so the first that is
 the label's is the nearest. Where that stops paying, some mm out, a KD-tree of each label takes over. Distances
-are exact, and of the same rounding either way: the length of a whole number of steps along each axis. The only label
-of a picture is searched for along columns and then rows.
+are exact, and of the same rounding either way: the length of a whole number of steps along each axis. The labels of a
+picture are searched for along columns and then rows, one after the other, unless they are many.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +35,8 @@ WINDOW = 12
 LONGEST_TABLE = 1 << 22
 # Rows to the next target of a column that has none near: more than are reached, and no overflow with a step more.
 NOWHERE = 200
+# Of pictures with more labels, those of all labels are searched for together.
+LABELS_APART = 50
 # More than the rounding of a squared distance.
 SLACK = 1e-9
 
@@ -121,8 +123,8 @@ def nearest(
         shape: Of the padded maps that both count their places in, with zeros around as far as the ball reaches.
         spacing: Voxel size in mm along each axis.
     """
-    if len(shape) == 2 and other.sets.shape[1] == 2:
-        return _of_contour(one, other, shape, spacing), _of_contour(other, one, shape, spacing)
+    if len(shape) == 2 and other.sets.shape[1] <= LABELS_APART:
+        return _of_contours(one, other, shape, spacing)
     around = ball(spacing)
     table = np.zeros(math.prod(shape), np.promote_types(one.numbers.dtype, other.numbers.dtype))
     steps = np.zeros(len(around.steps), np.int64)
@@ -140,15 +142,50 @@ def nearest(
     return profiles[0], profiles[1]
 
 
-def _of_contour(
-    start: LabelSurfaces, target: LabelSurfaces, shape: tuple[int, ...], spacing: Spacing
-) -> DistanceProfiles:
-    """Returns the distances from the only label's border in a picture to the other border."""
-    lengths, which = np.unique(_in_picture(start.index, target.index, shape, spacing), return_inverse=True)
-    kinds = len(start.weights)
-    times = np.bincount(which * kinds + start.cell, minlength=len(lengths) * kinds).reshape(-1, kinds)
-    far = {1: (lengths, (times * start.weights).sum(axis=1))} if len(lengths) else {}
-    return DistanceProfiles(np.zeros(0), np.zeros((0, 2)), far)
+def _of_contours(
+    one: LabelSurfaces, other: LabelSurfaces, shape: tuple[int, ...], spacing: Spacing
+) -> tuple[DistanceProfiles, DistanceProfiles]:
+    """Returns what `nearest` does, of the borders in a picture: label by label, each within its own box."""
+    found: tuple[dict[int, tuple[Floats, Floats]], ...] = ({}, {})
+    labels = one.sets.shape[1]
+    sides = (one, other) if labels == 2 else (_by_label(one), _by_label(other))
+    ends = [np.searchsorted(side.label, np.arange(labels + 1)) for side in sides]
+    for label in range(1, labels):
+        parts = [slice(*end[label : label + 2]) for end in ends]
+        places, within = [side.index[part] for side, part in zip(sides, parts, strict=True)], shape
+        if labels > 2:
+            places, within = _cropped(places, shape, spacing)
+        for way, profiles in enumerate(found):
+            start, cells = sides[way], sides[way].cell[parts[way]]
+            lengths = _in_picture(places[way], places[1 - way], within, spacing)
+            if len(lengths):
+                profiles[label] = tally(lengths, cells, start.weights)
+    none = np.zeros(0), np.zeros((0, labels))
+    return DistanceProfiles(*none, found[0]), DistanceProfiles(*none, found[1])
+
+
+def tally(lengths: Floats, cells: npt.NDArray[Any], weights: Floats) -> tuple[Floats, Floats]:
+    """Returns distances of points, each once and ascending, and how much surface is at each; a point has a weight."""
+    values, which = np.unique(lengths, return_inverse=True)
+    times = np.bincount(which * len(weights) + cells, minlength=len(values) * len(weights))
+    return values, (times.reshape(-1, len(weights)) * weights).sum(axis=1)
+
+
+def _by_label(border: LabelSurfaces) -> LabelSurfaces:
+    """Returns the same border, its points in the order of their labels."""
+    order = np.argsort(border.label, kind="stable")
+    return replace(border, index=border.index[order], label=border.label[order], cell=border.cell[order])
+
+
+def _cropped(places: list[Indices], shape: tuple[int, ...], spacing: Spacing) -> tuple[list[Indices], tuple[int, ...]]:
+    """Returns places in the smallest box that holds all, with the margins that `_in_picture` needs, and its shape."""
+    rows, columns = np.divmod(np.concatenate(places), shape[1])
+    if not len(rows):
+        return places, (1, 1)
+    width = int(np.ptp(columns)) + 1 + ball(spacing).reach[1]
+    # A line before the first and one after the last hold what is looked up beside their ends.
+    inside = (rows - rows.min() + 1) * width + (columns - columns.min())
+    return np.split(inside, [len(places[0])]), (int(np.ptp(rows)) + 3, width)
 
 
 def _in_picture(points: Indices, targets: Indices, shape: tuple[int, ...], spacing: Spacing) -> Floats:

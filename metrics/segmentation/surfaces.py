@@ -211,7 +211,7 @@ def surfel_border(codes: Codes, labels: int, spacing: Spacing) -> LabelSurfaces:
     places = _where_mixed(flat, corners[1:], inside=False)
     layers = _labels_at_corners(flat, places, corners) if labels > 1 else [_label_at_corners(flat, places, corners)]
     numbers, sets = _numbered(layers, labels)
-    weights, cells = _kinds(spacing)
+    weights, cells = kinds_of(spacing)
     return LabelSurfaces(
         np.concatenate([places[at] for at, _, _ in layers]),
         np.concatenate([label for _, label, _ in layers]),
@@ -279,7 +279,7 @@ def _labels_at_corners(flat: Codes, places: Indices, corners: Sequence[int]) -> 
 
 
 @cache
-def _kinds(spacing: Spacing) -> tuple[Floats, Bytes]:
+def kinds_of(spacing: Spacing) -> tuple[Floats, Bytes]:
     """Returns the different measures of 2x2x2 codes, ascending, and which of them each code has."""
     weights, kinds = np.unique(surfel_measures(spacing), return_inverse=True)
     return weights, kinds.astype(np.uint8)

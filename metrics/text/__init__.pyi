@@ -1,3 +1,4 @@
+from .meteor import meteor_of as meteor_of
 from .profiles import cleaned as cleaned, cleaner as cleaner
 from .scores import Spread as Spread, TextScores as TextScores, text_scores as text_scores
 from .texts import (

@@ -17,13 +17,16 @@ import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.answers import AnsweredQuestion
-from medimg_eval.metrics.nlp import split_words, words_13a
+from medimg_eval.metrics.nlp import split_words, words_13a, words_intl
 from medimg_eval.metrics.registry import ScoreTable, metric, summary
 from medimg_eval.metrics.text.texts import COCO, PAPINENI, Tokeniser, cleaned_of, tokeniser_of, unserved
 from medimg_eval.metrics.text.word_overlap import ORDERS, Counts, counts
 
 _TINY, _SMALL = 1e-15, 1e-9
 """What pycocoevalcap adds to matches and to n-grams, so that nothing is divided by 0."""
+
+_FLOOR = 0.1
+"""Matches that sacreBLEU's `floor` and NLTK's method 1 count where there is none."""
 
 Real = npt.NDArray[np.float64]
 
@@ -116,22 +119,32 @@ def bleu_coco(sums: Real, order: int) -> Real:
     return _judged(_mean(shares) * _brevity(said, due), due)
 
 
-def bleu_plain(sums: Real, order: int) -> Real:
-    """Returns BLEU of sums of counts, 0 where no n-gram of some length matches."""
-    matches, said, due = _apart(sums, order)
-    return _judged(_mean(matches / np.maximum(said, 1)) * _brevity(said, due), due)
+def bleu_smoothed(sums: Real, order: int, smoothing: str = "none", *, effective: bool = False) -> Real:
+    """Returns BLEU of sums of counts, smoothed as sacreBLEU does; 0 where nothing matches.
 
-
-def bleu_exp(sums: Real, order: int) -> Real:
-    """Returns BLEU of sums of counts, as sacreBLEU smoothes: the k-th length without a match counts 1 / 2^k matches.
-
-    0 where nothing matches, and where the texts are too short for n-grams of some length.
+    Args:
+        sums: (..., 2 order + 1): by n the n-grams that match, by n those that were said, the words of the right text.
+        order: the longest n-grams.
+        smoothing: what a length without a match counts: `none` 0, `floor` 0.1 matches, `exp` 1 / 2^k matches if it is
+            the k-th of its kind; or `add_k`, which adds 1 to matches and n-grams of all lengths but words.
+        effective: leaves out lengths that the texts are too short for, which otherwise make 0 of it.
     """
     matches, said, due = _apart(sums, order)
-    lacking = np.cumsum(matches == 0, axis=-1)
-    shares = np.where(matches > 0, matches, 0.5**lacking) / np.maximum(said, 1)
-    known = (matches > 0).any(axis=-1) & (said > 0).all(axis=-1)
-    return _judged(np.where(known, _mean(shares) * _brevity(said, due), 0.0), due)
+    some, brevity = (matches > 0).any(axis=-1), _brevity(said, due)
+    if smoothing == "add_k":
+        added = np.arange(order) > 0
+        matches, said = matches + added, said + added
+    lacking = matches == 0
+    if smoothing == "exp":
+        matches = np.where(lacking, 0.5 ** np.cumsum(lacking, axis=-1), matches)
+    elif smoothing == "floor":
+        matches = np.where(lacking, _FLOOR, matches)
+    shares, held = matches / np.maximum(said, 1), said > 0
+    if not effective:
+        return _judged(np.where(some & held.all(axis=-1), _mean(shares) * brevity, 0.0), due)
+    with np.errstate(divide="ignore"):
+        logs = np.where(held, np.log(shares), 0.0).sum(axis=-1) / np.maximum(held.sum(axis=-1), 1)
+    return _judged(np.where(some, np.exp(logs) * brevity, 0.0), due)
 
 
 def bleu_of(matches: Sequence[int], said: Sequence[int], due: int) -> float:
@@ -183,87 +196,76 @@ def sentence_bleu(pair: AnsweredQuestion, n: float) -> float:
     if texts is None:
         return math.nan
     lowered = texts[0].lower(), tuple(one.lower() for one in texts[1])
-    found = _counts_of(*lowered, tokeniser_of(split_words, pair.language))
+    found = counts_of(*lowered, tokeniser_of(split_words, pair.language))
     return bleu_of(found.matches[:order], [max(0, found.words - length) for length in range(order)], found.due)
 
 
 @lru_cache(maxsize=8)
-def _counts_of(text: str, references: tuple[str, ...], tokenise: Tokeniser) -> Counts:
+def counts_of(text: str, references: tuple[str, ...], tokenise: Tokeniser) -> Counts:
+    """Returns what BLEU counts of a text beside its references, in words of a tokeniser."""
     return counts(tokenise(text), tuple(tokenise(reference) for reference in references))
 
 
-def _counted(pair: AnsweredQuestion, tokenise: Tokeniser) -> Counts | None:
-    """Returns what is counted, in words of the pair's language; None also of 13a where that has no blanks."""
-    found = cleaned_of(pair)
-    if found is None or (tokenise is words_13a and unserved(["bleu_13a"], pair.language)):
+def counted(pair: AnsweredQuestion, tokenise: Tokeniser) -> Counts | None:
+    """Returns what is counted of a pair; None where there is nothing to judge, and where words need blanks.
+
+    Args:
+        pair: of texts.
+        tokenise: `split_words`, which stands for the tokeniser of the pair's language, or another, which stays.
+    """
+    found, fixed = cleaned_of(pair), tokenise is not split_words
+    if found is None or (fixed and unserved(["bleu_13a"], pair.language)):
         return None
-    return _counts_of(*found, tokenise if tokenise is words_13a else tokeniser_of(tokenise, pair.language))
+    return counts_of(*found, tokenise if fixed else tokeniser_of(tokenise, pair.language))
 
 
-_evidence = partial(metric, kind="answer", source=PAPINENI, intermediate=True, worst=math.nan, best=math.nan)
+def declare_counts(name: str, tokenise: Tokeniser, words: str, mark: str = "") -> None:
+    """Declares the metrics that leave the counts of a BLEU: `NAME_matches`, `NAME_words`, `NAME_reference_length`."""
+
+    def count(pair: AnsweredQuestion, which: Callable[[Counts], int]) -> float:
+        found = counted(pair, tokenise)
+        return math.nan if found is None else float(which(found))
+
+    def matches(pair: AnsweredQuestion, n: float) -> float:
+        order = order_of(f"{name}_matches", n)
+        return count(pair, lambda found: found.matches[order - 1])
+
+    def said(pair: AnsweredQuestion) -> float:
+        return count(pair, lambda found: found.words)
+
+    def reference_length(pair: AnsweredQuestion) -> float:
+        return count(pair, lambda found: found.due)
+
+    matches.__doc__ = f"How many n-grams of the answer a right text has too, clipped, in {words}."
+    said.__doc__ = f"How many {words} the answer has."
+    reference_length.__doc__ = (
+        f"How many {words} the right text has; of several the one nearest in length to the answer."
+    )
+    some: dict[str, Any] = {"parameter": "n", "parameter_most": ORDERS}
+    for full, function, title, facts in (
+        (f"{name}_matches", matches, "n-grams matched", some),
+        (f"{name}_words", said, "Words", {}),
+        (f"{name}_reference_length", reference_length, "Words of the right text", {}),
+    ):
+        function.__doc__ = f"{function.__doc__}\n\nEvidence for `{name}`."
+        function.__qualname__ = full
+        metric(
+            kind="answer",
+            name=full,
+            title=title + mark,
+            source=PAPINENI,
+            intermediate=True,
+            worst=math.nan,
+            best=math.nan,
+            higher_is_better=True,
+            value_kind="count",
+            **facts,
+        )(function)
 
 
-def _count(pair: AnsweredQuestion, tokenise: Tokeniser, which: Callable[[Counts], int]) -> float:
-    found = _counted(pair, tokenise)
-    return math.nan if found is None else float(which(found))
-
-
-@_evidence(title="n-grams matched", higher_is_better=True, parameter="n", parameter_most=ORDERS, value_kind="count")
-def bleu_matches(pair: AnsweredQuestion, n: float) -> float:
-    """How many n-grams of the answer a right text has too, clipped, in words between blanks.
-
-    Evidence for `bleu`.
-    """
-    order = order_of("bleu_matches", n)
-    return _count(pair, split_words, lambda found: found.matches[order - 1])
-
-
-@_evidence(title="Words", higher_is_better=True, value_kind="count")
-def bleu_words(pair: AnsweredQuestion) -> float:
-    """How many words between blanks the answer has.
-
-    Evidence for `bleu`.
-    """
-    return _count(pair, split_words, lambda found: found.words)
-
-
-@_evidence(title="Words of the right text", higher_is_better=True, value_kind="count")
-def bleu_reference_length(pair: AnsweredQuestion) -> float:
-    """How many words between blanks the right text has; of several the one nearest in length to the answer.
-
-    Evidence for `bleu`.
-    """
-    return _count(pair, split_words, lambda found: found.due)
-
-
-@_evidence(
-    title="n-grams matched (13a)", higher_is_better=True, parameter="n", parameter_most=ORDERS, value_kind="count"
-)
-def bleu_13a_matches(pair: AnsweredQuestion, n: float) -> float:
-    """How many n-grams of the answer a right text has too, clipped, in words by the rule 13a.
-
-    Evidence for `bleu_13a`.
-    """
-    order = order_of("bleu_13a_matches", n)
-    return _count(pair, words_13a, lambda found: found.matches[order - 1])
-
-
-@_evidence(title="Words (13a)", higher_is_better=True, value_kind="count")
-def bleu_13a_words(pair: AnsweredQuestion) -> float:
-    """How many words by the rule 13a the answer has.
-
-    Evidence for `bleu_13a`.
-    """
-    return _count(pair, words_13a, lambda found: found.words)
-
-
-@_evidence(title="Words of the right text (13a)", higher_is_better=True, value_kind="count")
-def bleu_13a_reference_length(pair: AnsweredQuestion) -> float:
-    """How many words by the rule 13a the right text has; of several the one nearest in length to the answer.
-
-    Evidence for `bleu_13a`.
-    """
-    return _count(pair, words_13a, lambda found: found.due)
+declare_counts("bleu", split_words, "words between blanks")
+declare_counts("bleu_13a", words_13a, "words by the rule 13a", " (13a)")
+declare_counts("bleu_intl", words_intl, "words by sacreBLEU's `intl`", " (intl)")
 
 
 @summary(
@@ -295,7 +297,7 @@ def bleu_13a(sums: Real, n: float) -> Any:
     That of sacreBLEU's corpus_bleu without smoothing, in [0, 1] instead of 0 to 100, and of `evaluate`'s bleu: 0 where
     no n-gram of some length matches anywhere.
     """
-    return bleu_plain(sums, int(n))
+    return bleu_smoothed(sums, int(n))
 
 
 @_bleu_13a(
@@ -310,4 +312,4 @@ def bleu_13a_exp(sums: Real, n: float) -> Any:
     The k-th length of n-grams of which none matches counts as if 1 / 2^k matched. In [0, 1] instead of 0 to 100; 0
     where no word matches, and where the answers are too short for n-grams of some length.
     """
-    return bleu_exp(sums, int(n))
+    return bleu_smoothed(sums, int(n), "exp")

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.nlp import ENGLISH, stem, words
-from medimg_eval.metrics.text.texts import RUNS, best_of, overlap_metric
+from medimg_eval.metrics.registry import comparisons
+from medimg_eval.metrics.text.texts import RUNS, best_of, overlap_metric, read_part
 from medimg_eval.metrics.text.word_overlap import Words, aligned_words
 
 
-def meteor_of(text: Words, reference: Words, stem: Callable[[str], str] = stem) -> float:
-    """Returns METEOR of words that are equal or have the same stem, without synonyms.
+def meteor_of(
+    text: Words,
+    reference: Words,
+    stem: Callable[[str], str] = stem,
+    synonyms: Callable[[str], Collection[str]] | None = None,
+) -> float:
+    """Returns METEOR of words that are equal or have the same stem, or with `synonyms` such a stem.
 
     With m words aligned in c runs, P = m / words said, R = m / words of the reference:
     P R / (0.9 P + 0.1 R) (1 - 0.5 (c / m)^3). Identical texts of w words have 1 - 0.5 / w^3.
     """
-    found = aligned_words(text, reference, stem)
+    found = aligned_words(text, reference, stem, synonyms)
     if not found.matches:
         return 0.0
     precision, recall = found.matches / len(text), found.matches / len(reference)
@@ -39,3 +45,19 @@ def meteor_no_synonyms(pair: AnsweredQuestion) -> float:
     """
     # Porter's stems are English: of other languages only equal words match.
     return best_of(pair, words, meteor_of if pair.language == ENGLISH else partial(meteor_of, stem=str))
+
+
+@overlap_metric(
+    title="METEOR (WordNet)",
+    source="Banerjee and Lavie 2005; NLTK",
+    settings=f"{RUNS}, matches: words, stems and synonyms of WordNet",
+    requires=comparisons("wordnet"),
+)
+def meteor_wordnet(pair: AnsweredQuestion) -> float:
+    """METEOR of equal words, equal Porter stems, and stems that share a meaning in the WordNet that the user has.
+
+    NLTK's `meteor_score` of the same words, which looks up stems, too: "enlarg" of "enlarged" is not in WordNet. Asked
+    for with `annotators.wordnet.folder=PATH`. In English, beside one right text; in [0, 1), for identical texts of w
+    words 1 - 0.5 / w^3.
+    """
+    return read_part(pair, "wordnet", "meteor")

@@ -27,7 +27,7 @@ RUNS = "tokeniser: runs of letters and digits, case: lower, aggregation: mean"
 Tokeniser = Callable[[str], Words]
 
 _OF_LETTERS = (words, stemmed_words)
-_FOR_ENGLISH = re.compile(r"rouge_\w+_stem\b|bleu_13a")
+_FOR_ENGLISH = re.compile(r"rouge_\w+_stem\b|meteor_wordnet\b|(?:sentence_)?bleu_(?P<blanks>13a|intl)")
 
 overlap_metric = partial(metric, kind="answer", higher_is_better=True, best=1.0, worst=0.0)
 
@@ -86,16 +86,17 @@ def told_in(settings: str, language: str) -> str:
 def unserved(metrics: Iterable[str], language: str) -> str:
     """Returns which of some metrics cannot serve a language, and why, in words; "" where all can.
 
-    Porter's stems are English; the rule 13a is that of languages with blanks.
+    Porter's stems and WordNet's synonyms are English; 13a and intl are rules of languages with blanks.
     """
     if language == ENGLISH:
         return ""
     blanks = TOKENISER_OF[language] == "intl"
-    found = [name for name in metrics if (hit := _FOR_ENGLISH.match(name)) and not (blanks and "13a" in hit.group())]
-    if not found:
+    hits = [hit for name in metrics if (hit := _FOR_ENGLISH.match(name)) and not (blanks and hit["blanks"])]
+    if not hits:
         return ""
-    why = "words by the rule 13a, which needs blanks" if "13a" in found[0] else "stems of English words"
-    return f"metric {found[0]!r} has {why}, and language {language!r} none; take bleu@4 or rouge_l"
+    rule, what = hits[0]["blanks"], "synonyms" if "wordnet" in hits[0].group() else "stems"
+    why = f"words by the rule {rule}, which needs blanks" if rule else f"{what} of English words"
+    return f"metric {hits[0].string!r} has {why}, and language {language!r} none; take bleu@4 or rouge_l"
 
 
 def best_of(pair: AnsweredQuestion, tokenise: Tokeniser, judge: Callable[[Words, Words], float]) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -121,20 +121,34 @@ class Alignment(NamedTuple):
     chunks: int
 
 
-def aligned_words(text: Words, reference: Words, stem: Callable[[str], str]) -> Alignment:
+def aligned_words(
+    text: Words,
+    reference: Words,
+    stem: Callable[[str], str],
+    synonyms: Callable[[str], Collection[str]] | None = None,
+) -> Alignment:
     """Aligns words that are equal, then of those left ones that have the same stem, as NLTK's METEOR does.
 
-    Each word from the last to the first takes the last word of the reference that is still free.
+    Each word from the last to the first takes the last word of the reference that is still free. With `synonyms`, those
+    left after that are aligned whose stem is a synonym of the other's stem: as in NLTK, which looks up stems.
     """
     pairs: list[tuple[int, int]] = []
     left, free = list(enumerate(text)), list(enumerate(reference))
-    for form in (str.lower, lambda word: stem(word.lower())):
+    stages: list[tuple[Callable[[str], str], Callable[[str], Collection[str]] | None]] = [
+        (str.lower, None),
+        (lambda word: stem(word.lower()), None),
+    ]
+    if synonyms is not None:
+        stages.append((stages[-1][0], synonyms))
+    for form, alike in stages:
         held: dict[str, list[int]] = {}
         for place, word in free:
             held.setdefault(form(word), []).append(place)
         taken, used = set(), set()
         for place, word in reversed(left):
-            if places := held.get(form(word)):
+            own = form(word)
+            options = [held.get(other, []) for other in ((own,) if alike is None else alike(own))]
+            if places := max(options, key=lambda found: found[-1] if found else -1, default=[]):
                 partner = places.pop()
                 pairs.append((place, partner))
                 taken.add(place)

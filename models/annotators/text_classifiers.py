@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from medimg_eval.errors import UsageError, UserError
+from medimg_eval.errors import UsageError, UserError, import_optional
 from medimg_eval.metrics.reports import Taxonomy
 from medimg_eval.models.annotators.base import TextAnnotator
 from medimg_eval.models.hub import Weights
@@ -35,6 +36,16 @@ _VOCABULARY = Weights(
     source="microsoft/BiomedVLP-CXR-BERT-general on the Hugging Face hub, for SRR-BERT",
     licence="MIT",
     files=("vocab.txt",),
+)
+
+
+_PUNKT = Weights(
+    argument="punkt",
+    what="abbrev_types.txt, collocations.tab, ortho_context.tab and sent_starters.txt of Punkt for English",
+    source="NLTK's data (tokenizers/punkt_tab/english)",
+    licence="see NLTK's data",
+    files=("abbrev_types.txt", "collocations.tab", "ortho_context.tab", "sent_starters.txt"),
+    on_hub=False,
 )
 
 
@@ -142,20 +153,44 @@ class SrrBert(ReportClassifier):
 
     Args:
         vocabulary: the folder or repository that holds the tokenizer's `vocab.txt`.
+        unit: as of `ReportClassifier`; or `radeval`, sentences as RadEval splits reports into, which takes NLTK.
+        punkt: the folder of NLTK's `punkt_tab` for English, where the unit is `radeval`.
     """
 
     needs: ClassVar[Sequence[Weights]] = (_CLASSIFIER, _VOCABULARY)
-    file_arguments: ClassVar[tuple[str, ...]] = ("weights", "vocabulary")
+    file_arguments: ClassVar[tuple[str, ...]] = ("weights", "vocabulary", "punkt")
 
     def __init__(
         self,
         weights: str | None = None,
         vocabulary: str | None = "microsoft/BiomedVLP-CXR-BERT-general",
-        unit: Literal["report", "sentence"] = "sentence",
+        unit: Literal["report", "sentence", "radeval"] = "sentence",
+        punkt: str | None = None,
         **settings: Any,
     ) -> None:
-        super().__init__(weights, unit=unit, **settings)
-        self.vocabulary = vocabulary
+        super().__init__(weights, unit="sentence" if unit == "radeval" else unit, **settings)
+        self.vocabulary, self.punkt, self.as_radeval = vocabulary, punkt, unit == "radeval"
+
+    def check_ready(self) -> None:
+        """Raises UserError where weights are not there, or Punkt's files or NLTK where sentences are RadEval's."""
+        super().check_ready()
+        if self.as_radeval:
+            self.find(_PUNKT)
+            import_optional("nltk.tokenize.punkt")
+
+    @property
+    def revision(self) -> str:
+        """What signatures say of the weights, and whose sentences are read where they are not ours."""
+        return super().revision + (", sentences by RadEval with NLTK's Punkt" if self.as_radeval else "")
+
+    def _parts(self, text: str) -> list[str]:
+        if not self.as_radeval:
+            return super()._parts(text)
+        return radeval_sentences(text, self._punkt) if text.strip() else []
+
+    @cached_property
+    def _punkt(self) -> Any:
+        return punkt_of(self.find(_PUNKT))
 
     def _tokenizer(self) -> Any:
         return tokenizer_of(self.find(_VOCABULARY))
@@ -169,3 +204,54 @@ def sentences(text: str) -> list[str]:
     bare = _NUMBERING.sub("\n", text)
     found = [" ".join(part.split()) for part in _END.split(bare)]
     return [part for part in found if any(sign.isalnum() for sign in part)]
+
+
+_RADEVAL = tuple(
+    (re.compile(pattern), put)
+    for pattern, put in (
+        (r"\A\s*\d+\.(?!\d)\s*", ""),
+        (r"(?<=\w)\.\d+\.(?!\d)\s*", ". "),
+        (r"(?<=\w)\d+\.(?!\d)\s*", ". "),
+        (r"(?<=\w)\s+\d+\.(?!\d)\s*", ". "),
+        (r"(?<=[.!?])\s*\d+\.(?!\d)\s*", " "),
+        (r"\.(?=[A-Z])", ". "),
+    )
+)
+"""What RadEval puts in the place of numbers of lists, one after the other: of a number at the beginning nothing, of
+"word.2.", "word2." and "word 2." a full stop, of ". 2." a blank; a blank behind a full stop before a capital."""
+
+
+def radeval_sentences(text: str, punkt: Any) -> list[str]:
+    """Splits a report into sentences as RadEval's SRR-BERT does, to the character.
+
+    Args:
+        text: the report, not blank.
+        punkt: NLTK's sentence tokenizer; see `punkt_of`.
+    """
+    for pattern, put in _RADEVAL:
+        text = pattern.sub(put, text)
+    if not text.strip().endswith((".", "!", "?")):
+        text = text.strip() + "."
+    return list(punkt.tokenize(text))
+
+
+def punkt_of(folder: Path) -> Any:
+    """Returns NLTK's sentence tokenizer with the parameters of a folder of `punkt_tab`.
+
+    Raises:
+        UserError: NLTK is not installed, or a file is not as Punkt's are.
+    """
+    module = import_optional("nltk.tokenize.punkt")
+    tokenizer, parameters = module.PunktSentenceTokenizer(), module.PunktParameters()
+    try:
+        # Read here, since NLTK's own reader refuses folders outside its data.
+        lines = {name: (folder / name).read_text("utf-8").splitlines() for name in _PUNKT.files}
+        parameters.abbrev_types = set(lines["abbrev_types.txt"])
+        parameters.sent_starters = set(lines["sent_starters.txt"])
+        parameters.collocations = {tuple(line.split("\t")) for line in lines["collocations.tab"]}
+        for word, context in (line.split("\t") for line in lines["ortho_context.tab"]):
+            parameters.ortho_context[word] = int(context)
+    except (OSError, ValueError) as error:
+        raise UserError(f"{folder}: cannot be read as Punkt's parameters of NLTK's punkt_tab: {error}") from error
+    tokenizer._params = parameters  # noqa: SLF001 - as NLTK's own loader sets them
+    return tokenizer

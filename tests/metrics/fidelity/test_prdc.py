@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from medimg_eval.metrics import get
 from medimg_eval.metrics.fidelity import (
     SetError,
     coverage,
@@ -18,6 +19,7 @@ from medimg_eval.metrics.fidelity import (
 from medimg_eval.metrics.fidelity import nearest_neighbours as _fidelity_near
 from medimg_eval.metrics.fidelity import prdc as _fidelity_manifold
 from medimg_eval.metrics.fidelity.nearest_neighbours import near, prepare_feature_sets
+from medimg_eval.metrics.generation.image_sets import ImageSet, ImageSets
 from tests.metrics.fidelity.test_frechet import normal, pair
 
 
@@ -253,3 +255,16 @@ def test_no_matrix_of_all_pairs_is_held(monkeypatch):
     monkeypatch.setattr(_fidelity_manifold, "estimates", watched)
     precision(normal(900, 3, 1), normal(900, 3, 2), floor=False)
     assert 0 < widest <= _fidelity_near.STRIP * 900
+
+
+def test_metric_names_give_the_values_of_cut_and_of_uncut_sets():
+    rng = np.random.default_rng(3)
+    rows = {"reference": rng.standard_normal((30, 4)), "generated": rng.standard_normal((50, 4))}
+    owners = {name: np.arange(len(some)).astype(str) for name, some in rows.items()}
+    sets = ImageSets({name: ImageSet(some, owners[name], owners[name]) for name, some in rows.items()})
+    uncut = by_all_pairs(rows["reference"], rows["generated"], 5)
+    names = ("improved_precision", "improved_recall", "density", "coverage")
+    for name, expected in zip(names, uncut, strict=True):
+        assert get(f"{name}_uncut@pixels").function(sets).value == pytest.approx(expected, abs=1e-12)
+        cut = get(f"{name}@pixels").function(sets)
+        assert (cut.n_real, cut.n_generated) == (30, 30)

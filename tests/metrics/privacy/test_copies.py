@@ -62,6 +62,18 @@ def test_brightness_and_contrast_do_not_count(finder):
     assert np.allclose(plain.scores, other.scores, atol=0.05)
 
 
+def test_flat_parts_that_compression_leaves_nothing_of_do_not_hide_a_copy(finder, of_new_patients):
+    rng = np.random.default_rng(5)
+    parts = TRAIN[:6].copy()
+    parts[:, :, 32:] = 0.3 + 0.002 * rng.standard_normal((6, EDGE, EDGE - 32))
+    others = pictures(6, seed=4)
+    others[:, :, 32:] = 0.3 + 0.002 * rng.standard_normal((6, EDGE, EDGE - 32))
+    smoothed = parts.copy()
+    smoothed[:, :, 32:] = 0.3 + 0.002 * rng.standard_normal((6, EDGE, EDGE - 32))
+    flat = CopyFinder(np.concatenate([TRAIN[6:], parts]))
+    assert flat.compare(smoothed).scores.min() > flat.compare(others).scores.max() + 0.5
+
+
 def test_a_picture_that_is_left_out_is_not_found(finder):
     alone = finder.compare(TRAIN[:3], skip=np.arange(3))
     assert not set(alone.places) & {0}
@@ -72,7 +84,7 @@ def test_the_share_stands_beside_what_is_found_of_planted_copies(monkeypatch):
     monkeypatch.setattr("medimg_eval.metrics.privacy.copies.PLANTED", 2)
     made = np.concatenate([[change(TRAIN[0]) for change in CHANGES.values()], pictures(9, seed=2)])
     found = screen(rows(TRAIN), rows(pictures(30, seed=1)), rows(made))
-    assert found.value == pytest.approx(0.5, abs=0.06)
+    assert 0.5 <= found.value < 0.62  # all nine copies, and of nine others at most two: 30 pictures make a rough bar
     assert found.floor <= 0.01
     assert found.low < found.value < found.high
     assert found.details["recall"] > 0.9

@@ -8,7 +8,13 @@ import pytest
 
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.metrics.reports.labels.taxonomies import Taxonomy
-from medimg_eval.models.annotators.text_classifiers import ReportClassifier, SrrBert, sentences
+from medimg_eval.models.annotators.text_classifiers import (
+    ReportClassifier,
+    SrrBert,
+    punkt_of,
+    radeval_sentences,
+    sentences,
+)
 from tests.helpers.tiny_bert import save_vocabulary
 
 TEXTS = ["Mild pulmonary edema is seen. The heart is enlarged. Stable.", "No effusion", "", "lungs are clear " * 40]
@@ -132,3 +138,49 @@ def test_settings_and_folders_that_do_not_fit_are_refused(save, tmp_path):
 )
 def test_sentences_are_split_at_their_ends_and_at_the_numbers_of_lists(text, expected):
     assert sentences(text) == expected
+
+
+@pytest.fixture
+def punkt(tmp_path):
+    """Writes parameters of NLTK's Punkt as `punkt_tab` has them: a few abbreviations and how words are written."""
+    (tmp_path / "abbrev_types.txt").write_text("dr\nvs\n")
+    (tmp_path / "sent_starters.txt").write_text("there\n")
+    (tmp_path / "collocations.tab").write_text("st\tlouis\n")
+    (tmp_path / "ortho_context.tab").write_text("no\t46\nstable\t36\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("report", "expected"),  # of RadEval's own function, with these parameters
+    [
+        ("1. No acute process 2. sentence", ["No acute process.", "sentence."]),
+        ("2.Crowding edema1.Hello", ["Crowding edema.", "Hello."]),
+        ("1. PICC tip.2.    Mild congestion.3.Interval change.", ["PICC tip.", "Mild congestion.", "Interval change."]),
+        ("A 3.5 cm mass vs. cyst! 2. Stable", ["A 3.5 cm mass vs. cyst!", "Stable."]),
+        ("Seen by Dr. Who.No change", ["Seen by Dr. Who.", "No change."]),
+    ],
+)
+def test_sentences_of_radeval(punkt, report, expected):
+    pytest.importorskip("nltk")
+    assert radeval_sentences(report, punkt_of(punkt)) == expected
+
+
+def test_srr_bert_reads_sentences_of_radeval_where_it_is_told_to(save, punkt):
+    pytest.importorskip("nltk")
+    folder = str(save(25))
+    annotator = named(SrrBert(folder, folder, unit="radeval", punkt=str(punkt), taxonomy="srr_bert_upper"))
+    parts = [annotator._labels([part])[0][0] for part in ("Edema.", "The heart is enlarged.")]
+    assert set(annotator.annotate(["1.Edema 2.The heart is enlarged"])[0]) == set().union(*parts)
+    assert annotator.annotate([" "]) == [{}]
+    assert annotator.revision.endswith("sentences by RadEval with NLTK's Punkt")
+
+
+def test_what_punkt_lacks_is_named(save, punkt):
+    pytest.importorskip("nltk")
+    folder = str(save(25))
+    (punkt / "ortho_context.tab").write_text("no\n")
+    with pytest.raises(UserError, match="cannot be read as Punkt's parameters"):
+        punkt_of(punkt)
+    (punkt / "ortho_context.tab").unlink()
+    with pytest.raises(UserError, match=r"holds no ortho_context.tab.*set annotators\.srr_bert_upper\.punkt=PATH"):
+        named(SrrBert(folder, folder, unit="radeval", punkt=str(punkt)), "srr_bert_upper")
