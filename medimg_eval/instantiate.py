@@ -86,9 +86,9 @@ def under_protocol(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _merged(config: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    inner = {key: config.get(key) for key in settings}
+    inner = {key: held for key in settings if isinstance(held := config.get(key), Mapping)}
     both = {
-        key: _merged(inner[key], value) if isinstance(value, Mapping) and isinstance(inner[key], Mapping) else value
+        key: _merged(inner[key], value) if isinstance(value, Mapping) and key in inner else value
         for key, value in settings.items()
     }
     return {**config, **both}
