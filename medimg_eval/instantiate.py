@@ -23,6 +23,8 @@ from medimg_eval.metrics import parse
 from medimg_eval.models import Model
 from medimg_eval.tasks import Task
 
+PROTOCOLS = ("fixed", "published")
+
 
 def build(config: Any, **extra: Any) -> Any:
     """Makes what a config's `_target_` names.
@@ -46,9 +48,9 @@ def build_task(config: Mapping[str, Any]) -> Task:
     """Makes a task.
 
     Raises:
-        UsageError: what the config names is not a Task, or its card cannot be read.
+        UsageError: what the config names is not a Task, its card cannot be read, or it has no such protocol.
     """
-    config = found_now(config)
+    config = under_protocol(found_now(config))
     task = build(config)
     if not isinstance(task, Task):
         raise UsageError(f"task {config.get('name')!r}: {config.get('_target_')} is not a Task")
@@ -63,6 +65,33 @@ def build_task(config: Mapping[str, Any]) -> Task:
         except UsageError as error:
             raise UsageError(f"task {task.name!r}: card.published: {error}") from error
     return task
+
+
+def under_protocol(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A task's config with its authors' settings, where `protocol=published`; those are then taken once for all.
+
+    Raises:
+        UsageError: there is no such protocol.
+    """
+    protocol = config.get("protocol", "fixed")
+    if protocol not in PROTOCOLS:
+        raise UsageError(f"task.protocol is {protocol!r}{nearest(str(protocol), PROTOCOLS)}")
+    if protocol == "fixed":
+        return dict(config)
+    published = dict(config.get("published") or {})
+    if not published:
+        raise UsageError(f"task {config.get('name')!r} has no protocol=published; leave task.protocol out")
+    notes = {"notes": published.pop("notes", [])}  # what a stored run is scored by later is not settled anew
+    return {**_merged(config, published), "published": notes}
+
+
+def _merged(config: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    inner = {key: held for key in settings if isinstance(held := config.get(key), Mapping)}
+    both = {
+        key: _merged(inner[key], value) if isinstance(value, Mapping) and key in inner else value
+        for key, value in settings.items()
+    }
+    return {**config, **both}
 
 
 def build_candidate(config: Mapping[str, Any], group: str = "model") -> ModelSpec:

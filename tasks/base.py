@@ -117,6 +117,9 @@ class Task(ABC):
         monitor: the metric that validation during `fit` follows.
         card: description, source, licence, access, split, for people; `may_leave`: whether the data may go to a server;
             `published`: numbers that papers print.
+        protocol: `fixed`, ours; or `published`, the authors' own, whose settings `published` then holds.
+        published: what the authors do otherwise: settings that `build_task` puts in the place of the task's own, at any
+            depth, and `notes`, which tell readers of a table what differs.
         config: what it was made of, recorded with a run and hashed into its id; set by whoever makes it.
     """
 
@@ -130,6 +133,8 @@ class Task(ABC):
     facts: Mapping[str, Any] = field(default_factory=dict, metadata=SCORES)
     drawn_within: str = field(default="", metadata=SCORES)
     card: Mapping[str, Any] = field(default_factory=dict, metadata=SCORES)
+    protocol: Literal["fixed", "published"] = field(default="fixed", metadata=SCORES)
+    published: Mapping[str, Any] = field(default_factory=dict, metadata=SCORES)
     config: Mapping[str, Any] = field(default_factory=dict)
 
     capability: ClassVar[str]
@@ -424,7 +429,13 @@ class Task(ABC):
 
     def definitions(self, provenance: Mapping[str, str] = NOBODY) -> dict[str, str]:
         """The choices behind each metric by itself, whatever others are asked for beside it."""
-        return {name: self.definition(name, provenance) for name in self.metrics}
+        told = f", protocol: {self.protocol}" if self.protocol != "fixed" else ""
+        return {name: self.definition(name, provenance) + told for name in self.metrics}
+
+    @property
+    def differences(self) -> list[str]:
+        """What readers of a table must know of a protocol that is not ours."""
+        return list(self.published.get("notes", ())) if self.protocol == "published" else []
 
     def definition(self, metric: str, provenance: Mapping[str, str] = NOBODY) -> str:
         """The choices behind one metric; a task that rests on no other model need not take any provenance."""

@@ -61,9 +61,6 @@ class SynthesisTask(Task):
         drawn: so many images of each side of a stratum or group are drawn, so that metrics that drift with the number
             of images can be compared across them; of fewer nothing is said. 0 takes all there are.
         unreadable: `error` stops at a real image that cannot be read; `skip` leaves it out and counts it.
-        protocol: `fixed`, or `published`, whose settings `published` then names.
-        published: what a benchmark's authors chose otherwise: `metrics`, which are taken instead, and `notes`, which
-            tell readers of a table what differs.
     """
 
     metrics: Sequence[str] = ("generation_failure_rate",)
@@ -76,8 +73,6 @@ class SynthesisTask(Task):
     least: int = field(default=2, metadata=SCORES)
     drawn: int = field(default=0, metadata=SCORES)
     unreadable: Literal["error", "skip"] = field(default="error", metadata=SCORES)
-    protocol: Literal["fixed", "published"] = field(default="fixed", metadata=SCORES)
-    published: Mapping[str, Any] = field(default_factory=dict, metadata=SCORES)
 
     capability: ClassVar[str] = "synthesize"
     codec: ClassVar[Codec] = Pictures()
@@ -89,7 +84,7 @@ class SynthesisTask(Task):
         if self.protocol == "published":
             if not self.published:
                 raise UsageError(f"task {self.name!r} has no protocol=published; leave task.protocol out")
-            self.complete(metrics=self.published["metrics"])
+            self.complete(metrics=self.published.get("metrics", self.metrics))
         check_metrics(self, "pictures that were made")
         if not isinstance(self.pictures, int) or self.pictures < 1:
             raise UsageError(f"task.pictures: expected a whole number of at least 1, got {self.pictures!r}")
@@ -103,11 +98,6 @@ class SynthesisTask(Task):
                 f"task {self.name!r}: {', '.join(names)} compare with a set of real images that no split is named for; "
                 f"set task.splits.{lost[0]}, or leave such metrics out"
             )
-
-    @property
-    def differences(self) -> list[str]:
-        """What readers of a table must know of a protocol that is not ours."""
-        return list(self.published.get("notes", ())) if self.protocol == "published" else []
 
     @property
     def case_metrics(self) -> list[str]:
@@ -190,9 +180,9 @@ class SynthesisTask(Task):
         return context.shared.judged.scores if isinstance(context.shared, SynthesisSets) else []
 
     def notes(self, cases: Sequence[Case], context: Context) -> list[str]:
-        """What differs in a published protocol, and what is to be known of the pictures."""
+        """What is to be known of the pictures."""
         sets = context.shared
-        return [*self.differences, *(sets.judged.notes if isinstance(sets, SynthesisSets) else ())]
+        return list(sets.judged.notes) if isinstance(sets, SynthesisSets) else []
 
     def artefacts(self, context: Context, folder: Path) -> None:
         """Writes the pictures that come nearest to training images, of each extractor that looks for copies."""
@@ -309,8 +299,6 @@ class SynthesisTask(Task):
         parts = [f"{self.pictures} picture{'s' * (self.pictures > 1)} of every prompt, seed {self.seed}"]
         parts += [f"{part}: {provenance[part]}" for part in self.parts if part in provenance]
         parts += [f"{name} is {provenance[name]}" for name in self.extractors if name in provenance]
-        if self.protocol != "fixed":
-            parts.append(f"protocol: {self.protocol}")
         return ", ".join(parts)
 
 

@@ -1,7 +1,8 @@
-"""Pictures and their masks brought to a size: one that a benchmark scores at, or the longest side that models take."""
+"""Pictures and their masks cut and brought to a size: that a benchmark scores at, or the longest that models take."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -15,13 +16,13 @@ T = TypeVar("T")
 Size = tuple[int, int]
 
 
-def size_of(wanted: object) -> Size:
+def size_of(wanted: object, key: str = "size") -> Size:
     """Returns (rows, columns) as a config states them; raises UsageError for anything else."""
     if isinstance(wanted, list | tuple) and len(wanted) == 2:
         rows, columns = wanted
         if isinstance(rows, int) and isinstance(columns, int) and min(rows, columns) > 0:
             return rows, columns
-    raise UsageError(f"task.layout.size is {wanted!r}, expected [rows, columns]")
+    raise UsageError(f"task.layout.{key} is {wanted!r}, expected [rows, columns]")
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,57 @@ class ResizedMask(_Resized[Mask]):
 
 
 @dataclass(frozen=True)
+class _Cropped(_Made[T]):
+    size: Size
+
+    def geometry(self) -> Geometry:
+        """The size, in pixels; of a side that is shorter all of it."""
+        rows, columns = _middle(self.stored.geometry().shape, self.size)
+        return Geometry((rows.stop - rows.start, columns.stop - columns.start), np.eye(4), "pixel")
+
+
+@dataclass(frozen=True)
+class CroppedImage(_Cropped[Image]):
+    """The middle of a picture, which begins at n // 2 - size // 2 of n pixels.
+
+    Attributes:
+        stored: the picture.
+        size: rows and columns.
+    """
+
+    def read(self) -> Image:
+        """Reads and cuts it; raises CaseError where it is no picture."""
+        image = self.stored.read()
+        _refuse_volume(image.geometry, self.files)
+        array = image.array[:, *_middle(image.array.shape[1:], self.size)]
+        return replace(image, array=array, affine=np.eye(4), units="pixel", valid=None)
+
+
+@dataclass(frozen=True)
+class CroppedMask(_Cropped[Mask]):
+    """The middle of a label map, as of its picture.
+
+    Attributes:
+        stored: the label map.
+        size: rows and columns.
+    """
+
+    def read(self) -> Mask:
+        """Reads and cuts it; raises CaseError where it is no picture."""
+        mask = self.stored.read()
+        _refuse_volume(mask.geometry, self.files)
+        kept = _middle(mask.labels.shape, self.size)
+        numbers = None if mask.instances is None else mask.instances[kept]
+        return replace(mask, labels=mask.labels[kept], affine=np.eye(4), units="pixel", instances=numbers)
+
+
+def _middle(shape: Sequence[int], size: Size) -> tuple[slice, slice]:
+    starts = [max(0, old // 2 - new // 2) for old, new in zip(shape, size, strict=True)]
+    rows, columns = (slice(start, min(start + new, old)) for start, new, old in zip(starts, size, shape, strict=True))
+    return rows, columns
+
+
+@dataclass(frozen=True)
 class ShrunkPicture(_Made[Image]):
     """A picture whose longer side is brought down to a length, by Pillow's bicubic filter; smaller ones stay."""
 
@@ -103,7 +155,9 @@ class ShrunkPicture(_Made[Image]):
 
 def _refuse_volume(grid: Geometry, files: tuple[Path, ...]) -> None:
     if len(grid.shape) != 2:
-        raise CaseError(f"{files[0]}: task.layout.size is for pictures, and its shape is {grid.shape}; leave size out")
+        raise CaseError(
+            f"{files[0]}: task.layout.size and crop are for pictures, and its shape is {grid.shape}; leave them out"
+        )
 
 
 def _linear(array: Array, axis: int, count: int) -> Array:

@@ -399,6 +399,7 @@ def judged(task: Task, provenance: Mapping[str, str] = NOBODY) -> Manifest:
         task: that judges.
         provenance: of what providers said.
     """
+    told = f", protocol: {task.protocol}" if task.published else ""  # of two, both are named
     return Manifest(
         task_title=task.title or task.name,
         task_config=dict(task.config),
@@ -406,9 +407,9 @@ def judged(task: Task, provenance: Mapping[str, str] = NOBODY) -> Manifest:
         output=task.output,
         metrics=list(task.metrics),
         facts=dict(task.facts),
-        signature=task.signature(provenance) if provenance else task.signature(),
+        signature=(task.signature(provenance) if provenance else task.signature()) + told,
         signatures=task.definitions(provenance) if provenance else task.definitions(),
-        notes=list(task.card.get("notes", [])),
+        notes=[*task.card.get("notes", []), *task.differences],
     )
 
 

@@ -33,6 +33,9 @@ SET, MEMBER = "set", "member"
 _STEP_WEIGHT = 0.8
 """What each step of MedSPOT weighs of the one before."""
 
+_OF_ALL_IMAGES = ("entity", "grounding")
+"""Families of which ProbMed's image types weigh by all of their images."""
+
 
 class Sets(NamedTuple):
     """Rows in the order of their sets and members.
@@ -192,6 +195,47 @@ def group_accuracy_among(rows: ScoreTable, wanted: str) -> float:
     counts |= np.repeat(without, sets.sizes)
     factors = np.where(counts, judged.value[sets.order], 1.0)
     return _mean(np.multiply.reduceat(factors, sets.starts))
+
+
+@_of_accuracy(
+    title="ProbMed's accuracy",
+    source="ProbMed, calculate_score.py",
+    parameter="family, or * for all",
+    parameter_is_text=True,
+)
+def group_accuracy_probmed(rows: ScoreTable, family: str) -> float:
+    """The share of images all of whose pairs of a family are right, averaged as ProbMed's program does.
+
+    Asked for as `group_accuracy_probmed@grounding`, or `@*` for its overall accuracy: in each image type by itself, and
+    then over the types, of which each weighs as many images as have the family; for entity and grounding as many as it
+    has at all, also those that the family is not asked of. Pairs of which one question was not answered at all are
+    left out. In [0, 1].
+
+    Raises:
+        UsageError: The rows have no `image_type`, `family` or `qa_type`.
+    """
+    judged = Answers(rows)
+    kinds, names, asked = (judged.attribute(name) for name in ("image_type", "family", "qa_type"))
+    sets = sets_of(judged)
+    if not len(sets.starts):
+        return math.nan
+    numbers = [name.rpartition("_")[2] for name in asked.tolist()]  # of the pair, in `entity_gt_1`; none in others
+    numbers = [number if number.isdecimal() else "" for number in numbers]
+    pairs = list(zip(judged.attribute(SET).tolist(), numbers, strict=True))
+    lost = {pair for pair, status in zip(pairs, rows.status[judged.at], strict=True) if status == "failed"}
+    counts = np.array([pair not in lost for pair in pairs])[sets.order]
+    right = np.multiply.reduceat(np.where(counts, judged.value[sets.order], 1.0), sets.starts)
+    first, kept = sets.order[sets.starts], np.logical_or.reduceat(counts, sets.starts)
+    means, weights = [], []
+    for kind in np.unique(kinds[first]):
+        of_kind = kinds[first] == kind
+        held, images = np.unique(names[first][of_kind], return_counts=True)
+        for name in (name for name in held if fnmatchcase(name, family)):
+            judged_sets = of_kind & kept & (names[first] == name)
+            if judged_sets.any():
+                means.append(right[judged_sets].mean())
+                weights.append(images.max() if name in _OF_ALL_IMAGES else judged_sets.sum())
+    return float(np.average(means, weights=weights)) if means else math.nan
 
 
 @_of_accuracy(

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from medimg_eval.evaluation.plan import judged, task_identity
 from medimg_eval.metrics import get
 from medimg_eval.metrics.registry import ScoreTable
 from tests.helpers.benchmark_files import ids, scores, task
@@ -21,7 +22,7 @@ def write(root, name, mask, race, gender=0):
     (root / "data").mkdir(exist_ok=True)
     about = {"race": race, "gender": gender, "ethnicity": -1, "age": 60.5, "language": 0, "maritalstatus": 1}
     objects = {key: np.array(value, dtype=object) for key, value in about.items()}
-    np.savez(root / f"data/{name}", slo_fundus=np.full(SHAPE, 7, np.uint8), disc_cup_mask=mask, **objects)
+    np.savez(root / f"data/{name}", slo_fundus=np.full(mask.shape, 7, np.uint8), disc_cup_mask=mask, **objects)
 
 
 @pytest.fixture
@@ -91,3 +92,23 @@ def test_equity_scaled_dice_is_the_overall_over_the_sum_of_the_gaps(fairseg):
     assert "es_dice@race" in one.metrics
     assert get("es_dice").function(rows, "race") == pytest.approx(expected)
     assert found[1][1]["rim"] == pytest.approx(2 * 26 / (26 + 32), abs=1e-6)
+
+
+def test_its_published_protocol_cuts_the_middle_of_picture_and_mask_as_the_authors_do(fairseg):
+    tall = np.zeros((14, 664), np.int8)
+    tall[5:9, 74:76] = -1  # the first columns of the middle 512 of 664 begin at 664 // 2 - 512 // 2 = 76
+    tall[5:9, 76:78] = -2
+    write(fairseg, "data_00001.npz", tall, 0)
+    both = {name: task("fairseg", fairseg, protocol=name) for name in ("fixed", "published")}
+    cases = {name: made.cases("test")[1] for name, made in both.items()}
+    labels = cases["published"].target.read().labels
+    assert labels.shape == (14, 512)
+    assert (np.flatnonzero(labels.any(0)).tolist(), set(labels[5:9, :2].ravel())) == ([0, 1], {2})
+    assert cases["published"].images[0].geometry().shape == (14, 512)
+    assert both["published"].read_images(cases["published"])[0].array.shape[1:] == (14, 512)
+    assert cases["fixed"].target.read().labels.shape == (14, 664)
+    assert task_identity(both["fixed"]) != task_identity(both["published"])  # models see other pictures
+    signatures = {name: judged(made) for name, made in both.items()}
+    assert all(said["signature"].endswith(f", protocol: {name}") for name, said in signatures.items())
+    assert "middle 512 x 512" in " ".join(signatures["published"]["notes"])
+    assert "middle 512 x 512" not in " ".join(signatures["fixed"]["notes"])

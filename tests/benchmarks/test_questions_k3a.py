@@ -1,8 +1,11 @@
 """Benchmarks in JSON: their papers' own tables, turns, judges and likelihoods, each against a hand computation."""
 
+import json
+
 import numpy as np
 import pytest
 
+from medimg_eval.errors import UsageError
 from medimg_eval.instantiate import build_task
 from medimg_eval.question import Reply
 from medimg_eval.results import build_authors_tables, load_runs
@@ -193,6 +196,37 @@ def test_probmed_counts_images_all_of_whose_questions_of_a_family_are_right(tmp_
             "x-ray_chest": 3 / 4,
         }
     )
+
+
+def test_probmeds_published_protocol_weighs_image_types_by_all_of_their_images(tmp_path):
+    # Of 8 no places are asked, but its type weighs in Position by nothing at all and in Overall by what it is asked:
+    # modality 1 of 2, organ 1 of 2, abnormality 2 of 2, entity 1 of 2, and place 0 of 1, as in calculate_score.py.
+    replies = SAMPLES["probmed"].replies
+    published = {"protocol": "published"}
+    folder = finished("probmed", tmp_path / "a", **published)
+    found = columns(folder)
+    assert found == pytest.approx(
+        {
+            "Modality": 1 / 2,
+            "Organ": 1 / 2,
+            "Abnormality": 1,
+            "Condition/Finding": 1 / 2,
+            "Position": 0,
+            "Overall": 5 / 9,
+        }
+    )
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["signature"].endswith(", protocol: published")
+    fixed = finished("probmed", tmp_path / "b", replies)
+    assert json.loads((fixed / "manifest.json").read_text())["signature"].endswith(", protocol: fixed")
+    assert any("weigh by all of their images" in note for note in load_runs([folder])[0].notes)
+    assert not any("weigh by all of their images" in note for note in load_runs([fixed])[0].notes)
+    task = build_task(config_of("probmed", tmp_path / "a/data") | published)
+    assert build_task(dict(task.config) | {"metrics": ["accuracy"]}).metrics == ["accuracy"]  # as `score metrics=` asks
+    with pytest.raises(UsageError, match=r"task.protocol is 'publish'; did you mean 'published'"):
+        build_task(config_of("probmed", tmp_path / "a/data") | {"protocol": "publish"})
+    with pytest.raises(UsageError, match=r"'pathmmu' has no protocol=published"):
+        build_task(config_of("pathmmu", tmp_path / "a/data") | published)
 
 
 def test_probmed_resamples_images_and_not_their_families(tmp_path):

@@ -1,5 +1,7 @@
 """Benchmarks of volumes, of trees of files and of conversations: their own tables, views and judges."""
 
+import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -57,12 +59,23 @@ def test_lmods_table_is_of_all_regions_and_each_source(tmp_path):
     )
 
 
+def test_lmod_resamples_patients_and_not_their_eyes(tmp_path):
+    task = task_of("lmod", tmp_path)
+    record = json.loads((tmp_path / "OIMHS/100_17/information.json").read_text())
+    shutil.copytree(tmp_path / "OIMHS/100_17", tmp_path / "OIMHS/101_3")  # as in the authors' files, the other eye
+    record["metadata"]["eye_side"] = "right eye"
+    (tmp_path / "OIMHS/101_3/information.json").write_text(json.dumps(record))
+    patients = {case.id: case.patient for case in task.cases("test")}
+    assert patients["OIMHS/100_17"] == patients["OIMHS/100_18"] == patients["OIMHS/101_3"] == "OIMHS-97"
+    assert len({patients["REFUGE/test/V0001"], patients["REFUGE/train/V0001"], patients["OIMHS/100_17"]}) == 3
+
+
 def test_lmod_asks_of_fundus_photographs_in_other_words(tmp_path):
     task = task_of("lmod", tmp_path)
     case = task.cases("test")[2]
     assert "color fundus image" in task.prompt(case, task.read_images(case)).text
     assert case.images[0].files[0].name == "annotated_bounding_box.png"
-    assert [one.patient for one in task.cases("test")][:2] == ["OIMHS/100"] * 2
+    assert [one.patient for one in task.cases("test")][:2] == ["OIMHS-97"] * 2
 
 
 def test_deeptumorvqas_tables_are_by_type_of_question(tmp_path):

@@ -46,7 +46,9 @@ def test_sizes_are_opencvs(shape, dtype):
 def test_volumes_have_no_size():
     one = ResizedMask(Given(Mask(np.zeros((2, 3, 4), np.uint8), np.eye(4))), (8, 8))
     assert one.geometry().shape == Geometry((8, 8), np.eye(4), "pixel").shape
-    with pytest.raises(CaseError, match=r"x\.png: task\.layout\.size is for pictures, and its shape is \(2, 3, 4\)"):
+    with pytest.raises(
+        CaseError, match=r"x\.png: task\.layout\.size and crop are for pictures, and its shape is \(2, 3, 4\)"
+    ):
         one.read()
 
 

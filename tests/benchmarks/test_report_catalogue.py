@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from medimg_eval.evaluation.model_spec import ModelSpec
+from medimg_eval.evaluation.plan import judged, task_identity
 from medimg_eval.evaluation.settings import Settings
 from medimg_eval.metrics import parse
 from medimg_eval.metrics.nlp.tokenizers import words
@@ -107,3 +108,17 @@ def test_identical_reports_are_worth_all_in_whatever_order_and_empty_ones_nothin
             assert found[metric] == pytest.approx(best(metric, task)), metric
         worst = parse(metric)[0].worst
         assert empty[metric] == (0 if np.isnan(worst) else worst), metric
+
+
+def test_llava_rads_published_protocol_asks_on_one_line_and_scores_as_its_program(tmp_path):
+    tasks = [task_of("mimic_cxr_llava_rad", tmp_path, protocol=name) for name in ("fixed", "published")]
+    file = tmp_path / "chat_test_MIMIC_CXR_all_gpt4extract_rulebased_v1.json"
+    file.write_text(file.read_text().replace("Chest pain.", "Chest\\npain."))
+    cases = [task.cases("test")[0] for task in tasks]
+    texts = [task.prompt(case, task.read_images(case)).text for task, case in zip(tasks, cases, strict=True)]
+    assert [text.partition("indication: ")[2] for text in texts] == ["Chest\npain.", "Chest pain."]
+    assert task_identity(tasks[0]) != task_identity(tasks[1])
+    assert {"bleu_13a_exp@4", "chexbert_f1@macro-5+", "radgraph_f1_entity_has_relation"} <= set(tasks[1].metrics)
+    said = [judged(task) for task in tasks]
+    assert [one["signature"].rpartition(", ")[2] for one in said] == ["protocol: fixed", "protocol: published"]
+    assert "sacreBLEU" in said[1]["notes"][-1]

@@ -13,7 +13,7 @@ from typing import Any
 
 from medimg_eval.case import Case
 from medimg_eval.data.records import Entry, Target
-from medimg_eval.data.resized import ResizedImage, ResizedMask, size_of
+from medimg_eval.data.resized import CroppedImage, CroppedMask, ResizedImage, ResizedMask, size_of
 from medimg_eval.data.splits import SplitFolds, Splits, assign, digests, joined, refuse_overlap, tuned
 from medimg_eval.errors import MissingDataError, SplitError, UserError, nearest
 from medimg_eval.imaging import ImageFile
@@ -37,6 +37,7 @@ class FolderLayout(Layout, ABC):
         only: a regular expression that is found in the ids of the cases that are meant, such as `amos_0[56]`.
         size: rows and columns that pictures and their masks are brought to before anybody sees them, for benchmarks
             that score resized pictures: images by linear interpolation, masks by the nearest pixel.
+        crop: rows and columns about the middle that are kept of pictures and masks, before `size`.
         modality: DICOM code of the images, where their files say none.
         options: passed to the reader of the images.
     """
@@ -50,6 +51,7 @@ class FolderLayout(Layout, ABC):
     tuning: str = ""
     only: str = ""
     size: Sequence[int] = ()
+    crop: Sequence[int] = ()
     modality: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -107,6 +109,10 @@ class FolderLayout(Layout, ABC):
         return Case(entry.id, entry.images, target.reference(entry), entry.patient, entry.attributes)
 
     def _resized(self, case: Case) -> Case:
+        if self.crop:
+            part = size_of(self.crop, "crop")
+            images = tuple(CroppedImage(image, part) for image in case.images)
+            case = replace(case, images=images, target=CroppedMask(case.target, part))
         if not self.size:
             return case
         size = size_of(self.size)

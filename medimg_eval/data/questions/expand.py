@@ -24,8 +24,8 @@ def expanded(records: Sequence[Record], steps: Sequence[Any], root: Path) -> lis
     """Takes the steps one after the other; records with a fault pass through.
 
     They are `{explode: ...}`, `{pair: ...}`, `{cross: ...}`, `{join: ...}`, `{filter: ...}`, `{without: ...}`,
-    `{listed: ...}`, `{shuffle: ...}`, `{first: ...}`. Raises UsageError where there is no such step, or a step has no
-    such key, UserError where one names a field that no record has, or a file that is missing.
+    `{listed: ...}`, `{shuffle: ...}`, `{first: ...}`, `{one_line: ...}`. Raises UsageError where there is no such
+    step, or a step has no such key, UserError where one names a field that no record has, or a file that is missing.
     """
     made = list(records)
     for given in steps:
@@ -53,6 +53,8 @@ def _is_meant(name: str, given: Any) -> bool:
         return isinstance(given, Mapping) and bool(given)
     if name in ("shuffle", "first"):
         return isinstance(given, int) and given >= 0
+    if name == "one_line":
+        return isinstance(given, str) and bool(given)
     if name == "pair":
         return isinstance(given, list | tuple) and bool(given) and all(isinstance(one, Mapping) for one in given)
     if name == "explode":
@@ -242,6 +244,17 @@ def _shuffle(records: list[Record], step: Step, _root: Path) -> list[Record]:
     return [records[place] for place in np.random.default_rng(int(step["shuffle"])).permutation(len(records))]
 
 
+def _one_line(records: list[Record], step: Step, _root: Path) -> list[Record]:
+    column = step["one_line"]
+    _check(records, [column])
+
+    def make(record: Record) -> list[Record]:
+        said = record.value(column)
+        return [record.with_values(**{column: said.replace("\n", " ")} if isinstance(said, str) else {})]
+
+    return _each(records, make)
+
+
 STEPS: Mapping[str, tuple[Callable[[list[Record], Step, Path], list[Record]], set[str]]] = {
     "explode": (_explode, set()),
     "pair": (_pair, set()),
@@ -252,6 +265,7 @@ STEPS: Mapping[str, tuple[Callable[[list[Record], Step, Path], list[Record]], se
     "listed": (_listed, {"on", "at", "literal"}),
     "shuffle": (_shuffle, set()),
     "first": (lambda records, step, _root: records[: int(step["first"])], set()),
+    "one_line": (_one_line, set()),
     ROTATE: (lambda records, _step, _root: records, set()),
 }
 
@@ -262,5 +276,6 @@ EXPECTED = {
     "without": "an object of columns and values",
     "shuffle": "a whole number",
     "first": "a whole number",
+    "one_line": "the name of a column",
 }
 """What each step is given, for people."""

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from itertools import product
 from types import SimpleNamespace
 
@@ -206,6 +207,28 @@ def test_probmeds_image_is_right_in_a_family_if_all_its_pairs_are():
     assert summed("group_accuracy_among@qa_type=none of these", rows) == 0.5
 
 
+def test_probmeds_program_weighs_places_by_images_that_have_none():
+    """Three images of CT, of which one has places, and one of X-ray; the numbers are those of calculate_score.py."""
+    pair = ["grounding_gt_1", "grounding_hallu_1"]
+    whole = ["modality_gt", "modality_hallu"]
+    sets = [[1, 1], [1, 0], [1, 1], [1, 1], [1, 1], [0, 1]]
+    kinds, asked = ["ct", "ct", "ct", "x-ray", "ct", "x-ray"], [whole] * 4 + [pair] * 2
+    rows = rows_of(
+        sets,
+        qa_type=asked,
+        image_type=[[kind] * 2 for kind in kinds],
+        family=[[one[0].split("_")[0]] * 2 for one in asked],
+    )
+    assert summed("group_accuracy", rows) == 4 / 6
+    assert summed("group_accuracy_probmed@modality", rows) == 3 / 4
+    # Of CT's one image with places the share is 1 and weighs 3; of X-ray's it is 0 and weighs 1.
+    assert summed("group_accuracy_probmed@grounding", rows) == 3 / 4
+    assert summed("group_accuracy_probmed@*", rows) == (3 + 3) / (4 + 4)
+    lost = replace(rows, status=np.where(np.arange(len(rows.case)) == 2, "failed", rows.status))
+    assert summed("group_accuracy_probmed@modality", lost) == 3 / 3  # the pair whose first was not answered is left out
+    assert math.isnan(summed("group_accuracy_probmed@entity", rows))
+
+
 @given(SETS, st.data())
 @FEW
 def test_sets_among_some_members_equal_brute_force(sets, data):
@@ -303,7 +326,10 @@ def test_questions_that_are_not_judged_do_not_count():
 
 def test_every_protocol_says_what_a_table_needs():
     ours = [found for found in available("run").values() if found.function.__module__.endswith("vqa.question_sets")]
-    assert {found.name for found in ours} == {name.partition("@")[0] for name in ALL} | {"macro_accuracy"}
+    assert {found.name for found in ours} == {
+        *(name.partition("@")[0] for name in ALL),
+        *("macro_accuracy", "group_accuracy_probmed"),
+    }
     for found in ours:
         assert found.definition.endswith(".")
         assert found.source
