@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -229,7 +230,8 @@ def _form(items: Sequence[Item], stored: Sequence[bytes], study: str, questions:
         "columns": [ORIGIN, *questions, "comment"],
         "study": study,  # browsers keep what all pages of a folder store in one place
     }
-    page = _PAGE.replace("@SCALE@", str(scale)).replace("@SETUP@", json.dumps(setup))
+    page = (resources.files(__package__) / "static" / "readers.html").read_text(encoding="utf-8")
+    page = page.replace("@SCALE@", str(scale)).replace("@SETUP@", json.dumps(setup))
     return page.replace("@ITEMS@", "\n".join(parts))
 
 
@@ -240,63 +242,6 @@ def _choice(item: str, column: str, text: str, options: Sequence[str]) -> str:
         for option in options
     )
     return f"<fieldset><legend>{html.escape(text)}</legend>{buttons}</fieldset>"
-
-
-_PAGE = """<!doctype html>
-<html lang="en"><meta charset="utf-8"><title>Reader study</title>
-<style>
-body { font: 16px/1.5 sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; color: #111; background: #fff }
-section { border-top: 1px solid #bbb; padding: 1em 0 } img { max-width: 100%; background: #000 }
-fieldset { border: 0; margin: .5em 0; padding: 0 } fieldset label { margin-right: 1.2em }
-header { position: sticky; top: 0; background: #fff; padding: .5em 0; border-bottom: 1px solid #bbb }
-</style>
-<header><label>Reader <input id="reader" required></label> <button id="save">Save as CSV</button>
-<span id="done"></span></header>
-<p>Each image is real or was generated. Grades go from 1, worst, to @SCALE@, best. Answers are kept in this browser
-until they are saved; nothing is sent anywhere.</p>
-@ITEMS@
-<script>
-const setup = @SETUP@, answers = {};
-const store = () => { try { return localStorage } catch { return null } };
-const at = one => one.dataset.item + " " + one.dataset.column;
-const inputs = [...document.querySelectorAll("[data-item]")], reader = document.getElementById("reader");
-function count() {
-  const due = setup.columns.filter(c => c != "comment");
-  const full = setup.items.filter(i => due.every(c => answers[i + " " + c]));
-  document.getElementById("done").textContent = full.length + " of " + setup.items.length + " images answered";
-}
-function keep() {
-  for (const one of inputs) if (one.type != "radio" || one.checked) answers[at(one)] = one.value;
-  if (store()) store().setItem(setup.study, JSON.stringify({ reader: reader.value, answers }));
-  count();
-}
-const before = store() && JSON.parse(store().getItem(setup.study) || "null");
-if (before) {
-  reader.value = before.reader;
-  for (const one of inputs) {
-    const value = before.answers[at(one)];
-    if (one.type == "radio") one.checked = value === one.value; else one.value = value || "";
-  }
-}
-document.addEventListener("change", keep);
-keep();
-const guarded = text => /^[\\s']*[=+\\-@]/.test(text) && isNaN(Number(text)) ? "'" + text : text; // no formula
-const cell = text => '"' + guarded(String(text || "")).replaceAll('"', '""') + '"';
-document.getElementById("save").onclick = () => {
-  if (!reader.value.trim()) { reader.focus(); return }
-  const lines = [["reader", "item", ...setup.columns, "study"].join(",")];
-  for (const item of setup.items) {
-    const said = setup.columns.map(c => cell(answers[item + " " + c]));
-    lines.push([cell(reader.value), item, ...said, setup.study].join(","));
-  }
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob([lines.join("\\n") + "\\n"], { type: "text/csv" }));
-  link.download = "reader-" + reader.value.trim().replace(/\\W+/g, "-") + ".csv";
-  link.click();
-};
-</script>
-</html>
-"""
 
 
 def _score(wanted: Mapping[str, Any]) -> None:

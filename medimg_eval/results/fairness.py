@@ -23,7 +23,6 @@ from medimg_eval.results.statistics import (
 from medimg_eval.results.table import (
     Cell,
     Comparison,
-    Heading,
     Layout,
     Line,
     Settings,
@@ -167,7 +166,7 @@ def _group_sheet(column: Column, judged: Sequence[_Judged], how: DisparitySettin
             if cell.n and (text := cell.interval_text(column)):
                 spans.append(Span(text, "interval"))
             count = [Span(f"{cell.n}{'*' if few else ''}", "quiet" if few else "plain")]
-            names = [one_line(one.model), one_line(one.found.attribute), one_line(name) or "all cases"]
+            names = [one.model, one.found.attribute, name or "all cases"]
             lines.append(Line(names, [spans, count], bool(place) and not name))
             bounds = {"value": cell.mean, "low": cell.low, "high": cell.high, "n": cell.n, "patients": cell.n_clusters}
             records.append({**_key(column, one), "quantity": "group", "group": name or "all cases", **bounds})
@@ -179,14 +178,8 @@ def _group_sheet(column: Column, judged: Sequence[_Judged], how: DisparitySettin
     if any(UNKNOWN in one.cells for one in judged):
         notes.append("Cases whose group is unknown count in the value of all cases, and in no comparison of groups.")
     notes += comparability(column.group, {one.model: one.run for one in judged})
-    content = Layout(
-        groups=[(one_line(column.group), 2)],
-        headings=[Heading("", one_line(column.title), column.arrow), Heading("", "n", "")],
-        lines=lines,
-        footnotes=[one_line(note) for note in notes],
-        stubs=["Model", "Attribute", "Group"],
-        caption=one_line(f"{column.title} of groups on {column.group}"),
-    )
+    stubs, caption = ["Model", "Attribute", "Group"], f"{column.title} of groups on {column.group}"
+    content = Layout.of_block(column.group, [column.heading, "n"], lines, notes, stubs, caption)
     return Sheet(content, pd.DataFrame.from_records(records))
 
 
@@ -195,7 +188,7 @@ def _disparity_sheet(column: Column, judged: Sequence[_Judged], how: DisparitySe
     for place, one in enumerate(judged):
         found = one.found
         opens = bool(place) and judged[place - 1].model != one.model
-        lines.append(Line([one_line(one.model), one_line(found.attribute)], _disparity_cells(column, one), opens))
+        lines.append(Line([one.model, found.attribute], _disparity_cells(column, one), opens))
         shown = {"worst group": found.worst_value, "gap": found.gap, "ratio": found.ratio, "equity": found.equity}
         for quantity, value in shown.items():
             group = found.worst if quantity == "worst group" else ""
@@ -206,14 +199,8 @@ def _disparity_sheet(column: Column, judged: Sequence[_Judged], how: DisparitySe
         ):
             records.append({**_key(column, one), "quantity": quantity, "group": "", "value": number})
     titles = ("Worst group", "Gap", "Gap by luck", "Worst / best", f"Equity-scaled {column.title}", "p")
-    content = Layout(
-        groups=[(one_line(f"{column.group}: {column.title} {column.arrow}"), len(titles))],
-        headings=[Heading("", one_line(title), "") for title in titles],
-        lines=lines,
-        footnotes=[one_line(note) for note in _notes(column, judged, how)],
-        stubs=["Model", "Attribute"],
-        caption=one_line(f"Disparities in {column.title} on {column.group}"),
-    )
+    title, caption = f"{column.group}: {column.heading}", f"Disparities in {column.title} on {column.group}"
+    content = Layout.of_block(title, titles, lines, _notes(column, judged, how), ["Model", "Attribute"], caption)
     return Sheet(content, pd.DataFrame.from_records(records))
 
 
@@ -308,16 +295,12 @@ def _odds_sheets(runs: Sequence[RunScores], by: Sequence[str], how: DisparitySet
             for number, attribute in enumerate(by):
                 found = odds(run, attribute, how)
                 cells = [_bounded(column, one) for one in found.values()]
-                lines.append(Line([one_line(model), one_line(attribute)], cells, bool(place) and not number))
+                lines.append(Line([model, attribute], cells, bool(place) and not number))
                 key = {"task": task, "metric": "equalised odds", "model": model, "attribute": attribute}
                 records += [{**key, "quantity": f"gap of {name}", **one._asdict()} for name, one in found.items()]
-        content = Layout(
-            groups=[(one_line(title), 3)],
-            headings=[Heading("", name, "↓") for name in ("True positives", "False positives", "Equalised odds")],
-            lines=lines,
-            footnotes=[one_line(_ODDS.format(min_group_size=how.min_group_size))],
-            stubs=["Model", "Attribute"],
-            caption=one_line(f"Equalised odds on {title}"),
-        )
+        titles = ("True positives ↓", "False positives ↓", "Equalised odds ↓")
+        notes = [_ODDS.format(min_group_size=how.min_group_size)]
+        caption = f"Equalised odds on {title}"
+        content = Layout.of_block(title, titles, lines, notes, ["Model", "Attribute"], caption)
         sheets.append(Sheet(content, pd.DataFrame.from_records(records)))
     return sheets

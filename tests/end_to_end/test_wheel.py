@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(medimg_eval.__file__).resolve().parents[1]
 JOINED = ("tasks", "models", "metrics", "configs")
-SUFFIXES = (".py", ".pyi", ".yaml")
+SUFFIXES = (".py", ".pyi", ".yaml", ".html")
 PIP = ["-m", "pip", "-q", "--disable-pip-version-check"]
 
 

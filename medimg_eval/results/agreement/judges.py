@@ -14,7 +14,7 @@ import pandas as pd
 from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.metrics.agreement import intraclass_correlation
 from medimg_eval.results.statistics import FEWEST, draws, quantiles
-from medimg_eval.results.table import Heading, Layout, Line, Sheet, Span, bounded, check_numbers, one_line
+from medimg_eval.results.table import Layout, Line, Sheet, Span, bounded, check_numbers, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -70,19 +70,17 @@ def judge_agreement(
     check_numbers(resamples, level, seed)
     measured = [_measured(one, resamples=resamples, level=level, seed=seed) for one in verdicts]
     names = [name for name in _TITLES if any(name in found for found in measured)]
-    content = Layout(
-        groups=[(one_line(f"{title}: judges against people"), len(names) + 1)],
-        headings=[Heading("", "n", ""), *(Heading("", _TITLES[name], "") for name in names)],
-        lines=[
-            Line(
-                [one_line(one.question), one_line(one.judge)],
-                [[Span(f"{len(one.case):,}")], *(_spans(found.get(name)) for name in names)],
-            )
-            for one, found in zip(verdicts, measured, strict=True)
-        ],
-        footnotes=[one_line(note) for note in _notes(verdicts, measured, resamples, level, seed)],
-        stubs=["Question", "Judge"],
-        caption=one_line(f"Agreement of judges with people on {title}"),
+    lines = [
+        Line([one.question, one.judge], [[Span(f"{len(one.case):,}")], *(_spans(found.get(name)) for name in names)])
+        for one, found in zip(verdicts, measured, strict=True)
+    ]
+    content = Layout.of_block(
+        f"{title}: judges against people",
+        ["n", *(_TITLES[name] for name in names)],
+        lines,
+        _notes(verdicts, measured, resamples, level, seed),
+        ["Question", "Judge"],
+        f"Agreement of judges with people on {title}",
     )
     return Sheet(content, _frame(verdicts, measured))
 

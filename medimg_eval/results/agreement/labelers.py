@@ -10,7 +10,7 @@ import pandas as pd
 from medimg_eval.errors import UserError
 from medimg_eval.metrics.reports import labels_of
 from medimg_eval.results.statistics import FEWEST, Resamples, quantiles
-from medimg_eval.results.table import Heading, Layout, Line, Sheet, Span, bounded, check_numbers, one_line
+from medimg_eval.results.table import Layout, Line, Sheet, Span, bounded, check_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -150,18 +150,10 @@ def _layout(
     for label, (first, second) in zip(labels, counts, strict=True):
         numbers_of: Any = (by_label.loc[(label, name), ["value", "low", "high"]] for name in TITLES)
         cells = [bounded(value, low, high, "{:.3f}".format) for value, low, high in numbers_of]
-        lines.append(Line([one_line(label)], [[Span(first)], [Span(second)], *cells], opens=label == labels[-1]))
-    return Layout(
-        groups=[(one_line(f"{title}: {names[1]} against {names[0]}"), len(TITLES) + 2)],
-        headings=[
-            *(Heading("", one_line(name), "") for name in names),
-            *(Heading("", text, "") for text in TITLES.values()),
-        ],
-        lines=lines,
-        footnotes=[one_line(note) for note in notes],
-        stubs=["Label"],
-        caption=one_line(f"Agreement of {names[1]} with {names[0]} on {title}"),
-    )
+        lines.append(Line([label], [[Span(first)], [Span(second)], *cells], opens=label == labels[-1]))
+    block = f"{title}: {names[1]} against {names[0]}"
+    caption = f"Agreement of {names[1]} with {names[0]} on {title}"
+    return Layout.of_block(block, [*names, *TITLES.values()], lines, notes, ["Label"], caption)
 
 
 def _how(reports: int, resamples: int, level: float, seed: int) -> list[str]:

@@ -21,7 +21,7 @@ from medimg_eval.errors import UsageError, UserError
 from medimg_eval.metrics.agreement import fleiss_kappa, intraclass_correlation
 from medimg_eval.metrics.proportions import exact_interval
 from medimg_eval.results.statistics import Estimate
-from medimg_eval.results.table import Heading, Layout, Line, Sheet, Span, one_line, p_text
+from medimg_eval.results.table import Layout, Line, Sheet, Span, p_text
 from medimg_eval.trust import unguarded
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def _turing(readings: Readings, level: float) -> Sheet:
     }
     lines = [
         Line(
-            [one_line(record["reader"])],
+            [record["reader"]],
             [
                 [Span(f"{record['n']:,}")],
                 *(_spans(record, name, text) for name, (_, text) in shown.items()),
@@ -134,7 +134,6 @@ def _turing(readings: Readings, level: float) -> Sheet:
         )
         for place, record in enumerate(records)
     ]
-    headings = [Heading("", "n", ""), *(Heading("", title, "") for title, _ in shown.values()), Heading("", "p", "")]
     kappa = fleiss_kappa(readings.said)
     notes = [
         f"Of one reader, and of the majority: exact {100 * level:g} % intervals (Clopper and Pearson) over images.",
@@ -150,15 +149,9 @@ def _turing(readings: Readings, level: float) -> Sheet:
     missing = int(np.isnan(readings.said).sum())
     if missing:
         notes.append(f"{missing:,} of {readings.said.size:,} readings do not say what the image is, and are left out.")
-    layout = Layout(
-        [("Real or generated", len(headings))],
-        headings,
-        lines,
-        notes,
-        ["Reader"],
-        "Whether readers tell real images from generated ones",
-    )
-    return Sheet(layout, frame)
+    titles = ["n", *(title for title, _ in shown.values()), "p"]
+    caption = "Whether readers tell real images from generated ones"
+    return Sheet(Layout.of_block("Real or generated", titles, lines, notes, ["Reader"], caption), frame)
 
 
 def _told(name: str, calls: Floats, generated: npt.NDArray[np.bool_], level: float) -> Record:
@@ -214,7 +207,7 @@ def _grades(readings: Readings, level: float) -> Sheet:
         records.append(record)
         lines.append(
             Line(
-                [one_line(question)],
+                [question],
                 [
                     *([Span(_summary_text(record, kind))] for kind in (REAL, GENERATED)),
                     _spans(record, "difference", _number_text),
@@ -225,7 +218,6 @@ def _grades(readings: Readings, level: float) -> Sheet:
             )
         )
     titles = ("Real", "Generated", "Difference", "P(generated better)", "ICC(2,1)", "ICC(3,1)")
-    headings = [Heading("", title, "") for title in titles]
     notes = [
         f"Grades from 1, worst, to {readings.scale}, best: mean; median (quartiles) over all readings; n readings.",
         "Difference: generated less real. P(generated better): 0.5 means alike.",
@@ -235,7 +227,7 @@ def _grades(readings: Readings, level: float) -> Sheet:
     missing = sum(int(np.isnan(grades).sum()) for grades in readings.grades.values())
     if missing:
         notes.append(f"{missing:,} grades are missing, and are left out.")
-    layout = Layout([("Grades", len(headings))], headings, lines, notes, ["Question"], "What grades readers give")
+    layout = Layout.of_block("Grades", titles, lines, notes, ["Question"], "What grades readers give")
     return Sheet(layout, pd.DataFrame.from_records(records))
 
 

@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from medimg_eval.results.cards.checklists import CHECKLISTS, Checklist, Item
+from medimg_eval.results.cards.checklists import Checklist, Item, checklists
 from medimg_eval.results.cards.manifest_facts import SECTIONS, Facts, gather
 from medimg_eval.results.table import escape_markdown, write_texts
 
@@ -83,7 +83,7 @@ class Disclosure:
             },
             "footnotes": list(self.footnotes),
             "authors": list(BEYOND),
-            "checklists": [self._filled(checklist) for checklist in CHECKLISTS],
+            "checklists": [self._filled(checklist) for checklist in checklists()],
         }
 
     def _filled(self, checklist: Checklist) -> dict[str, Any]:
@@ -114,7 +114,7 @@ class Disclosure:
             yield from (f"| {title} | {escape_markdown(self.told(name))} |" for name, title in names.items())
         yield from ["", "## What stands below the table", ""]
         yield from (f"- {escape_markdown(note)}" for note in self.footnotes)
-        for checklist in CHECKLISTS:
+        for checklist in checklists():
             yield from ["", f"## {checklist.name}", "", f"Items in our words, after {checklist.source}.", ""]
             yield from ["| Item | Asks for | Answer |", "| ---: | --- | --- |"]
             for item in checklist.items:

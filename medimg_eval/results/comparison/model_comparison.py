@@ -178,17 +178,13 @@ def significance_map(field: Field, pairs: Sequence[Pair], how: CompareSettings) 
         *found_notes(field, pairs, how, one_sided=True),
         *cautions(field, independent=test == "wilcoxon" and field.clustered),
     ]
-    content = Layout(
-        groups=[(one_line(f"{field.name}: {field.column.title} {field.column.arrow}"), len(models))],
-        headings=[Heading("", one_line(model), "") for model in models],
-        lines=[
-            Line([one_line(model), field.column.text(centres[model])], [_p_cell(pair) for pair in row])
-            for model, row in zip(models, grid, strict=True)
-        ],
-        footnotes=[one_line(note) for note in notes],
-        stubs=["Model", stub],
-        caption=one_line(f"Significance of differences in {field.column.title} on {field.name}"),
-    )
+    lines = [
+        Line([model, field.column.text(centres[model])], [_p_cell(pair) for pair in row])
+        for model, row in zip(models, grid, strict=True)
+    ]
+    caption = f"Significance of differences in {field.column.title} on {field.name}"
+    block = f"{field.name}: {field.column.heading}"
+    content = Layout.of_block(block, models, lines, notes, ["Model", stub], caption)
     drawn = Map(
         title=one_line(f"{field.name}: {field.column.title}"),
         models=tuple(one_line(model) for model in models),
@@ -212,7 +208,7 @@ def _with_baseline(fields: Sequence[Field], baseline: str, how: CompareSettings)
     models = dict.fromkeys(model for pairs in columns.values() for model in pairs)
     content = Layout(
         groups=_spans(used),
-        headings=[Heading(one_line(f.title), one_line(f.label or f.column.title), f.column.arrow) for f in used],
+        headings=[Heading(one_line(f.title), one_line(f"{f.label or f.column.title} {f.column.arrow}")) for f in used],
         lines=[
             Line([one_line(model)], [_difference_cell(columns[field.name].get(model), field) for field in used])
             for model in models
@@ -327,7 +323,7 @@ def compare_groups(fields: Sequence[Field], attribute: str, alpha: float) -> Com
     if attribute not in known:
         raise UsageError(f"No case has an attribute {attribute!r}{nearest(attribute, known | {'label'})}")
     tested = [_tested(field, model, attribute, alpha) for field in fields for model in sorted(field.scores)]
-    title = one_line(f"{fields[0].column.title} by {attribute}")
+    title = f"{fields[0].column.title} by {attribute}"
     method = (
         f"p of the Kruskal-Wallis test that the groups by {attribute} do not differ, in bold where below {alpha:g}; "
         "then two-sided Mann-Whitney tests of each pair of groups, corrected by Benjamini and Hochberg. Medians over "
@@ -343,14 +339,8 @@ def compare_groups(fields: Sequence[Field], attribute: str, alpha: float) -> Com
     ]
     for field in fields:
         notes += cautions(field)
-    content = Layout(
-        groups=[(title, 3)],
-        headings=[Heading("", text, "") for text in ("p", "Medians", "Pairs that differ")],
-        lines=list(_group_lines(tested, alpha)),
-        footnotes=[one_line(note) for note in notes],
-        stubs=["Task", "Model"],
-        caption=one_line(f"Differences in {title}"),
-    )
+    titles, lines = ("p", "Medians", "Pairs that differ"), _group_lines(tested, alpha)
+    content = Layout.of_block(title, titles, lines, notes, ["Task", "Model"], f"Differences in {title}")
     return Comparison(content.caption, (Sheet(content, _group_frame(tested)),))
 
 
@@ -383,7 +373,7 @@ def _group_lines(tested: Sequence[_Tested], alpha: float) -> Iterator[Line]:
             [Span(one_line(medians) or "none", "plain" if medians else "quiet")],
             [Span(one_line(differ) or "none", "plain" if differ else "quiet")],
         ]
-        yield Line([one_line(some.field.title), one_line(some.model)], cells, before not in (None, some.field.task))
+        yield Line([some.field.title, some.model], cells, before not in (None, some.field.task))
         before = some.field.task
 
 

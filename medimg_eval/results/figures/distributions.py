@@ -116,10 +116,9 @@ def _draw(kind: Kind, source: Source, metric: str, *, by: str, label: str, paire
     records: Records = []
     with styled():
         rows = lay_rows(pieces, roomy=paired)
-        title = drawable(f"{column.title} {column.arrow}".strip())
         counts = [len(values[_key(row)]) for row in rows.rows]
         notes = [f"n = {count}" for count in counts] if len(set(counts)) > 1 else []
-        figure, axes = row_axes(rows, across, title, marked, notes)
+        figure, axes = row_axes(rows, across, drawable(column.heading), marked, notes)
         pairs: Records = []
         joined = ""
         if paired:

@@ -80,8 +80,7 @@ def forest(
     frame = pd.DataFrame.from_records(found, columns=COLUMNS)
     if not frame["mean"].notna().any():
         raise UserError(f"No model has a value of {metric}, so there is nothing to draw")
-    title = f"{column.title} {column.arrow}".strip()
-    title = f"Difference in {title} to {baseline}" if baseline else title
+    title = f"Difference in {column.heading} to {baseline}" if baseline else column.heading
     with styled():
         rows = lay_rows(pieces)
         figure, axes = row_axes(rows, across, drawable(title), marked, _texts(found, column))

@@ -16,7 +16,7 @@ from medimg_eval.results.items.response_matrix import (
     strong_models,
     strong_text,
 )
-from medimg_eval.results.table import Heading, Layout, Line, Sheet, Span, comparability, one_line
+from medimg_eval.results.table import Layout, Line, Sheet, Span, comparability, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -88,15 +88,9 @@ def _overview(tasks: Sequence[Analysed], items: pd.DataFrame, level: float, note
         cells += [_count(record[name]) for name in ("all_fail", "all_pass")]
         cells += [_number(record["median_discrimination"], 2), _count(record["negative"])]
         cells += [_number(record["alpha"], 2), _count(record["flagged"])]
-        lines.append(Line([one_line(one.grid.title)], cells))
-    layout = Layout(
-        [("Items", len(titles))],
-        [Heading("", title, "") for title in titles],
-        lines,
-        [one_line(note) for one in tasks for note in _notes(one, level)] + [one_line(note) for note in notes],
-        ["Task"],
-        "What models tell of the items",
-    )
+        lines.append(Line([one.grid.title], cells))
+    told = [*(note for one in tasks for note in _notes(one, level)), *notes]
+    layout = Layout.of_block("Items", titles, lines, told, ["Task"], "What models tell of the items")
     return Sheet(layout, pd.DataFrame.from_records(records))
 
 
@@ -175,7 +169,7 @@ def _flagged(one: Analysed, rows: pd.DataFrame, shown: int) -> Sheet:
     titles = [*(title for title, _ in names.values()), "Why"]
     lines = [
         Line(
-            [one_line(str(row["item"]))],
+            [str(row["item"])],
             [*(_number(row[name], digits) for name, (_, digits) in names.items()), [Span(one_line(row["reasons"]))]],
         )
         for row in rows.head(shown).to_dict("records")
@@ -183,15 +177,8 @@ def _flagged(one: Analysed, rows: pd.DataFrame, shown: int) -> Sheet:
     notes = []
     if len(rows) > shown:
         notes.append(f"{one.grid.title}: {shown} of {len(rows):,} items; the CSV holds all.")
-    layout = Layout(
-        [(one_line(one.grid.title), len(titles))],
-        [Heading("", title, "") for title in titles],
-        lines,
-        notes,
-        ["Item"],
-        f"Items of {one_line(one.grid.title)} to look at",
-    )
-    return Sheet(layout, rows)
+    caption = f"Items of {one.grid.title} to look at"
+    return Sheet(Layout.of_block(one.grid.title, titles, lines, notes, ["Item"], caption), rows)
 
 
 def _blind(rows: pd.DataFrame, level: float) -> Sheet:
@@ -229,14 +216,11 @@ def _order(rows: pd.DataFrame, level: float) -> Sheet:
 
 def _hinted(rows: pd.DataFrame, columns: Mapping[str, _Cell], notes: list[str], caption: str) -> Sheet:
     """Returns a table of models with a hint at the end of each row."""
-    headings = [Heading("", title, "") for title in (*columns, "Hint")]
     lines = []
     for row in rows.to_dict("records"):
         hint = Span(row["hint"] or _DASH, "plain" if row["hint"] else "quiet")
-        lines.append(
-            Line([one_line(row["task"]), one_line(row["model"])], [*(of(row) for of in columns.values()), [hint]])
-        )
-    return Sheet(Layout([(caption, len(headings))], headings, lines, notes, ["Task", "Model"], caption), rows)
+        lines.append(Line([row["task"], row["model"]], [*(of(row) for of in columns.values()), [hint]]))
+    return Sheet(Layout.of_block(caption, (*columns, "Hint"), lines, notes, ["Task", "Model"]), rows)
 
 
 def _count(value: float) -> list[Span]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from medimg_eval.results.published.reproduction import CLASSES, Reproduced
-from medimg_eval.results.table import Heading, Layout, Line, Sheet, Span, one_line
+from medimg_eval.results.table import Layout, Line, Sheet, Span
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,24 +23,15 @@ def published_sheet(found: Sequence[Reproduced], level: float) -> Sheet:
     lines, notes = [], []
     for place, one in enumerate(found):
         opens = place > 0 and found[place - 1].benchmark.name != one.benchmark.name
-        lines.append(
-            Line([one_line(f"{one.benchmark.name}: {one.number.model}")], [[Span(t)] for t in _cells(one)], opens)
-        )
+        lines.append(Line([f"{one.benchmark.name}: {one.number.model}"], [[Span(t)] for t in _cells(one)], opens))
         if one.why:
             ids = f": {', '.join(one.ids[:SHOWN])}{', ...' if len(one.ids) > SHOWN else ''}" if one.ids else ""
             notes.append(f"{one.benchmark.name}, {one.number.model}, {one.number.metric}: {one.why}{ids}")
     counts = Counter(one.kind for one in found)
     notes.append(", ".join(f"{counts[kind]} {kind}" for kind in CLASSES if counts[kind]) or "no numbers")
     notes.append(f"Difference: ours minus published. Interval at {level:g}, over cases; none of one case.")
-    layout = Layout(
-        groups=[("Published numbers, computed again", len(TITLES))],
-        headings=[Heading("", title, "") for title in TITLES],
-        lines=lines,
-        footnotes=[one_line(note) for note in notes],
-        stubs=["Benchmark: model"],
-        caption="Published numbers, computed again",
-    )
-    return Sheet(layout, _frame(found))
+    title, stubs = "Published numbers, computed again", ["Benchmark: model"]
+    return Sheet(Layout.of_block(title, TITLES, lines, notes, stubs), _frame(found))
 
 
 def _cells(one: Reproduced) -> list[str]:

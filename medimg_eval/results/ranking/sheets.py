@@ -73,10 +73,10 @@ def make_sheets(ranking: Ranking, columns: Sequence[RankColumn], made: Printing)
 
 def _over_all(ranking: Ranking, columns: Sequence[RankColumn], made: Printing) -> Sheet:
     titles = [
-        (made.mean_rank, "\N{DOWNWARDS ARROW}"),
-        ("First in", "\N{UPWARDS ARROW}"),
-        ("Wins (Borda)", "\N{UPWARDS ARROW}"),
-        ("Kemeny", "\N{DOWNWARDS ARROW}"),
+        f"{made.mean_rank} \N{DOWNWARDS ARROW}",
+        "First in \N{UPWARDS ARROW}",
+        "Wins (Borda) \N{UPWARDS ARROW}",
+        "Kemeny \N{DOWNWARDS ARROW}",
     ]
     lines = []
     for row in ranking.overall.to_dict("records"):
@@ -86,15 +86,9 @@ def _over_all(ranking: Ranking, columns: Sequence[RankColumn], made: Printing) -
             mean.append(Span(f"[{row['low']:.2f}, {row['high']:.2f}]", "interval"))
         share = _DASH if np.isnan(row["borda"]) else f"{100 * row['borda']:.0f} %"
         cells = [mean, [Span(f"{row['firsts']} of {row['columns']}")], [Span(share)], [Span(str(row["kemeny"]))]]
-        lines.append(Line([str(row["place"]), one_line(row["model"])], cells))
-    content = Layout(
-        groups=[(f"Over {data_sets(len(columns))}", len(titles))],
-        headings=[Heading("", title, arrow) for title, arrow in titles],
-        lines=lines,
-        footnotes=[one_line(note) for note in _notes(ranking, columns, made)],
-        stubs=["Place", "Model"],
-        caption=ranking.title,
-    )
+        lines.append(Line([str(row["place"]), row["model"]], cells))
+    title, notes = f"Over {data_sets(len(columns))}", _notes(ranking, columns, made)
+    content = Layout.of_block(title, titles, lines, notes, ["Place", "Model"], ranking.title)
     return Sheet(content, ranking.overall)
 
 
@@ -235,14 +229,9 @@ def _pairwise(ranking: Ranking, columns: Sequence[RankColumn]) -> Sheet:
         "Data sets in which the model of the row is significantly better than that of the column; in bold where that "
         "is more often than the other way round."
     )
-    content = Layout(
-        groups=[("Significantly better than", len(ranking.models))],
-        headings=[Heading("", one_line(model), "") for model in ranking.models],
-        lines=[Line([one_line(model)], [cell(model, other) for other in ranking.models]) for model in ranking.models],
-        footnotes=[note],
-        stubs=["Model"],
-        caption="Significant differences over data sets",
-    )
+    lines = [Line([model], [cell(model, other) for other in ranking.models]) for model in ranking.models]
+    caption = "Significant differences over data sets"
+    content = Layout.of_block("Significantly better than", ranking.models, lines, [note], ["Model"], caption)
     numbers = [
         {"model": model, "other": other, "tested": count, "better": better[model, other]}
         for (model, other), count in tested.items()
@@ -254,19 +243,12 @@ def _table(ranking: Ranking, columns: Sequence[RankColumn], cell: _Cell, notes: 
     """Returns a table with a column for each data set, or a row where they are too many to stand side by side."""
     if len(columns) > max(MOST_ACROSS, len(ranking.models)):
         metrics = len({column.column.title for column in columns})
-        return Layout(
-            groups=[("Model" if metrics > 1 else columns[0].column.title, len(ranking.models))],
-            headings=[Heading("", one_line(model), "") for model in ranking.models],
-            lines=[
-                Line([one_line(column.title)], [cell(column, model) for model in ranking.models]) for column in columns
-            ],
-            footnotes=[one_line(note) for note in notes],
-            stubs=["Data set"],
-            caption=caption,
-        )
+        title = "Model" if metrics > 1 else columns[0].column.title
+        lines = [Line([column.title], [cell(column, model) for model in ranking.models]) for column in columns]
+        return Layout.of_block(title, ranking.models, lines, notes, ["Data set"], caption)
     return Layout(
         groups=[(one_line(column.title), 1) for column in columns],
-        headings=[Heading(one_line(column.title), column.column.title, column.column.arrow) for column in columns],
+        headings=[Heading(one_line(column.title), column.column.heading) for column in columns],
         lines=[Line([one_line(model)], [cell(column, model) for column in columns]) for model in ranking.models],
         footnotes=[one_line(note) for note in notes],
         stubs=["Model"],

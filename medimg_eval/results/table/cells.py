@@ -76,6 +76,11 @@ class Column:
         """The direction of better values; empty where it is unknown."""
         return {True: "↑", False: "↓", None: ""}[self.higher_is_better]
 
+    @property
+    def heading(self) -> str:
+        """The title with the direction of better values."""
+        return f"{self.title} {self.arrow}".rstrip()
+
     def text(self, value: float) -> str:
         """Returns `value` at the precision of this column."""
         # Rounding first and adding zero keeps a small negative number from being printed as "-0.000".

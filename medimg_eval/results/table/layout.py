@@ -12,7 +12,7 @@ from medimg_eval.results.table.cells import NO_RUN, Cell
 from medimg_eval.results.table.columns import AUTO, MOST_DECIMALS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     import pandas as pd
 
@@ -40,16 +40,10 @@ def bounded(
 
 
 class Heading(NamedTuple):
-    """What stands over one column."""
+    """What stands over one column, below the title of its group."""
 
     group: str
-    title: str
-    arrow: str
-
-    @property
-    def text(self) -> str:
-        """The title with the direction of better values."""
-        return f"{self.title} {self.arrow}".rstrip()
+    text: str
 
 
 class Line(NamedTuple):
@@ -75,6 +69,22 @@ class Layout(NamedTuple):
     """What the table shows, as its title."""
     below: bool = False
     """Whether what follows a value, such as its interval, stands on a line of its own."""
+
+    @classmethod
+    def of_block(
+        cls,
+        title: str,
+        columns: Iterable[str],
+        lines: Iterable[Line],
+        notes: Iterable[str],
+        stubs: list[str],
+        caption: str = "",
+    ) -> Layout:
+        """Layout of one block of columns under a title, which is the caption too where none is given."""
+        headings = [Heading("", one_line(column)) for column in columns]
+        named = [line._replace(names=[one_line(name) for name in line.names]) for line in lines]
+        groups = [(one_line(title), len(headings))]
+        return cls(groups, headings, named, [one_line(note) for note in notes], stubs, one_line(caption or title))
 
     def columns(self, places: slice) -> Layout:
         """Returns the layout of some of the columns, with the names of all rows."""
@@ -155,7 +165,7 @@ def lay_out(table: Table) -> Layout:
 def _heading(column: Column) -> Heading:
     # A share has no unit, so its title ends in none.
     percent = "" if column.scale == 1 else " (%)"
-    return Heading(one_line(column.group), one_line(column.title) + percent, column.arrow)
+    return Heading(one_line(column.group), f"{one_line(column.title)}{percent} {column.arrow}".rstrip())
 
 
 def _names(by: str, row: Row | PublishedRow) -> list[str]:
@@ -244,7 +254,7 @@ def _transposed(table: Table) -> Layout:
     blocks = ["Baselines" if row.baseline else title for row in table.rows] + ["Published"] * len(table.published)
     for block, line in zip(blocks, wide.lines, strict=True):
         *outer, name = line.names
-        headings.append(Heading(outer[0] if outer else block, name, ""))
+        headings.append(Heading(outer[0] if outer else block, name))
     lines: list[Line] = []
     for place, heading in enumerate(wide.headings):
         names = [heading.group, heading.text] if several else [heading.text]
@@ -266,7 +276,7 @@ def _stacked(table: Table) -> Layout:
     parts = [lay_out(part) for part in table.by_task()]
     width = max(len(part.headings) for part in parts)
     heads = _heads(parts[0], width)
-    headings = [Heading("", text, "") for text in heads]
+    headings = [Heading("", text) for text in heads]
     lines: list[Line] = []
     for part in parts:
         ((title, _),) = part.groups
@@ -303,7 +313,7 @@ def _long(table: Table) -> Layout:
                 lines.append(Line(names, _apart(cell, spans), opens))
     return wide._replace(
         groups=[("" if several else wide.groups[0][0], 3)],
-        headings=[Heading("", title, "") for title in ("Value", "Interval", "n")],
+        headings=[Heading("", title) for title in ("Value", "Interval", "n")],
         lines=lines,
         stubs=[*(["Task"] if several else []), *wide.stubs, "Metric"],
     )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import html
 import re
+from importlib.resources import files
+from string import Template
 from typing import TYPE_CHECKING
 
 import rich.table
@@ -57,28 +59,6 @@ _HTML: dict[Style, str] = {
     "quiet": '<span class="quiet">{}</span>',
     "head": "<em>{}</em>",
 }
-_HTML_PAGE = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<title>{title}</title>
-<style>
-body {{ font-family: system-ui, sans-serif; margin: 2rem; }}
-table {{ border-collapse: collapse; border-top: 2px solid; border-bottom: 2px solid; }}
-thead {{ border-bottom: 1px solid; }}
-th, td {{ padding: 0.25rem 0.75rem; text-align: center; white-space: nowrap; }}
-th:first-child, tbody th {{ text-align: left; font-weight: normal; }}
-.opens th, .opens td {{ border-top: 1px solid; }}
-.interval {{ font-size: 0.85em; }}
-.quiet {{ opacity: 0.6; }}
-.footnotes {{ font-size: 0.85em; max-width: 60rem; padding-left: 1.2rem; }}
-</style>
-</head>
-<body>
-{body}
-</body>
-</html>
-"""
 
 
 def to_rich(table: Printable) -> rich.table.Table:
@@ -138,7 +118,8 @@ def to_html(table: Printable) -> str:
 
 def html_page(title: str, body: str) -> str:
     """Returns a page around HTML."""
-    return _HTML_PAGE.format(title=html.escape(title), body=body)
+    page = Template((files(__package__) / "static" / "page.html").read_text(encoding="utf-8"))
+    return page.substitute(title=html.escape(title), body=body)
 
 
 def html_table(layout: Layout) -> str:

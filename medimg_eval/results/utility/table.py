@@ -69,11 +69,11 @@ class UtilityTable:
 
     def layout(self) -> Layout:
         """Returns every text in its place and style."""
-        headings = [Heading("", "Seeds", ""), Heading("", "Real", ""), Heading("", "Synthetic", "")]
+        headings = [Heading("", title) for title in ("Seeds", "Real", "Synthetic")]
         groups = [("", len(headings))]
         for column in self.columns:
             title = one_line(column.title)
-            headings += [Heading(title, "Value", column.arrow), Heading(title, "Less real", "")]
+            headings += [Heading(title, f"Value {column.arrow}".rstrip()), Heading(title, "Less real")]
             groups.append((title, 2))
         lines = [
             _line(members, self.columns, [self.worths[column.metric][place] for column in self.columns])

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from medimg_eval.results import build_table, disclose, load_runs, load_scores, write_card
-from medimg_eval.results.cards.checklists import CHECKLISTS
+from medimg_eval.results.cards.checklists import checklists
 from medimg_eval.results.cards.manifest_facts import SECTIONS
 
 ROWS = [(f"c{i}", f"p{i % 3}", "a", "dice", i / 10, "present") for i in range(6)]
@@ -113,7 +113,7 @@ def test_of_given_scores_nearly_all_is_unknown(tmp_path):
         *("cases", "left_out", "attributes", "resampled", "names", "baselines", "metrics", "signature"),
         *("intervals", "tests", "results", "failures", "undefined", "warnings"),
     }
-    item = next(one for one in CHECKLISTS[0].items if one.number == "7")
+    item = next(one for one in checklists()[0].items if one.number == "7")
     assert card.answer(item) == "Unknown: source, reference, access, licence, fingerprint of cases and files."
 
 
@@ -124,7 +124,7 @@ def test_an_unfinished_run_has_a_card(write_run):
 
 
 def test_items_are_numbered_without_gaps_and_name_facts():
-    claim, generative = CHECKLISTS
+    claim, generative = checklists()
     assert [item.number for item in claim.items] == [str(number) for number in range(1, 45)]
     parts = [tuple(map(int, item.number.split("."))) for item in generative.items]
     assert parts == sorted(parts)

@@ -176,7 +176,7 @@ def test_a_baseline_per_label(write_run):
     b = write_run("b", rows_of(BEST - 0.1) + rows_of(BEST, "b"), model="B")
     (sheet,) = compared(a, b, baseline="B", by="label").sheets
     assert sheet.content.groups == [("Organs", 2)]
-    assert [heading.title for heading in sheet.content.headings] == ["a", "b"]
+    assert [heading.text for heading in sheet.content.headings] == ["a ↑", "b ↑"]
     assert [cell[0].style for cell in sheet.content.lines[0].cells] == ["best", "second"]
 
 

@@ -196,7 +196,7 @@ def test_many_data_sets_stand_below_each_other(scores):
     narrow = rank_models(scores(**dict(list(tasks.items())[:6])), resamples=20)
 
     assert [line.names for line in wide.sheets[1].content.lines] == [[f"t{place}"] for place in range(7)]
-    assert [heading.title for heading in wide.sheets[1].content.headings] == ["A", "B"]
+    assert [heading.text for heading in wide.sheets[1].content.headings] == ["A", "B"]
     assert [line.names for line in narrow.sheets[1].content.lines] == [["A"], ["B"]]
 
 

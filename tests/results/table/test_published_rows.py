@@ -160,7 +160,7 @@ def test_every_form_holds_them(write_run, form):
     write_run("a", rows_of(VALUES) + rows_of(VALUES, "hd95"), model="U-Net", **told)
     folder = write_run("b", rows_of(VALUES), task="t2", task_title="Second", model="U-Net")
     layout = table_of(load_runs([folder.parent])).looking(Look(form)).layout()
-    texts = [*(heading.title for heading in layout.headings), *(" ".join(line.names) for line in layout.lines)]
+    texts = [*(heading.text for heading in layout.headings), *(" ".join(line.names) for line in layout.lines)]
     assert any("U-Net (published)" in text for text in texts)
     said = [span.text for line in layout.lines for cell in line.cells for span in cell]
     assert {"0.50", "9.5"} <= {*said}
