@@ -49,17 +49,10 @@ def forest(
     width: Width = "single",
     settings: Settings = PLAIN,
 ) -> Drawn:
-    """Returns a row per model with its mean and interval, as a table has them; or its difference to one of the models.
+    """Forest plot: a row per model with its mean and interval, or difference to one model.
 
-    Args:
-        source: Runs of one task, or a frame of scores; see `given.Source`.
-        metric: A metric of single cases, or a summary of a whole run.
-        by: "label" or an attribute: a block of rows for each label or group; "" for none.
-        label: The only label to draw; "" for all.
-        baseline: The model that each other one is compared with: the mean over the cases that both have of the
-            difference, with a line where there is none. "" draws means.
-        width: "single" (89 mm), "double" (183 mm), or mm.
-        settings: How intervals are computed.
+    Values are those of a table: of `metric`, which has values of cases or is a summary. Differences to `baseline` are
+    means over the cases that both have, with a line where there is none. `by`, `label` and `width` are as in `box`.
 
     Returns:
         A frame with one row per row of the figure; a bound is NaN where there is no interval.
@@ -183,17 +176,16 @@ _CAUTION = (
 
 
 def radar(source: Source, metric: str, *, by: str = "", width: Width = "single", settings: Settings = PLAIN) -> Drawn:
-    """Returns a radar chart: an axis per task, label or group, from 0 in the middle to 1, and a closed line per model.
+    """Radar chart: an axis per task, label or group, a closed line per model.
+
+    Axes go from 0 in the middle to 1. The frame has a row per axis and model.
 
     Args:
-        source: Runs, or a frame of scores; see `given.Source`.
+        source: Runs, or a frame of scores; see `inputs.Source`.
         metric: A metric from 0 to 1 of which higher is better.
         by: "label" or an attribute: its values are the axes. "": tasks are, or labels where there is one task.
         width: "single" (89 mm), "double" (183 mm), or mm.
         settings: How the intervals in the frame are computed.
-
-    Returns:
-        A frame with a row per axis and model.
 
     Raises:
         UsageError: The metric is not from 0 to 1, there is no such label or attribute, there are several tasks to be

@@ -37,13 +37,11 @@ _AREA = 90.0
 
 
 def critical_difference(ranking: Ranking | pd.DataFrame, *, alpha: float = 0.05, width: Width = "single") -> Drawn:
-    """Returns Demsar's diagram: models on an axis of mean ranks, and bars over those not told apart by Nemenyi's test.
+    """Demsar's diagram: models on an axis of mean ranks, bars over those not told apart.
 
-    Args:
-        ranking: As `rank_models` gives it; or a frame with a row per model and the columns `model`, `mean_rank`, `cd`
-            (the critical difference, the same in all rows, or NaN) and `n` (the data sets that ranks are means over).
-        alpha: The level of the critical difference, for the caption.
-        width: "single" (89 mm), "double" (183 mm), or mm.
+    Nemenyi's test tells them apart, at the level `alpha`. `ranking` is as `rank_models` gives it; or a frame with a row
+    per model and the columns `model`, `mean_rank`, `cd` (the critical difference, the same in all rows, or NaN) and `n`
+    (the data sets that ranks are means over). `width` is as in `box`.
 
     Returns:
         A frame with a row of `what` "model" for each (`mean_rank`), of "cd" (`low`, `high`: the bar on top, `value`),
@@ -161,12 +159,11 @@ def _diagram(ranks: dict[str, float], cd: float, bars: Sequence[Sequence[str]], 
 
 
 def rank_stability(ranking: Ranking | pd.DataFrame, *, width: Width = "single") -> Drawn:
-    """Returns a blob for each model and rank, whose area is the share of resamples in which the model has the rank.
+    """Blob for each model and rank, its area the share of resamples.
 
-    Args:
-        ranking: As `rank_models` gives it; or a frame with a row per model and rank: `model`, `rank`, `share` (0 to 1),
-            `n` (cases), and `column` where there is more than one data set.
-        width: "single" (89 mm), "double" (183 mm), or mm.
+    It is the share of resamples in which the model has the rank. `ranking` is as `rank_models` gives it; or a frame
+    with a row per model and rank: `model`, `rank`, `share` (0 to 1), `n` (cases), and `column` where there is more than
+    one data set. `width` is as in `box`.
 
     Returns:
         A frame with `column`, `model`, `rank`, `share`, `n`, and of a `Ranking` `low` and `high` of the rank.
