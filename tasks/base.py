@@ -448,22 +448,10 @@ class Task(ABC):
 
     def rows(self, case: Case, scores: Sequence[LabelScore], *, run: str, model: str) -> list[Score]:
         """Puts a case's scores into Score rows."""
+        whose = (run, self.name, model, case.id, case.id if case.patient is None else case.patient)
         attributes = json.dumps(dict(case.attributes), sort_keys=True)
-        patient = case.id if case.patient is None else case.patient
         return [
-            Score(
-                run=run,
-                task=self.name,
-                model=model,
-                case=case.id,
-                patient=patient,
-                label=score.label,
-                metric=score.metric,
-                value=float(score.value),
-                status=score.status,
-                attributes=attributes,
-            )
-            for score in scores
+            Score(*whose, score.label, score.metric, float(score.value), score.status, attributes) for score in scores
         ]
 
     def score_set(self, cases: Sequence[Case], predictions: Mapping[str, Any], context: Context) -> list[SetScore]:
@@ -478,21 +466,12 @@ class Task(ABC):
 
     def rows_of_all(self, scores: Sequence[SetScore], *, run: str, model: str) -> list[Score]:
         """Puts the scores of sets into rows, whose attributes hold what belongs to each value."""
-        return [
-            Score(
-                run=run,
-                task=self.name,
-                model=model,
-                case="",
-                patient="",
-                label=score.label,
-                metric=score.metric,
-                value=math.nan if isinstance(score.value, str) else float(score.value.value),
-                status=SET,
-                attributes=json.dumps({**_described(score.value), "where": dict(score.where)}, sort_keys=True),
-            )
-            for score in scores
-        ]
+        rows = []
+        for score in scores:
+            value = math.nan if isinstance(score.value, str) else float(score.value.value)
+            attributes = json.dumps({**_described(score.value), "where": dict(score.where)}, sort_keys=True)
+            rows.append(Score(run, self.name, model, "", "", score.label, score.metric, value, SET, attributes))
+        return rows
 
 
 class TrainsOnPrompts:

@@ -29,20 +29,10 @@ _ROWS = Weights(
     source="a structurer of reports, such as that of SuperSupermoon/Lunguage, or annotations",
     licence="that of the reports",
 )
-_BIOLORD = Weights(
-    argument="biolord",
-    what="FremyCompany/BioLORD-2023, all its files",
-    source="FremyCompany/BioLORD-2023 on the Hugging Face hub",
-    licence="see the model card: its terms include those of UMLS and SNOMED CT",
-    files=("config.json", "model.safetensors|pytorch_model.bin"),
+_BIOLORD = Weights.of_encoder(
+    "biolord", "FremyCompany/BioLORD-2023", "see the model card: its terms include those of UMLS and SNOMED CT"
 )
-_MEDCPT = Weights(
-    argument="medcpt",
-    what="ncbi/MedCPT-Query-Encoder, all its files",
-    source="ncbi/MedCPT-Query-Encoder on the Hugging Face hub",
-    licence="see the model card",
-    files=("config.json", "model.safetensors|pytorch_model.bin"),
-)
+_MEDCPT = Weights.of_encoder("medcpt", "ncbi/MedCPT-Query-Encoder", "see the model card")
 
 
 class Lunguage(PairAnnotator):

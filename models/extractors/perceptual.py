@@ -80,12 +80,6 @@ class PerceptualDistance(Annotator):
                 found += self.between(*both).double().cpu().tolist()
         return found
 
-    def _filled(self, network: Any, weights: Weights) -> Any:
-        from medimg_eval.models.networks import load_weights
-
-        load_weights(network, self.find(weights))
-        return network.eval().requires_grad_(requires_grad=False).to(self.on)
-
 
 class LPIPS(PerceptualDistance):
     """The learned perceptual image patch similarity, version 0.1 of its authors.
@@ -139,9 +133,9 @@ class LPIPS(PerceptualDistance):
 
     def load(self) -> Any:
         """Loads the network, and the weights of its channels."""
-        backbone = self._filled(_convolutions(self.layers), self.needs[0])
+        backbone = self.filled(_convolutions(self.layers), self.needs[0])
         widths = [backbone.features[tap - 1].out_channels for tap in self.taps]
-        return backbone.features, self._filled(_heads(widths), self.needs[1])
+        return backbone.features, self.filled(_heads(widths), self.needs[1])
 
     def between(self, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
         """Returns the distances, (picture,)."""
@@ -196,9 +190,9 @@ class DISTS(PerceptualDistance):
 
     def load(self) -> Any:
         """Loads the network, and the weights of its channels."""
-        backbone = self._filled(_convolutions(_VGG), self.needs[0])
+        backbone = self.filled(_convolutions(_VGG), self.needs[0])
         widths = [3, *(backbone.features[tap - 1].out_channels for tap in self.TAPS)]
-        return backbone.features, self._filled(_shares(sum(widths)), self.needs[1]), widths
+        return backbone.features, self.filled(_shares(sum(widths)), self.needs[1]), widths
 
     def between(self, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
         """Returns the distances, (picture,)."""

@@ -12,6 +12,7 @@ from medimg_eval.case import Mask, Points, Prompt, Prompts
 from medimg_eval.errors import CaseError, UserError, nearest
 from medimg_eval.imaging.annotations import Annotation, Frame, draw, read_annotations
 from medimg_eval.models.base import Detector, Segmenter
+from medimg_eval.models.precomputed.files import result_folder
 
 
 class PrecomputedAnnotations(Segmenter, Detector):
@@ -39,13 +40,9 @@ class PrecomputedAnnotations(Segmenter, Detector):
         score: str = "",
         downsample: float = 1.0,
     ) -> None:
-        self.root = Path(root).expanduser()
+        self.root = result_folder(root, "annotations", pattern)
         self.pattern, self.classes, self.score = pattern, classes, score
         self.frame = Frame(downsample=(float(downsample), float(downsample)))
-        if not self.root.is_dir():
-            raise UserError(f"{self.root}: no such folder; set model.root to the folder of annotations")
-        if "{case}" not in pattern:
-            raise UserError(f"expected {{case}} in model.pattern, got {pattern!r}")
 
     def segment(self, prompts: Prompts) -> Sequence[Mask]:
         """Draws the areas on the image's grid, each as an object of its own; raises CaseError naming the file."""
