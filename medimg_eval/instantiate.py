@@ -16,7 +16,7 @@ from medimg_eval.arguments import OWN, LiveError, arguments_of, as_config, defau
 from medimg_eval.catalogue import configs_of, spelled_arguments
 from medimg_eval.data.former_names import found_now
 from medimg_eval.data.stored import require_ours
-from medimg_eval.errors import UsageError, UserError, missing_extra, nearest
+from medimg_eval.errors import UsageError, UserError, missing_extra
 from medimg_eval.evaluation.identity import code_identity
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.metrics import parse
@@ -74,8 +74,7 @@ def under_protocol(config: Mapping[str, Any]) -> dict[str, Any]:
         UsageError: there is no such protocol.
     """
     protocol = config.get("protocol", "fixed")
-    if protocol not in PROTOCOLS:
-        raise UsageError(f"task.protocol is {protocol!r}{nearest(str(protocol), PROTOCOLS)}")
+    UsageError.refuse_unknown("task.protocol is", PROTOCOLS, protocol)
     if protocol == "fixed":
         return dict(config)
     published = dict(config.get("published") or {})
@@ -212,9 +211,7 @@ class Annotators(Mapping[str, ModelSpec]):
         """
         own = {name: config for name, config in self._given.items() if "_target_" in config}
         known: dict[str, dict[str, Any]] = {**configs_of(self.group), **own}
-        lost = next((name for name in self._given if name not in known), None)
-        if lost is not None:
-            raise UsageError(f"there is no {self.group} {lost!r}{nearest(lost, known)}")
+        UsageError.refuse_unknown(f"there is no {self.group}", known, *self._given)
         return {name: {**config, **(self._given.get(name) or {}), "name": name} for name, config in known.items()}
 
     def __getitem__(self, name: str) -> ModelSpec:

@@ -19,7 +19,7 @@ from medimg_eval.commands import COMMANDS, POSITIONAL
 from medimg_eval.configs.former_keys import READERS, present_words, refuse_former
 from medimg_eval.configs.names import CONFIGS, paths_of, shortest_names
 from medimg_eval.configs.overrides import GROUPS, Words, explain, forced, search_path
-from medimg_eval.errors import LeaveError, UsageError, nearest
+from medimg_eval.errors import LeaveError, UsageError
 from medimg_eval.trust import trusting
 
 if TYPE_CHECKING:
@@ -89,8 +89,7 @@ def take_apart(argv: Sequence[str]) -> Words:
             return Words("", flags, [])
         raise UsageError(f"no command is named (available: {', '.join(COMMANDS)})")
     command = others.pop(0)
-    if command not in COMMANDS:
-        raise UsageError(f"there is no command {command!r}{nearest(command, COMMANDS)}")
+    UsageError.refuse_unknown("there is no command", COMMANDS, command)
     if command in POSITIONAL and others and "=" not in others[0] and not others[0].startswith("~"):
         others[0] = f"{POSITIONAL[command]}={others[0]}"
     plain = next((word for word in others if "=" not in word and not word.startswith("~")), None)

@@ -15,7 +15,7 @@ from medimg_eval.arguments import settled as without_defaults_within
 from medimg_eval.case import Case, Condition, Image, Trial
 from medimg_eval.configs.names import catalogued
 from medimg_eval.data.former_names import as_hashed
-from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.errors import UsageError, UserError
 from medimg_eval.evaluation.identity import data_fingerprint, placeless, provenance, slug, trainer_identity
 from medimg_eval.evaluation.leaving import Sent, note_sent, permit_judge, permit_model, permit_providers
 from medimg_eval.evaluation.manifest import Manifest
@@ -243,9 +243,7 @@ def _conditions(task: Task, asked: Sequence[Condition], noted: Manifest) -> dict
     """
     found = {key: Condition(**one) for key, one in noted.get("conditions", {}).items()}
     for condition in asked:
-        if condition.name not in task.conditions():
-            near = nearest(condition.name, task.conditions())
-            raise UsageError(f"task {task.name!r} has no condition {condition.name!r}{near}")
+        UsageError.refuse_unknown(f"task {task.name!r} has no condition", task.conditions(), condition.name)
         if found.setdefault(condition.key, condition) != condition:
             raise UsageError(
                 f"condition {condition.key!r} was asked before with other settings, "

@@ -62,8 +62,7 @@ def hallucination_share(kinds: Sequence[str | None], kind: str) -> float:
     Raises:
         UsageError: there is no such kind.
     """
-    if kind not in KINDS:
-        raise UsageError(f"there is no kind of hallucination {kind!r}{nearest(kind, KINDS)}")
+    UsageError.refuse_unknown("there is no kind of hallucination", KINDS, kind)
     return medihall_score(kinds, {one: float(one == kind) for one in KINDS})
 
 

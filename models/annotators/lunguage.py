@@ -89,10 +89,8 @@ class Lunguage(PairAnnotator):
     def _known(self) -> dict[str, list[Mapping[str, Any]]]:
         """Text of a report, blanks folded -> its rows."""
         path = self.find(_ROWS)
-        try:
+        with UserError.about(path, "cannot be read as JSON lines", OSError, ValueError):
             lines = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line.strip()]
-        except (OSError, ValueError) as error:
-            raise UserError(f"{path}: cannot be read as JSON lines ({error})") from error
         found: dict[str, list[Mapping[str, Any]]] = {}
         for line in lines:
             try:

@@ -116,8 +116,7 @@ class TransformersEncoder(Network):
         device: str = "auto",
         preferred_batch: int = 16,
     ) -> None:
-        if pooled not in POOLED:
-            raise UsageError(f"extractors.{self.name or 'NAME'}.pooled is {pooled!r}{nearest(str(pooled), POOLED)}")
+        UsageError.refuse_unknown(f"extractors.{self.name or 'NAME'}.pooled is", POOLED, pooled)
         self.weights, self.pooled, self.device, self.preferred_batch = weights, pooled, device, preferred_batch
         self.stretched = stretched
         holds = ("config.json", "preprocessor_config.json", "model.safetensors|pytorch_model.bin")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from medimg_eval.errors import CaseError, UsageError, nearest
+from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.evidence import Kind, one_each
 from medimg_eval.models.annotators import Annotator
 from medimg_eval.models.hub import Weights
@@ -110,8 +110,7 @@ class LPIPS(PerceptualDistance):
         device: str = "auto",
         preferred_batch: int = 16,
     ) -> None:
-        if network not in self.NETWORKS:
-            raise UsageError(f"annotators.lpips.network is {network!r}{nearest(str(network), self.NETWORKS)}")
+        UsageError.refuse_unknown("annotators.lpips.network is", self.NETWORKS, network)
         self.network, self.backbone, self.heads = network, backbone, heads
         self.device, self.preferred_batch = device, preferred_batch
         self.layers, self.taps, self.smallest, file = self.NETWORKS[network]

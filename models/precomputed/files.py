@@ -180,10 +180,8 @@ def read_table(path: Path) -> Table:
 
 def _read_json(path: Path) -> list[Line]:
     """Returns the objects of a JSON file: of a list each, or the only one."""
-    try:
+    with CaseError.about(path, "cannot be read as JSON", OSError, ValueError):
         content = json.loads(path.read_text(encoding="utf-8-sig"))
-    except (OSError, ValueError) as error:
-        raise CaseError(f"{path}: cannot be read as JSON ({error})") from error
     items = content if isinstance(content, list) else [content]
     odd = next((item for item in items if not isinstance(item, dict)), None)
     if odd is not None:

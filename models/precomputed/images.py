@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from medimg_eval.case import Array, Image, Prompts
-from medimg_eval.errors import CaseError, UsageError, UserError, nearest
+from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.imaging import read
 from medimg_eval.imaging.arrays import Bundle
 from medimg_eval.models.base import Reconstructor, Synthesizer
@@ -107,13 +107,9 @@ class PrecomputedImages(Synthesizer):
     def _read(self, table: Path, name: str, file: str) -> dict[str, list[Path]]:
         import pandas as pd
 
-        try:
+        with UserError.about(table, "cannot be read as a table", OSError, ValueError):
             rows = pd.read_csv(table, dtype=str, keep_default_na=False)
-        except (OSError, ValueError) as error:
-            raise UserError(f"{table}: cannot be read as a table ({error})") from error
-        lost = next((column for column in (name, file) if column not in rows), None)
-        if lost is not None:
-            raise UserError(f"{table}: has no column {lost!r}{nearest(lost, list(map(str, rows)))}")
+        UserError.refuse_unknown(f"{table}: has no column", rows, name, file)
         twice = [one for one, count in Counter(rows[file]).items() if count > 1]
         if twice:
             raise UserError(f"{table}: picture {twice[0]!r} stands there {Counter(rows[file])[twice[0]]} times")

@@ -218,10 +218,8 @@ def _dataset(folder: Path) -> Mapping[str, Any]:
     for place in (folder, *list(folder.resolve().parents)[:3]):
         path = place / "dataset.json"
         if path.is_file():
-            try:
+            with UserError.about(path, "is no JSON", ValueError):
                 found = json.loads(path.read_text(encoding="utf-8"))
-            except ValueError as error:
-                raise UserError(f"{path}: is no JSON ({error})") from error
             labels = found.get("labels", {}) if isinstance(found, dict) else None
             if not isinstance(labels, dict) or not all(isinstance(number, int | list) for number in labels.values()):
                 raise UserError(

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from medimg_eval.case import Prompts
-from medimg_eval.errors import CaseError, UserError, nearest
+from medimg_eval.errors import CaseError, UserError
 from medimg_eval.models.base import VisionLanguageModel
 from medimg_eval.question import Decoding
 
@@ -57,7 +57,7 @@ class PrecomputedReports(VisionLanguageModel):
         import pandas as pd
 
         kind = Path(self.file.name.removesuffix(".gz")).suffix.lower()
-        try:
+        with UserError.about(self.file, "cannot be read as a table", OSError, ValueError):
             if kind == ".parquet":
                 table = pd.read_parquet(self.file)
             elif kind in (".json", ".jsonl", ".ndjson"):
@@ -65,11 +65,7 @@ class PrecomputedReports(VisionLanguageModel):
             else:
                 separator = "\t" if kind == ".tsv" else ","
                 table = pd.read_csv(self.file, sep=separator, dtype=str, keep_default_na=False)
-        except (OSError, ValueError) as error:
-            raise UserError(f"{self.file}: cannot be read as a table ({error})") from error
-        lost = next((name for name in self.columns if name not in table), None)
-        if lost is not None:
-            raise UserError(f"{self.file}: has no column {lost!r}{nearest(lost, list(map(str, table)))}")
+        UserError.refuse_unknown(f"{self.file}: has no column", table, *self.columns)
         rows = table[list(self.columns)].copy()
         for name in self.columns:
             rows[name] = [self._text(cell, name, place) for place, cell in enumerate(rows[name], start=1)]

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from medimg_eval import metrics
-from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.errors import UsageError, UserError
 from medimg_eval.results.figures.figure import Drawn
 from medimg_eval.results.figures.inputs import as_runs, by_task, interval_text, take
 from medimg_eval.results.figures.rows import about_rows, lay_rows, marked, row_axes, spread
@@ -113,8 +113,7 @@ def _differences(pieces: Pieces, metric: str, baseline: str, settings: Settings)
     """Returns the models without the one they are compared with, and their differences to it."""
     if is_summary(metric):
         raise UsageError(f"{metric} is one value for a whole run, and differences are of cases; leave out baseline=")
-    if baseline not in pieces.models:
-        raise UsageError(f"No finished run of a model {baseline!r} has such scores{nearest(baseline, pieces.models)}")
+    UsageError.refuse_unknown("No finished run of a model", pieces.models, baseline, then=" has such scores")
     own = {piece.group: piece for piece in pieces.members if piece.model == baseline}
     others = tuple(piece for piece in pieces.members if piece.model != baseline and piece.group in own)
     if not others:

@@ -137,8 +137,7 @@ def as_runs(source: Source, metric: str = "") -> list[RunScores]:
     if not isinstance(source, pd.DataFrame):
         return list(source)
     needed = ["model", "case", "value"] + ([] if metric else ["metric"])
-    if lost := [name for name in needed if name not in source.columns]:
-        raise UsageError(f"the frame has no column {lost[0]!r}{nearest(lost[0], map(str, source.columns))}")
+    UsageError.refuse_unknown("the frame has no column", source.columns, *needed)
     if source.empty:
         raise UserError("The frame holds no scores, so there is nothing to draw")
     patients = "patient" in source.columns

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from medimg_eval.arguments import as_list
-from medimg_eval.errors import UsageError, nearest
+from medimg_eval.errors import UsageError
 
 if TYPE_CHECKING:
     from medimg_eval.results.figures.figure import Drawn
@@ -73,8 +73,7 @@ def _check(kinds: Sequence[str], wanted: Wanted) -> None:
     if not kinds:
         raise UsageError(f"kind is an empty list; name one or more of {', '.join(KINDS)}")
     for kind in kinds:
-        if kind not in KINDS:
-            raise UsageError(f"there is no figure of kind {kind!r}{nearest(kind, KINDS)}")
+        UsageError.refuse_unknown("there is no figure of kind", KINDS, kind)
         if KINDS[kind].needs_metric and wanted["metric"] is None:
             raise UsageError(f"kind={kind} needs metric=NAME, such as metric=dice")
     read = {key for kind in kinds for key in KINDS[kind].takes}

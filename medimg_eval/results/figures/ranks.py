@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.errors import UsageError, UserError
 from medimg_eval.results.figures.figure import Drawn
 from medimg_eval.results.figures.inputs import named_range
 from medimg_eval.results.figures.style import (
@@ -83,7 +83,7 @@ def critical_difference(ranking: Ranking | pd.DataFrame, *, alpha: float = 0.05,
 def _mean_ranks(ranking: Ranking | pd.DataFrame) -> tuple[pd.DataFrame, str]:
     """Returns `model`, `mean_rank`, `cd` and `n` of models that have a rank, the best first, and what is ranked."""
     if isinstance(ranking, pd.DataFrame):
-        _check(ranking, ("model", "mean_rank", "cd", "n"))
+        UsageError.refuse_unknown("the frame has no column", ranking.columns, "model", "mean_rank", "cd", "n")
         frame, title = ranking, f"Ranking of {len(ranking)} models"
     else:
         friedman = ranking.friedman
@@ -92,11 +92,6 @@ def _mean_ranks(ranking: Ranking | pd.DataFrame) -> tuple[pd.DataFrame, str]:
     if frame.empty:
         raise UserError("No model has a mean rank, because there is no data set that all have a value in; name others")
     return frame, title
-
-
-def _check(frame: pd.DataFrame, needed: Sequence[str]) -> None:
-    if lost := [name for name in needed if name not in frame.columns]:
-        raise UsageError(f"the frame has no column {lost[0]!r}{nearest(lost[0], map(str, frame.columns))}")
 
 
 def _worst(ranks: dict[str, float], bar: Sequence[str]) -> float:
@@ -198,7 +193,7 @@ def rank_stability(ranking: Ranking | pd.DataFrame, *, width: Width = "single") 
 
 def _shares(ranking: Ranking | pd.DataFrame) -> tuple[pd.DataFrame, list[str], str]:
     if isinstance(ranking, pd.DataFrame):
-        _check(ranking, ("model", "rank", "share", "n"))
+        UsageError.refuse_unknown("the frame has no column", ranking.columns, "model", "rank", "share", "n")
         frame = ranking if "column" in ranking.columns else ranking.assign(column="")
         mean = (frame["rank"] * frame["share"]).groupby(frame["model"]).mean().sort_values(kind="stable")
         order = [str(name) for name in mean.index]
