@@ -165,7 +165,9 @@ def with_config(task: Task) -> Task:
 
 
 def changed(task: Task, **settings: Any) -> Task:
-    """The same task with other settings, made anew."""
+    """The same task with other settings, made anew; itself where there are none."""
+    if not settings:
+        return task
     if "'__main__." in str(task.config):  # which Hydra would look up in the program that started it
         return replace(task, **settings, config={**task.config, **settings})
     return build_task({**task.config, **settings})

@@ -152,9 +152,6 @@ class Task(ABC):
     noun: ClassVar[str] = "cases"
     """What tables call its cases, such as questions."""
 
-    image_ablations: ClassVar[tuple[str, ...]] = ()
-    """What `blind` may be, for families that can be asked without their images."""
-
     output: ClassVar[str] = ""
     """What a model gives, in words, for the reporting checklist; "" for what the codec stores."""
 

@@ -54,15 +54,16 @@ def summarise(plan: Plan, keys: ScoreKeys, context: Context) -> None:
         partial=in_words(plan.every, [case.id for case in plan.cases]),
         cases=max(len(plan.cases), written.judged),
         predicted=written.predicted,
-        failed_cases=len({trial.case for trial in written.failures}),
+        failed_cases=len({trial.case for trial in written.failures if not trial.condition}),
         ended=now(),
     )
     run.note(**said)
     run.table = build_table(load_runs([run.folder]))
+    own = run.table.frame().query("model == @plan.model_name")  # without the line of condition no_image
     write_json(
         run.folder / "summary.json",
         {
-            "metrics": json.loads(run.table.frame().to_json(orient="records")),  # NaN, which JSON lacks, becomes null
+            "metrics": json.loads(own.to_json(orient="records")),  # NaN, which JSON lacks, becomes null
             "failures": [{"case": t.id, "stage": f.stage, "message": f.message} for t, f in written.failures.items()],
             "raised": [*written.raised, *written.raised_of_sets],
             "read_with": run.read_with(),
