@@ -107,7 +107,7 @@ def run_tests(
     """Runs a model on a task or on every task of a suite, then what it is compared with."""
     from medimg_eval.evaluation import pipeline
     from medimg_eval.evaluation.plan import refuse_incapable
-    from medimg_eval.settings import build_settings, build_tasks, undisturbed
+    from medimg_eval.settings import build_loggers, build_settings, build_tasks, undisturbed
 
     made = build_tasks(wanted) if task is None else [with_config(task)]
     # Draws follow the run's seed; 0 is what they follow by themselves.
@@ -119,6 +119,7 @@ def run_tests(
             raise UsageError(f"task {one.name!r} asks for no words and no classes, so there are no baselines for it")
     with undisturbed():
         settings = build_settings(wanted, overrides, judge)
+        settings.loggers = build_loggers(wanted.get("logger") or {})
         if settings.run is not None and (len(tasks) > 1 or wanted["baselines"]):
             raise UsageError(f"run={settings.run} names one folder, but there are several runs to make; use runs=DIR")
         blind = [Condition(NO_IMAGE)] if wanted["baselines"] else []
@@ -156,6 +157,7 @@ def score(  # noqa: PLR0913 - one argument for each choice
     extractors: Mapping[str, Any] | None = None,
     score_workers: int | None = None,
     may_leave: Any = None,
+    logger: str | Mapping[str, Any] | None = None,
     trust: bool = False,
     **conventions: Any,
 ) -> RunResults:
@@ -171,6 +173,7 @@ def score(  # noqa: PLR0913 - one argument for each choice
         extractors: of pictures, the same.
         score_workers: processes that score; None chooses.
         may_leave: `yes` lets data go to a server, if their terms allow that.
+        logger: the tracker that the scores are reported to, as for `test`: wandb, mlflow or tensorboard.
         trust: whether what the run's manifest names is made even where it is neither of ours nor of a plug-in.
         conventions: other settings of the task's scores, such as `surface="voxel"`.
 
@@ -179,6 +182,7 @@ def score(  # noqa: PLR0913 - one argument for each choice
     """
     from medimg_eval.evaluation import pipeline
     from medimg_eval.evaluation.settings import Settings
+    from medimg_eval.settings import build_loggers
 
     folder = folder_of(run)
     manifest = read_manifest(folder / MANIFEST)
@@ -197,6 +201,7 @@ def score(  # noqa: PLR0913 - one argument for each choice
             judge=None if judge is None else _judge(judge),
             annotators=Annotators(annotators or {}),
             extractors=Extractors(extractors or {}),
+            loggers=build_loggers(_loggers(logger)),
         )
         done = pipeline.rescore(folder, task, settings)
     return RunResults(folder, task=task, table=done.table)
@@ -207,6 +212,11 @@ def _judge(judge: Any) -> ModelSpec:
     if isinstance(judge, str):
         judge = plain(composed("score", [f"model@judge={judge}"]))["judge"]
     return build_candidate(judge) if isinstance(judge, Mapping) else _spec(judge)
+
+
+def _loggers(logger: str | Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """The configs of trackers, by name of a config or as they are."""
+    return (plain(composed("score", [f"logger={logger}"]))["logger"] if isinstance(logger, str) else logger) or {}
 
 
 def _names(given: str | Sequence[str] | None) -> list[str]:

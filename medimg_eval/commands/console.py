@@ -117,6 +117,9 @@ def fail_if_cases_failed(folders: Iterable[Path]) -> None:
             lines += [f"{len(found)} {what} in {folder}:"] if found else []
             lines += [f"  {one['case']} ({one[of]}): {one['message']}" for one in found[:SHOWN]]
             lines += [f"  ... and {len(found) - SHOWN} more in {folder / 'summary.json'}"] if len(found) > SHOWN else []
+        for tracker, message in manifest.get("untracked", {}).items():
+            mend = f"with logger=, python -m medimg_eval score run={folder} sends them again"
+            lines.append(f"{tracker} did not take the scores ({message}); {mend}")
         if without := _without_value(manifest, summary):
             lines.append(f"{', '.join(without)}: no case has a value in {folder}; the notes below the table say why")
     if lines:

@@ -20,6 +20,7 @@ from medimg_eval.metrics import LabelScore
 from medimg_eval.metrics.scores import RAISED
 from medimg_eval.results import build_table, load_runs
 from medimg_eval.results.runs import SCHEMA
+from medimg_eval.results.tracking import report_to
 from medimg_eval.tasks import Task
 from medimg_eval.tasks.base import SetScore, left_out
 
@@ -69,6 +70,16 @@ def summarise(plan: Plan, keys: ScoreKeys, context: Context) -> None:
             "read_with": run.read_with(),
         },
     )
+
+
+def track(plan: Plan) -> None:
+    """Reports the scored run to trackers; those that do not take it stand in the manifest."""
+    run, trackers = plan.run, plan.settings.loggers(plan.run.folder)
+    if trackers and run.table is not None:
+        facts = {key: str(run.manifest.get(key)) for key in ("task", "model", "seed", "run")}
+        run.note(untracked=report_to(trackers, run.table, facts, run.folder))
+    elif run.manifest.get("untracked"):
+        run.note(untracked={})
 
 
 def _write_scores(plan: Plan, keys: ScoreKeys, context: Context) -> _Written:
