@@ -1,5 +1,7 @@
 """The second half of the benchmarks in JSON and CSV files: their papers' tables, judges, prompts and conventions."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -7,7 +9,7 @@ from medimg_eval.errors import CaseError
 from medimg_eval.instantiate import build_task
 from medimg_eval.question import Reply
 from medimg_eval.results import build_authors_tables, load_runs
-from tests.helpers.catalogue import SAMPLES, answered, config_of, task_of, worth
+from tests.helpers.catalogue import SAMPLES, answered, config_of, task_of, worth, write_lines
 from tests.helpers.judge_asks import judge_prompts
 from tests.helpers.samples import ALL
 
@@ -239,6 +241,16 @@ def test_bimed_mbenchs_judge_rates_the_reference_first_and_both_in_one_line(tmp_
     assert questions["answer"][0].verdict("I rate them 8 and 6.") is None
     _, (_, said), _ = asked(task_of("bimed_mbench", tmp_path), "ara-0", "x")["answer"]
     assert "Deduct score if the answer is in a language other than 'Moders Standard Arabic'." in said
+
+
+def test_bimed_mbenchs_judge_reads_nothing_where_no_text_mentions_the_figure(tmp_path):
+    """`in_text_mention` is null in some English records, and "" in the Arabic ones."""
+    task = task_of("bimed_mbench", tmp_path)
+    for language, absent in (("eng", None), ("ara", "")):
+        file = tmp_path / f"data/test_sets/bimed-mbench_{language}.jsonl"
+        write_lines(file, [json.loads(line) | {"in_text_mention": absent} for line in file.read_text().splitlines()])
+        _, (_, said), _ = asked(task, f"{language}-0", "x")["answer"]
+        assert "Figure Context:\n\t- \n\n[Question]" in said
 
 
 def test_a_figure_of_several_domains_counts_for_the_first_of_them(tmp_path):
