@@ -277,6 +277,23 @@ def test_med_hallmarks_judge_is_the_stored_instruction_about_the_new_answer(tmp_
     assert {text: judge.verdict(text) for text in verdicts} == verdicts
 
 
+def test_med_hallmarks_medihall_is_what_the_level_that_the_same_judge_names_is_worth(tmp_path):
+    questions = asked(task_of("med_hallmark", tmp_path / "asked"), "Conventional-2", "A tumour.")
+    assert questions["medihall"][1:] == questions["right"][1:]
+    judge = questions["medihall"][0]
+    levels = ("catastrophic", "critical", "attribute", "prompt-induced", "minor")
+    assert [judge.verdict(f"{level} hallucination") for level in levels] == [0, 0.2, 0.4, 0.6, 0.8]
+    assert judge.verdict("Correct Statements") == 1
+    rated = {
+        "Conventional-1": {"medihall": 0.2},
+        "Conventional-2": {"medihall": 1},
+        "Counterfactual-1": {"medihall": 0.6},
+    }
+    found = columns(finished("med_hallmark", tmp_path / "run", rated))
+    assert found["MediHall (conventional)"] == pytest.approx(0.6)
+    assert found["MediHall (counterfactual)"] == 0.6
+
+
 def test_med_hallmarks_labels_are_the_places_of_their_names(tmp_path):
     cases = task_of("med_hallmark_detection", tmp_path).cases("test")
     assert [case.question.options[case.target.read().value] for case in cases] == [
