@@ -106,7 +106,8 @@ class RunResults:
     def summary(self) -> pd.DataFrame:
         """One row per metric: its mean as `value`, the interval from `low` to `high`, `n` cases, `failed` ones."""
         frame = self.table.frame()
-        return frame.loc[frame["model"] == self.manifest["model"], list(SUMMARY)].rename(columns=SUMMARY)
+        own: pd.DataFrame = frame[frame["model"] == self.manifest["model"]]
+        return own[list(SUMMARY)].rename(columns=SUMMARY)
 
     @cached_property
     def predictions(self) -> Predictions:

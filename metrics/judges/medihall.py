@@ -94,8 +94,8 @@ def _kinds(verdict: Any) -> list[str | None]:
 def medihall(pair: AnsweredQuestion, values: str) -> float:
     """The mean over an answer's sentences of what their kinds of hallucination are worth, by a judge.
 
-    The parameter gives the six values, with slashes between them, from the worst kind to correct statements. NaN where a
-    sentence is not judged, and without any.
+    The parameter gives the six values, with slashes between them, from the worst kind to correct statements. NaN where
+    a sentence is not judged, and without any.
     """
     by_kind = medihall_values(values)
     return worth(pair, "medihall", lambda found: medihall_score(_kinds(found), by_kind))
