@@ -5,8 +5,16 @@ from __future__ import annotations
 import difflib
 import importlib
 import re
+<<<<<<< HEAD
 from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
+=======
+import sysconfig
+import traceback
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+>>>>>>> main
 
 EXTRAS = {
     "accelerate": "vlm",
@@ -88,9 +96,29 @@ class CaseError(UserError):
     """One case cannot be read, answered or judged; the other cases go on."""
 
 
-def error_in_words(error: Exception) -> str:
-    """What went wrong, with the kind of error where its message is not made for people."""
-    return str(error) if isinstance(error, CaseError) else f"{type(error).__name__}: {error}"
+def error_in_words(error: BaseException) -> str:
+    """What went wrong, with kind and place of the error where its message is not made for people."""
+    if isinstance(error, CaseError):
+        return str(error)
+    frame = users_frame(error)
+    place = f" ({Path(frame.filename).name}:{frame.lineno} in {frame.name})" if frame else ""
+    return f"{type(error).__name__}: {error}{place}"
+
+
+def users_frame(error: BaseException) -> traceback.FrameSummary | None:
+    """The last line of the user's own code that an error passed; None where it passed ours and libraries alone."""
+    installed = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
+    for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
+        file = frame.f_code.co_filename
+        ours = str(frame.f_globals.get("__name__")).partition(".")[0] == __name__.partition(".")[0]
+        if not (ours or file.startswith(("<", *installed)) or {"site-packages", "dist-packages"} & {*Path(file).parts}):
+            return traceback.FrameSummary(file, line, frame.f_code.co_name)
+    return None
+
+
+def cause_of(message: str, case: str) -> str:
+    """A failure's message without what differs from case to case: its name, numbers."""
+    return re.sub(r"\d+", "#", re.sub(rf"(?<!\w){re.escape(case)}(?!\w)", "CASE", message))
 
 
 LIST = "python -m medimg_eval list"

@@ -16,7 +16,11 @@ from medimg_eval.arguments import OWN, LiveError, arguments_of, as_config, defau
 from medimg_eval.catalogue import configs_of, spelled_arguments
 from medimg_eval.data.former_names import found_now
 from medimg_eval.data.stored import require_ours
+<<<<<<< HEAD
 from medimg_eval.errors import UsageError, UserError, missing_extra
+=======
+from medimg_eval.errors import UsageError, UserError, missing_extra, nearest, users_frame
+>>>>>>> main
 from medimg_eval.evaluation.identity import code_identity
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.metrics import parse
@@ -37,11 +41,13 @@ def build(config: Any, **extra: Any) -> Any:
         return instantiate(config, _convert_="all", **extra)
     except Exception as error:
         cause = error.__cause__
-        if isinstance(cause, TypeError):
-            raise UsageError(f"{config['_target_']}: {cause}") from error
-        if isinstance(cause, ImportError) and (missing := missing_extra(cause)):
-            raise missing from error
-        raise
+        if cause is None or users_frame(cause) is None:
+            if isinstance(cause, TypeError):
+                raise UsageError(f"{config['_target_']}: {cause}") from error
+            if isinstance(cause, ImportError) and (missing := missing_extra(cause)):
+                raise missing from error
+            raise
+    raise cause  # of a class of the user's own; here, since within the handler each would be the other's cause
 
 
 def build_task(config: Mapping[str, Any]) -> Task:
@@ -104,8 +110,9 @@ def build_candidate(config: Mapping[str, Any], group: str = "model") -> ModelSpe
     try:
         wrapper = pkgutil.resolve_name(target)
     except Exception as error:  # a user's module can fail in any way while it is imported
+        place = f"; {frame.filename}, line {frame.lineno}" if (frame := users_frame(error)) else ""
         raise UsageError(
-            f"{group}._target_={target} cannot be imported ({error}); install the package it is in, "
+            f"{group}._target_={target} cannot be imported ({error}{place}); install the package it is in, "
             "or run from the folder it lies in"
         ) from error
     arguments = {key: value for key, value in config.items() if key != "name"}
@@ -164,7 +171,9 @@ def with_config(task: Task) -> Task:
 
 
 def changed(task: Task, **settings: Any) -> Task:
-    """The same task with other settings, made anew."""
+    """The same task with other settings, made anew; itself where there are none."""
+    if not settings:
+        return task
     if "'__main__." in str(task.config):  # which Hydra would look up in the program that started it
         return replace(task, **settings, config={**task.config, **settings})
     return build_task({**task.config, **settings})

@@ -152,9 +152,6 @@ class Task(ABC):
     noun: ClassVar[str] = "cases"
     """What tables call its cases, such as questions."""
 
-    image_ablations: ClassVar[tuple[str, ...]] = ()
-    """What `blind` may be, for families that can be asked without their images."""
-
     output: ClassVar[str] = ""
     """What a model gives, in words, for the reporting checklist; "" for what the codec stores."""
 
@@ -355,15 +352,17 @@ class Task(ABC):
         Raises:
             SplitError: the task has no such part, or it holds no case.
             MissingDataError: they are not there; the message says how they are got.
-        UserError: a case id occurs twice, or the count is not the expected one.
+            UserError: a case id occurs twice, or the count is not the expected one.
         """
         if part not in self.splits:
             raise SplitError(f"task {self.name!r} has no cases to {part}{nearest(part, self.splits)}")
         split = self.splits[part]
         try:
             cases = list(self.layout.cases(split))
-        except MissingDataError as error:
-            raise MissingDataError(f"{error}{self._how_to_get()}") from error
+        except UserError as error:
+            if isinstance(error, MissingDataError) or isinstance(error.__cause__, FileNotFoundError):
+                raise MissingDataError(f"{error}{self._how_to_get()}") from error
+            raise
         twice = [case for case, count in Counter(case.id for case in cases).items() if count > 1]
         if twice:
             raise UserError(f"task {self.name!r}: case id {twice[0]!r} occurs more than once in split {split!r}")

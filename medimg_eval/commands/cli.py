@@ -19,7 +19,11 @@ from medimg_eval.commands import COMMANDS, POSITIONAL
 from medimg_eval.configs.former_keys import READERS, present_words, refuse_former
 from medimg_eval.configs.names import CONFIGS, paths_of, shortest_names
 from medimg_eval.configs.overrides import GROUPS, Words, explain, forced, search_path
+<<<<<<< HEAD
 from medimg_eval.errors import LeaveError, UsageError
+=======
+from medimg_eval.errors import LeaveError, UsageError, nearest, users_frame
+>>>>>>> main
 from medimg_eval.trust import trusting
 
 if TYPE_CHECKING:
@@ -99,10 +103,14 @@ def take_apart(argv: Sequence[str]) -> Words:
 
 
 def _tell(error: Exception, words: Words | None, *, traced: bool) -> int:
-    """Prints what went wrong, and returns the exit code; an error nobody foresaw keeps its traceback."""
+    """Prints what went wrong, and returns the exit code; a fault of ours keeps its traceback."""
     known = explain(error, words)
-    if traced or known is None:
+    if traced or (known is None and (frame := users_frame(error)) is None):
         traceback.print_exception(error)
+    elif known is None and frame is not None:
+        sys.stderr.write(f"medimg_eval: {type(error).__name__}: {error}\n")
+        sys.stderr.write(f"  {frame.filename}, line {frame.lineno}, in {frame.name}: {frame.line}\n")
+        sys.stderr.write("  this is code of your own; debug=true shows how it came there\n")
     if known is not None:
         sys.stderr.write(f"medimg_eval: {known}\n")
     if words is not None and isinstance(known, LeaveError) and known.mend:

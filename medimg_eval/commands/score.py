@@ -25,6 +25,7 @@ from medimg_eval.instantiate import Annotators, build_candidate, build_task
 from medimg_eval.models.precomputed import PrecomputedReports
 from medimg_eval.results import build_table, load_runs
 from medimg_eval.run_results import RunResults
+from medimg_eval.settings import build_loggers
 from medimg_eval.tasks import Task
 
 
@@ -41,7 +42,18 @@ def run(config: DictConfig) -> None:
     if wanted.get("reports") is not None:
         score_reports(wanted)
         return
-    keys = ("metrics", "drop", "judge", "root", "annotators", "extractors", "score_workers", "may_leave", *BELONGS)
+    keys = (
+        "metrics",
+        "drop",
+        "judge",
+        "root",
+        "annotators",
+        "extractors",
+        "score_workers",
+        "may_leave",
+        "logger",
+        *BELONGS,
+    )
     settings: dict[str, Any] = {key: wanted.get(key) for key in keys}
     runs = [score(folder, **settings) for folder in as_list(wanted["run"])]
     _show(runs)
@@ -76,6 +88,7 @@ def score_reports(wanted: Mapping[str, Any]) -> None:
         config={key: value for key, value in wanted.items() if key != "runs"},
         judge=judge,
         annotators=annotators,
+        loggers=build_loggers(wanted.get("logger") or {}),
     )
     runs = [pipeline.test(task, _given(file, task.layout), settings) for file, task in zip(files, tasks, strict=True)]
     _show(runs)

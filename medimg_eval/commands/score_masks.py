@@ -22,6 +22,7 @@ from medimg_eval.models import MaskFiles
 from medimg_eval.results import build_table, load_runs
 from medimg_eval.results.comparison import compare
 from medimg_eval.results.ranking import rank_models
+from medimg_eval.settings import build_loggers
 from medimg_eval.tasks import Task
 
 TASK = "masks"
@@ -48,7 +49,11 @@ def score_masks(wanted: Mapping[str, Any]) -> list[Run]:
     for name, folder in folders.items():
         _pair(name, folder, references, held)
     task = _task(wanted, references, held)
-    settings = Settings(runs=Path(wanted["runs"]), config={key: one for key, one in wanted.items() if key != "runs"})
+    settings = Settings(
+        runs=Path(wanted["runs"]),
+        config={key: one for key, one in wanted.items() if key != "runs"},
+        loggers=build_loggers(wanted.get("logger") or {}),
+    )
     grids = str(references) if wanted["resample"] else None
     runs = [pipeline.test(task, _given(name, folder, grids), settings) for name, folder in folders.items()]
     _show(runs, wanted["by"])

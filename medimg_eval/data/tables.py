@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from medimg_eval.data.records import Row
-from medimg_eval.errors import CaseError, UserError, nearest
+from medimg_eval.errors import CaseError, MissingDataError, UserError, nearest
 
 SEPARATORS = (";", "\t", "|", ",")
 """What else separates the fields of a table whose header seems to hold one column."""
@@ -47,7 +47,7 @@ def read_table(
     """
     kind = Path(path.name.removesuffix(".gz")).suffix.lower()
     if not path.is_file():
-        raise UserError(f"{path}: no such table{_nearest_file(path)}")
+        raise MissingDataError(f"{path}: no such table{_nearest_file(path)}")
     if kind == ".parquet":
         return _parquet(path)
     text = read_text(path)
@@ -81,7 +81,7 @@ def read_text(path: Path) -> str:
     Raises UserError, naming file and line, where it is missing, or no UTF-8 text.
     """
     if not path.is_file():
-        raise UserError(f"{path}: no such file{_nearest_file(path)}")
+        raise MissingDataError(f"{path}: no such file{_nearest_file(path)}")
     try:
         data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         return data.decode("utf-8-sig")

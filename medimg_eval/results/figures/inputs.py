@@ -191,7 +191,7 @@ def take(runs: Sequence[RunScores], needed: Iterable[str], *, by: str = "", labe
     """
     if len(tasks := by_task(runs)) > 1:
         raise UsageError(f"A figure shows one task, and these runs are of {len(tasks)}: {', '.join(tasks)}")
-    left_out = [f"{run.model} (unfinished, {run.predicted} of {run.cases})" for run in runs if not run.finished]
+    left_out = [f"{run.name} (unfinished, {run.predicted} of {run.cases})" for run in runs if not run.finished]
     finished = [run for run in runs if run.finished]
     if not finished:
         raise UserError("None of the runs is finished, so there is nothing to draw; run their test to its end")

@@ -12,8 +12,13 @@ import numpy as np
 import pandas as pd
 
 from medimg_eval import metrics
+<<<<<<< HEAD
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.results.runs.loading import BLIND, SCORE_COLUMNS, RunScores
+=======
+from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.results.runs.loading import SCORE_COLUMNS, RunScores, model_and_condition
+>>>>>>> main
 from medimg_eval.results.runs.metric_kinds import SET, WHOLE, is_evidence, is_known, is_summary
 from medimg_eval.trust import unguarded
 
@@ -65,16 +70,18 @@ def load_scores(
         line = _line(rows.index[rows["patient"] == ""][0])
         raise UserError(f"{file}, {line}: has no patient, although others have; fill the column, or leave it out")
     runs = []
-    for (task, model), found in rows.groupby(["task", "model"], sort=False):
+    for (task, name), found in rows.groupby(["task", "model"], sort=False):
+        model, condition = model_and_condition(str(name))
         scores = found.reset_index(drop=True)[list(SCORE_COLUMNS)]
         cases = rows.loc[rows["task"] == task, "case"]
         runs.append(
             RunScores(
                 folder=file,
-                run=f"{file.stem}-{hashlib.blake2b(f'{task}/{model}'.encode(), digest_size=4).hexdigest()}",
+                run=f"{file.stem}-{hashlib.blake2b(f'{task}/{name}'.encode(), digest_size=4).hexdigest()}",
                 task=str(task),
                 task_title=str(task),
-                model=str(model),
+                model=model,
+                condition=condition,
                 cases=int(cases.nunique()),
                 predicted=int(scores["case"].nunique()),
                 failed_cases=int(scores.loc[scores["status"] == "failed", "case"].nunique()),
@@ -82,7 +89,7 @@ def load_scores(
                 started=datetime.fromtimestamp(file.stat().st_mtime, UTC),
                 scores=scores,
                 metrics=tuple(rows.loc[rows["task"] == task, "metric"].unique()),
-                baseline=str(model).endswith(BLIND),
+                baseline=bool(condition),
                 directions=directions,
                 proportions=yes_or_no,
             )
