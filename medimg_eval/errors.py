@@ -5,16 +5,11 @@ from __future__ import annotations
 import difflib
 import importlib
 import re
-<<<<<<< HEAD
-from collections.abc import Collection, Iterable
-from typing import Any, NamedTuple
-=======
 import sysconfig
 import traceback
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import Any
->>>>>>> main
+from typing import Any, NamedTuple
 
 EXTRAS = {
     "accelerate": "vlm",

@@ -16,11 +16,7 @@ from medimg_eval.arguments import OWN, LiveError, arguments_of, as_config, defau
 from medimg_eval.catalogue import configs_of, spelled_arguments
 from medimg_eval.data.former_names import found_now
 from medimg_eval.data.stored import require_ours
-<<<<<<< HEAD
-from medimg_eval.errors import UsageError, UserError, missing_extra
-=======
-from medimg_eval.errors import UsageError, UserError, missing_extra, nearest, users_frame
->>>>>>> main
+from medimg_eval.errors import UsageError, UserError, missing_extra, users_frame
 from medimg_eval.evaluation.identity import code_identity
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.metrics import parse

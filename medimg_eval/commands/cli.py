@@ -19,11 +19,7 @@ from medimg_eval.commands import COMMANDS, POSITIONAL
 from medimg_eval.configs.former_keys import READERS, present_words, refuse_former
 from medimg_eval.configs.names import CONFIGS, paths_of, shortest_names
 from medimg_eval.configs.overrides import GROUPS, Words, explain, forced, search_path
-<<<<<<< HEAD
-from medimg_eval.errors import LeaveError, UsageError
-=======
-from medimg_eval.errors import LeaveError, UsageError, nearest, users_frame
->>>>>>> main
+from medimg_eval.errors import LeaveError, UsageError, users_frame
 from medimg_eval.trust import trusting
 
 if TYPE_CHECKING:

@@ -106,14 +106,8 @@ class QuestionTask(InLanguage, TrainsOnPrompts, Task):
         """Refuses settings that cannot be meant."""
         check_metrics(self, "answers")
         self.check_languages()
-<<<<<<< HEAD
-        for key, options in {"answer_by": ("generate", "likelihood"), "blind": ("", *self.image_ablations)}.items():
-            UsageError.refuse_unknown(f"task.{key} is", options, getattr(self, key))
-=======
         for key, options in {"answer_by": ("generate", "likelihood"), "blind": ("", *BLIND.values())}.items():
-            if getattr(self, key) not in options:
-                raise UsageError(f"task.{key} is {getattr(self, key)!r}{nearest(str(getattr(self, key)), options)}")
->>>>>>> main
+            UsageError.refuse_unknown(f"task.{key} is", options, getattr(self, key))
         if self.shots and str(self.shots.get("split", "dev")) == self.splits.get("test"):
             raise UsageError(
                 "task.shots: exemplars of the split that is asked about would give answers away; name another"

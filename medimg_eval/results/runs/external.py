@@ -12,13 +12,8 @@ import numpy as np
 import pandas as pd
 
 from medimg_eval import metrics
-<<<<<<< HEAD
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.results.runs.loading import BLIND, SCORE_COLUMNS, RunScores
-=======
-from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.results.runs.loading import SCORE_COLUMNS, RunScores, model_and_condition
->>>>>>> main
 from medimg_eval.results.runs.metric_kinds import SET, WHOLE, is_evidence, is_known, is_summary
 from medimg_eval.trust import unguarded
 
