@@ -18,6 +18,7 @@ from medimg_eval.errors import UsageError
 RUN = ("drop", "judge", "root", "annotators", "extractors", "score_workers", "may_leave", *BELONGS)
 KINDS: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "masks": ("masks", "mask_candidates", ("references", "labels", "cases", "by", "resample", "surface", "empty")),
+    "pictures": ("pictures", "picture_candidates", ("real", "train", "cases", "by", "extractors")),
     "reports": (
         "reports",
         "report_candidates",

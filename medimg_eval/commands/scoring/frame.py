@@ -112,7 +112,7 @@ def score_candidates(wanted: Mapping[str, Any], kind: str, candidates: Sequence[
     )
     runs = [pipeline.test(candidate.task, candidate.model, settings) for candidate in candidates]
     show_runs(runs, wanted["by"])
-    if len(runs) > 1:
+    if len(runs) > 1 and kind != "pictures":  # of which each model has its own, that nothing pairs
         _compare(runs)
     for run in runs:
         printer().print(f"scores of every case: {run.folder / 'scores.parquet'}", style="dim", soft_wrap=True)

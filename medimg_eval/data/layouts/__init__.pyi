@@ -11,6 +11,7 @@ from .folders import (
 )
 from .frames import Frames as Frames
 from .kspace import KSpaceScans as KSpaceScans
+from .listed import Listed as Listed
 from .nnunet import MsdDatalist as MsdDatalist, NnUNet as NnUNet
 from .pannuke import PanNuke as PanNuke
 from .questions import Questions as Questions
@@ -20,6 +21,8 @@ from .synthesis import (
     CheXGenBench as CheXGenBench,
     Generated as Generated,
     MixedDataset as MixedDataset,
+    PictureFolder as PictureFolder,
+    PictureSets as PictureSets,
     Prompts as Prompts,
 )
 from .table import Slides as Slides, Table as Table
