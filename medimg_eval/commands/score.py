@@ -19,6 +19,8 @@ RUN = ("drop", "judge", "root", "annotators", "extractors", "score_workers", "ma
 KINDS: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "masks": ("masks", "mask_candidates", ("references", "labels", "cases", "by", "resample", "surface", "empty")),
     "pictures": ("pictures", "picture_candidates", ("real", "train", "cases", "by", "extractors")),
+    "boxes": ("places", "box_candidates", ("references", "cases", "by")),
+    "points": ("places", "point_candidates", ("references", "columns", "spacing", "cases", "by")),
     "reports": (
         "reports",
         "report_candidates",

@@ -141,7 +141,7 @@ def test_what_has_no_partner_is_named(folder, capsys):
     assert start(["score", "masks=mine", "references=right", "metrics=[dice]"]) == 1
     out, err = said(capsys)
     assert "1 masks of mine belong to no case and are left out: stray" in out
-    assert "1 cases have no masks of mine and count as failed; cases=TABLE leaves them out: g" in out
+    assert "1 cases have no masks of mine and count at the worst value; cases=TABLE leaves them out: g" in out
     assert "holds no label map of case 'g'" in err
     assert scores(label="label 1")["mine"]["g"] == 0
 
@@ -184,7 +184,7 @@ def test_other_grids_are_refused_unless_resampling_is_asked_for(folder, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["masks=mine"], "masks= needs references=DIR"),
+        (["masks=mine"], "masks= needs references=, the folder of label maps"),
         (["masks=nowhere", "references=right"], "nowhere: no such folder of label maps"),
         (
             ["masks=other", "references=right"],

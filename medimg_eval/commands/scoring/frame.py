@@ -31,12 +31,14 @@ class Candidate:
     Attributes:
         task: its cases are those of the references.
         model: answers with what the files hold.
-        predicted: ids of the cases that the files hold; None where a case that they lack has an answer, too.
+        predicted: ids of the cases that the files hold; None where others cannot be among them.
+        silence_answers: whether a case that they lack has an answer, too, such as no candidates.
     """
 
     task: Task
     model: ModelSpec
     predicted: Collection[str] | None = None
+    silence_answers: bool = False
 
 
 def named_files(key: str, value: Any) -> dict[str, Path]:
@@ -55,35 +57,60 @@ def named_files(key: str, value: Any) -> dict[str, Path]:
     return named
 
 
-def columns_of(path: Path, roles: Mapping[str, bool], called: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """The column of each role that a table has, and all its columns.
+def columns_of(
+    path: Path, roles: Mapping[str, bool], called: Mapping[str, str], others: Collection[str] = ()
+) -> dict[str, str]:
+    """The column of each role that a table has.
 
     Args:
         path: the table.
         roles: such as `case` -> whether it must be there.
         called: role -> what the table calls it, of those that are not called by the role.
+        others: roles that other tables of the same command have.
 
     Raises:
-        UserError: the table holds nothing, or lacks a column that it must have or that was named.
+        UsageError: there is no such role.
+        UserError: the table holds nothing, or lacks a column that it must have.
     """
+    strange = next((role for role in called if role not in {*roles, *others}), None)
+    if strange is not None:
+        raise UsageError(f"columns: there is nothing called {strange!r}{nearest(strange, [*roles, *others])}")
     rows = read_table(path)
     if not rows:
         raise UserError(f"{path}: holds no row")
     header = list(dict.fromkeys(name for row in rows for name in row.values))
     wanted = {role: str(called.get(role, role)) for role in roles}
-    lost = next((role for role, name in wanted.items() if name not in header and (roles[role] or role in called)), None)
+    lost = next((role for role, name in wanted.items() if name not in header and roles[role]), None)
     if lost is not None:
         told = f"{path}: has no column {wanted[lost]!r}{nearest(wanted[lost], header)}"
         raise UserError(f"{told}; name that of the {lost} with columns.{lost}=NAME")
-    return {role: name for role, name in wanted.items() if name in header}, header
+    return {role: name for role, name in wanted.items() if name in header}
 
 
-def described(layout: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """The config of a layout whose cases are those of the table `cases=`, where there is one."""
+def listed(layout: Mapping[str, Any], wanted: Mapping[str, Any], **settings: Any) -> dict[str, Any]:
+    """The config of a layout of ours, whose cases are those of the table `cases=` where there is one."""
+    own = {**layout, "_target_": f"medimg_eval.data.layouts.{layout['_target_']}"}
     if wanted["cases"] is None:
-        return dict(layout)
-    target = "medimg_eval.data.layouts.Listed"
-    return {"_target_": target, "layout": dict(layout), "table": str(Path(str(wanted["cases"])).expanduser())}
+        return own
+    table = str(Path(str(wanted["cases"])).expanduser())
+    return {"_target_": "medimg_eval.data.layouts.Listed", "layout": own, "table": table, **settings}
+
+
+def table_layout(target: str, path: Path, columns: Mapping[str, str], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """The config of a layout `Table`, or of one like it, of rows without images that a case may have several of."""
+    config: dict[str, Any] = {"_target_": target, "root": str(path.parent), "table": path.name, "id": columns["case"]}
+    if "patient" in columns:
+        config["patient"] = columns["patient"]
+    if wanted["by"] not in (None, "label") and wanted["cases"] is None:
+        config["attributes"] = [wanted["by"]]
+    return config
+
+
+def references_of(wanted: Mapping[str, Any], kind: str, what: str) -> Path:
+    """The file or folder of what is right; raises UsageError where it is not named."""
+    if wanted["references"] is None:
+        raise UsageError(f"{kind}= needs references=, {what}")
+    return Path(str(wanted["references"])).expanduser()
 
 
 def score_candidates(wanted: Mapping[str, Any], kind: str, candidates: Sequence[Candidate]) -> list[Run]:
@@ -131,10 +158,10 @@ def _tell_unpaired(candidate: Candidate, kind: str) -> None:
             f"among the references {cases[0]!r}; names must be equal, those of files but for their endings"
         )
     strays = [case for case in predicted if case not in set(cases)]
-    lost = [case for case in cases if case not in predicted]
+    lost = [case for case in cases if case not in predicted and not candidate.silence_answers]
     for lone, words in (
         (strays, f"{kind} of {name} belong to no case and are left out"),
-        (lost, f"cases have no {kind} of {name} and count as failed; cases=TABLE leaves them out"),
+        (lost, f"cases have no {kind} of {name} and count at the worst value; cases=TABLE leaves them out"),
     ):
         if lone:
             shown = ", ".join(lone[:5]) + (", ..." if len(lone) > 5 else "")

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from medimg_eval.commands.scoring.frame import Candidate, named_files
+from medimg_eval.commands.scoring.frame import Candidate, named_files, references_of
 from medimg_eval.data.tables import read_json
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.evaluation.model_spec import ModelSpec
@@ -29,13 +29,11 @@ def mask_candidates(wanted: Mapping[str, Any]) -> list[Candidate]:
     Raises:
         UsageError: a key is missing or cannot be meant.
     """
-    if wanted["references"] is None:
-        raise UsageError("masks= needs references=DIR, the folder of label maps that are right")
+    references = references_of(wanted, "masks", "the folder of label maps that are right")
     if wanted["resample"] not in (None, "nearest"):
         raise UsageError(f"resample must be nearest, or null to refuse other grids, got {wanted['resample']!r}")
     folders = named_files("masks", wanted["masks"])
     predicted = {name: find_label_maps(folder) for name, folder in folders.items()}
-    references = Path(str(wanted["references"])).expanduser()
     task = _task(wanted, references, find_label_maps(references))
     made = []
     for name, folder in folders.items():

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from medimg_eval.arguments import as_list
-from medimg_eval.commands.scoring.frame import Candidate, named_files
+from medimg_eval.commands.scoring.frame import Candidate, listed, named_files
 from medimg_eval.errors import UsageError
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.readiness import of_provider
@@ -78,8 +78,4 @@ def _task(wanted: Mapping[str, Any], folder: Path, metrics: list[str]) -> Task:
 
 def _folder(wanted: Mapping[str, Any], folder: Any, **settings: Any) -> dict[str, Any]:
     root = str(Path(str(folder)).expanduser())
-    pictures = {"_target_": "medimg_eval.data.layouts.PictureFolder", "root": root, **settings}
-    if wanted["cases"] is None:
-        return pictures
-    target = "medimg_eval.data.layouts.Listed"
-    return {"_target_": target, "layout": pictures, "table": str(wanted["cases"]), "keep": True}
+    return listed({"_target_": "PictureFolder", "root": root, **settings}, wanted, keep=True)

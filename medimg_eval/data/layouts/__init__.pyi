@@ -11,7 +11,7 @@ from .folders import (
 )
 from .frames import Frames as Frames
 from .kspace import KSpaceScans as KSpaceScans
-from .listed import Listed as Listed
+from .listed import Listed as Listed, PointTable as PointTable
 from .nnunet import MsdDatalist as MsdDatalist, NnUNet as NnUNet
 from .pannuke import PanNuke as PanNuke
 from .questions import Questions as Questions
