@@ -21,6 +21,12 @@ KINDS: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "pictures": ("pictures", "picture_candidates", ("real", "train", "cases", "by", "extractors")),
     "boxes": ("places", "box_candidates", ("references", "cases", "by")),
     "points": ("places", "point_candidates", ("references", "columns", "spacing", "cases", "by")),
+    "classes": ("classes", "class_candidates", ("references", "columns", "cases", "by")),
+    "answers": (
+        "answers",
+        "answer_candidates",
+        ("references", "columns", "cases", "by", "extraction", "annotators", "judge"),
+    ),
     "reports": (
         "reports",
         "report_candidates",

@@ -53,6 +53,11 @@ class Listed(Layout):
             raise UserError(f"{self.table}: {len(lost)} cases have no reference: {shortened(lost)}")
         return list(named.values())
 
+    @property
+    def answered(self) -> bool:
+        """Whether its questions were asked elsewhere."""
+        return getattr(self.layout, "answered", False)
+
     def split_source(self) -> Mapping[str, str]:
         """As the layout has it."""
         return split_source(self.layout)
