@@ -62,7 +62,7 @@ def run(config: DictConfig) -> None:
 
 def _refuse_others(wanted: Mapping[str, Any], kind: str, takes: tuple[str, ...]) -> None:
     """Raises UsageError for a key that is set and means nothing for this kind."""
-    others = {key for _, _, keys in KINDS.values() for key in keys} | {*RUN} - {"score_workers", "may_leave"}
+    others = {key for _, _, keys in KINDS.values() for key in keys} | {*RUN} - {"score_workers", "may_leave", "logger"}
     for key in sorted(others - {*takes}):
         if wanted.get(key) and wanted[key] != UNSET.get(key):
             raise UsageError(f"{key}= is not for {kind}=; leave it out")

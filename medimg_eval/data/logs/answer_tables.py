@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,8 @@ def read_rows(file: Path) -> list[dict[str, Any]]:
     if file.suffix == ".xlsx":
         from openpyxl import load_workbook
 
-        sheet = load_workbook(file, read_only=True, data_only=True).worksheets[0]
-        header, *rows = [list(row) for row in sheet.iter_rows(values_only=True)] or [[]]
+        with closing(load_workbook(file, read_only=True, data_only=True)) as book:
+            header, *rows = [list(row) for row in book.worksheets[0].iter_rows(values_only=True)] or [[]]
         names = [str(name) for name in header]
         return [{name: "" if cell is None else cell for name, cell in zip(names, row, strict=False)} for row in rows]
     if file.suffix == ".json":
@@ -85,8 +86,8 @@ def read_medevalkit(file: Path) -> Log:
     for place, row in enumerate(read_rows(file)):
         held = row.get("choices", row.get("options")) or []
         options = dict(held) if isinstance(held, Mapping) else lettered(held)
-        flags = {name: row[name] for name in ("correct", "score") if name in row}
-        measured = row.get("metrics") if isinstance(row.get("metrics"), Mapping) else {}
+        scores: dict[str, Any] = {name: row[name] for name in ("correct", "score") if name in row}
+        scores |= row["metrics"] if isinstance(row.get("metrics"), dict) else {}
         right = row.get("answer", row.get("golden_answer", ""))
         records.append(
             LogRecord(
@@ -95,7 +96,7 @@ def read_medevalkit(file: Path) -> Log:
                 letter_of(right, options) if options else _first(right),
                 str(row.get("question") or row.get("prompt") or ""),
                 options,
-                scores=numbers_of({**flags, **measured}),
+                scores=numbers_of(scores),
             )
         )
     _refuse_twice(file, records)

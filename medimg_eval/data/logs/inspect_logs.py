@@ -48,7 +48,7 @@ def _record(sample: Any) -> LogRecord:
 
 
 def _scores(scores: dict[str, Any]) -> dict[str, float]:
-    found: dict[str, float] = {}
+    found: dict[str, Any] = {}
     for name, score in scores.items():
         value = VALUES.get(score.value, score.value) if isinstance(score.value, str) else score.value
         found |= {f"{name}/{key}": part for key, part in value.items()} if isinstance(value, dict) else {name: value}

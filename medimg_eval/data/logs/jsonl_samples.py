@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from medimg_eval.data.logs.records import Log, LogRecord, letter_of, lettered, numbers_of
-from medimg_eval.data.tables import read_table
+from medimg_eval.data.tables import read_json, read_table
 from medimg_eval.errors import UserError
 
 OWN = frozenset(("doc_id", "target", "resps", "filtered_resps", "doc_hash", "prompt_hash", "target_hash", "input"))
@@ -44,7 +44,16 @@ def read_samples(file: Path) -> Log:
     notes = []
     if program == "lmms-eval":
         notes.append("lmms-eval keeps no options in its samples; name the task by task= to have them judged as options")
-    return Log(program, file, file.parent.name, task, list(records.values()), notes)
+    return Log(program, file, _model(file), task, list(records.values()), notes)
+
+
+def _model(file: Path) -> str:
+    """Who replied, as the results beside the samples say, or else their folder."""
+    for beside in sorted(file.parent.glob("*results*.json"), reverse=True):
+        held = read_json(beside)
+        if isinstance(held, dict) and held.get("model_name"):
+            return str(held["model_name"]).replace("/", "_")
+    return file.parent.name
 
 
 def _record(row: Mapping[str, Any]) -> LogRecord:
