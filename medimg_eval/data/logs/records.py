@@ -100,7 +100,11 @@ def write_records(log: Log, folder: Path) -> tuple[Path, Path]:
     """
     questions: dict[str, dict[str, Any]] = {}
     for record in log.records:
-        question: dict[str, Any] = {"id": record.case, "question": record.question or "?", "reference": record.reference}
+        question: dict[str, Any] = {
+            "id": record.case,
+            "question": record.question or "?",
+            "reference": record.reference,
+        }
         question |= {"options": dict(record.options)} if record.options else {}
         questions.setdefault(record.case, question | ({"patient": record.patient} if record.patient else {}))
     replies = [
