@@ -17,6 +17,7 @@ EXTRAS = {
     "diffusers": "synthesis",
     "highdicom": "dicom",
     "httpx2": "api",
+    "inspect_ai": "inspect",
     "mlflow": "tracking",
     "openjpeg": "dicom",
     "peft": "vlm",

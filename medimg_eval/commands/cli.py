@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from medimg_eval import __version__
-from medimg_eval.commands import COMMANDS, POSITIONAL
+from medimg_eval.commands import COMMANDS, MODULES, POSITIONAL
 from medimg_eval.configs.former_keys import READERS, present_words, refuse_former
 from medimg_eval.configs.names import CONFIGS, paths_of, shortest_names
 from medimg_eval.configs.overrides import GROUPS, Words, explain, forced, search_path
@@ -142,7 +142,7 @@ def _run(words: Words) -> list[Exception]:
         try:
             refuse_former(words.command, list(map(str, config)))
             with trusting(bool(config.get("trust")), allow=_with_trust(sys.argv[1:])), searching(places):
-                _module(f"medimg_eval.commands.{words.command}").run(config)
+                _module(f"medimg_eval.commands.{MODULES.get(words.command, words.command)}").run(config)
         except Exception as error:
             # Another launcher runs this in another process, from which only Hydra brings errors back.
             if not HydraConfig.get().launcher["_target_"].endswith("BasicLauncher"):
