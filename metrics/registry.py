@@ -508,7 +508,7 @@ def canonical(name: str, kinds: Collection[str] = ()) -> str:
     """
     _discover()
     base, at, text = _without_at(name).partition("@")
-    if base in _METRICS or _adopted(base):
+    if base in _METRICS or adopted(base):
         return base + at + text
     if base in FORMER:
         new = FORMER[base] + at + text
@@ -531,40 +531,12 @@ def canonical(name: str, kinds: Collection[str] = ()) -> str:
     raise UsageError(f"Unknown metric {base!r}{nearest(typed, _METRICS, LIST)}")
 
 
-def import_own(name: str) -> None:
-    """Imports the module of a metric that is named with it, as "my_metrics.size_ratio"; of other names nothing.
-
-    That runs the module: a name that somebody else's files hold is not for here.
-
-    Raises:
-        UsageError: If it cannot be imported, or holds no such metric.
-    """
-    base = name.partition("@")[0]
-    module = base.rpartition(".")[0]
-    if not module or _adopted(base):
-        return
-    try:
-        importlib.import_module(module)
-    except Exception as error:
-        raise UsageError(
-            f"Metric {base!r}: {module} cannot be imported ({error}); install the package it is in, or run from the "
-            "folder it lies in"
-        ) from error
-    if not _adopted(base):
-        raise UsageError(f"Metric {base!r}: {module} declares no metric of that name; put @metric(...) above it")
-
-
-def _adopted(base: str) -> bool:
+def adopted(base: str) -> bool:
     """Whether a name is that of a function with its module, of a metric that was declared; it is then one, too."""
     found = next((one for one in [*_METRICS.values()] if _origin(one.function) == base), None) if "." in base else None
     if found is not None:
         _METRICS.setdefault(base, replace(found, name=base))
     return found is not None
-
-
-def is_ours(name: str) -> bool:
-    """Returns whether a metric is of this package, and not of a plug-in or a module of the user's own."""
-    return parse(name)[0].function.__module__.startswith(f"{PACKAGE}.")
 
 
 def _without_at(name: str) -> str:

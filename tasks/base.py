@@ -21,7 +21,8 @@ from medimg_eval.errors import CaseError, MissingDataError, SplitError, UsageErr
 from medimg_eval.evidence import EMPTY, Context, Evidence, Subject, one_each
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.generation import SET
-from medimg_eval.metrics.registry import Requirement, canonical, import_own, required
+from medimg_eval.metrics.own_metrics import import_own
+from medimg_eval.metrics.registry import Requirement, canonical, required
 from medimg_eval.panels import Panel
 from medimg_eval.published_numbers import PublishedNumber, published_numbers
 from medimg_eval.tasks.checks import Checked, check_grids, count_grids

@@ -26,7 +26,7 @@ from medimg_eval.evaluation.run import Run, answered, now
 from medimg_eval.evaluation.settings import Settings
 from medimg_eval.evidence import JUDGE
 from medimg_eval.metrics import parse
-from medimg_eval.metrics.registry import is_ours
+from medimg_eval.metrics.own_metrics import is_ours
 from medimg_eval.results.runs import MANIFEST, SCHEMA, read_manifest
 from medimg_eval.store import digest
 from medimg_eval.tasks import Task

@@ -9,7 +9,7 @@ import pytest
 import medimg_eval.metrics as package
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics import ScoreTable, available, get, metric, parse, registry, summary, title
-from medimg_eval.metrics.registry import import_own, is_ours
+from medimg_eval.metrics.own_metrics import import_own, is_ours
 
 NEW_METRIC = '''
 from medimg_eval.metrics import metric
