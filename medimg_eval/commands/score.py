@@ -15,7 +15,7 @@ from medimg_eval.commands.scoring.frame import score_candidates, show_runs
 from medimg_eval.configs.overrides import plain
 from medimg_eval.errors import UsageError
 
-RUN = ("drop", "judge", "root", "annotators", "extractors", "score_workers", "may_leave", *BELONGS)
+RUN = ("drop", "judge", "root", "annotators", "extractors", "score_workers", "may_leave", "logger", *BELONGS)
 KINDS: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "masks": ("masks", "mask_candidates", ("references", "labels", "cases", "by", "resample", "surface", "empty")),
     "pictures": ("pictures", "picture_candidates", ("real", "train", "cases", "by", "extractors")),
@@ -62,7 +62,7 @@ def run(config: DictConfig) -> None:
 
 def _refuse_others(wanted: Mapping[str, Any], kind: str, takes: tuple[str, ...]) -> None:
     """Raises UsageError for a key that is set and means nothing for this kind."""
-    others = {key for _, _, keys in KINDS.values() for key in keys} | {*RUN} - {"score_workers", "may_leave"}
+    others = {key for _, _, keys in KINDS.values() for key in keys} | {*RUN} - {"score_workers", "may_leave", "logger"}
     for key in sorted(others - {*takes}):
         if wanted.get(key) and wanted[key] != UNSET.get(key):
             raise UsageError(f"{key}= is not for {kind}=; leave it out")

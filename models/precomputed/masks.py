@@ -17,6 +17,7 @@ from medimg_eval.errors import CaseError, UserError
 from medimg_eval.imaging import MaskFile, find_label_maps, read_mask, resample
 from medimg_eval.models.base import Example, Segmenter
 from medimg_eval.models.class_mapping import Translation, Translator, known_classes
+from medimg_eval.models.precomputed.files import result_folder
 from medimg_eval.models.segmentation import Step, postprocessed_mask
 
 
@@ -50,15 +51,11 @@ class Precomputed(Segmenter):
         objects: Literal["values"] | int | None = None,
     ) -> None:
         self.objects = objects
-        self.root = Path(root).expanduser()
+        self.root = result_folder(root, "predictions", pattern)
         self.pattern = pattern
         self.postprocess = tuple(postprocess)
         self.dropped: Counter[str] = Counter()
         """Voxels, by name, of classes that became background."""
-        if not self.root.is_dir():
-            raise UserError(f"{self.root}: no such folder; set model.root to the folder of predictions")
-        if "{case}" not in pattern:
-            raise UserError(f"expected {{case}} in model.pattern, got {pattern!r}")
         if "{class}" in pattern and not translate:
             raise UserError("expected model.translate.from to name the classes of the files, got none")
         self.translator = Translator(translate) if translate else None
@@ -236,10 +233,8 @@ def _dataset(folder: Path) -> Mapping[str, Any]:
     for place in (folder, *list(folder.resolve().parents)[:3]):
         path = place / "dataset.json"
         if path.is_file():
-            try:
+            with UserError.about(path, "is no JSON", ValueError):
                 found = json.loads(path.read_text(encoding="utf-8"))
-            except ValueError as error:
-                raise UserError(f"{path}: is no JSON ({error})") from error
             labels = found.get("labels", {}) if isinstance(found, dict) else None
             if not isinstance(labels, dict) or not all(isinstance(number, int | list) for number in labels.values()):
                 raise UserError(

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 
 from medimg_eval.case import Array, Boxes, Geometry, Points, Prompt, Prompts
-from medimg_eval.errors import CaseError, UsageError, UserError, nearest
+from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.models.base import Detector, Example
 from medimg_eval.models.precomputed.files import Line, ResultFiles
 
@@ -70,8 +70,7 @@ class PrecomputedPlaces(Detector):
             raise UsageError(
                 f"model.space: places lie in {', '.join(get_args(Space))} (lps, ras: mm), not in {space!r}"
             )
-        if form not in get_args(Form):
-            raise UsageError(f"model.form: there is no form {form!r}{nearest(form, get_args(Form))}")
+        UsageError.refuse_unknown("model.form: there is no form", get_args(Form), form)
         if label and named:
             raise UsageError(f"expected either model.label, a column, or model.named, got {label!r} and {named!r}")
         self.columns = [columns] if isinstance(columns, str) else [str(column) for column in columns]

@@ -211,11 +211,12 @@ def test_cells_that_say_that_a_text_is_missing_and_records_that_lack_a_field(fol
     _, err = said(capsys)
     for message in (
         "line 3: the reference is empty",
-        "line 6: the reference is empty",
         "line 8: column 'reference' holds an object, not a text",
         "line 9: column 'prediction' holds a list, not a text",
     ):
         assert message in err
+    (summary,) = folder.glob("runs/reports/*/summary.json")
+    assert "line 6: the reference is empty" in summary.read_text()  # of one cause with line 3
     found = {case: value for case, value in scores(folder, "rouge_l").items() if not math.isnan(value)}
     assert found == {"a": 1.0, "b": 0.0, "d": 0.0, "e": 0.0, "g": 1.0}
     cases = {case.id: case for case in ReportTable(root="odd.jsonl").cases("test")}

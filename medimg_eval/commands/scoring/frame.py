@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from medimg_eval.instantiate import Annotators, Extractors, build_candidate
 from medimg_eval.results import build_table, load_runs
 from medimg_eval.results.comparison import compare
 from medimg_eval.results.ranking import rank_models
+from medimg_eval.settings import build_loggers
 from medimg_eval.tasks import Task
 
 
@@ -33,12 +34,14 @@ class Candidate:
         model: answers with what the files hold.
         predicted: ids of the cases that the files hold; None where others cannot be among them.
         silence_answers: whether a case that they lack has an answer, too, such as no candidates.
+        repeats: how many answers to each case the files hold.
     """
 
     task: Task
     model: ModelSpec
     predicted: Collection[str] | None = None
     silence_answers: bool = False
+    repeats: int = 1
 
 
 def named_files(key: str, value: Any) -> dict[str, Path]:
@@ -136,8 +139,9 @@ def score_candidates(wanted: Mapping[str, Any], kind: str, candidates: Sequence[
         judge=judge,
         annotators=annotators,
         extractors=extractors,
+        loggers=build_loggers(wanted.get("logger") or {}),
     )
-    runs = [pipeline.test(candidate.task, candidate.model, settings) for candidate in candidates]
+    runs = [pipeline.test(one.task, one.model, replace(settings, repeats=one.repeats)) for one in candidates]
     show_runs(runs, wanted["by"])
     if len(runs) > 1 and kind != "pictures":  # of which each model has its own, that nothing pairs
         _compare(runs)

@@ -154,10 +154,8 @@ class ObjectsOfImage(OnImage):
         height, width = self.geometry().shape
         masks = []
         for row in self.rows[1:]:
-            try:
+            with CaseError.about(f"{row.path}, {row.place}", "'segmentation' is not understood", TypeError, ValueError):
                 masks.append(coco_runs(row.value("segmentation"), (height, width)))
-            except (TypeError, ValueError) as error:
-                raise CaseError(f"{row.path}, {row.place}: 'segmentation' is not understood ({error})") from error
         stated = [row.values.get("area") for row in self.rows[1:]]
         drawn = areas_of_runs(masks).tolist()
         areas = np.array([one if area is None else area for area, one in zip(stated, drawn, strict=True)], float)

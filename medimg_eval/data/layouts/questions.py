@@ -38,7 +38,7 @@ from medimg_eval.data.questions.pictures import (
 )
 from medimg_eval.data.questions.records import Record, check_names, names_in
 from medimg_eval.data.questions.sources import Source, fingerprints
-from medimg_eval.errors import CaseError, SplitError, UsageError, UserError, nearest
+from medimg_eval.errors import CaseError, SplitError, UsageError, UserError
 from medimg_eval.question import Question
 from medimg_eval.tasks.base import Layout
 
@@ -181,8 +181,7 @@ class Questions(Layout):
         def of_split(given: Any, key: str) -> Any:
             if not isinstance(given, Mapping):
                 return given
-            if split not in given:
-                raise SplitError(f"{root}: task.layout.{key} names no split {split!r}{nearest(split, given)}")
+            SplitError.refuse_unknown(f"{root}: task.layout.{key} names no split", given, split)
             return given[split]
 
         files = of_split(self.records, "records")

@@ -113,7 +113,7 @@ def write_footnotes(
         if column.metric != NO_METRIC and column.higher_is_better is None and not is_known(column.metric)
     ]
     notes += [f"{title} is not shown: it has no scores of the metrics asked for." for title in hidden]
-    if older := sum(entry.run.older_left_out for group in groups for entry in group.entries):
+    if older := sum(len(entry.run.left_out) for group in groups for entry in group.entries):
         notes.append(
             f"{_count(older, 'older run')} of the same task and model name left out; "
             "name a run folder to show it beside the newest."
