@@ -14,7 +14,7 @@ import logging
 import math
 import pkgutil
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, wraps
 from importlib.metadata import entry_points
 from typing import Any, Literal, Required, TypedDict, TypeVar, Unpack, get_args
@@ -508,7 +508,7 @@ def canonical(name: str, kinds: Collection[str] = ()) -> str:
     """
     _discover()
     base, at, text = _without_at(name).partition("@")
-    if base in _METRICS:
+    if base in _METRICS or adopted(base):
         return base + at + text
     if base in FORMER:
         new = FORMER[base] + at + text
@@ -529,6 +529,14 @@ def canonical(name: str, kinds: Collection[str] = ()) -> str:
         if typed in (folded(known.name), *map(folded, known.aliases)):
             return known.name + at + text
     raise UsageError(f"Unknown metric {base!r}{nearest(typed, _METRICS, LIST)}")
+
+
+def adopted(base: str) -> bool:
+    """Whether a name is that of a function with its module, of a metric that was declared; it is then one, too."""
+    found = next((one for one in [*_METRICS.values()] if _origin(one.function) == base), None) if "." in base else None
+    if found is not None:
+        _METRICS.setdefault(base, replace(found, name=base))
+    return found is not None
 
 
 def _without_at(name: str) -> str:
