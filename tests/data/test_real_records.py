@@ -4,7 +4,17 @@ import pytest
 
 from medimg_eval.errors import CaseError
 from medimg_eval.instantiate import build_task
-from tests.helpers.catalogue import answered, composed, config_of, picture, right_reply, worth, write_json, write_lines
+from tests.helpers.catalogue import (
+    answered,
+    composed,
+    config_of,
+    picture,
+    right_reply,
+    task_of,
+    worth,
+    write_json,
+    write_lines,
+)
 from tests.helpers.samples.reports_studies import table
 
 LETTERS = [{"letter": "A", "content": "Nodule"}, {"letter": "B", "content": "Cyst"}]
@@ -73,6 +83,19 @@ def test_medbookvqas_images_are_found_by_the_path_of_its_readme(tmp_path):
     cases = build_task(config_of("medbookvqa", tmp_path)).cases("test")
     assert [case.images[0].read().array.shape[-2:] for case in cases] == [(32, 32)] * 2
     assert [right_reply(case) for case in cases] == ["C", "C"]
+
+
+@pytest.mark.parametrize("subtype", ["organ_HU_measurement", "organ_hu_measurement", "organ HU measurement"])
+def test_deeptumorvqa_v1_takes_its_split_from_the_records_and_a_subtype_by_any_of_its_spellings(tmp_path, subtype):
+    """The README names a column for the split, and organ_hu_measurement; others read it with blanks."""
+    task = task_of("deeptumorvqa_v1", tmp_path)
+    (shipped,) = tmp_path.glob("*.csv")
+    records = shipped.read_text().replace("lesion_counting", subtype)
+    shipped.unlink()
+    (tmp_path / "DeepTumorVQA.csv").write_text(records.replace("cyst_existence,validation", "cyst_existence,train"))
+    assert [case.id for case in task.cases("fit")] == ["8"]
+    (case,) = task.cases("test")
+    assert "Voxel spacing (mm): [0.8222656 0.8222656 2.5 ]." in task.prompt(case, task.read_images(case)).text
 
 
 def test_an_impression_that_holds_a_whole_report_is_cut_in_the_reference_as_in_the_reply(tmp_path):
