@@ -1,5 +1,7 @@
 """What the files that authors released taught us, in invented records of the same form."""
 
+import json
+
 import pytest
 
 from medimg_eval.errors import CaseError
@@ -110,3 +112,36 @@ def test_an_impression_that_holds_a_whole_report_is_cut_in_the_reference_as_in_t
     right = worth(answered(task, {case.id: whole}, tmp_path / "whole"))
     assert right["rouge_l"] == 1
     assert right["length_ratio"] == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "files"),
+    [
+        ("medsynvqa", "data/*.parquet"),
+        ("kvasir_vqa_x1", "data/*.parquet"),
+        ("kormedmcqa_v", "doctor/*.parquet"),
+        ("mme_sci", "*.parquet"),
+        ("med_rewardbench", "pair_gt_all"),
+    ],
+)
+def test_files_whose_folder_no_page_tells_are_found_in_any(name, files, tmp_path):
+    task = task_of(name, tmp_path)
+    read = [case.id for case in task.cases("test")]
+    for path in list(tmp_path.glob(files)):
+        (tmp_path / "elsewhere").mkdir(exist_ok=True)
+        path.rename(tmp_path / "elsewhere" / path.name)
+    assert [case.id for case in build_task(config_of(name, tmp_path)).cases("test")] == read
+
+
+def test_spinebench_is_read_by_either_name_of_its_answers_and_images(tmp_path):
+    """Who reads the release has met `answer` and `answers`, `image` and `image_path`."""
+    task = task_of("spinebench_bupt", tmp_path)
+    keys = [case.target.read().value for case in task.cases("test")]
+    file = tmp_path / "evaluation/test.json"
+    records = json.loads(file.read_text())
+    for record in records:
+        record["answers"], record["image_path"] = record.pop("answer"), record.pop("image")
+    write_json(file, records)
+    cases = build_task(config_of("spinebench_bupt", tmp_path)).cases("test")
+    assert [case.target.read().value for case in cases] == keys
+    assert all(case.images[0].read().array.size for case in cases)
