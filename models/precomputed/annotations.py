@@ -12,6 +12,7 @@ from medimg_eval.case import Mask, Points, Prompt, Prompts
 from medimg_eval.errors import CaseError, UserError, nearest
 from medimg_eval.imaging.annotations import Annotation, Frame, draw, read_annotations
 from medimg_eval.models.base import Detector, Segmenter
+from medimg_eval.models.precomputed.files import cases_in
 
 
 class PrecomputedAnnotations(Segmenter, Detector):
@@ -46,6 +47,10 @@ class PrecomputedAnnotations(Segmenter, Detector):
             raise UserError(f"{self.root}: no such folder; set model.root to the folder of annotations")
         if "{case}" not in pattern:
             raise UserError(f"expected {{case}} in model.pattern, got {pattern!r}")
+
+    def held_cases(self) -> list[str]:
+        """The cases that the folder has files of."""
+        return cases_in(self.root, self.pattern)
 
     def segment(self, prompts: Prompts) -> Sequence[Mask]:
         """Draws the areas on the image's grid, each as an object of its own; raises CaseError naming the file."""

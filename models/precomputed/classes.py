@@ -46,6 +46,10 @@ class PrecomputedClasses(Classifier):
         self._numbers = PrecomputedNumbers(root, columns, pattern=pattern, case=case)
         self.logits = logits
 
+    def held_cases(self) -> list[str]:
+        """The cases that there are results of."""
+        return self._numbers.files.held_cases()
+
     def classify(self, prompts: Prompts) -> Sequence[Mapping[str, float]]:
         """Reads the numbers; what is missing or no number raises CaseError naming the file."""
         return [self._said(prompt, found) for prompt, found in zip(prompts, self._numbers.detect(prompts), strict=True)]

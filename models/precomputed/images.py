@@ -15,6 +15,7 @@ from medimg_eval.errors import CaseError, UsageError, UserError, nearest
 from medimg_eval.imaging import read
 from medimg_eval.imaging.arrays import Bundle
 from medimg_eval.models.base import Reconstructor, Synthesizer
+from medimg_eval.models.precomputed.files import cases_in
 from medimg_eval.models.synthesis import ENDINGS
 
 
@@ -152,6 +153,10 @@ class PrecomputedReconstructions(Reconstructor):
             raise UserError(f"{self.root}: no such folder; set model.root to the folder of reconstructions")
         if "{case}" not in pattern:
             raise UserError(f"expected {{case}} in model.pattern, got {pattern!r}")
+
+    def held_cases(self) -> list[str]:
+        """The cases that the folder has files of."""
+        return cases_in(self.root, self.pattern)
 
     def reconstruct(self, prompts: Prompts) -> Sequence[Any]:
         """Returns the stored images; raises CaseError naming a file that is not there."""
