@@ -48,6 +48,10 @@ class PrecomputedClasses(Classifier):
         self._numbers = PrecomputedNumbers(root, [label] if label else columns, pattern=pattern, case=case)
         self.logits, self.label = logits, label
 
+    def held_cases(self) -> list[str]:
+        """The cases that there are results of."""
+        return self._numbers.files.held_cases()
+
     def classify(self, prompts: Prompts) -> Sequence[Mapping[str, float]]:
         """Reads the numbers; what is missing or no number raises CaseError naming the file."""
         if self.label:

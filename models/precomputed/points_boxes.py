@@ -101,6 +101,10 @@ class PrecomputedPlaces(Detector):
                 f"the task has {len(labels)} labels; set model.label to the column of names, or model.named to one name"
             )
 
+    def held_cases(self) -> list[str]:
+        """The cases that there are results of."""
+        return self.files.held_cases()
+
     def detect(self, prompts: Prompts) -> Sequence[Points | Boxes]:
         """Reads the places; what cannot be read or placed raises CaseError naming the file."""
         return [self._read(prompt) for prompt in prompts]
@@ -217,6 +221,10 @@ class PrecomputedNumbers(Detector):
         named = columns.items() if isinstance(columns, Mapping) else [(name, name) for name in columns or ()]
         self.columns = {str(name): str(column) for name, column in named}
         self.files = ResultFiles(root, pattern, case, dict.fromkeys(self.columns.values(), "columns"))
+
+    def held_cases(self) -> list[str]:
+        """The cases that there are results of."""
+        return self.files.held_cases()
 
     def detect(self, prompts: Prompts) -> Sequence[Mapping[str, float]]:
         """Reads the numbers; what is missing or no number raises CaseError naming the file."""
