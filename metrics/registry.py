@@ -347,7 +347,7 @@ def get(name: str) -> Metric:
     Raises:
         UsageError: As `parse` does.
     """
-    return parse(name)[0] if "@" in name else _find(name)
+    return parse(name)[0] if "@" in name else _METRICS[canonical(name)]
 
 
 def available(kind: str | None = None) -> dict[str, Metric]:
@@ -507,7 +507,8 @@ def canonical(name: str, kinds: Collection[str] = ()) -> str:
         UsageError: If there is no such metric, or the alias stands for several or for one that we lack.
     """
     _discover()
-    base, at, text = _without_at(name).partition("@")
+    alias = ALIASES.get(folded(name)) if "@" in name else None  # of those with "@" in them, such as "AP@[.5:.95]"
+    base, at, text = (name if alias is None else alias.metrics[0]).partition("@")
     if base in _METRICS:
         return base + at + text
     if base in FORMER:
@@ -529,12 +530,6 @@ def canonical(name: str, kinds: Collection[str] = ()) -> str:
         if typed in (folded(known.name), *map(folded, known.aliases)):
             return known.name + at + text
     raise UsageError(f"Unknown metric {base!r}{nearest(typed, _METRICS, LIST)}")
-
-
-def _without_at(name: str) -> str:
-    """Returns what an alias with "@" in it stands for, such as "AP@[.5:.95]"; another name as it is."""
-    alias = ALIASES.get(folded(name)) if "@" in name else None
-    return name if alias is None else alias.metrics[0]
 
 
 def present_name(name: str) -> str:
@@ -559,10 +554,6 @@ def _kinds(name: str) -> set[str]:
     """The kinds of rows that a metric judges: its own, or those of what a summary needs."""
     metric = _METRICS[name]
     return {metric.kind} | {kind for need in metric.needs for kind in _kinds(need.partition("@")[0])}
-
-
-def _find(name: str) -> Metric:
-    return _METRICS[canonical(name)]
 
 
 @cache

@@ -16,6 +16,7 @@ from medimg_eval.evaluation.run import TrialScores, answered, now, write_json
 from medimg_eval.evaluation.score import ScoreKeys, stored_scores
 from medimg_eval.evaluation.scoring import worst_of
 from medimg_eval.evidence import Context
+from medimg_eval.grouping import grouped
 from medimg_eval.metrics import LabelScore
 from medimg_eval.metrics.scores import RAISED
 from medimg_eval.results import build_table, load_runs
@@ -160,9 +161,7 @@ def _raised_of_sets(scores: Sequence[SetScore]) -> list[Raised]:
 
 def _lost(raised: Sequence[Raised], cases: int) -> list[str]:
     """What a table says below of metrics that raised, and on which cases."""
-    by_metric: dict[str, list[Raised]] = {}
-    for one in raised:
-        by_metric.setdefault(one["metric"], []).append(one)
+    by_metric = grouped((one["metric"], one) for one in raised)
     return [
         f"{metric} raised an error on {len(some)} of {cases} cases, left out of its mean, such as {some[0]['case']}: "
         f"{some[0]['message']}"

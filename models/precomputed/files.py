@@ -6,12 +6,12 @@ import csv
 import difflib
 import json
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from medimg_eval.errors import CaseError, UsageError, UserError, nearest
+from medimg_eval.grouping import grouped
 
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
 NOTHING = ("", "nan", "none", "null")
@@ -150,9 +150,7 @@ class ResultFiles:
                 f"set model.{needed[missing]}"
             )
         place = table.header.index(self.case)
-        found: dict[str, list[tuple[int, list[str]]]] = defaultdict(list)
-        for number, fields in table.rows:
-            found[fields[place].strip()].append((number, fields))
+        found = grouped((fields[place].strip(), (number, fields)) for number, fields in table.rows)
         return {case: table._replace(rows=rows) for case, rows in found.items()}
 
 

@@ -39,6 +39,7 @@ from medimg_eval.data.questions.pictures import (
 from medimg_eval.data.questions.records import Record, check_names, names_in
 from medimg_eval.data.questions.sources import Source, fingerprints
 from medimg_eval.errors import CaseError, SplitError, UsageError, UserError
+from medimg_eval.grouping import grouped
 from medimg_eval.question import Question
 from medimg_eval.tasks.base import Layout
 
@@ -369,9 +370,7 @@ def _record(case: Case) -> Record:
 
 def _together(cases: Sequence[Case]) -> list[Case]:
     """Puts the members of a set where its first stands, in their order."""
-    groups: dict[str, list[Case]] = {}
-    for place, case in enumerate(cases):
-        groups.setdefault(case.attributes.get("set") or f"\0{place}", []).append(case)
+    groups = grouped((case.attributes.get("set") or f"\0{place}", case) for place, case in enumerate(cases))
     return [one for name, group in groups.items() for one in _numbered(sorted(group, key=_order), name)]
 
 

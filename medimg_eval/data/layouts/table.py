@@ -15,6 +15,7 @@ from medimg_eval.data.layouts.base import FolderLayout, texts
 from medimg_eval.data.records import FIELD, Entry, OneFile, Row, below
 from medimg_eval.data.tables import Cell, Encoded, read_table
 from medimg_eval.errors import MissingDataError, UsageError, UserError
+from medimg_eval.grouping import grouped
 
 
 @dataclass(kw_only=True)
@@ -178,10 +179,7 @@ def _sought(root: Path, name: str, row: Row) -> Path:
 
 @lru_cache(maxsize=256)
 def _files(root: Path, folder: str) -> dict[str, list[Path]]:
-    found: dict[str, list[Path]] = {}
-    for path in root.glob(f"{folder}/*"):
-        found.setdefault(path.name, []).append(path)
-    return found
+    return grouped((path.name, path) for path in root.glob(f"{folder}/*"))
 
 
 def _listed(value: Any) -> set[str]:

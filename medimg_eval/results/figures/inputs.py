@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.grouping import grouped
 from medimg_eval.results.figures.style import Look, look
 from medimg_eval.results.runs import (
     LABEL,
@@ -173,10 +174,7 @@ def _run(task: str, model: str, scores: pd.DataFrame, *, patients: bool) -> RunS
 
 def by_task(runs: Sequence[RunScores]) -> dict[str, list[RunScores]]:
     """Returns the runs of each task, in the order in which tasks first occur."""
-    found: dict[str, list[RunScores]] = {}
-    for run in runs:
-        found.setdefault(run.task, []).append(run)
-    return found
+    return grouped((run.task, run) for run in runs)
 
 
 def take(runs: Sequence[RunScores], needed: Iterable[str], *, by: str = "", label: str = "") -> Pieces:

@@ -255,14 +255,11 @@ def _legend(rows: Sequence[Row], by: str) -> Iterator[str]:
     if any(cell.unscored and cell.matched for cell in cells):
         yield f"{NO_RUN}: the model was not scored by this metric."
     if by:
-        yield "n: cases with a value" + (f"; *: fewer than {SMALL}." if _few(cells) else ".")
+        few = any(cell.remark.endswith("*") for cell in cells)
+        yield "n: cases with a value" + (f"; *: fewer than {SMALL}." if few else ".")
     if any(row.group == GAP for row in rows):
         without = f", without the cases whose {by} is {UNKNOWN}" if any(row.group == UNKNOWN for row in rows) else ""
         yield f"{GAP}: largest minus smallest value of the groups by {by} of at least {SMALL} cases{without}."
-
-
-def _few(cells: Sequence[Cell]) -> bool:
-    return any(cell.remark.endswith("*") for cell in cells)
 
 
 def _basis(group: _Group) -> Iterator[str]:
