@@ -49,8 +49,8 @@ def efficiency(model: Any, device: torch.device, precision: str = "32-true") -> 
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else str(device),
         "precision": precision,
     }
-    # A user's class need not have it.
-    one: Pass | None = model.one_pass() if isinstance(model, nn.Module) and hasattr(model, "one_pass") else None
+    one_pass: Any = getattr(model, "one_pass", None)  # a user's class need not have it
+    one: Pass | None = one_pass() if one_pass is not None and isinstance(model, nn.Module) else None
     if one is None:
         return found
     with in_use(model, device, precision):
