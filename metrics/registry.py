@@ -447,7 +447,8 @@ def title(name: str) -> str:
 def _add(found: Metric) -> None:
     kinds = {need.kind for need in found.requires} if isinstance(found.requires, tuple) else set()
     strange = next((kind for kind in kinds if found.kind not in _SHOWN.get(kind, (found.kind,))), None)
-    if strange and _judged_by_ours(found.kind):
+    of_kind = [known for known in _METRICS.values() if known.kind == found.kind]
+    if strange and any(_origin(known.function).startswith(PACKAGE) for known in of_kind):
         what = "a judge" if strange == "verdict" else "an annotator"
         raise UsageError(
             f"Metric {found.name!r} judges {found.kind} and needs {what}, which is shown nothing but texts (kind "
@@ -459,11 +460,6 @@ def _add(found: Metric) -> None:
             f"Expected one metric named {found.name!r}, got {_origin(known.function)} and {_origin(found.function)}"
         )
     _METRICS[found.name] = found
-
-
-def _judged_by_ours(kind: str) -> bool:
-    """Whether a family of ours is judged by such metrics."""
-    return any(known.kind == kind and _origin(known.function).startswith(PACKAGE) for known in _METRICS.values())
 
 
 def _check_declared(declared: Mapping[str, Any], options: type) -> None:

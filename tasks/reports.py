@@ -7,10 +7,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
+from medimg_eval.arguments import grouped
 from medimg_eval.case import Case
 from medimg_eval.errors import CaseError
 from medimg_eval.evidence import EMPTY, JUDGE, Context, Evidence
-from medimg_eval.grouping import grouped
 from medimg_eval.metrics import LabelScore
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.nlp import Corpus, chosen

@@ -7,10 +7,9 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from medimg_eval.arguments import as_list
+from medimg_eval.arguments import as_list, grouped
 from medimg_eval.commands.console import printer, say
 from medimg_eval.errors import SplitError, UserError
-from medimg_eval.grouping import grouped
 from medimg_eval.tasks.base import left_out
 
 if TYPE_CHECKING:

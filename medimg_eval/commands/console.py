@@ -12,9 +12,8 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.text import Text
 
-from medimg_eval.arguments import as_list
+from medimg_eval.arguments import as_list, grouped
 from medimg_eval.errors import UsageError, UserError, cause_of
-from medimg_eval.grouping import grouped
 
 if TYPE_CHECKING:
     from medimg_eval.results import RunScores, Table

@@ -19,11 +19,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from omegaconf import DictConfig
 
-from medimg_eval.arguments import as_list
+from medimg_eval.arguments import as_list, grouped
 from medimg_eval.commands.console import printer, say, say_written, show_sheets
 from medimg_eval.configs.overrides import plain
 from medimg_eval.errors import CaseError, UsageError, UserError
-from medimg_eval.grouping import grouped
 from medimg_eval.results.agreement import GENERATED, ORIGIN, REAL
 from medimg_eval.trust import guarded
 

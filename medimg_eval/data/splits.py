@@ -11,10 +11,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from medimg_eval.arguments import grouped
 from medimg_eval.data.records import Entry, Row
 from medimg_eval.data.tables import read_json, read_lines, read_table
 from medimg_eval.errors import UserError, nearest
-from medimg_eval.grouping import grouped
 
 SHOWN = 5
 """Offenders that a message names before it counts the rest."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from medimg_eval.arguments import grouped
 from medimg_eval.case import Failure, Score, Trial
 from medimg_eval.codecs import Stored
 from medimg_eval.evaluation.manifest import Manifest
@@ -16,7 +17,6 @@ from medimg_eval.evaluation.run import TrialScores, answered, now, write_json
 from medimg_eval.evaluation.score import ScoreKeys, stored_scores
 from medimg_eval.evaluation.scoring import worst_of
 from medimg_eval.evidence import Context
-from medimg_eval.grouping import grouped
 from medimg_eval.metrics import LabelScore
 from medimg_eval.metrics.scores import RAISED
 from medimg_eval.results import build_table, load_runs
@@ -97,7 +97,8 @@ def _write_scores(plan: Plan, keys: ScoreKeys, context: Context) -> _Written:
         kept, failure = _kept(task, worst, trial, prediction, scores, keys)
         if failure is not None:
             failures[trial] = failure
-        raised += _raised(trial, kept)
+        messages = {one.metric: one.status.removeprefix(RAISED) for one in kept if one.status.startswith(RAISED)}
+        raised += [{"case": trial.id, "metric": metric, "message": told} for metric, told in messages.items()]
         kept = [one._replace(status="error") if one.status.startswith(RAISED) else one for one in kept]
         of_case = task.rows(case, kept, run=run.run, model=plan.model_name)
         if trial.repeat or trial.condition:
@@ -142,12 +143,6 @@ def _notes(plan: Plan, raised: Sequence[Raised], context: Context) -> list[str]:
     if read_with := run.read_with():
         notes += [f"{len(read_with)} of {len(cases)} cases were read with a repair or doubt: see summary.json"]
     return notes
-
-
-def _raised(trial: Trial, scores: Sequence[LabelScore]) -> list[Raised]:
-    """What metrics raised over a trial, each once."""
-    messages = {one.metric: one.status.removeprefix(RAISED) for one in scores if one.status.startswith(RAISED)}
-    return [{"case": trial.id, "metric": metric, "message": message} for metric, message in messages.items()]
 
 
 def _raised_of_sets(scores: Sequence[SetScore]) -> list[Raised]:

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from medimg_eval.arguments import grouped
 from medimg_eval.errors import UsageError
-from medimg_eval.grouping import grouped
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.proportions import quotient
 from medimg_eval.metrics.registry import metric, read_by

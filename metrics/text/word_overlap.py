@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from medimg_eval.grouping import grouped
+from medimg_eval.arguments import grouped
 
 ORDERS = 4
 """The longest n-grams that BLEU counts."""

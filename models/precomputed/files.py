@@ -8,10 +8,11 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
+from medimg_eval.arguments import grouped
 from medimg_eval.errors import CaseError, UsageError, UserError, nearest
-from medimg_eval.grouping import grouped
+from medimg_eval.models.base import Model
 
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
 NOTHING = ("", "nan", "none", "null")
@@ -19,6 +20,14 @@ NOTHING = ("", "nan", "none", "null")
 
 ENDINGS = (".nii.gz", ".nii", ".mhd", ".mha", ".nrrd", ".dcm", ".npy", ".npz", ".png", ".jpg", ".jpeg")
 """Of image files, which some programs leave on the names of cases."""
+
+
+class FromFiles(Model):
+    """What models share whose answers lie on disk: they look at no image and need no torch."""
+
+    reads_images: ClassVar[bool] = False
+    uses_torch = False
+    file_arguments: ClassVar[tuple[str, ...]] = ("root",)
 
 
 def result_folder(root: str, holds: str, pattern: str = "{case}") -> Path:

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import interpolate, pad
 
+from medimg_eval.arguments import grouped
 from medimg_eval.case import Array, Guide, Prompt, Prompts
 from medimg_eval.errors import UserError, import_optional
-from medimg_eval.grouping import grouped
 from medimg_eval.models.base import Example, Pass, Segmenter
 from medimg_eval.models.segmentation.postprocess import Step, postprocessed
 

@@ -10,10 +10,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from medimg_eval.arguments import grouped
 from medimg_eval.case import Case, Image, Prompt, Score
 from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.evidence import EMPTY, Context
-from medimg_eval.grouping import grouped
 from medimg_eval.metrics import LabelScore
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.registry import ALL, Requirement, required

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from medimg_eval.arguments import grouped
 from medimg_eval.case import Case
 from medimg_eval.data.layouts.base import existing_root, uncollected
 from medimg_eval.data.questions.answers import (
@@ -39,7 +40,6 @@ from medimg_eval.data.questions.pictures import (
 from medimg_eval.data.questions.records import Record, check_names, names_in
 from medimg_eval.data.questions.sources import Source, fingerprints
 from medimg_eval.errors import CaseError, SplitError, UsageError, UserError
-from medimg_eval.grouping import grouped
 from medimg_eval.question import Question
 from medimg_eval.tasks.base import Layout
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from medimg_eval.arguments import grouped
 from medimg_eval.case import Geometry, Image, Reference
 from medimg_eval.data.layouts.base import FolderLayout, texts
 from medimg_eval.data.records import FIELD, Entry, OneFile, Row, below
 from medimg_eval.data.tables import Cell, Encoded, read_table
 from medimg_eval.errors import MissingDataError, UsageError, UserError
-from medimg_eval.grouping import grouped
 
 
 @dataclass(kw_only=True)

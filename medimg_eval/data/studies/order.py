@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from medimg_eval.arguments import grouped
 from medimg_eval.case import Array
 from medimg_eval.errors import UserError
-from medimg_eval.grouping import grouped
 
 YEAR_LAST = re.compile(r"\d{1,2}[-/. ]\d{1,2}[-/. ](\d{4}|\d{2}\b)")
 """The beginning of a date such as 31.05.2024."""

@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from medimg_eval.grouping import grouped
+from medimg_eval.arguments import grouped
 from medimg_eval.results.cards.checklists import Checklist, Item, checklists
 from medimg_eval.results.cards.manifest_facts import SECTIONS, Facts, gather
 from medimg_eval.results.table import escape_markdown, write_texts

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from medimg_eval import metrics
+from medimg_eval.arguments import grouped
 from medimg_eval.errors import UserError
-from medimg_eval.grouping import grouped
 from medimg_eval.metrics.generation import GROUPS
 from medimg_eval.results.runs import is_set, listed
 from medimg_eval.results.table import (

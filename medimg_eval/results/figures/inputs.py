@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from medimg_eval.arguments import grouped
 from medimg_eval.errors import UsageError, UserError, nearest
-from medimg_eval.grouping import grouped
 from medimg_eval.results.figures.style import Look, look
 from medimg_eval.results.runs import (
     LABEL,
@@ -231,8 +231,8 @@ def _rows_of(runs: Sequence[RunScores], needed: list[str]) -> list[str]:
 
 def _check_division(runs: Sequence[RunScores], by: str, label: str) -> None:
     labels = {str(one) for run in runs for one in run.scores["label"].unique()}
-    if label and label not in labels:
-        raise UsageError(f"No finished run has a label {label!r}{nearest(label, labels)}")
+    if label:
+        UsageError.refuse_unknown("No finished run has a label", labels, label)
     known = attribute_names(runs)
     if by and by != LABEL and by not in known:
         raise UsageError(f"No case has an attribute {by!r} to divide the figure by{nearest(by, known | {LABEL})}")

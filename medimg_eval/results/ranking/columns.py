@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from medimg_eval.arguments import grouped
 from medimg_eval.errors import UserError
-from medimg_eval.grouping import grouped
 from medimg_eval.results.comparison import Field, Pair, Together, every_pair, make_fields
 from medimg_eval.results.ranking.orders import rank
 from medimg_eval.results.runs import Part, is_evidence, is_set, row_of_part

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from medimg_eval import metrics
+from medimg_eval.arguments import grouped
 from medimg_eval.errors import UsageError, nearest
-from medimg_eval.grouping import grouped
 from medimg_eval.results.runs import is_evidence, is_known, is_summary, needed_rows
 from medimg_eval.results.table.cells import NO_METRIC, Column, make_column
 

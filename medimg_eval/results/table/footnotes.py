@@ -382,7 +382,10 @@ def _facts(entry: _Entry) -> Iterator[str]:
     yield from _spreads(entry)
     yield from _not_shown(entry)
     yield from _remarks(entry)
-    yield from _used_facts(entry)
+    # Numbers that summaries may have used beside scores.
+    numbers = {name: value for name, value in entry.run.facts.items() if isinstance(value, int | float)}
+    if numbers and any(is_summary(column.metric) for column, _ in entry.cells):
+        yield f"facts: {', '.join(f'{name} {value:,}' for name, value in numbers.items())}"
 
 
 def _cell_facts(column: Column, cell: Cell) -> Iterator[str]:
@@ -446,13 +449,6 @@ def _remarks(entry: _Entry) -> Iterator[str]:
             rows = rows_of(Part.whole(entry.run), Part.whole(entry.run).needed(column.metric))
             told[found.remark(rows, *(() if parameter is None else (parameter,)))] = None
     yield from (remark for remark in told if remark)
-
-
-def _used_facts(entry: _Entry) -> Iterator[str]:
-    """Yields the numbers that summaries may have used beside scores."""
-    numbers = {name: value for name, value in entry.run.facts.items() if isinstance(value, int | float)}
-    if numbers and any(is_summary(column.metric) for column, _ in entry.cells):
-        yield f"facts: {', '.join(f'{name} {value:,}' for name, value in numbers.items())}"
 
 
 def _failures(entry: _Entry) -> Iterator[str]:

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from medimg_eval import metrics
-from medimg_eval.grouping import grouped
+from medimg_eval.arguments import grouped
 from medimg_eval.metrics.fidelity import tracks_n
 from medimg_eval.metrics.generation import GROUPS
 from medimg_eval.results.runs import WHOLE, is_known, listed, set_rows

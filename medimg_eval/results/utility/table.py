@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from medimg_eval.arguments import grouped
 from medimg_eval.errors import UserError
-from medimg_eval.grouping import grouped
 from medimg_eval.metrics.fidelity import SetValue
 from medimg_eval.results.runs import listed
 from medimg_eval.results.statistics import FEWEST, Estimate

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from medimg_eval.arguments import grouped
 from medimg_eval.case import Array, Geometry, Image
 from medimg_eval.errors import CaseError
-from medimg_eval.grouping import grouped
 from medimg_eval.imaging.dicom.headers.header import Header, facts, required_header
 from medimg_eval.imaging.dicom.headers.suv import factor as suv_factor
 from medimg_eval.imaging.dicom.objects import projection as pictures

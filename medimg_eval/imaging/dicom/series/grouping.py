@@ -11,8 +11,8 @@ from typing import Literal
 
 import numpy as np
 
+from medimg_eval.arguments import grouped
 from medimg_eval.errors import CaseError
-from medimg_eval.grouping import grouped
 from medimg_eval.imaging.dicom.headers.header import Header, read_header
 from medimg_eval.imaging.formats import named_as_dicom
 from medimg_eval.system import walk

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from medimg_eval.arguments import grouped
 from medimg_eval.errors import CaseError, UsageError
-from medimg_eval.grouping import grouped
 from medimg_eval.imaging.dicom.headers.header import Header, read_header, salvaged_header
 from medimg_eval.imaging.dicom.series.grouping import VOLUMETRIC, close, damage, is_meant, shape_of
 from medimg_eval.patients import patient_key, salt_name, salt_of
