@@ -97,7 +97,8 @@ class Guides:
         for number, (offset, piece) in enumerate(self._pieces(member)):
             key = f"{self.seed}/{case_id}/{label}/{number}".encode()
             rng = np.random.default_rng(int.from_bytes(hashlib.sha256(key).digest()[:8], "big"))
-            still = self._flat_axes(member)
+            still = np.zeros(member.ndim, dtype=bool)
+            still[-1] = self.per == "slice" and member.ndim == 3  # each slice has guides of its own
             yield Guide(
                 self._box(offset, piece, member.shape, still, rng) if self.kind != "point" else None,
                 *self._points(offset, piece, member.shape, still, rng),
@@ -117,12 +118,6 @@ class Guides:
                 corner = np.array([part.start for part in box])
                 corner[-1] += index or 0
                 yield corner, numbered[box] == number
-
-    def _flat_axes(self, member: Array) -> Array:
-        """Axes along which nothing is moved: across slices, where each has guides of its own."""
-        still = np.zeros(member.ndim, dtype=bool)
-        still[-1] = self.per == "slice" and member.ndim == 3
-        return still
 
     def _moves(self, count: int, still: Array, rng: np.random.Generator) -> Array:
         return rng.integers(-self.jitter, self.jitter + 1, (count, len(still))) * ~still

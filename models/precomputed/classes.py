@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
 
 import numpy as np
 
 from medimg_eval.case import Prompt, Prompts
 from medimg_eval.errors import CaseError, nearest
 from medimg_eval.models.classification import Classifier, log_softmax
+from medimg_eval.models.precomputed.files import FromFiles
 from medimg_eval.models.precomputed.points_boxes import PrecomputedNumbers
 
 
-class PrecomputedClasses(Classifier):
+class PrecomputedClasses(FromFiles, Classifier):
     """Probabilities from one table for all cases, a row each, or from a file per case with one record.
 
     Args:
@@ -30,10 +30,6 @@ class PrecomputedClasses(Classifier):
         UserError: root is missing, or the table is not understood or lacks a column.
         UsageError: columns is no list or mapping.
     """
-
-    reads_images: ClassVar[bool] = False
-    uses_torch = False
-    file_arguments: ClassVar[tuple[str, ...]] = ("root",)
 
     def __init__(
         self,

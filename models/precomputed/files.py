@@ -7,12 +7,13 @@ import difflib
 import json
 import math
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
+from medimg_eval.arguments import grouped
 from medimg_eval.errors import CaseError, UsageError, UserError, nearest
+from medimg_eval.models.base import Model
 
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
 NOTHING = ("", "nan", "none", "null")
@@ -20,6 +21,14 @@ NOTHING = ("", "nan", "none", "null")
 
 ENDINGS = (".nii.gz", ".nii", ".mhd", ".mha", ".nrrd", ".dcm", ".npy", ".npz", ".png", ".jpg", ".jpeg")
 """Of image files, which some programs leave on the names of cases."""
+
+
+class FromFiles(Model):
+    """What models share whose answers lie on disk: they look at no image and need no torch."""
+
+    reads_images: ClassVar[bool] = False
+    uses_torch = False
+    file_arguments: ClassVar[tuple[str, ...]] = ("root",)
 
 
 def result_folder(root: str, holds: str, pattern: str = "{case}") -> Path:
@@ -155,9 +164,7 @@ class ResultFiles:
                 f"set model.{needed[missing]}"
             )
         place = table.header.index(self.case)
-        found: dict[str, list[tuple[int, list[str]]]] = defaultdict(list)
-        for number, fields in table.rows:
-            found[fields[place].strip()].append((number, fields))
+        found = grouped((fields[place].strip(), (number, fields)) for number, fields in table.rows)
         return {case: table._replace(rows=rows) for case, rows in found.items()}
 
 

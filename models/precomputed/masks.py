@@ -17,11 +17,11 @@ from medimg_eval.errors import CaseError, UserError
 from medimg_eval.imaging import MaskFile, find_label_maps, read_mask, resample
 from medimg_eval.models.base import Example, Segmenter
 from medimg_eval.models.class_mapping import Translation, Translator, known_classes
-from medimg_eval.models.precomputed.files import cases_in, result_folder
+from medimg_eval.models.precomputed.files import FromFiles, cases_in, result_folder
 from medimg_eval.models.segmentation import Step, postprocessed_mask
 
 
-class Precomputed(Segmenter):
+class Precomputed(FromFiles, Segmenter):
     """A folder with one file per case, or one file per case and class.
 
     Args:
@@ -37,10 +37,6 @@ class Precomputed(Segmenter):
         UserError: the folder does not exist, or the pattern holds no `{case}`, or it holds `{class}` and
             `translate` does not name the classes.
     """
-
-    reads_images: ClassVar[bool] = False
-    uses_torch = False
-    file_arguments: ClassVar[tuple[str, ...]] = ("root",)
 
     def __init__(
         self,

@@ -13,7 +13,7 @@ import numpy as np
 from medimg_eval.case import Array, Boxes, Geometry, Points, Prompt, Prompts
 from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.models.base import Detector, Example
-from medimg_eval.models.precomputed.files import Line, ResultFiles
+from medimg_eval.models.precomputed.files import FromFiles, Line, ResultFiles
 
 log = logging.getLogger(__name__)
 
@@ -188,7 +188,7 @@ class PrecomputedPlaces(Detector):
         return list(stated), lines[1:]
 
 
-class PrecomputedNumbers(Detector):
+class PrecomputedNumbers(FromFiles, Detector):
     """Measurements from one table for all cases, a row each, or from a file per case with one record.
 
     An empty or NaN cell is a measurement that was not made. A case without a row fails.
@@ -203,10 +203,6 @@ class PrecomputedNumbers(Detector):
         UserError: root is missing, or the table is not understood or lacks a column.
         UsageError: columns is no list or mapping.
     """
-
-    reads_images: ClassVar[bool] = False
-    uses_torch = False
-    file_arguments: ClassVar[tuple[str, ...]] = ("root",)
 
     def __init__(
         self,
