@@ -124,10 +124,11 @@ def _ask(paths: Sequence[Path], names: Sequence[str], options: dict[str, Any], n
     notes += passed
     module = importlib.import_module(FAMILIES[family])
     method: Callable[..., Any] = next(getattr(module, name) for name in names if hasattr(module, name))
-    known = [key for key, one in inspect.signature(method).parameters.items() if one.kind is one.KEYWORD_ONLY]
-    unknown = next((option for option in options if option not in known), None)
-    if unknown is not None:
-        raise UsageError(f"{paths[0]}: reading a {family} takes no option {unknown!r}{nearest(unknown, known)}")
+    if options:
+        known = [key for key, one in inspect.signature(method).parameters.items() if one.kind is one.KEYWORD_ONLY]
+        unknown = next((option for option in options if option not in known), None)
+        if unknown is not None:
+            raise UsageError(f"{paths[0]}: reading a {family} takes no option {unknown!r}{nearest(unknown, known)}")
     return method(paths, **options)
 
 

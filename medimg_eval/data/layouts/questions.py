@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from medimg_eval.case import Case
-from medimg_eval.data.layouts.base import existing_root, uncollected
+from medimg_eval.data.layouts.base import existing_root
 from medimg_eval.data.questions.answers import (
     Faulty,
     KeyOf,
@@ -40,6 +40,7 @@ from medimg_eval.data.questions.records import Record, check_names, names_in
 from medimg_eval.data.questions.sources import Source, fingerprints
 from medimg_eval.errors import CaseError, SplitError, UsageError, UserError, nearest
 from medimg_eval.question import Question
+from medimg_eval.system import uncollected
 from medimg_eval.tasks.base import Layout
 
 IMAGE_COUNT = "image_count"
