@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 
 from medimg_eval.arguments import grouped
 from medimg_eval.case import Case, Geometry, Reference
-from medimg_eval.data.layouts.base import existing_root, uncollected
+from medimg_eval.data.layouts.base import existing_root
 from medimg_eval.data.questions.answers import (
     Faulty,
     KeyOf,
@@ -41,6 +41,7 @@ from medimg_eval.data.questions.records import Record, check_names, names_in
 from medimg_eval.data.questions.sources import Source, fingerprints
 from medimg_eval.errors import CaseError, SplitError, UsageError, UserError
 from medimg_eval.question import Question
+from medimg_eval.system import uncollected
 from medimg_eval.tasks.base import Layout
 
 IMAGE_COUNT = "image_count"
