@@ -13,12 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from medimg_eval.metrics.segmentation.nearest_surface import (
-    LONGEST_TABLE,
-    DistanceProfiles,
-    step_lengths,
-    tally,
-)
+from medimg_eval.metrics.segmentation.nearest_surface import LONGEST_TABLE, DistanceProfiles
 from medimg_eval.metrics.segmentation.surfaces import Codes, Floats, Spacing, kinds_of
 
 Points: TypeAlias = npt.NDArray[np.int32]
@@ -33,15 +28,12 @@ LONGEST = FAR // 2
 class Kernels(NamedTuple):
     """The compiled functions."""
 
-    find_filled: Any
-    find_contour: Any
-    rows_off: Any
-    find_nearest: Any
-    add_up: Any
+    find_box: Any
+    measure: Any
 
 
-def _find_filled(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Returns the rows, and the columns, in which one of two pictures is not 0."""
+def _find_box(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> tuple[int, int, int, int]:
+    """Returns the first row, the end of rows, and the same of columns, that hold all that is not 0 in two pictures."""
     rows, columns = np.zeros(one.shape[0], np.uint8), np.zeros(one.shape[1], np.uint8)
     for row in range(one.shape[0]):
         mine, theirs, held = one[row], other[row], np.uint8(0)
@@ -50,7 +42,10 @@ def _find_filled(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> tuple[npt.ND
             columns[column] |= filled
             held |= filled
         rows[row] = held
-    return rows, columns
+    down, across = np.flatnonzero(rows), np.flatnonzero(columns)
+    if not len(down):
+        return 0, 0, 0, 0
+    return down[0], down[-1] + 1, across[0], across[-1] + 1
 
 
 def _find_contour(
@@ -67,11 +62,17 @@ def _find_contour(
     top, bottom, left, right = box
     first = 1 if len(kinds) else 0
     width = right - left + 1 + first
-    found = np.empty(((bottom - top + 1 + first) * width, 3), np.int32)
+    found = np.empty((4 * width, 3), np.int32)
+    # Of the type of the pixels, so that many are compared at once.
+    own_label = codes.dtype.type(label)
     mixed = np.zeros((width + 7) // 8 * 8, np.uint8)
     by_eight = mixed.view(np.uint64)
     size = 0
     for row in range(top - first, bottom + 1):
+        if size + width > len(found):
+            more = np.empty((2 * len(found), 3), np.int32)
+            more[:size] = found[:size]
+            found = more
         # Lines from the first column that is looked at, so that no index is below 0.
         start = left - first
         here, below, beside = codes[row, start:], codes[row + 1, start:], codes[row, start + 1 :]
@@ -84,7 +85,7 @@ def _find_contour(
             above, before = codes[row - 1, start:], codes[row, start - 1 :]
             for at in range(width):
                 own, ends = here[at], (here[at] != above[at]) | (here[at] != below[at])
-                mixed[at] = (own == label) & (ends | (own != before[at]) | (own != beside[at]))
+                mixed[at] = (own == own_label) & (ends | (own != before[at]) | (own != beside[at]))
         for eight in range(len(by_eight)):
             # Most places are no border: eight at once are passed over.
             for at in range(8 * eight, min(8 * eight + 8, width) if by_eight[eight] else 0):
@@ -96,7 +97,7 @@ def _find_contour(
                 if mixed[at] and (not first or code):
                     found[size, 0], found[size, 1], found[size, 2] = row - top + first, at, kind
                     size += 1
-    return found[:size].copy()
+    return found[:size]
 
 
 def _rows_off(targets: Points, shape: tuple[int, int]) -> Steps:
@@ -137,28 +138,41 @@ def _find_nearest(points: Points, off: Steps, spacing: tuple[float, float]) -> S
     return steps
 
 
-def _add_up(points: Points, steps: Steps, spacing: tuple[float, float], weights: Floats) -> tuple[Floats, Floats]:
-    """Returns distances in mm, each once and ascending, and how much surface is at each.
+def _count_steps(points: Points, steps: Steps, kinds: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any], int]:
+    """Returns what steps there may be, and how many points of each kind have them, (n,) and (n, kinds).
 
-    Nothing where a table of all steps is too long.
+    Steps are rows times a width plus columns, ascending; the width comes last.
     """
-    farthest, widest, kinds = np.int64(0), np.int64(1), len(weights)
+    farthest, width = 0, 1
     for at in range(len(points)):
-        farthest, widest = max(farthest, steps[at, 0]), max(widest, steps[at, 1] + 1)
-    rows = (farthest + 1) * widest if (farthest + 1) * widest * kinds <= LONGEST_TABLE else 0
-    if not rows:
-        return np.empty(0), np.empty(0)
-    times = np.zeros((rows, kinds), np.int64)
+        farthest, width = max(farthest, int(steps[at, 0])), max(width, int(steps[at, 1]) + 1)
+    keys = steps[:, 0].astype(np.int64) * width + steps[:, 1]
+    if (farthest + 1) * width * kinds <= LONGEST_TABLE:
+        different, which = np.arange((farthest + 1) * width), keys
+    else:
+        different = np.unique(keys)
+        which = np.searchsorted(different, keys)
+    times = np.zeros((len(different), kinds), np.int64)
     for at in range(len(points)):
-        times[steps[at, 0] * widest + steps[at, 1], points[at, 2]] += 1
-    lengths, surface = np.empty(len(times)), np.empty(len(times))
+        times[which[at], points[at, 2]] += 1
+    return different, times, width
+
+
+def _profile(
+    points: Points, targets: Points, shape: tuple[int, int], spacing: tuple[float, float], weights: Floats
+) -> tuple[Floats, Floats]:
+    """Returns the distances in mm from points to targets, each once and ascending, and how much surface is at each."""
+    different, times, width = _count_steps(
+        points, _find_nearest(points, _rows_off(targets, shape), spacing), len(weights)
+    )
+    lengths, surface = np.empty(len(different)), np.empty(len(different))
     size = 0
-    for place in range(len(times)):
+    for place in range(len(different)):
         held = 0.0
-        for kind in range(kinds):
+        for kind in range(len(weights)):
             held += times[place, kind] * weights[kind]
         if held > 0:
-            down, across = place // widest * spacing[0], place % widest * spacing[1]
+            down, across = different[place] // width * spacing[0], different[place] % width * spacing[1]
             lengths[size], surface[size] = np.sqrt(down * down + across * across), held
             size += 1
     values, held_at, last = np.empty(size), np.zeros(size), -1
@@ -167,22 +181,53 @@ def _add_up(points: Points, steps: Steps, spacing: tuple[float, float], weights:
             last += 1
         values[last] = lengths[place]
         held_at[last] += surface[place]
+    if not len(targets):
+        values[:] = np.inf
     return values[: last + 1], held_at[: last + 1]
 
 
-_FUNCTIONS = (_find_filled, _find_contour, _rows_off, _find_nearest, _add_up)
+def _measure(
+    codes: tuple[npt.NDArray[Any], npt.NDArray[Any]],
+    label: int,
+    box: tuple[int, int, int, int],
+    kinds: npt.NDArray[np.uint8],
+    spacing: tuple[float, float],
+    weights: Floats,
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Returns a label's `_profile` from one picture to another, and back.
+
+    Args:
+        codes: the pictures; this and the next are of `_find_contour`.
+        label: whose contours.
+        box: within which they lie in both.
+        kinds: of corners.
+        spacing: pixel size in mm along each axis.
+        weights: the surface of each kind of point.
+    """
+    one, other = _find_contour(codes[0], label, box, kinds), _find_contour(codes[1], label, box, kinds)
+    shape = box[1] - box[0] + 2, box[3] - box[2] + 2
+    lengths, surface = _profile(one, other, shape, spacing, weights)
+    lengths_back, surface_back = _profile(other, one, shape, spacing, weights)
+    return lengths, surface, lengths_back, surface_back
+
+
+_FUNCTIONS = (_find_box, _measure)
+# What they call.
+_PARTS = (_find_contour, _rows_off, _find_nearest, _count_steps, _profile)
 
 
 @cache
 def _compiled() -> Kernels | None:
     try:
-        from numba import njit
+        from numba import extending, njit
     except ImportError:
         return None
+    for part in _PARTS:
+        extending.register_jitable(part)
     try:
-        return Kernels(*(njit(cache=True)(one) for one in _FUNCTIONS))
+        return Kernels(*(njit(cache=True)(function) for function in _FUNCTIONS))
     except RuntimeError:  # neither this folder nor the user's cache can be written
-        return Kernels(*(njit(one) for one in _FUNCTIONS))
+        return Kernels(*(njit(function) for function in _FUNCTIONS))
 
 
 def kernels(longest: int) -> Kernels | None:
@@ -194,7 +239,6 @@ def contour_profiles(
     compiled: Kernels,
     codes: tuple[Codes, Codes],
     boxes: Iterable[tuple[int, tuple[slice, ...]]],
-    labels: int,
     spacing: Spacing,
     surface: str,
 ) -> tuple[DistanceProfiles, DistanceProfiles]:
@@ -204,23 +248,13 @@ def contour_profiles(
         compiled: the functions that do it.
         codes: label maps, padded by a 0 on each side at least.
         boxes: labels that occur, each with a box that holds it in both maps.
-        labels: the highest label.
         spacing: pixel size in mm along each axis.
         surface: "surfel" or "voxel".
     """
     weights, kinds = kinds_of(spacing) if surface == "surfel" else (np.ones(1), np.zeros(0, np.uint8))
     found: tuple[dict[int, tuple[Floats, Floats]], ...] = ({}, {})
-    for label, box in boxes:
-        rows, columns = box
-        ends = rows.start, rows.stop - 1, columns.start, columns.stop - 1
-        shape = rows.stop - rows.start + 1, columns.stop - columns.start + 1
-        one, other = (compiled.find_contour(some, label, ends, kinds) for some in codes)
-        for profiles, start, target in ((found[0], one, other), (found[1], other, one)):
-            if len(start):
-                steps = compiled.find_nearest(start, compiled.rows_off(target, shape), spacing)
-                lengths, held = compiled.add_up(start, steps, spacing, weights)
-                if not len(lengths):
-                    lengths, held = tally(step_lengths(steps, spacing), start[:, 2], weights)
-                profiles[label] = (lengths if len(target) else np.full(len(lengths), np.inf)), held
-    none = np.zeros(0), np.zeros((0, labels + 1))
-    return DistanceProfiles(*none, found[0]), DistanceProfiles(*none, found[1])
+    for label, (rows, columns) in boxes:
+        box = rows.start, rows.stop - 1, columns.start, columns.stop - 1
+        lengths = compiled.measure(codes, label, box, kinds, spacing, weights)
+        found[0][label], found[1][label] = lengths[:2], lengths[2:]
+    return DistanceProfiles(found[0]), DistanceProfiles(found[1])

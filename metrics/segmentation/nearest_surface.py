@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -58,7 +58,7 @@ class StructuringBall:
     ranks: Indices
     lengths: Floats
 
-    @property
+    @cached_property
     def reach(self) -> tuple[int, ...]:
         """The most steps along each axis."""
         return tuple(int(most) for most in self.steps.max(axis=0))
@@ -91,25 +91,27 @@ class DistanceProfiles:
     """The distances from the surfaces of one map to those of another, label by label.
 
     Attributes:
-        lengths: (ranks,) distances in mm, ascending.
-        surface: (ranks, labels + 1) how much of each label's surface is at each of them.
-        far: By label, the distances that a KD-tree found, each once, with how much surface is at each.
+        apart: By label, distances in mm, each once and ascending, with how much surface is at each.
+        near: Further ones, of all labels: (ranks,) distances, ascending; and (ranks, labels + 1) how much of each
+            label's surface is at each of them.
     """
 
-    lengths: Floats
-    surface: Floats
-    far: dict[int, tuple[Floats, Floats]]
+    apart: dict[int, tuple[Floats, Floats]]
+    near: tuple[Floats, Floats] | None = None
 
     def of(self, label: int) -> tuple[Floats, Floats]:
         """Returns the distances of one label, each once and ascending, and how much surface is at each."""
-        held = np.flatnonzero(self.surface[:, label])
-        values, weights = self.lengths[held], self.surface[held, label]
-        if label not in self.far:
+        if self.near is None:
+            return self.apart.get(label, (np.empty(0), np.empty(0)))
+        lengths, surface = self.near
+        held = np.flatnonzero(surface[:, label])
+        values, weights = lengths[held], surface[held, label]
+        if label not in self.apart:
             return values, weights
         if not len(values):
-            return self.far[label]
-        values, merged = np.unique(np.concatenate([values, self.far[label][0]]), return_inverse=True)
-        return values, _summed(merged, np.concatenate([weights, self.far[label][1]]))
+            return self.apart[label]
+        values, merged = np.unique(np.concatenate([values, self.apart[label][0]]), return_inverse=True)
+        return values, _summed(merged, np.concatenate([weights, self.apart[label][1]]))
 
 
 def nearest(
@@ -137,7 +139,7 @@ def nearest(
         search = _Search(table, target.sets, sizes, steps, around.ranks)
         surface, left = search.near_surface(start)
         far = _far(left, start.weights, target, shape, spacing)
-        profiles.append(DistanceProfiles(around.lengths, surface, far))
+        profiles.append(DistanceProfiles(far, (around.lengths, surface)))
         table[target.places] = 0
     return profiles[0], profiles[1]
 
@@ -160,8 +162,7 @@ def _of_contours(
             lengths = _in_picture(places[way], places[1 - way], within, spacing)
             if len(lengths):
                 profiles[label] = tally(lengths, cells, start.weights)
-    none = np.zeros(0), np.zeros((0, labels))
-    return DistanceProfiles(*none, found[0]), DistanceProfiles(*none, found[1])
+    return DistanceProfiles(found[0]), DistanceProfiles(found[1])
 
 
 def tally(lengths: Floats, cells: npt.NDArray[Any], weights: Floats) -> tuple[Floats, Floats]:
