@@ -88,6 +88,7 @@ def test_where_no_cache_can_be_written_functions_are_compiled_without(monkeypatc
             raise RuntimeError("cannot cache function: no locator available")
         return function
 
-    monkeypatch.setitem(sys.modules, "numba", types.SimpleNamespace(njit=njit))
+    extending = types.SimpleNamespace(register_jitable=lambda function: function)
+    monkeypatch.setitem(sys.modules, "numba", types.SimpleNamespace(njit=njit, extending=extending))
     assert compiled._compiled.__wrapped__() == PLAIN
     assert asked == [True, *[False] * len(PLAIN)]
