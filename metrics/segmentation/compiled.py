@@ -29,6 +29,7 @@ class Kernels(NamedTuple):
     """The compiled functions."""
 
     find_box: Any
+    cut: Any
     measure: Any
 
 
@@ -46,6 +47,34 @@ def _find_box(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> tuple[int, int,
     if not len(down):
         return 0, 0, 0, 0
     return down[0], down[-1] + 1, across[0], across[-1] + 1
+
+
+def _cut(
+    one: npt.NDArray[np.uint8], other: npt.NDArray[np.uint8]
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8], tuple[int, int, int, int], tuple[int, int, int, int]]:
+    """Returns two pictures cropped to `_find_box`, with a line of 0 around, that box, and what they hold.
+
+    That is all bits that any pixel has, and how many pixels have the lowest: of the one, of the other, of both.
+    """
+    box = _find_box(one, other)
+    top, bottom, left, right = box
+    first = np.zeros((bottom - top + 2, right - left + 2), np.uint8)
+    second = np.zeros_like(first)
+    bits, size, other_size, both = np.uint8(0), 0, 0, 0
+    for row in range(top, bottom):
+        mine, theirs = one[row, left:right], other[row, left:right]
+        target, other_target = first[row - top + 1, 1:-1], second[row - top + 1, 1:-1]
+        # A line has fewer pixels than these can count, and short numbers are added many at once.
+        held, other_held, shared = np.uint16(0), np.uint16(0), np.uint16(0)
+        for column in range(right - left):
+            pixel, other_pixel = mine[column], theirs[column]
+            target[column], other_target[column] = pixel, other_pixel
+            bits |= pixel | other_pixel
+            held += np.uint16(pixel & 1)
+            other_held += np.uint16(other_pixel & 1)
+            shared += np.uint16(pixel & other_pixel & 1)
+        size, other_size, both = size + int(held), other_size + int(other_held), both + int(shared)
+    return first, second, box, (bits, size, other_size, both)
 
 
 def _find_contour(
@@ -71,7 +100,8 @@ def _find_contour(
     for row in range(top - first, bottom + 1):
         if size + width > len(found):
             more = np.empty((2 * len(found), 3), np.int32)
-            more[:size] = found[:size]
+            for at in range(size):  # a slice would take seconds to compile
+                more[at, 0], more[at, 1], more[at, 2] = found[at, 0], found[at, 1], found[at, 2]
             found = more
         # Lines from the first column that is looked at, so that no index is below 0.
         start = left - first
@@ -146,16 +176,22 @@ def _count_steps(points: Points, steps: Steps, kinds: int) -> tuple[npt.NDArray[
     farthest, width = 0, 1
     for at in range(len(points)):
         farthest, width = max(farthest, int(steps[at, 0])), max(width, int(steps[at, 1]) + 1)
-    keys = steps[:, 0].astype(np.int64) * width + steps[:, 1]
-    if (farthest + 1) * width * kinds <= LONGEST_TABLE:
-        different, which = np.arange((farthest + 1) * width), keys
-    else:
-        different = np.unique(keys)
-        which = np.searchsorted(different, keys)
-    times = np.zeros((len(different), kinds), np.int64)
+    table = (farthest + 1) * width
+    if table * kinds <= LONGEST_TABLE:
+        times = np.zeros((table, kinds), np.int64)
+        for at in range(len(points)):
+            times[int(steps[at, 0]) * width + steps[at, 1], points[at, 2]] += 1
+        return np.arange(table), times, width
+    keys = np.empty(len(points))
     for at in range(len(points)):
-        times[which[at], points[at, 2]] += 1
-    return different, times, width
+        keys[at] = int(steps[at, 0]) * width + steps[at, 1]
+    different, times, last = np.empty(len(points), np.int64), np.zeros((len(points), kinds), np.int64), -1
+    for at in np.argsort(keys):
+        if last < 0 or keys[at] > different[last]:
+            last += 1
+        different[last] = int(keys[at])
+        times[last, points[at, 2]] += 1
+    return different[: last + 1], times[: last + 1], width
 
 
 def _profile(
@@ -211,9 +247,9 @@ def _measure(
     return lengths, surface, lengths_back, surface_back
 
 
-_FUNCTIONS = (_find_box, _measure)
+_FUNCTIONS = (_find_box, _cut, _measure)
 # What they call.
-_PARTS = (_find_contour, _rows_off, _find_nearest, _count_steps, _profile)
+_PARTS = (_find_box, _find_contour, _rows_off, _find_nearest, _count_steps, _profile)
 
 
 @cache
