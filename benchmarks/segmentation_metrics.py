@@ -16,7 +16,6 @@ import argparse
 import importlib.metadata
 import importlib.util
 import json
-import math
 import os
 import platform
 import subprocess

@@ -28,7 +28,6 @@ LONGEST = FAR // 2
 class Kernels(NamedTuple):
     """The compiled functions."""
 
-    find_box: Any
     cut: Any
     measure: Any
 
@@ -99,10 +98,7 @@ def _find_contour(
     size = 0
     for row in range(top - first, bottom + 1):
         if size + width > len(found):
-            more = np.empty((2 * len(found), 3), np.int32)
-            for at in range(size):  # a slice would take seconds to compile
-                more[at, 0], more[at, 1], more[at, 2] = found[at, 0], found[at, 1], found[at, 2]
-            found = more
+            found = np.concatenate((found, np.empty_like(found)))
         # Lines from the first column that is looked at, so that no index is below 0.
         start = left - first
         here, below, beside = codes[row, start:], codes[row + 1, start:], codes[row, start + 1 :]
@@ -201,25 +197,30 @@ def _profile(
     different, times, width = _count_steps(
         points, _find_nearest(points, _rows_off(targets, shape), spacing), len(weights)
     )
-    lengths, surface = np.empty(len(different)), np.empty(len(different))
-    size = 0
+    lengths, places, size = np.empty(len(different)), np.empty(len(different), np.int64), 0
     for place in range(len(different)):
-        held = 0.0
+        held = 0
         for kind in range(len(weights)):
-            held += times[place, kind] * weights[kind]
-        if held > 0:
+            held += times[place, kind]
+        if held:
             down, across = different[place] // width * spacing[0], different[place] % width * spacing[1]
-            lengths[size], surface[size] = np.sqrt(down * down + across * across), held
+            lengths[size], places[size] = np.sqrt(down * down + across * across), place
             size += 1
-    values, held_at, last = np.empty(size), np.zeros(size), -1
-    for place in np.argsort(lengths[:size]):
-        if last < 0 or lengths[place] > values[last]:
+    # Points are counted before they are weighed, as by NumPy: so in pixels not a bit differs.
+    values, surface, last = np.empty(size), np.zeros(size), -1
+    counted = np.zeros((size, len(weights)))
+    for at in np.argsort(lengths[:size]):
+        if last < 0 or lengths[at] > values[last]:
             last += 1
-        values[last] = lengths[place]
-        held_at[last] += surface[place]
+        values[last] = lengths[at]
+        for kind in range(len(weights)):
+            counted[last, kind] += times[places[at], kind]
+    for at in range(last + 1):
+        for kind in range(len(weights)):
+            surface[at] += counted[at, kind] * weights[kind]
     if not len(targets):
         values[:] = np.inf
-    return values[: last + 1], held_at[: last + 1]
+    return values[: last + 1], surface[: last + 1]
 
 
 def _measure(
@@ -247,7 +248,7 @@ def _measure(
     return lengths, surface, lengths_back, surface_back
 
 
-_FUNCTIONS = (_find_box, _cut, _measure)
+_FUNCTIONS = (_cut, _measure)
 # What they call.
 _PARTS = (_find_box, _find_contour, _rows_off, _find_nearest, _count_steps, _profile)
 

@@ -231,10 +231,6 @@ class LabelMapPair:
 
 def _joint_box(maps: Sequence[LabelMap]) -> Box:
     """Returns the smallest box that holds every voxel that is not 0 in one of the maps."""
-    native = all(one.dtype.isnative for one in maps)
-    if maps[0].ndim == 2 and native and (compiled := kernels(0)):
-        top, bottom, left, right = compiled.find_box(*maps)
-        return slice(top, bottom), slice(left, right)
     if maps[0].ndim == 2:
         rows = _ends(_held(maps, axis=1))
         return rows, _ends(_held([one[rows] for one in maps], axis=0))
