@@ -16,6 +16,7 @@ from medimg_eval.case import Array, Case, Guide, Image, Mask, Probabilities, Pro
 from medimg_eval.codecs import Codec, InstanceMasks, Masks, ProbabilityMaps
 from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.evidence import EMPTY, Context
+from medimg_eval.imaging import distinct_values
 from medimg_eval.metrics import (
     EmptyPolicy,
     InstanceRule,
@@ -32,6 +33,7 @@ from medimg_eval.metrics.segmentation import (
     needs_spacing,
     probability_metrics,
     probability_scores,
+    spare_loading,
     worst_probability_scores,
 )
 from medimg_eval.panels import Panel
@@ -301,7 +303,7 @@ class SegmentationTask(Task):
         same_grid(mask.geometry, expected, what=f"case {case.id!r}: {what}", than=_reference(case))
         if mask.labels.dtype.kind not in "iub":
             raise CaseError(f"case {case.id!r}: the model's mask holds {mask.labels.dtype}, not integers")
-        unknown = sorted(set(np.unique(mask.labels).tolist()) - {0, *self.labels})
+        unknown = sorted(set(distinct_values(mask.labels).tolist()) - {0, *self.labels})
         if unknown:
             known = ", ".join(f"{label} {name}" for label, name in self.labels.items())
             raise CaseError(
@@ -372,6 +374,7 @@ class SegmentationTask(Task):
         self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None, context: Context = EMPTY
     ) -> list[LabelScore]:
         """Judges every label of one case."""
+        spare_loading()
         wanted = self.case_metrics if metrics is None else metrics
         answer = self.codec.read(prediction) if isinstance(prediction, Path) else self.accept(case, prediction)
         soft = _of_kind("probability", wanted)

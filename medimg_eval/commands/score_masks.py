@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from medimg_eval.arguments import as_list
 from medimg_eval.commands.console import printer, show, show_sheets
 from medimg_eval.data.tables import read_json
@@ -16,7 +14,7 @@ from medimg_eval.evaluation import pipeline
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.run import Run
 from medimg_eval.evaluation.settings import Settings
-from medimg_eval.imaging import PICTURES, MaskFile, find_label_maps
+from medimg_eval.imaging import PICTURES, MaskFile, distinct_values, find_label_maps
 from medimg_eval.instantiate import build_task
 from medimg_eval.models import MaskFiles
 from medimg_eval.results import build_table, load_runs
@@ -112,7 +110,8 @@ def _labels(given: Any, references: Path, held: Mapping[str, Path]) -> dict[int,
     path = next((one for one in beside if one.is_file()), None) if given is None else Path(str(given)).expanduser()
     if path is not None:
         return _stated(path)
-    found = sorted(set().union(*[np.unique(MaskFile(file).read().labels).tolist() for file in held.values()]) - {0})
+    masks = (MaskFile(file).read() for file in held.values())
+    found = sorted(set().union(*[distinct_values(mask.labels).tolist() for mask in masks]) - {0})
     if not found:
         raise UserError(f"{references}: all references are empty; name what was looked for by labels={{1: liver}}")
     return {found[0]: "foreground"} if len(found) == 1 else {label: f"label {label}" for label in found}

@@ -1,12 +1,13 @@
 """Contours of pictures and the distances between them, compiled by Numba where it is installed (extra `fast`).
 
-Written as loops over plain arrays, and compiled when the first picture is judged; the machine code is kept, beside this
-file or in the user's cache where that cannot be written. Values are those of `surfaces` and `nearest_surface`.
+Written as loops over plain arrays, and compiled when the first picture is judged, or by tasks after 2,000; the machine
+code is kept, beside this file or in the user's cache where that cannot be written. Values are those of `surfaces` and
+`nearest_surface`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any, NamedTuple, TypeAlias
 
@@ -23,6 +24,9 @@ FAR = 32000
 """Rows to the next target of a column that has none; no picture that is judged here has half as many."""
 
 LONGEST = FAR // 2
+
+SPARED = 4000
+"""Calls of `kernels` that are refused first: NumPy judges 2,000 pictures in the time that Numba takes to load."""
 
 
 class Kernels(NamedTuple):
@@ -267,9 +271,19 @@ def _compiled() -> Kernels | None:
         return Kernels(*(njit(function) for function in _FUNCTIONS))
 
 
+_spared: Iterator[int] = iter(())
+
+
+@cache
+def spare_loading() -> None:
+    """Leaves the first pictures of this process to NumPy, for whoever may judge but a few hundred."""
+    global _spared  # noqa: PLW0603 - as what is loaded is the process's
+    _spared = iter(range(SPARED))
+
+
 def kernels(longest: int) -> Kernels | None:
-    """Returns the compiled functions; None where Numba is not installed, and for a picture of so many lines."""
-    return _compiled() if longest < LONGEST else None
+    """Returns the compiled functions; None where Numba is not installed, for a picture of so many lines, or not yet."""
+    return _compiled() if longest < LONGEST and next(_spared, None) is None else None
 
 
 def contour_profiles(

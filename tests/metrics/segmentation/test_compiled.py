@@ -42,7 +42,7 @@ def test_uncompiled_functions_give_the_same_scores(monkeypatch):
 
 def test_compiled_functions_give_the_same_scores(monkeypatch):
     pytest.importorskip("numba", reason="numba is not installed: pip install 'medimg-eval[fast]'")
-    check(monkeypatch, compiled.kernels(1), 60)
+    check(monkeypatch, compiled._compiled(), 60)
 
 
 @pytest.mark.parametrize("dtype", [bool, np.uint8, np.int16, np.int64])
@@ -88,6 +88,14 @@ def test_pictures_with_too_many_lines_and_places_without_numba_take_numpy(monkey
     assert compiled.kernels(compiled.LONGEST) is None
     monkeypatch.setitem(sys.modules, "numba", None)
     assert compiled._compiled.__wrapped__() is None
+
+
+def test_tasks_leave_their_first_pictures_to_numpy(monkeypatch):
+    for name, value in (("SPARED", 2), ("_spared", iter(())), ("_compiled", lambda: PLAIN)):
+        monkeypatch.setattr(compiled, name, value)
+    assert compiled.kernels(1) == PLAIN
+    compiled.spare_loading.__wrapped__()
+    assert [compiled.kernels(1) for _ in range(3)] == [None, None, PLAIN]
 
 
 def test_where_no_cache_can_be_written_functions_are_compiled_without(monkeypatch):
