@@ -18,6 +18,7 @@ import importlib.util
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -490,6 +491,66 @@ def _medians(times: dict[str, list[float]]) -> dict[str, dict[str, float]]:
     }
 
 
+def stacked(pairs: list[tuple[Array, Array]]) -> tuple[Array, Array]:
+    """Masks of pictures, cropped, one below the other as labels 1, 2, ... of two tall pictures."""
+    parts = []
+    for label, pair in enumerate(pairs, start=1):
+        down, across = (np.flatnonzero(np.logical_or(*pair).any(axis=axis)) for axis in (1, 0))
+        box = slice(down[0], down[-1] + 2), slice(across[0], across[-1] + 1)
+        parts.append([np.pad(mask[box] * np.uint8(label), ((0, 0), (0, 512 - len(across)))) for mask in pair])
+    return np.concatenate([one for one, _ in parts]), np.concatenate([other for _, other in parts])
+
+
+def of_calls(pairs: list[tuple[Array, Array]]) -> dict[str, float]:
+    """Median CPU time in ms of a mask, by itself, 16 in a stack, and of 8 x 8: what does not depend on the pixels."""
+    from medimg_eval.metrics import segmentation_scores
+    from medimg_eval.metrics.segmentation import compiled, label_maps
+
+    corner = np.pad(np.ones((3, 2), np.uint8), ((2, 3), (3, 3)))
+    kinds = {"NumPy": lambda longest: None, "compiled": compiled.kernels}
+    times: dict[str, list[float]] = {}
+    for group in (pairs[start : start + 16] for start in range(0, len(pairs) - 15, 16)):
+        for kind, label_maps.kernels in kinds.items():
+            for name, maps in {"alone": group, "8 x 8": [(corner, corner.T.copy())] * 16, "stacked": None}.items():
+                begun = time.process_time()
+                for pair in maps or [stacked(group)]:
+                    labels = [1] if maps else range(1, 17)
+                    segmentation_scores(*pair, (1.0, 1.0), labels=labels, metrics=METRICS)
+                times.setdefault(f"{kind}, {name}", []).append((time.process_time() - begun) / 16)
+    return {name: 1e3 * float(np.median(some[1:])) for name, some in times.items()}
+
+
+def of_a_task(number: int) -> dict[str, Any]:
+    """CPU time in s of `score` of so many PNG masks, and of one, and the share that a stack of masks could save."""
+    from PIL import Image
+
+    pairs = masks_2d(argparse.Namespace(masks=number)).pairs
+    took: dict[str, list[float]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for some in (pairs, pairs[1:2]):
+            for side, masks in zip(("references", "masks"), zip(*some, strict=True), strict=True):
+                Path(folder, str(len(some)), side).mkdir(parents=True)
+                for place, mask in enumerate(masks):
+                    Image.fromarray(mask).save(Path(folder, str(len(some)), side, f"{place}.png"))
+        for name in [str(number), "1"] * 5:
+            shutil.rmtree(Path(folder, name, "runs"), ignore_errors=True)
+            before = os.times()
+            said = ["score", "masks=masks", "references=references", "labels={1: lesion}"]
+            command = [sys.executable, "-m", "medimg_eval", *said]
+            subprocess.run(command, cwd=Path(folder, name), check=True, capture_output=True)
+            after = os.times()
+            took.setdefault(name, []).append(sum(after[2:4]) - sum(before[2:4]))
+    seconds = {name: float(np.median(some)) for name, some in took.items()}
+    calls = of_calls([pair for pair in pairs if pair[1].any()])
+    share = number / 1e3 / seconds[str(number)]
+    shares = {
+        "calls": share * calls["NumPy, alone"],
+        "of them whatever the pixels": share * calls["NumPy, 8 x 8"],
+        "saved by stacks": share * (calls["NumPy, alone"] - calls["NumPy, stacked"]),
+    }
+    return {"CPU s, by masks": seconds, "ms a mask": calls, "share of the task": shares}
+
+
 def main() -> None:
     """Measures, prints, and writes where it is told to."""
     warnings.simplefilter("ignore")
@@ -512,7 +573,7 @@ def main() -> None:
         print(json.dumps(answer))
         return
     if options.pictures:
-        turns = in_turn(options.pictures)
+        turns = in_turn(options.pictures) | {"task": of_a_task(options.pictures)}
         print(json.dumps(turns, indent=2))
         if options.out:
             held = json.loads(options.out.read_text(encoding="utf-8"))
