@@ -16,6 +16,7 @@ from medimg_eval.case import Array, Case, Guide, Image, Mask, Probabilities, Pro
 from medimg_eval.codecs import Codec, InstanceMasks, Masks, ProbabilityMaps
 from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.evidence import EMPTY, Context
+from medimg_eval.imaging import distinct_values
 from medimg_eval.metrics import (
     EmptyPolicy,
     InstanceRule,
@@ -32,6 +33,7 @@ from medimg_eval.metrics.segmentation import (
     needs_spacing,
     probability_metrics,
     probability_scores,
+    spare_loading,
     worst_probability_scores,
 )
 from medimg_eval.panels import Panel
@@ -362,6 +364,7 @@ class SegmentationTask(Task):
         self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None, context: Context = EMPTY
     ) -> list[LabelScore]:
         """Judges every label of one case."""
+        spare_loading()
         wanted = self.case_metrics if metrics is None else metrics
         answer = self.codec.read(prediction) if isinstance(prediction, Path) else self.accept(case, prediction)
         soft = _of_kind("probability", wanted)
@@ -543,7 +546,7 @@ def _unknown_labels(labels: Array, known: Set[int]) -> list[int]:
     """The values that are no labels; where all between the lowest and the highest are, none needs to be looked for."""
     if not labels.size or all(value in known for value in range(int(labels.min()), int(labels.max()) + 1)):
         return []
-    return sorted(set(np.unique(labels.ravel("K")).tolist()) - known)
+    return sorted(set(distinct_values(labels).tolist()) - known)
 
 
 def _reference(case: Case) -> str:

@@ -7,13 +7,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 
 from medimg_eval.commands.scoring.frame import Candidate, named_files, references_of
 from medimg_eval.data.tables import read_json
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.evaluation.model_spec import ModelSpec
-from medimg_eval.imaging import PICTURES, MaskFile, find_label_maps
+from medimg_eval.imaging import PICTURES, MaskFile, distinct_values, find_label_maps
 from medimg_eval.instantiate import build_task
 from medimg_eval.models import MaskFiles
 from medimg_eval.tasks import Task
@@ -78,7 +77,7 @@ def _labels(given: Any, references: Path, held: Mapping[str, Path]) -> dict[str,
     names: dict[int, str] = {}
     for file in held.values():
         mask = MaskFile(file).read()
-        names |= {value: mask.names.get(value, "") for value in np.unique(mask.labels).tolist() if value}
+        names |= {value: mask.names.get(value, "") for value in distinct_values(mask.labels).tolist() if value}
     if not names:
         raise UserError(f"{references}: all references are empty; name what was looked for by labels={{1: liver}}")
     plain = "foreground" if len(names) == 1 else "label {}"
