@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-
 from medimg_eval.commands.scoring.frame import Candidate, named_files, references_of
 from medimg_eval.data.tables import read_json
 from medimg_eval.errors import UsageError, UserError
