@@ -12,7 +12,7 @@ import yaml
 
 from medimg_eval.case import Boxes, Case, Condition, Image, Points
 from medimg_eval.configs.names import file_of
-from medimg_eval.errors import CaseError, UsageError, nearest
+from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.answers import UNREAD, AnsweredQuestion
 from medimg_eval.question import Message, Question
@@ -119,9 +119,7 @@ def exemplars_of(
     cases = list(layout.cases(str(shots.get("split", "dev"))))
     ids = [str(one) for one in shots.get("ids", ())]
     known = {case.id: case for case in cases}
-    lost = next((one for one in ids if one not in known), None)
-    if lost is not None:
-        raise UsageError(f"task.shots: there is no case {lost!r}{nearest(lost, known)}")
+    UsageError.refuse_unknown("task.shots: there is no case", known, *ids)
     chosen = [known[one] for one in ids] if ids else cases[: int(shots.get("number", 1))]
     images: list[Image] = []
     turns: list[Message] = []

@@ -107,8 +107,7 @@ class QuestionTask(InLanguage, TrainsOnPrompts, Task):
         check_metrics(self, "answers")
         self.check_languages()
         for key, options in {"answer_by": ("generate", "likelihood"), "blind": ("", *BLIND.values())}.items():
-            if getattr(self, key) not in options:
-                raise UsageError(f"task.{key} is {getattr(self, key)!r}{nearest(str(getattr(self, key)), options)}")
+            UsageError.refuse_unknown(f"task.{key} is", options, getattr(self, key))
         if self.shots and str(self.shots.get("split", "dev")) == self.splits.get("test"):
             raise UsageError(
                 "task.shots: exemplars of the split that is asked about would give answers away; name another"
@@ -459,7 +458,7 @@ class QuestionTask(InLanguage, TrainsOnPrompts, Task):
             parts.append("the likeliest option is the answer")
         elif self._decoding.temperature > 0:
             parts.append(f"temperature {self._decoding.temperature:g}, seed {self._decoding.seed}")
-        else:
+        elif not getattr(self.layout, "answered", False):  # who asked elsewhere may have decoded in any way
             parts.append("greedy decoding")
         if self.blind:
             parts.append({"remove": "without images", "grey": "grey images"}[self.blind])
