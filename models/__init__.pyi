@@ -61,7 +61,7 @@ from .precomputed.images import (
 from .precomputed.masks import MaskFiles as MaskFiles, NnUnetResults as NnUnetResults, Precomputed as Precomputed
 from .precomputed.annotations import PrecomputedAnnotations as PrecomputedAnnotations
 from .precomputed.points_boxes import PrecomputedNumbers as PrecomputedNumbers, PrecomputedPlaces as PrecomputedPlaces
-from .precomputed.texts import PrecomputedReports as PrecomputedReports
+from .precomputed.texts import LoggedReplies as LoggedReplies, PrecomputedReports as PrecomputedReports
 from .reconstruction.linear import (
     FunctionReconstructor as FunctionReconstructor,
     SenseCombine as SenseCombine,

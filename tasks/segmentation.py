@@ -14,7 +14,7 @@ import numpy as np
 
 from medimg_eval.case import Array, Case, Guide, Image, Mask, Probabilities, Prompt, Units
 from medimg_eval.codecs import Codec, InstanceMasks, Masks, ProbabilityMaps
-from medimg_eval.errors import CaseError, UsageError, nearest
+from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.evidence import EMPTY, Context
 from medimg_eval.imaging import distinct_values
 from medimg_eval.metrics import (
@@ -74,8 +74,7 @@ class Guides:
     def __post_init__(self) -> None:
         """Refuses what cannot be meant."""
         for what, value, options in (("kind", self.kind, Kind), ("per", self.per, Per)):
-            if value not in get_args(options):
-                raise UsageError(f"task.guides.{what}: there is no {value!r}{nearest(str(value), get_args(options))}")
+            UsageError.refuse_unknown(f"task.guides.{what}: there is no", get_args(options), value)
         for what, least in (("jitter", 0), ("negatives", 0), ("points", 1), ("seed", 0)):
             value = getattr(self, what)
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
@@ -178,9 +177,7 @@ def guides_of(settings: Mapping[str, Any] | None) -> Guides | None:
     if not isinstance(settings, Mapping):
         raise UsageError(f"expected task.guides to hold settings such as kind: box, got {settings!r}")
     known = [entry.name for entry in fields(Guides)]
-    unknown = sorted(set(settings) - set(known))
-    if unknown:
-        raise UsageError(f"task.guides: there is no setting {unknown[0]!r}{nearest(unknown[0], known)}")
+    UsageError.refuse_unknown("task.guides: there is no setting", known, *sorted(settings))
     return Guides(**settings)
 
 
@@ -230,8 +227,7 @@ class SegmentationTask(Task):
             raise UsageError(f"task {self.name!r}: expected labels of 1 and above, got {sorted(self.labels)}")
         check_metrics(self, "masks")
         for what, value, options in (("surface", self.surface, Surface), ("units", self.units, Units)):
-            if value not in get_args(options):
-                raise UsageError(f"task {self.name!r}: there is no {what} {value!r}{nearest(value, get_args(options))}")
+            UsageError.refuse_unknown(f"task {self.name!r}: there is no {what}", get_args(options), value)
         kind = parse(self.monitor)[0].kind
         if kind == "probability" and not self._soft:
             raise UsageError(
@@ -478,9 +474,7 @@ class SegmentationTask(Task):
             if not isinstance(members, list | tuple):
                 raise UsageError(f"task {self.name!r}: expected region {name!r} to list labels, got {members!r}")
         named = list(self.regions or self.labels.values())
-        for name in self.unscored:
-            if name not in named:
-                raise UsageError(f"task {self.name!r}: unscored: there is no label {name!r}{nearest(name, named)}")
+        UsageError.refuse_unknown(f"task {self.name!r}: unscored: there is no label", named, *self.unscored)
         unknown = sorted({label for labels in self.regions.values() for label in labels} - set(self.labels))
         if unknown:
             raise UsageError(f"task {self.name!r}: regions hold labels {unknown} that `labels` does not name")

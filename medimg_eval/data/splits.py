@@ -249,9 +249,7 @@ def joined(entries: Sequence[Entry], folds: Mapping[str, Any], root: Path) -> li
     chosen = []
     for split, wanted in folds.items():
         names = [str(one) for one in wanted] if isinstance(wanted, list | tuple) else [str(wanted)]
-        lost = next((name for name in names if name not in held), None)
-        if lost is not None:
-            raise UserError(f"{root}: task.layout.folds names {lost!r}{nearest(lost, held)}")
+        UserError.refuse_unknown(f"{root}: task.layout.folds names", held, *names)
         chosen += [replace(entry, split=str(split)) for entry in entries if entry.split in names]
     return chosen
 

@@ -25,7 +25,7 @@ from medimg_eval.case import Case
 from medimg_eval.data.datamodule import CaseDataModule
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.evaluation.identity import data_fingerprint, slug
-from medimg_eval.evaluation.leaving import TRACKED, note_sent, permit
+from medimg_eval.evaluation.leaving import note_sent, permit, permit_trackers
 from medimg_eval.evaluation.lightning_modules import FitModule, require_trainable
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.plan import begin, placed, prepare_model, task_identity
@@ -103,8 +103,7 @@ def fit(
             return folder
         made = list(loggers(folder))
         sent = permit(task, settings.may_leave, "model", candidate.name, candidate.model, ["images", "questions"])
-        for one in made:
-            sent += permit(task, settings.may_leave, "tracker", type(one).__name__, one, TRACKED)
+        sent += permit_trackers(task, settings.may_leave, made)
         begin(run, "fit", task, candidate, settings, fingerprint, work_left=True)
         run.note(cases={part: len(found) for part, found in cases.items()})
         note_sent(run, sent, sum(map(len, cases.values())))

@@ -108,6 +108,8 @@ class Manifest(TypedDict, total=False):
     """By extractor of features: its weights."""
     sets: Mapping[str, str]
     """By set of real images: how many, and the hash of their content."""
+    untracked: Mapping[str, str]
+    """Trackers that did not take the scores, with what they said; empty where all did."""
     sent: Sequence[Mapping[str, Any]]
     """What went to which other machine, noted before it went, and on whose permission."""
     timing: Mapping[str, float]

@@ -15,9 +15,16 @@ from medimg_eval.arguments import settled as without_defaults_within
 from medimg_eval.case import Case, Condition, Image, Trial
 from medimg_eval.configs.names import catalogued
 from medimg_eval.data.former_names import as_hashed
-from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.errors import UsageError, UserError
 from medimg_eval.evaluation.identity import data_fingerprint, placeless, provenance, slug, trainer_identity
-from medimg_eval.evaluation.leaving import Sent, note_sent, permit_judge, permit_model, permit_providers
+from medimg_eval.evaluation.leaving import (
+    Sent,
+    note_sent,
+    permit_judge,
+    permit_model,
+    permit_providers,
+    permit_trackers,
+)
 from medimg_eval.evaluation.manifest import Manifest
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.observe import Source, former_judge, judge_source, sources_of
@@ -189,6 +196,7 @@ def _providers(
     judge = settings.judge if any(need.provider == JUDGE for need in requirements) else None
     if judge is not None and getattr(judge.wrapper, "remote", False):  # only then is it loaded, in no time
         permit_judge(task, settings.may_leave, judge.name, judge.model)
+    sent += permit_trackers(task, settings.may_leave, settings.loggers(settings.runs))
     return sent, sources_of(requirements, providers)
 
 
@@ -243,9 +251,7 @@ def _conditions(task: Task, asked: Sequence[Condition], noted: Manifest) -> dict
     """
     found = {key: Condition(**one) for key, one in noted.get("conditions", {}).items()}
     for condition in asked:
-        if condition.name not in task.conditions():
-            near = nearest(condition.name, task.conditions())
-            raise UsageError(f"task {task.name!r} has no condition {condition.name!r}{near}")
+        UsageError.refuse_unknown(f"task {task.name!r} has no condition", task.conditions(), condition.name)
         if found.setdefault(condition.key, condition) != condition:
             raise UsageError(
                 f"condition {condition.key!r} was asked before with other settings, "

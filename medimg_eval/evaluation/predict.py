@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from medimg_eval.case import Case, Failure, Prompt, Trial
 from medimg_eval.codecs import Stored
 from medimg_eval.data.prompts import PreparedCase, PromptBatches
-from medimg_eval.errors import CaseError, UserError
+from medimg_eval.errors import CaseError, UserError, cause_of, error_in_words
 from medimg_eval.evaluation.manifest import Manifest
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.plan import prepare_model
@@ -152,6 +152,7 @@ class Predictor:
         self.task, self.run, self.scorer, self._keys, self._varied = task, run, scorer, keys, varied
         self._early = keys.early() if uses_torch(model) else []  # what takes no time is not worth processes beside it
         self.model = model
+        self._causes: set[str] = set()
         self.seconds_in_model = 0.0
         """Time spent in `generate`, `choose`, `embed` and `classify`."""
         self.start()
@@ -181,7 +182,10 @@ class Predictor:
         self.run.append_predictions(results, notes, self.task.codec.form)
         for trial, result in results.items():
             if isinstance(result, Failure):
-                log.warning("case %s failed (%s): %s", trial.id, result.stage, result.message)
+                again = (cause := cause_of(result.message, trial.case)) in self._causes
+                level = logging.DEBUG if again else logging.WARNING  # of many alike, the end says how many
+                log.log(level, "case %s failed (%s): %s", trial.id, result.stage, result.message)
+                self._causes.add(cause)
         for prepared in batch:
             prediction = results[trial := self._trial(prepared.case)]
             if self.task.codec.heavy and isinstance(prediction, Path):  # light ones are judged together, at the end
@@ -210,8 +214,7 @@ class Predictor:
                 return [answer for prompt in prompts for answer in self._ask([prompt])]
             if len(prompts) == 1:
                 log.debug("case %s", prompts[0].case_id, exc_info=True)
-                message = str(error) if isinstance(error, CaseError) else f"{type(error).__name__}: {error}"
-                return [Failure(prompts[0].case_id, "answer", message)]
+                return [Failure(prompts[0].case_id, "answer", error_in_words(error))]
         # Only here is the error gone, and with it what it holds of the device's memory.
         self._most = len(prompts) // 2
         log.warning("out of memory with %d prompts at once; goes on with %d", len(prompts), self._most)
@@ -232,7 +235,7 @@ class Predictor:
             return Failure(case.id, "check", str(error))
         except Exception as error:
             log.debug("case %s", case.id, exc_info=True)
-            message = f"case {case.id!r}: the answer is no prediction ({type(error).__name__}: {error})"
+            message = f"case {case.id!r}: the answer is no prediction ({error_in_words(error)})"
             return Failure(case.id, "check", message)
         return self.task.codec.write(self.run.folder / "predictions", trial.id, prediction)
 

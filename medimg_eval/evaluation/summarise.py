@@ -20,6 +20,7 @@ from medimg_eval.metrics import LabelScore
 from medimg_eval.metrics.scores import RAISED
 from medimg_eval.results import build_table, load_runs
 from medimg_eval.results.runs import SCHEMA
+from medimg_eval.results.tracking import report_to
 from medimg_eval.tasks import Task
 from medimg_eval.tasks.base import SetScore, left_out
 
@@ -54,20 +55,31 @@ def summarise(plan: Plan, keys: ScoreKeys, context: Context) -> None:
         partial=in_words(plan.every, [case.id for case in plan.cases]),
         cases=max(len(plan.cases), written.judged),
         predicted=written.predicted,
-        failed_cases=len({trial.case for trial in written.failures}),
+        failed_cases=len({trial.case for trial in written.failures if not trial.condition}),
         ended=now(),
     )
     run.note(**said)
     run.table = build_table(load_runs([run.folder]))
+    own = run.table.frame().query("model == @plan.model_name")  # without the line of condition no_image
     write_json(
         run.folder / "summary.json",
         {
-            "metrics": json.loads(run.table.frame().to_json(orient="records")),  # NaN, which JSON lacks, becomes null
+            "metrics": json.loads(own.to_json(orient="records")),  # NaN, which JSON lacks, becomes null
             "failures": [{"case": t.id, "stage": f.stage, "message": f.message} for t, f in written.failures.items()],
             "raised": [*written.raised, *written.raised_of_sets],
             "read_with": run.read_with(),
         },
     )
+
+
+def track(plan: Plan) -> None:
+    """Reports the scored run to trackers; those that do not take it stand in the manifest."""
+    run, trackers = plan.run, plan.settings.loggers(plan.run.folder)
+    if trackers and run.table is not None:
+        facts = {key: str(run.manifest.get(key)) for key in ("task", "model", "seed", "run")}
+        run.note(untracked=report_to(trackers, run.table, facts, run.folder))
+    elif run.manifest.get("untracked"):
+        run.note(untracked={})
 
 
 def _write_scores(plan: Plan, keys: ScoreKeys, context: Context) -> _Written:

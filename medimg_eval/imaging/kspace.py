@@ -174,8 +174,7 @@ def inverse_fft(samples: Array, axes: Sequence[int], *, centred: bool = True) ->
 def _key_map(keys: KeyMap | str) -> KeyMap:
     if isinstance(keys, KeyMap):
         return keys
-    if keys not in PRESETS:
-        raise UsageError(f"expected a KeyMap or a preset, got {keys!r}{nearest(keys, PRESETS)}")
+    UsageError.refuse_unknown("expected a KeyMap or a preset, got", PRESETS, keys)
     return PRESETS[keys]
 
 
@@ -191,10 +190,8 @@ class _Opened:
 
         if not self.path.is_file():
             raise CaseError(f"{self.path}: no such file")
-        try:
+        with CaseError.about(self.path, "is no HDF5 file, or cut short", OSError, mend="write or copy it again"):
             self._file = h5py.File(self.path, "r")
-        except OSError as error:
-            raise CaseError(f"{self.path}: is no HDF5 file, or cut short ({error}); write or copy it again") from error
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:

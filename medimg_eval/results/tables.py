@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from medimg_eval.arguments import as_list
-from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.errors import UsageError, UserError
 from medimg_eval.results.cards import build_cards
 from medimg_eval.results.comparison import CompareSettings, compare, marked
 from medimg_eval.results.table import Look, build_authors_tables, build_table
@@ -90,8 +90,7 @@ def _metrics(said: Any) -> list[str] | dict[str, list[str]] | None:
 
 def _authors(runs: Sequence[RunScores], wanted: Mapping[str, Any]) -> dict[str, Table]:
     """Returns the tables by the name of their files."""
-    if wanted["table"] not in (AUTHORS, CARD):
-        raise UsageError(f"there is no table {wanted['table']!r}{nearest(str(wanted['table']), [AUTHORS, CARD])}")
+    UsageError.refuse_unknown("there is no table", (AUTHORS, CARD), wanted["table"])
     for key, usual in (("metrics", None), ("by", None), ("mean", "case")):
         if wanted[key] != usual:
             raise UsageError(f"table={wanted['table']} has columns of its own; leave out {key}={wanted[key]}")

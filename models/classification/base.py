@@ -106,8 +106,7 @@ class NetworkClassifier(nn.Module, Classifier):
         self, *, classes: Sequence[str] | None, augment: Mapping[str, Any] | None, several: str, batch: int
     ) -> None:
         super().__init__()
-        if several not in SEVERAL:
-            raise UsageError(f"model.several is {several!r}{nearest(str(several), SEVERAL)}")
+        UsageError.refuse_unknown("model.several is", SEVERAL, several)
         if batch < 1:
             raise UsageError(f"model.batch is {batch}, expected at least 1")
         self.classes = [] if classes is None else distinct(classes)

@@ -205,10 +205,8 @@ class TimmClassifier(NetworkClassifier, Chooser):
         return made
 
     def _made(self, timm: Any, source: str | None, **settings: Any) -> Any:
-        try:
+        with UserError.about(self._where, "cannot be loaded as a model of timm", Exception):
             return timm.create_model(source, **settings, **self.backbone_options)
-        except Exception as error:  # the library fails in many ways over files, names and the network
-            raise UserError(f"{self._where}: cannot be loaded as a model of timm ({error})") from error
 
     @property
     def _where(self) -> str:

@@ -21,6 +21,16 @@ ENDINGS = (".nii.gz", ".nii", ".mhd", ".mha", ".nrrd", ".dcm", ".npy", ".npz", "
 """Of image files, which some programs leave on the names of cases."""
 
 
+def result_folder(root: str, holds: str, pattern: str = "{case}") -> Path:
+    """Folder of what a program made; raises UserError where it is missing, or the pattern names no case."""
+    folder = Path(root).expanduser()
+    if not folder.is_dir():
+        raise UserError(f"{folder}: no such folder; set model.root to the folder of {holds}")
+    if "{case}" not in pattern:
+        raise UserError(f"expected {{case}} in model.pattern, got {pattern!r}")
+    return folder
+
+
 class Line(NamedTuple):
     """One record of a file.
 
@@ -170,10 +180,8 @@ def read_table(path: Path) -> Table:
 
 def _read_json(path: Path) -> list[Line]:
     """Returns the objects of a JSON file: of a list each, or the only one."""
-    try:
+    with CaseError.about(path, "cannot be read as JSON", OSError, ValueError):
         content = json.loads(path.read_text(encoding="utf-8-sig"))
-    except (OSError, ValueError) as error:
-        raise CaseError(f"{path}: cannot be read as JSON ({error})") from error
     items = content if isinstance(content, list) else [content]
     odd = next((item for item in items if not isinstance(item, dict)), None)
     if odd is not None:

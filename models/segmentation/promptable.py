@@ -163,10 +163,8 @@ class Sam(nn.Module, PromptableSegmenter):
             return
         transformers = import_optional("transformers")
         source = self.hub if self.checkpoint is None else str(Path(self.checkpoint).expanduser())
-        try:
+        with UserError.about(source, "cannot be loaded as a SAM model", Exception):
             loaded: Any = transformers.SamModel.from_pretrained(source, revision=self.revision)
-        except Exception as error:  # the library fails in many ways over files, names and the network
-            raise UserError(f"{source}: cannot be loaded as a SAM model ({error})") from error
         self.sam = loaded.eval()
 
     def one_pass(self) -> Pass | None:

@@ -14,7 +14,7 @@ from medimg_eval.case import Geometry, Image, Reference
 from medimg_eval.data.layouts.base import FolderLayout, texts
 from medimg_eval.data.records import FIELD, Entry, OneFile, Row, below
 from medimg_eval.data.tables import Cell, Encoded, read_table
-from medimg_eval.errors import UsageError, UserError
+from medimg_eval.errors import MissingDataError, UsageError, UserError
 
 
 @dataclass(kw_only=True)
@@ -89,7 +89,7 @@ class Table(FolderLayout):
         for split, name in named.items():
             found[split] = sorted(root.glob(name)) if "*" in name else [root / name]
             if not found[split]:
-                raise UserError(f"{root / name}: there is no such table")
+                raise MissingDataError(f"{root / name}: there is no such table")
         return found
 
     def _entry(self, root: Path, row: Row, split: str | None) -> Entry:

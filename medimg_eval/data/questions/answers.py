@@ -48,8 +48,7 @@ def check_answer(config: Mapping[str, Any]) -> None:
     if unknown is not None:
         raise UsageError(f"task.layout.answer of {form!r} has no key {unknown!r}{nearest(unknown, FORMS[form])}")
     for key, known in (("box", ("xyxy", "xywh")), ("scale", ("pixels", "percent", "unit")), ("absent", ABSENT)):
-        if config.get(key, known[0]) not in known:
-            raise UsageError(f"task.layout.answer.{key} is {config[key]!r}{nearest(str(config[key]), known)}")
+        UsageError.refuse_unknown(f"task.layout.answer.{key} is", known, config.get(key, known[0]))
 
 
 def check_kind(config: Any) -> None:
@@ -60,9 +59,7 @@ def check_kind(config: Any) -> None:
         wanted = list(config["kinds"].values())
     else:
         wanted = [BY_ANSWER if isinstance(config, Mapping) else config]
-    wrong = next((one for one in wanted if one not in (*KINDS, BY_ANSWER)), None)
-    if wrong is not None:
-        raise UsageError(f"task.layout.kind is {wrong!r}{nearest(str(wrong), [*KINDS, BY_ANSWER])}")
+    UsageError.refuse_unknown("task.layout.kind is", (*KINDS, BY_ANSWER), *wanted)
 
 
 def answer_names(config: Mapping[str, Any]) -> list[str]:

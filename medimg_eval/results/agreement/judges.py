@@ -374,9 +374,7 @@ def _labels(file: Path, column: str, questions: Sequence[str]) -> dict[tuple[str
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UserError(f"{file}: cannot be read as CSV ({error})") from error
     columns = list(reader.fieldnames or ())
-    for needed in ("case", column):
-        if needed not in columns:
-            raise UsageError(f"{file} has no column {needed!r}{nearest(needed, columns)}")
+    UsageError.refuse_unknown(f"{file} has no column", columns, "case", column)
     if "question" not in columns and len(questions) > 1:
         raise UsageError(
             f"{file} has no column 'question', and judges were asked several: {', '.join(questions)}; add it"

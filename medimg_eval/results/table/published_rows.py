@@ -132,7 +132,7 @@ def _cell(number: PublishedNumber | None, place: int, ours: Sequence[Row], *, co
 
 def _same_model(cell: Cell, model: str) -> bool:
     """Returns whether a cell is of a model of this name; "GPT-4o" and "gpt4o" are the same."""
-    return cell.run is not None and _plain(cell.run.model) == _plain(model)
+    return cell.run is not None and _plain(cell.run.name) == _plain(model)
 
 
 def _plain(name: str) -> str:

@@ -189,8 +189,7 @@ class Studies(Layout):
     def _table(self, root: Path, split: str) -> pd.DataFrame:
         files = self.records
         if isinstance(files, Mapping):
-            if split not in files:
-                raise SplitError(f"{root}: task.layout.records names no split {split!r}{nearest(split, files)}")
+            SplitError.refuse_unknown(f"{root}: task.layout.records names no split", files, split)
             files = files[split]
         patterns = self._patterns(Texts(root, self.report).patterns)
         wanted = {name for some in patterns.values() for name in names_of(some)}
