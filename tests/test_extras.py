@@ -10,6 +10,7 @@ import pytest
 import torch
 from hydra.errors import InstantiationException
 
+from medimg_eval.api import load_task
 from medimg_eval.data.layouts import Questions, Volumes
 from medimg_eval.errors import EXTRAS, MissingDataError, UserError, import_optional
 from medimg_eval.instantiate import build
@@ -159,3 +160,16 @@ def test_an_absent_device_is_named_with_what_mends_it():
 def test_a_device_that_torch_does_not_know_is_refused():
     with pytest.raises(UserError, match="device=warp is not to be had here"):
         device_of("warp")
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("amos22_ct", r"dataset\.json: no such file; it is had from "),  # of nnU-Net's list
+        ("medmnist_derma", r"dermamnist\.npz: no such file; "),  # of an array
+        ("vqa_rad", r"fetch it by: python -m medimg_eval download task=vqa_rad root="),
+    ],
+)
+def test_a_folder_that_is_still_empty_is_missing_data_too(tmp_path, name, told):
+    with pytest.raises(MissingDataError, match=told):
+        load_task(name, root=tmp_path).cases("test")

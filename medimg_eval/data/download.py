@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from medimg_eval.data.archives import Archive, in_words, require_space
-from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.errors import UsageError, UserError
 from medimg_eval.trust import stays_inside
 
 PARTS = ".download"
@@ -47,9 +47,7 @@ class HubFiles:
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> HubFiles:
         """What `card.download` of a task says; raises UsageError for an unknown key, or without `hub` or `files`."""
-        unknown = next((key for key in config if key not in KEYS), None)
-        if unknown is not None:
-            raise UsageError(f"task.card.download has no key {unknown!r}{nearest(str(unknown), KEYS)}")
+        UsageError.refuse_unknown("task.card.download has no key", KEYS, *config)
         if not config.get("hub") or not config.get("files"):
             raise UsageError("task.card.download: expected `hub`, as owner/name, and `files`, a list of patterns")
         return cls(

@@ -15,7 +15,7 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from medimg_eval.case import Array, Geometry, Image, Mask
-from medimg_eval.errors import CaseError, UsageError, UserError, nearest
+from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.imaging.formats import FAMILIES, identify, survey
 from medimg_eval.imaging.label_values import label_map, label_notes, split_codes
 from medimg_eval.imaging.library_logs import without_values
@@ -124,10 +124,9 @@ def _ask(paths: Sequence[Path], names: Sequence[str], options: dict[str, Any], n
     notes += passed
     module = importlib.import_module(FAMILIES[family])
     method: Callable[..., Any] = next(getattr(module, name) for name in names if hasattr(module, name))
-    known = [key for key, one in inspect.signature(method).parameters.items() if one.kind is one.KEYWORD_ONLY]
-    unknown = next((option for option in options if option not in known), None)
-    if unknown is not None:
-        raise UsageError(f"{paths[0]}: reading a {family} takes no option {unknown!r}{nearest(unknown, known)}")
+    if options:
+        known = [key for key, one in inspect.signature(method).parameters.items() if one.kind is one.KEYWORD_ONLY]
+        UsageError.refuse_unknown(f"{paths[0]}: reading a {family} takes no option", known, *options)
     return method(paths, **options)
 
 

@@ -171,7 +171,7 @@ def _is_lines(path: Path) -> bool:
 def _byte_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """The lines of a file that are not blank, unpacked and without a byte order mark, and their numbers."""
     if not path.is_file():
-        raise UserError(f"{path}: no such file")
+        raise MissingDataError(f"{path}: no such file")
     try:
         with cast("BinaryIO", gzip.open(path) if path.suffix == ".gz" else path.open("rb")) as stream:
             for number, line in enumerate(stream, start=1):

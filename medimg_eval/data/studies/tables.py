@@ -65,10 +65,8 @@ def _separated(path: Path, **options: Any) -> pd.DataFrame:
     import pandas as pd
 
     separator = SEPARATED[_kind(path)]
-    try:
+    with UserError.about(path, "cannot be read as a table", OSError, EOFError, ValueError):
         frame = pd.read_csv(path, dtype=object, sep=separator, na_filter=False, encoding="utf-8-sig", **options)
-    except (OSError, EOFError, ValueError) as error:
-        raise UserError(f"{path}: cannot be read as a table ({error})") from error
     made: pd.DataFrame = frame.set_axis([str(name).strip() for name in frame.columns], axis=1)
     return made
 
@@ -90,10 +88,8 @@ def read_openi(path: Path) -> dict[str, Any]:
     order; `findings`, `impression`, `indication`, `comparison`, and what else the abstract is divided into, in lower
     case.
     """
-    try:
+    with UserError.about(path, "is no XML", OSError, ET.ParseError, mend="copy it again"):
         report = ET.fromstring(_plain(path))  # noqa: S314 -- it defines no entities
-    except (OSError, ET.ParseError) as error:
-        raise UserError(f"{path}: is no XML ({error}); copy it again") from error
     uid = report.find("uId")
     if uid is None or not uid.get("id"):
         raise UserError(f"{path}: names no uId, which reports of OpenI do")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
-from medimg_eval.errors import UserError, nearest
+from medimg_eval.errors import UserError
 from medimg_eval.published_numbers import half_digit
 from medimg_eval.results.published.readers import READERS, Reading
 from medimg_eval.results.runs import RunScores
@@ -109,10 +109,7 @@ def _reproduced(benchmark: Benchmark, number: Number, clone: Path, settings: Set
     path = clone / number.path
     if not path.is_file():
         return Reproduced(benchmark, number, math.nan, math.nan, math.nan, "absent", why=f"{number.path} is not there")
-    if number.reader not in READERS:
-        raise UserError(
-            f"published/{benchmark.name}: there is no reader {number.reader!r}{nearest(number.reader, READERS)}"
-        )
+    UserError.refuse_unknown(f"published/{benchmark.name}: there is no reader", READERS, number.reader)
     try:
         read = READERS[number.reader](path, number.metric, number.options)
     except (ValueError, KeyError, TypeError, StopIteration) as error:

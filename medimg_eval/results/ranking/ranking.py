@@ -370,10 +370,10 @@ def pool(runs: Sequence[RunScores]) -> list[RunScores]:
         return finished
     models: dict[str, dict[str, RunScores]] = {}
     for run in finished:
-        own = models.setdefault(run.model, {})
+        own = models.setdefault(run.name, {})
         if run.task in own:
             raise UserError(
-                f"{run.model} has two runs of {run.task}, {own[run.task].folder} and {run.folder}; name the one to pool"
+                f"{run.name} has two runs of {run.task}, {own[run.task].folder} and {run.folder}; name the one to pool"
             )
         own[run.task] = run
     return [_pooled([own[task] for task in tasks if task in own], tasks) for own in models.values()]

@@ -1,0 +1,1 @@
+"""What `score` makes of files that exist: masks, pictures, boxes, points, classes, answers, reports."""
