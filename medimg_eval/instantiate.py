@@ -188,6 +188,7 @@ def stored_task(folder: Path, root: Any = None) -> dict[str, Any]:
         raise UserError(f"{folder}: its manifest does not say how its task was made; run test again")
     stated: dict[str, Any] = found_now(manifest["task_config"])
     require_ours(stated, folder / MANIFEST)
+    require_ours({"metrics": manifest.get("metrics")}, folder / MANIFEST)
     if isinstance(labels := stated.get("labels"), Mapping):  # JSON turned their integers into text
         whole = {label: int(label) for label in labels if str(label).lstrip("-").isdecimal()}
         stated["labels"] = {whole.get(label, label): name for label, name in labels.items()}

@@ -33,7 +33,8 @@ from .baselines.reports import (
     NearestReport as NearestReport,
     NormalReport as NormalReport,
 )
-from .classification.base import Classifier as Classifier, NetworkClassifier as NetworkClassifier
+from .classification.base import NetworkClassifier as NetworkClassifier
+from .classification.contract import Classifier as Classifier
 from .classification.monai import ImageClassifier as ImageClassifier
 from .classification.open_clip import OpenClipClassifier as OpenClipClassifier
 from .classification.timm import TimmClassifier as TimmClassifier

@@ -327,8 +327,7 @@ def _parts(marks: Points | Boxes) -> tuple[Array, Array | None]:
 def _centres(corners: Array) -> Array:
     """Returns the middle of each box, (box, axes)."""
     axes = corners.shape[1] // 2
-    middle: Array = (corners[:, :axes] + corners[:, axes:]) / 2
-    return middle
+    return (corners[:, :axes] + corners[:, axes:]) / 2
 
 
 def _sizes(edges: Array) -> Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -99,7 +99,8 @@ class Guides:
         for number, (offset, piece) in enumerate(self._pieces(member)):
             key = f"{self.seed}/{case_id}/{label}/{number}".encode()
             rng = np.random.default_rng(int.from_bytes(hashlib.sha256(key).digest()[:8], "big"))
-            still = self._flat_axes(member)
+            still = np.zeros(member.ndim, dtype=bool)
+            still[-1] = self.per == "slice" and member.ndim == 3  # each slice has guides of its own
             yield Guide(
                 self._box(offset, piece, member.shape, still, rng) if self.kind != "point" else None,
                 *self._points(offset, piece, member.shape, still, rng),
@@ -119,12 +120,6 @@ class Guides:
                 corner = np.array([part.start for part in box])
                 corner[-1] += index or 0
                 yield corner, numbered[box] == number
-
-    def _flat_axes(self, member: Array) -> Array:
-        """Axes along which nothing is moved: across slices, where each has guides of its own."""
-        still = np.zeros(member.ndim, dtype=bool)
-        still[-1] = self.per == "slice" and member.ndim == 3
-        return still
 
     def _moves(self, count: int, still: Array, rng: np.random.Generator) -> Array:
         return rng.integers(-self.jitter, self.jitter + 1, (count, len(still))) * ~still
@@ -299,8 +294,7 @@ class SegmentationTask(Task):
         same_grid(mask.geometry, expected, what=f"case {case.id!r}: {what}", than=_reference(case))
         if mask.labels.dtype.kind not in "iub":
             raise CaseError(f"case {case.id!r}: the model's mask holds {mask.labels.dtype}, not integers")
-        unknown = sorted(set(distinct_values(mask.labels).tolist()) - {0, *self.labels})
-        if unknown:
+        if unknown := _unknown_labels(mask.labels, {0, *self.labels}):
             known = ", ".join(f"{label} {name}" for label, name in self.labels.items())
             raise CaseError(
                 f"case {case.id!r}: {what} holds unknown labels {unknown}; the task knows 0 background, {known}"
@@ -546,6 +540,13 @@ def _without(metrics: Sequence[str]) -> str:
         f"the prediction was stored as a label map, and {', '.join(metrics)} judge probabilities; "
         "run test again with task.metrics that hold them"
     )
+
+
+def _unknown_labels(labels: Array, known: Set[int]) -> list[int]:
+    """The values that are no labels; where all between the lowest and the highest are, none needs to be looked for."""
+    if not labels.size or all(value in known for value in range(int(labels.min()), int(labels.max()) + 1)):
+        return []
+    return sorted(set(distinct_values(labels).tolist()) - known)
 
 
 def _reference(case: Case) -> str:

@@ -20,6 +20,7 @@ from medimg_eval.configs.former_keys import READERS, present_words, refuse_forme
 from medimg_eval.configs.names import CONFIGS, paths_of, shortest_names
 from medimg_eval.configs.overrides import GROUPS, Words, explain, forced, search_path
 from medimg_eval.errors import LeaveError, UsageError, users_frame
+from medimg_eval.system import uncollected
 from medimg_eval.trust import trusting
 
 if TYPE_CHECKING:
@@ -166,14 +167,10 @@ def _module(name: str) -> ModuleType:
     """Imports a command. Modules stay, so they are not searched for garbage: now and later that takes 0.7 s."""
     if name in sys.modules:
         return sys.modules[name]
-    collected = gc.isenabled()
-    gc.disable()
-    try:
-        return importlib.import_module(name)
-    finally:
+    with uncollected():
+        module = importlib.import_module(name)
         gc.freeze()
-        if collected:
-            gc.enable()
+    return module
 
 
 def set_up_log(*, debug: bool) -> None:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.text import Text
 
-from medimg_eval.arguments import as_list
+from medimg_eval.arguments import as_list, grouped
 from medimg_eval.errors import UsageError, UserError, cause_of
 
 if TYPE_CHECKING:
@@ -127,9 +127,7 @@ def fail_if_cases_failed(folders: Iterable[Path]) -> None:
 
 def _by_cause(failures: Iterable[Mapping[str, str]], of: str) -> list[str]:
     """A line for each cause, the most frequent first, with one case of it."""
-    causes: dict[tuple[str, str], list[Mapping[str, str]]] = {}
-    for failure in failures:
-        causes.setdefault((failure[of], cause_of(failure["message"], failure["case"])), []).append(failure)
+    causes = grouped(((failure[of], cause_of(failure["message"], failure["case"])), failure) for failure in failures)
     lines = []
     for alike in sorted(causes.values(), key=len, reverse=True)[:SHOWN]:
         times = f"{len(alike)} times, such as " if len(alike) > 1 else ""

@@ -42,7 +42,7 @@ UNSET = {"language": "en"}
 def run(config: DictConfig) -> None:
     """Scores runs anew, or files; with other metrics or conventions when they are given."""
     wanted = plain(config)
-    named = [key for key in ("run", *KINDS) if wanted[key] is not None]
+    named = [key for key in ("run", *KINDS) if wanted.get(key) is not None]
     if len(named) != 1:
         raise UsageError(
             "name what to score: run=DIR, a run folder; or files: " + ", ".join(f"{kind}=" for kind in KINDS)

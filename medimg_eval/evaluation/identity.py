@@ -113,15 +113,11 @@ def model_identity(
         if key not in named or not isinstance(value, str):
             return value
         path = Path(value).expanduser()
-        return _content(path) if path.exists() else value
+        # A fit run's folder also holds logs, which change without the weights changing.
+        best = path / "checkpoints" / "best.ckpt"
+        return files_digest([best if best.is_file() else path]) if path.exists() else value
 
     return {key: settled(key, value) for key, value in config.items() if key not in left_out}
-
-
-def _content(path: Path) -> str:
-    # A fit run's folder also holds logs, which change without the weights changing.
-    best = path / "checkpoints" / "best.ckpt"
-    return files_digest([best if best.is_file() else path])
 
 
 def placeless(layout: Any) -> Any:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from medimg_eval.arguments import grouped
 from medimg_eval.case import Failure, Score, Trial
 from medimg_eval.codecs import Stored
 from medimg_eval.evaluation.manifest import Manifest
@@ -96,7 +97,8 @@ def _write_scores(plan: Plan, keys: ScoreKeys, context: Context) -> _Written:
         kept, failure = _kept(task, worst, trial, prediction, scores, keys)
         if failure is not None:
             failures[trial] = failure
-        raised += _raised(trial, kept)
+        messages = {one.metric: one.status.removeprefix(RAISED) for one in kept if one.status.startswith(RAISED)}
+        raised += [{"case": trial.id, "metric": metric, "message": told} for metric, told in messages.items()]
         kept = [one._replace(status="error") if one.status.startswith(RAISED) else one for one in kept]
         of_case = task.rows(case, kept, run=run.run, model=plan.model_name)
         if trial.repeat or trial.condition:
@@ -143,12 +145,6 @@ def _notes(plan: Plan, raised: Sequence[Raised], context: Context) -> list[str]:
     return notes
 
 
-def _raised(trial: Trial, scores: Sequence[LabelScore]) -> list[Raised]:
-    """What metrics raised over a trial, each once."""
-    messages = {one.metric: one.status.removeprefix(RAISED) for one in scores if one.status.startswith(RAISED)}
-    return [{"case": trial.id, "metric": metric, "message": message} for metric, message in messages.items()]
-
-
 def _raised_of_sets(scores: Sequence[SetScore]) -> list[Raised]:
     """What metrics of sets raised, by the part of the set that they were to judge."""
     return [
@@ -160,9 +156,7 @@ def _raised_of_sets(scores: Sequence[SetScore]) -> list[Raised]:
 
 def _lost(raised: Sequence[Raised], cases: int) -> list[str]:
     """What a table says below of metrics that raised, and on which cases."""
-    by_metric: dict[str, list[Raised]] = {}
-    for one in raised:
-        by_metric.setdefault(one["metric"], []).append(one)
+    by_metric = grouped((one["metric"], one) for one in raised)
     return [
         f"{metric} raised an error on {len(some)} of {cases} cases, left out of its mean, such as {some[0]['case']}: "
         f"{some[0]['message']}"

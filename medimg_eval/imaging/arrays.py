@@ -121,8 +121,7 @@ class Bundle:
             loaded: Array = np.load(self.path, allow_pickle=self._allow_pickle)
             return loaded
         with zipfile.ZipFile(self.path) as file, file.open(f"{key}.npy") as member:
-            array: Array = np.lib.format.read_array(member, allow_pickle=self._allow_pickle)
-            return array
+            return np.lib.format.read_array(member, allow_pickle=self._allow_pickle)
 
     def _unpacked(self, key: str, header: Header) -> Path:
         """Unpacks a compressed member once; it appears in the cache whole or not at all."""

@@ -139,8 +139,7 @@ def read_kspace(path: str | Path, keys: KeyMap | str, *, slices: int | tuple[int
 def read_dataset(path: str | Path, key: str) -> Array:
     """Reads one array of an HDF5 file, such as a sampling mask; raises CaseError as `read_kspace`."""
     with _Opened(Path(path)) as file:
-        found: Array = np.asarray(file.dataset(key)[()])
-        return found
+        return np.asarray(file.dataset(key)[()])
 
 
 def rss(data: KSpace) -> Array:

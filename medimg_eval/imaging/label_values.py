@@ -147,8 +147,7 @@ def join_codes(labels: Array, numbers: Array, factor: int) -> Array:
         if len(known) > factor:
             raise CaseError(f"a mask of {len(known) - 1} objects cannot be stored; at most {factor - 1} can")
         numbers = places[:-1].reshape(numbers.shape)
-    codes: Array = labels.astype(np.int64) * factor + numbers
-    return codes
+    return labels.astype(np.int64) * factor + numbers
 
 
 MOST_GREYS = 100

@@ -269,8 +269,7 @@ def forward(images: Array) -> Array:
     from scipy import fft
 
     axes = (-2, -1)
-    found: Array = np.fft.fftshift(fft.fft2(np.fft.ifftshift(images, axes), norm="ortho"), axes)
-    return found
+    return np.fft.fftshift(fft.fft2(np.fft.ifftshift(images, axes), norm="ortho"), axes)
 
 
 @lru_cache(maxsize=1)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
 
 import numpy as np
 
 from medimg_eval.case import Prompt, Prompts
 from medimg_eval.errors import CaseError, nearest
 from medimg_eval.models.classification import Classifier, log_softmax
+from medimg_eval.models.precomputed.files import FromFiles
 from medimg_eval.models.precomputed.points_boxes import PrecomputedNumbers
 
 
-class PrecomputedClasses(Classifier):
+class PrecomputedClasses(FromFiles, Classifier):
     """Probabilities from one table for all cases, a row each, or from a file per case with one record.
 
     Args:
@@ -31,10 +31,6 @@ class PrecomputedClasses(Classifier):
         UsageError: columns is no list or mapping.
     """
 
-    reads_images: ClassVar[bool] = False
-    uses_torch = False
-    file_arguments: ClassVar[tuple[str, ...]] = ("root",)
-
     def __init__(
         self,
         root: str,
@@ -47,6 +43,10 @@ class PrecomputedClasses(Classifier):
     ) -> None:
         self._numbers = PrecomputedNumbers(root, [label] if label else columns, pattern=pattern, case=case)
         self.logits, self.label = logits, label
+
+    def held_cases(self) -> list[str]:
+        """The cases that there are results of."""
+        return self._numbers.files.held_cases()
 
     def classify(self, prompts: Prompts) -> Sequence[Mapping[str, float]]:
         """Reads the numbers; what is missing or no number raises CaseError naming the file."""

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -15,11 +15,11 @@ from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.imaging import read
 from medimg_eval.imaging.arrays import Bundle
 from medimg_eval.models.base import Reconstructor, Synthesizer
-from medimg_eval.models.precomputed.files import result_folder
+from medimg_eval.models.precomputed.files import FromFiles, cases_in, result_folder
 from medimg_eval.models.synthesis import ENDINGS
 
 
-class PrecomputedImages(Synthesizer):
+class PrecomputedImages(FromFiles, Synthesizer):
     """A folder of pictures that another program made, whose names begin with the ids of the cases.
 
     Args:
@@ -36,9 +36,6 @@ class PrecomputedImages(Synthesizer):
         UsageError: the pattern holds no `{case}`.
     """
 
-    reads_images: ClassVar[bool] = False
-    uses_torch = False
-    file_arguments: ClassVar[tuple[str, ...]] = ("root",)
     preferred_batch = 16
 
     def __init__(
@@ -119,7 +116,7 @@ class PrecomputedImages(Synthesizer):
         return found
 
 
-class PrecomputedReconstructions(Reconstructor):
+class PrecomputedReconstructions(FromFiles, Reconstructor):
     """A folder with one file per scan, whichever program made them.
 
     Args:
@@ -128,10 +125,6 @@ class PrecomputedReconstructions(Reconstructor):
         fft: how the program scaled its inverse FFT: `ortho`, or `backward`, numpy's default, whose images are smaller
             by the root of the number of pixels of a slice, as in submissions to MC-MRRec.
     """
-
-    reads_images: ClassVar[bool] = False
-    uses_torch = False
-    file_arguments: ClassVar[tuple[str, ...]] = ("root",)
 
     def __init__(
         self,
@@ -144,6 +137,10 @@ class PrecomputedReconstructions(Reconstructor):
             raise UserError(f"expected model.fft to be ortho or backward, got {fft!r}")
         self.root, self.pattern = result_folder(root, "reconstructions", pattern), pattern
         self.key, self.fft = key, fft
+
+    def held_cases(self) -> list[str]:
+        """The cases that the folder has files of."""
+        return cases_in(self.root, self.pattern)
 
     def reconstruct(self, prompts: Prompts) -> Sequence[Any]:
         """Returns the stored images; raises CaseError naming a file that is not there."""

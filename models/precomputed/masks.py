@@ -17,11 +17,11 @@ from medimg_eval.errors import CaseError, UserError
 from medimg_eval.imaging import MaskFile, find_label_maps, read_mask, resample
 from medimg_eval.models.base import Example, Segmenter
 from medimg_eval.models.class_mapping import Translation, Translator, known_classes
-from medimg_eval.models.precomputed.files import result_folder
+from medimg_eval.models.precomputed.files import FromFiles, cases_in, result_folder
 from medimg_eval.models.segmentation import Step, postprocessed_mask
 
 
-class Precomputed(Segmenter):
+class Precomputed(FromFiles, Segmenter):
     """A folder with one file per case, or one file per case and class.
 
     Args:
@@ -37,10 +37,6 @@ class Precomputed(Segmenter):
         UserError: the folder does not exist, or the pattern holds no `{case}`, or it holds `{class}` and
             `translate` does not name the classes.
     """
-
-    reads_images: ClassVar[bool] = False
-    uses_torch = False
-    file_arguments: ClassVar[tuple[str, ...]] = ("root",)
 
     def __init__(
         self,
@@ -64,6 +60,10 @@ class Precomputed(Segmenter):
         """Checks the translation before any case."""
         if self.translator is not None:
             self.translator(labels)
+
+    def held_cases(self) -> list[str]:
+        """The cases that the folder has files of."""
+        return cases_in(self.root, self.pattern)
 
     def segment(self, prompts: Prompts) -> Sequence[Mask]:
         """Reads the masks; a missing, damaged or misplaced one raises CaseError naming the file."""
@@ -140,6 +140,10 @@ class MaskFiles(Precomputed):
         super().__init__(root)
         self.files, self.resampled = find_label_maps(self.root), resampled
         self.grids = {} if grids is None else find_label_maps(Path(grids).expanduser())
+
+    def held_cases(self) -> list[str]:
+        """None: `score masks=` has said which are without a reference."""
+        return []
 
     def _read(self, prompt: Prompt) -> Mask:
         path = self._path(prompt.case_id)
@@ -218,6 +222,12 @@ class NnUnetResults(Precomputed):
                 "set model.root to a folder that nnUNetv2_predict wrote, or to TRAINER__PLANS__CONFIGURATION"
             )
         super().prepare(labels, example)
+
+    def held_cases(self) -> list[str]:
+        """The cases that were predicted, or validated."""
+        before, after = self.pattern.split("{case}", 1)
+        validated = [name.removeprefix(before).removesuffix(after) for name in self.files]
+        return validated or super().held_cases()
 
     def _path(self, case_id: str, class_name: str = "") -> Path:
         if not self.files:

@@ -13,7 +13,7 @@ import numpy as np
 from medimg_eval.case import Array, Boxes, Geometry, Points, Prompt, Prompts
 from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.models.base import Detector, Example
-from medimg_eval.models.precomputed.files import Line, ResultFiles
+from medimg_eval.models.precomputed.files import FromFiles, Line, ResultFiles
 
 log = logging.getLogger(__name__)
 
@@ -101,6 +101,10 @@ class PrecomputedPlaces(Detector):
                 f"the task has {len(labels)} labels; set model.label to the column of names, or model.named to one name"
             )
 
+    def held_cases(self) -> list[str]:
+        """The cases that there are results of."""
+        return self.files.held_cases()
+
     def detect(self, prompts: Prompts) -> Sequence[Points | Boxes]:
         """Reads the places; what cannot be read or placed raises CaseError naming the file."""
         return [self._read(prompt) for prompt in prompts]
@@ -184,7 +188,7 @@ class PrecomputedPlaces(Detector):
         return list(stated), lines[1:]
 
 
-class PrecomputedNumbers(Detector):
+class PrecomputedNumbers(FromFiles, Detector):
     """Measurements from one table for all cases, a row each, or from a file per case with one record.
 
     An empty or NaN cell is a measurement that was not made. A case without a row fails.
@@ -200,10 +204,6 @@ class PrecomputedNumbers(Detector):
         UsageError: columns is no list or mapping.
     """
 
-    reads_images: ClassVar[bool] = False
-    uses_torch = False
-    file_arguments: ClassVar[tuple[str, ...]] = ("root",)
-
     def __init__(
         self,
         root: str,
@@ -217,6 +217,10 @@ class PrecomputedNumbers(Detector):
         named = columns.items() if isinstance(columns, Mapping) else [(name, name) for name in columns or ()]
         self.columns = {str(name): str(column) for name, column in named}
         self.files = ResultFiles(root, pattern, case, dict.fromkeys(self.columns.values(), "columns"))
+
+    def held_cases(self) -> list[str]:
+        """The cases that there are results of."""
+        return self.files.held_cases()
 
     def detect(self, prompts: Prompts) -> Sequence[Mapping[str, float]]:
         """Reads the numbers; what is missing or no number raises CaseError naming the file."""

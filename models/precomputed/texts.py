@@ -97,6 +97,10 @@ class PrecomputedReports(VisionLanguageModel):
         """Reads the table."""
         _ = self.texts
 
+    def held_cases(self) -> list[str]:
+        """The cases that the table has texts of."""
+        return list(self.texts)
+
     def generate(self, prompts: Prompts, decoding: Decoding) -> Sequence[str]:
         """The texts of the cases; raises CaseError for one of which the table holds no text, or several."""
         texts = self.texts

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import interpolate, pad
 
+from medimg_eval.arguments import grouped
 from medimg_eval.case import Array, Guide, Prompt, Prompts
 from medimg_eval.errors import UserError, import_optional
 from medimg_eval.models.base import Example, Pass, Segmenter
@@ -229,7 +230,4 @@ class Sam(nn.Module, PromptableSegmenter):
 
 def _alike(guides: Sequence[Guide]) -> list[list[int]]:
     """Places of the guides that SAM can take together, group by group."""
-    groups: dict[tuple[bool, int], list[int]] = {}
-    for index, guide in enumerate(guides):
-        groups.setdefault((guide.box is None, len(guide.points)), []).append(index)
-    return list(groups.values())
+    return list(grouped(((guide.box is None, len(guide.points)), index) for index, guide in enumerate(guides)).values())

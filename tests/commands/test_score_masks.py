@@ -14,6 +14,7 @@ from PIL import Image as Picture
 from medimg_eval.case import Image, Mask
 from medimg_eval.commands.cli import start
 from medimg_eval.imaging.dicom.writing.images import write_segmentation, write_series
+from medimg_eval.metrics import available, registry
 from medimg_eval.results import load_runs
 
 CASES = ("a", "b", "c", "d", "e", "f")
@@ -260,3 +261,28 @@ def test_a_dicom_seg_lies_on_the_grid_of_its_reference(folder, words):
     assert start(["score", "masks=mine", "references=right", labels, "metrics=[dice]", *words]) == 0
     assert scores(label="liver")["mine"] == dict.fromkeys(CASES, 0.75)
     assert scores(label="cyst")["mine"] == dict.fromkeys(CASES, 1.0)
+
+
+def test_a_metric_of_the_working_folder_is_named_with_its_module(folder, monkeypatch, capsys):
+    fill("right")
+    fill("mine", shift=1)
+    Path("size_metrics.py").write_text(
+        "from medimg_eval.metrics import metric\n\n\n"
+        '@metric(kind="mask", title="Size ratio", higher_is_better=True, best=1.0, worst=0.0, source="this test")\n'
+        "def half_size(pair):\n"
+        '    """Half the smaller of both sizes over the larger."""\n'
+        "    return 0.5 * min(pair.reference_size, pair.prediction_size) / max(pair.reference_size, 1)\n"
+    )
+    monkeypatch.syspath_prepend(folder)  # as `python -m` has it
+    monkeypatch.setattr(registry, "_METRICS", available())
+    words = ["score", "masks=mine", "references=right", "metrics=[size_metrics.half_size,dice]", "score_workers=2"]
+    assert start(words) == 0
+    assert "Size ratio ↑" in said(capsys)[0]
+    assert scores("size_metrics.half_size", "label 1")["mine"] == dict.fromkeys(CASES, 0.5)
+    # A process that has not imported it shows its values, and knows which are better.
+    monkeypatch.setattr(registry, "_METRICS", {name: one for name, one in available().items() if "half" not in name})
+    assert start(["table", "runs=runs"]) == 0
+    assert "size_metrics.half_size ↑" in said(capsys)[0]
+    (run,) = Path("runs/masks").iterdir()
+    assert start(["score", f"run={run}", "metrics=[iou]"]) == 1
+    assert "would run size_metrics.half_size" in said(capsys)[1]

@@ -210,7 +210,7 @@ def test_cells_that_say_that_a_text_is_missing_and_records_that_lack_a_field(fol
     assert start(["score", "reports=odd.jsonl", "metrics=[rouge_l]"]) == 1
     _, err = said(capsys)
     for message in (
-        "line 3: the reference is empty",
+        "2 times, such as c (score): odd.jsonl, line 3: the reference is empty",
         "line 8: column 'reference' holds an object, not a text",
         "line 9: column 'prediction' holds a list, not a text",
     ):

@@ -37,7 +37,7 @@ def answer_candidates(wanted: Mapping[str, Any]) -> list[Candidate]:
     task = None if key is None else _task(wanted, key)
     for name, path in named_files("answers", wanted["answers"]).items():
         columns = columns_of(path, ANSWER, wanted["columns"], KEY)
-        config = {"file": str(path), **columns}
+        config: dict[str, Any] = {"file": str(path), **columns}
         model = ModelSpec(name, PrecomputedReports, config, partial(PrecomputedReports, **config))
         predicted = dict.fromkeys(row.text(columns["id"]) for row in read_table(path))
         made.append(Candidate(task or _task(wanted, path), model, predicted))

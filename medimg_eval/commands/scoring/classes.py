@@ -49,7 +49,7 @@ def class_candidates(wanted: Mapping[str, Any]) -> list[Candidate]:
     }
     models = {}
     for name, path in files.items():
-        config = {"root": str(path), "case": roles[name]["case"]}
+        config: dict[str, Any] = {"root": str(path), "case": roles[name]["case"]}
         config |= _predicted(path, roles[name], others[name], task, same=path == references)
         models[name] = ModelSpec(name, PrecomputedClasses, config, partial(PrecomputedClasses, **config))
     named = any("label" in model.config for model in models.values())
@@ -86,18 +86,19 @@ def _classes(
 ) -> dict[str, Any]:
     """The classes of a task, whether one excludes the others, and how the references tell them."""
     shared = [name for name in next(iter(others.values())) if all(name in held for held in others.values())]
+    targets = "medimg_eval.data.targets"
     if "label" not in roles:
         classes = [name for name in shared if name in rows[0].values]
         if not classes:
             raise UserError(f"{path}: has neither a column 'label' nor one of a class that the predictions have, too")
-        target = {"_target_": "medimg_eval.data.targets.ClassColumns", "columns": classes}
+        target: dict[str, Any] = {"_target_": f"{targets}.ClassColumns", "columns": classes}
         return {"classes": classes, "exclusive": False, "target": target}
     labels = sorted({row.text(roles["label"]) for row in rows} - {""})
     if probability and set(labels) <= {"0", "1"}:
-        target = {"_target_": "medimg_eval.data.targets.ClassColumns", "columns": {POSITIVE: roles["label"]}}
+        target = {"_target_": f"{targets}.ClassColumns", "columns": {POSITIVE: roles["label"]}}
         return {"classes": [POSITIVE], "exclusive": False, "target": target}
     classes = shared if set(labels) <= {*shared} else labels
-    target = {"_target_": "medimg_eval.data.targets.ClassName", "column": roles["label"], "classes": classes}
+    target = {"_target_": f"{targets}.ClassName", "column": roles["label"], "classes": classes}
     return {"classes": classes, "exclusive": True, "target": target}
 
 

@@ -42,7 +42,7 @@ def picture_candidates(wanted: Mapping[str, Any]) -> list[Candidate]:
     metrics = list(dict.fromkeys([*(as_list(wanted["metrics"] or []) or _metrics(wanted)), "generation_failure_rate"]))
     made = []
     for name, folder in named_files("pictures", wanted["pictures"]).items():
-        config = {"root": str(folder)}
+        config: dict[str, Any] = {"root": str(folder)}
         model = ModelSpec(name, PrecomputedImages, config, partial(PrecomputedImages, **config))
         made.append(Candidate(_task(wanted, folder, metrics), model))
     return made

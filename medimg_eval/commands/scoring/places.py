@@ -34,7 +34,12 @@ def box_candidates(wanted: Mapping[str, Any]) -> list[Candidate]:
     categories = content.get("categories") if isinstance(content, dict) else None
     if not isinstance(categories, list) or not all(isinstance(one, dict) and "name" in one for one in categories):
         raise UserError(f"{references}: expected COCO's annotations, with a list of 'categories' with names")
-    layout = {"_target_": "Coco", "root": str(references.parent), "annotations": references.name, "images": ""}
+    layout: dict[str, Any] = {
+        "_target_": "Coco",
+        "root": str(references.parent),
+        "annotations": references.name,
+        "images": "",
+    }
     if wanted["by"] not in (None, "label") and wanted["cases"] is None:
         layout["attributes"] = [wanted["by"]]
     task = build_task(

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from medimg_eval.arguments import grouped
 from medimg_eval.case import Case, Geometry, Reference
-from medimg_eval.data.layouts.base import existing_root, uncollected
+from medimg_eval.data.layouts.base import existing_root
 from medimg_eval.data.questions.answers import (
     Faulty,
     KeyOf,
@@ -40,6 +41,7 @@ from medimg_eval.data.questions.records import Record, check_names, names_in
 from medimg_eval.data.questions.sources import Source, fingerprints
 from medimg_eval.errors import CaseError, SplitError, UsageError, UserError
 from medimg_eval.question import Question
+from medimg_eval.system import uncollected
 from medimg_eval.tasks.base import Layout
 
 IMAGE_COUNT = "image_count"
@@ -369,9 +371,7 @@ def _record(case: Case) -> Record:
 
 def _together(cases: Sequence[Case]) -> list[Case]:
     """Puts the members of a set where its first stands, in their order."""
-    groups: dict[str, list[Case]] = {}
-    for place, case in enumerate(cases):
-        groups.setdefault(case.attributes.get("set") or f"\0{place}", []).append(case)
+    groups = grouped((case.attributes.get("set") or f"\0{place}", case) for place, case in enumerate(cases))
     return [one for name, group in groups.items() for one in _numbered(sorted(group, key=_order), name)]
 
 

@@ -143,7 +143,8 @@ def _letter(form: str, config: Mapping[str, Any], raw: Any, record: Record, opti
     said = as_text(raw)
     found: str | None = None
     if form in ("letter", "either"):
-        found = _as_letter(said, options)
+        bare = said.strip("().: ")
+        found = next((letter for letter in (said, bare, bare.upper(), bare.lower()) if letter in options), None)
     if found is None and (form == "index" or "from" in config):
         found = _by_index(said, int(config.get("from", 0)), options)
     if found is None and form in ("text", "either"):
@@ -152,11 +153,6 @@ def _letter(form: str, config: Mapping[str, Any], raw: Any, record: Record, opti
         choices = ", ".join(f"{letter}: {text:.40}" for letter, text in options.items())
         raise record.error(f"the answer {said!r:.80} is not among the options ({choices}); mend the record")
     return found
-
-
-def _as_letter(said: str, options: Mapping[str, str]) -> str | None:
-    bare = said.strip("().: ")
-    return next((letter for letter in (said, bare, bare.upper(), bare.lower()) if letter in options), None)
 
 
 def _by_index(said: str, first: int, options: Mapping[str, str]) -> str | None:

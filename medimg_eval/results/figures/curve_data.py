@@ -177,8 +177,7 @@ def _upper(x: Floats, y: Floats, grid: Floats) -> Floats:
     after = np.minimum(at + 1, len(x) - 1)
     wide = x[after] - x[at]
     share = np.divide(grid - x[at], wide, out=np.zeros_like(grid), where=wide > 0)
-    found: Floats = y[at] + share * (y[after] - y[at])
-    return found
+    return y[at] + share * (y[after] - y[at])
 
 
 def _roc(one: Sums) -> tuple[Floats, Floats]:
@@ -211,8 +210,7 @@ def _pr_along(one: Sums, grid: Floats) -> Floats:
     if not recall.size:
         return np.full(grid.size, np.nan)
     at = np.searchsorted(recall[1:], grid - 1e-12, side="left")
-    found: Floats = precision[1:][np.minimum(at, len(recall) - 2)]
-    return found
+    return precision[1:][np.minimum(at, len(recall) - 2)]
 
 
 def _pr_area(one: Sums) -> float:

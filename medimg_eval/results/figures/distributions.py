@@ -113,8 +113,9 @@ def _draw(kind: Kind, source: Source, metric: str, *, by: str, label: str, paire
         pairs: Records = []
         joined = ""
         if paired:
-            pairs, counted = _join(axes, rows, values, dots=kind == "strip")
-            joined = _joined_text(*counted)
+            pairs, (both, single) = _join(axes, rows, values, dots=kind == "strip")
+            rest = f"; {single} that only one model has are not joined" if single else ""
+            joined = f" Lines join the two values of a case ({both} pairs{rest})."
         for row in rows.rows:
             found = values[_key(row)]
             if len(found):
@@ -169,11 +170,6 @@ def _join(axes: Axes, rows: Rows, values: Values, *, dots: bool) -> tuple[Record
             some = [{"what": "case", "case": str(case), "value": found[case]} for case in both]
             records += [_record(row, len(found), numbers, "") for numbers in some]
     return records, (joined, single)
-
-
-def _joined_text(joined: int, single: int) -> str:
-    rest = f"; {single} that only one model has are not joined" if single else ""
-    return f" Lines join the two values of a case ({joined} pairs{rest})."
 
 
 def _box(axes: Axes, row: Row, values: pd.Series[float], _metric: str) -> Records:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from medimg_eval.arguments import grouped
 from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.results.figures.style import Look, look
 from medimg_eval.results.runs import (
@@ -173,10 +174,7 @@ def _run(task: str, model: str, scores: pd.DataFrame, *, patients: bool) -> RunS
 
 def by_task(runs: Sequence[RunScores]) -> dict[str, list[RunScores]]:
     """Returns the runs of each task, in the order in which tasks first occur."""
-    found: dict[str, list[RunScores]] = {}
-    for run in runs:
-        found.setdefault(run.task, []).append(run)
-    return found
+    return grouped((run.task, run) for run in runs)
 
 
 def take(runs: Sequence[RunScores], needed: Iterable[str], *, by: str = "", label: str = "") -> Pieces:
@@ -233,8 +231,8 @@ def _rows_of(runs: Sequence[RunScores], needed: list[str]) -> list[str]:
 
 def _check_division(runs: Sequence[RunScores], by: str, label: str) -> None:
     labels = {str(one) for run in runs for one in run.scores["label"].unique()}
-    if label and label not in labels:
-        raise UsageError(f"No finished run has a label {label!r}{nearest(label, labels)}")
+    if label:
+        UsageError.refuse_unknown("No finished run has a label", labels, label)
     known = attribute_names(runs)
     if by and by != LABEL and by not in known:
         raise UsageError(f"No case has an attribute {by!r} to divide the figure by{nearest(by, known | {LABEL})}")

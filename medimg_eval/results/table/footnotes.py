@@ -255,14 +255,11 @@ def _legend(rows: Sequence[Row], by: str) -> Iterator[str]:
     if any(cell.unscored and cell.matched for cell in cells):
         yield f"{NO_RUN}: the model was not scored by this metric."
     if by:
-        yield "n: cases with a value" + (f"; *: fewer than {SMALL}." if _few(cells) else ".")
+        few = any(cell.remark.endswith("*") for cell in cells)
+        yield "n: cases with a value" + (f"; *: fewer than {SMALL}." if few else ".")
     if any(row.group == GAP for row in rows):
         without = f", without the cases whose {by} is {UNKNOWN}" if any(row.group == UNKNOWN for row in rows) else ""
         yield f"{GAP}: largest minus smallest value of the groups by {by} of at least {SMALL} cases{without}."
-
-
-def _few(cells: Sequence[Cell]) -> bool:
-    return any(cell.remark.endswith("*") for cell in cells)
 
 
 def _basis(group: _Group) -> Iterator[str]:
@@ -392,7 +389,10 @@ def _facts(entry: _Entry) -> Iterator[str]:
     yield from _spreads(entry)
     yield from _not_shown(entry)
     yield from _remarks(entry)
-    yield from _used_facts(entry)
+    # Numbers that summaries may have used beside scores.
+    numbers = {name: value for name, value in entry.run.facts.items() if isinstance(value, int | float)}
+    if numbers and any(is_summary(column.metric) for column, _ in entry.cells):
+        yield f"facts: {', '.join(f'{name} {value:,}' for name, value in numbers.items())}"
 
 
 def _cell_facts(column: Column, cell: Cell) -> Iterator[str]:
@@ -456,13 +456,6 @@ def _remarks(entry: _Entry) -> Iterator[str]:
             rows = rows_of(Part.whole(entry.run), Part.whole(entry.run).needed(column.metric))
             told[found.remark(rows, *(() if parameter is None else (parameter,)))] = None
     yield from (remark for remark in told if remark)
-
-
-def _used_facts(entry: _Entry) -> Iterator[str]:
-    """Yields the numbers that summaries may have used beside scores."""
-    numbers = {name: value for name, value in entry.run.facts.items() if isinstance(value, int | float)}
-    if numbers and any(is_summary(column.metric) for column, _ in entry.cells):
-        yield f"facts: {', '.join(f'{name} {value:,}' for name, value in numbers.items())}"
 
 
 def _failures(entry: _Entry) -> Iterator[str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from medimg_eval.arguments import grouped
 from medimg_eval.errors import UserError
 from medimg_eval.metrics.fidelity import SetValue
 from medimg_eval.results.runs import listed
@@ -62,10 +63,7 @@ class UtilityTable:
     @property
     def rows(self) -> list[list[Trained]]:
         """The models of each row."""
-        members: dict[tuple[str, float], list[Trained]] = {}
-        for one in self.study.trained:
-            members.setdefault((one.setting, one.fraction), []).append(one)
-        return list(members.values())
+        return list(grouped(((one.setting, one.fraction), one) for one in self.study.trained).values())
 
     def layout(self) -> Layout:
         """Returns every text in its place and style."""

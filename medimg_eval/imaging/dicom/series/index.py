@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from medimg_eval.arguments import grouped
 from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.imaging.dicom.headers.header import Header, read_header, salvaged_header
 from medimg_eval.imaging.dicom.series.grouping import VOLUMETRIC, close, damage, is_meant, shape_of
@@ -469,10 +470,9 @@ def take_back(groups: list[Group]) -> None:
     As an image by itself it would be a case more; in its stack, reading names it. What faces another way stays, such
     as a scout.
     """
-    stacks: dict[tuple[Any, ...], list[Group]] = defaultdict(list)
-    for group in groups:
-        if group.kind == "stack" and len(group.files) > 1:
-            stacks[_series_of(group.facts)].append(group)
+    stacks = grouped(
+        (_series_of(group.facts), group) for group in groups if group.kind == "stack" and len(group.files) > 1
+    )
     for group in [group for group in groups if len(group.files) == 1 and group.facts["frames"] == 1]:
         found = stacks.get(_series_of(group.facts), [])
         facing = group.facts["orientation"]
