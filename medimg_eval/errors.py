@@ -17,6 +17,7 @@ EXTRAS = {
     "diffusers": "synthesis",
     "highdicom": "dicom",
     "httpx2": "api",
+    "inspect_ai": "inspect",
     "mlflow": "tracking",
     "openjpeg": "dicom",
     "peft": "vlm",
@@ -112,8 +113,8 @@ def users_frame(error: BaseException) -> traceback.FrameSummary | None:
 
 
 def cause_of(message: str, case: str) -> str:
-    """A failure's message without what differs from case to case: its name, numbers."""
-    return re.sub(r"\d+", "#", re.sub(rf"(?<!\w){re.escape(case)}(?!\w)", "CASE", message))
+    """A failure's message without what differs from case to case: its name and numbers, but a server's codes stay."""
+    return re.sub(r"(?<!\d)(?![45]\d\d(?!\d))\d+", "#", re.sub(rf"(?<!\w){re.escape(case)}(?!\w)", "CASE", message))
 
 
 LIST = "python -m medimg_eval list"
@@ -133,14 +134,14 @@ def nearest(name: str, options: Iterable[str], listed_by: str = "") -> str:
     """
     options = sorted(set(options))
     few = ", ".join(options) or "none"
-    close = difflib.get_close_matches(name, options, n=3, cutoff=0.5)
+    start = [option for option in options if len(name) > 2 and option.lower().startswith(name.lower())]
+    close = [*start, *difflib.get_close_matches(name, options, n=3, cutoff=0.5)]
     hint = f"; did you mean {close[0]!r}?" if close else ""
     if len(few) <= LISTED:
         return f"{hint} (available: {few})"
-    also = f"also near: {', '.join(close[1:])}; " if close[1:] else ""
-    return (
-        f"{hint} ({also}{listed_by} shows all {len(options)})" if listed_by else f"{hint} ({also}{len(options)} in all)"
-    )
+    near = list(dict.fromkeys([*close, *difflib.get_close_matches(name, options, n=3, cutoff=0)]))[:3]
+    others = f"also near: {', '.join(near[1:])}" if close else f"nearest: {', '.join(near)}"
+    return f"{hint} ({others}; {f'{listed_by} shows all {len(options)}' if listed_by else f'{len(options)} in all'})"
 
 
 def import_optional(name: str) -> Any:

@@ -14,7 +14,7 @@ import logging
 import math
 import pkgutil
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, wraps
 from importlib.metadata import entry_points
 from typing import Any, Literal, Required, TypedDict, TypeVar, Unpack, get_args
@@ -505,7 +505,7 @@ def canonical(name: str, kinds: Collection[str] = ()) -> str:
     _discover()
     alias = ALIASES.get(folded(name)) if "@" in name else None  # of those with "@" in them, such as "AP@[.5:.95]"
     base, at, text = (name if alias is None else alias.metrics[0]).partition("@")
-    if base in _METRICS:
+    if base in _METRICS or adopted(base):
         return base + at + text
     if base in FORMER:
         new = FORMER[base] + at + text
@@ -525,7 +525,15 @@ def canonical(name: str, kinds: Collection[str] = ()) -> str:
     for known in _METRICS.values():
         if typed in (folded(known.name), *map(folded, known.aliases)):
             return known.name + at + text
-    raise UsageError(f"Unknown metric {base!r}{nearest(typed, _METRICS, LIST)}")
+    raise UsageError(f"Unknown metric {base!r}{nearest(typed, _METRICS, f'{LIST} metrics')}")
+
+
+def adopted(base: str) -> bool:
+    """Whether a name is that of a function with its module, of a metric that was declared; it is then one, too."""
+    found = next((one for one in [*_METRICS.values()] if _origin(one.function) == base), None) if "." in base else None
+    if found is not None:
+        _METRICS.setdefault(base, replace(found, name=base))
+    return found is not None
 
 
 def present_name(name: str) -> str:

@@ -21,6 +21,7 @@ from medimg_eval.errors import CaseError, MissingDataError, SplitError, UsageErr
 from medimg_eval.evidence import EMPTY, Context, Evidence, Subject, one_each
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.generation import SET
+from medimg_eval.metrics.own_metrics import import_own
 from medimg_eval.metrics.registry import Requirement, canonical, required
 from medimg_eval.panels import Panel
 from medimg_eval.published_numbers import PublishedNumber, published_numbers
@@ -498,6 +499,8 @@ def check_metrics(task: Task, what: str = "") -> None:
         UsageError: one is named twice, or judges something else.
     """
     metrics = [task.metrics] if isinstance(task.metrics, str) else task.metrics
+    for name in (*map(str, metrics), task.monitor):
+        import_own(name)
     monitor = canonical(task.monitor, task.judges) if task.monitor else ""
     task.complete(metrics=[canonical(str(name), task.judges) for name in metrics], monitor=monitor)
     if len(set(task.metrics)) < len(task.metrics):

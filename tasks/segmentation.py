@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +16,7 @@ from medimg_eval.case import Array, Case, Guide, Image, Mask, Probabilities, Pro
 from medimg_eval.codecs import Codec, InstanceMasks, Masks, ProbabilityMaps
 from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.evidence import EMPTY, Context
+from medimg_eval.imaging import distinct_values
 from medimg_eval.metrics import (
     EmptyPolicy,
     InstanceRule,
@@ -32,6 +33,7 @@ from medimg_eval.metrics.segmentation import (
     needs_spacing,
     probability_metrics,
     probability_scores,
+    spare_loading,
     worst_probability_scores,
 )
 from medimg_eval.panels import Panel
@@ -292,8 +294,7 @@ class SegmentationTask(Task):
         same_grid(mask.geometry, expected, what=f"case {case.id!r}: {what}", than=_reference(case))
         if mask.labels.dtype.kind not in "iub":
             raise CaseError(f"case {case.id!r}: the model's mask holds {mask.labels.dtype}, not integers")
-        unknown = sorted(set(np.unique(mask.labels).tolist()) - {0, *self.labels})
-        if unknown:
+        if unknown := _unknown_labels(mask.labels, {0, *self.labels}):
             known = ", ".join(f"{label} {name}" for label, name in self.labels.items())
             raise CaseError(
                 f"case {case.id!r}: {what} holds unknown labels {unknown}; the task knows 0 background, {known}"
@@ -363,6 +364,7 @@ class SegmentationTask(Task):
         self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None, context: Context = EMPTY
     ) -> list[LabelScore]:
         """Judges every label of one case."""
+        spare_loading()
         wanted = self.case_metrics if metrics is None else metrics
         answer = self.codec.read(prediction) if isinstance(prediction, Path) else self.accept(case, prediction)
         soft = _of_kind("probability", wanted)
@@ -538,6 +540,13 @@ def _without(metrics: Sequence[str]) -> str:
         f"the prediction was stored as a label map, and {', '.join(metrics)} judge probabilities; "
         "run test again with task.metrics that hold them"
     )
+
+
+def _unknown_labels(labels: Array, known: Set[int]) -> list[int]:
+    """The values that are no labels; where all between the lowest and the highest are, none needs to be looked for."""
+    if not labels.size or all(value in known for value in range(int(labels.min()), int(labels.max()) + 1)):
+        return []
+    return sorted(set(distinct_values(labels).tolist()) - known)
 
 
 def _reference(case: Case) -> str:

@@ -15,11 +15,12 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from medimg_eval import __version__
-from medimg_eval.commands import COMMANDS, POSITIONAL
+from medimg_eval.commands import COMMANDS, MODULES, POSITIONAL
 from medimg_eval.configs.former_keys import READERS, present_words, refuse_former
 from medimg_eval.configs.names import CONFIGS, paths_of, shortest_names
 from medimg_eval.configs.overrides import GROUPS, Words, explain, forced, search_path
-from medimg_eval.errors import LeaveError, UsageError, users_frame
+from medimg_eval.errors import LIST, LISTED, LeaveError, UsageError, users_frame
+from medimg_eval.system import uncollected
 from medimg_eval.trust import trusting
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ def _run(words: Words) -> list[Exception]:
         try:
             refuse_former(words.command, list(map(str, config)))
             with trusting(bool(config.get("trust")), allow=_with_trust(sys.argv[1:])), searching(places):
-                _module(f"medimg_eval.commands.{words.command}").run(config)
+                _module(f"medimg_eval.commands.{MODULES.get(words.command, words.command)}").run(config)
         except Exception as error:
             # Another launcher runs this in another process, from which only Hydra brings errors back.
             if not HydraConfig.get().launcher["_target_"].endswith("BasicLauncher"):
@@ -166,14 +167,10 @@ def _module(name: str) -> ModuleType:
     """Imports a command. Modules stay, so they are not searched for garbage: now and later that takes 0.7 s."""
     if name in sys.modules:
         return sys.modules[name]
-    collected = gc.isenabled()
-    gc.disable()
-    try:
-        return importlib.import_module(name)
-    finally:
+    with uncollected():
+        module = importlib.import_module(name)
         gc.freeze()
-        if collected:
-            gc.enable()
+    return module
 
 
 def set_up_log(*, debug: bool) -> None:
@@ -209,9 +206,9 @@ def _help(command: str) -> str:
         text = (configs / f"{name}.yaml").read_text(encoding="utf-8")
         parts.append(f"--- {name}.yaml\n{text.partition('hydra:' + chr(10))[0].rstrip()}\n")
     for group in GROUPS:
-        names = sorted(shortest_names(paths_of(configs, group)))
-        parts.append(f"{group}=  {', '.join(names)}\n")
-    return "\n".join(parts)
+        names = ", ".join(sorted(shortest_names(paths_of(configs, group))))
+        parts.append(f"{group + '=':<11}{names if len(names) <= LISTED else f'{LIST} {group}s'}")
+    return "\n".join(parts) + "\n"
 
 
 def _complete(argv: Sequence[str]) -> int:

@@ -28,7 +28,7 @@ from medimg_eval.system import file_digest, threads
 PLACES = frozenset({"accelerator", "devices", "num_nodes", "strategy", "log_every_n_steps"})
 """Trainer settings that say where and how verbosely a model is tested, not what comes out."""
 
-LAYOUTS = ("real", "synthetic", "prompts", "layout")
+LAYOUTS = ("real", "synthetic", "prompts", "layout", "train")
 """What layouts that stand on others call those."""
 
 RECORDED = (

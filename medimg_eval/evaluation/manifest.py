@@ -92,6 +92,8 @@ class Manifest(TypedDict, total=False):
     """What a model gives, in words."""
     metrics: Sequence[str]
     """The columns, in order; `score metrics=` adds to them, and `score drop=` takes from them."""
+    directions: Mapping[str, bool | None]
+    """By metric that is none of ours, whether higher is better, for readers who lack it."""
     signature: str
     """The choices behind all numbers, for footnotes."""
     signatures: Mapping[str, str]

@@ -33,6 +33,8 @@ from medimg_eval.evaluation.readiness import missing, refuse
 from medimg_eval.evaluation.run import Run, answered, now
 from medimg_eval.evaluation.settings import Settings
 from medimg_eval.evidence import JUDGE
+from medimg_eval.metrics import parse
+from medimg_eval.metrics.own_metrics import is_ours
 from medimg_eval.results.runs import MANIFEST, SCHEMA, read_manifest
 from medimg_eval.store import digest
 from medimg_eval.tasks import Task
@@ -286,6 +288,10 @@ def _check_model(plan: Plan) -> list[Sent]:
     for model in (*task.partners.values(), spec.model):
         getattr(model, "check_ready", lambda: None)()
     prepare_model(task, spec.model, plan.every)
+    known = {case.id for case in plan.every}
+    if strays := [held for held in getattr(spec.model, "held_cases", list)() if held not in known]:
+        shown = ", ".join(strays[:NAMED]) + (", ..." if len(strays) > NAMED else "")
+        log.warning("%s: %d predictions belong to no case of task %s: %s", spec.name, len(strays), task.name, shown)
     return sent
 
 
@@ -405,7 +411,9 @@ def judged(task: Task, provenance: Mapping[str, str] = NOBODY) -> Manifest:
         provenance: of what providers said.
     """
     told = f", protocol: {task.protocol}" if task.published else ""  # of two, both are named
+    own = {name: parse(name)[0].higher_is_better for name in task.metrics if not is_ours(name)}
     return Manifest(
+        **({"directions": own} if own else {}),
         task_title=task.title or task.name,
         task_config=dict(task.config),
         noun=task.noun,

@@ -252,12 +252,14 @@ def ask_here(asker: Predictor, batches: Counted[Sequence[PreparedCase]], trainer
     """
     with _ready(asker.model, trainer):
         asker.start()
+        frozen = gc.get_freeze_count() > 0
         gc.freeze()  # what is loaded stays; to search it for garbage would take 0.2 s, between two questions
         try:
             for batch in tracked(batches, "asking"):
                 asker.step(batch)
         finally:
-            gc.unfreeze()
+            if not frozen:
+                gc.unfreeze()
 
 
 def _ready(model: Model, trainer: Mapping[str, Any]) -> AbstractContextManager[None]:

@@ -122,8 +122,9 @@ def _ask(paths: Sequence[Path], names: Sequence[str], options: dict[str, Any], n
     notes += passed
     module = importlib.import_module(FAMILIES[family])
     method: Callable[..., Any] = next(getattr(module, name) for name in names if hasattr(module, name))
-    known = [key for key, one in inspect.signature(method).parameters.items() if one.kind is one.KEYWORD_ONLY]
-    UsageError.refuse_unknown(f"{paths[0]}: reading a {family} takes no option", known, *options)
+    if options:
+        known = [key for key, one in inspect.signature(method).parameters.items() if one.kind is one.KEYWORD_ONLY]
+        UsageError.refuse_unknown(f"{paths[0]}: reading a {family} takes no option", known, *options)
     return method(paths, **options)
 
 

@@ -15,7 +15,8 @@ from medimg_eval.errors import CaseError, UsageError, UserError, nearest
 from medimg_eval.imaging.pictures import as_picture
 from medimg_eval.models.base import Chooser, Example, Pass
 from medimg_eval.models.class_mapping import plain
-from medimg_eval.models.classification.base import NetworkClassifier, distinct, log_softmax, stored_classes
+from medimg_eval.models.classification.base import NetworkClassifier, distinct, stored_classes
+from medimg_eval.models.classification.contract import log_softmax
 from medimg_eval.models.networks import load_weights
 
 HUB = "hf-hub:"

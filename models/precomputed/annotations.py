@@ -12,7 +12,7 @@ from medimg_eval.case import Mask, Points, Prompt, Prompts
 from medimg_eval.errors import CaseError, UserError
 from medimg_eval.imaging.annotations import Annotation, Frame, draw, read_annotations
 from medimg_eval.models.base import Detector, Segmenter
-from medimg_eval.models.precomputed.files import result_folder
+from medimg_eval.models.precomputed.files import cases_in, result_folder
 
 
 class PrecomputedAnnotations(Segmenter, Detector):
@@ -43,6 +43,10 @@ class PrecomputedAnnotations(Segmenter, Detector):
         self.root = result_folder(root, "annotations", pattern)
         self.pattern, self.classes, self.score = pattern, classes, score
         self.frame = Frame(downsample=(float(downsample), float(downsample)))
+
+    def held_cases(self) -> list[str]:
+        """The cases that the folder has files of."""
+        return cases_in(self.root, self.pattern)
 
     def segment(self, prompts: Prompts) -> Sequence[Mask]:
         """Draws the areas on the image's grid, each as an object of its own; raises CaseError naming the file."""

@@ -6,6 +6,7 @@ import csv
 import difflib
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -147,6 +148,10 @@ class ResultFiles:
             )
         return self.root, None
 
+    def held_cases(self) -> list[str]:
+        """The cases of the table, or of the folder's files."""
+        return cases_in(self.root, self.pattern) if self._cases is None else list(self._cases)
+
     def like(self, case_id: str) -> str:
         """Names the table's case that is most like one it lacks."""
         return _close(case_id, self._cases or ())
@@ -161,6 +166,21 @@ class ResultFiles:
         place = table.header.index(self.case)
         found = grouped((fields[place].strip(), (number, fields)) for number, fields in table.rows)
         return {case: table._replace(rows=rows) for case, rows in found.items()}
+
+
+def cases_in(root: Path, pattern: str) -> list[str]:
+    """The cases whose files lie in a folder; none where a name does not tell where the case's ends.
+
+    Args:
+        root: the folder.
+        pattern: of its files' paths, holding `{case}`, perhaps also `{class}`.
+    """
+    if "*" in pattern or all(part in Path(pattern).name for part in ("{case}", "{class}")):
+        return []
+    words = re.escape(pattern.removesuffix(".gz")).replace(r"\{class\}", "[^/]+")
+    words = words.replace(r"\{case\}", "(?P<case>.+)", 1).replace(r"\{case\}", "(?P=case)")
+    paths = (path.relative_to(root).as_posix() for path in root.rglob("*") if not path.name.startswith("."))
+    return sorted({fit["case"] for path in paths if (fit := re.fullmatch(rf"{words}(\.gz)?", path))})
 
 
 def read_table(path: Path) -> Table:

@@ -17,7 +17,7 @@ from medimg_eval.errors import CaseError, UserError
 from medimg_eval.imaging import MaskFile, find_label_maps, read_mask, resample
 from medimg_eval.models.base import Example, Segmenter
 from medimg_eval.models.class_mapping import Translation, Translator, known_classes
-from medimg_eval.models.precomputed.files import FromFiles, result_folder
+from medimg_eval.models.precomputed.files import FromFiles, cases_in, result_folder
 from medimg_eval.models.segmentation import Step, postprocessed_mask
 
 
@@ -60,6 +60,10 @@ class Precomputed(FromFiles, Segmenter):
         """Checks the translation before any case."""
         if self.translator is not None:
             self.translator(labels)
+
+    def held_cases(self) -> list[str]:
+        """The cases that the folder has files of."""
+        return cases_in(self.root, self.pattern)
 
     def segment(self, prompts: Prompts) -> Sequence[Mask]:
         """Reads the masks; a missing, damaged or misplaced one raises CaseError naming the file."""
@@ -123,6 +127,8 @@ class MaskFiles(Precomputed):
         root: the folder, or nnU-Net's of a cross-validation: see `find_label_maps`.
         grids: a folder of label maps of the same names, to whose grids these are brought by the nearest voxel. None
             leaves them as they are, and refuses what lies on another grid than the reference.
+        resampled: whether that is done to all; otherwise DICOM-SEG alone, which leaves out empty slices, is put there,
+            and only where its frames are slices of the grid.
 
     Raises:
         UserError: a folder does not exist or is empty, or two files stand for one case.
@@ -130,16 +136,22 @@ class MaskFiles(Precomputed):
 
     file_arguments: ClassVar[tuple[str, ...]] = ("root", "grids")
 
-    def __init__(self, root: str, grids: str | None = None) -> None:
+    def __init__(self, root: str, grids: str | None = None, resampled: bool = True) -> None:
         super().__init__(root)
-        self.files = find_label_maps(self.root)
+        self.files, self.resampled = find_label_maps(self.root), resampled
         self.grids = {} if grids is None else find_label_maps(Path(grids).expanduser())
 
+    def held_cases(self) -> list[str]:
+        """None: `score masks=` has said which are without a reference."""
+        return []
+
     def _read(self, prompt: Prompt) -> Mask:
-        mask = super()._read(prompt)
-        if not self.grids:
+        path = self._path(prompt.case_id)
+        frames = bool(self.grids) and not self.resampled and path.suffix.lower() == ".dcm"
+        grid = MaskFile(self.grids[prompt.case_id]).geometry() if self.grids else None
+        mask = _numbered(read_mask(path, grid=grid) if frames else super()._read(prompt), prompt.labels)
+        if grid is None or not self.resampled:
             return mask
-        grid = MaskFile(self.grids[prompt.case_id]).geometry()
         try:
             return resample(mask, grid)
         except ValueError as error:
@@ -149,6 +161,17 @@ class MaskFiles(Precomputed):
         if case_id not in self.files:
             raise CaseError(f"{self.root}: holds no label map of case {case_id!r}")
         return self.files[case_id]
+
+
+def _numbered(mask: Mask, labels: Mapping[int, str]) -> Mask:
+    """The mask with the task's integers, where its file names all of its own as the task does, as DICOM-SEG may."""
+    numbers = {name: label for label, name in labels.items()}
+    if not mask.names or not set(mask.names.values()) <= numbers.keys():
+        return mask
+    turned = np.arange(int(mask.labels.max(initial=0)) + 1)
+    for label, name in mask.names.items():
+        turned[label : label + 1] = numbers[name]
+    return replace(mask, labels=turned[mask.labels], names=dict(labels))
 
 
 class NnUnetResults(Precomputed):
@@ -199,6 +222,12 @@ class NnUnetResults(Precomputed):
                 "set model.root to a folder that nnUNetv2_predict wrote, or to TRAINER__PLANS__CONFIGURATION"
             )
         super().prepare(labels, example)
+
+    def held_cases(self) -> list[str]:
+        """The cases that were predicted, or validated."""
+        before, after = self.pattern.split("{case}", 1)
+        validated = [name.removeprefix(before).removesuffix(after) for name in self.files]
+        return validated or super().held_cases()
 
     def _path(self, case_id: str, class_name: str = "") -> Path:
         if not self.files:

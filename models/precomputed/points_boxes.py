@@ -101,6 +101,10 @@ class PrecomputedPlaces(Detector):
                 f"the task has {len(labels)} labels; set model.label to the column of names, or model.named to one name"
             )
 
+    def held_cases(self) -> list[str]:
+        """The cases that there are results of."""
+        return self.files.held_cases()
+
     def detect(self, prompts: Prompts) -> Sequence[Points | Boxes]:
         """Reads the places; what cannot be read or placed raises CaseError naming the file."""
         return [self._read(prompt) for prompt in prompts]
@@ -214,11 +218,16 @@ class PrecomputedNumbers(FromFiles, Detector):
         self.columns = {str(name): str(column) for name, column in named}
         self.files = ResultFiles(root, pattern, case, dict.fromkeys(self.columns.values(), "columns"))
 
+    def held_cases(self) -> list[str]:
+        """The cases that there are results of."""
+        return self.files.held_cases()
+
     def detect(self, prompts: Prompts) -> Sequence[Mapping[str, float]]:
         """Reads the numbers; what is missing or no number raises CaseError naming the file."""
         return [self._read(prompt) for prompt in prompts]
 
-    def _read(self, prompt: Prompt) -> dict[str, float]:
+    def line(self, prompt: Prompt) -> Line:
+        """The record of a case; raises CaseError naming the file where there is none, or several."""
         path, lines = self.files.lines(prompt.case_id)
         if lines is None:
             raise CaseError(f"{path}: has no row of case {prompt.case_id!r}{self.files.like(prompt.case_id)}")
@@ -226,8 +235,11 @@ class PrecomputedNumbers(FromFiles, Detector):
             raise CaseError(
                 f"{path}: has {len(lines)} records of case {prompt.case_id!r}, expected one; keep one of them"
             )
-        columns = self.columns or {name: name for name in prompt.labels.values()}
-        return {name: lines[0].number(column) for name, column in columns.items()}
+        return lines[0]
+
+    def _read(self, prompt: Prompt) -> dict[str, float]:
+        line, columns = self.line(prompt), self.columns or {name: name for name in prompt.labels.values()}
+        return {name: line.number(column) for name, column in columns.items()}
 
 
 def _along(xyz: Array, direction: Sequence[str], grid: Geometry, *, in_mm: bool) -> Array:

@@ -458,7 +458,7 @@ class QuestionTask(InLanguage, TrainsOnPrompts, Task):
             parts.append("the likeliest option is the answer")
         elif self._decoding.temperature > 0:
             parts.append(f"temperature {self._decoding.temperature:g}, seed {self._decoding.seed}")
-        else:
+        elif not getattr(self.layout, "answered", False):  # who asked elsewhere may have decoded in any way
             parts.append("greedy decoding")
         if self.blind:
             parts.append({"remove": "without images", "grey": "grey images"}[self.blind])

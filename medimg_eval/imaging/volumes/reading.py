@@ -93,7 +93,7 @@ def write_mask(path: str | Path, mask: Mask, *, objects: int | None = None) -> N
     labels = mask.labels
     if objects is not None and mask.instances is not None:
         labels = join_codes(labels, mask.instances, objects)
-    _write(path, labels.astype(smallest_type(labels)), mask.geometry)
+    _write(path, labels.astype(smallest_type(labels), copy=False), mask.geometry)
 
 
 def write_image(path: str | Path, image: Image) -> None:

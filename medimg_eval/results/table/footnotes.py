@@ -296,7 +296,8 @@ def _warnings(group: _Group) -> Iterator[str]:
             mend = "test without limit= and only= goes on to all"
             yield f"Warning: {group.title}, {entry.name}: a partial run, {entry.run.partial}; {mend}."
     yield from _scored_differently(group)
-    if len(fingerprints := _names_by(group.finished, lambda run: run.data_fingerprint)) > 1:
+    fingerprints = _names_by(group.finished, lambda run: run.data_fingerprint)
+    if len(fingerprints) > 1 and not _own_cases(group):
         parts = "; ".join(f"{names} on {fingerprint}" for fingerprint, names in fingerprints.items())
         yield f"Warning: the data of {group.title} differ, so its rows are not comparable: {parts}."
     if len(salts := _names_by([one for one in group.finished if salt_names(one.run)], salt_names)) > 1:
@@ -335,13 +336,19 @@ def _in_words(names: Mapping[str, str]) -> list[str]:
 def _different_cases(group: _Group) -> Iterator[str]:
     """Yields that the rows of one task rest on different cases, if they do."""
     case_sets = {frozenset(entry.run.scores["case"]) for entry in group.finished}
-    if len(case_sets) > 1:
+    if len(case_sets) > 1 and not _own_cases(group):
         sizes = ", ".join(f"{entry.name} {entry.run.scores['case'].nunique()}" for entry in group.finished)
         shared = len(frozenset.intersection(*case_sets))
         yield (
             f"Warning: {group.title} was scored on different cases, so its rows are not comparable: "
             f"{sizes}; {shared} in common."
         )
+
+
+def _own_cases(group: _Group) -> bool:
+    """Returns whether each model has cases of its own, as of folders of generated pictures: real ones are shared."""
+    layouts = [entry.run.task_config.get("layout") or {} for entry in group.entries]
+    return all(str(layout.get("_target_")).endswith(".PictureSets") for layout in layouts)
 
 
 def _of_sets(group: _Group) -> Iterator[str]:

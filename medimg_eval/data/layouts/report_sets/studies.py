@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from medimg_eval.case import Case, Geometry, Image, Reference
-from medimg_eval.data.layouts.base import existing_root, uncollected
+from medimg_eval.data.layouts.base import existing_root
 from medimg_eval.data.questions.archives import ZipPicture
 from medimg_eval.data.questions.pictures import FilePicture
 from medimg_eval.data.questions.sources import Source, fingerprints
@@ -30,6 +30,7 @@ from medimg_eval.data.studies.texts import Sections, Texts, unspoilt, whole, wri
 from medimg_eval.errors import CaseError, SplitError, UsageError, UserError, nearest
 from medimg_eval.metrics.nlp import NAMES
 from medimg_eval.question import Key, Question
+from medimg_eval.system import uncollected
 from medimg_eval.tasks.base import Layout
 
 if TYPE_CHECKING:
