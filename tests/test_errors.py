@@ -5,9 +5,9 @@ from medimg_eval.errors import CaseError, UsageError
 
 
 def test_errors_of_a_library_are_told_as_ours():
-    with pytest.raises(CaseError, match=r"^a\.json: is no JSON \(bad\); copy it again$") as told:
-        with CaseError.about("a.json", "is no JSON", ValueError, mend="copy it again"):
-            raise ValueError("bad")
+    told_as = CaseError.about("a.json", "is no JSON", ValueError, mend="copy it again")
+    with pytest.raises(CaseError, match=r"^a\.json: is no JSON \(bad\); copy it again$") as told, told_as:
+        raise ValueError("bad")
     assert isinstance(told.value.__cause__, ValueError)
     with pytest.raises(OSError, match="^full$"), CaseError.about("a.json", "is no JSON", ValueError):
         raise OSError("full")
