@@ -77,7 +77,7 @@ def _cut(
             other_held += np.uint16(other_pixel & 1)
             shared += np.uint16(pixel & other_pixel & 1)
         size, other_size, both = size + int(held), other_size + int(other_held), both + int(shared)
-    return first, second, box, (bits, size, other_size, both)
+    return first, second, box, (int(bits), size, other_size, both)
 
 
 def _find_contour(

@@ -134,7 +134,7 @@ class LabelMapPair:
             return False
         self._order, self._turn, self._spacing = [0, 1], (slice(None, None, 1),) * 2, self.spacing
         self._crop = slice(top, bottom), slice(left, right)
-        self._inside = slice(1, bottom - top + 1), slice(1, right - left + 1)
+        self._inside: Box = (slice(1, bottom - top + 1), slice(1, right - left + 1))
         self._codes, self._numbers, self._highest, self._alone = (one, other), [1], 1, True
         self._counts = [[0, size] for size in sizes]
         return True
@@ -238,10 +238,10 @@ def _joint_box(maps: Sequence[LabelMap]) -> Box:
     return tuple(_ends(held) for held in (_held(maps, axis=(1, 2)), _held(across, axis=1), _held(across, axis=0)))
 
 
-def _held(maps: Sequence[LabelMap], axis: int | tuple[int, ...]) -> npt.NDArray[Any]:
+def _held(maps: Sequence[LabelMap], axis: int | tuple[int, ...]) -> Bools:
     """Returns whether one of the maps holds something but 0 along some axes."""
-    first, second = (np.bitwise_or.reduce(one, axis=axis) for one in maps)
-    return np.logical_or(first, second)
+    held: Bools = np.logical_or(*(np.bitwise_or.reduce(one, axis=axis) for one in maps))
+    return held
 
 
 def _ends(held: npt.NDArray[Any]) -> slice:
@@ -269,8 +269,8 @@ def _counts(maps: Sequence[Codes], highest: int) -> list[list[int]]:
     if highest == 1:  # then they hold nothing but 0 and 1
         sizes = [0, 0, 0]
         for start in range(0, len(one), VOXELS_AT_ONCE):
-            first, second = (codes[start : start + VOXELS_AT_ONCE].view(np.bool_) for codes in (one, other))
-            for place, mask in enumerate((first, second, first & second)):
+            masks = [codes[start : start + VOXELS_AT_ONCE].view(np.bool_) for codes in (one, other)]
+            for place, mask in enumerate((*masks, masks[0] & masks[1])):
                 sizes[place] += int(np.count_nonzero(mask))
         return [[0, size] for size in sizes]
     counts = np.zeros((3, highest + 1))
