@@ -134,14 +134,14 @@ def nearest(name: str, options: Iterable[str], listed_by: str = "") -> str:
     """
     options = sorted(set(options))
     few = ", ".join(options) or "none"
-    close = difflib.get_close_matches(name, options, n=3, cutoff=0.5)
+    start = [option for option in options if len(name) > 2 and option.lower().startswith(name.lower())]
+    close = [*start, *difflib.get_close_matches(name, options, n=3, cutoff=0.5)]
     hint = f"; did you mean {close[0]!r}?" if close else ""
     if len(few) <= LISTED:
         return f"{hint} (available: {few})"
-    also = f"also near: {', '.join(close[1:])}; " if close[1:] else ""
-    return (
-        f"{hint} ({also}{listed_by} shows all {len(options)})" if listed_by else f"{hint} ({also}{len(options)} in all)"
-    )
+    near = list(dict.fromkeys([*close, *difflib.get_close_matches(name, options, n=3, cutoff=0)]))[:3]
+    others = f"also near: {', '.join(near[1:])}" if close else f"nearest: {', '.join(near)}"
+    return f"{hint} ({others}; {f'{listed_by} shows all {len(options)}' if listed_by else f'{len(options)} in all'})"
 
 
 def import_optional(name: str) -> Any:

@@ -13,7 +13,7 @@ from typing import Any, cast
 from hydra.utils import instantiate
 
 from medimg_eval.arguments import OWN, LiveError, arguments_of, as_config, defaults_of, path_of, settled
-from medimg_eval.catalogue import configs_of, spelled_arguments
+from medimg_eval.catalogue import configs_of, merged, spelled_arguments
 from medimg_eval.data.former_names import found_now
 from medimg_eval.data.stored import require_ours
 from medimg_eval.errors import UsageError, UserError, missing_extra, users_frame
@@ -83,16 +83,7 @@ def under_protocol(config: Mapping[str, Any]) -> dict[str, Any]:
     if not published:
         raise UsageError(f"task {config.get('name')!r} has no protocol=published; leave task.protocol out")
     notes = {"notes": published.pop("notes", [])}  # what a stored run is scored by later is not settled anew
-    return {**_merged(config, published), "published": notes}
-
-
-def _merged(config: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    inner = {key: held for key in settings if isinstance(held := config.get(key), Mapping)}
-    both = {
-        key: _merged(inner[key], value) if isinstance(value, Mapping) and key in inner else value
-        for key, value in settings.items()
-    }
-    return {**config, **both}
+    return {**merged(config, published), "published": notes}
 
 
 def build_candidate(config: Mapping[str, Any], group: str = "model") -> ModelSpec:

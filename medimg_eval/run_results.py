@@ -106,8 +106,7 @@ class RunResults:
     def summary(self) -> pd.DataFrame:
         """One row per metric: its mean as `value`, the interval from `low` to `high`, `n` cases, `failed` ones."""
         frame = self.table.frame()
-        own: pd.DataFrame = frame[frame["model"] == self.manifest["model"]]
-        return own[list(SUMMARY)].rename(columns=SUMMARY)
+        return frame[frame["model"] == str(self.manifest["model"])][list(SUMMARY)].rename(columns=SUMMARY)
 
     @cached_property
     def predictions(self) -> Predictions:

@@ -525,7 +525,7 @@ def canonical(name: str, kinds: Collection[str] = ()) -> str:
     for known in _METRICS.values():
         if typed in (folded(known.name), *map(folded, known.aliases)):
             return known.name + at + text
-    raise UsageError(f"Unknown metric {base!r}{nearest(typed, _METRICS, LIST)}")
+    raise UsageError(f"Unknown metric {base!r}{nearest(typed, _METRICS, f'{LIST} metrics')}")
 
 
 def adopted(base: str) -> bool:

@@ -15,7 +15,7 @@ COMMANDS = {
     "figure": "draw scores for a paper: box, forest, ROC, critical difference and others, as PDF, PNG and CSV",
     "agree": "validate a judge against human labels, or our report labels against CheXbert: agreement, kappa, ICC",
     "published": "compute published numbers again from what authors released: published, ours, difference, its kind",
-    "list": "show the tasks, models, metrics and suites there are",
+    "list": "show what there is: tasks, models, metrics, suites, published systems",
     "phantom": "write made-up patients in the real formats, with the truth known by construction",
     "check": "read every case of a task, or every image of a folder, and say what is wrong; or what metrics lack",
     "utility": "train on real and synthetic cases, test on real ones: what synthetic cases are worth, with intervals",
@@ -27,5 +27,5 @@ COMMANDS = {
 MODULES = {"import": "import_logs"}
 """Commands whose module cannot be called like them."""
 
-POSITIONAL = {"published": "name"}
+POSITIONAL = {"published": "name", "list": "what"}
 """Commands that take one plain word -> the key that it stands for."""

@@ -19,7 +19,7 @@ from medimg_eval.commands import COMMANDS, MODULES, POSITIONAL
 from medimg_eval.configs.former_keys import READERS, present_words, refuse_former
 from medimg_eval.configs.names import CONFIGS, paths_of, shortest_names
 from medimg_eval.configs.overrides import GROUPS, Words, explain, forced, search_path
-from medimg_eval.errors import LeaveError, UsageError, users_frame
+from medimg_eval.errors import LIST, LISTED, LeaveError, UsageError, users_frame
 from medimg_eval.system import uncollected
 from medimg_eval.trust import trusting
 
@@ -206,9 +206,9 @@ def _help(command: str) -> str:
         text = (configs / f"{name}.yaml").read_text(encoding="utf-8")
         parts.append(f"--- {name}.yaml\n{text.partition('hydra:' + chr(10))[0].rstrip()}\n")
     for group in GROUPS:
-        names = sorted(shortest_names(paths_of(configs, group)))
-        parts.append(f"{group}=  {', '.join(names)}\n")
-    return "\n".join(parts)
+        names = ", ".join(sorted(shortest_names(paths_of(configs, group))))
+        parts.append(f"{group + '=':<11}{names if len(names) <= LISTED else f'{LIST} {group}s'}")
+    return "\n".join(parts) + "\n"
 
 
 def _complete(argv: Sequence[str]) -> int:

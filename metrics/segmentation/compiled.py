@@ -54,7 +54,7 @@ def _find_box(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> tuple[int, int,
 
 def _cut(
     one: npt.NDArray[np.uint8], other: npt.NDArray[np.uint8]
-) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8], tuple[int, int, int, int], tuple[int, int, int, int]]:
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8], tuple[int, int, int, int], tuple[np.uint8, int, int, int]]:
     """Returns two pictures cropped to `_find_box`, with a line of 0 around, that box, and what they hold.
 
     That is all bits that any pixel has, and how many pixels have the lowest: of the one, of the other, of both.
@@ -77,7 +77,7 @@ def _cut(
             other_held += np.uint16(other_pixel & 1)
             shared += np.uint16(pixel & other_pixel & 1)
         size, other_size, both = size + int(held), other_size + int(other_held), both + int(shared)
-    return first, second, box, (int(bits), size, other_size, both)
+    return first, second, box, (bits, size, other_size, both)
 
 
 def _find_contour(

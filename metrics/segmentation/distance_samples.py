@@ -71,7 +71,9 @@ class Distances:
         # cumulated number exceeds k.
         rank = percent / 100 * (self.size - 1)
         below, above = math.floor(rank), math.ceil(rank)
-        low, high = map(float, self.values[reached.searchsorted([below, above], side="right")])
+        low: float
+        high: float
+        low, high = self.values[reached.searchsorted([below, above], side="right")].tolist()
         return low if low == high else low + (high - low) * (rank - below)
 
     @cached_property

@@ -238,9 +238,10 @@ def _joint_box(maps: Sequence[LabelMap]) -> Box:
     return tuple(_ends(held) for held in (_held(maps, axis=(1, 2)), _held(across, axis=1), _held(across, axis=0)))
 
 
-def _held(maps: Sequence[LabelMap], axis: int | tuple[int, ...]) -> Bools:
+def _held(maps: Sequence[LabelMap], axis: int | tuple[int, ...]) -> npt.NDArray[Any]:
     """Returns whether one of the maps holds something but 0 along some axes."""
-    held: Bools = np.logical_or(*(np.bitwise_or.reduce(one, axis=axis) for one in maps))
+    first, second = (np.bitwise_or.reduce(one, axis=axis) for one in maps)
+    held: npt.NDArray[Any] = np.logical_or(first, second)
     return held
 
 
@@ -269,8 +270,8 @@ def _counts(maps: Sequence[Codes], highest: int) -> list[list[int]]:
     if highest == 1:  # then they hold nothing but 0 and 1
         sizes = [0, 0, 0]
         for start in range(0, len(one), VOXELS_AT_ONCE):
-            masks = [codes[start : start + VOXELS_AT_ONCE].view(np.bool_) for codes in (one, other)]
-            for place, mask in enumerate((*masks, masks[0] & masks[1])):
+            mine, theirs = (codes[start : start + VOXELS_AT_ONCE].view(np.bool_) for codes in (one, other))
+            for place, mask in enumerate((mine, theirs, mine & theirs)):
                 sizes[place] += int(np.count_nonzero(mask))
         return [[0, size] for size in sizes]
     counts = np.zeros((3, highest + 1))

@@ -80,9 +80,10 @@ def export_grand_challenge(run: RunResults, task: Task, out: Path) -> list[Path]
     """Writes `metrics.json`, and what an evaluation container is built from: a Dockerfile and the program it runs."""
     rows = run.scores[(run.scores["condition"] == "") & (run.scores["repeat"] == 0)]
     cases: dict[str, dict[str, Any]] = {}
-    for row in rows.itertuples():
-        name = row.metric if row.label in ("", "all") else f"{row.metric}/{row.label}"
-        cases.setdefault(row.case, {"case": row.case})[name] = _known(row.value)
+    records: list[dict[Any, Any]] = rows.to_dict("records")
+    for row in records:
+        name = row["metric"] if row["label"] in ("", "all") else f"{row['metric']}/{row['label']}"
+        cases.setdefault(row["case"], {"case": row["case"]})[name] = _known(row["value"])
     aggregates = {
         row["metric"]: {part: _known(row[part]) for part in ("value", "low", "high", "n", "failed")}
         for row in run.summary.to_dict("records")
@@ -97,7 +98,7 @@ def export_grand_challenge(run: RunResults, task: Task, out: Path) -> list[Path]
     return [out / name for name in written]
 
 
-def _interval(row: Mapping[str, Any]) -> str:
+def _interval(row: Mapping[Any, Any]) -> str:
     return "" if math.isnan(row["low"]) else f"95 % interval {row['low']:.4g} to {row['high']:.4g}; "
 
 

@@ -24,9 +24,9 @@ def export_nnunet(run: RunResults, task: Task, out: Path) -> list[Path]:
     Raises:
         UserError: the run's predictions are no label maps.
     """
-    cases = []
+    cases: list[dict[str, Any]] = []
     for case in task.cases("test"):
-        prediction, reference = run.predictions.get(Trial(case.id).id), None
+        prediction, reference = run.predictions.get(Trial(case.id)), None
         if prediction is None:
             continue
         if isinstance(prediction, Mask):

@@ -6,7 +6,7 @@ import csv
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from medimg_eval.case import Case, Trial
 from medimg_eval.errors import UserError, import_optional
@@ -74,10 +74,11 @@ def export_inspect(run: RunResults, task: Task, out: Path) -> list[Path]:
 
 def export_lm_eval(run: RunResults, task: Task, out: Path) -> list[Path]:
     """Writes samples as lm-eval names and fills them, and the results beside them."""
-    manifest, rows = run.manifest, []
+    manifest = run.manifest
+    rows: list[dict[str, Any]] = []
     for reply in _first_repeats(run, task):
         question = reply.case.question
-        doc = {"id": reply.case.id, "question": "" if question is None else question.text}
+        doc: dict[str, Any] = {"id": reply.case.id, "question": "" if question is None else question.text}
         if question is not None and question.options:
             doc |= {"choices": list(question.options.values())}
         rows.append(
@@ -158,14 +159,15 @@ def _replies(run: RunResults, task: Task) -> Iterator[Reply]:
     """
     scores: dict[tuple[str, int], dict[str, float]] = {}
     table = run.scores[run.scores["condition"] == ""]
-    for row in table.dropna(subset=["value"]).itertuples():
-        scores.setdefault((row.case, row.repeat), {})[row.metric] = float(row.value)
+    rows: list[dict[Any, Any]] = table.dropna(subset=["value"]).to_dict("records")
+    for row in rows:
+        scores.setdefault((row["case"], row["repeat"]), {})[row["metric"]] = float(row["value"])
     failures = dict(zip(run.failures["case"], run.failures["message"], strict=True))
     repeats = range(int(run.manifest.get("repeats", 1)))
     for case in task.cases("test"):
         for repeat in repeats:
             trial = Trial(case.id, repeat)
-            prediction = run.predictions.get(trial.id)
+            prediction = run.predictions.get(trial)
             if prediction is None and trial.id not in failures:
                 continue
             texts = prediction.get("texts") if isinstance(prediction, Mapping) else None

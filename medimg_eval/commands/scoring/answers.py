@@ -26,9 +26,6 @@ LETTER = re.compile(r"(?:(?:option|choice)[ _]?)?([A-Z])", re.IGNORECASE)
 def answer_candidates(wanted: Mapping[str, Any]) -> list[Candidate]:
     """Tables of answers as models; what is right stands in a table of its own, or in each of them.
 
-    Args:
-        wanted: the config of `score`: `answers`, `references`, `columns`, `cases`, `by`, `extraction`, `metrics`.
-
     Raises:
         UserError: a table lacks a column.
     """

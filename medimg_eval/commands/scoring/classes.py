@@ -26,9 +26,6 @@ PROBABLE = ("auroc@macro", "auprc@macro", "f1_score@macro", "brier_score")
 def class_candidates(wanted: Mapping[str, Any]) -> list[Candidate]:
     """Tables of predicted classes as models.
 
-    Args:
-        wanted: the config of `score`: `classes`, `references`, `columns`, `cases`, `by`, `metrics`.
-
     Raises:
         UserError: a table lacks a column, or the classes of predictions are not those of the references.
     """

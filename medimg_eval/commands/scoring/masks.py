@@ -20,10 +20,6 @@ from medimg_eval.tasks import Task
 def mask_candidates(wanted: Mapping[str, Any]) -> list[Candidate]:
     """Folders of predictions as models that answer so.
 
-    Args:
-        wanted: the config of `score`: `masks`, `references`, `labels`, `cases`, `resample`, `metrics`, `surface`,
-            `empty`.
-
     Raises:
         UsageError: a key is missing or cannot be meant.
     """

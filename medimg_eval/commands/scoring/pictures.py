@@ -30,9 +30,6 @@ ENCODERS = ("rad_dino", "dinov2", "inception", "biomedclip")
 def picture_candidates(wanted: Mapping[str, Any]) -> list[Candidate]:
     """Folders of generated pictures as models, each with a task of its own: one prompt for each picture.
 
-    Args:
-        wanted: the config of `score`: `pictures`, `real`, `train`, `cases`, `by`, `metrics`, `extractors`.
-
     Raises:
         UsageError: the real pictures are not named.
     """

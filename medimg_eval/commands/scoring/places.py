@@ -22,9 +22,6 @@ FINDING = "finding"
 def box_candidates(wanted: Mapping[str, Any]) -> list[Candidate]:
     """Files of COCO's results as models, judged by COCO's protocol; an image without results has no candidates.
 
-    Args:
-        wanted: the config of `score`: `boxes`, `references`, `cases`, `by`, `metrics`.
-
     Raises:
         UsageError: the references are not named.
         UserError: they are no annotations of COCO.
@@ -63,9 +60,6 @@ def box_candidates(wanted: Mapping[str, Any]) -> list[Candidate]:
 
 def point_candidates(wanted: Mapping[str, Any]) -> list[Candidate]:
     """Tables of points as models: landmarks by their names, or with a column of scores candidates of findings.
-
-    Args:
-        wanted: the config of `score`: `points`, `references`, `columns`, `spacing`, `cases`, `by`, `metrics`.
 
     Raises:
         UsageError: the references are not named, or candidates have no size of a step in mm.

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from medimg_eval.commands.scoring.frame import Candidate, named_files
-from medimg_eval.data.layouts.report_sets import ReportTable
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.instantiate import build_task
 from medimg_eval.models.precomputed import PrecomputedReports
@@ -17,18 +16,10 @@ LABELLED = ("bleu@1", "bleu@4", "rouge_l", "meteor_no_synonyms", "cider_d", "rul
 
 
 def report_candidates(wanted: Mapping[str, Any]) -> list[Candidate]:
-    """The tables as models, each with a task of its own.
-
-    Args:
-        wanted: the config of `score`: `reports`, `columns`, `attributes`, `separator`, `sections`, `clean`,
-            `language`, `metrics`.
-    """
-    made = []
-    for name, path in named_files("reports", wanted["reports"]).items():
-        task = _task(wanted, str(path))
-        layout: Any = task.layout
-        made.append(Candidate(task, _predicted(name, str(path), layout)))
-    return made
+    """The tables as models, each with a task of its own."""
+    files = named_files("reports", wanted["reports"])
+    tasks = {name: _task(wanted, str(path)) for name, path in files.items()}
+    return [Candidate(tasks[name], _predicted(name, str(path), tasks[name].layout)) for name, path in files.items()]
 
 
 def _task(wanted: Mapping[str, Any], file: str) -> Task:
@@ -53,7 +44,7 @@ def _task(wanted: Mapping[str, Any], file: str) -> Task:
     )
 
 
-def _predicted(name: str, file: str, layout: ReportTable) -> ModelSpec:
+def _predicted(name: str, file: str, layout: Any) -> ModelSpec:
     """What was written, as a model that answers so."""
     config = {"file": file, "columns": dict(layout.columns)}
     return ModelSpec(name, PrecomputedReports, config, lambda: PrecomputedReports(file, texts=layout.predictions))

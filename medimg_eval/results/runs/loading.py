@@ -211,16 +211,11 @@ def _lines(run: RunScores) -> list[RunScores]:
         return [run]
     blind = run.under(NO_IMAGE)
     failed = int(blind.scores.loc[blind.scores["status"] == "failed", "case"].nunique())
-    own: dict[str, Any] = {
-        "run": f"{run.run}~{NO_IMAGE}",
-        "condition": NO_IMAGE,
-        "baseline": True,
-        "failed_cases": failed,
-    }
+    blind = replace(blind, run=f"{run.run}~{NO_IMAGE}", condition=NO_IMAGE, baseline=True, failed_cases=failed)
     asked, every = blind.scores["case"].nunique(), run.scores["case"].nunique()
     if asked < every:  # of a first look that went on without baselines
-        own |= {"cases": asked, "partial": f"{asked:,} of {every:,} {run.noun} asked without images"}
-    return [run, replace(blind, **own, timing={}, usage={}, left_out=())]
+        blind = replace(blind, cases=asked, partial=f"{asked:,} of {every:,} {run.noun} asked without images")
+    return [run, replace(blind, timing={}, usage={}, left_out=())]
 
 
 def model_and_condition(name: str) -> tuple[str, str]:
@@ -301,9 +296,6 @@ def _described_run(folder: Path, manifest: Mapping[str, object]) -> RunScores:
         started=_time(entry("started", str), file),
         ended=ended,
         scores=pd.DataFrame(columns=list(SCORE_COLUMNS)),
-        directions={
-            name: better for name, better in _mapping(manifest, "directions").items() if isinstance(better, bool)
-        },
         metrics=tuple(present_name(str(name)) for name in metrics) if isinstance(metrics, list) else (),
         facts=_facts(manifest),
         baseline=manifest.get("baseline") is True or bool(condition),
