@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from medimg_eval.arguments import grouped
 from medimg_eval.arguments import settled as without_defaults_within
 from medimg_eval.case import Case, Condition, Image, Trial
 from medimg_eval.configs.names import catalogued
@@ -89,9 +90,7 @@ class Plan:
 
     def rounds(self) -> dict[tuple[int, str], frozenset[str]]:
         """The cases that are left, by repeat and condition: those of one round are asked about together."""
-        found: dict[tuple[int, str], set[str]] = {}
-        for trial in self.left:
-            found.setdefault((trial.repeat, trial.condition), set()).add(trial.case)
+        found = grouped(((trial.repeat, trial.condition), trial.case) for trial in self.left)
         return {varied: frozenset(cases) for varied, cases in found.items()}
 
     @property

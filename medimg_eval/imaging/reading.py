@@ -85,16 +85,14 @@ def read_mask(source: Source, *, objects: Literal["values"] | int | None = None,
     paths = _paths(source)
     with guarded(paths) as notes:
         found: Image | Mask = _ask(paths, ("read_mask", "read"), options, notes)
-        mask = found if isinstance(found, Mask) else _as_mask(found, paths[0])
+        if isinstance(found, Image):
+            said = (*found.notes, *label_notes(found.array))
+            found = Mask(label_map(found.array, paths[0]), found.affine, notes=said, units=found.units)
+        mask = found
         if objects is not None:
             labels, numbers = split_codes(mask.labels, paths[0], objects)
             mask = replace(mask, labels=labels, instances=numbers)
     return replace(mask, notes=(*mask.notes, *notes))
-
-
-def _as_mask(image: Image, path: Path) -> Mask:
-    notes = (*image.notes, *label_notes(image.array))
-    return Mask(label_map(image.array, path), image.affine, notes=notes, units=image.units)
 
 
 def _check_size(paths: Sequence[Path], geometry: Geometry) -> None:

@@ -64,13 +64,13 @@ class PrecomputedAnnotations(Segmenter, Detector):
             )
         numbered = {name: label for label, name in prompt.labels.items()}
         labels = {said: numbered[name] for said, name in self._known(prompt).items()}
-        drawn, numbers = draw(self._read(prompt), labels, (grid.shape[0], grid.shape[1]), self.frame)
+        drawn, numbers = draw(read_annotations(self._path(prompt)), labels, (grid.shape[0], grid.shape[1]), self.frame)
         return Mask(drawn, grid.affine, units=grid.units, instances=numbers)
 
     def _points(self, prompt: Prompt) -> Points:
         known = self._known(prompt)
         centres, names, scores = [np.zeros((0, 2))], [], []
-        for one in self._read(prompt):
+        for one in read_annotations(self._path(prompt)):
             if one.name in known and one.kind != "line":
                 found = one.centres()
                 centres.append(self.frame.indices(found))
@@ -92,6 +92,3 @@ class PrecomputedAnnotations(Segmenter, Detector):
 
     def _path(self, prompt: Prompt) -> Path:
         return self.root / self.pattern.replace("{case}", prompt.case_id)
-
-    def _read(self, prompt: Prompt) -> list[Annotation]:
-        return read_annotations(self._path(prompt))

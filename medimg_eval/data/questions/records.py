@@ -63,7 +63,7 @@ class Record(Row):
             if (first := ".".join(parts[:cut])) in self.values:
                 return _within(self.values[first], parts[cut:])
         if "|" in name:
-            return next((value for field in name.split("|") if (value := self.find(field)) is not MISSING), MISSING)
+            return next((value for either in name.split("|") if (value := self.find(either)) is not MISSING), MISSING)
         return MISSING
 
     def value(self, column: str) -> Any:

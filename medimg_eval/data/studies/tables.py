@@ -39,8 +39,11 @@ def read_frame(root: Path, files: Sequence[str], key: str, wanted: Collection[st
     import pandas as pd
 
     paths = Source(files).paths(root)
-    frames = [_xml(paths)] if paths[0].suffix == ".xml" else [_frame(path, wanted) for path in paths]
-    frame = frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
+    if paths[0].suffix == ".xml":
+        frame = pd.DataFrame([{**read_openi(path), PLACE: "report", FILE: str(path)} for path in paths], dtype=object)
+    else:
+        frames = [_frame(path, wanted) for path in paths]
+        frame = frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
     if not len(frame):
         raise UserError(f"{', '.join(map(str, paths[:3]))}: holds no record; task.layout.{key} names it")
     return frame
@@ -73,12 +76,6 @@ def _separated(path: Path, **options: Any) -> pd.DataFrame:
 
 def _kind(path: Path) -> str:
     return Path(path.name.removesuffix(".gz")).suffix.lower()
-
-
-def _xml(paths: Sequence[Path]) -> pd.DataFrame:
-    import pandas as pd
-
-    return pd.DataFrame([{**read_openi(path), PLACE: "report", FILE: str(path)} for path in paths], dtype=object)
 
 
 def read_openi(path: Path) -> dict[str, Any]:
