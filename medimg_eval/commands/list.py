@@ -102,9 +102,9 @@ def _show(console: Any, kind: str, entries: Mapping[str, Entry]) -> None:
         say(console, f"{name}   [{entry.family}]\n  {entry.text}")
         for line in as_list(system["commands"]):
             say(console, f"    python -m medimg_eval {line}")
-        for key in ("evidence", "lacks"):
-            if system.get(key):
-                say(console, f"  {key}: {system[key]}")
+        for key in ("released", "evidence", "lacks"):
+            if told := system.get(key):
+                say(console, f"  {key}: {', '.join(told.values()) if isinstance(told, dict) else told}")
 
 
 def _plain(entries: Mapping[str, Entry]) -> dict[str, Any]:
