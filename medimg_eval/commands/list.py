@@ -83,8 +83,8 @@ def run(config: DictConfig) -> None:
         say(console, f"\n{LIST} tasks family=vqa modality=ct access=open search=spine   (each may be left out)")
         say(console, f"{LIST} card=NAME   a task's source, licence, access, split, published numbers")
     else:
-        long = sum(map(len, found.values())) > console.height and console.is_terminal
-        with console.pager() if long else nullcontext():
+        rows = sum(len(entries) * (5 if kind == "systems" else 1) for kind, entries in found.items())
+        with console.pager() if console.is_terminal and rows > console.height else nullcontext():
             for kind, entries in found.items():
                 _show(console, kind, entries)
 
