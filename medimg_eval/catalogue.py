@@ -120,10 +120,8 @@ def spelled_arguments(target: str) -> tuple[frozenset[str], frozenset[str]]:
 
 def _read(file: Traversable) -> dict[str, Any]:
     text = file.read_text(encoding="utf-8")
-    try:
+    with UserError.about(file, "cannot be read as YAML", Exception):
         loaded = yaml.load(text, Loader=_LOADER)  # noqa: S506 - it is a safe one
-    except Exception as error:
-        raise UserError(f"{file}: cannot be read as YAML ({error})") from error
     comment = next((line for line in text.splitlines() if line.startswith("# description:")), "")
     config = {"description": comment.removeprefix("# description:").strip()}
     return config | ({str(key): value for key, value in loaded.items()} if isinstance(loaded, dict) else {})

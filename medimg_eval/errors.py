@@ -7,9 +7,9 @@ import importlib
 import re
 import sysconfig
 import traceback
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 EXTRAS = {
     "accelerate": "vlm",
@@ -17,6 +17,7 @@ EXTRAS = {
     "diffusers": "synthesis",
     "highdicom": "dicom",
     "httpx2": "api",
+    "inspect_ai": "inspect",
     "mlflow": "tracking",
     "openjpeg": "dicom",
     "peft": "vlm",
@@ -33,6 +34,36 @@ class UserError(Exception):
     """Something the user can mend. Printed as one message, without a traceback; exit code 1."""
 
     exit_code = 1
+
+    @classmethod
+    def about(cls, subject: object, fault: str, *kinds: type[Exception], mend: str = "") -> _Retelling:
+        """Context that tells errors of some kinds as one of this: `subject: fault (error); mend`."""
+        return _Retelling(cls, subject, fault, kinds, mend)
+
+    @classmethod
+    def refuse_unknown(cls, told: str, options: Collection[Any], *names: Any, then: str = "", end: str = "") -> None:
+        """Raises for the first name that is none of the options: `told 'name'then; did you mean ...end`."""
+        for name in names:
+            if name not in options:
+                raise cls(f"{told} {name!r}{then}{nearest(str(name), map(str, options))}{end}")
+
+
+class _Retelling(NamedTuple):
+    """Context of `UserError.about`."""
+
+    told_as: type[UserError]
+    subject: object
+    fault: str
+    kinds: tuple[type[Exception], ...]
+    mend: str
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, self.kinds):
+            end = f"; {self.mend}" if self.mend else ""
+            raise self.told_as(f"{self.subject}: {self.fault} ({error}){end}") from error
 
 
 class UsageError(UserError):

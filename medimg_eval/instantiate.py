@@ -16,7 +16,7 @@ from medimg_eval.arguments import OWN, LiveError, arguments_of, as_config, defau
 from medimg_eval.catalogue import configs_of, merged, spelled_arguments
 from medimg_eval.data.former_names import found_now
 from medimg_eval.data.stored import require_ours
-from medimg_eval.errors import UsageError, UserError, missing_extra, nearest, users_frame
+from medimg_eval.errors import UsageError, UserError, missing_extra, users_frame
 from medimg_eval.evaluation.identity import code_identity
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.metrics import parse
@@ -76,8 +76,7 @@ def under_protocol(config: Mapping[str, Any]) -> dict[str, Any]:
         UsageError: there is no such protocol.
     """
     protocol = config.get("protocol", "fixed")
-    if protocol not in PROTOCOLS:
-        raise UsageError(f"task.protocol is {protocol!r}{nearest(str(protocol), PROTOCOLS)}")
+    UsageError.refuse_unknown("task.protocol is", PROTOCOLS, protocol)
     if protocol == "fixed":
         return dict(config)
     published = dict(config.get("published") or {})
@@ -159,7 +158,9 @@ def with_config(task: Task) -> Task:
 
 
 def changed(task: Task, **settings: Any) -> Task:
-    """The same task with other settings, made anew."""
+    """The same task with other settings, made anew; itself where there are none."""
+    if not settings:
+        return task
     if "'__main__." in str(task.config):  # which Hydra would look up in the program that started it
         return replace(task, **settings, config={**task.config, **settings})
     return build_task({**task.config, **settings})
@@ -178,6 +179,7 @@ def stored_task(folder: Path, root: Any = None) -> dict[str, Any]:
         raise UserError(f"{folder}: its manifest does not say how its task was made; run test again")
     stated: dict[str, Any] = found_now(manifest["task_config"])
     require_ours(stated, folder / MANIFEST)
+    require_ours({"metrics": manifest.get("metrics")}, folder / MANIFEST)
     if isinstance(labels := stated.get("labels"), Mapping):  # JSON turned their integers into text
         whole = {label: int(label) for label in labels if str(label).lstrip("-").isdecimal()}
         stated["labels"] = {whole.get(label, label): name for label, name in labels.items()}
@@ -206,9 +208,7 @@ class Annotators(Mapping[str, ModelSpec]):
         """
         own = {name: config for name, config in self._given.items() if "_target_" in config}
         known: dict[str, dict[str, Any]] = {**configs_of(self.group), **own}
-        lost = next((name for name in self._given if name not in known), None)
-        if lost is not None:
-            raise UsageError(f"there is no {self.group} {lost!r}{nearest(lost, known)}")
+        UsageError.refuse_unknown(f"there is no {self.group}", known, *self._given)
         return {name: {**config, **(self._given.get(name) or {}), "name": name} for name, config in known.items()}
 
     def __getitem__(self, name: str) -> ModelSpec:

@@ -167,13 +167,11 @@ def _unfinished(file: Path) -> str:
 
 
 def _read(file: Path) -> Any:
-    try:
+    with UserError.about(file, "cannot be loaded as weights", Exception):
         if file.suffix == ".safetensors":
             return load_file(file)
         # Files in torch's older form are no zip, and cannot be mapped.
         return torch.load(file, map_location="cpu", weights_only=True, mmap=is_zipfile(file))
-    except Exception as error:
-        raise UserError(f"{file}: cannot be loaded as weights ({error})") from error
 
 
 def _innermost(stored: Any) -> Mapping[str, Any]:

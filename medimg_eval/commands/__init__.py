@@ -4,6 +4,8 @@ COMMANDS = {
     "fit": "train a model on a task; its best checkpoint is then a model for test",
     "test": "ask a model, store its answers, score them, print the table (the quickstart when no task is named)",
     "score": "score stored predictions again, without loading a model, or a table of reports",
+    "import": "make runs of what others logged: lm-eval, lmms-eval, VLMEvalKit, MedEvalKit, inspect, HELM, nnU-Net",
+    "export": "write runs as inspect, lm-eval, VLMEvalKit, nnU-Net, ReXrank, Hugging Face or Grand Challenge take them",
     "table": "print the paper table of any number of runs, and write it as Markdown, LaTeX, CSV and HTML",
     "compare": "test whether models differ by more than chance: significance maps, a baseline, groups of cases",
     "report": "write a folder of pages that opens from disk: tables, cases, images with overlays, answers, differences",
@@ -21,6 +23,9 @@ COMMANDS = {
     "readers": "write a blinded form for a reader study of real and generated images, or score what came back",
     "download": "fetch an open benchmark, or a metric's weights, from the hub, resumed; or print how it is got",
 }
+
+MODULES = {"import": "import_logs"}
+"""Commands whose module cannot be called like them."""
 
 POSITIONAL = {"published": "name", "list": "what"}
 """Commands that take one plain word -> the key that it stands for."""

@@ -15,11 +15,12 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from medimg_eval import __version__
-from medimg_eval.commands import COMMANDS, POSITIONAL
+from medimg_eval.commands import COMMANDS, MODULES, POSITIONAL
 from medimg_eval.configs.former_keys import READERS, present_words, refuse_former
 from medimg_eval.configs.names import CONFIGS, paths_of, shortest_names
 from medimg_eval.configs.overrides import GROUPS, Words, explain, forced, search_path
-from medimg_eval.errors import LIST, LISTED, LeaveError, UsageError, nearest, users_frame
+from medimg_eval.errors import LIST, LISTED, LeaveError, UsageError, users_frame
+from medimg_eval.system import uncollected
 from medimg_eval.trust import trusting
 
 if TYPE_CHECKING:
@@ -89,8 +90,7 @@ def take_apart(argv: Sequence[str]) -> Words:
             return Words("", flags, [])
         raise UsageError(f"no command is named (available: {', '.join(COMMANDS)})")
     command = others.pop(0)
-    if command not in COMMANDS:
-        raise UsageError(f"there is no command {command!r}{nearest(command, COMMANDS)}")
+    UsageError.refuse_unknown("there is no command", COMMANDS, command)
     if command in POSITIONAL and others and "=" not in others[0] and not others[0].startswith("~"):
         others[0] = f"{POSITIONAL[command]}={others[0]}"
     plain = next((word for word in others if "=" not in word and not word.startswith("~")), None)
@@ -143,7 +143,7 @@ def _run(words: Words) -> list[Exception]:
         try:
             refuse_former(words.command, list(map(str, config)))
             with trusting(bool(config.get("trust")), allow=_with_trust(sys.argv[1:])), searching(places):
-                _module(f"medimg_eval.commands.{words.command}").run(config)
+                _module(f"medimg_eval.commands.{MODULES.get(words.command, words.command)}").run(config)
         except Exception as error:
             # Another launcher runs this in another process, from which only Hydra brings errors back.
             if not HydraConfig.get().launcher["_target_"].endswith("BasicLauncher"):
@@ -167,14 +167,10 @@ def _module(name: str) -> ModuleType:
     """Imports a command. Modules stay, so they are not searched for garbage: now and later that takes 0.7 s."""
     if name in sys.modules:
         return sys.modules[name]
-    collected = gc.isenabled()
-    gc.disable()
-    try:
-        return importlib.import_module(name)
-    finally:
+    with uncollected():
+        module = importlib.import_module(name)
         gc.freeze()
-        if collected:
-            gc.enable()
+    return module
 
 
 def set_up_log(*, debug: bool) -> None:

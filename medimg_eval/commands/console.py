@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.text import Text
 
-from medimg_eval.arguments import as_list
+from medimg_eval.arguments import as_list, grouped
 from medimg_eval.errors import UsageError, UserError, cause_of
 
 if TYPE_CHECKING:
@@ -116,6 +116,9 @@ def fail_if_cases_failed(folders: Iterable[Path]) -> None:
             if found := summary.get(key, []):
                 lines += [f"{len(found)} {what} in {folder}:", *_by_cause(found, of)]
                 lines.append(f"  {folder / 'summary.json'} has them all; debug=true shows tracebacks")
+        for tracker, message in manifest.get("untracked", {}).items():
+            mend = f"with logger=, python -m medimg_eval score run={folder} sends them again"
+            lines.append(f"{tracker} did not take the scores ({message}); {mend}")
         if without := _without_value(manifest, summary):
             lines.append(f"{', '.join(without)}: no case has a value in {folder}; the notes below the table say why")
     if lines:
@@ -124,9 +127,7 @@ def fail_if_cases_failed(folders: Iterable[Path]) -> None:
 
 def _by_cause(failures: Iterable[Mapping[str, str]], of: str) -> list[str]:
     """A line for each cause, the most frequent first, with one case of it."""
-    causes: dict[tuple[str, str], list[Mapping[str, str]]] = {}
-    for failure in failures:
-        causes.setdefault((failure[of], cause_of(failure["message"], failure["case"])), []).append(failure)
+    causes = grouped(((failure[of], cause_of(failure["message"], failure["case"])), failure) for failure in failures)
     lines = []
     for alike in sorted(causes.values(), key=len, reverse=True)[:SHOWN]:
         times = f"{len(alike)} times, such as " if len(alike) > 1 else ""

@@ -188,10 +188,8 @@ class Encoded:
 
     def read(self) -> tuple[bytes, str]:
         """Returns the file's bytes, and an empty name; raises CaseError where the field is no base64."""
-        try:
+        with CaseError.about(f"{self.path}, {self.place}", f"column {self.column!r} holds no base64", ValueError):
             return base64.b64decode(self.text.rpartition("base64,")[2], validate=True), ""
-        except ValueError as error:
-            raise CaseError(f"{self.path}, {self.place}: column {self.column!r} holds no base64 ({error})") from error
 
 
 @dataclass(frozen=True)
@@ -231,10 +229,8 @@ def _parquet(path: Path) -> list[Row]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    try:
+    with UserError.about(path, "cannot be read as Parquet", pa.ArrowInvalid, OSError):
         file = pq.ParquetFile(path)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise UserError(f"{path}: cannot be read as Parquet ({error})") from error
     embedded = [one.name for one in file.schema_arrow if _holds_files(pa, one.type)]
     plain = [name for name in file.schema_arrow.names if name not in embedded]
     rows: list[Row] = []

@@ -313,7 +313,9 @@ def _refused(error: Exception) -> None:
 
 def out_of_memory(error: Exception) -> bool:
     """Whether an error says that a batch was too large; torch need not have been imported."""
-    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "out of memory" in str(error).lower())
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # that is torch's
+        return True
+    return isinstance(error, RuntimeError) and "out of memory" in str(error).lower()
 
 
 def sources_of(requirements: Sequence[Requirement], providers: Mapping[str, ModelSpec]) -> dict[str, Source]:

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from medimg_eval.arguments import grouped
+
 ORDERS = 4
 """The longest n-grams that BLEU counts."""
 
@@ -141,9 +143,7 @@ def aligned_words(
     if synonyms is not None:
         stages.append((stages[-1][0], synonyms))
     for form, alike in stages:
-        held: dict[str, list[int]] = {}
-        for place, word in free:
-            held.setdefault(form(word), []).append(place)
+        held = grouped((form(word), place) for place, word in free)
         taken, used = set(), set()
         for place, word in reversed(left):
             own = form(word)

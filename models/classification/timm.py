@@ -15,7 +15,8 @@ from medimg_eval.errors import CaseError, UsageError, UserError, nearest
 from medimg_eval.imaging.pictures import as_picture
 from medimg_eval.models.base import Chooser, Example, Pass
 from medimg_eval.models.class_mapping import plain
-from medimg_eval.models.classification.base import NetworkClassifier, distinct, log_softmax, stored_classes
+from medimg_eval.models.classification.base import NetworkClassifier, distinct, stored_classes
+from medimg_eval.models.classification.contract import log_softmax
 from medimg_eval.models.networks import load_weights
 
 HUB = "hf-hub:"
@@ -205,10 +206,8 @@ class TimmClassifier(NetworkClassifier, Chooser):
         return made
 
     def _made(self, timm: Any, source: str | None, **settings: Any) -> Any:
-        try:
+        with UserError.about(self._where, "cannot be loaded as a model of timm", Exception):
             return timm.create_model(source, **settings, **self.backbone_options)
-        except Exception as error:  # the library fails in many ways over files, names and the network
-            raise UserError(f"{self._where}: cannot be loaded as a model of timm ({error})") from error
 
     @property
     def _where(self) -> str:

@@ -7,12 +7,13 @@ import difflib
 import json
 import math
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
+from medimg_eval.arguments import grouped
 from medimg_eval.errors import CaseError, UsageError, UserError, nearest
+from medimg_eval.models.base import Model
 
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
 NOTHING = ("", "nan", "none", "null")
@@ -20,6 +21,24 @@ NOTHING = ("", "nan", "none", "null")
 
 ENDINGS = (".nii.gz", ".nii", ".mhd", ".mha", ".nrrd", ".dcm", ".npy", ".npz", ".png", ".jpg", ".jpeg")
 """Of image files, which some programs leave on the names of cases."""
+
+
+class FromFiles(Model):
+    """What models share whose answers lie on disk: they look at no image and need no torch."""
+
+    reads_images: ClassVar[bool] = False
+    uses_torch = False
+    file_arguments: ClassVar[tuple[str, ...]] = ("root",)
+
+
+def result_folder(root: str, holds: str, pattern: str = "{case}") -> Path:
+    """Folder of what a program made; raises UserError where it is missing, or the pattern names no case."""
+    folder = Path(root).expanduser()
+    if not folder.is_dir():
+        raise UserError(f"{folder}: no such folder; set model.root to the folder of {holds}")
+    if "{case}" not in pattern:
+        raise UserError(f"expected {{case}} in model.pattern, got {pattern!r}")
+    return folder
 
 
 class Line(NamedTuple):
@@ -145,9 +164,7 @@ class ResultFiles:
                 f"set model.{needed[missing]}"
             )
         place = table.header.index(self.case)
-        found: dict[str, list[tuple[int, list[str]]]] = defaultdict(list)
-        for number, fields in table.rows:
-            found[fields[place].strip()].append((number, fields))
+        found = grouped((fields[place].strip(), (number, fields)) for number, fields in table.rows)
         return {case: table._replace(rows=rows) for case, rows in found.items()}
 
 
@@ -190,10 +207,8 @@ def read_table(path: Path) -> Table:
 
 def _read_json(path: Path) -> list[Line]:
     """Returns the objects of a JSON file: of a list each, or the only one."""
-    try:
+    with CaseError.about(path, "cannot be read as JSON", OSError, ValueError):
         content = json.loads(path.read_text(encoding="utf-8-sig"))
-    except (OSError, ValueError) as error:
-        raise CaseError(f"{path}: cannot be read as JSON ({error})") from error
     items = content if isinstance(content, list) else [content]
     odd = next((item for item in items if not isinstance(item, dict)), None)
     if odd is not None:

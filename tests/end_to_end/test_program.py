@@ -150,6 +150,11 @@ def test_a_first_look_is_partial_and_says_so(program, write_dataset, config_dir,
     assert len(list((tmp_path / "runs").rglob("manifest.json"))) == 1
 
 
+def waiting(case, gate):
+    """Words for a model that has no answer from a case on, until a file is there."""
+    return [THRESHOLDS, f"+model.waits_at={case}", f"+model.gate={gate}"]
+
+
 def wait_for_lines(pattern, wanted, process, timeout=120):
     end = time.monotonic() + timeout
     while time.monotonic() < end and process.poll() is None:
@@ -165,16 +170,13 @@ def test_a_killed_run_loses_a_batch_at_most_and_ends_as_if_nothing_had_happened(
     program, starter, write_dataset, config_dir, tmp_path, monkeypatch, batch_size
 ):
     conf = str(config_dir(write_dataset(9)))
-    log = tmp_path / "log"
-
-    def words(log):
-        task = ["test", "--config-dir", conf, "task=ellipsoids", f"batch_size={batch_size}"]
-        return [*task, THRESHOLDS, "+model.seconds=0.25", f"+model.log={log}", "+model.levels=[80,150]"]
-
+    log, gate = tmp_path / "log", tmp_path / "gate"
+    words = ["test", "--config-dir", conf, "task=ellipsoids", f"batch_size={batch_size}", *waiting("case06", gate)]
+    words += [f"+model.log={log}", "+model.levels=[80,150]"]
     for place in ("whole", "killed"):
         (tmp_path / place).mkdir()
     monkeypatch.chdir(tmp_path / "killed")
-    process = starter.begin(words(log), tmp_path / "killed", environment(HELPERS))
+    process = starter.begin(words, tmp_path / "killed", environment(HELPERS))
     wait_for_lines("runs/*/*/predictions-0.jsonl", 4, process)
     process.kill()
     process.communicate()
@@ -183,7 +185,8 @@ def test_a_killed_run_loses_a_batch_at_most_and_ends_as_if_nothing_had_happened(
     assert re.search(r"unfinished \d/9", unfinished.stdout)
     before = len(log.read_text().split())
 
-    resumed = program(*words(log), cwd=tmp_path / "killed")
+    gate.touch()
+    resumed = program(*words, cwd=tmp_path / "killed")
     assert resumed.returncode == 0, resumed.stderr
     calls = log.read_text().split()
     assert len(calls) <= 9 + batch_size
@@ -191,7 +194,7 @@ def test_a_killed_run_loses_a_batch_at_most_and_ends_as_if_nothing_had_happened(
 
     # The log is an argument of the model, hence of the run's id: the same one, from the start.
     log.unlink()
-    whole = program(*words(log), cwd=tmp_path / "whole")
+    whole = program(*words, cwd=tmp_path / "whole")
     assert whole.returncode == 0, whole.stderr
     files = [one_run(tmp_path / place / "runs") / "scores.parquet" for place in ("whole", "killed")]
     assert files[0].read_bytes() == files[1].read_bytes()
@@ -204,20 +207,26 @@ def test_no_process_is_left_behind_by_a_kill(write_dataset, config_dir, tmp_path
     monkeypatch.chdir(tmp_path)
     mark = f"MEDIMG_EVAL_TEST={tmp_path}"
     monkeypatch.setenv(*mark.split("="))
-    words = ["test", "--config-dir", conf, "task=ellipsoids", THRESHOLDS, "+model.seconds=0.4"]
+    words = ["test", "--config-dir", conf, "task=ellipsoids", *waiting("case03", tmp_path / "gate")]
     # Started from nothing, for what it starts is known by the environment.
     command = [sys.executable, "-m", "medimg_eval", *words]
     said = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
     process = subprocess.Popen(command, cwd=tmp_path, env=environment(HELPERS), **said)
-    wait_for_lines("runs/*/*/scores-0.jsonl", 1, process)
+    wait_for_lines("runs/*/*/predictions-0.jsonl", 3, process)
+    wait_for_processes(mark, lambda count: count > 1)  # one of them scores what was predicted
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
-    for _ in range(150):
+    wait_for_processes(mark, lambda count: count == 0)
+
+
+def wait_for_processes(mark, wanted, timeout=60):
+    end = time.monotonic() + timeout
+    while time.monotonic() < end:
         alive = [path for path in Path("/proc").glob("[0-9]*/environ") if mark in readable(path)]
-        if not alive:
+        if wanted(len(alive)):
             return
-        time.sleep(0.1)
-    raise AssertionError(f"still alive: {alive}")
+        time.sleep(0.05)
+    raise AssertionError(f"alive after {timeout} s: {alive}")
 
 
 def readable(path):
@@ -232,7 +241,8 @@ def test_ctrl_c_ends_with_130_and_the_run_goes_on_later(
 ):
     conf = str(config_dir(write_dataset(6)))
     monkeypatch.chdir(tmp_path)
-    words = ["test", "--config-dir", conf, "task=ellipsoids", THRESHOLDS, "+model.seconds=0.8", "num_workers=0"]
+    gate = tmp_path / "gate"
+    words = ["test", "--config-dir", conf, "task=ellipsoids", *waiting("case02", gate), "num_workers=0"]
     process = starter.begin(words, tmp_path, environment(HELPERS))
     wait_for_lines("runs/*/*/predictions-0.jsonl", 1, process)
     process.send_signal(signal.SIGINT)
@@ -240,6 +250,7 @@ def test_ctrl_c_ends_with_130_and_the_run_goes_on_later(
     assert process.returncode == 130, err
     assert "the same command goes on from here" in err
     assert json.loads((one_run("runs") / "manifest.json").read_text())["status"] == "interrupted"
+    gate.touch()
     done = program(*words)
     assert done.returncode == 0, done.stderr
     assert "goes on from an earlier start" in done.stderr
@@ -248,7 +259,7 @@ def test_ctrl_c_ends_with_130_and_the_run_goes_on_later(
 def test_a_second_process_on_a_run_is_refused(program, starter, write_dataset, config_dir, tmp_path, monkeypatch):
     conf = str(config_dir(write_dataset(6)))
     monkeypatch.chdir(tmp_path)
-    words = ["test", "--config-dir", conf, "task=ellipsoids", THRESHOLDS, "+model.seconds=3"]
+    words = ["test", "--config-dir", conf, "task=ellipsoids", *waiting("case02", tmp_path / "gate")]
     first = starter.begin(words, tmp_path, environment(HELPERS))
     try:
         wait_for_lines("runs/*/*/predictions-0.jsonl", 1, first)
@@ -260,22 +271,27 @@ def test_a_second_process_on_a_run_is_refused(program, starter, write_dataset, c
     assert re.search(rf"process {first.pid} on .* is at work on this run; wait for it", second.stderr)
 
 
-def test_two_ranks_score_every_case_once_and_give_the_numbers_of_one(program, write_dataset, config_dir, tmp_path):
+def test_two_ranks_of_every_job_score_each_case_once_and_give_the_numbers_of_one(
+    program, write_dataset, config_dir, tmp_path
+):
     conf = str(config_dir(write_dataset(7)))  # odd: a padding sampler would repeat one
     log = tmp_path / "log"
-    words = ["test", "--config-dir", conf, "task=ellipsoids", THRESHOLDS, "+model.levels=[80,150]", f"+model.log={log}"]
+    words = ["-m", "test", "--config-dir", conf, "task=ellipsoids", THRESHOLDS, f"+model.log={log}"]
+    words += ["+model.levels=[80,150],[20,150]"]
     ranks = ["trainer=ddp", "trainer.devices=2", "trainer.accelerator=cpu"]
     one = program(*words, "runs=one")
     assert one.returncode == 0, one.stderr
     log.unlink()
     two = program(*words, *ranks, "runs=two")
     assert two.returncode == 0, two.stderr
-    assert sorted(log.read_text().split()) == [f"case0{index}" for index in range(7)]
-    folder = one_run(tmp_path / "two")
-    shares = [len((folder / f"predictions-{rank}.jsonl").read_text().splitlines()) for rank in (0, 1)]
-    assert shares == [4, 3]
-    files = [one_run(tmp_path / place) / "scores.parquet" for place in ("one", "two")]
-    assert files[0].read_bytes() == files[1].read_bytes()
+    assert sorted(log.read_text().split()) == [f"case0{index}" for index in range(7) for _ in "ab"]
+    runs = [path.parent.relative_to(tmp_path / "one") for path in (tmp_path / "one").rglob("manifest.json")]
+    assert len(runs) == 2
+    for run in runs:
+        shares = [(tmp_path / "two" / run / f"predictions-{rank}.jsonl").read_text().splitlines() for rank in (0, 1)]
+        assert [len(share) for share in shares] == [4, 3]
+        files = [tmp_path / place / run / "scores.parquet" for place in ("one", "two")]
+        assert files[0].read_bytes() == files[1].read_bytes()
     assert one.stdout == two.stdout
 
 
@@ -292,15 +308,6 @@ def test_a_multirun_runs_every_combination_and_ends_with_the_worst_exit_code(
         ("finished", 1),
     ]
     assert "1 cases failed" in done.stderr
-
-
-def test_every_job_of_a_multirun_has_its_ranks(program, write_dataset, config_dir, tmp_path):
-    conf = str(config_dir(write_dataset(3)))
-    ranks = ["trainer=ddp", "trainer.devices=2", "trainer.accelerator=cpu"]
-    done = program("-m", "test", "--config-dir", conf, "task=ellipsoids", THRESHOLDS, "+model.seconds=0,0.01", *ranks)
-    assert done.returncode == 0, done.stderr
-    shares = [len(path.read_text().splitlines()) for path in sorted(tmp_path.glob("runs/*/*/predictions-?.jsonl"))]
-    assert shares == [2, 1, 2, 1]
 
 
 def test_a_suite_runs_its_tasks_with_their_own_settings(program, write_dataset, config_dir, tmp_path):

@@ -153,13 +153,13 @@ def test_predictions_an_earlier_start_left_unscored_are_scored_without_the_model
         (lambda root, model: root.rename(root.with_name("moved")), True),
         (lambda root, model: (root / "images/case00.nii.gz").write_bytes(b"other"), False),
         (lambda root, model: (root / "labels/case00.nii.gz").unlink(), False),
-        (lambda root, model: model.config.update(seconds=0.001), False),
+        (lambda root, model: model.config.update(levels=[20, 150]), False),
     ],
 )
 def test_a_run_goes_on_when_nothing_that_matters_has_changed(write_dataset, settings, change, same):
     root = write_dataset(2)
-    first = evaluate(ellipsoids(root), candidate(seconds=0.0), settings)
-    again = candidate(seconds=0.0)
+    first = evaluate(ellipsoids(root), candidate(levels=[50, 150]), settings)
+    again = candidate(levels=[50, 150])
     change(root, again)
     moved = root if root.exists() else root.with_name("moved")
     assert (evaluate(ellipsoids(moved), again, settings) == first) is same

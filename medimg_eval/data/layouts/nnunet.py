@@ -64,8 +64,7 @@ class NnUNet(FolderLayout):
             return MaskTarget("mask")
         path, content = self._dataset(root)
         regions, labels = _regions(path, content)
-        if self.region not in regions:
-            raise UserError(f"{path}: there is no region {self.region!r}{nearest(self.region, regions)}")
+        UserError.refuse_unknown(f"{path}: there is no region", regions, self.region)
         inside = regions[self.region]
         return MaskTarget("mask", {label: int(label in inside) for label in labels if label})
 

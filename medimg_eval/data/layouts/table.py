@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from medimg_eval.arguments import grouped
 from medimg_eval.case import Geometry, Image, Reference
 from medimg_eval.data.layouts.base import FolderLayout, texts
 from medimg_eval.data.records import FIELD, Entry, OneFile, Row, below
@@ -178,10 +179,7 @@ def _sought(root: Path, name: str, row: Row) -> Path:
 
 @lru_cache(maxsize=256)
 def _files(root: Path, folder: str) -> dict[str, list[Path]]:
-    found: dict[str, list[Path]] = {}
-    for path in root.glob(f"{folder}/*"):
-        found.setdefault(path.name, []).append(path)
-    return found
+    return grouped((path.name, path) for path in root.glob(f"{folder}/*"))
 
 
 def _listed(value: Any) -> set[str]:
