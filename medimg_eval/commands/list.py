@@ -83,8 +83,8 @@ def run(config: DictConfig) -> None:
         say(console, f"\n{LIST} tasks family=vqa modality=ct access=open search=spine   (each may be left out)")
         say(console, f"{LIST} card=NAME   a task's source, licence, access, split, published numbers")
     else:
-        long = sum(map(len, found.values())) > console.height and console.is_terminal
-        with console.pager() if long else nullcontext():
+        rows = sum(len(entries) * (5 if kind == "systems" else 1) for kind, entries in found.items())
+        with console.pager() if console.is_terminal and rows > console.height else nullcontext():
             for kind, entries in found.items():
                 _show(console, kind, entries)
 
@@ -102,9 +102,9 @@ def _show(console: Any, kind: str, entries: Mapping[str, Entry]) -> None:
         say(console, f"{name}   [{entry.family}]\n  {entry.text}")
         for line in as_list(system["commands"]):
             say(console, f"    python -m medimg_eval {line}")
-        for key in ("evidence", "lacks"):
-            if system.get(key):
-                say(console, f"  {key}: {system[key]}")
+        for key in ("released", "evidence", "lacks"):
+            if told := system.get(key):
+                say(console, f"  {key}: {', '.join(told.values()) if isinstance(told, dict) else told}")
 
 
 def _plain(entries: Mapping[str, Entry]) -> dict[str, Any]:
