@@ -37,11 +37,11 @@ def build(config: Any, **extra: Any) -> Any:
         return instantiate(config, _convert_="all", **extra)
     except Exception as error:
         cause = error.__cause__
+        if isinstance(cause, ImportError) and (missing := missing_extra(cause)):
+            raise missing from error
         if cause is None or users_frame(cause) is None:
             if isinstance(cause, TypeError):
                 raise UsageError(f"{config['_target_']}: {cause}") from error
-            if isinstance(cause, ImportError) and (missing := missing_extra(cause)):
-                raise missing from error
             raise
     raise cause  # of a class of the user's own; here, since within the handler each would be the other's cause
 

@@ -94,6 +94,11 @@ def left_out(layout: Any) -> Mapping[str, str]:
     return _said_by(layout, "left_out")
 
 
+def answered_elsewhere(layout: Any) -> bool:
+    """Whether what a layout reads was asked, and answered, elsewhere."""
+    return bool(getattr(layout, "answered", False))
+
+
 def _said_by(layout: Any, what: str) -> Mapping[str, str]:
     # Users' layouts need `cases` alone; `left_out` may be a mapping there.
     said = getattr(layout, what, {})

@@ -77,7 +77,10 @@ def _score(dataset: str, logs: Sequence[Log], task: Task | None, out: Path, want
 
 
 def _candidate(log: Log, task: Task, replies: Path) -> Candidate:
-    config: dict[str, Any] = {"file": str(replies), "first_seed": int(getattr(task, "decoding", {}).get("seed", 0))}
+    config: dict[str, Any] = {
+        "file": str(replies),
+        "first_seed": int((task.config.get("decoding") or {}).get("seed", 0)),
+    }
     model = ModelSpec(log.model, LoggedReplies, config, partial(LoggedReplies, **config))
     repeats = 1 + max((record.repeat for record in log.records), default=0)
     return Candidate(task, model, dict.fromkeys(record.case for record in log.records), repeats=repeats)

@@ -175,7 +175,7 @@ class TimmClassifier(NetworkClassifier, Chooser):
     def _settle_classes(self, timm: Any) -> None:
         """Names the classes of a head that is ours; raises UserError where nothing does."""
         if not str(self.backbone).startswith(HUB) and not timm.is_model(self.backbone):
-            close = nearest(str(self.backbone), timm.list_models()).partition(" (")[0]
+            close = nearest(str(self.backbone), timm.list_models())
             raise UserError(f"model.backbone: timm has no {self.backbone!r}{close}")
         self._classes_of_checkpoint()
         if not self.classes and self.checkpoint is None:

@@ -190,7 +190,7 @@ class TimmEncoder(Network):
         """Loads the backbone without its head."""
         timm: Any = importlib.import_module("timm")
         if not timm.is_model(self.backbone):
-            close = nearest(self.backbone, timm.list_models()).partition(" (")[0]
+            close = nearest(self.backbone, timm.list_models())
             raise UserError(f"extractors.{self.name}.backbone: timm has no {self.backbone!r}{close}")
         network = timm.create_model(self.backbone, pretrained=False, num_classes=len(self.names), **self.options)
         settings = timm.data.resolve_model_data_config(network)

@@ -375,7 +375,7 @@ class Encoder(nn.Module):
         timm: Any = importlib.import_module("timm")
         hub = name.startswith(HUB)
         if not hub and not timm.is_model(name):
-            close = nearest(name, timm.list_models()).partition(" (")[0]
+            close = nearest(name, timm.list_models())
             raise UserError(f"model.encoder: timm has no {name!r}{close}")
         with UserError.about("model.encoder", f"{name!r} cannot be made by timm", Exception):
             network = timm.create_model(name, pretrained=hub, num_classes=0, **options)

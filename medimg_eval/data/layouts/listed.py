@@ -15,7 +15,7 @@ from medimg_eval.data.layouts.table import Table
 from medimg_eval.data.records import Entry, StatedGrid
 from medimg_eval.data.tables import read_table
 from medimg_eval.errors import UserError
-from medimg_eval.tasks.base import Layout, split_source
+from medimg_eval.tasks.base import Layout, answered_elsewhere, split_source
 
 
 @dataclass(kw_only=True)
@@ -56,7 +56,7 @@ class Listed(Layout):
     @property
     def answered(self) -> bool:
         """Whether its questions were asked elsewhere."""
-        return getattr(self.layout, "answered", False)
+        return answered_elsewhere(self.layout)
 
     def split_source(self) -> Mapping[str, str]:
         """As the layout has it."""
