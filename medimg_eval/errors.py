@@ -135,7 +135,7 @@ def nearest(name: str, options: Iterable[str], listed_by: str = "") -> str:
     options = sorted(set(options))
     few = ", ".join(options) or "none"
     start = [option for option in options if len(name) > 2 and option.lower().startswith(name.lower())]
-    start = difflib.get_close_matches(name, start, n=3, cutoff=0)
+    start.sort(key=len)  # the nearest first
     close = [*start, *difflib.get_close_matches(name, options, n=3, cutoff=0.5)]
     hint = f"; did you mean {close[0]!r}?" if close else ""
     if len(few) <= LISTED:
