@@ -15,7 +15,6 @@ import pandas as pd
 import pytest
 
 from tests.conftest import AFFINE, HELPERS, LABELS, environment
-from tests.helpers.browsing import CHROMIUM, chromium, expect, opened
 
 pytestmark = pytest.mark.slow
 
@@ -33,55 +32,6 @@ def scores(folder):
 
 def counted(folder):
     return json.loads((one_run(folder) / "manifest.json").read_text())["failed_cases"]
-
-
-def look_at(page):
-    """What a reader does with the report of the quickstart: filters, opens a case, and takes an overlay away."""
-    page.get_by_role("link", name=re.compile("Brain tissue")).first.click()
-    expect(page.locator(".count")).to_have_text("23 of 23 cases")
-    page.get_by_role("searchbox").fill("level1")
-    expect(page.locator(".count")).not_to_have_text("23 of 23 cases")
-    page.goto(page.address + "#task=brain_tissue")
-    page.locator(".rows a.line").first.click()
-    page.wait_for_selector(".niivue[data-drawn], .planes canvas[data-drawn]")
-    if page.locator(".niivue").count():
-        page.get_by_role("button", name="Show plain slices").click()
-    page.wait_for_selector(".planes canvas[data-drawn]")
-    drawn = "document.querySelector('.planes canvas').toDataURL()"
-    before = page.evaluate(drawn)
-    page.keyboard.press("o")
-    assert page.evaluate(drawn) != before
-    page.goto(page.address + "#task=phantom_ct")
-    expect(page.locator(".rows a.line")).not_to_have_count(0)
-
-
-def test_without_an_argument_the_quickstart_runs_and_runs_again_from_its_store(program, tmp_path):
-    first = program("test")
-    assert first.returncode == 0, first.stderr
-    assert "GaussianMixture" in first.stdout
-    assert re.search(r"Dice ↑.*HD95 \(mm\) ↓.*NSD@1 ↑", first.stdout)
-    assert "HD95 (px) ↓" in first.stdout  # of the endoscopy clips, which state no physical size
-    assert "n = 23 cases" in first.stdout
-    assert "one template brain" in first.stdout.lower()
-    tasks = {path.name for path in (tmp_path / "runs").iterdir()}
-    assert tasks == {"brain_tissue", *(f"phantom_{kind}" for kind in ("ct", "mr", "xray", "endoscopy", "pathology"))}
-    for task in tasks:
-        folder = one_run(tmp_path / "runs" / task)
-        names = {path.name for path in folder.iterdir()}
-        assert {"manifest.json", "config.yaml", "scores.parquet", "summary.json", "predictions", "run.log"} <= names
-        assert (scores(folder)["status"] != "failed").all()
-        assert np.isfinite(scores(folder).query("metric == 'hd95'")["value"]).any()
-        # Phantoms are called so wherever their numbers are shown.
-        assert ("phantom" in json.loads((folder / "manifest.json").read_text())["task_title"]) == ("phantom" in task)
-    if CHROMIUM is not None:
-        reported = program("report", "out=report", "cases=worst:2", "resamples=100")
-        assert reported.returncode == 0, reported.stderr
-        with chromium() as browser, opened(browser, tmp_path / "report") as page:
-            look_at(page)
-    again = program("test")
-    assert again.stdout == first.stdout
-    assert "loading" not in again.stderr
-    assert "every case was answered before" in again.stderr
 
 
 def precomputed_folder(root, folder):

@@ -2,16 +2,20 @@
 
 import importlib
 import json
+import re
 import subprocess
 import sys
 import venv
 import zipfile
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
 import medimg_eval
 from tests.conftest import environment
+from tests.helpers.browsing import CHROMIUM, chromium, expect, opened
 
 pytestmark = pytest.mark.slow
 
@@ -125,21 +129,65 @@ def test_faces_are_the_same_from_the_wheel(python):
     assert faces == {name: sorted(importlib.import_module(name).__all__) for name in rooms}
 
 
-def test_the_quickstart_runs_from_the_wheel_even_beside_folders_of_the_same_names(python, tmp_path):
+def look_at(page):
+    """What a reader does with the report of the quickstart: filters, opens a case, and takes an overlay away."""
+    page.get_by_role("link", name=re.compile("Brain tissue")).first.click()
+    expect(page.locator(".count")).to_have_text("23 of 23 cases")
+    page.get_by_role("searchbox").fill("level1")
+    expect(page.locator(".count")).not_to_have_text("23 of 23 cases")
+    page.goto(page.address + "#task=brain_tissue")
+    page.locator(".rows a.line").first.click()
+    page.wait_for_selector(".niivue[data-drawn], .planes canvas[data-drawn]")
+    if page.locator(".niivue").count():
+        page.get_by_role("button", name="Show plain slices").click()
+    page.wait_for_selector(".planes canvas[data-drawn]")
+    drawn = "document.querySelector('.planes canvas').toDataURL()"
+    before = page.evaluate(drawn)
+    page.keyboard.press("o")
+    assert page.evaluate(drawn) != before
+    page.goto(page.address + "#task=phantom_ct")
+    expect(page.locator(".rows a.line")).not_to_have_count(0)
+
+
+def test_the_quickstart_runs_from_the_wheel_and_again_from_its_store_even_beside_folders_of_the_same_names(
+    python, tmp_path
+):
     (tmp_path / "models.py").write_text("raise RuntimeError('a stranger')")
     (tmp_path / "tasks").mkdir()
     (tmp_path / "tasks" / "__init__.py").write_text("raise RuntimeError('a stranger')")
-    done = subprocess.run(
-        [python, "-m", "medimg_eval", "test", *(f"~tasks.phantom_{kind}" for kind in ("ct", "mr", "endoscopy"))],
-        cwd=tmp_path,
-        env={key: value for key, value in environment().items() if key != "PYTHONPATH"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "n = 23 cases" in done.stdout
-    assert "X-ray phantom" in done.stdout
+
+    def start(*words):
+        command, clean = [python, "-m", "medimg_eval", *words], environment()
+        del clean["PYTHONPATH"]
+        return subprocess.run(command, cwd=tmp_path, env=clean, capture_output=True, text=True, check=False)
+
+    first = start("test")
+    assert first.returncode == 0, first.stderr
+    assert "GaussianMixture" in first.stdout
+    assert re.search(r"Dice ↑.*HD95 \(mm\) ↓.*NSD@1 ↑", first.stdout)
+    assert "HD95 (px) ↓" in first.stdout  # of the endoscopy clips, which state no physical size
+    assert "n = 23 cases" in first.stdout
+    assert "one template brain" in first.stdout.lower()
+    tasks = {path.name for path in (tmp_path / "runs").iterdir()}
+    assert tasks == {"brain_tissue", *(f"phantom_{kind}" for kind in ("ct", "mr", "xray", "endoscopy", "pathology"))}
+    for task in tasks:
+        (folder,) = (path.parent for path in (tmp_path / "runs" / task).rglob("manifest.json"))
+        names = {path.name for path in folder.iterdir()}
+        assert {"manifest.json", "config.yaml", "scores.parquet", "summary.json", "predictions", "run.log"} <= names
+        scores = pd.read_parquet(folder / "scores.parquet")
+        assert (scores["status"] != "failed").all()
+        assert np.isfinite(scores.query("metric == 'hd95'")["value"]).any()
+        # Phantoms are called so wherever their numbers are shown.
+        assert ("phantom" in json.loads((folder / "manifest.json").read_text())["task_title"]) == ("phantom" in task)
+    if CHROMIUM is not None:
+        reported = start("report", "out=report", "cases=worst:2", "resamples=100")
+        assert reported.returncode == 0, reported.stderr
+        with chromium() as browser, opened(browser, tmp_path / "report") as page:
+            look_at(page)
+    again = start("test")
+    assert again.stdout == first.stdout
+    assert "loading" not in again.stderr
+    assert "every case was answered before" in again.stderr
     where = subprocess.run(
         [python, "-c", "import medimg_eval.tasks as t; print(t.__file__)"],
         cwd="/",

@@ -296,6 +296,9 @@ def _described_run(folder: Path, manifest: Mapping[str, object]) -> RunScores:
         started=_time(entry("started", str), file),
         ended=ended,
         scores=pd.DataFrame(columns=list(SCORE_COLUMNS)),
+        directions={
+            name: better for name, better in _mapping(manifest, "directions").items() if isinstance(better, bool)
+        },
         metrics=tuple(present_name(str(name)) for name in metrics) if isinstance(metrics, list) else (),
         facts=_facts(manifest),
         baseline=manifest.get("baseline") is True or bool(condition),

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from PIL import Image as Picture
 from PIL import ImageDraw
@@ -58,6 +58,13 @@ def star(seed, corners=17, centre=(12, 14), radius=(3, 11)):
     )
 
 
+def edge_distance(points, centre):
+    """The least distance from the polygon's edge, pixels."""
+    sides = np.roll(points, -1, axis=0) - points
+    along = np.clip(((centre - points) * sides).sum(1) / (sides**2).sum(1), 0, 1)
+    return np.linalg.norm(points + along[:, None] * sides - centre, axis=1).min()
+
+
 def test_a_square_holds_the_pixels_whose_centres_are_inside():
     expected = np.zeros((6, 7), dtype=bool)
     expected[2:5, 2:5] = True
@@ -98,16 +105,15 @@ def test_what_lies_beyond_the_picture_is_cut_off():
 
 @settings(deadline=None, max_examples=25)
 @given(seed=st.integers(0, 2**31))
+@example(seed=960)  # has a centre 0.03 within the edge that Pillow leaves out
 def test_stars_are_filled_where_they_wind_round_a_centre(seed):
     points = star(seed)
     inside = structures.fill([points], (26, 30))
     np.testing.assert_array_equal(inside, [[winding(points, x, y) != 0 for y in range(30)] for x in range(26)])
-    # Pillow draws the edge's pixels too: away from the edge it agrees.
-    picture, edge = (Picture.new("1", (26, 30)) for _ in range(2))
-    corners = [tuple(point) for point in points]
-    ImageDraw.Draw(picture).polygon(corners, fill=1)
-    ImageDraw.Draw(edge).line([*corners, corners[0]], fill=1, width=3)
-    apart = ~np.asarray(edge).T
+    # Pillow takes corners at whole pixels and draws the edge's too: within 2 pixels of the edge it may differ.
+    picture = Picture.new("1", (26, 30))
+    ImageDraw.Draw(picture).polygon([tuple(point) for point in points], fill=1)
+    apart = [[edge_distance(points, (x, y)) > 2 for y in range(30)] for x in range(26)]
     np.testing.assert_array_equal(inside[apart], np.asarray(picture).T[apart])
 
 
