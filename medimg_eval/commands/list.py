@@ -14,6 +14,7 @@ import yaml
 from omegaconf import DictConfig
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from medimg_eval.arguments import as_list
 from medimg_eval.catalogue import config_named, configs_of, families, with_parents
@@ -90,10 +91,14 @@ def run(config: DictConfig) -> None:
 
 
 def _show(console: Any, kind: str, entries: Mapping[str, Entry]) -> None:
-    if kind != "systems" and entries:
+    if not entries:
+        return
+    if kind != "systems" and console.is_terminal:  # a line each
+        width = max(map(len, entries))
+        lines = [f"{name:<{width}}  {entry.text}" for name, entry in entries.items()]
+        console.print(Text("\n".join([kind, *lines])), no_wrap=True, overflow="ellipsis")
+    elif kind != "systems":
         table = Table("name", "what it is", title=kind, title_justify="left", title_style="bold", box=None)
-        if console.is_terminal:
-            table.columns[1].no_wrap = True  # a line each
         for name, entry in entries.items():
             table.add_row(name, escape(entry.text))
         console.print(table)

@@ -289,7 +289,9 @@ def _check_model(plan: Plan) -> list[Sent]:
         getattr(model, "check_ready", lambda: None)()
     prepare_model(task, spec.model, plan.every)
     known = {case.id for case in plan.every}
-    if strays := [held for held in getattr(spec.model, "held_cases", list)() if held not in known]:
+    # `score` with `references=` has told them before.
+    held = getattr(spec.model, "held_cases", list)() if "references" not in plan.settings.config else ()
+    if strays := [name for name in held if name not in known]:
         shown = ", ".join(strays[:NAMED]) + (", ..." if len(strays) > NAMED else "")
         log.warning("%s: %d predictions belong to no case of task %s: %s", spec.name, len(strays), task.name, shown)
     return sent

@@ -141,10 +141,6 @@ class MaskFiles(Precomputed):
         self.files, self.resampled = find_label_maps(self.root), resampled
         self.grids = {} if grids is None else find_label_maps(Path(grids).expanduser())
 
-    def held_cases(self) -> list[str]:
-        """None: `score masks=` has said which are without a reference."""
-        return []
-
     def _read(self, prompt: Prompt) -> Mask:
         path = self._path(prompt.case_id)
         frames = bool(self.grids) and not self.resampled and path.suffix.lower() == ".dcm"

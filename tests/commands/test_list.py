@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from rich.console import Console
 
 from medimg_eval.commands.cli import start
 from medimg_eval.commands.list import KINDS, MODALITIES
@@ -57,6 +58,18 @@ def test_filters_keep_what_passes_all_of_them(listed, words, inside, outside):
 @pytest.mark.parametrize("modality", MODALITIES)
 def test_every_modality_that_help_names_has_tasks(listed, modality):
     assert named(listed, "tasks", f"modality={modality}")
+
+
+def test_on_a_terminal_every_entry_is_one_line_with_its_whole_name(listed, monkeypatch):
+    terminal = Console(width=60, height=200, force_terminal=True, color_system=None)
+    monkeypatch.setattr("medimg_eval.commands.list.printer", lambda: terminal)
+    names = named(listed, "tasks", "family=vqa", "modality=ct")
+    with terminal.capture() as shown:
+        listed("tasks", "family=vqa", "modality=ct")
+    lines = shown.get().splitlines()
+    assert len(lines) == len(names) + 1
+    assert {line.split()[0] for line in lines[1:]} == names
+    assert max(map(len, lines)) <= 60
 
 
 def test_filters_that_nothing_passes_are_told_with_the_families_there_are(listed):
