@@ -290,7 +290,7 @@ def _check_model(plan: Plan) -> list[Sent]:
     prepare_model(task, spec.model, plan.every)
     known = {case.id for case in plan.every}
     # `score` with `references=` has told them before.
-    held = getattr(spec.model, "held_cases", list)() if "references" not in plan.settings.config else ()
+    held: Sequence[str] = () if "references" in plan.settings.config else getattr(spec.model, "held_cases", list)()
     if strays := [name for name in held if name not in known]:
         shown = ", ".join(strays[:NAMED]) + (", ..." if len(strays) > NAMED else "")
         log.warning("%s: %d predictions belong to no case of task %s: %s", spec.name, len(strays), task.name, shown)
